@@ -1,0 +1,277 @@
+"""The judge: run an answer on cases and say which of five laws it kept.
+
+Reading order: what a case is, what came back from running the answer on it (`Outcome`), what was found out
+(`Finding`), an exercise, and the whole judgement. Running (`run`) and judging (`Exercise.judge`) touch each other only
+through `Outcome`, so that the two can be done by different processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import math
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+#: The five verdicts, in the order in which a pass has to earn them.
+VERDICTS = ("valid", "same", "did", "spared", "cost")
+
+MEANING = {
+    "valid": "the result is a well-formed graph",
+    "same": "it computes the same function",
+    "did": "it did what it must",
+    "spared": "it left alone what it must not touch",
+    "cost": "it saved what it promised",
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One question to an answer.
+
+    `build()` makes the positional arguments anew at every call, always the same ones, so that the judge compares with
+    a copy that no learner has touched. `about` names the verdicts this case decides (all of the exercise's when empty);
+    one of them that the judge could not reach counts as not held. `expect` and `inputs` are for the exercise's judge:
+    `inputs()` gives example inputs for a graph.
+    """
+
+    name: str
+    build: Callable[[], tuple]
+    about: tuple[str, ...] = ()
+    inputs: Callable[[], tuple] | None = None
+    expect: Any = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came back from an answer on one case. `status`: ok, stub, raised, timeout."""
+
+    status: str
+    value: Any = None
+    error: str = ""
+    printed: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One verdict on one case. `before`, `after`: graphs worth drawing; `mark`: names of the nodes to look at."""
+
+    verdict: str
+    ok: bool
+    message: str = ""
+    case: str = ""
+    before: Any = None
+    after: Any = None
+    mark: tuple[str, ...] = ()
+
+
+def call_answer(answer: Callable, case: Case) -> Any:
+    """The usual way to put a case to an answer: call it with the case's arguments."""
+    return answer(*case.build())
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """What learner and grader share about one exercise: everything but the hidden cases.
+
+    `points` gives each verdict its weight; `judge(case, value)` yields findings about a value that came back;
+    `call(answer, case)` puts the case to the answer (exercises whose answer is a class have their own).
+    """
+
+    id: str
+    title: str
+    points: dict[str, float]
+    difficulty: int
+    minutes: int
+    hints: tuple[str, ...]
+    cases: Callable[[], Sequence[Case]]
+    judge: Callable[[Case, Any], Iterable[Finding]]
+    call: Callable[[Callable, Case], Any] = call_answer
+    seconds: float = 10.0
+
+    def __post_init__(self):
+        unknown = set(self.points) - set(VERDICTS)
+        if unknown or "did" not in self.points:
+            raise ValueError(f"{self.id}: points must name 'did' and only {', '.join(VERDICTS)}; got {list(self.points)}")
+
+    @property
+    def total(self) -> float:
+        return sum(self.points.values())
+
+    @property
+    def day(self) -> str:
+        return self.id.split(".")[0]
+
+
+@dataclass
+class Judgement:
+    """All findings on one answer, and the points that follow from them."""
+
+    exercise: Exercise
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    attempted: bool = True
+    seconds: float = 0.0
+
+    @property
+    def verdicts(self) -> dict[str, bool]:
+        """Verdict → does it hold on every case that is about it? (False where no case reached it.)"""
+        held = {}
+        for verdict in self.exercise.points:
+            about = [f.ok for f in self.findings if f.verdict == verdict]
+            held[verdict] = bool(about) and all(about)
+        return held
+
+    @property
+    def points(self) -> float:
+        """The weights of the verdicts that hold; nothing at all for an answer that did its work on no case."""
+        if not any(f.ok for f in self.findings if f.verdict == "did"):
+            return 0.0
+        return float(sum(self.exercise.points[v] for v, ok in self.verdicts.items() if ok))
+
+    @property
+    def total(self) -> float:
+        return self.exercise.total
+
+    @property
+    def ok(self) -> bool:
+        return math.isclose(self.points, self.total)
+
+    @property
+    def failure(self) -> Finding | None:
+        """The finding to show first: a failed one with something to say, in the order of the verdicts."""
+        failed = [f for f in self.findings if not f.ok]
+        return min(failed, key=lambda f: (not f.message, VERDICTS.index(f.verdict)), default=None)
+
+    def to_json(self) -> dict:
+        return {
+            "exercise": self.exercise.id,
+            "points": self.points,
+            "total": self.total,
+            "attempted": self.attempted,
+            "verdicts": self.verdicts,
+            "message": self.failure.message if self.failure else "",
+            "seconds": round(self.seconds, 3),
+        }
+
+
+class _Quiet(io.TextIOBase):
+    """A stream that counts what is printed and keeps none of it: 100 MB of prints cost no memory."""
+
+    def __init__(self):
+        self.printed = 0
+
+    def writable(self):
+        return True
+
+    def write(self, text):
+        self.printed += len(text)
+        return len(text)
+
+
+class OutOfTime(BaseException):
+    """Raised inside an answer that runs too long. No `except Exception` of the learner's catches it."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float):
+    """Interrupt the main thread's Python code after `seconds`. Elsewhere (other threads, Windows) there is no limit."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(*_):
+        raise OutOfTime
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    # Fires again and again: a bare `except:` in the answer swallows one alarm, not the next.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+def _where(error: BaseException) -> str:
+    """The last line of the learner's own code in a traceback: "line 7 of dce"."""
+    place, tb = "", error.__traceback__
+    while tb:
+        name = tb.tb_frame.f_code.co_filename
+        if "ipykernel" in name or name.startswith("<") or "/bank/" in name or "/solutions/" in name:
+            place = f" (line {tb.tb_lineno} of {tb.tb_frame.f_code.co_name})"
+        tb = tb.tb_next
+    return place
+
+
+def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
+    """Put one case to an answer and bring back what came of it. Never raises for anything the answer does."""
+    quiet, start = _Quiet(), time.perf_counter()
+
+    def outcome(status, value=None, error=""):
+        return Outcome(status, value, error, quiet.printed, time.perf_counter() - start)
+
+    try:
+        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with time_limit(exercise.seconds):
+                return outcome("ok", exercise.call(answer, case))
+    except NotImplementedError as error:
+        if str(error):
+            return outcome("raised", error=f"It raised NotImplementedError: {error}{_where(error)}.")
+        return outcome("stub", error="Not written yet: it still raises NotImplementedError.")
+    except OutOfTime:
+        return outcome("timeout", error=f"It was still running after {exercise.seconds:g} s: look for a loop that never ends.")
+    except KeyboardInterrupt:
+        raise
+    except RecursionError:
+        return outcome("raised", error="It called itself without end (RecursionError): what stops the recursion?")
+    except BaseException as error:  # SystemExit and its like are the learner's too
+        text = str(error).strip().split("\n")[0][:200]
+        return outcome("raised", error=f"It raised {type(error).__name__}{': ' + text if text else ''}{_where(error)}.")
+
+
+def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
+    """The findings on one case. A verdict the case is about, and that could not be reached, is not held."""
+    about = [v for v in (case.about or exercise.points) if v in exercise.points]
+    if outcome.status == "ok":
+        findings = [f for f in exercise.judge(case, outcome.value) if f.verdict in exercise.points]
+    else:
+        first = "valid" if "valid" in exercise.points else "did"
+        findings = [Finding(first, False, outcome.error)]
+    reached = {f.verdict for f in findings}
+    findings += [Finding(v, False) for v in about if v not in reached]
+    return [f if f.case else Finding(f.verdict, f.ok, f.message, case.name, f.before, f.after, f.mark) for f in findings]
+
+
+def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
+    """Judge `answer` on `cases` (the exercise's visible ones if not given)."""
+    start = time.perf_counter()
+    result = Judgement(exercise)
+    if not callable(answer):
+        result.findings = [
+            Finding("did", False, f"check wants the function itself; it got {type(answer).__name__}. Pass {exercise.id.split('.')[1]}, not a call of it.")
+        ]
+        return result
+    printed = 0
+    for case in exercise.cases() if cases is None else cases:
+        outcome = run(exercise, answer, case)
+        printed += outcome.printed
+        if outcome.status == "stub":
+            result.attempted = False
+            result.findings.append(Finding("did", False, outcome.error, case.name))
+            break
+        result.findings += judge_outcome(exercise, case, outcome)
+        if outcome.status == "timeout":
+            result.notes.append("The cases after the one that ran out of time were not tried.")
+            break
+    if printed > 10_000:
+        result.notes.append(f"Your code printed {printed:,} characters while it was checked; they are not shown.")
+    result.seconds = time.perf_counter() - start
+    return result
