@@ -1,0 +1,49 @@
+"""PassLab: graph IRs and compiler passes, learned by writing them.
+
+Everything a notebook needs has one name here (`from passlab import draw, check`); torch and the compilers load when
+they are first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+
+__version__ = "0.1.0"
+
+#: public name → module that holds it
+_HOME = {
+    "draw": "drawing",
+    "diff": "drawing",
+    "steps": "drawing",
+    "chart": "drawing",
+    "view": "graph",
+    "trace": "graph",
+    "equivalent": "equiv",
+    "random_graph": "generate",
+    "shrink": "generate",
+    "timed": "measure",
+    "launches": "measure",
+    "bytes_moved": "measure",
+    "peak_memory": "measure",
+    "cost": "measure",
+    "check": "ui",
+    "hint": "ui",
+    "solution": "ui",
+    "progress": "ui",
+    "overview": "ui",
+}
+_MODULES = ("models",)
+
+__all__ = [*_HOME, *_MODULES]
+
+
+def __getattr__(name: str):
+    if name in _HOME:
+        return getattr(importlib.import_module(f"passlab.{_HOME[name]}"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"passlab.{name}")
+    raise AttributeError(f"passlab has no {name!r}. It has: {', '.join(__all__)}.")
+
+
+def __dir__():
+    return __all__
