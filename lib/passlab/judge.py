@@ -15,7 +15,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 #: The five verdicts, in the order in which a pass has to earn them.
@@ -35,9 +35,10 @@ class Case:
     """One question to an answer.
 
     `build()` makes the positional arguments anew at every call, always the same ones, so that the judge compares with
-    a copy that no learner has touched. `about` names the verdicts this case decides (all of the exercise's when empty);
-    one of them that the judge could not reach counts as not held. `expect` and `inputs` are for the exercise's judge:
-    `inputs()` gives example inputs for a graph.
+    a copy that no learner has touched. `about` names the verdicts this case decides (all of the exercise's when empty):
+    one of them that the judge could not reach counts as not held, and one that is not named can be lost here but not
+    earned (a graph with nothing to fold says nothing about folding). `expect` and `inputs` are for the exercise's
+    judge: `inputs()` gives example inputs for a graph.
     """
 
     name: str
@@ -49,13 +50,17 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came back from an answer on one case. `status`: ok, stub, raised, timeout."""
+    """What came back from an answer on one case. `status`: ok, stub, raised, timeout.
+
+    `in_place`: the value is one of the arguments, edited.
+    """
 
     status: str
     value: Any = None
     error: str = ""
     printed: int = 0
     seconds: float = 0.0
+    in_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,7 +103,9 @@ class Exercise:
     def __post_init__(self):
         unknown = set(self.points) - set(VERDICTS)
         if unknown or "did" not in self.points:
-            raise ValueError(f"{self.id}: points must name 'did' and only {', '.join(VERDICTS)}; got {list(self.points)}")
+            raise ValueError(
+                f"{self.id}: points must name 'did' and only {', '.join(VERDICTS)}; got {list(self.points)}"
+            )
 
     @property
     def total(self) -> float:
@@ -212,22 +219,30 @@ def _where(error: BaseException) -> str:
 
 def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     """Put one case to an answer and bring back what came of it. Never raises for anything the answer does."""
-    quiet, start = _Quiet(), time.perf_counter()
+    quiet, start, given = _Quiet(), time.perf_counter(), []
 
     def outcome(status, value=None, error=""):
-        return Outcome(status, value, error, quiet.printed, time.perf_counter() - start)
+        in_place = value is not None and any(value is argument for argument in given)
+        return Outcome(status, value, error, quiet.printed, time.perf_counter() - start, in_place)
+
+    def build():
+        arguments = case.build()
+        given.extend(arguments)
+        return arguments
 
     try:
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with time_limit(exercise.seconds):
-                return outcome("ok", exercise.call(answer, case))
+                return outcome("ok", exercise.call(answer, replace(case, build=build)))
     except NotImplementedError as error:
         if str(error):
             return outcome("raised", error=f"It raised NotImplementedError: {error}{_where(error)}.")
         return outcome("stub", error="Not written yet: it still raises NotImplementedError.")
     except OutOfTime:
-        return outcome("timeout", error=f"It was still running after {exercise.seconds:g} s: look for a loop that never ends.")
+        return outcome(
+            "timeout", error=f"It was still running after {exercise.seconds:g} s: look for a loop that never ends."
+        )
     except KeyboardInterrupt:
         raise
     except RecursionError:
@@ -241,13 +256,14 @@ def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Find
     """The findings on one case. A verdict the case is about, and that could not be reached, is not held."""
     about = [v for v in (case.about or exercise.points) if v in exercise.points]
     if outcome.status == "ok":
-        findings = [f for f in exercise.judge(case, outcome.value) if f.verdict in exercise.points]
+        findings = [f for f in exercise.judge(case, outcome.value) if f.verdict in about or not f.ok]
+        findings = [f for f in findings if f.verdict in exercise.points]
     else:
         first = "valid" if "valid" in exercise.points else "did"
         findings = [Finding(first, False, outcome.error)]
     reached = {f.verdict for f in findings}
     findings += [Finding(v, False) for v in about if v not in reached]
-    return [f if f.case else Finding(f.verdict, f.ok, f.message, case.name, f.before, f.after, f.mark) for f in findings]
+    return [f if f.case else replace(f, case=case.name) for f in findings]
 
 
 def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
@@ -255,14 +271,15 @@ def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = N
     start = time.perf_counter()
     result = Judgement(exercise)
     if not callable(answer):
-        result.findings = [
-            Finding("did", False, f"check wants the function itself; it got {type(answer).__name__}. Pass {exercise.id.split('.')[1]}, not a call of it.")
-        ]
+        name = exercise.id.split(".")[1].replace("-", "_")
+        got = f"check wants the function itself, {name}; it got {type(answer).__name__}."
+        result.findings = [Finding("did", False, got)]
         return result
-    printed = 0
+    printed, in_place = 0, False
     for case in exercise.cases() if cases is None else cases:
         outcome = run(exercise, answer, case)
         printed += outcome.printed
+        in_place |= outcome.in_place
         if outcome.status == "stub":
             result.attempted = False
             result.findings.append(Finding("did", False, outcome.error, case.name))
@@ -271,6 +288,10 @@ def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = N
         if outcome.status == "timeout":
             result.notes.append("The cases after the one that ran out of time were not tried.")
             break
+    if in_place:
+        result.notes.append(
+            "Your code edits the graph it is given and returns it. That is allowed: the judge compares with its own copy."
+        )
     if printed > 10_000:
         result.notes.append(f"Your code printed {printed:,} characters while it was checked; they are not shown.")
     result.seconds = time.perf_counter() - start

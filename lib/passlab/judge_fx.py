@@ -143,7 +143,9 @@ def judge_pass(
         before = case.build()[0]
         broken = validate(before, value)
         if broken:
-            yield Finding("valid", False, broken, before=before, after=value if isinstance(value, fx.GraphModule) else None)
+            yield Finding(
+                "valid", False, broken, before=before, after=value if isinstance(value, fx.GraphModule) else None
+            )
             return
         after = rebuild(value)
         yield Finding("valid", True)
