@@ -30,7 +30,6 @@ _HOME = {
     "hint": "ui",
     "solution": "ui",
     "progress": "ui",
-    "overview": "ui",
 }
 _MODULES = ("models",)
 

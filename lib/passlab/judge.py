@@ -290,7 +290,7 @@ def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = N
             break
     if in_place:
         result.notes.append(
-            "Your code edits the graph it is given and returns it. That is allowed: the judge compares with its own copy."
+            "Your code edits the graph it is given. That is allowed: the judge compares with its own copy."
         )
     if printed > 10_000:
         result.notes.append(f"Your code printed {printed:,} characters while it was checked; they are not shown.")

@@ -1,0 +1,164 @@
+"""The `passlab` command: doctor, lab and progress here; what an instructor adds comes in by entry point."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+from importlib.metadata import entry_points, requires
+from pathlib import Path
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from passlab.project import root
+
+app = typer.Typer(help="PassLab: learn compiler passes by writing them.", no_args_is_help=True, add_completion=False)
+console = Console()
+
+
+def _fail(sentence: str) -> None:
+    Console(stderr=True).print(sentence, soft_wrap=True, markup=False)
+    raise typer.Exit(1)
+
+
+def _course() -> Path:
+    home = root()
+    if home is None:
+        _fail("No folder above this one holds `course` and `exercises`. Go to where you cloned the project.")
+    return home
+
+
+def _python() -> tuple[bool, str]:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return sys.version_info >= (3, 11), f"Python {version}" + (
+        "" if sys.version_info >= (3, 11) else ": 3.11 or newer is needed"
+    )
+
+
+def _packages() -> tuple[bool, str]:
+    """Do the installed packages have the versions that the project pins?"""
+    from importlib.metadata import PackageNotFoundError, version
+
+    from packaging.requirements import Requirement
+
+    wrong = []
+    pins = [Requirement(line) for line in requires("passlab") or []]
+    for pin in pins:
+        optional = pin.marker is not None and not pin.marker.evaluate({"extra": ""})
+        try:
+            found = version(pin.name)
+        except PackageNotFoundError:
+            if not optional:
+                wrong.append(f"{pin.name} is missing")
+            continue
+        if not pin.specifier.contains(found.split("+")[0]):
+            wrong.append(f"{pin.name} is {found}, not {pin.specifier}")
+    return not wrong, "; ".join(wrong) + ": run `make setup`" if wrong else f"{len(pins)} pins kept"
+
+
+def _tool(name: str, what_for: str, remedy: str):
+    def look() -> tuple[bool, str]:
+        found = shutil.which(name)
+        return bool(found), found or f"not found ({what_for}): {remedy}"
+
+    return look
+
+
+def _disk() -> tuple[bool, str]:
+    free = shutil.disk_usage(root() or Path.cwd()).free / 2**30
+    return free > 1, f"{free:.0f} GiB free" + ("" if free > 1 else ": free at least 1 GiB")
+
+
+def _devices() -> tuple[bool, str]:
+    import torch
+
+    names = ["CPU"] + [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+    return True, f"torch {torch.__version__} on {', '.join(names)}"
+
+
+def _grading() -> tuple[bool, str]:
+    there = importlib.util.find_spec("nbgrader") is not None
+    return there, "nbgrader is here" if there else "nbgrader is not installed (only instructors need it)"
+
+
+#: what doctor looks at: name → (needed?, look)
+LOOKS = {
+    "python": (True, _python),
+    "packages": (True, _packages),
+    "graphviz": (
+        True,
+        _tool("dot", "pictures", "install Graphviz (Debian: apt install graphviz; macOS: brew install graphviz)"),
+    ),
+    "compiler": (
+        False,
+        _tool("c++", "torch.compile and later days", "install g++ (macOS: xcode-select --install)"),
+    ),
+    "disk": (True, _disk),
+    "devices": (True, _devices),
+    "grading": (False, _grading),
+}
+
+
+@app.command()
+def doctor() -> None:
+    """Look at this machine: what is there, what is missing, and what to do about it."""
+    table = Table("", "what", "found", box=None)
+    broken = []
+    for name, (needed, look) in LOOKS.items():
+        try:
+            good, found = look()
+        except Exception as error:  # doctor is for broken machines: a broken import is a finding
+            good, found = False, f"{type(error).__name__}: {str(error)[:160]}"
+        table.add_row("[green]✓[/]" if good else "[red]✗[/]" if needed else "[yellow]–[/]", name, found)
+        if needed and not good:
+            broken.append(name)
+    console.print(table)
+    if broken:
+        _fail(f"Needed and not in order: {', '.join(broken)}.")
+
+
+@app.command()
+def lab(
+    browser: bool = typer.Option(True, help="Open a browser window."),
+    port: int = typer.Option(8888, help="The port to try first."),
+) -> None:
+    """Copy exercises that you do not have yet into work/, and open the course in JupyterLab."""
+    from passlab.workspace import prepare
+
+    home = _course()
+    for line in prepare(home):
+        console.print(line, markup=False)
+    command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={home}"]
+    command += ["--LabApp.default_url=/lab/tree/course/index.ipynb"] + ([] if browser else ["--no-browser"])
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command.append("--allow-root")
+    raise typer.Exit(subprocess.call(command))
+
+
+@app.command()
+def progress(day: str = typer.Argument(None, help="One day only, for example day03.")) -> None:
+    """Show days × exercises with the points reached so far."""
+    from passlab.ui import progress as show_progress
+
+    show_progress(day)
+
+
+def main() -> None:
+    """Entry point: commands of this package, and those that others add in the group `passlab.commands`."""
+    for point in entry_points(group="passlab.commands"):
+        if len(sys.argv) > 1 and sys.argv[1] not in (point.name, "--help"):
+            continue  # an import is paid for only by the command that needs it
+        try:
+            app.command(point.name)(point.load())
+        except ImportError as error:
+            if len(sys.argv) > 1 and sys.argv[1] == point.name:
+                _fail(f"`passlab {point.name}` needs the instructor's part of the project: {error}. Run `make setup`.")
+    app()
+
+
+if __name__ == "__main__":
+    main()

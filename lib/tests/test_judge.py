@@ -1,0 +1,256 @@
+"""The judge: every way an answer can misbehave has its own sentence, and points follow from the verdicts."""
+
+import sys
+import time
+
+import pytest
+import torch
+from torch import fx, nn
+
+from passlab.judge import Case, Exercise, Finding, judge, run
+from passlab.judge_fx import judge_pass, rebuild, validate
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        return torch.relu(self.linear(x)) + y, x - y
+
+
+def traced():
+    torch.manual_seed(0)
+    gm = fx.symbolic_trace(Net().eval())
+    gm.meta["inputs"] = (torch.ones(2, 4), torch.ones(2, 4))
+    return gm
+
+
+def node(gm, name):
+    return next(n for n in gm.graph.nodes if n.name == name)
+
+
+def no_relu(before, after, case):
+    left = [n.name for n in after.graph.nodes if n.target is torch.relu]
+    return f"{left[0]} is still a relu." if left else None
+
+
+def exercise(**changes):
+    given = {
+        "id": "day00.relu",
+        "title": "Replace relu by clamp",
+        "points": {"valid": 1, "same": 2, "did": 3},
+        "difficulty": 1,
+        "minutes": 1,
+        "hints": ("a", "b", "c"),
+        "cases": lambda: [Case("two outputs", lambda: (traced(),))],
+        "judge": judge_pass(did=no_relu),
+    }
+    return Exercise(**(given | changes))
+
+
+def good(gm):
+    for n in list(gm.graph.nodes):
+        if n.target is torch.relu:
+            with gm.graph.inserting_after(n):
+                new = gm.graph.call_function(torch.clamp_min, (n.args[0], 0.0))
+            n.replace_all_uses_with(new)
+            gm.graph.erase_node(n)
+    return gm
+
+
+def test_a_right_answer_earns_every_point_and_a_stub_none():
+    result = judge(exercise(), good)
+    assert (result.points, result.verdicts) == (6, {"valid": True, "same": True, "did": True})
+
+    def stub(gm):
+        raise NotImplementedError()
+
+    result = judge(exercise(), stub)
+    assert (result.points, result.attempted) == (0, False)
+
+
+def test_doing_nothing_earns_nothing_though_the_meaning_is_kept():
+    result = judge(exercise(), lambda gm: gm)
+    assert result.verdicts["same"] and not result.verdicts["did"]
+    assert result.points == 0
+
+
+def test_a_verdict_that_a_case_is_not_about_can_be_lost_there_but_not_earned():
+    nothing_to_do = Case("nothing to do", lambda: (good(traced()),), about=("same",))
+    result = judge(exercise(cases=lambda: [nothing_to_do]), lambda gm: gm)
+    assert result.verdicts == {"valid": False, "same": True, "did": False}
+    assert result.points == 0
+
+
+def test_a_forgotten_recompile_is_no_error():
+    assert judge(exercise(), good).ok
+    gm = good(traced())
+    assert "clamp" not in gm.code and "clamp" in rebuild(gm).code
+
+
+def erased_but_used(gm):
+    n = node(gm, "relu")
+    n.graph._root.prev = n.graph._root.prev
+    n._remove_from_list()
+    return gm
+
+
+def foreign(gm):
+    other = traced()
+    node(gm, "add").args = (node(other, "relu"), node(gm, "y"))
+    return gm
+
+
+def cycle(gm):
+    node(gm, "relu").args = (node(gm, "add"),)
+    return gm
+
+
+def too_early(gm):
+    node(gm, "sub").append(node(gm, "relu"))
+    return gm
+
+
+def lost_input(gm):
+    node(gm, "add").args = (node(gm, "relu"), node(gm, "relu"))
+    node(gm, "sub").args = (node(gm, "x"), node(gm, "x"))
+    gm.graph.erase_node(node(gm, "y"))
+    return gm
+
+
+def lost_output(gm):
+    node(gm, "output").args = ((node(gm, "add"),),)
+    return gm
+
+
+def missing_module(gm):
+    node(gm, "linear").target = "dense"
+    return gm
+
+
+BROKEN = {
+    "returned None": lambda gm: None,
+    "returned a Graph.": lambda gm: gm.graph,
+    "returned str, not": lambda gm: "gm",
+    "still uses relu, which is no longer in the graph": erased_but_used,
+    "uses relu, which belongs to another graph": foreign,
+    "depends on itself through add": cycle,
+    "uses relu before it is defined": too_early,
+    "took (x, y) and now takes (x)": lost_input,
+    "returned 2 values and now returns 1 value": lost_output,
+    "refers to 'dense', which the module does not have": missing_module,
+}
+
+
+@pytest.mark.parametrize("sentence", BROKEN)
+def test_a_broken_graph_is_named_in_one_sentence(sentence):
+    result = judge(exercise(), BROKEN[sentence])
+    assert not result.verdicts["valid"] and result.points == 0
+    assert sentence in result.failure.message
+
+
+def nan_everywhere(gm):
+    gm = good(gm)
+    out = node(gm, "add")
+    with gm.graph.inserting_after(out):
+        new = gm.graph.call_function(torch.mul, (out, float("nan")))
+    out.replace_all_uses_with(new, delete_user_cb=lambda user: user is not new)
+    return gm
+
+
+def wrong_arity(gm):
+    gm = good(gm)
+    node(gm, "add").args = (node(gm, "y"),)
+    return gm
+
+
+def test_nan_everywhere_and_an_operator_with_too_few_operands_break_same():
+    result = judge(exercise(), nan_everywhere)
+    assert result.verdicts == {"valid": True, "same": False, "did": True} and "NaN" in result.failure.message
+    result = judge(exercise(), wrong_arity)
+    assert not result.verdicts["same"] and "add" in result.failure.message
+
+
+def raises(gm):
+    return gm.no_such_thing
+
+
+def forever(gm):
+    while True:
+        try:
+            time.sleep(0.01)
+        except:  # noqa: E722
+            raise
+
+
+def recursive(gm):
+    return recursive(gm)
+
+
+def leaves(gm):
+    sys.exit(3)
+
+
+MISBEHAVED = {
+    "raises AttributeError": (raises, "It raised AttributeError"),
+    "never ends": (forever, "still running after 0.2 s"),
+    "calls itself": (recursive, "RecursionError"),
+    "exits": (leaves, "It raised SystemExit: 3"),
+}
+
+
+@pytest.mark.parametrize("name", MISBEHAVED)
+def test_whatever_an_answer_does_comes_back_as_a_sentence(name):
+    answer, sentence = MISBEHAVED[name]
+    result = judge(exercise(seconds=0.2), answer)
+    assert result.points == 0 and sentence in result.failure.message
+
+
+def test_100_megabytes_of_prints_are_counted_and_not_shown(capfd):
+    def chatty(gm):
+        for _ in range(100):
+            print("x" * 1_000_000)
+        return good(gm)
+
+    result = judge(exercise(), chatty)
+    assert result.ok and "100,000,100 characters" in " ".join(result.notes)
+    assert capfd.readouterr().out == ""
+
+
+def test_editing_the_given_graph_is_said_and_judged_against_an_untouched_copy():
+    assert "compares with its own copy" in " ".join(judge(exercise(), good).notes)
+    assert judge(exercise(), lambda gm: good(fx.GraphModule(gm, gm.graph))).notes == []
+
+
+def test_a_call_instead_of_the_function_is_explained():
+    assert "wants the function itself, relu; it got GraphModule" in judge(exercise(), traced()).failure.message
+
+
+def test_run_brings_back_warnings_and_output_nowhere(capfd):
+    def noisy(gm):
+        import warnings
+
+        warnings.warn("careful", stacklevel=1)
+        print("hello", file=sys.stderr)
+        return gm
+
+    outcome = run(exercise(), noisy, exercise().cases()[0])
+    assert outcome.status == "ok" and outcome.in_place and outcome.printed == len("hello\n")
+    assert capfd.readouterr() == ("", "")
+
+
+def test_points_must_name_did():
+    with pytest.raises(ValueError, match="must name 'did'"):
+        exercise(points={"same": 1})
+
+
+def test_validate_accepts_what_tracing_makes():
+    assert validate(traced(), traced()) is None
+
+
+def test_findings_carry_the_case_they_came_from():
+    result = judge(exercise(judge=lambda case, value: [Finding("did", False, "no")]), good)
+    assert result.failure.case == "two outputs"
+
