@@ -1,0 +1,82 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # PassLab
+#
+# A compiler for neural networks is mostly a pile of small programs that take a graph and give back a better one.
+# They are called passes. Here you write them: against real compilers, on real models, with a judge that tells you
+# which law your pass broke and draws the smallest graph on which it breaks.
+#
+# You need Python and a little PyTorch. You do not need to know any compiler.
+
+# %% [markdown]
+# ## What a pass does, in one picture
+#
+# Below is a small network, traced into a graph, and the same graph after a pass that knows one thing: a batch norm
+# that follows a convolution can be folded into the convolution's weights. Day 2 has you write it.
+
+# %%
+from passlab import diff, models, trace
+from torch.fx.experimental.optimization import fuse
+
+block = models.ZOO["residual"]
+before = trace(block.build(), *block.inputs())
+after = trace(fuse(block.build()), *block.inputs())
+diff(before, after, title="Folding batch norms into convolutions")
+
+# %% [markdown]
+# Two boxes went away and nothing else moved. Is the result still the same function? That is a question to ask of every
+# pass, and asking it is one line:
+
+# %%
+from passlab import equivalent
+
+equivalent(before, after)
+
+# %% [markdown]
+# ## The days
+#
+# Each day is a lesson to read and run (about an hour) and an exercise notebook that is graded (a little longer).
+# The lessons stand alone; the exercises use what the lessons show.
+#
+# | day | lesson | exercises |
+# |---|---|---|
+# | 1 | [A model is a graph](day01_graphs.ipynb) | [Read, measure and rewrite graphs](../work/day01/graphs.ipynb) |
+# | 2 | [Writing a pass](day02_passes.ipynb) | [Visitors, fusion, folding, proof](../work/day02/passes.ipynb) |
+# | 3 | [Graph-level optimizations](day03_optimizations.ipynb) | [The classics, and their order](../work/day03/optimizations.ipynb) |
+#
+# The exercise notebooks in `work/` are your own copies, made when you started the lab with `make lab` (or
+# `passlab lab`). They are never overwritten; when a newer release of an exercise arrives, it is put beside yours.
+
+# %% [markdown]
+# ## How an exercise answers you
+#
+# Under every function that you write stands one line, `check("day03.cse", cse)`. It gives up to five verdicts, each
+# worth points:
+#
+# | verdict | the question it answers |
+# |---|---|
+# | valid | is the result a well-formed graph? |
+# | same | does it compute the same function, on ordinary and on nasty inputs? |
+# | did | did the pass do what it must? |
+# | spared | did it leave alone what it must not touch? |
+# | cost | did it save what it promised? |
+#
+# Where one is missing you get a sentence and a small graph. `hint("day03.cse")` opens one hint at a time,
+# `solution("day03.cse")` shows an answer, and `progress()` shows how far you are:
+
+# %%
+from passlab import progress
+
+progress()
