@@ -1,0 +1,169 @@
+"""One read-only view of every IR: nodes, edges, kind, shape, dtype, bytes, text.
+
+    view(torch.fx.symbolic_trace(model)).counts()     # {"compute": 2, "data": 2, "shape": 0, ...}
+
+Reading order: a node, a graph, `view` and the table of readers behind it, `trace`. Whatever draws, counts or prices
+works on this view, so that it works on every IR. The readers, one per IR, sit in `passlab.readers` and load when used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+#: What a node is for. compute: arithmetic on elements. data: where values come from and go to (inputs, weights,
+#: constants, outputs). shape: the same elements, seen or arranged otherwise, or a question about their shape.
+#: control: decides what runs. memory: writes into or copies storage that already exists.
+KINDS = ("compute", "data", "shape", "control", "memory")
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One operation and the value it makes.
+
+    `id` is unique in its graph, `op` is the IR's own name for the operation, `inputs` are the ids of the producers of
+    its operands (each once, in the order of the operands). `shape`, `dtype` and `bytes` are of the value, None where
+    the IR does not say; the shape of a node that makes several tensors is a tuple of shapes, its dtype names them
+    joined by ", ", its bytes are their sum. A dimension is an int, or a str where it is symbolic. `text` is one line
+    of the IR's text, `attrs` are the operands that are not nodes, `label` is a name for people where `id` is not one.
+    """
+
+    id: str
+    op: str
+    kind: str
+    inputs: tuple[str, ...] = ()
+    shape: tuple | None = None
+    dtype: str | None = None
+    bytes: int | None = None
+    text: str = ""
+    attrs: dict[str, Any] = field(default_factory=dict, hash=False)
+    label: str = ""
+
+    @property
+    def type(self) -> str:
+        """Shape and dtype in one word: `float32[4, 8]`, `(float32[2], int64[2])`, or "" where nothing is known."""
+        if self.shape is None:
+            return self.dtype or ""
+        if any(isinstance(dim, tuple) for dim in self.shape):
+            dtypes = (self.dtype or "").split(", ")
+            dtypes *= len(self.shape) if len(dtypes) == 1 else 1
+            parts = zip(dtypes, self.shape, strict=False)
+            return f"({', '.join(d + _dims(s) for d, s in parts)})"
+        return (self.dtype or "") + _dims(self.shape)
+
+
+def _dims(shape: tuple | None) -> str:
+    return "" if shape is None else f"[{', '.join(map(str, shape))}]"
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes in the order of the IR. `outputs`: ids of the values it returns. `ir`: "torch.fx", "ONNX", …
+
+    A node that is used and nowhere defined is listed first, with the op "missing": broken graphs can be looked at too.
+    """
+
+    name: str
+    ir: str
+    nodes: tuple[Node, ...]
+    outputs: tuple[str, ...]
+    text: str = ""
+
+    @cached_property
+    def _by_id(self) -> dict[str, Node]:
+        return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def _consumers(self) -> dict[str, tuple[str, ...]]:
+        users: dict[str, list[str]] = {node.id: [] for node in self.nodes}
+        for producer, consumer in self.edges:
+            users.setdefault(producer, []).append(consumer)
+        return {id: tuple(consumers) for id, consumers in users.items()}
+
+    def node(self, id: str) -> Node:
+        """The node with this id."""
+        try:
+            return self._by_id[id]
+        except KeyError:
+            from difflib import get_close_matches
+
+            near = get_close_matches(str(id), self._by_id, n=3)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            raise KeyError(f"{self.ir} graph {self.name!r} has no node {id!r}.{hint}") from None
+
+    def consumers(self, id: str) -> tuple[str, ...]:
+        """Ids of the nodes that use the value of node `id`, in graph order."""
+        return self._consumers[self.node(id).id]
+
+    @cached_property
+    def edges(self) -> tuple[tuple[str, str], ...]:
+        """(producer id, consumer id), each pair once, grouped by consumer in graph order."""
+        return tuple((producer, node.id) for node in self.nodes for producer in node.inputs)
+
+    def counts(self) -> dict[str, int]:
+        """Kind → number of nodes of it; every kind is there."""
+        counts = dict.fromkeys(KINDS, 0)
+        for node in self.nodes:
+            counts[node.kind] += 1
+        return counts
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes of all values whose size is known, or None where no size is known."""
+        known = [node.bytes for node in self.nodes if node.bytes is not None]
+        return sum(known) if known else None
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def __iter__(self) -> Iterator[Node]:
+        return iter(self.nodes)
+
+    def __repr__(self) -> str:
+        kinds = ", ".join(f"{number} {kind}" for kind, number in self.counts().items() if number)
+        return f"Graph({self.name!r}, {self.ir}: {len(self.nodes)} nodes{': ' + kinds if kinds else ''})"
+
+
+#: Type (module and name, as its class says it) → (reader in passlab.readers, how to call the type in a message).
+#: A type is looked up with its bases, the nearest first. A new IR is one line here and one module there.
+READERS = {
+    "torch.fx.graph_module.GraphModule": ("fx", "torch.fx.GraphModule"),
+    "torch.fx.graph.Graph": ("fx", "torch.fx.Graph"),
+    "torch.nn.modules.module.Module": ("fx", "torch.nn.Module (it is traced)"),
+}
+
+
+def view(obj: Any, *inputs: Any) -> Graph:
+    """The read-only view of any IR object; `obj` is not changed.
+
+        view(model, x)                      # an nn.Module is traced first; x gives shapes
+        view(torch.export.export(model, (x,)))
+        view(jax.jit(f).lower(x))
+
+    `inputs`: example inputs, for the IRs that do not know shapes by themselves (torch.fx). Raises TypeError for an
+    object that is no IR.
+    """
+    if isinstance(obj, Graph):
+        return obj
+    for base in type(obj).__mro__:
+        if reader := READERS.get(f"{base.__module__}.{base.__qualname__}"):
+            return importlib.import_module(f"passlab.readers.{reader[0]}").read(obj, *inputs)
+    accepted = ", ".join(name for _, name in READERS.values())
+    raise TypeError(f"view cannot read {type(obj).__module__}.{type(obj).__qualname__}; it takes: {accepted}.")
+
+
+def trace(model: torch.nn.Module, *inputs: Any) -> torch.fx.GraphModule:
+    """`torch.fx.symbolic_trace(model)` with shapes on its nodes (`node.meta["tensor_meta"]`) when `inputs` are given.
+
+    The inputs are kept in `gm.meta["inputs"]`. Shapes are found with fake tensors: no arithmetic is done, batch-norm
+    statistics and the random state stay as they are. Parameters are shared with `model`, as in torch.
+    """
+    from passlab.readers import fx
+
+    return fx.trace(model, *inputs)
