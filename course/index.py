@@ -27,8 +27,9 @@
 # that follows a convolution can be folded into the convolution's weights. Day 2 has you write it.
 
 # %%
-from passlab import diff, models, trace
 from torch.fx.experimental.optimization import fuse
+
+from passlab import diff, models, trace
 
 block = models.ZOO["residual"]
 before = trace(block.build(), *block.inputs())
@@ -52,9 +53,9 @@ equivalent(before, after)
 #
 # | day | lesson | exercises |
 # |---|---|---|
-# | 1 | [A model is a graph](day01_graphs.ipynb) | [Read, measure and rewrite graphs](../work/day01/graphs.ipynb) |
-# | 2 | [Writing a pass](day02_passes.ipynb) | [Visitors, fusion, folding, proof](../work/day02/passes.ipynb) |
-# | 3 | [Graph-level optimizations](day03_optimizations.ipynb) | [The classics, and their order](../work/day03/optimizations.ipynb) |
+# | 1 | [A model is a graph](day01_graphs.ipynb) | [Read and measure graphs](../work/day01/graphs.ipynb) |
+# | 2 | [Writing a pass](day02_passes.ipynb) | [Visit, fuse, fold, prove](../work/day02/passes.ipynb) |
+# | 3 | [Optimizing graphs](day03_optimizations.ipynb) | [The classics, in order](../work/day03/optimizations.ipynb) |
 #
 # The exercise notebooks in `work/` are your own copies, made when you started the lab with `make lab` (or
 # `passlab lab`). They are never overwritten; when a newer release of an exercise arrives, it is put beside yours.

@@ -1,0 +1,544 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+
+# %% [markdown]
+# # Day 2 · Writing a pass
+#
+# Yesterday a model became a graph. Today you change one.
+#
+# A **pass** is a function from a graph to a graph that computes the same thing. That sentence hides three questions,
+# and they are the day: in which order does one walk a graph, when is a rewrite allowed, and how does one know that
+# the result is still the same function?
+#
+# About 70 minutes to read and run. The exercises are in [work/day02/passes.ipynb](../work/day02/passes.ipynb).
+
+# %%
+import operator
+import time
+from copy import deepcopy
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from passlab import diff, draw, equivalent, models, steps, trace, view
+
+# %% [markdown]
+# ## The smallest pass
+#
+# PyTorch has three ways to write a ReLU: the module `nn.ReLU()`, the function `torch.relu(x)`, the method `x.relu()`.
+# A later pass that looks for ReLU would have to look three times. So compilers *normalise* first: one spelling for one
+# meaning. Here is a model that uses the method form.
+
+
+# %%
+class Spellings(nn.Module):
+    def forward(self, x, y):
+        return (x + y).relu() * torch.relu(x - y)
+
+
+before = trace(Spellings(), torch.randn(2, 3), torch.randn(2, 3))
+draw(before)
+
+# %% [markdown]
+# The pass below goes over the nodes once. Note the three steps, which every rewriting pass has: **match** a node, make
+# its replacement in the right **place**, and hand its **users** over.
+
+
+# %%
+def method_relu_to_function(gm: fx.GraphModule) -> fx.GraphModule:
+    """`x.relu()` = `torch.relu(x)`, for every x."""
+    for node in list(gm.graph.nodes):
+        if node.op == "call_method" and node.target == "relu":
+            with gm.graph.inserting_before(node):
+                function = gm.graph.call_function(torch.relu, node.args, node.kwargs)
+            node.replace_all_uses_with(function)
+            gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+
+
+after = method_relu_to_function(trace(Spellings(), torch.randn(2, 3), torch.randn(2, 3)))
+diff(before, after, title="One spelling for one meaning")
+
+# %% [markdown]
+# `list(...)` around the nodes matters: the loop changes the list that it walks. So does `recompile()`: a `GraphModule`
+# runs Python code that was generated from the graph, and until it is generated again, the old code runs.
+
+# %%
+stale = trace(Spellings(), torch.randn(2, 3), torch.randn(2, 3))
+for node in stale.graph.nodes:
+    if node.target is operator.mul:
+        node.target = operator.add
+
+x, y = torch.randn(2, 3), torch.randn(2, 3)
+print("graph says add, code still multiplies:", torch.equal(stale(x, y), before(x, y)))
+stale.recompile()
+print("after recompile() they agree to add:  ", torch.equal(stale(x, y), (x + y).relu() + torch.relu(x - y)))
+assert not torch.equal(stale(x, y), before(x, y))
+
+# %% [markdown]
+# ## In which order to walk
+#
+# A pass that computes something *about* a node (its shape, its cost, a better version of it) needs the answers for its
+# operands first. That order, operands before users, is called **post-order**. The obvious way to write it is recursion:
+
+
+# %%
+def cost_by_recursion(node, visits):
+    """The cost of computing a node: its own and that of its operands."""
+    visits.append(node.name)
+    return 1 + sum(cost_by_recursion(operand, visits) for operand in node.all_input_nodes)
+
+
+class Ladder(nn.Module):
+    """Each rung uses the one below twice."""
+
+    def __init__(self, rungs):
+        super().__init__()
+        self.rungs = rungs
+
+    def forward(self, x):
+        for _ in range(self.rungs):
+            x = torch.sin(x) + torch.cos(x)
+        return x
+
+
+draw(trace(Ladder(2), torch.ones(3)))
+
+# %% [markdown]
+# On a tree this is fine. A model is not a tree: results are used more than once. Guess, before you run the next cell,
+# how many visits the recursion makes for 4, 8 and 16 rungs.
+
+# %%
+for rungs in (4, 8, 16):
+    graph = fx.symbolic_trace(Ladder(rungs)).graph
+    visits = []
+    cost_by_recursion(next(iter(reversed(graph.nodes))), visits)
+    print(f"{rungs:3} rungs: {len(graph.nodes):3} nodes, {len(visits):7,} visits")
+    assert len(visits) == 1 + 2**rungs + 3 * (2**rungs - 1)
+
+# %% [markdown]
+# Every rung doubles it. The cure is to remember which nodes are done, and then a graph with *n* nodes costs *n*
+# visits. (Note also what the recursion computed: it counted shared work twice. Wrong *and* slow.)
+#
+# torch.fx keeps its node list in an order in which operands come before users, so that a plain loop is a post-order
+# walk. That is a gift that most IRs do not make; in exercise 1 you take it away and write the visitor yourself.
+
+# %% [markdown]
+# ## Visitors and mutators
+#
+# Walking is the same for every pass; what is done at a node differs. So compilers split the two: a **visitor** walks
+# and calls one method per kind of node, and a **mutator** also builds a new graph from what the methods return.
+# torch.fx calls them `Interpreter` and `Transformer`.
+
+
+# %%
+class CountFlops(fx.Interpreter):
+    """Runs the graph, and counts multiply-adds of the matrix products it meets."""
+
+    flops = 0
+
+    def call_module(self, target, args, kwargs):
+        result = super().call_module(target, args, kwargs)
+        module = self.fetch_attr(target)
+        if isinstance(module, nn.Linear):
+            self.flops += result.numel() * module.in_features
+        return result
+
+
+mlp = models.ZOO["mlp"]
+counter = CountFlops(trace(mlp.build(), *mlp.inputs()))
+counter.run(*mlp.inputs())
+print(f"{counter.flops:,} multiply-adds")
+assert counter.flops == sum(
+    m.in_features * m.out_features * len(mlp.inputs()[0]) for m in mlp.build().modules() if isinstance(m, nn.Linear)
+)
+
+
+# %% [markdown]
+# A mutator, in full. It never edits: it runs the old graph on *proxies*, and what the methods do to the proxies is the
+# new graph.
+
+
+# %%
+class Quieter(fx.Transformer):
+    """`sin(x)` becomes `0.5 * sin(x)`: not the same function, on purpose."""
+
+    def call_function(self, target, args, kwargs):
+        result = super().call_function(target, args, kwargs)
+        return 0.5 * result if target is torch.sin else result
+
+
+wave = trace(Ladder(1), torch.ones(3))
+quieter = Quieter(wave).transform()
+diff(wave, quieter)
+
+# %% [markdown]
+# Editing in place is shorter for a local change, rebuilding is safer for a big one: the old graph stays whole, and a
+# node can be forgotten but never left dangling.
+
+# %% [markdown]
+# ## Match, then rewrite
+#
+# Patterns usually span several nodes. `x * sigmoid(x)` is the SiLU activation, and one kernel computes it. The pass
+# must find a multiplication whose operands are some `x` and the sigmoid *of that same x*, in either order.
+
+
+# %%
+def match_silu(node: fx.Node) -> fx.Node | None:
+    """The x of an `x * sigmoid(x)` or `sigmoid(x) * x` that ends in this node."""
+    if node.target is not operator.mul:
+        return None
+    for x, gate in (node.args, node.args[::-1]):
+        if isinstance(gate, fx.Node) and gate.target is torch.sigmoid and gate.args == (x,):
+            return x
+    return None
+
+
+class Gated(nn.Module):
+    def forward(self, x, y):
+        a = torch.sigmoid(x) * x
+        b = y * torch.sigmoid(x)
+        return a + y * torch.sigmoid(y) + b
+
+
+gated = trace(Gated(), torch.randn(2, 3), torch.randn(2, 3))
+print([node.name for node in gated.graph.nodes if match_silu(node)])
+
+# %% [markdown]
+# Three multiplications by a sigmoid, two matches: in the other one the sigmoid belongs to another tensor. The rewrite
+# then goes match by match. Step through it:
+
+
+# %%
+def fuse_silu(gm: fx.GraphModule, watch=None) -> fx.GraphModule:
+    """`x * sigmoid(x)` = `silu(x)`. The sigmoid goes too, if nothing else uses it."""
+    for node in list(gm.graph.nodes):
+        x = match_silu(node)
+        if x is None:
+            continue
+        if watch is not None:
+            watch(gm, node)
+        with gm.graph.inserting_before(node):
+            silu = gm.graph.call_function(F.silu, (x,))
+        node.replace_all_uses_with(silu)
+        gm.graph.erase_node(node)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
+
+
+film = []
+
+
+def snapshot(gm, node):
+    film.append((view(gm), (node.name,), f"{node.name} multiplies x by the sigmoid of the same x"))
+
+
+fused = fuse_silu(trace(Gated(), torch.randn(2, 3), torch.randn(2, 3)), snapshot)
+steps([*film, (view(fused), (), "No match is left, and a sigmoid that nobody uses is gone")])
+
+# %% [markdown]
+# One sigmoid of `x` stayed. It has a second user, the product with `y`. That is the question a rewrite has to ask most
+# often, and the next section is about it.
+
+# %% [markdown]
+# ## The multi-consumer problem
+#
+# Fusing `conv2d` and the `relu` behind it into one kernel is the classic pass. A first version matches "a relu whose
+# operand is a convolution", puts the fused module in place of the relu, and removes the convolution.
+
+
+# %%
+class ConvThenRelu(nn.Module):
+    """What a fused kernel computes, as one module."""
+
+    def __init__(self, conv):
+        super().__init__()
+        self.conv = conv
+
+    def forward(self, x):
+        return torch.relu(self.conv(x))
+
+
+class NoChildren(fx.Tracer):
+    """Keeps ConvThenRelu a single node."""
+
+    def is_leaf_module(self, module, name):
+        return isinstance(module, ConvThenRelu) or super().is_leaf_module(module, name)
+
+
+def fuse_naively(gm: fx.GraphModule) -> fx.GraphModule:
+    """`relu(conv(x))` = `conv_then_relu(x)`. Forgets to ask who else uses the convolution."""
+    for node in list(gm.graph.nodes):
+        conv = node.args[0] if node.target is torch.relu else None
+        if isinstance(conv, fx.Node) and conv.op == "call_module":
+            gm.add_submodule(f"fused_{conv.name}", ConvThenRelu(gm.get_submodule(conv.target)))
+            with gm.graph.inserting_before(node):
+                fused = gm.graph.call_module(f"fused_{conv.name}", conv.args)
+            node.replace_all_uses_with(fused)
+            gm.graph.erase_node(node)
+            gm.graph.erase_node(conv)
+    gm.recompile()
+    return gm
+
+
+class Straight(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1)
+
+    def forward(self, x):
+        return torch.relu(self.conv(x))
+
+
+class Forked(Straight):
+    def forward(self, x):
+        y = self.conv(x)
+        return torch.relu(y) + y
+
+
+image = torch.randn(1, 3, 8, 8)
+straight = trace(Straight(), image)
+diff(straight, fuse_naively(deepcopy(straight)))
+
+# %% [markdown]
+# It works on the straight line. Now the convolution's result is also used by an addition, as in every residual network:
+
+# %%
+forked = trace(Forked(), image)
+try:
+    fuse_naively(deepcopy(forked))
+except RuntimeError as error:
+    print(error)
+draw(forked, title="The convolution has two users", mark=("conv",))
+
+# %% [markdown]
+# torch.fx refuses to erase a node that is in use. Be glad: other IRs do not. There are two ways out, and neither is
+# free. Fuse anyway and keep the convolution for its other user: then it is computed twice. Or leave this match alone.
+# Which is better depends on costs (day 4); leaving it alone is never wrong, so that is what careful passes do.
+# torch's own `replace_pattern` is careful without being asked:
+
+
+# %%
+def pattern(x, weight):
+    return torch.relu(F.conv2d(x, weight))
+
+
+def replacement(x, weight):
+    return F.conv2d(x, weight).clamp_min(0)
+
+
+def one_user(x, w):
+    return torch.relu(F.conv2d(x, w))
+
+
+def two_users(x, w):
+    y = F.conv2d(x, w)
+    return torch.relu(y) + y
+
+
+for program in (one_user, two_users):
+    found = fx.replace_pattern(fx.symbolic_trace(program), pattern, replacement)
+    print(f"{program.__name__}: {len(found)} match(es)")
+
+# %% [markdown]
+# ## What a rewrite leaves stale
+#
+# `trace` put a shape on every node. Those are notes on the side, and a new node has none until somebody computes it.
+# A pass that reads shapes after one that wrote nodes reads nothing, or, worse, something old.
+
+# %%
+from torch.fx.passes.shape_prop import ShapeProp
+
+for node in fused.graph.nodes:
+    print(f"{node.name:10} {'shape known' if 'tensor_meta' in node.meta else 'no shape'}")
+
+# %%
+ShapeProp(fused).propagate(torch.randn(2, 3), torch.randn(2, 3))
+assert all("tensor_meta" in node.meta for node in fused.graph.nodes)
+draw(fused)
+
+# %% [markdown]
+# This is why pass managers make a pass say which facts it needs and which it destroys.
+
+# %% [markdown]
+# ## Is it still the same function?
+#
+# Run both programs on the same random numbers and compare. Two figures say how far apart they are: the mean squared
+# error and the largest absolute difference. Zero is too much to ask: floating-point addition is not associative, so a
+# rewrite that regroups sums changes the last bits. How much is allowed depends on the number format.
+
+
+# %%
+def gap(before, after, *inputs):
+    """(mean squared error, largest absolute difference), measured in double precision."""
+    with torch.no_grad():
+        difference = before(*inputs).double() - after(*inputs).double()
+    return difference.square().mean().item(), difference.abs().max().item()
+
+
+torch.manual_seed(0)
+x, a, b = torch.randn(32, 64), torch.randn(64, 64) / 8, torch.randn(64, 64) / 8
+print(f"{'dtype':16}{'step at 1':>12}{'MSE':>12}{'max |diff|':>12}")
+for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+    matrices = [t.to(dtype) for t in (x, a, b)]
+    squared, largest = gap(lambda x, a, b: (x @ a) @ b, lambda x, a, b: x @ (a @ b), *matrices)
+    print(f"{dtype!s:16}{torch.finfo(dtype).eps:12.1e}{squared:12.1e}{largest:12.1e}")
+    assert 0 < largest < 100 * torch.finfo(dtype).eps
+
+# %% [markdown]
+# The same product, grouped in two ways: `(xa)b` and `x(ab)`. A tolerance far below the last column fails this correct
+# rewrite, one far above it lets wrong ones through. A tolerance that does not look at the dtype does one of the
+# two.
+#
+# ## Why random inputs are not enough
+#
+# Two rewrites that appear in many tutorials. First: the tanh formula for GELU, replaced by `F.gelu(x)`.
+
+
+# %%
+def gelu_by_tanh(x):
+    return 0.5 * x * (1 + torch.tanh(0.7978845608028654 * (x + 0.044715 * x**3)))
+
+
+x = torch.randn(10_000)
+for name, candidate in (
+    ("F.gelu(x)", F.gelu),
+    ("F.gelu(x, approximate='tanh')", lambda x: F.gelu(x, approximate="tanh")),
+):
+    print(f"{name:32} largest difference {gap(gelu_by_tanh, candidate, x)[1]:.1e}")
+assert gap(gelu_by_tanh, F.gelu, x)[1] > 1e-4
+
+# %% [markdown]
+# The plain form is another function (it uses erf), and it passes any test whose tolerance is a comfortable `1e-3`.
+# Second: `x * 0` is `0`. Random numbers find nothing wrong with it, ever.
+
+
+# %%
+class TimesZero(nn.Module):
+    def forward(self, x):
+        return x * 0
+
+
+class Zero(nn.Module):
+    def forward(self, x):
+        return torch.zeros_like(x)
+
+
+print("gap on ten thousand random numbers:", gap(TimesZero(), Zero(), x))
+verdict = equivalent(trace(TimesZero(), x), trace(Zero(), x))
+assert not verdict
+verdict
+
+# %% [markdown]
+# Infinity times zero is not a number, and a NaN must stay one. `equivalent` also feeds zeros of both signs, infinities,
+# NaNs, denormals, huge numbers, other sizes and dtypes, tensors that are not contiguous; it compares what a program
+# does to its inputs and to the random state; and it runs in training mode when asked. You write a small one in
+# exercise 5, and use it to convict some passes.
+#
+# ## Passes in a row
+#
+# Real compilers run dozens of passes. A **pass manager** decides the order, keeps the shared facts fresh, checks the
+# graph between passes (so that the guilty pass is named, not the one that tripped over the result), and times them.
+# torch.fx ships one:
+
+# %%
+from torch.fx.passes.infra.pass_base import PassBase, PassResult
+from torch.fx.passes.infra.pass_manager import PassManager, this_before_that_pass_constraint
+
+
+class Normalise(PassBase):
+    def call(self, gm):
+        return PassResult(method_relu_to_function(gm), True)
+
+
+class FuseSilu(PassBase):
+    def call(self, gm):
+        return PassResult(fuse_silu(gm), True)
+
+
+manager = PassManager(passes=[Normalise(), FuseSilu()], run_checks_after_each_pass=True)
+result = manager(trace(Gated(), torch.randn(2, 3), torch.randn(2, 3)))
+print([str(node) for node in result.graph_module.graph.nodes])
+
+# %% [markdown]
+# It also takes constraints, such as "this pass runs before that one". Ask for an order that contradicts the list:
+
+# %%
+first, second = Normalise(), FuseSilu()
+contradiction = PassManager(passes=[first, second])
+contradiction.add_constraint(this_before_that_pass_constraint(FuseSilu, Normalise))
+try:
+    contradiction(trace(Gated(), torch.randn(2, 3), torch.randn(2, 3)))
+    print("It ran as if nothing had been asked.")
+except RuntimeError as error:
+    print(error)
+
+# %% [markdown]
+# The constraint compares functions, our passes are instances of a class, and nothing says so. A check that silently
+# does not apply is worse than none; when you write your own manager in exercise 4, make it speak.
+#
+# What a manager shows best is where the time goes:
+
+# %%
+net = models.ZOO["resnet18"]
+graph = trace(net.build(), *net.inputs())
+row = "{:24}{:>8}{:>10}"
+print(row.format("pass", "nodes", "time"))
+for run in (method_relu_to_function, fuse_silu, lambda gm: (gm.graph.lint(), gm)[1]):
+    start = time.perf_counter()
+    graph = run(graph)
+    name = "lint" if run.__name__ == "<lambda>" else run.__name__
+    print(row.format(name, len(graph.graph.nodes), f"{(time.perf_counter() - start) * 1e3:.1f} ms"))
+
+# %% [markdown]
+# ## The same pass elsewhere
+#
+# The ideas carry over from one compiler to the next; the names do not. This table grows as the course does.
+#
+# | idea | torch.fx | Relay | Relax |
+# |---|---|---|---|
+# | visitor | `Interpreter` | with day 7 | with day 8 |
+# | mutator | `Transformer` | with day 7 | with day 8 |
+# | pattern and replacement | `replace_pattern` | with day 7 | with day 8 |
+# | pass, pass manager | `PassBase`, `PassManager` | with day 7 | with day 8 |
+# | facts after a rewrite | `ShapeProp` | with day 7 | with day 8 |
+#
+# ## Key takeaways
+#
+# - A pass maps a graph to a graph with the same meaning: match, place, hand over the users, clean up.
+# - Post-order and a memory of what is done turn an exponential walk into a linear one, because models share results.
+# - Before removing a node, ask who else uses it.
+# - A rewrite makes old facts (shapes, costs) stale.
+# - Compare with a tolerance that comes from the dtype, and feed the inputs that people forget.
+#
+# ## Further reading
+#
+# - "torch.fx: Practical Program Capture and Transformation for Deep Learning in Python", James K. Reed, Zachary DeVito,
+#   Horace He, Ansley Ussery, Jason Ansel, MLSys 2022.
+# - "LLVM: A Compilation Framework for Lifelong Program Analysis & Transformation", Chris Lattner, Vikram Adve,
+#   CGO 2004.
+# - "Alive2: Bounded Translation Validation for LLVM", Nuno P. Lopes, Juneyoung Lee, Chung-Kil Hur, Zhengyang Liu,
+#   John Regehr, PLDI 2021.
+# - "Provably Correct Peephole Optimizations with Alive", Nuno P. Lopes, David Menendez, Santosh Nagarakatte,
+#   John Regehr, PLDI 2015.
+#
+# ## Tomorrow
+#
+# With a way to walk, a way to match and a way to know, the classic optimizations are short: folding constants, removing
+# dead code, merging equal subexpressions, simplifying algebra. Each is easy to write almost right. Day 3 is about the
+# word *almost*, and about the order in which they help each other.
