@@ -63,6 +63,7 @@ def test_a_copy_is_not_free():
         return x.view(32, 32).t().reshape(1024), x.view(32, 32).t().contiguous(), x.to(torch.float64)
 
     assert launches(f, vector()) == 3
+    assert launches(lambda x: x.clone().view(32, 32).t_(), vector()) == 1  # t_ writes no element
     assert bytes_moved(traced(f), vector()) == 2 * KB4 + 2 * KB4 + 3 * KB4
 
 
@@ -76,13 +77,14 @@ def test_in_place_writes_count():
     def f(x):
         y = x * 2
         y.add_(1)
-        return y
+        return x.mul_(3)
 
     x = vector()
     before = x.clone()
-    assert launches(f, x) == 2 and peak_memory(f, x) == KB4
-    assert bytes_moved(traced(f), x) == 4 * KB4
+    # x*2 reads one and writes one, and so do the two in place.
+    assert cost(traced(f), x) == measure.Cost(nodes=3, launches=3, bytes=6 * KB4)
     assert torch.equal(x, before)
+    assert peak_memory(f, x) == KB4
 
 
 def test_the_same_operand_twice_is_read_once():
