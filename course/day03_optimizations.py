@@ -1,0 +1,557 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+
+# %% [markdown]
+# # Day 3 · Graph-level optimizations
+#
+# The four classic optimizations fit in one line each:
+#
+# - **constant folding**: compute now what does not depend on the input,
+# - **dead code elimination**: drop what nobody reads,
+# - **common subexpression elimination**: compute equal things once,
+# - **algebraic simplification**: replace an expression by an equal, cheaper one.
+#
+# Every one of these lines has a word in it that is harder than it looks: *depend*, *reads*, *equal*, *equal* again.
+# Today you see each optimization work, and then you see it go wrong, mostly in code that ships. In the exercises you
+# write versions that do not: [work/day03/optimizations.ipynb](../work/day03/optimizations.ipynb). About 75 minutes.
+
+# %%
+import itertools
+import math
+import operator
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+from torch.fx.experimental.const_fold import split_const_subgraphs
+from torch.fx.passes.dialect.common.cse_pass import CSEPass
+
+from passlab import cost, diff, draw, equivalent, timed, trace
+
+# %% [markdown]
+# ## Constant folding
+#
+# Many tutorials fold `1 + 2`. Look at what is left of it in a graph:
+
+
+# %%
+class Scaled(nn.Module):
+    """Multiplies by a transposed weight over the square root of its width."""
+
+    def __init__(self, width=8):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(width, width), requires_grad=False)
+        self.register_buffer("width", torch.tensor(float(width)))
+
+    def forward(self, x):
+        return (x + (1 + 2)) @ (self.weight.t() * (1 / torch.sqrt(self.width)))
+
+
+model = Scaled()
+scaled = trace(model, torch.randn(2, 8))
+draw(scaled)
+
+# %% [markdown]
+# There is no `1 + 2`: Python computed it while the model was traced, and the graph holds a 3. Even
+# `1 / torch.sqrt(self.width)` is gone. A buffer read through `self` is an ordinary tensor, so tracing ran that too, and
+# kept the result. Only parameters become `get_attr` nodes, and what is left to fold are expressions over those.
+#
+# torch ships a pass that moves such parts into a graph of their own, and runs that once:
+
+# %%
+folded = split_const_subgraphs(trace(model, torch.randn(2, 8)))
+folded.run_folding()
+folded = fx.GraphModule(folded, folded.graph)
+print(cost(scaled), cost(folded, torch.randn(2, 8)), sep="\n")
+assert equivalent(scaled, folded)
+diff(scaled, folded, torch.randn(2, 8), title="Constant folding")
+
+# %% [markdown]
+# Two things a folder must not do. The first: fold what merely *does not depend on the input*. Random draws are no
+# constants. torch's pass has a list of functions that draw; dropout is not on it.
+
+
+# %%
+class NoisyWeight(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8), requires_grad=False)
+
+    def forward(self, x):
+        return x + F.dropout(self.weight, 0.5, training=True)
+
+
+x = torch.zeros(8)
+frozen = split_const_subgraphs(trace(NoisyWeight(), x))
+frozen.run_folding()
+alive = trace(NoisyWeight(), x)
+print("before: two calls agree?", torch.equal(alive(x), alive(x)), " folded:", torch.equal(frozen(x), frozen(x)))
+assert torch.equal(frozen(x), frozen(x)) and not torch.equal(alive(x), alive(x))
+
+# %% [markdown]
+# The second: fold what becomes huge. The next expression is one number, stretched.
+
+
+# %%
+class Stretched(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one = nn.Parameter(torch.ones(1), requires_grad=False)
+
+    def forward(self, x):
+        return x + self.one.expand(4096, 4096).exp()
+
+
+def stored(gm):
+    """Bytes of all parameters and buffers."""
+    return sum(t.numel() * t.element_size() for t in gm.state_dict().values())
+
+
+x = torch.zeros(1)
+stretched = trace(Stretched(), x)
+huge = split_const_subgraphs(trace(Stretched(), x))
+huge.run_folding()
+print(f"weights before: {stored(stretched):,} bytes; folded: {stored(fx.GraphModule(huge, huge.graph)):,} bytes")
+
+# %% [markdown]
+# Sixteen million times as much to store, to save one cheap kernel. A folder needs a size limit.
+#
+# ## Dead code elimination
+#
+# Walk backwards from the output and mark what is needed; the rest is dead. That is right for a pure graph, in which a
+# node does nothing but compute its value. Here is one that is not:
+
+
+# %%
+class InPlace(nn.Module):
+    def forward(self, x):
+        y = x * 2
+        y.add_(1)
+        return y
+
+
+def eliminated(model, *inputs):
+    gm = trace(model, *inputs)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
+
+
+x = torch.randn(3)
+counted = trace(InPlace(), x)
+print("before", counted(x), "after", eliminated(InPlace(), x)(x), sep="\n  ")
+assert not torch.equal(counted(x), eliminated(InPlace(), x)(x))
+
+# %% [markdown]
+# Nobody reads the *result* of `y.add_(1)`: it is called for what it does to `y`. torch's own
+# `eliminate_dead_code`, at this level of the graph, removes it, and the program now computes something else.
+
+# %%
+diff(counted, eliminated(InPlace(), x), title="Dead code elimination takes away too much")
+
+# %% [markdown]
+# Before the graph comes to the level of ATen operators, `torch.export` *functionalizes* it: mutation is rewritten into
+# pure operations, and a mutated input becomes an extra output. After that, marking is safe. Before that, a pass has to
+# know which operations have **effects**: writing to memory, drawing random numbers, stopping the program.
+
+# %%
+exported = torch.export.export(InPlace(), (x,)).run_decompositions()
+draw(exported.graph_module, title="The same program, functionalized")
+
+# %%
+from passlab.effects import effects
+
+
+class Effects(nn.Module):
+    def forward(self, x):
+        y = torch.relu(x)
+        y.add_(1)
+        noise = torch.rand_like(x)
+        return F.dropout(y, 0.5, True) + torch.relu(noise)
+
+
+for node in trace(Effects(), x).graph.nodes:
+    print(f"{node.name:12} {', '.join(sorted(effects(node))) or 'pure'}")
+
+# %% [markdown]
+# Drawing random numbers is an effect even when the numbers are thrown away: it moves the generator, and everything
+# drawn later comes out different.
+#
+# ## Common subexpression elimination
+#
+# Two nodes that apply the same operation to the same operands compute the same value. So give each node a key made of
+# operation and operands, and keep the first node of each key. Going through the list in order, operands have already
+# been merged when their users are looked at, and equal *trees* meet in one pass.
+
+
+# %%
+class Repeats(nn.Module):
+    def forward(self, x):
+        return torch.exp(x + 1) * torch.exp(x + 1) + torch.sigmoid(x + 1)
+
+
+repeats = trace(Repeats(), x)
+merged = CSEPass()(trace(Repeats(), x)).graph_module
+print(cost(repeats, x), cost(merged, x), sep="\n")
+diff(repeats, merged, title="Common subexpression elimination")
+
+# %% [markdown]
+# Now a program that draws twice and subtracts. Guess what torch's pass makes of it, then look at how much the result
+# varies.
+
+
+# %%
+class Noise(nn.Module):
+    def forward(self, x):
+        return torch.rand_like(x) - torch.rand_like(x)
+
+
+x = torch.zeros(10_000)
+noise = trace(Noise(), x)
+silent = CSEPass()(trace(Noise(), x)).graph_module
+print(f"standard deviation before {noise(x).std():.3f}, after {silent(x).std():.3f}")
+assert silent(x).std() == 0 and abs(noise(x).std() - math.sqrt(1 / 6)) < 0.02
+diff(noise, silent, title="Two draws became one, and the noise is gone")
+
+# %% [markdown]
+# Equal operation, equal operands, not equal values. The same pass merges two calls of one `nn.Dropout`. And it
+# also merges too little: a key made of arguments *as written* does not see that these four are two.
+
+
+# %%
+class AsWritten(nn.Module):
+    def forward(self, x):
+        rows = torch.sum(x, dim=0, keepdim=True) + torch.sum(x, keepdim=True, dim=0)
+        return rows + (x * 3 + 3 * x)
+
+
+written = trace(AsWritten(), torch.randn(2, 3))
+merged = CSEPass()(trace(AsWritten(), torch.randn(2, 3))).graph_module
+print(len(written.graph.nodes), "nodes before,", len(merged.graph.nodes), "after")
+assert len(written.graph.nodes) == len(merged.graph.nodes)
+
+# %% [markdown]
+# ## Algebraic simplification
+#
+# Laws that we all learned at school. Real numbers obey them; floating-point numbers obey some. The table below is
+# computed: each law is tried on each kind of input, and a dot says that both sides agree.
+
+# %%
+LAWS = {
+    "x + 0.0 = x": (lambda x: x + 0.0, lambda x: x),
+    "x * 1.0 = x": (lambda x: x * 1.0, lambda x: x),
+    "x * 0 = zeros": (lambda x: x * 0, torch.zeros_like),
+    "x / x = ones": (lambda x: x / x, torch.ones_like),
+    "x - x = zeros": (lambda x: x - x, torch.zeros_like),
+    "exp(log(x)) = x": (lambda x: x.log().exp(), lambda x: x),
+    "-(-x) = x": (lambda x: x.neg().neg(), lambda x: x),
+    "relu(relu(x)) = relu(x)": (lambda x: x.relu().relu(), torch.relu),
+    "x / 4 = x * 0.25": (lambda x: x / 4, lambda x: x * 0.25),
+    "x / 3 = x * (1 / 3)": (lambda x: x / 3, lambda x: x * (1 / 3)),
+    "x ** 2 = x * x": (lambda x: x**2, lambda x: x * x),
+}
+INPUTS = {
+    "usual": torch.rand(1000) + 0.5,
+    "negative": -torch.rand(1000) - 0.5,
+    "zero": torch.zeros(3),
+    "minus 0": torch.tensor([-0.0]),
+    "inf": torch.tensor([math.inf, -math.inf]),
+    "NaN": torch.tensor([math.nan]),
+    "integer": torch.tensor([1, 2, 5]),
+}
+
+
+# %%
+def agree(left: torch.Tensor, right: torch.Tensor) -> bool:
+    """The same dtype and the same numbers (to a few units in the last place), signs of zero included."""
+    if left.dtype != right.dtype:
+        return False
+    signs = torch.equal(left.signbit(), right.signbit()) or left.isnan().any()
+    return bool(signs) and torch.allclose(left, right, rtol=1e-6, atol=0, equal_nan=True)
+
+
+print(" " * 25 + "".join(f"{name:>9}" for name in INPUTS))
+table = {}
+for law, (left, right) in LAWS.items():
+    table[law] = [agree(left(x), right(x)) for x in INPUTS.values()]
+    print(f"{law:25}" + "".join(f"{'.' if ok else 'BREAKS':>9}" for ok in table[law]))
+
+# %% [markdown]
+# Read it row by row. Most laws hold on the usual numbers, which is why random tests like them. Even `x + 0.0` is not
+# free: it turns minus zero into zero, and integers into floats. The rows without a break are the ones a compiler
+# applies without asking.
+
+# %%
+free = [law for law, row in table.items() if all(row)]
+print("hold everywhere:", *free, sep="\n  ")
+assert "x * 0 = zeros" not in free and "relu(relu(x)) = relu(x)" in free
+
+# %% [markdown]
+# The others need a **precondition**: a fact about the operand that has to be shown before the rewrite. "x is finite"
+# for `x * 0`; "x has a floating dtype" for `x * 1.0`; "x is positive" for `exp(log(x))`. A simplifier is therefore a
+# table of pairs (law, precondition), and a small engine that does not know any law by itself. That is exercise 4.
+#
+# There is one more precondition, and it hides in plain sight: `y` may be a tensor of zeros and still change the shape.
+
+# %%
+x, zeros = torch.randn(3), torch.zeros(4, 1)
+print("x has shape", tuple(x.shape), "and x + zeros has", tuple((x + zeros).shape))
+assert (x + zeros).shape != x.shape
+
+# %% [markdown]
+# ### Strength reduction
+#
+# Some laws save no operation but swap it for a cheaper one: a power for a product, a division for a multiplication.
+# Division by 4 is exact either way (the table shows it), division by 3 is only nearly so. What it buys depends on the
+# machine:
+
+# %%
+x = torch.rand(1_000_000)
+timed({"x ** 3": lambda x: x**3, "x * x * x": lambda x: x * x * x, "x ** 2.5": lambda x: x**2.5}, x)
+
+# %% [markdown]
+# ## Matching a pattern on a DAG
+#
+# Larger laws have larger left-hand sides. Here is the layer that half of all language models use as activation:
+#
+# $$\mathrm{gelu}(x) = \tfrac12\, x \left(1 + \mathrm{erf}\left(x/\sqrt2\right)\right)$$
+#
+# Sums and products commute, so the same formula is written in many ways. How many?
+
+
+# %%
+def commute(node):
+    """All ways to write an expression whose sums and products may be swapped. Leaves are strings."""
+    if isinstance(node, str):
+        return [node]
+    op, *operands = node
+    ways = []
+    for written in itertools.product(*(commute(o) for o in operands)):
+        ways.append((op, *written))
+        if op in "+*" and written[0] != written[1]:
+            ways.append((op, *reversed(written)))
+    return ways
+
+
+gelu = ("*", ("*", "0.5", "x"), ("+", "1", ("erf", ("/", "x", "sqrt2"))))
+print(len(commute(gelu)), "spellings with this grouping, one of them:", commute(gelu)[5])
+assert len(commute(gelu)) == 2**3
+
+# %% [markdown]
+# Eight, for one of several groupings. Nobody wants to list them. Two ways out: try both orders at every commutative
+# node while matching (a small search), or bring every expression into one **canonical order** first, so that one
+# spelling is left. The matcher below takes the first way and returns what each name stands for. A name that occurs
+# twice must stand for the same node both times: that is what makes it a pattern on a DAG rather than on a tree.
+
+# %%
+COMMUTES = {operator.add, operator.mul, torch.add, torch.mul}
+
+
+def match(pattern, value, bound):
+    """All bindings (name → node) under which `value` is an instance of `pattern`. A string is a name."""
+    if isinstance(pattern, str):
+        if bound.get(pattern, value) is value:
+            yield bound | {pattern: value}
+    elif isinstance(pattern, tuple):
+        if isinstance(value, fx.Node) and value.target is pattern[0] and len(value.args) == len(pattern) - 1:
+            orders = [value.args, value.args[::-1]] if value.target in COMMUTES else [value.args]
+            for operands in orders:
+                yield from match_all(pattern[1:], operands, bound)
+    elif value == pattern:
+        yield bound
+
+
+def match_all(patterns, values, bound):
+    if not patterns:
+        yield bound
+        return
+    for found in match(patterns[0], values[0], bound):
+        yield from match_all(patterns[1:], values[1:], found)
+
+
+# %% [markdown]
+# Try it on an identity that day 4 will want, `a·b + a·c = a·(b + c)`, written in three ways and once wrongly:
+
+
+# %%
+class Distributes(nn.Module):
+    def forward(self, a, b, c):
+        return a * b + a * c, b * a + a * c, a * b + c * a, a * b + b * c, a * b + c * c
+
+
+pattern = (operator.add, (operator.mul, "a", "b"), (operator.mul, "a", "c"))
+gm = trace(Distributes(), *torch.randn(3, 4).unbind())
+hits = {}
+for node in gm.graph.nodes:
+    for found in match(pattern, node, {}):
+        hits.setdefault(node.name, []).append({k: v.name for k, v in found.items()})
+for name, found in hits.items():
+    print(name, found[0])
+assert list(hits) == ["add", "add_1", "add_2", "add_3"]
+
+# %% [markdown]
+# The fourth matches too, and rightly so: in `a * b + b * c` the shared factor is `b`. Only the last one shares nothing.
+
+# %%
+draw(gm, title="Four sums of products share a factor", mark=tuple(hits))
+
+# %% [markdown]
+# ## Layout
+#
+# The four axes of an image tensor are named N, C, H, W, in this order. In memory they may lie in another: channels
+# last (NHWC) keeps all channels of a pixel together, and convolution kernels tend to prefer it. The shape stays the
+# same, only the **strides** change:
+
+# %%
+image = torch.randn(4, 64, 56, 56)
+print("contiguous   ", image.stride())
+print("channels last", image.to(memory_format=torch.channels_last).stride())
+
+# %% [markdown]
+# A conversion moves every byte. Three versions of the same stack of convolutions: one never converts, one converts
+# before and after every convolution, one converts at the borders and lets the layout travel through.
+
+# %%
+torch.manual_seed(0)
+layers = nn.Sequential(*[nn.Conv2d(64, 64, k, padding=k // 2) for k in (1, 3, 1, 1)]).eval().requires_grad_(False)
+last = nn.Sequential(*[nn.Conv2d(64, 64, k, padding=k // 2) for k in (1, 3, 1, 1)]).eval().requires_grad_(False)
+last.load_state_dict(layers.state_dict())
+last.to(memory_format=torch.channels_last)
+
+
+def wrapped(x):
+    for layer in last:
+        x = layer(x.to(memory_format=torch.channels_last)).contiguous()
+    return x
+
+
+def propagated(x):
+    return last(x.to(memory_format=torch.channels_last)).contiguous()
+
+
+assert torch.allclose(layers(image), propagated(image), atol=1e-4)
+timed({"never": layers, "at every layer": wrapped, "at the borders": propagated}, image, repeats=7)
+
+# %% [markdown]
+# Which of the first two is faster depends on the machine; the third does the same arithmetic as the second with two
+# conversions in place of eight. Between the borders, element-wise operations (ReLU, the residual addition) take any
+# layout as it comes, so the layout flows through them. Finding the places where a conversion is unavoidable, and no
+# others, is exercise 7.
+#
+# ## In which order?
+#
+# Each optimization makes work for the others. Three tiny passes, and a program made so that they need each other:
+
+
+# %%
+def drop_times_one(gm):
+    """`x * 1 = x`, for a floating x of the same shape."""
+    for node in list(gm.graph.nodes):
+        if node.target is operator.mul and node.args[1] == 1 and isinstance(node.args[0], fx.Node):
+            node.replace_all_uses_with(node.args[0])
+            gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+
+
+def merge_equal(gm):
+    return CSEPass()(gm).graph_module
+
+
+def subtract_equal(gm):
+    """`x - x = 0 * x`: keeps the NaN of an infinite x, and costs one operand less."""
+    for node in list(gm.graph.nodes):
+        if node.target is operator.sub and node.args[0] is node.args[1]:
+            with gm.graph.inserting_before(node):
+                node.replace_all_uses_with(gm.graph.call_function(operator.mul, (node.args[0], 0)))
+            gm.graph.erase_node(node)
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
+
+
+class Tangled(nn.Module):
+    def forward(self, x):
+        a, b = torch.exp(x * 1), torch.exp(x)
+        return (a - b) * 1 + torch.exp(x)
+
+
+# %%
+PASSES = (drop_times_one, merge_equal, subtract_equal)
+tangled = trace(Tangled(), torch.randn(3))
+for order in itertools.permutations(PASSES):
+    gm, counts = trace(Tangled(), torch.randn(3)), [len(tangled.graph.nodes)]
+    for run in order:
+        gm = run(gm)
+        counts.append(len(gm.graph.nodes))
+    assert equivalent(tangled, gm)
+    print(" → ".join(map(str, counts)), "  ", ", ".join(run.__name__ for run in order))
+
+# %% [markdown]
+# The same three passes end at different sizes. Finding the best order is the **phase ordering problem**, and there is
+# no general answer: with some dozens of passes nobody can try all orders. The usual way out is to repeat the list until
+# a whole round changes nothing, a **fixpoint**:
+
+
+# %%
+def to_fixpoint(gm, passes):
+    rounds, size = 0, None
+    while size != len(gm.graph.nodes):
+        size, rounds = len(gm.graph.nodes), rounds + 1
+        for run in passes:
+            gm = run(gm)
+    return gm, rounds
+
+
+sizes = set()
+for order in itertools.permutations(PASSES):
+    gm, rounds = to_fixpoint(trace(Tangled(), torch.randn(3)), order)
+    sizes.add(len(gm.graph.nodes))
+    print(len(gm.graph.nodes), "nodes after", rounds, "rounds")
+assert len(sizes) == 1
+
+# %% [markdown]
+# Two warnings. A fixpoint exists only when the passes do not undo each other (one that prefers `x + x` and one that
+# prefers `2 * x` will dance for ever), so each pass should make some measure smaller. And the order still decides how
+# many rounds it takes.
+
+# %%
+diff(tangled, gm, title="Where every order ends, if it is repeated")
+
+# %% [markdown]
+# ## Key takeaways
+#
+# - Folding: constant means "does not depend on inputs *and* does not draw"; and big constants are not free.
+# - Dead code: mark from the output *and* from every node that has an effect.
+# - Common subexpressions: the key has to hold everything that decides the value; nodes that draw or write have no key.
+# - Algebra: a rewrite is a law and a precondition. NaN, infinities, minus zero, dtype and shape are where laws break.
+# - Layout: convert at the borders, let it flow between them.
+# - Order matters; repeat to a fixpoint, and make sure that one exists.
+#
+# ## Further reading
+#
+# - "Constant Propagation with Conditional Branches", Mark N. Wegman, F. Kenneth Zadeck, TOPLAS 1991.
+# - "Value Numbering", Preston Briggs, Keith D. Cooper, L. Taylor Simpson, Software: Practice and Experience 1997.
+# - "What Every Computer Scientist Should Know About Floating-Point Arithmetic", David Goldberg,
+#   ACM Computing Surveys 1991.
+# - "TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions", Zhihao Jia,
+#   Oded Padon, James Thomas, Todd Warszawski, Matei Zaharia, Alex Aiken, SOSP 2019.
+# - "egg: Fast and Extensible Equality Saturation", Max Willsey, Chandrakana Nandi, Yisu Remy Wang, Oliver Flatt,
+#   Zachary Tatlock, Pavel Panchekha, POPL 2021.
+#
+# ## Tomorrow
+#
+# Today's optimizations remove nodes. The ones that are left still run one by one, and each writes its result to memory
+# only for the next to read it back. Day 4 puts neighbours into one kernel, and asks when that is a mistake.
