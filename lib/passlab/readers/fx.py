@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Iterable
+import logging
+import os
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -43,14 +45,20 @@ _LONGEST = 200
 
 def read(obj: Any, *inputs: Any) -> Graph:
     """The view of a GraphModule, a Graph, or an nn.Module; `inputs`, when given, are used to find shapes."""
-    if isinstance(obj, fx.Graph):
-        graph, module = obj, obj.owning_module
-    else:
-        module = obj if isinstance(obj, fx.GraphModule) else symbolic_trace(obj)
-        graph = module.graph
-    found = find_shapes(module, *inputs) if inputs and module is not None else {}
-    name = type(obj).__name__ if isinstance(obj, torch.nn.Module) else "graph"
-    return from_nodes(list(_walk(graph)), "torch.fx", getattr(module, "_get_name", lambda: name)(), module, found)
+    if not isinstance(obj, fx.Graph) and not isinstance(obj, fx.GraphModule):
+        gm = symbolic_trace(obj)
+        return from_nodes(
+            list(gm.graph.nodes), "torch.fx", gm._get_name(), gm, _need_shapes(gm, *inputs) if inputs else {}
+        )
+    graph, module = (obj, obj.owning_module) if isinstance(obj, fx.Graph) else (obj.graph, obj)
+    found, failed, why = (
+        find_shapes(module, *inputs) if inputs and isinstance(module, fx.GraphModule) else ({}, None, "")
+    )
+    name = module._get_name() if module is not None else "graph"
+    view = from_nodes(list(_walk(graph)), "torch.fx", name, module, found)
+    if failed is not None:
+        view.node(failed.name).attrs["error"] = why
+    return view
 
 
 def _walk(graph: fx.Graph) -> Iterable[fx.Node]:
@@ -213,38 +221,104 @@ def symbolic_trace(model: torch.nn.Module) -> fx.GraphModule:
     """`torch.fx.symbolic_trace`, whose failure says what to do. The caller's module is not changed."""
     try:
         return fx.symbolic_trace(model)
-    except fx.proxy.TraceError as error:
-        why = "it decides what to run by looking at a tensor's values (an if, a while, or a loop over a tensor)"
+    except Exception as error:
+        why = "its forward uses a tensor in a way that symbolic tracing, which has no values, cannot follow"
+        if isinstance(error, fx.proxy.TraceError):
+            why = "its forward decides what to run by looking at values (an if, a while, a loop over a tensor)"
         raise ValueError(
-            f"torch.fx cannot trace {type(model).__name__}: {why}, and symbolic tracing has no values. "
-            f"Use torch.export with torch.cond, or torch.jit.script, and view that. (torch says: {error})"
+            f"torch.fx cannot trace {type(model).__name__}{_line_of(error)}: {why}. View torch.jit.script(model) "
+            f"or torch.export.export(model, inputs) instead. (torch says: {type(error).__name__}: {error})"
         ) from error
 
 
-class _Shapes(fx.Interpreter):
-    """Runs a graph on fake tensors and keeps what each node gave."""
+def _line_of(error: BaseException) -> str:
+    """ " (line 12 of forward)", for the innermost line that is not torch's own."""
+    place, step = "", error.__traceback__
+    while step:
+        code = step.tb_frame.f_code
+        if (
+            f"{os.sep}torch{os.sep}" not in code.co_filename
+            and "passlab" not in code.co_filename
+            and code.co_name != "module_call_wrapper"
+        ):
+            place = f" (line {step.tb_lineno} of {code.co_name})"
+        step = step.tb_next
+    return place
 
-    def __init__(self, module: fx.GraphModule):
+
+class _Shapes(fx.Interpreter):
+    """Runs a graph on fake tensors and keeps what each node gave. Parameters and buffers are replaced by fakes too:
+    a batch norm in training writes its statistics into those."""
+
+    def __init__(self, module: fx.GraphModule, fake: Callable[[torch.Tensor], torch.Tensor]):
         super().__init__(module, garbage_collect_values=False)
-        self.found: dict[fx.Node, Any] = {}
+        self.fake, self.found = fake, {}
 
     def run_node(self, node: fx.Node) -> Any:
-        value = super().run_node(node)
-        self.found[node] = value
+        self.found[node] = value = super().run_node(node)
         return value
 
+    def fetch_attr(self, target: str) -> Any:
+        value = super().fetch_attr(target)
+        return self.fake(value) if isinstance(value, torch.Tensor) else value
 
-def find_shapes(gm: fx.GraphModule, *inputs: Any) -> dict[fx.Node, Any]:
-    """Node → a value of the right shape and dtype without data. Neither `gm`, `inputs` nor the random state change."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
+    def call_module(self, target: str, args: tuple, kwargs: dict) -> Any:
+        leaf = self.module.get_submodule(target)
+        state = {name: self.fake(tensor) for name, tensor in [*leaf.named_parameters(), *leaf.named_buffers()]}
+        return torch.func.functional_call(leaf, state, args, kwargs)
+
+
+def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], fx.Node | None, str]:
+    """What each node gives, without data: (node → fake tensor, the node that failed, why it failed).
+
+    Neither `gm`, `inputs` nor the random state change. Values whose shape depends on data (`nonzero`, `item`) and all
+    that follows are absent; that is no failure. A graph that uses a value before it is defined is not run.
+    """
+    from torch._subclasses import fake_tensor
     from torch.utils._pytree import tree_map_only
 
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    fakes = tree_map_only(torch.Tensor, mode.from_tensor, inputs)
-    shapes = _Shapes(gm)
-    with mode, torch.no_grad():
-        shapes.run(*fakes)
-    return shapes.found
+    nodes, seen = list(_walk(gm.graph)), set()
+    for node in nodes:
+        if not seen.issuperset(node.all_input_nodes):
+            return {}, node, "it uses a value that is not defined before it"
+        seen.add(node)
+    wanted = [node for node in nodes if node.op == "placeholder"]
+    needed = sum(1 for node in wanted if not node.args)
+    if not needed <= len(inputs) <= len(wanted) and not any(str(node.target).startswith("*") for node in wanted):
+        return {}, None, f"it takes {needed} input{'s' * (needed != 1)} and got {len(inputs)}"
+
+    mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
+    shapes = _Shapes(gm, mode.from_tensor)
+    shapes.extra_traceback = False  # torch would add the node and a hint to a log viewer to the error
+    no_shape = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
+    log = logging.getLogger(fake_tensor.__name__)  # it writes a traceback for what is reported below in one line
+    quiet, log.disabled = log.disabled, True
+    try:
+        with mode, torch.no_grad():
+            shapes.run(*tree_map_only(torch.Tensor, mode.from_tensor, inputs))
+    except no_shape:
+        pass
+    except Exception as error:
+        failed = next((node for node in nodes if node not in shapes.found), None)
+        return shapes.found, failed, str(error).strip().split("\n")[0].rstrip(".!") or type(error).__name__
+    finally:
+        log.disabled = quiet
+    return shapes.found, None, ""
+
+
+def _need_shapes(gm: fx.GraphModule, *inputs: Any) -> dict[fx.Node, Any]:
+    """`find_shapes`, or a ValueError that says which node does not take these inputs."""
+    found, node, why = find_shapes(gm, *inputs)
+    if why:
+        given = ", ".join(_type_text(value) for value in inputs)
+        where = f" at node {node.name} ({_text(node, *_op(node, None)[:1], node.name)})" if node is not None else ""
+        raise ValueError(f"{gm._get_name()} does not run on the inputs ({given}){where}: {why}.")
+    return found
+
+
+def _type_text(value: Any) -> str:
+    shape, dtype, _ = describe(value)
+    return f"{dtype}{list(shape)}" if shape is not None else short(value)
 
 
 def trace(model: torch.nn.Module, *inputs: Any) -> fx.GraphModule:
@@ -253,7 +327,7 @@ def trace(model: torch.nn.Module, *inputs: Any) -> fx.GraphModule:
 
     gm = symbolic_trace(model)
     if inputs:
-        for node, value in find_shapes(gm, *inputs).items():
+        for node, value in _need_shapes(gm, *inputs).items():
             node.meta["tensor_meta"] = fx.node.map_aggregate(
                 value, lambda v: _extract_tensor_metadata(v) if isinstance(v, torch.Tensor) else v
             )
