@@ -336,9 +336,11 @@ class _Program:
         result = _Run(inputs=args)
         self._put(copies)
         try:
-            torch.manual_seed(seed)
+            _seed_generators(seed)
             with torch.no_grad():
-                result.output = self.fn(*args)
+                # A GraphModule's own __call__ prints where it failed; here a failure is an answer.
+                call = nn.Module.__call__ if isinstance(self.fn, fx.GraphModule) else lambda fn, *a: fn(*a)
+                result.output = call(self.fn, *args)
         except Exception as error:
             result.error = error
         finally:
@@ -383,6 +385,13 @@ def _recast(t: Tensor, dtype: torch.dtype | None, device: str, jitter: float = 0
     if jitter and made.is_floating_point():
         made = made * (1 + jitter * (2 * torch.rand(made.shape, device=device, dtype=made.dtype) - 1))
     return nn.Parameter(made, requires_grad=t.requires_grad) if type(t) is nn.Parameter else made
+
+
+def _seed_generators(seed: int) -> None:
+    """`torch.manual_seed` without its search for devices that are not there."""
+    torch.default_generator.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.get_device_module().manual_seed_all(seed)
 
 
 def _rng_state(device: str) -> Tensor:
