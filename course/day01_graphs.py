@@ -1,0 +1,371 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+
+# %% [markdown]
+# # Day 1 · A model is a graph
+#
+# When you call a PyTorch model, Python runs line by line and nothing of it stays. A compiler cannot work on something
+# that is gone, so the first thing it does is write the computation down: which operations there are, and which results
+# go where. That is a **graph**, and the form in which it is written down is an **intermediate representation**, IR.
+#
+# Today you look at one small model in six IRs, drawn by the same function, and find out what each of them says and
+# what it leaves unsaid. About 65 minutes. The exercises are in [work/day01/graphs.ipynb](../work/day01/graphs.ipynb).
+
+# %%
+import logging
+import warnings
+
+import jax
+import jax.numpy as jnp
+import torch
+from torch import fx, nn
+from torch.fx.passes.shape_prop import ShapeProp
+
+from passlab import draw, models, trace, view
+from passlab.graph import table
+
+logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it would report that torchvision is not installed
+warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated", category=DeprecationWarning)
+torch.manual_seed(0)
+
+# %% [markdown]
+# ## Operations and the tensors between them
+#
+# The smallest model that does anything: a linear layer and a ReLU.
+
+
+# %%
+class Tiny(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 8)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+tiny, x = Tiny().eval().requires_grad_(False), torch.randn(2, 4)
+gm = trace(tiny, x)
+draw(gm)
+
+# %% [markdown]
+# A box is an operation, an arrow is a tensor: what an operation *produces* and another *consumes*. No arrow leads back,
+# because a result cannot be used before it exists. Such a graph is called a DAG, directed and acyclic, and any order
+# that respects the arrows is a correct order to run it in.
+#
+# How did PyTorch get this? `torch.fx` called `forward` once, with a stand-in for the tensor that writes down what is
+# done to it. Here is the note that it took:
+
+# %%
+print(gm.graph)
+print(gm.code)
+
+# %% [markdown]
+# Two lists of the same five things, the second as Python again. Note what is *not* there: the weights of the linear
+# layer. fx leaves the layers of `torch.nn` whole; to it, `linear` is one call of a module that owns its weights.
+#
+# ## Five kinds of node
+#
+# Nodes do different jobs, and passes treat them differently. Five kinds are enough for every IR of this course:
+#
+# | kind | what it does | a pass that cares |
+# |---|---|---|
+# | compute | arithmetic: matrix products, activations, sums | fusion: this is where the time goes |
+# | data | brings values in and out: inputs, weights, constants, the output | constant folding |
+# | shape | rearranges or views without arithmetic: reshape, transpose, slice | often free, sometimes a copy |
+# | control | decides what runs: branches, loops | limits what can be moved |
+# | memory | changes or copies stored values: in-place updates, clones | the reason why many passes are hard |
+#
+# Guess which kinds the next model has, then look.
+
+
+# %%
+class FiveOrFour(nn.Module):
+    def forward(self, x, table):
+        rows = x.reshape(-1, 4)
+        table.add_(rows.sum())
+        return torch.softmax(rows @ table.transpose(0, 1), dim=-1)
+
+
+mixed = trace(FiveOrFour(), torch.randn(2, 2, 4), torch.randn(3, 4))
+draw(mixed)
+
+# %%
+print(view(mixed).counts())
+assert view(mixed).counts()["control"] == 0
+
+# %% [markdown]
+# No control node, and that is no accident: tracing runs the Python code once, so loops are unrolled and branches are
+# taken, and the graph keeps only what happened. A branch that depends on the *values* in a tensor cannot be taken
+# without them:
+
+
+# %%
+class Branch(nn.Module):
+    def forward(self, x):
+        return x * 2 if x.sum() > 0 else x - 1
+
+
+try:
+    fx.symbolic_trace(Branch())
+except Exception as error:
+    print(type(error).__name__, "-", error)
+
+# %% [markdown]
+# Other IRs can hold a branch. TorchScript reads the source code instead of running it, and keeps both arms as blocks
+# inside the node:
+
+
+# %%
+def branch(x):
+    if bool(x.sum() > 0):  # noqa: SIM108
+        y = x * 2
+    else:
+        y = x - 1
+    return y
+
+
+scripted = torch.jit.script(branch)
+assert view(scripted).counts()["control"] > 0
+draw(scripted)
+
+# %% [markdown]
+# ## Every value gets one name
+#
+# In Python a name can be given to one thing after another. In a graph that would be confusing: which `x` does an arrow
+# mean? So each value gets a name of its own, once and for ever. That form is called **SSA**, static single assignment.
+
+
+# %%
+def reuse(x):
+    x = x * 2
+    x = x + 1
+    return x * x
+
+
+renamed = fx.symbolic_trace(reuse)
+print(renamed.code)
+
+# %% [markdown]
+# Three different `x` became `x`, `mul`, `add`. The gain: from every use one can go to the one place where the value was
+# made, and from every value to all its uses. These **def-use chains** are what passes walk along.
+
+# %%
+for node in renamed.graph.nodes:
+    uses = ", ".join(user.name for user in node.users) or "nobody"
+    print(f"{node.name:8} made from ({', '.join(i.name for i in node.all_input_nodes)}), used by {uses}")
+
+# %% [markdown]
+# SSA is a promise that values do not change, and mutation breaks promises. Watch the caller's tensor:
+
+
+# %%
+def update(x):
+    x += 1
+    return x * 2
+
+
+traced = fx.symbolic_trace(update)
+by_python, by_graph = torch.zeros(2), torch.zeros(2)
+update(by_python)
+traced(by_graph)
+print("after the Python function:", by_python, "  after its graph:", by_graph)
+assert not torch.equal(by_python, by_graph)
+
+# %%
+draw(traced, title="x += 1, as torch.fx writes it down")
+
+# %% [markdown]
+# The graph has an ordinary addition. The result is right, the side effect is lost. Neither is a bug in your code: the IR
+# simply cannot see that `x +=` on a tensor changes the caller's tensor.
+#
+# ## Shapes and dtypes
+#
+# `trace` put shapes into the pictures above. torch.fx itself does not know them:
+
+# %%
+bare = fx.symbolic_trace(tiny)
+print([node.meta.get("tensor_meta") for node in bare.graph.nodes])
+ShapeProp(bare).propagate(x)
+print([tuple(node.meta["tensor_meta"].shape) for node in bare.graph.nodes])
+
+# %% [markdown]
+# `ShapeProp` found them by running the model on real data. There is a cheaper way: tensors on the **meta** device have
+# a shape and a dtype and no data at all, and every operation of PyTorch knows what shape it gives for which shapes.
+# A trillion numbers cost nothing:
+
+# %%
+huge = torch.empty(1_000_000, 1_000_000, device="meta")
+product = huge @ huge.T
+print(product.shape, f"{product.numel() * product.element_size() / 1e12:.0f} TB, none of them stored")
+
+# %% [markdown]
+# What are shapes good for? With shape and dtype every tensor has a size in bytes, and then a compiler can plan memory,
+# choose tile sizes, pick a layout and predict cost, before anything runs. For example, where a small convolutional
+# network keeps its bytes:
+
+# %%
+net = models.ZOO["convnet"]
+graph = view(trace(net.build(), *net.inputs()))
+for node in sorted(graph.nodes, key=lambda n: -(n.bytes or 0))[:5]:
+    print(f"{node.id:14} {node.op:14} {node.shape!s:20} {node.bytes:>9,} bytes")
+print(f"all activations together: {graph.bytes:,} bytes")
+
+# %% [markdown]
+# ## One model, six IRs
+#
+# Now the same model, `relu(linear(x))`, in the forms that different compilers start from. Watch three things: is the
+# linear layer one node or several, where are its weights, and does the IR know the shapes?
+#
+# **torch.fx** you have seen. **TorchScript** is PyTorch's older form, deprecated and still found in many deployed
+# systems. It has types, blocks for control flow, and reads weights step by step out of the module:
+
+# %%
+script = torch.jit.trace(tiny, x)
+draw(script)
+
+# %% [markdown]
+# **torch.export** goes down to ATen, the operators that PyTorch kernels implement. The weights have become inputs
+# of the graph, and every value carries its shape.
+
+# %%
+exported = torch.export.export(tiny, (x,))
+draw(exported)
+
+# %% [markdown]
+# The layer was a module call in fx; here it is `aten.linear` with its operands in the open. One step lower, the
+# decompositions rewrite even that into smaller operators:
+
+# %%
+draw(exported.run_decompositions())
+
+# %% [markdown]
+# **ONNX** is made for exchange between frameworks. Its operators are fewer and larger; here the layer is a `Gemm`,
+# which computes α·A·B + β·C.
+
+# %%
+onnx_program = torch.onnx.export(tiny, (x,), dynamo=True, verbose=False)
+draw(onnx_program)
+
+# %% [markdown]
+# **StableHLO** is what XLA takes in. PyTorch does not write it, so the model is written once more, in JAX, with the same
+# weights. Look for the broadcast: in this IR nothing is stretched silently.
+
+# %%
+weight, bias = tiny.linear.weight.numpy(), tiny.linear.bias.numpy()
+
+
+def tiny_in_jax(x, weight, bias):
+    return jnp.maximum(x @ weight.T + bias, 0)
+
+
+lowered = jax.jit(tiny_in_jax).lower(x.numpy(), weight, bias)
+print(lowered.as_text())
+draw(lowered)
+
+# %% [markdown]
+# Is it still the same model? Ask it:
+
+# %%
+difference = abs(tiny(x).numpy() - tiny_in_jax(x.numpy(), weight, bias)).max()
+print("largest difference between PyTorch and JAX:", difference)
+assert difference < 1e-6
+
+# %% [markdown]
+# **HLO** is the form inside XLA. As it comes in, it resembles StableHLO. After XLA's own passes it is another graph: the
+# element-wise tail has become one *fusion*, a single kernel. That is where this course is heading.
+
+# %%
+draw(lowered.compile().as_text(), title="HLO after XLA's passes")
+
+# %% [markdown]
+# **Relay and Relax**, the IRs of Apache TVM, come with days 7 and 8; their panels will stand here.
+#
+# ## What each IR makes explicit
+#
+# The table is filled by code: the columns are computed from the graphs above. *Typed* means that every value has a
+# dtype and a shape. *SSA* was checked: one definition each, before all uses, nothing mutated.
+
+# %%
+table(
+    {
+        "torch.fx": view(fx.symbolic_trace(tiny)),
+        "TorchScript": view(script),
+        "torch.export": view(exported),
+        "ONNX": view(onnx_program),
+        "StableHLO": view(lowered),
+        "HLO": view(lowered.compile().as_text()),
+    }
+)
+
+# %% [markdown]
+# The further down, the more is explicit and the more nodes there are. No form is the best one: fusion is easy where
+# operators are small, recognising attention is easy where they are large.
+#
+# ## Forks and joins
+#
+# Real networks are not chains. A residual block sends its input along two ways and adds the results:
+
+# %%
+block = models.ZOO["residual"]
+residual = trace(block.build(), *block.inputs())
+draw(residual)
+
+# %% [markdown]
+# The arrow that skips most of the block is the **residual edge**. Two consequences that will occupy you for days: the
+# tensor at the fork has to stay in memory until the join, and whatever one does to the producer at the fork is seen by
+# both users.
+#
+# The graph also says how much could run at once. Put every node on the level after its last operand; nodes of the
+# same level do not depend on each other.
+
+# %%
+from collections import Counter
+
+for name in ("residual", "attention", "resnet18", "unet"):
+    model = models.ZOO[name]
+    graph = view(trace(model.build(), *model.inputs()))
+    level = {}
+    for node in graph.nodes:
+        level[node.id] = 1 + max((level[i] for i in node.inputs), default=0)
+    width = max(Counter(level.values()).values())
+    print(f"{name:10} {len(graph.nodes):4} nodes, {max(level.values()):4} levels, at most {width} side by side")
+
+# %% [markdown]
+# Deep and narrow, all of them. Running nodes side by side gains little on such graphs; what gains much is making
+# fewer and better nodes. That is what passes do.
+#
+# ## Key takeaways
+#
+# - An IR writes a computation down as a DAG: operations, and the tensors between them.
+# - Five kinds of node (compute, data, shape, control, memory), and most passes care about the last two only because
+#   they are in the way.
+# - SSA gives every value one name; mutation is what it cannot express.
+# - Shapes and dtypes have to be propagated; with them, bytes and costs can be known before anything runs.
+# - IRs differ in what they make explicit: weights, broadcasts, shapes, control flow.
+#
+# ## Further reading
+#
+# - "Efficiently Computing Static Single Assignment Form and the Control Dependence Graph", Ron Cytron, Jeanne Ferrante,
+#   Barry K. Rosen, Mark N. Wegman, F. Kenneth Zadeck, TOPLAS 1991.
+# - "torch.fx: Practical Program Capture and Transformation for Deep Learning in Python", James K. Reed, Zachary DeVito,
+#   Horace He, Ansley Ussery, Jason Ansel, MLSys 2022.
+# - "TVM: An Automated End-to-End Optimizing Compiler for Deep Learning", Tianqi Chen et al., OSDI 2018.
+# - "MLIR: Scaling Compiler Infrastructure for Domain Specific Computation", Chris Lattner et al., CGO 2021.
+#
+# ## Tomorrow
+#
+# You can read graphs now. Tomorrow you change one: what a pass is, in which order it walks, what it must ask before it
+# rewrites, and how to know that the result is still the same function.
