@@ -188,8 +188,8 @@ assert not torch.equal(by_python, by_graph)
 draw(traced, title="x += 1, as torch.fx writes it down")
 
 # %% [markdown]
-# The graph has an ordinary addition. The result is right, the side effect is lost. Neither is a bug in your code: the IR
-# simply cannot see that `x +=` on a tensor changes the caller's tensor.
+# The graph has an ordinary addition. The result is right, the side effect is lost. Neither is a bug in your code: the
+# IR simply cannot see that `x +=` on a tensor changes the caller's tensor.
 #
 # ## Shapes and dtypes
 #
@@ -260,8 +260,8 @@ onnx_program = torch.onnx.export(tiny, (x,), dynamo=True, verbose=False)
 draw(onnx_program)
 
 # %% [markdown]
-# **StableHLO** is what XLA takes in. PyTorch does not write it, so the model is written once more, in JAX, with the same
-# weights. Look for the broadcast: in this IR nothing is stretched silently.
+# **StableHLO** is what XLA takes in. PyTorch does not write it, so the model is written once more, in JAX, with the
+# same weights. Look for the broadcast: in this IR nothing is stretched silently.
 
 # %%
 weight, bias = tiny.linear.weight.numpy(), tiny.linear.bias.numpy()
@@ -284,8 +284,8 @@ print("largest difference between PyTorch and JAX:", difference)
 assert difference < 1e-6
 
 # %% [markdown]
-# **HLO** is the form inside XLA. As it comes in, it resembles StableHLO. After XLA's own passes it is another graph: the
-# element-wise tail has become one *fusion*, a single kernel. That is where this course is heading.
+# **HLO** is the form inside XLA. As it comes in, it resembles StableHLO. After XLA's own passes it is another graph:
+# the element-wise tail has become one *fusion*, a single kernel. That is where this course is heading.
 
 # %%
 draw(lowered.compile().as_text(), title="HLO after XLA's passes")
