@@ -1,0 +1,19 @@
+"""Pictures of graphs, for notebooks and for text.
+
+    draw(gm)                                  # op, shape, dtype and bytes of every node, coloured by kind
+    diff(before, after)                       # kept, added, removed, rewired, altered
+    steps((gm, [node.name], "match") for …)   # a pass, match by match
+    chart("bytes moved", {"before": 4096, "after": 1024}, "B")
+
+Reading order: `picture` (what all of these return), `boxes` (what stands on a node, and how boxes become DOT),
+`graphs` (draw, diff), `stepping` (steps), `charts` (chart). `matching` says which node of one graph is which of
+another, `grouping` puts a big graph into few boxes. Layout is Graphviz's: E. R. Gansner, E. Koutsofios, S. C. North,
+K.-P. Vo, "A Technique for Drawing Directed Graphs", IEEE TSE 1993.
+"""
+
+from passlab.drawing.charts import chart
+from passlab.drawing.graphs import diff, draw
+from passlab.drawing.picture import Picture
+from passlab.drawing.stepping import Steps, steps
+
+__all__ = ["Picture", "Steps", "chart", "diff", "draw", "steps"]

@@ -1,0 +1,254 @@
+"""What stands on a node, and how boxes and arcs become DOT."""
+
+from __future__ import annotations
+
+import reprlib
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from passlab.drawing.grouping import group
+from passlab.drawing.matching import attributes
+from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, cut, escape, rows, size, small
+from passlab.graph import KINDS, Graph, Node
+
+#: More boxes than this are grouped: beyond it a picture is neither quick nor legible.
+LIMIT = 200
+#: More lines than this are cut from a text form.
+LINES = 400
+
+#: Kind → (line, fill), after Okabe and Ito's palette for all kinds of colour vision; the lines dark enough on white.
+COLOURS = {
+    "compute": (BLUE, "#E8F2F9"),
+    "data": ("#767676", "#F5F5F5"),
+    "shape": ("#B87A00", "#FDF4E1"),
+    "control": ("#B0558A", "#FAEDF4"),
+    "memory": ("#00805D", "#E4F4EE"),
+}
+RED = "#C24E00"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What became of a node. Sign and line style say the same as the colour."""
+
+    sign: str
+    line: str
+    fill: str
+    box: str = "penwidth=2.2"
+    edge: str = ""
+
+
+CHANGES = {
+    "kept": Change("", "#A8A8A8", "#FFFFFF", box="", edge='color="#A8A8A8"'),
+    "added": Change("+", "#00805D", "#E4F4EE", edge='color="#00805D" penwidth=2.2'),
+    "removed": Change(
+        "−", RED, "#FDF0E7", 'penwidth=1.4 style="rounded,filled,dashed"', f'color="{RED}" penwidth=1.4 style=dashed'
+    ),
+    "rewired": Change("~", BLUE, "#E8F2F9"),
+    "altered": Change("≠", "#B0558A", "#FAEDF4"),
+}
+
+#: Attributes not worth a line: where the value is a default, where the shape says it already, and our own.
+DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "padding_mode": "zeros"}
+DEFAULTS |= {"output_padding": (0, 0), "inplace": False, "affine": True, "track_running_stats": True}
+UNSAID = {"opcode", "in_channels", "out_channels", "in_features", "out_features", "num_features"}
+
+#: The order of operands does not matter to these, so their edges are not numbered.
+COMMUTATIVE = {"add", "mul", "iadd", "imul", "add_", "mul_", "maximum", "minimum", "eq", "ne", "and_", "or_", "output"}
+
+_short = reprlib.Repr()
+_short.maxstring = _short.maxother = 24
+_short.maxtuple = _short.maxlist = _short.maxdict = 6
+
+
+def short(value: Any) -> str:
+    """An attribute in a few characters; a weight is never written out."""
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"tensor{list(value.shape)}"
+    try:
+        return _short.repr(value)
+    except Exception:
+        return type(value).__name__
+
+
+def says(node: Node) -> list[str]:
+    """The attributes worth showing, as `name=value`."""
+    shown = []
+    for name, value in sorted(node.attrs.items(), key=lambda item: item[0] != "kernel_size"):
+        told = name == "target" and str(value).replace(".", "_") in node.id
+        default = name in DEFAULTS and type(value) is type(DEFAULTS[name]) and value == DEFAULTS[name]
+        if name not in UNSAID and not told and not default:
+            shown.append(f"{name}={short(value)}")
+    return shown
+
+
+def name(node: Node) -> str:
+    """What to call a node: its id, unless that is not for people."""
+    return node.label if node.label and not node.id.isidentifier() else node.id
+
+
+def kind_of_value(node: Node) -> str:
+    """`float32[4, 8] · 128 B`"""
+    return " · ".join(filter(None, (cut(node.type, 44), size(node.bytes))))
+
+
+def line(node: Node) -> str:
+    """A node as a line of text: its source, then type and bytes."""
+    text = cut(" ".join((node.text or f"{node.id} = {node.op}({', '.join(node.inputs)})").split()), 100)
+    return f"{text:<48}  {kind_of_value(node)}".rstrip()
+
+
+def fit(lines: list[str]) -> list[str]:
+    """The lines that a text form has room for."""
+    return lines if len(lines) <= LINES else [*lines[:LINES], f"… {len(lines) - LINES:,} more lines"]
+
+
+def heading(graph: Graph) -> str:
+    known = f", {size(graph.bytes)} of values" if graph.bytes is not None else ""
+    return f"{graph.ir}: {len(graph)} node{'s' * (len(graph) != 1)}{known}"
+
+
+def legend(entries: list[tuple[str, str, str]]) -> str:
+    """(colour, sign, words) as one line."""
+    return small(" &#160; ".join(f'<font color="{c}"><b>{s}</b></font>&#160;{words}' for c, s, words in entries), INK)
+
+
+def kinds_legend(counts: dict[str, int]) -> str:
+    """Only of the kinds that are there."""
+    return legend([(COLOURS[kind][0], "■", f"{kind} {counts[kind]}") for kind in KINDS if counts.get(kind)])
+
+
+@dataclass(frozen=True)
+class Box:
+    """One box: a node, or a group of nodes with a caption.
+
+    `change` is one of CHANGES in a difference, `was` the node before it, `css` classes for the step-through.
+    """
+
+    nodes: tuple[Node, ...]
+    change: str = ""
+    was: Node | None = None
+    marked: bool = False
+    css: str = ""
+    caption: str = ""
+
+    @property
+    def calm(self) -> bool:
+        """Nothing to look at here: it may go into a group."""
+        return not self.marked and self.change in ("", "kept") and not self.css
+
+    @property
+    def what_changed(self) -> str:
+        """`padding=(1, 1) → (0, 0)`, or the source it was; "" where nothing did."""
+        if self.was is None or self.change not in ("rewired", "altered"):
+            return ""
+        old, new = self.was, self.nodes[0]
+        before, after = attributes(old), attributes(new)
+        differ = [name for name in {**before, **after} if before.get(name) != after.get(name)]
+        said = [f"{name}={short(old.attrs.get(name))} → {short(new.attrs.get(name))}" for name in differ]
+        if self.change == "rewired" or not said:
+            said = [f"was {old.text}" if old.text != new.text else f"was {old.type}"]
+        return cut("  ".join(said), 60)
+
+    def dot(self, name: str) -> str:
+        """The box as a statement of DOT."""
+        node = self.nodes[0]
+        colour, fill = COLOURS.get(node.kind, COLOURS["compute"])
+        sign, look = "", ""
+        if len(self.nodes) > 1:
+            colour, fill, look = GREY, "#FFFFFF", "peripheries=2"
+        elif node.op == "missing":
+            colour, look = RED, 'style="rounded,filled,dashed"'
+        if self.change and (change := CHANGES[self.change]):
+            sign, colour, fill, look = f"{change.sign} ".lstrip(), change.line, change.fill, f"{look} {change.box}"
+        if self.marked:
+            look += f' penwidth=3.2 color="{INK}"'
+        label = self._group_label(sign) if len(self.nodes) > 1 else self._node_label(sign)
+        return f'{name} [label={label} color="{colour}" fillcolor="{fill}" {look} class="{self.css}"]'
+
+    def _node_label(self, sign: str) -> str:
+        node = self.nodes[0]
+        called = small(escape(cut(name(node), 40)), PALE, 10) if name(node) != node.op else ""
+        leaf = node.kind == "data" and not node.inputs
+        said = self.what_changed or ("" if leaf or self.change else cut("  ".join(says(node)), 56))
+        head = f"<b>{escape(sign)}{escape(cut(node.op, 40))}</b>" + (f"  {called}" if called else "")
+        return rows(head, small(escape(kind_of_value(node)), "#333333"), small(escape(said)))
+
+    def _group_label(self, sign: str) -> str:
+        """The caption, how many of which op, and the bytes."""
+        count: dict[str, int] = {}
+        for node in self.nodes:
+            count[node.op] = count.get(node.op, 0) + 1
+        most = sorted(count.items(), key=lambda item: -item[1])
+        ops = " · ".join(f"{number} {cut(op, 24)}" for op, number in most[:4])
+        more = f" · {len(most) - 4} more ops" if len(most) > 4 else ""
+        known = [node.bytes for node in self.nodes if node.bytes is not None]
+        values = f"{size(sum(known))} of values" if known else ""
+        return rows(f"<b>{escape(sign + self.caption)}</b>", small(escape(ops + more)), small(values))
+
+    @property
+    def tip(self) -> str:
+        """What the mouse shows."""
+        lines = [f"{n.text or n.id} [{n.kind}] {', '.join(says(n))} {kind_of_value(n)}" for n in self.nodes[:12]]
+        return "\n".join(cut(text, 300) for text in lines)
+
+
+Key = Any  # of a box: a node's id, (side, id), (id, op)
+Arcs = dict[tuple[Key, Key], str]  # (from, to) → attributes of DOT
+
+
+def to_dot(
+    boxes: dict[Key, Box], arcs: Arcs, title: str, subtitle: str, key: str, limit: int, note: str = ""
+) -> tuple[str, list[str], str]:
+    """Boxes and arcs, in groups if they are too many, as (DOT, tips of its boxes, note)."""
+    arcs = {(a, b): look for (a, b), look in arcs.items() if a in boxes and b in boxes}
+    if len(boxes) > limit or len(arcs) > 4 * limit:
+        total = len(boxes)
+        boxes, arcs = _grouped(boxes, arcs, limit)
+        note += (
+            f" {total:,} nodes in {len(boxes)} boxes: one with a double border holds several; limit=… sets how many."
+        )
+    note = note.strip()
+    top = [f'<font point-size="12"><b>{escape(cut(title, 90))}</b></font>' if title else ""]
+    top += [small(escape(cut(subtitle, 110))), key, *(small(escape(part)) for part in textwrap.wrap(note, 80))]
+    names = {key: f"n{i}" for i, key in enumerate(boxes)}
+    statements = [
+        "digraph {",
+        f"graph [label={rows(*top)} labelloc=t labeljust=l bgcolor=white pad=0.1 nodesep=0.28 ranksep=0.32",
+        f'  nslimit=2 nslimit1=2 mclimit=0.5 fontname="{FONT}" fontcolor="{INK}"]',
+        f'node [shape=box style="rounded,filled" margin="0.11,0.05" height=0.3 fontname="{FONT}" fontsize=11',
+        f'  fontcolor="{INK}" penwidth=1.2]',
+        f'edge [color="{GREY}" arrowsize=0.6 fontname="{FONT}" fontsize=8 fontcolor="{PALE}" labeldistance=1.4]',
+        *(box.dot(names[key]) for key, box in boxes.items()),
+        *(f"{names[a]} -> {names[b]} [{look}]" for (a, b), look in arcs.items()),
+        "}",
+    ]
+    return "\n".join(statements), [box.tip for box in boxes.values()], note
+
+
+def _grouped(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> tuple[dict[Key, Box], Arcs]:
+    """Fewer boxes, see `grouping`. What is marked or changed stays by itself as long as it is not much."""
+    keep = [key for key, box in boxes.items() if not box.calm]
+    names = {key: box.nodes[0].op for key, box in boxes.items()}
+    looks = {key: (box.nodes[0].op, box.nodes[0].type, box.change) for key, box in boxes.items()}
+    fewer: dict[Key, Box] = {}
+    home: dict[Key, Key] = {}
+    for it in group(names, looks, arcs, keep, limit):
+        inside = [boxes[key] for key in it.keys]
+        if len(inside) > 1:
+            changes = {box.change for box in inside}
+            box = Box(
+                tuple(box.nodes[0] for box in inside),
+                changes.pop() if len(changes) == 1 else "",
+                marked=any(box.marked for box in inside),
+                caption=it.caption,
+            )
+        fewer[it.keys[0]] = box if len(inside) > 1 else inside[0]
+        home |= dict.fromkeys(it.keys, it.keys[0])
+    merged: Arcs = {}
+    for (a, b), look in arcs.items():
+        arc = home[a], home[b]
+        if arc[0] != arc[1]:
+            merged[arc] = look if merged.get(arc, look) == look else ""
+    return fewer, merged

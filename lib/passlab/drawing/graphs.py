@@ -1,0 +1,123 @@
+"""One graph, and the difference of two."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from itertools import islice
+from typing import Any
+
+from passlab.drawing import boxes as b
+from passlab.drawing.boxes import CHANGES, LIMIT, LINES, Arcs, Box, Key
+from passlab.drawing.matching import match, status
+from passlab.drawing.picture import Picture, cut
+from passlab.graph import Graph, Node, view
+
+
+def draw(
+    obj: Any, *inputs: Any, title: str | None = None, mark: str | Collection[str] = (), limit: int = LIMIT
+) -> Picture:
+    """Draw any IR object that `passlab.view` reads; `inputs` give shapes to a torch.fx graph that has none.
+
+        draw(gm, mark=["relu", "add"])
+
+    `mark`: names of nodes to point out. More than `limit` nodes are put into groups, and the picture says so.
+    """
+    graph = view(obj, *inputs)
+    mark = ids(mark)
+    boxes = {node.id: Box((node,), marked=node.id in mark) for node in graph}
+    foreign = sorted(map(str, mark - set(boxes)))
+    note = f"Marked, and not in this graph: {cut(', '.join(foreign), 200)}." if foreign else ""
+    name = graph.name if title is None else title
+    key = b.kinds_legend(graph.counts())
+    dot, tips, note = b.to_dot(boxes, _numbered(graph), name, b.heading(graph), key, limit, note)
+    text = "\n".join([*titled(title), b.heading(graph), *node_lines(graph, mark)])
+    return Picture(text, dot, f"{name}. {b.heading(graph)}", note, tips)
+
+
+def ids(mark: Any) -> set[str]:
+    """Names of nodes, given as one name, as names, or as nodes."""
+    many = [mark] if isinstance(mark, str) or not isinstance(mark, Iterable) else mark
+    return {getattr(one, "id", getattr(one, "name", one)) for one in many}
+
+
+def titled(title: str | None) -> list[str]:
+    return [title] if title else []
+
+
+def node_lines(graph: Graph, mark: set[str]) -> list[str]:
+    """The nodes as lines, as many as fit; ▸ before the marked ones."""
+    left = [f"… {len(graph) - LINES:,} more nodes"] if len(graph) > LINES else []
+    return [("▸ " if n.id in mark else "  ") + b.line(n) for n in islice(graph, LINES)] + left
+
+
+def _numbered(graph: Graph) -> Arcs:
+    """The edges. Those into an op that tells its operands apart carry the operand's number."""
+    computed = {node.id for node in graph if node.inputs}
+    arcs: Arcs = {}
+    for node in graph:
+        bare = node.op.split(".")[1] if node.op.startswith("aten.") else node.op.lower()
+        tell = 2 <= sum(id in computed for id in node.inputs) <= 4 and bare not in b.COMMUTATIVE
+        for number, id in enumerate(node.inputs, 1):
+            arcs[id, node.id] = f'headlabel="{number}"' if tell else ""
+    return arcs
+
+
+def diff(before: Any, after: Any, *inputs: Any, title: str | None = None, limit: int = LIMIT) -> Picture:
+    """One picture of two graphs: what was kept, added, removed, rewired (other operands) or altered (otherwise).
+
+    diff(before, after).text     # the same as lines, with the signs + - ~ ≠
+    """
+    old, new = view(before, *inputs), view(after, *inputs)
+    pairs = match(old, new)
+    boxes = merged(old, new, pairs)
+    key = {node.id: ("after", pairs[node.id]) if node.id in pairs else ("before", node.id) for node in old}
+    come = dict.fromkeys((("after", a), ("after", c)) for a, c in new.edges)
+    gone = dict.fromkeys((key.get(a), key[c]) for a, c in old.edges)
+    arcs = {arc: CHANGES["kept" if arc in gone else "added"].edge for arc in come}
+    arcs |= {arc: CHANGES["removed"].edge for arc in gone if arc not in come}
+    count = {how: sum(box.change == how for box in boxes.values()) for how in CHANGES}
+    entries = [(it.line, it.sign or "□", f"{how} {count[how]}") for how, it in CHANGES.items() if count[how]]
+    subtitle = f"before: {b.heading(old)}   →   after: {b.heading(new)}"
+    dot, tips, note = b.to_dot(boxes, arcs, title or "", subtitle, b.legend(entries), limit)
+    lines = [f"--- before  {b.heading(old)}", f"+++ after   {b.heading(new)}", *b.fit(diff_lines(boxes))]
+    said = ", ".join(f"{count[how]} {how}" for how in CHANGES if count[how])
+    return Picture("\n".join(titled(title) + lines), dot, f"{title or 'Difference'}. {said}", note, tips)
+
+
+def merged(old: Graph, new: Graph, pairs: dict[str, str]) -> dict[Key, Box]:
+    """The nodes of both graphs in one order: that of `new`, with a removed node after what came before it in `old`."""
+    removed: dict[str | None, list[Node]] = {}
+    anchor = None
+    for node in old:
+        if node.id in pairs:
+            anchor = pairs[node.id]
+        else:
+            removed.setdefault(anchor, []).append(node)
+    back = {new_id: old_id for old_id, new_id in pairs.items()}
+    boxes: dict[Key, Box] = {("before", node.id): Box((node,), "removed") for node in removed.get(None, ())}
+    for node in new:
+        was = old.node(back[node.id]) if node.id in back else None
+        boxes["after", node.id] = Box((node,), status(was, node, pairs) if was else "added", was)
+        boxes |= {("before", gone.id): Box((gone,), "removed") for gone in removed.get(node.id, ())}
+    return boxes
+
+
+def diff_lines(boxes: dict[Key, Box], context: int = 3, all_below: int = 30) -> list[str]:
+    """Lines as in a unified diff: kept nodes far from any change are counted, except in a small graph."""
+    listed = list(boxes.values())
+    near = {i + d for i, box in enumerate(listed) if box.change != "kept" for d in range(-context, context + 1)}
+    lines, unchanged = [], 0
+    for i, box in enumerate(listed):
+        if i not in near and len(listed) > all_below:
+            unchanged += 1
+            continue
+        lines += _unchanged(unchanged)
+        unchanged = 0
+        sign = CHANGES[box.change].sign.replace("−", "-") or " "
+        said = f"    {box.what_changed}" if box.what_changed else ""
+        lines.append(f"{sign} {b.line(box.nodes[0])}{said}")
+    return lines + _unchanged(unchanged)
+
+
+def _unchanged(count: int) -> list[str]:
+    return [f"@@ {count:,} unchanged node{'s' * (count != 1)} @@"] if count else []

@@ -1,0 +1,146 @@
+"""A big graph in few boxes: runs that repeat are said once, the rest is cut where few values cross.
+
+Every group is a stretch of one topological order, so an acyclic graph stays acyclic when it is drawn in groups.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass
+
+Key = Hashable
+
+
+@dataclass
+class Group:
+    """Nodes that one box shows, and how to call them: "relu", "linear → relu × 12" or "120 nodes"."""
+
+    keys: list[Key]
+    caption: str
+    whole: bool = True  # a node or a run; False: a stretch that was cut out
+
+
+def group(
+    names: Mapping[Key, str],
+    looks: Mapping[Key, Hashable],
+    edges: Collection[tuple[Key, Key]],
+    keep: Collection[Key],
+    limit: int,
+) -> list[Group]:
+    """At most about `limit` groups of the nodes in `names` (key → what to call it, in topological order).
+
+    Two nodes with equal `looks` are alike when runs are sought. `keep`: nodes to show one by one with their
+    neighbours, as far as a third of the limit allows.
+    """
+    alone = _with_neighbours(keep, edges, limit // 3)
+    groups = [Group([key], names[key]) for key in _leaves_late(names, edges)]
+    symbols: dict[Hashable, str] = {}
+
+    def symbol(it: Group) -> str:
+        """One character per look; a node to be shown alone is like no other."""
+        key = it.keys[0] if it.keys[0] in alone else (tuple(looks[k] for k in it.keys), it.caption)
+        return symbols.setdefault(key, chr(0x10000 + len(symbols)))
+
+    while len(groups) > limit and (fewer := _runs(groups, "".join(map(symbol, groups)))):
+        groups = fewer
+    pieces = max(limit // 2, 4)
+    stretches = groups
+    while pieces >= 4 and (len(stretches) > limit or _crossing(stretches, edges) > 3 * limit):
+        stretches = _stretches(groups, edges, alone, pieces)
+        pieces //= 2
+    return stretches
+
+
+def _with_neighbours(keep: Collection[Key], edges: Collection[tuple[Key, Key]], most: int) -> set[Key]:
+    alone = set(list(keep)[:most])
+    for producer, consumer in edges:
+        if len(alone) >= most:
+            break
+        if (producer in keep) != (consumer in keep):
+            alone |= {producer, consumer}
+    return alone
+
+
+def _leaves_late(names: Mapping[Key, str], edges: Collection[tuple[Key, Key]]) -> list[Key]:
+    """The same order with every leaf (a weight, an input) moved to just before its first consumer."""
+    inputs: dict[Key, list[Key]] = {}
+    used = set()
+    for producer, consumer in edges:
+        inputs.setdefault(consumer, []).append(producer)
+        used.add(producer)
+    late = {key for key in names if key not in inputs and key in used}
+    order, done = [], set()
+    for key in names:
+        if key not in late:
+            for leaf in inputs.get(key, ()):
+                if leaf in late and leaf not in done:
+                    done.add(leaf)
+                    order.append(leaf)
+            order.append(key)
+    return order
+
+
+#: The shortest body, up to 64 long, that stands three times or more in a row.
+_RUN = re.compile(r"(.{1,64}?)\1{2,}", re.S)
+
+
+def _runs(groups: list[Group], text: str) -> list[Group]:
+    """The groups with every run put into one; [] where nothing repeats. Run it again for runs of runs."""
+    result, end = [], 0
+    for run in _RUN.finditer(text):
+        body = groups[run.start() : run.start() + len(run[1])]
+        times = (run.end() - run.start()) // len(run[1])
+        said = " → ".join(part.caption for part in body)
+        if len(said) > 60:
+            said = f"{said[:40]} … {body[-1].caption[-18:]}"
+        result += groups[end : run.start()]
+        keys = [key for part in groups[run.start() : run.end()] for key in part.keys]
+        result.append(Group(keys, f"{times} × {said}" if len(body) == 1 else f"{times} × ({said})"))
+        end = run.end()
+    return [*result, *groups[end:]] if end else []
+
+
+def _stretches(groups: list[Group], edges: Collection[tuple[Key, Key]], alone: set[Key], pieces: int) -> list[Group]:
+    """About `pieces` stretches, each ended where the fewest values cross."""
+    crossing, size = _values_across(groups, edges), -(-len(groups) // pieces)
+    result, start = [], 0
+    while start < len(groups):
+        if groups[start].keys[0] in alone:
+            result.append(groups[start])
+            start += 1
+            continue
+        stop = start
+        while stop < len(groups) and stop - start < size * 3 // 2 and groups[stop].keys[0] not in alone:
+            stop += 1
+        first = min(start + max(size // 2, 1), stop)
+        end = min(range(first, stop + 1), key=lambda i: (crossing[i - 1], -i)) if stop - start > size else stop
+        keys = [key for part in groups[start:end] for key in part.keys]
+        one = end - start == 1
+        result.append(groups[start] if one else Group(keys, f"{len(keys):,} nodes", whole=False))
+        start = end
+    return result
+
+
+def _values_across(groups: list[Group], edges: Collection[tuple[Key, Key]]) -> list[int]:
+    """For each group: how many values, made in it or before, are used after it."""
+    place = {key: i for i, it in enumerate(groups) for key in it.keys}
+    last: dict[Key, int] = {}
+    for producer, consumer in edges:
+        last[producer] = max(last.get(producer, 0), place[consumer])
+    change = [0] * (len(groups) + 1)
+    for producer, user in last.items():
+        if user > place[producer]:
+            change[place[producer]] += 1
+            change[user] -= 1
+    across, live = [], 0
+    for step in change[:-1]:
+        live += step
+        across.append(live)
+    return across
+
+
+def _crossing(groups: list[Group], edges: Collection[tuple[Key, Key]]) -> int:
+    """How many arcs there are between the groups."""
+    place = {key: i for i, it in enumerate(groups) for key in it.keys}
+    return len({(place[a], place[b]) for a, b in edges if place[a] != place[b]})

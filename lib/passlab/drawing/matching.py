@@ -1,0 +1,126 @@
+"""Which node of one graph is which node of another? What `diff` draws rests on it.
+
+A node may keep its name and change its operands, keep its place and change its name, or both. No single rule reads
+all of these well, so two readings are made (trust names first, trust structure first) and the one that needs fewer
+changes to explain the second graph is taken.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+from passlab.graph import Graph, Node
+
+
+def match(before: Graph, after: Graph) -> dict[str, str]:
+    """Id in `before` → id in `after`, for the nodes that are in both. Only nodes of the same op are ever matched."""
+    keys = {"before": _keys(before), "after": _keys(after)}
+    readings = []
+    for order in ((_names, _structure), (_structure, _names)):
+        pairs: dict[str, str] = {}
+        for rule in (*order, _neighbours):
+            rule(before, after, keys, pairs)
+        readings.append(pairs)
+    return min(readings, key=lambda pairs: _changes(before, after, pairs))
+
+
+def status(old: Node, new: Node, pairs: dict[str, str]) -> str:
+    """What became of a matched node: "kept", "rewired" (other operands) or "altered" (other attributes or type)."""
+    if tuple(pairs.get(id) for id in old.inputs) != new.inputs:
+        return "rewired"
+    same_names = old.id == new.id and old.inputs == new.inputs
+    types_differ = old.type and new.type and old.type != new.type
+    if attributes(old) != attributes(new) or types_differ or (same_names and old.text != new.text):
+        return "altered"
+    return "kept"
+
+
+def attributes(node: Node) -> dict[str, str]:
+    """The attributes in a form that compares: tensors by type and shape, all else by `repr`."""
+    return {name: _comparable(value) for name, value in node.attrs.items()}
+
+
+def _comparable(value: Any) -> str:
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        return f"{value.dtype}{list(value.shape)}"
+    try:
+        return repr(value)
+    except Exception:
+        return type(value).__name__
+
+
+def _keys(graph: Graph) -> dict[str, tuple]:
+    """Id → (op, attributes)."""
+    return {node.id: (node.op, tuple(sorted(attributes(node).items()))) for node in graph}
+
+
+def _names(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:
+    """The same name and the same op."""
+    taken, ops = set(pairs.values()), {node.id: node.op for node in after}
+    for node in before:
+        if node.id not in pairs and node.id not in taken and ops.get(node.id) == node.op:
+            pairs[node.id] = node.id
+
+
+def _structure(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:
+    """The same op, attributes and operands, all the way up; equal ones by name, then in order."""
+    values, taken, same = (
+        _values(before, keys["before"]),
+        set(pairs.values()),
+        defaultdict(dict),
+    )
+    for id, value in _values(after, keys["after"]).items():
+        if id not in taken:
+            same[value][id] = None
+    left = [node.id for node in before if node.id not in pairs]
+    for id in left:
+        if id in same[values[id]]:
+            del same[values[id]][id]
+            pairs[id] = id
+    for id in left:
+        if id not in pairs and same[values[id]]:
+            other = next(iter(same[values[id]]))
+            del same[values[id]][other]
+            pairs[id] = other
+
+
+def _values(graph: Graph, keys: dict[str, tuple]) -> dict[str, int]:
+    """Id → a hash of the whole expression above it. Leaves that look alike are told apart by their order."""
+    values: dict[str, int] = {}
+    alike: dict[tuple, int] = defaultdict(int)
+    for node in graph:
+        key = keys[node.id]
+        if node.inputs:
+            values[node.id] = hash((key, tuple(values.get(id, id) for id in node.inputs)))
+        else:
+            values[node.id] = hash((key, alike[key]))
+            alike[key] += 1
+    return values
+
+
+def _neighbours(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:
+    """The same op and attributes, and a common producer (going down) or consumer (going up)."""
+    back = {new: old for old, new in pairs.items()}
+
+    def pair(new: str, candidates: Any) -> None:
+        for old in candidates:
+            if old not in pairs and keys["before"].get(old) == keys["after"][new]:
+                pairs[old], back[new] = new, old
+                return
+
+    for node in after:
+        if node.id not in back:
+            pair(node.id, (c for id in node.inputs if id in back for c in before.consumers(back[id])[:50]))
+    inputs = {node.id: node.inputs for node in before}
+    for node in reversed(after.nodes):
+        if node.id not in back:
+            users = after.consumers(node.id)[:50]
+            pair(node.id, (p for id in users if id in back for p in inputs[back[id]][:50]))
+
+
+def _changes(before: Graph, after: Graph, pairs: dict[str, str]) -> int:
+    """How much has to be said to explain `after` by `before` under this reading."""
+    matched = [(before.node(old), after.node(new)) for old, new in pairs.items()]
+    said = sum((old.id != new.id) + (status(old, new, pairs) != "kept") for old, new in matched)
+    return len(before) + len(after) - 2 * len(pairs) + said

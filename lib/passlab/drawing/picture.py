@@ -1,0 +1,162 @@
+"""A picture: DOT that Graphviz turns into SVG, and the same as text."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+import subprocess
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+#: Seconds Graphviz may take. What the limits of the drawing functions let through takes well under one.
+PATIENCE = 15
+
+INK, PALE, BLUE, GREY = "#1A1A1A", "#5F5F5F", "#0072B2", "#8A8A8A"
+#: Graphviz measures with the first of these that it finds; Helvetica, Arial and Liberation Sans are equally wide.
+FONT = "Helvetica,Arial,Liberation Sans,sans-serif"
+#: White in JupyterLab's light and dark theme alike.
+CARD = (
+    f"background:#fff;color:{INK};border:1px solid #ddd;border-radius:8px;padding:8px;margin:4px 0;"
+    "max-height:52rem;overflow:auto"
+)
+NO_DOT = (
+    "Graphviz's `dot` was not found, so there is only text: install it (apt install graphviz, brew install graphviz, "
+    "or conda install graphviz) and run this again."
+)
+
+
+class Picture:
+    """A picture that shows itself in a notebook, and as text where there is no Graphviz.
+
+    `text` is its text form, `svg` the drawing ("" where it cannot be made), `note` what was left out or is missing.
+    `tips` are what the mouse shows on the boxes n0, n1, … of `dot`.
+    """
+
+    #: Forms `save` can write.
+    suffixes = (".svg", ".png", ".html", ".txt", ".dot")
+
+    def __init__(self, text: str, dot: str, title: str = "", note: str = "", tips: Sequence[str] = ()):
+        self.text, self.dot, self.title, self._note, self._tips = text, dot, title, note, tips
+
+    @cached_property
+    def _drawn(self) -> tuple[str, str]:
+        """(SVG, "") or ("", a sentence that says why there is none)."""
+        svg, problem = graphviz(self.dot, "svg")
+        return ("", problem) if problem else (_embeddable(svg.decode(), self.title, self._tips), "")
+
+    @property
+    def svg(self) -> str:
+        return self._drawn[0]
+
+    @property
+    def note(self) -> str:
+        return " ".join(filter(None, (self._note, self._drawn[1])))
+
+    @property
+    def html(self) -> str:
+        """The picture on a white card."""
+        if self.svg:
+            return f'<div style="{CARD}">{self.svg}</div>'
+        note = f'<p style="margin:4px 0">{html.escape(self.note)}</p>' if self.note else ""
+        return f'<div style="{CARD}"><pre style="color:{INK}">{html.escape(self.text)}</pre>{note}</div>'
+
+    def save(self, path: str | Path) -> Path:
+        """Write the picture to `path`; the suffix says how. RuntimeError where Graphviz is missing or fails."""
+        path = Path(path)
+        suffix = path.suffix.lower()
+        if suffix not in self.suffixes:
+            raise ValueError(f"This picture is saved as {', '.join(self.suffixes)}; got {path.name!r}.")
+        if suffix == ".png":
+            content, problem = graphviz(self.dot, "png")
+        else:
+            forms = {".svg": "svg", ".html": "html", ".txt": "plain", ".dot": "dot"}
+            content = (getattr(self, forms[suffix]) + "\n").encode()
+            problem = self._drawn[1] if suffix == ".svg" else ""
+        if problem:
+            raise RuntimeError(f"{path} was not written. {problem} As .txt it can be saved without.")
+        path.write_bytes(content)
+        return path
+
+    @property
+    def plain(self) -> str:
+        """The text form with its note."""
+        return "\n".join(filter(None, (self.text, self._note)))
+
+    def __repr__(self) -> str:
+        return self.plain
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        return {"text/html": self.html, "text/plain": "\n".join(filter(None, (self.text, self.note)))}
+
+
+def graphviz(source: str, form: str) -> tuple[bytes, str]:
+    """Run `dot`: (what it wrote, "") or (b"", why not)."""
+    dot = shutil.which("dot")
+    if dot is None:
+        return b"", NO_DOT
+    command = [dot, f"-T{form}", *(["-Gdpi=192"] if form == "png" else [])]
+    try:
+        done = subprocess.run(command, input=source.encode(), capture_output=True, timeout=PATIENCE)
+    except subprocess.TimeoutExpired:
+        return (
+            b"",
+            f"`dot` was still working after {PATIENCE} s: a smaller limit, as in draw(g, limit=50), groups more.",
+        )
+    if done.returncode or not done.stdout:
+        said = done.stderr.decode(errors="replace").strip().split("\n")[0][:200]
+        return b"", f"`dot` failed ({said or f'exit status {done.returncode}'}), so there is only text."
+    return done.stdout, ""
+
+
+def _embeddable(svg: str, title: str, tips: Sequence[str]) -> str:
+    """Graphviz's SVG made fit for a page: no prolog, no ids that could clash, tips, a name, a size that adapts."""
+    svg = re.sub(r"<!--.*?-->\n?", "", svg[svg.index("<svg") :], flags=re.S)
+    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+
+    def tip(found: re.Match) -> str:
+        return f"<title>{escape(tips[int(found[1])])}</title>" if found[1] else ""
+
+    svg = re.sub(r"<title>(?:n(\d+)|[^<]*)</title>\n?", tip, svg)
+
+    def head(found: re.Match) -> str:
+        wide, high = (round(float(points) * 4 / 3) for points in found.groups())
+        style = f"width:100%;max-width:{wide}px;min-width:{min(wide, max(320, wide * 6 // 10))}px;height:auto"
+        return f'<svg role="img" aria-label="{escape(title)}" width="{wide}" height="{high}" style="{style}"'
+
+    svg = re.sub(r'<svg width="([\d.]+)pt" height="([\d.]+)pt"', head, svg, count=1)
+    return svg.replace(">", f"><title>{escape(title)}</title>", 1).strip()
+
+
+def escape(text: Any) -> str:
+    """Any text as XML text: what cannot be printed becomes a space, the rest is quoted."""
+    return html.escape("".join(c if c.isprintable() else " " for c in str(text)))
+
+
+def cut(text: str, most: int) -> str:
+    """At most `most` characters, with … where some were left out."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def size(count: float | None) -> str:
+    """Bytes for people: 784 KiB. "" where unknown."""
+    if count is None:
+        return ""
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while abs(count) >= 1024 and len(units) > 1:
+        count /= 1024
+        del units[0]
+    number = f"{count:.0f}" if abs(count) >= 100 else f"{count:.1f}".removesuffix(".0")
+    return f"{number} {units[0]}"
+
+
+def rows(*lines: str) -> str:
+    """Lines of marked-up text, one below the other, as an HTML-like label."""
+    cells = "".join(f'<tr><td align="left">{line}</td></tr>' for line in lines if line)
+    return f'<<table border="0" cellborder="0" cellspacing="0" cellpadding="1">{cells or "<tr><td></td></tr>"}</table>>'
+
+
+def small(marked_up: str, colour: str = PALE, points: int = 9) -> str:
+    return f'<font point-size="{points}" color="{colour}">{marked_up}</font>' if marked_up else ""

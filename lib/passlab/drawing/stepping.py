@@ -1,0 +1,129 @@
+"""A pass, state by state, in plain HTML and CSS: no kernel, no scripts, nothing to load."""
+
+from __future__ import annotations
+
+import html
+import uuid
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from passlab.drawing import boxes as b
+from passlab.drawing.boxes import LIMIT, Box, Key
+from passlab.drawing.graphs import diff_lines, ids, merged, node_lines, titled
+from passlab.drawing.picture import BLUE, CARD, INK, PALE, Picture, escape
+from passlab.graph import Graph, view
+
+#: More states than this are not shown.
+STATES = 100
+
+Frame = tuple[Graph, set[str], str]  # graph, marked nodes, caption
+
+_CSS = f"""
+#ID{{position:relative;color:{INK};font:14px/1.8 Helvetica,Arial,sans-serif}}
+#ID>input{{position:absolute;opacity:0;top:10px;left:10px}}
+#ID .bars>div,#ID pre{{display:none;color:{INK}}}
+#ID .bars{{background:#f5f5f5;border:1px solid #ddd;border-radius:8px;padding:6px 8px}}
+#ID label{{display:inline-block;cursor:pointer;background:#fff;border:1px solid #bbb;border-radius:6px;padding:0 10px;
+margin:0 6px 0 0;user-select:none}}
+#ID label.end{{opacity:.4;cursor:default}}
+#ID>input:focus-visible~.bars{{outline:2px solid {BLUE}}}
+#ID small{{color:{PALE};padding-left:6px}}
+#ID .some{{transition:opacity .25s}}
+"""
+
+
+class Steps(Picture):
+    """What `steps` makes. `frames` are its states; the drawing holds all of them, and CSS shows one."""
+
+    suffixes = (".html", ".txt")
+
+    def __init__(self, frames: list[Frame], dot: str, title: str, note: str, tips: list[str]):
+        self.frames = frames
+        lines = [line for i in range(len(frames)) for line in self._lines(i)]
+        super().__init__("\n".join(titled(title) + lines).rstrip(), dot, title, note, tips)
+
+    def _lines(self, i: int) -> list[str]:
+        """State `i` as lines: all nodes of the first state, then what each one changed."""
+        graph, mark, caption = self.frames[i]
+        pointed = f"  ▸ {', '.join(sorted(mark))}" if mark and i else ""
+        if i:
+            ops = {node.id: node.op for node in graph}
+            last = self.frames[i - 1][0]
+            same = {node.id: node.id for node in last if ops.get(node.id) == node.op}
+            boxes = merged(last, graph, same)
+            changed = any(box.change != "kept" for box in boxes.values())
+            lines = b.fit(diff_lines(boxes, context=1, all_below=0)) if changed else []
+        else:
+            lines = node_lines(graph, mark)
+        return [f"{i + 1}/{len(self.frames)}  {caption}{pointed}".rstrip(), *(f"  {line}" for line in lines), ""]
+
+    @property
+    def html(self) -> str:
+        one = f"pl{uuid.uuid4().hex[:8]}"  # new at every call, so that a picture can stand on a page twice
+        count = len(self.frames)
+        rules, radios, bars, texts = [], [], [], []
+        for i, (graph, _, caption) in enumerate(self.frames):
+            on = f"#{one}-{i}:checked~"
+            rules.append(f"{on}.bars .at{i},{on}.card pre.at{i}{{display:block}}")
+            rules.append(f"{on}.card .some:not(.in{i}){{opacity:0;pointer-events:none}}")
+            rules.append(f"{on}.card .mark{i} path{{stroke:{INK};stroke-width:3.2}}")
+            start = " checked" if i == 0 else ""
+            radios.append(f'<input type="radio" name="{one}" id="{one}-{i}" aria-label="state {i + 1}"{start}>')
+            buttons = (
+                f'<label for="{one}-{j}">{text}</label>' if 0 <= j < count else f'<label class="end">{text}</label>'
+                for j, text in ((i - 1, "◂ back"), (i + 1, "next ▸"))
+            )
+            said = f"<b>{i + 1}/{count}</b> {escape(caption)}<small>{len(graph)} nodes</small>"
+            bars.append(f'<div class="at{i}">{"".join(buttons)}{said}</div>')
+            texts.append(f'<pre class="at{i}">{html.escape(chr(10).join(self._lines(i)))}</pre>')
+        body = self.svg or f"{''.join(texts)}<p>{html.escape(self.note)}</p>"
+        return (
+            f'<div id="{one}"><style>{_CSS.replace("ID", one)}{"".join(rules)}</style>{"".join(radios)}'
+            f'<div class="bars">{"".join(bars)}</div><div class="card" style="{CARD}">{body}</div></div>'
+        )
+
+
+def steps(states: Iterable[Any], title: str | None = None, limit: int = LIMIT) -> Steps:
+    """Step through a pass with buttons or the arrow keys: each state is (graph, marked nodes, caption), or a graph.
+
+        steps([(gm, ["relu", "relu_1"], "two in a row"), (after, ["relu"], "one is left")])
+
+    Each graph is read when it comes out of `states`, so a generator may hand over one graph that it goes on changing.
+    A node keeps its place from state to state.
+    """
+    frames: list[Frame] = []
+    more = 0
+    for state in states:
+        if len(frames) == STATES:
+            more += 1
+            continue
+        graph, mark, caption = (*state, (), "")[:3] if isinstance(state, tuple) else (state, (), "")
+        frames.append((view(graph), ids(mark or ()), str(caption)))
+    if not frames:
+        raise ValueError("steps got no states: hand it (graph, marked nodes, caption) for at least one state.")
+    boxes: dict[Key, Box] = {}
+    seen: dict[Any, list[int]] = {}  # a box's key, or an edge's two → the states it is in
+    marked: dict[Key, str] = {}
+    for i, (graph, mark, _) in enumerate(frames):
+        key = {node.id: (node.id, node.op) for node in graph}
+        for node in graph:
+            boxes[key[node.id]] = Box((node,))
+            seen.setdefault(key[node.id], []).append(i)
+            if node.id in mark:
+                marked[key[node.id]] = f"{marked.get(key[node.id], '')} mark{i}"
+        for edge in graph.edges:
+            seen.setdefault(("edge", key[edge[0]], key[edge[1]]), []).append(i)
+
+    def css(it: Any) -> str:
+        """Classes of what is not there in every state."""
+        return "" if len(seen[it]) == len(frames) else " ".join(["some", *(f"in{i}" for i in seen[it])])
+
+    boxes = {key: replace(box, css=f"{marked.get(key, '')} {css(key)}".strip()) for key, box in boxes.items()}
+    arcs = {it[1:]: f'class="{css(it)}"' for it in seen if it[0] == "edge" and len(it) == 3}
+    kinds = dict.fromkeys(box.nodes[0].kind for box in boxes.values())
+    note = f"Only the first {STATES} of {STATES + more} states are shown." if more else ""
+    subtitle = f"{frames[0][0].ir}: {len(frames)} state{'s' * (len(frames) != 1)}"
+    key = b.kinds_legend({kind: sum(box.nodes[0].kind == kind for box in boxes.values()) for kind in kinds})
+    dot, tips, note = b.to_dot(boxes, arcs, title or "", subtitle, key, limit, note)
+    return Steps(frames, dot, title or "", note, tips)
