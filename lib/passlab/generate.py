@@ -197,13 +197,17 @@ class _Builder:
     # ---- choosing operands
 
     def pick(self, kind: str = "float", dim: int | None = None, shape: tuple | None = None) -> fx.Node | None:
-        """A node of that sort: mostly a recent one, sometimes any (which makes fan-out)."""
+        """A node of that sort: mostly a recent one that nothing uses yet, sometimes any (which makes fan-out)."""
         there = self.pool.get(kind if dim is None and shape is None else (kind, dim if shape is None else shape))
         if not there:
             return None
-        if self.rng.random() < 0.7:
-            return there[max(0, len(there) - 1 - int(self.rng.expovariate(0.3)))]
-        return self.rng.choice(there)
+        if self.rng.random() < 0.2:
+            return self.rng.choice(there)
+        for _ in range(4):
+            node = there[max(0, len(there) - 1 - int(self.rng.expovariate(0.2)))]
+            if not node.users:
+                break
+        return node
 
     def shape(self, node: fx.Node) -> tuple:
         return tuple(self.value[node].shape)
@@ -236,8 +240,10 @@ class _Builder:
         offered.sort(key=place.__getitem__)
         if self.on["dead"]:
             count = rng.choice((1, 2, 3, 4)) if self.on["outputs"] else 1
-            chosen = [offered[-1]]
-            chosen += [offered[-1 - int(rng.random() * min(len(offered), 12))] for _ in range(count - 1)]
+            ends = [n for n in offered[-30:] if not n.users and n.op != "placeholder"] or offered[-1:]
+            chosen = [rng.choice(ends) for _ in range(count)]
+            if count > 2 and rng.random() < 0.3:
+                chosen[0] = rng.choice(offered)
         else:
             chosen = [n for n in offered if not n.users] or [offered[-1]]
         self.graph.output(self._arrange(chosen))
@@ -797,7 +803,7 @@ def _draw(b: _Builder) -> None:
         lambda: b.call(F.dropout, x, p=0.3, training=True, pure=False),
         lambda: b.call(torch.rand_like, x, pure=False),
         lambda: b.call(torch.randn_like, x, pure=False),
-        lambda: b.call(torch.bernoulli, b.call(torch.sigmoid, x), pure=False),
+        lambda: b.call(torch.bernoulli, b.call(torch.sigmoid, b.call(torch.nan_to_num, x)), pure=False),
     )
     draw = rng.choice(draws)
     if b.on["modules"] and rng.random() < 0.2:
