@@ -1,0 +1,50 @@
+"""Settings for nbgrader: `nbgrader generate_assignment day01`, `validate`, `autograde`, … from the project's folder.
+
+PASSLAB_RUN names another folder for submissions, feedback and gradebook (the sample class has its own).
+PASSLAB_SEED fixes the seed from which the hidden cases are drawn; without it every run draws a new one.
+"""
+
+import os
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+
+from autograder import preprocessors
+
+c = get_config()  # noqa: F821  (given by traitlets)
+
+root = Path(__file__).resolve().parent.parent
+run = os.environ.get("PASSLAB_RUN", "autograder/run")
+(root / run).mkdir(parents=True, exist_ok=True)
+
+c.CourseDirectory.course_id = "passlab"
+c.CourseDirectory.root = str(root)
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "exercises"
+c.CourseDirectory.submitted_directory = f"{run}/submitted"
+c.CourseDirectory.autograded_directory = f"{run}/autograded"
+c.CourseDirectory.feedback_directory = f"{run}/feedback"
+c.CourseDirectory.source_with_tests_directory = f"{run}/source_with_tests"
+c.CourseDirectory.solution_directory = f"{run}/solution"
+# Several notebooks are graded at once: a writer waits for the other instead of giving up.
+c.CourseDirectory.db_url = f"sqlite:///{root / run / 'gradebook.db'}?timeout=60"
+# The `.py` beside each authored notebook holds the answers: it must never be copied into a release.
+c.CourseDirectory.ignore = ["*.py", "*.pyc", "__pycache__", ".ipynb_checkpoints"]
+
+c.ClearSolutions.code_stub = {"python": "raise NotImplementedError()"}
+c.GenerateAssignment.preprocessors = preprocessors.RELEASING
+c.Autograde.sanitize_preprocessors = preprocessors.SANITIZING
+c.Autograde.autograde_preprocessors = preprocessors.GRADING
+c.GenerateFeedback.preprocessors = preprocessors.FEEDBACK
+preprocessors.use_for_validation()
+
+# A cell gets a minute, then it is interrupted. Answers have a shorter limit of their own, kept by the judge.
+c.Execute.timeout = 60
+c.Execute.interrupt_on_timeout = True
+
+# Kernels started from here: this environment's python3 and its tools, a seed, and nobody's own progress file.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
+os.environ.setdefault("PASSLAB_SEED", str(secrets.randbelow(2**31)))
+os.environ.setdefault("PASSLAB_PROGRESS", str(Path(tempfile.gettempdir()) / f"passlab-grading-{os.getpid()}.json"))
