@@ -270,7 +270,8 @@ def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = N
     """Judge `answer` on `cases` (the exercise's visible ones if not given)."""
     start = time.perf_counter()
     result = Judgement(exercise)
-    if not callable(answer):
+    is_module = any(base.__module__ == "torch.nn.modules.module" for base in type(answer).__mro__)
+    if is_module or not callable(answer):
         name = exercise.id.split(".")[1].replace("-", "_")
         got = f"check wants the function itself, {name}; it got {type(answer).__name__}."
         result.findings = [Finding("did", False, got)]
