@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves
 
 from passlab.equiv import equivalent
 from passlab.judge import Case, Finding
@@ -131,6 +133,21 @@ def rebuild(gm: fx.GraphModule) -> fx.GraphModule:
     return rebuilt
 
 
+def _nan_everywhere(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple) -> bool:
+    """Is some output of `after` nothing but NaN, where that of `before` is not?"""
+
+    def outputs(gm):
+        copies = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
+        with torch.no_grad():
+            return [t for t in tree_leaves(gm(*copies)) if isinstance(t, torch.Tensor) and t.numel()]
+
+    try:
+        pairs = zip(outputs(before), outputs(after), strict=False)
+        return any(bool(new.isnan().all()) and not old.isnan().all() for old, new in pairs)
+    except Exception:  # it does not even run; the comparison has said so
+        return False
+
+
 def judge_pass(
     did: Law, spared: Law | None = None, cost: Law | None = None, **equivalence
 ) -> Callable[[Case, object], Iterator[Finding]]:
@@ -149,10 +166,14 @@ def judge_pass(
             return
         after = rebuild(value)
         yield Finding("valid", True)
-        result = equivalent(before, after, case.inputs() if case.inputs else None, **equivalence)
+        inputs = case.inputs() if case.inputs else None
+        result = equivalent(before, after, inputs, **equivalence)
+        reason = "" if result.ok else result.reason
+        if not result.ok and _nan_everywhere(before, after, inputs or before.meta.get("inputs", ())):
+            reason = f"An output of your graph is NaN everywhere, on ordinary inputs. {reason}"
         small = (result.graph, result.graph_after) if result.graph is not None else (before, after)
         mark = (result.first_diverging,) if result.first_diverging else ()
-        yield Finding("same", result.ok, "" if result.ok else result.reason, before=small[0], after=small[1], mark=mark)
+        yield Finding("same", result.ok, reason, before=small[0], after=small[1], mark=mark)
         for verdict, law in (("did", did), ("spared", spared), ("cost", cost)):
             if law is not None:
                 sentence = law(before, after, case)

@@ -1,0 +1,85 @@
+"""JupyterLab in a real browser: from the front door to day 1's exercises, run all, and look at what is there."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect, sync_playwright
+
+ROOT = Path(__file__).resolve().parents[2]
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+QUIET += ["--disable-component-update", "--disable-sync"]
+
+
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert found, "This test opens JupyterLab in a browser: install chromium (Debian: apt install chromium)."
+    return found
+
+
+@pytest.fixture
+def lab(tmp_path):
+    """A JupyterLab on a copy of the course, as `passlab lab` starts it. Gives its address."""
+    home = tmp_path / "passlab"
+    for name in ("course", "exercises", "lib", "solutions"):
+        shutil.copytree(ROOT / name, home / name, ignore=shutil.ignore_patterns("__pycache__", "tests"))
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    environment = os.environ | {
+        "IPYTHONDIR": str(tmp_path / "ipython"),
+        "JUPYTER_CONFIG_DIR": str(tmp_path / "jupyter"),
+    }
+    environment["JUPYTER_TOKEN"] = "course"
+    log = (tmp_path / "lab.log").open("w")
+    command = [sys.executable, "-m", "passlab.cli", "lab", "--no-browser", f"--port={port}"]
+    server = subprocess.Popen(
+        command, cwd=home, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(120):
+            try:
+                urllib.request.urlopen(f"{address}/api?token=course", timeout=2)
+                break
+            except OSError:
+                assert server.poll() is None, (tmp_path / "lab.log").read_text()
+                time.sleep(0.5)
+        yield address, home
+    finally:
+        os.killpg(server.pid, signal.SIGTERM)
+        server.wait(20)
+
+
+def test_from_the_index_to_a_verdict_in_the_first_exercise(lab, tmp_path):
+    address, home = lab
+    notebook = home / "work" / "day01" / "graphs.ipynb"
+    assert notebook.exists(), "passlab lab copies the exercises into work/"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(60_000)
+        page.goto(f"{address}/lab/tree/course/index.ipynb?token=course")
+        page.get_by_role("heading", name="PassLab").wait_for()
+        page.get_by_role("link", name="Read and measure graphs").click()
+        tab = page.get_by_role("tab", name=re.compile("graphs.ipynb"))
+        tab.wait_for()
+        page.get_by_role("menuitem", name="Run", exact=True).click()
+        page.get_by_role("menuitem", name=re.compile("^Run All Cells"), exact=False).first.click()
+        panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+        expect(panel.locator(".jp-OutputArea svg[role=img]").first).to_be_attached(timeout=120_000)
+        verdict = panel.locator(".jp-OutputArea").filter(has_text="not written yet")
+        expect(verdict.first).to_be_attached(timeout=120_000)
+        assert panel.locator(".jp-OutputArea svg[role=img] text").count() > 0
+        page.screenshot(path=str(tmp_path / "exercise.png"))
+        browser.close()
+    assert json.loads(notebook.read_text())["cells"], "the learner's copy is still a notebook"
