@@ -1,0 +1,92 @@
+"""The arithmetic and the honesty of `make bench`; its figures themselves depend on the machine."""
+
+from __future__ import annotations
+
+import json
+import operator
+
+import pytest
+import torch
+
+from autograder import bench
+from autograder.bench import Figure
+
+
+def test_exponent_of_known_growth():
+    assert bench.exponent({10: 5.0, 100: 50.0, 1000: 500.0}) == pytest.approx(1.0)
+    assert bench.exponent({10: 3.0, 100: 300.0, 1000: 30_000.0}) == pytest.approx(2.0)
+
+
+def test_a_target_is_held_or_missed():
+    assert bench.at_most("p", "w", 1.0, 1.0, "x").held is True
+    missed = bench.at_most("p", "w", 1.5, 1.0, "x")
+    assert missed.held is False and missed.seen == "1.5x" and missed.target == "≤ 1x"
+
+
+def test_a_part_that_breaks_or_is_empty_says_so(monkeypatch):
+    def breaks(largest):
+        yield Figure("a", "first", "1")
+        raise KeyError("gone")
+
+    monkeypatch.setattr(bench, "PARTS", {"a": breaks, "b": lambda largest: iter(())})
+    figures = list(bench.measure(["a", "b"], 10))
+    assert [f.seen for f in figures] == [
+        "1",
+        "not measured: KeyError: 'gone'",
+        "not measured: there is nothing to measure",
+    ]
+
+
+def line_graph(n):
+    graph = torch.fx.Graph()
+    node = graph.placeholder("x")
+    for _ in range(n):
+        node = graph.call_function(operator.neg, (node,))
+    graph.output(node)
+    return torch.fx.GraphModule({}, graph)
+
+
+def test_a_pass_is_timed_on_copies_and_beside_torch():
+    graphs, seen = {10: line_graph(10), 20: line_graph(20)}, []
+
+    def mine(gm):
+        seen.append(len(gm.graph.nodes))
+        gm.graph.call_function(operator.neg)
+        return gm
+
+    figures = [f for f in bench._one_pass("day03.x", mine, "theirs", lambda gm: gm, graphs) if isinstance(f, Figure)]
+    assert [f.what for f in figures] == [
+        "day03.x: growth, exponent of n",
+        "day03.x: time at 10 nodes / torch's theirs",
+        "day03.x: time at 20 nodes / torch's theirs",
+    ]
+    assert set(seen) == {12, 22}, "a copy was used twice, or the original was changed"
+
+
+def test_torch_failing_is_no_reason_to_stop_and_ours_is():
+    def breaks(gm):
+        raise ValueError("not today")
+
+    graphs = {10: line_graph(10), 20: line_graph(20)}
+    figures = [f for f in bench._one_pass("x", lambda gm: gm, "t", breaks, graphs) if isinstance(f, Figure)]
+    assert figures[0].value is not None
+    assert figures[1].seen == figures[2].seen == "not measured: torch's raised ValueError: not today"
+    with pytest.raises(ValueError, match="not today"):
+        list(bench._one_pass("x", breaks, "t", lambda gm: gm, graphs))
+
+
+def test_what_torch_is_too_slow_for_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(bench, "PATIENCE", 0.0)
+    graphs = {10: line_graph(10), 20: line_graph(20)}
+    figures = [f for f in bench._one_pass("x", lambda gm: gm, "t", lambda gm: gm, graphs) if isinstance(f, Figure)]
+    assert figures[1].value is not None and "torch's would take longer" in figures[2].seen
+
+
+def test_json_and_exit(monkeypatch, capsys):
+    monkeypatch.setattr(bench, "PARTS", {"a": lambda largest: iter([bench.at_most("a", "w", 2.0, 1.0, "x")])})
+    assert bench.main(["--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["figures"][0]["held"] is False and found["machine"]["torch"] == torch.__version__
+    with pytest.raises(SystemExit):
+        bench.main(["nonsense"])
+    assert "there is no part nonsense" in capsys.readouterr().err
