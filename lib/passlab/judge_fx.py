@@ -6,7 +6,9 @@ count: the judge rebuilds the module from them, so neither a forgotten `recompil
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
+from functools import cache
 
 import torch
 from torch import fx
@@ -32,6 +34,26 @@ def _missing_attribute(gm: fx.GraphModule, path: str) -> bool:
     return False
 
 
+@cache
+def _signature(target: Callable) -> inspect.Signature | None:
+    try:
+        return inspect.signature(target)
+    except (TypeError, ValueError):  # most built-in functions do not say
+        return None
+
+
+def _misfit(node: fx.Node) -> str | None:
+    """Why the operands of a call_function do not fit its target, as Python puts it."""
+    signature = _signature(node.target)
+    if signature is None:
+        return None
+    try:
+        signature.bind(*node.args, **node.kwargs)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
 def _on_cycle(node: fx.Node, order: dict[fx.Node, int]) -> bool:
     """Can `node` be reached from its own operands?"""
     seen, todo = set(), list(node.all_input_nodes)
@@ -49,8 +71,8 @@ def validate(before: fx.GraphModule | None, after: object) -> str | None:
     """What makes `after` no answer to a pass over `before`: one sentence, or None when nothing does.
 
     Looked for, in this order: nothing or another type returned; nodes of another graph; nodes that were erased but are
-    still used; a cycle; a use before its definition; modules and attributes that do not exist; a missing or misplaced
-    output; placeholders that are not those of `before`.
+    still used; a cycle; a use before its definition; modules and attributes that do not exist; operands that do not fit;
+    a missing or misplaced output; placeholders that are not those of `before`.
     """
     if after is None:
         return "The pass returned None. End it with `return gm`."
@@ -94,6 +116,8 @@ def validate(before: fx.GraphModule | None, after: object) -> str | None:
             return f"Node {node.name} refers to {node.target!r}, which the module does not have. Add it to gm first."
         if node.op == "call_function" and not callable(node.target):
             return f"Node {node.name} calls {node.target!r}, which is not callable."
+        if node.op == "call_function" and (misfit := _misfit(node)):
+            return f"The operands of node {node.name} do not fit {node.target.__name__}: {misfit}."
     outputs = [n for n in order if n.op == "output"]
     if len(outputs) != 1:
         return f"A graph has exactly one output node; this one has {len(outputs)}."
