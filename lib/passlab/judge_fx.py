@@ -71,8 +71,8 @@ def validate(before: fx.GraphModule | None, after: object) -> str | None:
     """What makes `after` no answer to a pass over `before`: one sentence, or None when nothing does.
 
     Looked for, in this order: nothing or another type returned; nodes of another graph; nodes that were erased but are
-    still used; a cycle; a use before its definition; modules and attributes that do not exist; operands that do not fit;
-    a missing or misplaced output; placeholders that are not those of `before`.
+    still used; a cycle; a use before its definition; modules and attributes that do not exist; operands that do not
+    fit; a missing or misplaced output; placeholders that are not those of `before`.
     """
     if after is None:
         return "The pass returned None. End it with `return gm`."
