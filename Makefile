@@ -1,0 +1,41 @@
+# Each target first sets up what is missing (lib/setup.sh); where nothing is, that takes a few milliseconds.
+
+PYTHON_HERE := .venv/bin/python
+SUBMISSIONS ?=
+TESTS ?=
+
+# Jupyter and matplotlib write into the home folder: where that is not possible, they get one of their own.
+ifneq ($(shell [ -w "$$HOME" ] && echo yes),yes)
+export HOME := $(CURDIR)/.venv/home
+endif
+export PYTHON
+
+.DEFAULT_GOAL := help
+.PHONY: help setup lab grade test bench notebooks prove
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
+
+setup: ## install what is missing: virtual environment, pinned packages, Graphviz
+	@sh lib/setup.sh
+	@mkdir -p .venv/home
+
+lab: setup ## open the course in JupyterLab
+	@$(PYTHON_HERE) -m passlab.cli lab
+
+grade: setup ## grade the sample class, or a real one: make grade SUBMISSIONS=folder
+	@$(PYTHON_HERE) -m passlab.cli release
+	@$(PYTHON_HERE) -m passlab.cli grade $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
+
+test: setup ## run all tests
+	@OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 2 --dist loadgroup $(TESTS)
+
+bench: setup ## measure, each figure beside a baseline from the same run
+	@$(PYTHON_HERE) -m autograder.bench
+
+notebooks: setup ## rebuild the notebooks, the exercises and the sample class from what is authored
+	@$(PYTHON_HERE) -m autograder.notebooks
+	@$(PYTHON_HERE) -m autograder.samples
+
+prove: setup ## right and wrong answers through all checks, with a table per exercise
+	@$(PYTHON_HERE) -m passlab.cli prove

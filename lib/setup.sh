@@ -1,0 +1,100 @@
+#!/bin/sh
+# Set up what is missing: a virtual environment with the pinned packages, and Graphviz. Where nothing is missing it
+# ends at once. PYTHON=/path/to/python chooses the interpreter.
+
+cd "$(dirname "$0")/.." || exit 1
+stamp=.venv/passlab-setup
+log=.venv/setup.log
+need_gib=5
+
+say() { printf '%s\n' "$*" >&2; }
+fail() { say "Setup stopped: $*"; exit 1; }
+state() { pwd; cat pyproject.toml; }
+
+# root, or sudo where it asks for no password; fails where there is neither
+as_root() {
+    if [ "$(id -u)" = 0 ]; then "$@"
+    elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then sudo -n "$@"
+    else return 1
+    fi
+}
+
+system_package() {
+    if command -v apt-get >/dev/null 2>&1; then
+        as_root env DEBIAN_FRONTEND=noninteractive sh -c '
+            apt-get install -y --no-install-recommends "$1" || { apt-get update && apt-get install -y --no-install-recommends "$1"; }
+        ' sh "$1" >/dev/null 2>&1
+    elif command -v brew >/dev/null 2>&1; then brew install "$1" >/dev/null 2>&1
+    else return 1
+    fi
+}
+
+find_python() {
+    found=
+    for python in ${PYTHON:+"$PYTHON"} python3 python3.13 python3.12 python3.11 python3.14; do
+        command -v "$python" >/dev/null 2>&1 || continue
+        "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && return 0
+        found="$found $python is $("$python" -c 'import platform; print(platform.python_version())' 2>/dev/null);"
+    done
+    fail "Python 3.11 or newer is needed (${found:- no python3 on the PATH;} see https://www.python.org/downloads or your system's packages)." \
+        "With one elsewhere: make PYTHON=/path/to/python3.11"
+}
+
+make_venv() {
+    if [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 \
+        && { [ ! -f "$stamp" ] || [ "$(head -n 1 "$stamp")" = "$(pwd)" ]; }; then
+        return 0
+    fi
+    free_kib=$(df -Pk . 2>/dev/null | awk 'NR == 2 { print $4 }')
+    if [ "${free_kib:-99999999}" -lt $((need_gib * 1024 * 1024)) ]; then
+        fail "the packages need about $need_gib GiB, and the disk that holds $(pwd) has $((free_kib / 1048576)) GiB free. Free some space."
+    fi
+    find_python
+    say "Making a virtual environment with $("$python" --version 2>&1) in .venv"
+    said=$("$python" -m venv --clear .venv 2>&1) && return 0
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    case $said in
+    *ensurepip*)
+        say "Installing python$version-venv"
+        system_package "python$version-venv" && "$python" -m venv --clear .venv >/dev/null 2>&1 && return 0
+        fail "$python cannot make virtual environments. Run: apt install python$version-venv" ;;
+    *"No space left"*) fail "the disk that holds $(pwd) is full. Free about $need_gib GiB." ;;
+    *) fail "$python -m venv did not work: $(printf '%s' "$said" | tail -n 1)" ;;
+    esac
+}
+
+install() {
+    quiet=
+    [ -t 2 ] || quiet=-q # on a terminal pip shows its progress bars
+    .venv/bin/python -m pip --disable-pip-version-check install $quiet --retries 2 "$@" >&2 2>"$log" && return 0
+    if grep -qi 'no space left' "$log"; then
+        fail "the disk is full. Free about $need_gib GiB (also in ${TMPDIR:-/tmp}, where pip unpacks) and run it again."
+    elif grep -qiE 'name resolution|getaddrinfo|unreachable|connection (refused|reset|broken|aborted)|NewConnectionError|timed out|ProxyError|SSLError' "$log"; then
+        fail "the package index cannot be reached. Check the network (or the proxy in HTTPS_PROXY) and run it again."
+    elif grep -qiE 'no matching distribution|could not find a version' "$log"; then
+        fail "a pinned package has no build for this Python or platform: $(grep -iE 'no matching distribution|could not find a version' "$log" | tail -n 1)"
+    else
+        fail "pip could not install the packages: $(grep -v '^ *$' "$log" | tail -n 1) The whole message is in $log."
+    fi
+}
+
+if ! state | cmp -s - "$stamp"; then
+    make_venv
+    say "Installing the packages that pyproject.toml pins (some minutes the first time)"
+    # torch first, by its pin alone: where pip is told of a build without CUDA, that one is kept.
+    install "$(sed -n 's/^ *"\(torch==[^"]*\)".*/\1/p' pyproject.toml)"
+    install --editable '.[grade,test]'
+    state >"$stamp" || fail "cannot write $stamp: is the disk full?"
+    command -v c++ >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || command -v clang++ >/dev/null 2>&1 ||
+        say "Note: no C++ compiler was found; cells that use torch.compile need one (Debian: apt install g++; macOS: xcode-select --install)."
+fi
+
+if ! command -v dot >/dev/null 2>&1; then
+    if [ ! -f .venv/no-graphviz ]; then
+        say "Installing Graphviz"
+        system_package graphviz || : >.venv/no-graphviz
+    fi
+    command -v dot >/dev/null 2>&1 ||
+        say "Note: Graphviz (dot) is missing, so graphs show as text. Install it: apt install graphviz, or brew install graphviz."
+fi
+exit 0
