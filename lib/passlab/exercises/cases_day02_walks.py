@@ -1,0 +1,489 @@
+"""Day 2, walking and managing: how the visitor and the pass manager are run, their visible cases and their laws.
+
+What an answer did is written down as plain data (a log of what was called, with what) and judged afterwards.
+"""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from passlab.judge import Case, Finding
+from passlab.judge_fx import validate
+from passlab.passes import Pass, PassError
+
+# ---------------------------------------------------------------------------------------------------- visitor
+
+
+def plain(value: Any) -> Any:
+    """`value` as data that compares and travels: numbers, text, lists; of anything else its first 60 characters."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return tuple(map(plain, value))
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    return f"{value!r:.60}"
+
+
+class _Again(BaseException):
+    """Raised out of a callback when a node is visited a second time: an exponential walk ends early."""
+
+
+def call_visitor(answer: Callable, case: Case) -> dict[str, Any]:
+    """Visit with callbacks that note who was called with what, and that return the number of the visit (1, 2, …)."""
+    graph, root, keys = case.build()
+    log: list[tuple[str, Any, tuple]] = []
+    seen: set[str] = set()
+
+    def recorder(key: Any) -> Callable:
+        def callback(node: fx.Node, *results: Any) -> int:
+            if node.name in seen:
+                raise _Again(node.name)
+            seen.add(node.name)
+            log.append((node.name, _spelled(key), tuple(map(plain, results))))
+            return len(log)
+
+        return callback
+
+    start = next(n for n in graph.nodes if n.name == root)
+    limit, found = sys.getrecursionlimit(), {"log": log, "result": None, "again": None, "too_deep": False}
+    try:
+        found["result"] = plain(answer(start, {key: recorder(key) for key in keys}))
+    except _Again as again:
+        found["again"] = again.args[0]
+    except RecursionError:
+        found["too_deep"] = True
+    found["raised_limit"] = sys.getrecursionlimit() > limit
+    sys.setrecursionlimit(limit)
+    return found
+
+
+def _spelled(key: Any) -> str:
+    return key if isinstance(key, str) else getattr(key, "__name__", str(key))
+
+
+def key_of(node: fx.Node, keys: Any) -> Any:
+    """Which callback is a node's: the one for what it calls, else the one for its opcode, else None."""
+    if node.op.startswith("call_") and node.target in keys:
+        return node.target
+    return node.op if node.op in keys else None
+
+
+def judge_visitor(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
+    """Laws: each node the root depends on once, after its operands and with their results; no other node."""
+    graph, root, keys = case.build()
+    nodes = {n.name: n for n in graph.nodes}
+    small = graph if len(nodes) <= 40 else None
+    reached, todo = set(), [nodes[root]]
+    while todo:
+        node = todo.pop()
+        if node not in reached:
+            reached.add(node)
+            todo.extend(node.all_input_nodes)
+
+    def wrong(verdict: str, message: str, *mark: str) -> Finding:
+        return Finding(verdict, False, message, before=small, mark=mark)
+
+    deep = f"The graph is {len(nodes):,} nodes deep; Python stops at about {sys.getrecursionlimit():,} nested calls."
+    if value["too_deep"]:
+        yield wrong("cost", f"{deep} Keep a stack of your own instead of calling yourself.")
+        return
+    if value["raised_limit"]:
+        yield wrong("cost", f"The recursion limit was raised. {deep} Keep a stack of your own: it has no limit.")
+    if value["again"]:
+        name = value["again"]
+        users = ", ".join(user.name for user in nodes[name].users)
+        message = f"{name} was visited a second time; it is used by {users}. Remember which nodes are done."
+        yield wrong("cost", message, name)
+        return
+    number: dict[str, int] = {}
+    foreign = [name for name, *_ in value["log"] if nodes[name] not in reached]
+    if foreign:
+        message = f"{foreign[0]} was visited, but {root} does not depend on it. Start at the root and follow operands."
+        yield wrong("spared", message, foreign[0])
+    for name, key, results in value["log"]:
+        node = nodes[name]
+        number[name] = len(number) + 1
+        should = key_of(node, keys)
+        if key != _spelled(should):
+            message = f"{name} was given to the callback for {key!r}, and {_spelled(should)!r} is its own."
+            yield wrong("spared", message, name)
+        wanted = tuple(number.get(o.name) for o in node.all_input_nodes)
+        late = [o.name for o in node.all_input_nodes if o.name not in number and key_of(o, keys) is not None]
+        if late:
+            yield wrong("did", f"{name} was visited before its operand {late[0]}. Operands come first.", name, late[0])
+            return
+        if results != wanted:
+            operands = ", ".join(o.name for o in node.all_input_nodes)
+            yield wrong(
+                "did",
+                f"The callback of {name} got {results}; the results of its operands ({operands}) are {wanted}. "
+                f"An operand without a callback gives None.",
+                name,
+            )
+            return
+    missing = [n.name for n in nodes.values() if n in reached and key_of(n, keys) is not None and n.name not in number]
+    if missing:
+        yield wrong("did", f"{missing[0]} was never visited, and {root} depends on it.", missing[0])
+        return
+    if value["result"] != number.get(root):
+        message = f"The answer is what the callback of {root} returned: {number.get(root)}. Yours returned "
+        yield wrong("did", f"{message}{value['result']!r}.", root)
+        return
+    yield Finding("did", True)
+    yield Finding("spared", not foreign)
+    yield Finding("cost", True)
+
+
+def _diamond() -> tuple:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    a = graph.call_function(torch.relu, (x,))
+    b = graph.call_method("sigmoid", (a,))
+    c = graph.call_function(operator.add, (a, b))
+    return graph, graph.output(c).name, ("placeholder", "call_function", "call_method", "output")
+
+
+def _lookups() -> tuple:
+    """A placeholder called as a method is, a node nobody uses, a node without a callback, the same operand twice."""
+    graph = fx.Graph()
+    x, neg = graph.placeholder("x"), graph.placeholder("neg")
+    a = graph.call_method("neg", (x,))
+    graph.call_function(torch.exp, (a,))
+    b = graph.call_function(torch.tanh, (neg,))
+    c = graph.call_function(operator.mul, (b, b))
+    d = graph.call_function(torch.cat, ([a, c],), {"dim": 0})
+    graph.output(d)
+    return graph, d.name, (operator.mul, "neg", "placeholder", torch.cat, torch.exp)
+
+
+def chain(length: int) -> tuple:
+    """One long line of nodes."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    for _ in range(length):
+        x = graph.call_function(torch.relu, (x,))
+    return graph, x.name, ("call_function", "placeholder")
+
+
+def ladder(rungs: int) -> tuple:
+    """Each rung uses the one below twice: 2^rungs paths."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    for _ in range(rungs):
+        x = graph.call_function(torch.mul, (graph.call_function(torch.sin, (x,)), graph.call_function(torch.cos, (x,))))
+    return graph, x.name, ("call_function", "placeholder")
+
+
+def visitor_cases() -> list[Case]:
+    """The visible cases of the visitor."""
+    return [
+        Case("a diamond", _diamond),
+        Case("which callback is whose", _lookups),
+        Case("a line of 2,000 nodes", lambda: chain(2000)),
+        Case("40 rungs of a ladder", lambda: ladder(40)),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- pass manager
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass of a scenario. `does`: add, remove (a node), rebuild (a new graph), break, forget, raise, keep."""
+
+    name: str
+    does: str = "keep"
+    requires: tuple[str, ...] = ()
+    preserves: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Passes to manage, and the lengths of the graphs that one manager is run on, one after the other."""
+
+    steps: tuple[Step, ...]
+    graphs: tuple[int, ...] = (3,)
+
+
+@dataclass(frozen=True)
+class Managed:
+    """What has to come of a scenario: the passes that ran, who is to blame, how many analyses had to be computed."""
+
+    ran: tuple[str, ...] = ()
+    culprit: str | None = None
+    says: str = ""
+    analyses: int | None = None
+
+
+def _line(length: int) -> fx.GraphModule:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    for _ in range(length):
+        x = graph.call_function(torch.relu, (x,))
+    graph.output(x)
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def size(gm: fx.GraphModule) -> int:
+    """Analysis: how many nodes."""
+    return len(gm.graph.nodes)
+
+
+def inputs(gm: fx.GraphModule) -> tuple[str, ...]:
+    """Analysis: the names of the inputs."""
+    return tuple(n.name for n in gm.graph.nodes if n.op == "placeholder")
+
+
+def users(gm: fx.GraphModule) -> tuple[int, ...]:
+    """Analysis: how many users each node has."""
+    return tuple(len(n.users) for n in gm.graph.nodes)
+
+
+ANALYSES = {"size": size, "inputs": inputs, "users": users}
+
+
+def _do(what: str, gm: fx.GraphModule) -> Any:
+    """What a scenario's pass does to a graph."""
+    *_, last, output = gm.graph.nodes
+    if what == "add":
+        with gm.graph.inserting_before(output):
+            output.args = (gm.graph.call_function(torch.neg, (last,)),)
+    elif what == "remove":
+        last.replace_all_uses_with(last.args[0])
+        gm.graph.erase_node(last)
+    elif what == "rebuild":
+        return _line(size(gm) - 3)
+    elif what == "break":
+        output.prepend(next(n for n in gm.graph.nodes if n.op == "placeholder"))
+    elif what == "forget":
+        return None
+    elif what == "raise":
+        raise KeyError("shape")
+    return gm
+
+
+def call_manager(answer: Callable, case: Case) -> dict[str, Any]:
+    """Build the scenario's passes, run the manager, and write down what it called in which order."""
+    (scenario,) = case.build()
+    log: list[tuple] = []
+
+    def analysis(name: str) -> Callable:
+        def compute(gm: fx.GraphModule) -> Any:
+            log.append(("analysis", name, size(gm)))
+            return ANALYSES[name](gm)
+
+        return compute
+
+    def step(plan: Step) -> Pass:
+        def run(gm: fx.GraphModule, facts: dict[str, Any]) -> Any:
+            true = {name: ANALYSES[name](gm) for name in plan.requires}
+            log.append(("pass", plan.name, size(gm), plain(dict(facts)), true))
+            return _do(plan.does, gm)
+
+        return Pass(plan.name, run, plan.requires, plan.preserves, plan.after)
+
+    def verify(gm: Any) -> str | None:
+        found = validate(None, gm)
+        log.append(("verify", size(gm) if isinstance(gm, fx.GraphModule) else None, found))
+        return found
+
+    manager = answer([step(plan) for plan in scenario.steps], {n: analysis(n) for n in ANALYSES}, verify)
+    runs = []
+    for length in scenario.graphs:
+        del log[:]
+        given = _line(abs(length))
+        if length < 0:
+            _do("break", given)
+        run: dict[str, Any] = {"error": None, "size": None}
+        try:
+            result = manager.run(given)
+            run["size"] = size(result) if isinstance(result, fx.GraphModule) else f"a {type(result).__name__}"
+            run["history"] = plain(manager.history)
+        except PassError as error:
+            cause = type(error.__cause__).__name__ if error.__cause__ else None
+            run |= {"error": "PassError", "culprit": str(error.culprit), "reason": str(error.reason), "cause": cause}
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            run |= {"error": type(error).__name__, "reason": str(error)[:120]}
+        runs.append(run | {"log": list(log)})
+    return {"runs": runs}
+
+
+_GROWS = {"add": 1, "remove": -1, "rebuild": -1}
+
+
+def judge_manager(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
+    """Laws: passes run in order on each other's results; the culprit is named; facts are true, and not redone."""
+    (scenario,) = case.build()
+    ok = {"did": True, "valid": True, "spared": True, "cost": True}
+    plans = {step.name: step for step in scenario.steps}
+    for length, run in zip(scenario.graphs, value["runs"], strict=True):
+        for verdict, message in _broken(case.expect, plans, abs(length), run):
+            if ok[verdict]:
+                yield Finding(verdict, False, message)
+            ok[verdict] = False
+    for verdict, held in ok.items():
+        if held:
+            yield Finding(verdict, True)
+
+
+def _broken(expect: Managed, plans: dict[str, Step], length: int, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    log, ran = run["log"], [entry[1] for entry in run["log"] if entry[0] == "pass"]
+    if expect.culprit is None and run["error"] is not None:
+        yield "did", f"The manager raised {run['error']} on passes that are right: {run.get('reason', '')}"
+        return
+    if expect.culprit is not None:
+        yield from _blamed(expect, run)
+    if ran != list(expect.ran):
+        where = "did" if expect.culprit is None else "valid"
+        yield where, f"The passes that ran were {_listed(ran)}; expected were {_listed(expect.ran)}."
+        return
+    now = length + 2
+    for entry in log:
+        if entry[0] != "pass":
+            continue
+        _, name, seen, facts, true = entry
+        if seen != now:
+            yield (
+                "did",
+                f"Pass {name} was given a graph of {seen} nodes, and the one before it returned one of {now}. "
+                f"Give each pass what the last one returned.",
+            )
+            return
+        if facts.keys() != true.keys():
+            yield "spared", f"Pass {name} requires {_listed(true)} and was given {_listed(facts)}."
+        stale = [fact for fact in true if fact in facts and facts[fact] != true[fact]]
+        if stale:
+            yield (
+                "spared",
+                f"Pass {name} was given stale facts: {stale[0]} was {facts[stale[0]]}, and is {true[stale[0]]} by now. "
+                f"After a pass, drop every analysis that it does not preserve.",
+            )
+        now += _GROWS.get(plans[name].does, 0)
+    if expect.culprit is None:
+        if run["size"] != now:
+            yield "did", f"run returned {run['size']} nodes; the last pass returned a graph of {now}."
+            return
+        yield from _told(expect, length, plans, run)
+    yield from _verified(log, ran if expect.culprit is None else [])
+    computed = sum(entry[0] == "analysis" for entry in log)
+    if expect.analyses is not None and computed > expect.analyses:
+        yield (
+            "cost",
+            f"{computed} analyses were computed and {expect.analyses} would do. "
+            f"Compute one when a pass requires it, and keep it as long as the passes preserve it.",
+        )
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(names) or "none"
+
+
+def _blamed(expect: Managed, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if run["error"] is None:
+        yield "valid", f"{expect.culprit} broke the graph ({expect.says}), and run returned as if nothing had happened."
+    elif run["error"] != "PassError":
+        yield "valid", f"run must raise PassError({expect.culprit!r}, reason) here; it raised {run['error']}."
+    elif run["culprit"] != expect.culprit:
+        yield "valid", f"{expect.culprit} broke the graph; your error names {run['culprit']}."
+    elif expect.says not in str(run["reason"]):
+        yield "valid", f"The reason should tell what is wrong ({expect.says}); yours is: {run['reason']}"
+    elif expect.says == "shape" and run["cause"] != "KeyError":
+        yield "valid", "The pass's own error got lost. Write `raise PassError(…) from error`."
+
+
+def _verified(log: list[tuple], ran: list[str]) -> Iterator[tuple[str, str]]:
+    """Between any two passes, before the first and after the last, `verify` must have been asked."""
+    asked, last = False, "the first pass"
+    for entry in log:
+        if entry[0] == "pass":
+            if not asked:
+                yield "valid", f"The graph was not verified between {last} and {entry[1]}."
+                return
+            asked, last = False, entry[1]
+        asked = asked or entry[0] == "verify"
+    if ran and not asked:
+        yield "valid", f"The graph was not verified after {last}, the last pass that ran."
+
+
+def _told(expect: Managed, length: int, plans: dict[str, Step], run: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    wanted, now = [], length + 2
+    for name in expect.ran:
+        then, now = now, now + _GROWS.get(plans[name].does, 0)
+        wanted.append((name, then, now))
+    if run["history"] != tuple(wanted):
+        told = list(run["history"]) if isinstance(run["history"], tuple) else run["history"]
+        yield "did", f"history should be {wanted} (pass, nodes before, nodes after); yours is {told}."
+
+
+def manager_cases() -> list[Case]:
+    """The visible cases of the pass manager."""
+
+    def case(name: str, *steps: Step, expect: Managed, about: tuple[str, ...], graphs: tuple[int, ...] = (3,)) -> Case:
+        return Case(name, lambda: (Scenario(steps, graphs),), about, expect=expect)
+
+    add, remove, rebuild = Step("grow", "add"), Step("shrink", "remove"), Step("rebuild", "rebuild")
+    count = Step("count", requires=("size", "inputs"), preserves=("size", "inputs", "users"))
+    return [
+        case(
+            "three passes in a row",
+            *(add, rebuild, remove),
+            expect=Managed(("grow", "rebuild", "shrink")),
+            about=("did", "valid"),
+        ),
+        case(
+            "the second of three passes breaks the graph",
+            *(add, Step("muddle", "break"), remove),
+            expect=Managed(("grow", "muddle"), "muddle", "before it is defined"),
+            about=("valid",),
+        ),
+        case(
+            "a pass returns nothing",
+            *(Step("forgetful", "forget"), add),
+            expect=Managed(("forgetful",), "forgetful", "returned None"),
+            about=("valid",),
+        ),
+        case(
+            "a pass raises",
+            *(add, Step("crash", "raise")),
+            expect=Managed(("grow", "crash"), "crash", "shape"),
+            about=("valid",),
+        ),
+        case(
+            "the graph is broken before the first pass",
+            add,
+            expect=Managed((), "input", "before it is defined"),
+            about=("valid",),
+            graphs=(-3,),
+        ),
+        case(
+            "a pass stands before one that must come first",
+            *(add, Step("late", after=("shrink",)), remove),
+            expect=Managed((), "late", "shrink"),
+            about=("valid",),
+        ),
+        case(
+            "facts that go stale, and facts that do not",
+            *(count, Step("again", requires=("size",), preserves=("size", "inputs", "users"))),
+            *(Step("grow", "add", preserves=("inputs",)), Step("last", requires=("size", "inputs"))),
+            expect=Managed(("count", "again", "grow", "last"), analyses=3),
+            about=("did", "spared", "cost"),
+        ),
+        case(
+            "the same manager on a second graph",
+            *(count, add),
+            expect=Managed(("count", "grow"), analyses=2),
+            about=("did", "spared"),
+            graphs=(3, 6),
+        ),
+    ]
