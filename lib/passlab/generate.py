@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 import operator
 import random
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -75,6 +76,7 @@ class _Builder:
         self.value: dict[fx.Node, Any] = {}
         self.pool: dict[Any, list[fx.Node]] = {}
         self.pure: list[fx.Node] = []
+        self.waiting: deque[fx.Node] = deque()
         self.shared: list[nn.Module] = []
         self.targets: dict[int, str] = {}
         self.attributes: list[str] = []
@@ -180,6 +182,8 @@ class _Builder:
         """Let later nodes use this one."""
         kind = "float" if value.dtype == torch.float32 else "bool" if value.dtype == torch.bool else "other"
         kind = "int" if value.dtype == torch.int64 else kind
+        if kind == "float":
+            self.waiting.append(node)
         for key in (kind, (kind, value.dim()), (kind, tuple(value.shape))):
             self.pool.setdefault(key, []).append(node)
 
@@ -231,7 +235,9 @@ class _Builder:
             total += w
             cumulative.append(total)
         while len(self.value) < size:
-            self.rng.choices(ops, cum_weights=cumulative)[0](self)
+            op = self.rng.choices(ops, cum_weights=cumulative)[0]
+            op = _join if len(self.waiting) > 5 and self.on["pointwise"] and self.rng.random() < 0.6 else op
+            op(self)
 
     def finish(self) -> fx.GraphModule:
         rng = self.rng
@@ -326,6 +332,21 @@ def _binary(b: _Builder) -> None:
         b.call(form, x, other=y)
     else:
         b.call(form, x, y)
+
+
+@_op("pointwise", 1)
+def _join(b: _Builder) -> None:
+    """Use what has waited longest to be used; a few such nodes stay dead ends."""
+    while b.waiting and (b.waiting[0].users or (b.on["dead"] and b.rng.random() < 0.15)):
+        b.waiting.popleft()
+    if len(b.waiting) < 2:
+        return
+    old, x = b.waiting.popleft(), b.waiting[-1]
+    if b.shape(old) != b.shape(x):
+        if not b.on["reduce"]:
+            return
+        old = b.call("mean", old)
+    b.call(_form(b, b.rng.choice(BINARY)), x, old)
 
 
 @_op("pointwise", 1)
