@@ -38,6 +38,7 @@ from passlab.graph import table
 
 logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it would report that torchvision is not installed
 warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated", category=DeprecationWarning)
+warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")  # torch.export, about its own insides
 torch.manual_seed(0)
 
 # %% [markdown]

@@ -163,9 +163,9 @@ mlp = models.ZOO["mlp"]
 counter = CountFlops(trace(mlp.build(), *mlp.inputs()))
 counter.run(*mlp.inputs())
 print(f"{counter.flops:,} multiply-adds")
-assert counter.flops == sum(
-    m.in_features * m.out_features * len(mlp.inputs()[0]) for m in mlp.build().modules() if isinstance(m, nn.Linear)
-)
+linears = [m for m in mlp.build().modules() if isinstance(m, nn.Linear)]
+batch = len(mlp.inputs()[0])
+assert counter.flops == sum(batch * m.in_features * m.out_features for m in linears)
 
 
 # %% [markdown]
@@ -241,6 +241,7 @@ def fuse_silu(gm: fx.GraphModule, watch=None) -> fx.GraphModule:
     return gm
 
 
+# %%
 film = []
 
 

@@ -31,6 +31,7 @@
 import itertools
 import math
 import operator
+import warnings
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +40,8 @@ from torch.fx.experimental.const_fold import split_const_subgraphs
 from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
 from passlab import cost, diff, draw, equivalent, timed, trace
+
+warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")  # torch.export, about its own insides
 
 # %% [markdown]
 # ## Constant folding
@@ -151,7 +154,8 @@ def eliminated(model, *inputs):
 
 x = torch.randn(3)
 counted = trace(InPlace(), x)
-print("before", counted(x), "after", eliminated(InPlace(), x)(x), sep="\n  ")
+print("before:", counted(x))
+print("after: ", eliminated(InPlace(), x)(x))
 assert not torch.equal(counted(x), eliminated(InPlace(), x)(x))
 
 # %% [markdown]
