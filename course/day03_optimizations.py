@@ -42,6 +42,7 @@ from torch.fx.passes.dialect.common.cse_pass import CSEPass
 from passlab import cost, diff, draw, equivalent, timed, trace
 
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")  # torch.export, about its own insides
+warnings.filterwarnings("ignore", message="Attempted to insert a get_attr Node")  # const_fold, while it splits
 
 # %% [markdown]
 # ## Constant folding
