@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import reprlib
 import textwrap
+from collections import Counter
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
-from passlab.drawing.grouping import group
+from passlab.drawing.grouping import Group, group
 from passlab.drawing.matching import attributes
 from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, cut, escape, rows, size, small
 from passlab.graph import KINDS, Graph, Node
@@ -111,12 +113,14 @@ def heading(graph: Graph) -> str:
 
 def legend(entries: list[tuple[str, str, str]]) -> str:
     """(colour, sign, words) as one line."""
-    return small(" &#160; ".join(f'<font color="{c}"><b>{s}</b></font>&#160;{words}' for c, s, words in entries), INK)
+    return small(
+        " &#160; ".join(f'<font color="{c}"><b>{s}</b></font>&#160;&#160;{words}' for c, s, words in entries), INK
+    )
 
 
-def kinds_legend(counts: dict[str, int]) -> str:
-    """Only of the kinds that are there."""
-    return legend([(COLOURS[kind][0], "■", f"{kind} {counts[kind]}") for kind in KINDS if counts.get(kind)])
+def kinds_legend(counts: dict[str, Any]) -> str:
+    """Only of the kinds that are there, and how many of each."""
+    return legend([(COLOURS[kind][0], "■", f"{kind} {counts[kind]}") for kind in KINDS if counts.get(kind, 0) != 0])
 
 
 @dataclass(frozen=True)
@@ -177,10 +181,7 @@ class Box:
 
     def _group_label(self, sign: str) -> str:
         """The caption, how many of which op, and the bytes."""
-        count: dict[str, int] = {}
-        for node in self.nodes:
-            count[node.op] = count.get(node.op, 0) + 1
-        most = sorted(count.items(), key=lambda item: -item[1])
+        most = Counter(node.op for node in self.nodes).most_common()
         ops = " · ".join(f"{number} {cut(op, 24)}" for op, number in most[:4])
         more = f" · {len(most) - 4} more ops" if len(most) > 4 else ""
         known = [node.bytes for node in self.nodes if node.bytes is not None]
@@ -203,12 +204,13 @@ def to_dot(
 ) -> tuple[str, list[str], str]:
     """Boxes and arcs, in groups if they are too many, as (DOT, tips of its boxes, note)."""
     arcs = {(a, b): look for (a, b), look in arcs.items() if a in boxes and b in boxes}
+    frames: list[str] = []
     if len(boxes) > limit or len(arcs) > 4 * limit:
         total = len(boxes)
-        boxes, arcs = _grouped(boxes, arcs, limit)
-        note += (
-            f" {total:,} nodes in {len(boxes)} boxes: one with a double border holds several; limit=… sets how many."
-        )
+        boxes, arcs, frames = _grouped(boxes, arcs, limit)
+        ways = ["what repeats is drawn once, in a dashed frame"] * bool(frames)
+        ways += ["a double border holds several nodes"] * any(len(box.nodes) > 1 for box in boxes.values())
+        note += f" {total:,} nodes in {len(boxes)} boxes: {', '.join(ways)}; limit=… sets how many boxes there may be."
     note = note.strip()
     top = [f'<font point-size="12"><b>{escape(cut(title, 90))}</b></font>' if title else ""]
     top += [small(escape(cut(subtitle, 110))), key, *(small(escape(part)) for part in textwrap.wrap(note, 80))]
@@ -221,34 +223,64 @@ def to_dot(
         f'  fontcolor="{INK}" penwidth=1.2]',
         f'edge [color="{GREY}" arrowsize=0.6 fontname="{FONT}" fontsize=8 fontcolor="{PALE}" labeldistance=1.4]',
         *(box.dot(names[key]) for key, box in boxes.items()),
+        *frames,
         *(f"{names[a]} -> {names[b]} [{look}]" for (a, b), look in arcs.items()),
         "}",
     ]
     return "\n".join(statements), [box.tip for box in boxes.values()], note
 
 
-def _grouped(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> tuple[dict[Key, Box], Arcs]:
-    """Fewer boxes, see `grouping`. What is marked or changed stays by itself as long as it is not much."""
+def _grouped(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> tuple[dict[Key, Box], Arcs, list[str]]:
+    """Fewer boxes, see `grouping`, the arcs between them, and frames around the runs as DOT.
+
+    What is marked or changed stays by itself as long as it is not much.
+    """
     keep = [key for key, box in boxes.items() if not box.calm]
     names = {key: box.nodes[0].op for key, box in boxes.items()}
     looks = {key: (box.nodes[0].op, box.nodes[0].type, box.change) for key, box in boxes.items()}
     fewer: dict[Key, Box] = {}
-    home: dict[Key, Key] = {}
+    home: dict[Key, Key] = {}  # a node → the node in whose box it is shown
+    frames: list[str] = []
+    number = count()
+
+    def place(it: Group) -> str:
+        """Give a group its boxes; the names of these in DOT, framed if the group is a run."""
+        if it.body:
+            inside = "; ".join(map(place, it.body))
+            each = sum(len(part.keys) for part in it.body)
+            home.update({key: home[it.keys[i % each]] for i, key in enumerate(it.keys)})
+            label = rows(f"<b>{len(it.keys) // each:,} ×</b>")
+            look = f'style="rounded,dashed" color="{GREY}" margin=10 labeljust=l'
+            return f"subgraph cluster_{next(number)} {{ graph [label={label} {look}]; {inside} }}"
+        home.update(dict.fromkeys(it.keys, it.keys[0]))
+        together = [boxes[key] for key in it.keys]
+        fewer[it.keys[0]] = together[0] if len(together) == 1 else _as_one(together, it.caption)
+        return f"n{len(fewer) - 1}"
+
     for it in group(names, looks, arcs, keep, limit):
-        inside = [boxes[key] for key in it.keys]
-        if len(inside) > 1:
-            changes = {box.change for box in inside}
-            box = Box(
-                tuple(box.nodes[0] for box in inside),
-                changes.pop() if len(changes) == 1 else "",
-                marked=any(box.marked for box in inside),
-                caption=it.caption,
-            )
-        fewer[it.keys[0]] = box if len(inside) > 1 else inside[0]
-        home |= dict.fromkeys(it.keys, it.keys[0])
+        if it.body:
+            frames.append(place(it))
+        else:
+            place(it)
+    place_of = {key: i for i, key in enumerate(fewer)}
     merged: Arcs = {}
     for (a, b), look in arcs.items():
         arc = home[a], home[b]
-        if arc[0] != arc[1]:
-            merged[arc] = look if merged.get(arc, look) == look else ""
-    return fewer, merged
+        if place_of[arc[0]] >= place_of[arc[1]] and (arc[0] != arc[1] or len(fewer[arc[0]].nodes) == 1):
+            look = "style=dashed constraint=false"  # into the next round of a run
+        elif arc[0] == arc[1]:
+            continue
+        merged[arc] = look if merged.get(arc, look) == look else ""
+    return fewer, merged, frames
+
+
+def _as_one(together: list[Box], caption: str) -> Box:
+    """One box for several; changes that differ are counted in its caption."""
+    changes = Counter(box.change for box in together)
+    counted = [f"{CHANGES[how].sign}{number}" for how, number in changes.items() if how not in ("", "kept")]
+    return Box(
+        tuple(box.nodes[0] for box in together),
+        next(iter(changes)) if len(changes) == 1 else "",
+        marked=any(box.marked for box in together),
+        caption="  ".join([caption, *counted]) if len(changes) > 1 else caption,
+    )

@@ -1,4 +1,4 @@
-"""A big graph in few boxes: runs that repeat are said once, the rest is cut where few values cross.
+"""A big graph in few boxes: runs that repeat are drawn once, the rest is cut where few values cross.
 
 Every group is a stretch of one topological order, so an acyclic graph stays acyclic when it is drawn in groups.
 """
@@ -7,18 +7,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 Key = Hashable
 
 
 @dataclass
 class Group:
-    """Nodes that one box shows, and how to call them: "relu", "linear → relu × 12" or "120 nodes"."""
+    """Consecutive nodes, and how to call them: "relu", "12 × (linear → relu)" or "120 nodes".
+
+    A run has a `body`: the groups of its first round. Round r of a run has its nodes in the order of the first, at
+    `keys[r * size : (r + 1) * size]`, where `size` is the number of nodes in the body.
+    """
 
     keys: list[Key]
     caption: str
-    whole: bool = True  # a node or a run; False: a stretch that was cut out
+    body: tuple[Group, ...] = ()
+
+    @property
+    def boxes(self) -> int:
+        """How many boxes it takes to draw it."""
+        return sum(part.boxes for part in self.body) or 1
 
 
 def group(
@@ -28,7 +37,7 @@ def group(
     keep: Collection[Key],
     limit: int,
 ) -> list[Group]:
-    """At most about `limit` groups of the nodes in `names` (key → what to call it, in topological order).
+    """Groups that take at most about `limit` boxes, of the nodes in `names` (key → its op, in topological order).
 
     Two nodes with equal `looks` are alike when runs are sought. `keep`: nodes to show one by one with their
     neighbours, as far as a third of the limit allows.
@@ -44,12 +53,13 @@ def group(
 
     while len(groups) > limit and (fewer := _runs(groups, "".join(map(symbol, groups)))):
         groups = fewer
-    pieces = max(limit // 2, 4)
-    stretches = groups
-    while pieces >= 4 and (len(stretches) > limit or _crossing(stretches, edges) > 3 * limit):
-        stretches = _stretches(groups, edges, alone, pieces)
+    pieces, result = max(limit // 2, 4), groups
+    while pieces >= 4 and (len(result) > limit or _crossing(result, edges) > len(result) + limit // 2):
+        result = _stretches(groups, edges, alone, pieces)
         pieces //= 2
-    return stretches
+    if sum(it.boxes for it in result) > limit:
+        return [replace(it, body=()) for it in result]
+    return result
 
 
 def _with_neighbours(keep: Collection[Key], edges: Collection[tuple[Key, Key]], most: int) -> set[Key]:
@@ -96,7 +106,7 @@ def _runs(groups: list[Group], text: str) -> list[Group]:
             said = f"{said[:40]} … {body[-1].caption[-18:]}"
         result += groups[end : run.start()]
         keys = [key for part in groups[run.start() : run.end()] for key in part.keys]
-        result.append(Group(keys, f"{times} × {said}" if len(body) == 1 else f"{times} × ({said})"))
+        result.append(Group(keys, f"{times} × {said}" if len(body) == 1 else f"{times} × ({said})", tuple(body)))
         end = run.end()
     return [*result, *groups[end:]] if end else []
 
@@ -117,7 +127,7 @@ def _stretches(groups: list[Group], edges: Collection[tuple[Key, Key]], alone: s
         end = min(range(first, stop + 1), key=lambda i: (crossing[i - 1], -i)) if stop - start > size else stop
         keys = [key for part in groups[start:end] for key in part.keys]
         one = end - start == 1
-        result.append(groups[start] if one else Group(keys, f"{len(keys):,} nodes", whole=False))
+        result.append(groups[start] if one else Group(keys, f"{len(keys):,} nodes"))
         start = end
     return result
 

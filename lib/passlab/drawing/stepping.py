@@ -121,9 +121,8 @@ def steps(states: Iterable[Any], title: str | None = None, limit: int = LIMIT) -
 
     boxes = {key: replace(box, css=f"{marked.get(key, '')} {css(key)}".strip()) for key, box in boxes.items()}
     arcs = {it[1:]: f'class="{css(it)}"' for it in seen if it[0] == "edge" and len(it) == 3}
-    kinds = dict.fromkeys(box.nodes[0].kind for box in boxes.values())
     note = f"Only the first {STATES} of {STATES + more} states are shown." if more else ""
     subtitle = f"{frames[0][0].ir}: {len(frames)} state{'s' * (len(frames) != 1)}"
-    key = b.kinds_legend({kind: sum(box.nodes[0].kind == kind for box in boxes.values()) for kind in kinds})
+    key = b.kinds_legend(dict.fromkeys((box.nodes[0].kind for box in boxes.values()), ""))
     dot, tips, note = b.to_dot(boxes, arcs, title or "", subtitle, key, limit, note)
     return Steps(frames, dot, title or "", note, tips)
