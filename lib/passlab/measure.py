@@ -287,9 +287,13 @@ def _zeros(gm: torch.fx.GraphModule) -> tuple:
     return tuple(made)
 
 
+def _gpus() -> list[int]:
+    return list(range(torch.cuda.device_count()))
+
+
 def _run(gm: torch.fx.GraphModule, inputs: tuple, what: str, how: Callable) -> Any:
     """`how(copy of gm, *copies of inputs)`: batch norm in training and in-place operations write to both."""
-    with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(), warnings.catch_warnings():
+    with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(_gpus()), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch warns of its own tree specs when they are copied
         inputs = tuple(x.clone() if isinstance(x, torch.Tensor) else x for x in inputs)
         try:
