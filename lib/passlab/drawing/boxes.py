@@ -5,7 +5,7 @@ from __future__ import annotations
 import reprlib
 import textwrap
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -18,6 +18,8 @@ from passlab.graph import KINDS, Graph, Node
 LIMIT = 200
 #: More lines than this are cut from a text form.
 LINES = 400
+#: In a picture of more boxes than this, weights and constants used once stand inside the box that uses them.
+ROOMY = 60
 
 #: Kind → (line, fill), after Okabe and Ito's palette for all kinds of colour vision; the lines dark enough on white.
 COLOURS = {
@@ -53,7 +55,13 @@ CHANGES = {
 
 #: Attributes not worth a line: where the value is a default, where the shape says it already, and our own.
 DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "padding_mode": "zeros"}
-DEFAULTS |= {"output_padding": (0, 0), "inplace": False, "affine": True, "track_running_stats": True}
+DEFAULTS |= {
+    "output_padding": (0, 0),
+    "inplace": False,
+    "affine": True,
+    "track_running_stats": True,
+    "elementwise_affine": True,
+}
 UNSAID = {"opcode", "in_channels", "out_channels", "in_features", "out_features", "num_features"}
 
 #: The order of operands does not matter to these, so their edges are not numbered.
@@ -91,8 +99,11 @@ def name(node: Node) -> str:
 
 
 def kind_of_value(node: Node) -> str:
-    """`float32[4, 8] · 128 B`"""
-    return " · ".join(filter(None, (cut(node.type, 44), size(node.bytes))))
+    """`float32[4, 8] · 128 B`, or `3 × float32[4, 8] · 384 B` for three alike."""
+    said, alike = node.type, set(node.shape or ())
+    if len(alike) == 1 and isinstance(one := alike.pop(), tuple) and "," not in (node.dtype or ""):
+        said = f"{len(node.shape)} × {replace(node, shape=one).type}"
+    return " · ".join(filter(None, (cut(said, 44), size(node.bytes))))
 
 
 def line(node: Node) -> str:
@@ -127,7 +138,8 @@ def kinds_legend(counts: dict[str, Any]) -> str:
 class Box:
     """One box: a node, or a group of nodes with a caption.
 
-    `change` is one of CHANGES in a difference, `was` the node before it, `css` classes for the step-through.
+    `change` is one of CHANGES in a difference, `was` the node before it, `css` classes for the step-through. `inside`
+    are weights and constants that have no box of their own.
     """
 
     nodes: tuple[Node, ...]
@@ -136,6 +148,7 @@ class Box:
     marked: bool = False
     css: str = ""
     caption: str = ""
+    inside: tuple[Node, ...] = ()
 
     @property
     def calm(self) -> bool:
@@ -177,7 +190,11 @@ class Box:
         leaf = node.kind == "data" and not node.inputs
         said = self.what_changed or ("" if leaf or self.change else cut("  ".join(says(node)), 56))
         head = f"<b>{escape(sign)}{escape(cut(node.op, 40))}</b>" + (f"  {called}" if called else "")
-        return rows(head, small(escape(kind_of_value(node)), "#333333"), small(escape(said)))
+        return rows(head, small(escape(kind_of_value(node)), "#333333"), small(escape(said)), self._with())
+
+    def _with(self) -> str:
+        held = ", ".join(node.type or name(node) for node in self.inside)
+        return small(escape(cut(f"with {held}", 56))) if held else ""
 
     def _group_label(self, sign: str) -> str:
         """The caption, how many of which op, and the bytes."""
@@ -191,7 +208,10 @@ class Box:
     @property
     def tip(self) -> str:
         """What the mouse shows."""
-        lines = [f"{n.text or n.id} [{n.kind}] {', '.join(says(n))} {kind_of_value(n)}" for n in self.nodes[:12]]
+        lines = [
+            f"{n.text or n.id} [{n.kind}] {', '.join(says(n))} {kind_of_value(n)}"
+            for n in (*self.nodes, *self.inside)[:12]
+        ]
         return "\n".join(cut(text, 300) for text in lines)
 
 
@@ -204,13 +224,17 @@ def to_dot(
 ) -> tuple[str, list[str], str]:
     """Boxes and arcs, in groups if they are too many, as (DOT, tips of its boxes, note)."""
     arcs = {(a, b): look for (a, b), look in arcs.items() if a in boxes and b in boxes}
-    frames: list[str] = []
+    total, frames = len(boxes), []
+    if total > min(ROOMY, limit):
+        boxes, arcs = _weights_inside(boxes, arcs)
+        if inside := total - len(boxes):
+            note += f" {inside:,} weights and constants stand inside the boxes that use them."
+        boxes = _unused_together(boxes, arcs)
     if len(boxes) > limit or len(arcs) > 4 * limit:
-        total = len(boxes)
         boxes, arcs, frames = _grouped(boxes, arcs, limit)
         ways = ["what repeats is drawn once, in a dashed frame"] * bool(frames)
         ways += ["a double border holds several nodes"] * any(len(box.nodes) > 1 for box in boxes.values())
-        note += f" {total:,} nodes in {len(boxes)} boxes: {', '.join(ways)}; limit=… sets how many boxes there may be."
+        note += f" {total:,} nodes in {len(boxes)} boxes: {', '.join(ways)} (limit=N allows N boxes)."
     note = note.strip()
     top = [f'<font point-size="12"><b>{escape(cut(title, 90))}</b></font>' if title else ""]
     top += [small(escape(cut(subtitle, 110))), key, *(small(escape(part)) for part in textwrap.wrap(note, 80))]
@@ -228,6 +252,36 @@ def to_dot(
         "}",
     ]
     return "\n".join(statements), [box.tip for box in boxes.values()], note
+
+
+def _weights_inside(boxes: dict[Key, Box], arcs: Arcs) -> tuple[dict[Key, Box], Arcs]:
+    """Weights and constants put into the box that uses them: calm leaves that are no consumer's first operand."""
+    changed = (CHANGES["added"].edge, CHANGES["removed"].edge)
+    users: dict[Key, list[Key]] = {}
+    stay = set()
+    for (a, b), look in arcs.items():
+        users.setdefault(a, []).append(b)
+        node = boxes[a].nodes[0]
+        leaf = node.kind == "data" and not node.inputs and boxes[a].calm
+        if not leaf or boxes[b].nodes[0].inputs[0] == node.id or look in changed or "some" in look:
+            stay.add(a)
+    into = {a: bs for a, bs in users.items() if a not in stay and (len(bs) == 1 or boxes[a].nodes[0].shape is None)}
+    inside: dict[Key, tuple[Node, ...]] = {}
+    for a, bs in into.items():
+        for b in bs:
+            inside[b] = (*inside.get(b, ()), boxes[a].nodes[0])
+    kept = {key: replace(box, inside=inside.get(key, ())) for key, box in boxes.items() if key not in into}
+    return kept, {arc: look for arc, look in arcs.items() if arc[0] not in into}
+
+
+def _unused_together(boxes: dict[Key, Box], arcs: Arcs) -> dict[Key, Box]:
+    """Many leaves that nothing uses, in one box."""
+    used = {key for arc in arcs for key in arc}
+    unused = [key for key, box in boxes.items() if key not in used and box.calm and box.nodes[0].kind == "data"]
+    if len(unused) < 5:
+        return boxes
+    together = _as_one([boxes[key] for key in unused], f"{len(unused):,} leaves that nothing uses")
+    return {unused[0]: together} | {key: box for key, box in boxes.items() if key not in set(unused)}
 
 
 def _grouped(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> tuple[dict[Key, Box], Arcs, list[str]]:
@@ -279,7 +333,7 @@ def _as_one(together: list[Box], caption: str) -> Box:
     changes = Counter(box.change for box in together)
     counted = [f"{CHANGES[how].sign}{number}" for how, number in changes.items() if how not in ("", "kept")]
     return Box(
-        tuple(box.nodes[0] for box in together),
+        tuple(node for box in together for node in box.nodes),
         next(iter(changes)) if len(changes) == 1 else "",
         marked=any(box.marked for box in together),
         caption="  ".join([caption, *counted]) if len(changes) > 1 else caption,
