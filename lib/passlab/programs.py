@@ -1,0 +1,215 @@
+"""Running a program without changing it: on copies of its inputs, its parameters and its buffers.
+
+program = Program(gm)
+run = program.run(inputs, seed=0)        # run.output, run.inputs, run.state, run.rng, run.aliases, run.error
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
+
+
+@dataclass
+class Run:
+    """What one run left behind.
+
+    `inputs`: the arguments after the run. `state`: parameters and buffers the run has written, path → new value.
+    `rng`: the state of the random generator afterwards. `aliases`: (number of an output, what it shares memory with).
+    """
+
+    output: Any = None
+    inputs: tuple = ()
+    state: dict[str, Tensor] = field(default_factory=dict)
+    rng: Tensor | None = None
+    aliases: list[tuple[int, str]] = field(default_factory=list)
+    error: BaseException | None = None
+
+
+class Program:
+    """A callable with its parameters and buffers. A run puts copies in their places and takes them out again."""
+
+    def __init__(self, fn: Any):
+        self.fn = current(fn)
+        self.module = self.fn if isinstance(self.fn, nn.Module) else None
+        self.graph = self.fn.graph if isinstance(self.fn, fx.GraphModule) else None
+        self.slots: list[tuple[str, dict, str, Tensor]] = []  # path, the dict that holds it, its key there, the tensor
+        self.rnns: list[nn.Module] = []
+        self._copies: dict[tuple, list[Tensor]] = {}
+        scripted = isinstance(self.fn, torch.jit.ScriptModule)
+        for path, m in self.module.named_modules() if self.module is not None and not scripted else ():
+            if isinstance(getattr(m, "_flat_weights_names", None), list):
+                self.rnns.append(m)
+            for home in (m._parameters, m._buffers, m.__dict__):
+                for key, t in home.items():
+                    if isinstance(t, Tensor):
+                        self.slots.append((f"{path}.{key}".lstrip("."), home, key, t))
+
+    @property
+    def compiled(self) -> bool:
+        return hasattr(self.fn, "_orig_mod") or hasattr(self.fn, "_torchdynamo_orig_callable")
+
+    def run(
+        self,
+        args: tuple,
+        seed: int = 0,
+        *,
+        dtype: torch.dtype | None = None,
+        device: str = "cpu",
+        jitter: float = 0.0,
+        call: Callable | None = None,
+    ) -> Run:
+        """Call the program on a copy of `args`, after seeding the random generators.
+
+        `dtype`: what float parameters and buffers are converted to. `jitter`: parameters are moved by up to this
+        relative amount. `call(fn, *args)` replaces the plain call, for instance by an interpreter. An exception of the
+        program's is kept in `error`.
+        """
+        args = copy_inputs(args, device)
+        copies = self._state(dtype, device, jitter)
+        versions = [t._version for t in copies]
+        result = Run(inputs=args)
+        self._put(copies)
+        try:
+            seed_generators(seed)
+            with torch.no_grad():
+                result.output = (call or _call)(self.fn, *args)
+        except (Exception, SystemExit) as error:
+            result.error = error
+        finally:
+            result.rng = rng_state(device)
+            for (path, home, key, original), t, version in zip(self.slots, copies, versions, strict=True):
+                now = home.get(key)
+                if isinstance(now, Tensor) and (now is not t or now._version != version):
+                    self._copies.pop((dtype, device), None)
+                    if not _equal(original, now):
+                        result.state[path] = now
+            self._put(t for *_, t in self.slots)
+        if result.error is None:
+            result.aliases = _aliases(result.output, args, [(s[0], t) for s, t in zip(self.slots, copies, strict=True)])
+        return result
+
+    def _state(self, dtype: torch.dtype | None, device: str, jitter: float) -> list[Tensor]:
+        if (dtype, device) in self._copies and not jitter:
+            return self._copies[dtype, device]
+        made: dict[int, Tensor] = {}  # a tensor that stands in two places has one copy
+        for *_, t in self.slots:
+            if id(t) not in made:
+                made[id(t)] = _recast(t, dtype, device, jitter)
+        copies = [made[id(t)] for *_, t in self.slots]
+        if not jitter:
+            self._copies[dtype, device] = copies
+        return copies
+
+    def _put(self, tensors: Iterable[Tensor]) -> None:
+        for (_, home, key, _), t in zip(self.slots, tensors, strict=True):
+            home[key] = t
+        for m in self.rnns:  # they keep a second list of their weights
+            m.__dict__["_flat_weights"] = [getattr(m, n, None) for n in m._flat_weights_names]
+
+
+def current(fn: Any) -> Any:
+    """The program that a graph's nodes describe: an edited graph counts without `recompile()`."""
+    if type(fn).__name__ == "ExportedProgram":
+        return fn.module()
+    if isinstance(fn, torch.jit.ScriptModule):  # its tensors cannot be exchanged, so the whole of it is copied
+        return copy.deepcopy(fn)
+    if isinstance(fn, fx.GraphModule) and fn.graph.python_code("self").src != fn._code:
+        made = fx.GraphModule(fn, fn.graph)
+        made.training = fn.training
+        made.meta.update(fn.meta)
+        return made
+    return fn
+
+
+def _call(fn: Callable, *args: Any) -> Any:
+    # A GraphModule's own __call__ prints where it failed; here a failure is an answer.
+    return nn.Module.__call__(fn, *args) if isinstance(fn, fx.GraphModule) else fn(*args)
+
+
+def copy_inputs(args: Any, device: str = "cpu") -> Any:
+    """A copy of nested inputs with the same strides; tensors that share memory share it in the copy, too."""
+    storages: dict[int, Any] = {}
+    moved: dict[int, Tensor] = {}
+    kind = torch.device(device).type
+
+    def copied(t: Tensor) -> Tensor:
+        if t.device.type != kind or type(t) is not Tensor or t.layout != torch.strided or t.is_conj() or t.is_neg():
+            if id(t) not in moved:
+                moved[id(t)] = t.detach().to(device, copy=True)
+            return moved[id(t)]
+        storage = t.untyped_storage()
+        key = storage.data_ptr()
+        if key not in storages or not key:
+            storages[key] = storage.clone()
+        return t.new_empty(0).set_(storages[key], t.storage_offset(), t.size(), t.stride())
+
+    if type(args) is tuple and all(type(a) is Tensor for a in args):
+        return tuple(copied(a) for a in args)
+    return pytree.tree_map_only(Tensor, copied, args)
+
+
+def _recast(t: Tensor, dtype: torch.dtype | None, device: str, jitter: float) -> Tensor:
+    to = dtype if dtype is not None and t.is_floating_point() else t.dtype
+    if dtype == torch.float64 and t.is_complex():
+        to = torch.complex128
+    made = t.detach().to(device, to, copy=True)
+    if jitter and made.is_floating_point():
+        noise = torch.rand(made.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        made = (made * (1 + jitter * (2 * noise - 1)).to(device)).to(to)
+    return nn.Parameter(made, requires_grad=t.requires_grad) if type(t) is nn.Parameter else made
+
+
+def _equal(old: Tensor, new: Tensor) -> bool:
+    return old.shape == new.shape and torch.equal(old.detach().to(new.device, new.dtype), new.detach())
+
+
+def _aliases(output: Any, args: tuple, state: list[tuple[str, Tensor]]) -> list[tuple[int, str]]:
+    def memory(t: Any) -> int:
+        there = isinstance(t, Tensor) and t.layout == torch.strided and t.numel() and not t.is_meta
+        return t.untyped_storage().data_ptr() if there else 0
+
+    outputs = [memory(t) for t in pytree.tree_leaves(output)]
+    if not any(outputs):
+        return []
+    homes = {memory(t): path for path, t in state}
+    homes |= {memory(t): f"input {i}" for i, a in enumerate(args) for t in pytree.tree_leaves(a)}
+    return [(i, homes[at]) for i, at in enumerate(outputs) if at and at in homes]
+
+
+def seed_generators(seed: int) -> None:
+    """`torch.manual_seed` without its search for devices that are not there."""
+    torch.default_generator.manual_seed(seed)
+    if torch.accelerator.is_available():
+        torch.get_device_module().manual_seed_all(seed)
+
+
+def rng_state(device: str = "cpu") -> Tensor:
+    """The state of the generator that random operations on `device` draw from."""
+    return torch.get_rng_state() if device.startswith("cpu") else torch.get_device_module(device).get_rng_state()
+
+
+@contextlib.contextmanager
+def undisturbed(*programs: Program):
+    """Put back what runs change outside a program's tensors: random generators, training flags, TF32 (here off)."""
+    flags = [(m, m.training) for p in programs if p.module is not None for m in p.module.modules()]
+    cuda = torch.cuda.is_available()
+    backends = (torch.backends.cuda.matmul, torch.backends.cudnn) if cuda else ()
+    tf32 = [b.allow_tf32 for b in backends]
+    try:
+        for b in backends:
+            b.allow_tf32 = False  # it rounds float32 products to 10 bits
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if cuda else []):
+            yield
+    finally:
+        for b, old in zip(backends, tf32, strict=True):
+            b.allow_tf32 = old
+        for m, training in flags:
+            m.training = training

@@ -1,0 +1,234 @@
+"""When are two values the same? Structure, dtype and shape exactly, numbers within a tolerance.
+
+    compare(before, after, Tolerance.of(torch.float32, depth=10))     # a list of differences, empty when there are none
+
+**Tolerance.** One operation rounds once, by at most u = eps/2 of its result. A sum of k terms collects errors that grow
+like sqrt(k)·u, but so does the size of the sum, so relative to the root mean square (rms) of a tensor one operation
+still costs a few u. The errors of d operations in a row are nearly independent and add like sqrt(d) (Higham and Mary,
+SIAM J. Sci. Comput. 41(5), 2019). So two elements agree when
+
+    |a - b| <= rtol·|b| + atol,    rtol = 16·eps·sqrt(d),    atol = rtol·rms(b),
+
+with d the depth of the graph; 16·eps = 32 u leaves room for the largest of many elements. In a graph without sums every
+element stands for itself: there atol is rtol·min(rms(b), 1), so that a huge neighbour hides nothing. Integers and
+booleans must be equal. NaN equals NaN; inf must have the same sign; -0 equals 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How far two floats may lie apart. `atol=None`: as above. `sums`: the numbers come out of sums."""
+
+    rtol: float
+    atol: float | None = None
+    sums: bool = True
+
+    @staticmethod
+    def of(dtype: torch.dtype, depth: int, sums: bool = True) -> Tolerance:
+        return Tolerance(16 * torch.finfo(dtype).eps * math.sqrt(depth), None, sums)
+
+    def broken(self, b: Tensor, a: Tensor) -> Tensor:
+        """Where `a` is not `b` (both float64).
+
+        With `sums`, NaN and inf are not told apart: inf - inf inside a sum depends on its order.
+        """
+        finite = torch.isfinite(b) & torch.isfinite(a)
+        atol = self.atol
+        if atol is None:
+            atol = self.rtol * (rms(b) if self.sums else min(rms(b), 1.0))
+        far = finite & ((a - b).abs() > atol + self.rtol * b.abs())
+        odd = ~finite & ~(torch.isnan(a) & torch.isnan(b)) & (a != b)
+        if self.sums:
+            odd &= ~((torch.isnan(a) & torch.isinf(b)) | (torch.isinf(a) & torch.isnan(b)))
+        return far | odd
+
+
+EXACT = Tolerance(0.0, 0.0, False)
+
+
+@dataclass
+class Errors:
+    """How far apart two outputs are: mean squared error, largest error, largest number of floats in between."""
+
+    mse: float = 0.0
+    max_abs: float = 0.0
+    max_ulp: float = 0.0
+
+    def include(self, mse: float, max_abs: float, max_ulp: float) -> None:
+        self.mse, self.max_abs = max(self.mse, mse), max(self.max_abs, max_abs)
+        self.max_ulp = max(self.max_ulp, max_ulp)
+
+
+@dataclass
+class Difference:
+    """One way in which two values differ.
+
+    `bad` marks the elements when it is numbers that differ, which rounding may excuse; for all else it is None. `leaf`
+    counts the tensors of the value; `part` is what was compared (output, an input, a parameter, ...).
+    """
+
+    sentence: str
+    part: str = "output"
+    leaf: int = 0
+    bad: Tensor | None = None
+    at: tuple[int, ...] = ()
+
+
+def rms(x: Tensor) -> float:
+    """Root mean square of the finite elements, without overflow."""
+    x = x[torch.isfinite(x)].abs()
+    top = float(x.max()) if x.numel() else 0.0
+    return top * float(((x / top) ** 2).mean().sqrt()) if top else 0.0
+
+
+def ulps(a: Tensor, b: Tensor) -> Tensor:
+    """How many steps between neighbouring floats lead from a to b, element by element; -0 and 0 are one float."""
+    bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
+
+    def place(t: Tensor) -> Tensor:
+        line = t.contiguous().view(bits).to(torch.int64)
+        return torch.where(line < 0, torch.iinfo(bits).min - line, line)
+
+    return (place(a).double() - place(b).double()).abs()
+
+
+def wide(t: Tensor) -> Tensor:
+    """The numbers of a tensor of any sort: float64 on the CPU (complex ones as pairs), integers as they are."""
+    t = t.detach()
+    if t.layout != torch.strided:
+        t = t.to_dense()
+    if t.is_quantized:
+        t = t.dequantize()
+    t = t.cpu().resolve_conj().resolve_neg()
+    if t.is_complex():
+        t = torch.view_as_real(t)
+    return t.double() if t.is_floating_point() else t
+
+
+def plain(value: Any) -> Any:
+    """FX's immutable lists and dicts, torch.Size and named tuples as ordinary ones."""
+    if isinstance(value, list):
+        return [plain(v) for v in value]
+    if isinstance(value, tuple):
+        return tuple(plain(v) for v in value)
+    if isinstance(value, dict) and type(value).__name__ in ("dict", "immutable_dict", "OrderedDict"):
+        return {k: plain(v) for k, v in value.items()}
+    return value
+
+
+def leaves(value: Any) -> list[Any]:
+    """The tensors and plain objects in nested tuples, lists and dicts."""
+    return [value] if isinstance(value, Tensor) else pytree.tree_leaves(plain(value))
+
+
+def compare(
+    b: Any, a: Any, tolerance: Tolerance, part: str = "output", errors: Errors | None = None
+) -> list[Difference]:
+    """How `a` differs from `b`: nested tuples, lists and dicts of tensors and plain objects."""
+    if isinstance(b, Tensor) and isinstance(a, Tensor):
+        pairs = [(b, a)]
+    else:
+        left, b_shape = pytree.tree_flatten(plain(b))
+        right, a_shape = pytree.tree_flatten(plain(a))
+        if b_shape != a_shape:
+            return [Difference(f"{part} is {_outline(b)} before and {_outline(a)} after", part)]
+        pairs = list(zip(left, right, strict=True))
+    found = []
+    for i, (x, y) in enumerate(pairs):
+        difference = _compare_leaf(x, y, tolerance, part if len(pairs) == 1 else f"{part} {i}", errors)
+        if difference:
+            difference.part, difference.leaf = part, i
+            found.append(difference)
+    return found
+
+
+def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Errors | None) -> Difference | None:
+    if not (isinstance(b, Tensor) and isinstance(a, Tensor)):
+        return (
+            None if _same_object(b, a, tolerance) else Difference(f"{name} is {_brief(b)} before and {_brief(a)} after")
+        )
+    for what, x, y in (
+        ("dtype", dtype_name(b), dtype_name(a)),
+        ("shape", tuple(b.shape), tuple(a.shape)),
+        ("device", b.device, a.device),
+    ):
+        if x != y:
+            return Difference(f"the {what} of {name} is {x} before and {y} after")
+    if b is a or b.is_meta or (b.layout == torch.strided and not b.is_quantized and torch.equal(b, a)):
+        return None
+    x, y = wide(b), wide(a)
+    if x.is_floating_point():
+        bad = tolerance.broken(x, y)
+        if errors is not None:
+            both = torch.isfinite(x) & torch.isfinite(y)
+            gap = torch.where(both, (x - y).abs(), 0.0)
+            ulp = (
+                ulps(a, b).cpu()[both]
+                if a.layout == torch.strided and a.shape == x.shape and not a.is_quantized
+                else gap
+            )
+            errors.include(float((gap**2).mean()), float(gap.max()), float(ulp.max()) if ulp.numel() else 0.0)
+    else:
+        bad = x != y
+    if not bad.any():
+        return None
+    gap = (x.double() - y.double()).abs().nan_to_num(math.inf)
+    at = tuple(int(i) for i in torch.unravel_index(torch.where(bad, gap, -1.0).argmax(), bad.shape))
+    place = f" at {list(at)}" if at else ""
+    many = f" ({int(bad.sum())} of {bad.numel()} elements differ)" if bad.numel() > 1 else ""
+    return Difference(f"{name}{place} is {_number(x[at])} before and {_number(y[at])} after{many}", bad=bad, at=at)
+
+
+def steady(x: Tensor, y: Tensor, moved: Tensor) -> Tensor:
+    """Where the step from x to y is more than rounding explains, given what rounding did from x to `moved`."""
+    x, y, moved = wide(x), wide(y), wide(moved)
+    if not x.is_floating_point():
+        return x == moved
+    shift = torch.where(torch.isfinite(x) & torch.isfinite(moved), (x - moved).abs(), 0.0)
+    explained = (x - y).abs() <= 16 * shift.clamp(min=rms(shift))  # False for NaN
+    return ~explained & (torch.isfinite(x) == torch.isfinite(moved))
+
+
+def _same_object(b: Any, a: Any, tolerance: Tolerance) -> bool:
+    if isinstance(b, float) and isinstance(a, float):
+        return not tolerance.broken(torch.tensor(b, dtype=torch.float64), torch.tensor(a, dtype=torch.float64))
+    if type(b) is not type(a):
+        return False
+    if type(b).__eq__ is object.__eq__:  # two objects that cannot say what they are
+        return True
+    with contextlib.suppress(Exception):
+        return bool(b == a)
+    return True
+
+
+def dtype_name(t: Tensor) -> str:
+    return str(t.dtype).removeprefix("torch.")
+
+
+def _number(x: Tensor) -> str:
+    return f"{float(x):.7g}" if x.is_floating_point() else str(x.item())
+
+
+def _brief(x: Any) -> str:
+    return f"a {dtype_name(x)} tensor" if isinstance(x, Tensor) else repr(x)[:60]
+
+
+def _outline(x: Any) -> str:
+    if isinstance(x, Tensor):
+        return "one tensor"
+    if isinstance(x, (tuple, list)):
+        return f"a {'tuple' if isinstance(x, tuple) else 'list'} of {len(x)}"
+    if isinstance(x, dict):
+        return f"a dict with {', '.join(map(repr, list(x)[:5]))}"
+    return f"{x!r:.60}"
