@@ -136,6 +136,17 @@ READERS = {
     "torch.fx.graph_module.GraphModule": ("fx", "torch.fx.GraphModule"),
     "torch.fx.graph.Graph": ("fx", "torch.fx.Graph"),
     "torch.nn.modules.module.Module": ("fx", "torch.nn.Module (it is traced)"),
+    "torch.jit._script.ScriptModule": ("torchscript", "torch.jit.ScriptModule"),
+    "torch.jit.torch.jit.ScriptFunction": ("torchscript", "torch.jit.ScriptFunction"),
+    "torch.export.exported_program.ExportedProgram": ("export", "torch.export.ExportedProgram"),
+    "torch.onnx.ONNXProgram": ("onnx", "torch.onnx.ONNXProgram"),
+    "onnx.onnx_ml_pb2.ModelProto": ("onnx", "onnx.ModelProto"),
+    "jaxlib._jax.PjitFunction": ("stablehlo", "jax.jit(f) (it is lowered for the inputs)"),
+    "jax._src.stages.Traced": ("stablehlo", "jax.stages.Traced"),
+    "jax._src.stages.Lowered": ("stablehlo", "jax.stages.Lowered"),
+    "jax._src.stages.Compiled": ("hlo", "jax.stages.Compiled"),
+    "jaxlib.mlir._mlir_libs._mlir.ir.Module": ("stablehlo", "an MLIR module in StableHLO"),
+    "builtins.str": ("text", "text in StableHLO or HLO"),
 }
 
 

@@ -1,0 +1,108 @@
+"""What the readers share: a list of nodes with ids of their own, and texts cut to a length."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from passlab.graph import Graph, Node
+
+#: Shape, dtype and bytes of a value.
+Type = tuple[tuple | None, str | None, int | None]
+UNKNOWN: Type = (None, None, None)
+
+#: Longest text kept of one operand or line: a list of 10,000 numbers is cut.
+LONGEST = 200
+
+
+def short(value: Any) -> str:
+    """`repr`, cut when long, and never an error."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        text = f"<{type(value).__name__}: {type(error).__name__} in its repr>"
+    return cut(text)
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+
+
+def sized(shape: Iterable | None, dtype: str | None, itemsize: float | None) -> Type:
+    """A tensor's type; its bytes are known when every dimension is an int."""
+    if shape is None:
+        return None, dtype, None
+    shape = tuple(dim if type(dim) is int else str(dim) for dim in shape)
+    size = itemsize
+    for dim in shape:
+        size = size * dim if size is not None and type(dim) is int else None
+    return shape, dtype, None if size is None else int(-(-size // 1))
+
+
+def several(types: Iterable[Type]) -> Type:
+    """The type of a node with several results: a tuple of shapes. One result is just that."""
+    types = list(types)
+    if len(types) == 1:
+        return types[0]
+    known = [type for type in types if type[0] is not None]
+    if not known:
+        return None, ", ".join(dict.fromkeys(dtype for _, dtype, _ in types if dtype)) or None, None
+    shapes, dtypes, sizes = zip(*known, strict=True)
+    dtype = dtypes[0] if len(set(dtypes)) == 1 else ", ".join(map(str, dtypes))
+    return shapes, dtype, None if None in sizes else sum(sizes)
+
+
+class Builder:
+    """Takes nodes in the order of the IR and makes the graph.
+
+    Operations inside another one (the arms of an if, the body of a loop) are nodes like all others, with the attribute
+    `block`; the node of the if or loop follows them and uses their results.
+    """
+
+    def __init__(self, name: str, ir: str):
+        self.name, self.ir = name, ir
+        self.nodes: list[Node] = []
+        self.ids: set[str] = set()
+        self.block = ""
+        self.outputs: list[str] = []
+
+    def add(
+        self,
+        id: str,
+        op: str,
+        kind: str,
+        inputs: Iterable[str] = (),
+        type: Type = UNKNOWN,
+        text: str = "",
+        attrs: dict[str, Any] | None = None,
+        label: str = "",
+        ours: bool = False,
+    ) -> str:
+        """Append a node and give its id: `id`, with a number when there is one of that name already.
+
+        A name that the IR itself gave twice is noted (`redefines`); `ours` says that the name is not the IR's.
+        """
+        attrs = dict(attrs or {})
+        free, number = id, 1
+        while free in self.ids:
+            free, number = f"{id}#{number}", number + 1
+        self.ids.add(free)
+        if free != id and not ours:
+            attrs["redefines"] = id
+        if self.block:
+            attrs["block"] = self.block
+        inputs = tuple(dict.fromkeys(inputs))
+        text = text or f"{free} = {op}({', '.join(inputs)})"
+        self.nodes.append(Node(free, op, kind, inputs, *type, cut(" ".join(text.split())), attrs, label))
+        return free
+
+    def missing(self, name: str) -> str:
+        """The id that stands for a value that is used and defined nowhere before."""
+        if name not in self.ids:
+            self.ids.add(name)
+            self.nodes.insert(0, Node(name, "missing", "data", text=f"{name} is used and not defined before"))
+        return name
+
+    def graph(self, text: str = "") -> Graph:
+        text = text or "\n".join(node.text for node in self.nodes)
+        return Graph(self.name, self.ir, tuple(self.nodes), tuple(dict.fromkeys(self.outputs)), text)

@@ -1,0 +1,86 @@
+"""Which operation is of which kind: one table per vocabulary, names in a row by kind. What is in no row computes."""
+
+from __future__ import annotations
+
+
+def _by_name(rows: dict[str, str]) -> dict[str, str]:
+    return {name: kind for kind, names in rows.items() for name in names.split()}
+
+
+#: Functions and methods of PyTorch, by their bare names: for torch.fx, TorchScript's aten:: and torch.export's aten.
+TORCH = _by_name(
+    {
+        "data": """tensor as_tensor scalar_tensor zeros ones full empty arange linspace logspace eye zeros_like
+            ones_like full_like empty_like new_zeros new_ones new_full new_empty new_tensor lift_fresh_copy""",
+        "shape": """reshape reshape_as view view_as permute transpose t numpy_T matrix_H mT swapaxes swapdims movedim
+            moveaxis adjoint flatten unflatten ravel squeeze unsqueeze expand expand_as expand_copy broadcast_to
+            broadcast_tensors repeat repeat_interleave tile cat concat concatenate stack hstack vstack dstack
+            column_stack split split_with_sizes chunk tensor_split unsafe_split unsafe_chunk unbind getitem select
+            narrow slice index_select gather take take_along_dim flip fliplr flipud roll rot90 pad constant_pad_nd
+            pixel_shuffle pixel_unshuffle channel_shuffle unfold im2col as_strided diagonal tril triu size dim
+            ndimension numel shape getattr stride is_contiguous len sym_size sym_stride sym_numel detach alias view_as_real
+            view_as_complex real imag unsafe_view _unsafe_view _reshape_alias slice_scatter select_scatter""",
+        "control": """cond while_loop map map_impl scan associative_scan _assert _assert_async _assert_scalar
+            _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size""",
+        "memory": "clone contiguous copy to_copy _to_copy cpu cuda pin_memory lift",
+    }
+)
+
+#: Functions of Python's `operator` that write into their first operand.
+WRITING_OPERATORS = frozenset(
+    """setitem delitem iadd isub imul itruediv ifloordiv imod imatmul ipow iand ior ixor ilshift irshift iconcat
+    """.split()  # noqa: SIM905
+)
+
+#: Leaf modules of torch.nn, by class name.
+MODULES = _by_name(
+    {
+        "shape": """Flatten Unflatten Identity PixelShuffle PixelUnshuffle ChannelShuffle Fold Unfold ConstantPad1d
+            ConstantPad2d ConstantPad3d ZeroPad1d ZeroPad2d ZeroPad3d ReflectionPad1d ReflectionPad2d ReflectionPad3d
+            ReplicationPad1d ReplicationPad2d ReplicationPad3d CircularPad1d CircularPad2d CircularPad3d""",
+    }
+)
+
+#: TorchScript's own operations, without the prefix prim::.
+PRIM = _by_name(
+    {
+        "data": "Param Return Constant GetAttr ListConstruct TupleConstruct DictConstruct",
+        "shape": "ListUnpack TupleUnpack TupleIndex TupleSlice ConstantChunk shape ConstantMKLDNNTensor",
+        "control": "If Loop With RaiseException CallMethod CallFunction PythonOp fork Closure Enter Exit Print",
+        "memory": "SetAttr",
+    }
+)
+
+ONNX = _by_name(
+    {
+        "data": "input initializer output Constant ConstantOfShape EyeLike Range",
+        "shape": """Reshape Transpose Squeeze Unsqueeze Flatten Expand Tile Concat Split Slice Gather GatherElements
+            GatherND Pad DepthToSpace SpaceToDepth ReverseSequence Shape Size Identity Compress Trilu CenterCropPad
+            ConcatFromSequence SequenceAt SequenceConstruct SequenceInsert SequenceErase SequenceLength SplitToSequence
+            Unique Optional OptionalGetElement OptionalHasElement""",
+        "control": "If Loop Scan SequenceMap",
+    }
+)
+
+#: StableHLO and the few operations of `func` around it, without the dialect.
+STABLEHLO = _by_name(
+    {
+        "data": "argument constant iota create_token return",
+        "shape": """broadcast_in_dim broadcast dynamic_broadcast_in_dim reshape dynamic_reshape transpose slice
+            dynamic_slice real_dynamic_slice dynamic_update_slice concatenate pad dynamic_pad reverse gather
+            dynamic_gather tuple get_tuple_element get_dimension_size set_dimension_size bitcast_convert real imag
+            optimization_barrier unpack""",
+        "control": "while case if call custom_call_region after_all",
+    }
+)
+
+HLO = _by_name(
+    {
+        "data": "parameter constant iota",
+        "shape": """broadcast reshape dynamic-reshape transpose slice dynamic-slice dynamic-update-slice concatenate pad
+            reverse gather tuple get-tuple-element get-dimension-size set-dimension-size bitcast bitcast-convert
+            real imag opt-barrier""",
+        "control": "while conditional call after-all async-start async-done async-update",
+        "memory": "copy copy-start copy-done",
+    }
+)
