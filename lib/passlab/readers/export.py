@@ -10,7 +10,7 @@ from passlab.readers import fx
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
-    """The view of an exported program; a weight is labelled with its name in the module, `role` says what an input is."""
+    """The view of an exported program; a weight has its name in the module as label, `role` says what an input is."""
     signature = {spec.arg.name: spec for spec in obj.graph_signature.input_specs}
     graph = fx.from_nodes(list(obj.graph.nodes), "torch.export", "exported program", obj.graph_module)
     nodes = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import logging
 import os
 from collections.abc import Callable, Iterable
@@ -12,35 +11,11 @@ import torch
 from torch import fx
 
 from passlab.graph import Graph, Node
-
-#: Names of functions, methods and (in lower case) leaf modules, by kind. What is in no row computes.
-KIND = {
-    "data": "tensor zeros ones full empty arange linspace eye scalar_tensor zeros_like ones_like full_like empty_like "
-    "new_zeros new_ones new_full new_empty new_tensor as_tensor lift_fresh_copy",
-    "shape": "reshape reshape_as view view_as permute transpose t mT swapaxes swapdims movedim moveaxis adjoint "
-    "flatten unflatten ravel squeeze unsqueeze expand expand_as broadcast_to broadcast_tensors repeat "
-    "repeat_interleave tile cat concat concatenate stack hstack vstack dstack split chunk tensor_split unbind getitem "
-    "select narrow slice index_select gather take take_along_dim flip roll rot90 pad constantpad1d constantpad2d "
-    "zeropad2d reflectionpad2d replicationpad2d pixel_shuffle pixelshuffle pixel_unshuffle pixelunshuffle "
-    "channelshuffle unfold as_strided diagonal tril triu size dim numel shape getattr stride is_contiguous len "
-    "detach alias identity view_as_real view_as_complex real imag unsafe_view _unsafe_view sym_size",
-    "control": "cond while_loop map scan if_else _assert _assert_async _assert_scalar _assert_tensor_metadata "
-    "sym_constrain_range sym_constrain_range_for_size map_impl associative_scan",
-    "memory": "setitem clone contiguous copy copy_ to_copy cpu cuda resize_ set_ out",
-}
-_KIND_OF = {name: kind for kind, names in KIND.items() for name in names.split()}
+from passlab.readers import kinds
+from passlab.readers.builder import UNKNOWN, Type, several, short, sized
 
 #: Opcodes whose kind does not hang on a target.
 _OPCODE_KIND = {"placeholder": "data", "get_attr": "data", "output": "data"}
-
-#: operator.iadd and its kin write into their first operand.
-_INPLACE_OPERATORS = {
-    f"i{name}" for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "matmul", "pow", "and", "or")
-}
-_INPLACE_OPERATORS |= {"ixor", "ilshift", "irshift", "iconcat"}
-
-#: Longest text kept of one constant operand: a list of 10,000 numbers is cut.
-_LONGEST = 200
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
@@ -106,10 +81,15 @@ def _node(node: fx.Node, ids: dict, module: torch.nn.Module | None, modules: dic
     attrs |= {name: getattr(leaf, name, None) for name in getattr(leaf, "__constants__", ())}
     attrs |= {f"arg{i}": arg for i, arg in enumerate(node.args) if _constant(arg)}
     attrs |= {name: arg for name, arg in node.kwargs.items() if _constant(arg)}
+    kind = _kind(node, op, leaf)
+    if kind == "memory" and _writes(node, op, leaf):
+        attrs["mutates"] = True
+    if ids[node] != node.name:
+        attrs["redefines"] = node.name
     return Node(
         id=ids[node],
         op=op,
-        kind=_kind(node, op, leaf),
+        kind=kind,
         inputs=tuple(ids[used] for used in node.all_input_nodes),
         shape=shape,
         dtype=dtype,
@@ -151,18 +131,23 @@ def target_name(target: Any) -> str:
 def _kind(node: fx.Node, op: str, leaf: torch.nn.Module | None) -> str:
     if node.op in _OPCODE_KIND:
         return _OPCODE_KIND[node.op]
+    if _writes(node, op, leaf):
+        return "memory"
+    if node.op == "call_module":
+        return kinds.MODULES.get(op, "compute")
+    bare = op.split(".")[1] if isinstance(node.target, torch._ops.OpOverload) else op
+    return kinds.TORCH.get(bare) or kinds.TORCH.get(bare.strip("_"), "compute")
+
+
+def _writes(node: fx.Node, op: str, leaf: torch.nn.Module | None) -> bool:
+    """Does the node write into storage that was there before? By its schema, its name, `out=` or `inplace=True`."""
+    if isinstance(node.target, torch._ops.OpOverload):
+        return node.target._schema.is_mutable
     if node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True or getattr(leaf, "inplace", False):
-        return "memory"
-    schema = getattr(node.target, "_schema", None)
-    if schema is not None and schema.is_mutable:
-        return "memory"
-    bare = op.split(".")[1] if "." in op and node.op == "call_function" else op
-    bare = bare if node.op != "call_module" else bare.lower()
-    if bare in _KIND_OF:
-        return _KIND_OF[bare]
-    if node.op != "call_module" and (bare in _INPLACE_OPERATORS or (bare.endswith("_") and not bare.endswith("__"))):
-        return "memory"
-    return _KIND_OF.get(bare.strip("_"), "compute") if bare.startswith("__") else "compute"
+        return True
+    if node.op == "call_module":
+        return False
+    return op.strip("_") in kinds.WRITING_OPERATORS or (op.endswith("_") and not op.startswith("_"))
 
 
 def _constant(arg: Any) -> bool:
@@ -187,34 +172,18 @@ def _text(node: fx.Node, op: str, id: str) -> str:
     return f"{id} = {called}({', '.join(operands)})"
 
 
-def short(arg: Any) -> str:
-    """`repr`, cut when long, and never an error."""
-    try:
-        text = repr(arg)
-    except Exception as error:
-        text = f"<{type(arg).__name__}: {type(error).__name__} in its repr>"
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
-
-
-def describe(value: Any) -> tuple[tuple | None, str | None, int | None]:
+def describe(value: Any) -> Type:
     """(shape, dtype, bytes) of a tensor, fake tensor, TensorMetadata, or a tuple or dict of them."""
-    if hasattr(value, "shape") and hasattr(value, "dtype") and isinstance(value.dtype, torch.dtype):
-        shape = tuple(dim if type(dim) is int else str(dim) for dim in value.shape)
-        size = value.dtype.itemsize
-        for dim in shape:
-            size = size * dim if size is not None and type(dim) is int else None
-        return shape, str(value.dtype).removeprefix("torch."), size
+    if isinstance(getattr(value, "dtype", None), torch.dtype) and hasattr(value, "shape"):
+        return sized(value.shape, str(value.dtype).removeprefix("torch."), value.dtype.itemsize)
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, (tuple, list)):
         parts = [part for part in map(describe, value) if part[0] is not None]
-        if parts:
-            shapes, dtypes, sizes = zip(*parts, strict=True)
-            dtype = dtypes[0] if len(set(dtypes)) == 1 else ", ".join(dtypes)
-            return shapes, dtype, None if None in sizes else builtins.sum(sizes)
+        return several(parts) if len(parts) > 1 or not parts else ((parts[0][0],), *parts[0][1:])
     if isinstance(value, (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)):
         return None, type(value).__name__.lower().removeprefix("sym"), None
-    return None, None, None
+    return UNKNOWN
 
 
 def symbolic_trace(model: torch.nn.Module) -> fx.GraphModule:

@@ -192,7 +192,7 @@ def _instruction(line: str) -> Instruction:
     for part in _split(rest[closed:]):
         key, equals, value = part.partition("=")
         if equals and key not in _ASIDE:
-            attrs[key] = cut(value)
+            attrs[key] = value if key in _CALLED else cut(value)
     operands: list[str] = []
     if op == "parameter":
         attrs = {"number": inside.strip(), **attrs}

@@ -18,8 +18,9 @@ TORCH = _by_name(
             column_stack split split_with_sizes chunk tensor_split unsafe_split unsafe_chunk unbind getitem select
             narrow slice index_select gather take take_along_dim flip fliplr flipud roll rot90 pad constant_pad_nd
             pixel_shuffle pixel_unshuffle channel_shuffle unfold im2col as_strided diagonal tril triu size dim
-            ndimension numel shape getattr stride is_contiguous len sym_size sym_stride sym_numel detach alias view_as_real
-            view_as_complex real imag unsafe_view _unsafe_view _reshape_alias slice_scatter select_scatter""",
+            ndimension numel shape getattr stride is_contiguous len sym_size sym_stride sym_numel detach alias
+            view_as_real view_as_complex real imag unsafe_view _unsafe_view _reshape_alias slice_scatter
+            select_scatter""",
         "control": """cond while_loop map map_impl scan associative_scan _assert _assert_async _assert_scalar
             _assert_tensor_metadata sym_constrain_range sym_constrain_range_for_size""",
         "memory": "clone contiguous copy to_copy _to_copy cpu cuda pin_memory lift",

@@ -5,6 +5,7 @@ Calls of the module's own functions are inlined, so that what `call @relu` stand
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -20,6 +21,9 @@ _FEW = 16
 
 #: Calls are inlined up to this many nodes: functions that call each other twice, n deep, are 2ⁿ nodes.
 _MOST = 100_000
+
+#: `#stablehlo<comparison_direction GT>`
+_ENUM = re.compile(r"#stablehlo<\w+ (\w+)>")
 
 _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
@@ -61,7 +65,8 @@ class _Reader:
         self.entry = self.functions.get("main", functions[0])
         named = module if "sym_name" in module.operation.attributes else self.entry
         self.build = Builder(_plain(named.operation.attributes["sym_name"]), "StableHLO")
-        self.made: dict[Any, str] = {}  # value → id of the node that makes it
+        # Value → id of the node that makes it. Names are given by the printer, anew in each region: they are "ours".
+        self.made: dict[Any, str] = {}
         self.scope = ""
         self.calls: dict[str, int] = {}
 
@@ -86,7 +91,7 @@ class _Reader:
     def _argument(self, value: Any, state: Any, inputs: Iterable[str]) -> None:
         name = self.scope + value.get_name(state)
         text = f"{name}: {value.type}"
-        self.made[value] = self.build.add(name, "argument", "data", inputs, _type(value.type), text)
+        self.made[value] = self.build.add(name, "argument", "data", inputs, _type(value.type), text, ours=True)
 
     def _region(self, region: Any, state: Any) -> list[str]:
         returned: list[str] = []
@@ -134,7 +139,7 @@ class _Reader:
         options = [*operands, *(f"{key}={short(value)}" for key, value in attrs.items())]
         type = several(_type(value.type) for value in results) if results else UNKNOWN
         text = f"{id} = {name}({', '.join(options)})"
-        id = self.build.add(id, name, kind, inputs, type, text, attrs, label, ours=not results)
+        id = self.build.add(id, name, kind, inputs, type, text, attrs, label, ours=True)
         for value in results:
             self.made[value] = id
 
@@ -165,14 +170,17 @@ def _applied(op: Any) -> str:
 def _plain(attribute: Any) -> Any:
     """An attribute as a Python value where there is one, as text otherwise; long constants are left out."""
     if isinstance(attribute, ir.DenseElementsAttr):
-        if attribute.is_splat or len(attribute) <= _FEW:
+        if not attribute.is_splat and len(attribute) > _FEW:
+            return f"{len(attribute)} numbers"
+        try:
+            return attribute.get_splat_value().value if attribute.is_splat else tuple(attribute)
+        except (AttributeError, TypeError, ValueError):  # element types that Python has no number for
             return cut(str(attribute).removeprefix("dense<").rsplit("> : ", 1)[0])
-        return f"{len(attribute)} numbers"
     if isinstance(attribute, (ir.IntegerAttr, ir.BoolAttr, ir.FloatAttr, ir.StringAttr)):
         return attribute.value
     if isinstance(attribute, (ir.DenseI64ArrayAttr, ir.DenseI32ArrayAttr, ir.DenseBoolArrayAttr)):
         return tuple(attribute)
-    return cut(str(attribute))
+    return cut(_ENUM.sub(r"\1", str(attribute)).replace("#stablehlo.", ""))
 
 
 def _type(type: Any) -> Type:
