@@ -22,6 +22,7 @@ from autograder import source
 from autograder.intake import Class, Damaged, Submission, collect, read, repair
 
 RUN = "autograder/run"
+SAMPLES_RUN = f"{RUN}/samples"
 COLUMNS = ("learner", "assignment", "question", "points", "max_points", "seed", "lost", "message")
 
 
@@ -89,17 +90,17 @@ def grade(
     results = _run(tasks, chosen, jobs)
     _write_csv(source.ROOT / run / "grades.csv", results)
     _show(found, tasks, results, chosen, known)
-    _tail(run, results, time.perf_counter() - start)
-    if any(graded.failure for graded in results.values()):
+    _tail(run, len(tasks), results, time.perf_counter() - start)
+    if not results or any(graded.failure for graded in results.values()):
         raise typer.Exit(1)
 
 
 def _place(submissions: Path | None) -> tuple[Path, str]:
     """The folder to grade, and the folder, relative to the project, for all that comes of it."""
     if submissions is None:
-        run = os.environ.get("PASSLAB_RUN", f"{RUN}/samples")
-        shutil.rmtree(source.ROOT / run, ignore_errors=True)  # the sample class is always graded afresh
-        return source.ROOT / "autograder/samples", run
+        if "PASSLAB_RUN" not in os.environ:  # a gradebook of its own, and always a fresh one
+            shutil.rmtree(source.ROOT / SAMPLES_RUN, ignore_errors=True)
+        return source.ROOT / "autograder/samples", os.environ.get("PASSLAB_RUN", SAMPLES_RUN)
     if not submissions.is_dir():
         hint = " Unpack it first." if submissions.suffix in (".zip", ".gz", ".tar") else ""
         _fail(f"{submissions} is not a folder.{hint} Expected: a folder laid out as learner/assignment/notebook.ipynb.")
@@ -162,9 +163,10 @@ def _run(tasks: dict[tuple[str, str], Submission], chosen: list[str], jobs: int)
     # Each notebook has its share of the cores; more threads than cores make everyone slower.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // jobs)))
     results = {}
+    terminal = Console(stderr=True)
     columns = (TextColumn("Grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with (
-        Progress(*columns, console=Console(stderr=True), transient=True) as bar,
+        Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar,
         ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
     ):
         task = bar.add_task("", total=len(ready))
@@ -271,10 +273,11 @@ def _died(scores: list) -> list[str]:
     return notes
 
 
-def _tail(run: str, results: dict, seconds: float) -> None:
+def _tail(run: str, handed_in: int, results: dict, seconds: float) -> None:
     console = Console(soft_wrap=True, highlight=False)
     graded = sum(not g.failure for g in results.values())
-    console.print(f"Graded {graded} of {len(results)} submissions in {seconds:.0f} s.", markup=False)
+    unread = f" ({handed_in - len(results)} could not be read)" if handed_in > len(results) else ""
+    console.print(f"Graded {graded} of {handed_in} submissions{unread} in {seconds:.0f} s.", markup=False)
     console.print(f"Grades:   {run}/grades.csv", markup=False)
     console.print(f"Feedback: {run}/feedback/<learner>/<assignment>/<notebook>.html", markup=False)
     if run != RUN:

@@ -97,6 +97,9 @@ def collect(path: Path, known: dict[str, set[str]]) -> Class:
     owner = {notebook: assignment for assignment, names in known.items() for notebook in names}
     taken: set[str] = set()
     for folder in _folders(home):
+        if folder.name in known:
+            found.note("", f"{folder.name}/ is the folder of an assignment; here a learner's folder was expected.")
+            continue
         learner, any_notebook = _learner(folder.name, found, taken), False
         taken.add(learner)
         for file in sorted(_notebooks(folder), key=lambda p: (len(p.parts), p)):
@@ -165,7 +168,7 @@ def read(path: Path) -> NotebookNode:
         raise Damaged(f"{path.name} is nested too deeply to be a notebook.") from None
     except Exception as error:
         what = str(error).strip().split("\n")[0][:160]
-        raise Damaged(f"{path.name} is not a valid notebook: {type(error).__name__}: {what}") from None
+        raise Damaged(f"{path.name} is not a valid notebook ({type(error).__name__}: {what}).") from None
     return nb
 
 
@@ -186,7 +189,8 @@ def _normalise(nb: NotebookNode) -> None:
 
 def _grade_id(cell: NotebookNode) -> str | None:
     meta = cell.metadata.get("nbgrader")
-    return meta.get("grade_id") if isinstance(meta, dict) else None
+    name = meta.get("grade_id") if isinstance(meta, dict) else None
+    return name if isinstance(name, str) else None
 
 
 def repair(nb: NotebookNode, source: NotebookNode) -> list[str]:

@@ -138,7 +138,7 @@ def prove_all(names: list[str], jobs: int = 0, seed: int = 0, console: Console |
     columns = (TextColumn("Proving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     proofs = []
     with (
-        Progress(*columns, console=console, transient=True, disable=console is None) as bar,
+        Progress(*columns, console=console, transient=True, disable=console is None or not console.is_terminal) as bar,
         ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
     ):
         task = bar.add_task("", total=len(names))

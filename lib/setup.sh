@@ -74,7 +74,7 @@ install() {
     elif grep -qiE 'no matching distribution|could not find a version' "$log"; then
         fail "a pinned package has no build for this Python or platform: $(grep -iE 'no matching distribution|could not find a version' "$log" | tail -n 1)"
     else
-        fail "pip could not install the packages: $(grep -v '^ *$' "$log" | tail -n 1) The whole message is in $log."
+        fail "pip could not install the packages:$(grep -iE '^ *error: ' "$log" | grep -v 'subprocess-exited' | head -n 1). The whole message is in $log."
     fi
 }
 

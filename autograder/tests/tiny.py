@@ -102,7 +102,8 @@ def notebook() -> str:
 
 
 def make(folder: Path) -> Path:
-    """Write the tiny course into an empty folder."""
+    """Write the tiny course into a folder that does not exist yet."""
+    folder.mkdir()
     skip = shutil.ignore_patterns("__pycache__", "day*", "run", "tests", "*.egg-info", "samples")
     shutil.copytree(ROOT / "lib", folder / "lib", ignore=skip)
     shutil.copytree(ROOT / "autograder", folder / "autograder", ignore=skip)

@@ -1,0 +1,156 @@
+"""Plain nbgrader on this course: its own commands and pages, with the settings in autograder/."""
+
+from __future__ import annotations
+
+import csv
+import json
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+import nbformat
+import pytest
+import tiny
+
+pytestmark = pytest.mark.xdist_group("nbgrader")
+
+WARNS = "import os\n\ndef double(x):\n    os.write(2, b'careful')\n    return 2 * x"
+
+
+def nbgrader(course, *arguments, cwd=None):
+    result = tiny.run(course, "-m", "nbgrader", *arguments, cwd=cwd)
+    assert "Traceback" not in result.stderr, result.stderr
+    return result
+
+
+def hand_in(course, learner, edit):
+    path = course / "autograder/run/submitted" / learner / "day00/tiny.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nb = nbformat.read(course / "exercises/day00/tiny.ipynb", as_version=4)
+    edit(nb, {cell.id: cell for cell in nb.cells})
+    nbformat.write(nb, path)
+
+
+def solved(nb, cells):
+    cells["double"].source = WARNS
+    cells["shout"].source = "def shout(word):\n    return word.upper()"
+    cells["sort-words"].source = "def sort_words(words):\n    return sorted(words)"
+
+
+def shortened(nb, cells):
+    solved(nb, cells)
+    nb.cells = [cell for cell in nb.cells if cell.id not in ("double", "double-check", "shout-check")]
+
+
+@pytest.fixture(scope="module")
+def flow(course):
+    """The whole flow by nbgrader's own commands, some from the project's folder, some from autograder/."""
+    (course / "exercises/day00/tiny.ipynb").unlink()
+    assert nbgrader(course, "generate_assignment", "day00", "--force").returncode == 0
+    hand_in(course, "ada", solved)
+    hand_in(course, "bob", untouched)
+    hand_in(course, "cyd", shortened)
+    assert nbgrader(course, "autograde", "day00", cwd=course / "autograder").returncode == 0
+    assert nbgrader(course, "generate_feedback", "day00").returncode == 0
+    assert nbgrader(course, "export", "--to", "exported.csv").returncode == 0
+    return course
+
+
+def test_the_release_is_the_same_as_ours(flow):
+    assert tiny.run(flow, "-m", "autograder.notebooks", "--check").returncode == 0
+
+
+def test_the_release_from_autograder_is_the_same_too(flow):
+    before = (flow / "exercises/day00/tiny.ipynb").read_bytes()
+    assert nbgrader(flow, "generate_assignment", "day00", "--force", "--no-db", cwd=flow / "autograder").returncode == 0
+    assert (flow / "exercises/day00/tiny.ipynb").read_bytes() == before
+
+
+def test_scores_are_in_the_export(flow):
+    with (flow / "exported.csv").open(newline="") as lines:
+        got = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(lines)}
+    assert got == {"ada": (9, 9), "bob": (0, 9), "cyd": (6, 9)}
+
+
+def test_feedback_is_written_and_clean(flow):
+    page = (flow / "autograder/run/feedback/ada/day00/tiny.html").read_text()
+    assert "hidden cases included" in page
+    assert "HIDDEN TESTS" not in page and "autograder.grading" not in page
+
+
+def untouched(nb, cells):
+    pass
+
+
+def partly(nb, cells):
+    solved(nb, cells)
+    cells["shout"].source = "def shout(word):\n    return word"
+
+
+@pytest.mark.parametrize(("edit", "passes"), [(solved, True), (untouched, False), (partly, False)])
+def test_validate(flow, tmp_path, edit, passes):
+    nb = nbformat.read(flow / "exercises/day00/tiny.ipynb", as_version=4)
+    edit(nb, {cell.id: cell for cell in nb.cells})
+    nbformat.write(nb, tmp_path / "mine.ipynb")
+    said = nbgrader(flow, "validate", str(tmp_path / "mine.ipynb")).stdout
+    assert ("Success! Your notebook passes all the tests." in said) == passes, said
+
+
+def test_validate_accepts_the_authored_notebook(flow):
+    assert "Success!" in nbgrader(flow, "validate", "solutions/day00/tiny.ipynb").stdout
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def get(url: str) -> str:
+    for _ in range(100):
+        try:
+            with urllib.request.urlopen(url, timeout=10) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return f"HTTP {error.code}"
+        except OSError:
+            time.sleep(0.2)
+    raise TimeoutError(url)
+
+
+@pytest.fixture(scope="module")
+def server(flow):
+    port = free_port()
+    command = [sys.executable, "-m", "jupyter", "server", "--no-browser", f"--port={port}", "--ServerApp.token=t"]
+    with (flow / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "--allow-root", "--ServerApp.ip=127.0.0.1"],
+            cwd=flow,
+            env=tiny.environment(flow),
+            stdout=log,
+            stderr=log,
+        )
+    yield lambda path: get(f"http://127.0.0.1:{port}/{path}?token=t")
+    process.terminate()
+    process.wait(20)
+
+
+def test_formgrader_lists_the_course(server):
+    assert "formgrader" in server("formgrader/manage_assignments").lower()
+    assignments = json.loads(server("formgrader/api/assignments"))
+    assert [(a["name"], a["num_submissions"], a["max_score"]) for a in assignments] == [("day00", 3, 9.0)]
+
+
+def test_formgrader_shows_the_submissions(server):
+    submissions = json.loads(server("formgrader/api/submissions/day00"))
+    assert {s["student"]: s["score"] for s in submissions} == {"ada": 9.0, "bob": 0.0, "cyd": 6.0}
+    notebooks = json.loads(server("formgrader/api/notebooks/day00"))
+    assert [n["name"] for n in notebooks] == ["tiny"]
+
+
+def test_formgrader_opens_a_submission(server):
+    notebook = json.loads(server("formgrader/api/submitted_notebooks/day00/tiny"))[0]
+    assert "double-check" in server(f"formgrader/submissions/{notebook['id']}/")
