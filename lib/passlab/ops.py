@@ -35,5 +35,5 @@ class ConvReLU2d(nn.Conv2d):
     them apart with `type(module) is nn.Conv2d`.
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.relu(super().forward(x))
+    def forward(self, input: Tensor) -> Tensor:
+        return torch.relu(super().forward(input))

@@ -181,7 +181,7 @@ def _fusion_cost(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> s
     extra = parameters(after) - parameters(before)
     if extra > 0:
         return f"The graph holds {extra:,} more parameters than before. Share them: fused.weight = conv.weight."
-    return leftovers(before, after, len(case.expect.matches), "fused away")
+    return leftovers(before, after, new["conv2d_relu"] - old["conv2d_relu"], "fused away")
 
 
 judge_fuse = judge_pass(did=_fused, spared=_fused_too_much, cost=_fusion_cost)
@@ -321,7 +321,7 @@ def _folded_too_much(before: fx.GraphModule, after: fx.GraphModule, case: Case) 
 
 
 def _folding_cost(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
-    return leftovers(before, after, len(case.expect.matches), "folded")
+    return leftovers(before, after, ops(before)["batch_norm"] - ops(after)["batch_norm"], "folded away")
 
 
 _judge_fold = judge_pass(did=_folded, spared=_folded_too_much, cost=_folding_cost)

@@ -91,12 +91,15 @@ def judge_visitor(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
     def wrong(verdict: str, message: str, *mark: str) -> Finding:
         return Finding(verdict, False, message, before=small, mark=mark)
 
-    deep = f"The graph is {len(nodes):,} nodes deep; Python stops at about {sys.getrecursionlimit():,} nested calls."
     if value["too_deep"]:
-        yield wrong("cost", f"{deep} Keep a stack of your own instead of calling yourself.")
+        limit = f"Python stops at about {sys.getrecursionlimit():,} nested calls"
+        message = f"The graph is {len(nodes):,} nodes deep, and {limit}. Keep a stack of your own instead of recursing."
+        yield wrong("cost", message)
         return
     if value["raised_limit"]:
-        yield wrong("cost", f"The recursion limit was raised. {deep} Keep a stack of your own: it has no limit.")
+        yield wrong(
+            "cost", "The recursion limit was raised; a deeper graph needs a higher one. Keep a stack of your own."
+        )
     if value["again"]:
         name = value["again"]
         users = ", ".join(user.name for user in nodes[name].users)
@@ -138,7 +141,7 @@ def judge_visitor(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
         yield wrong("did", f"{message}{value['result']!r}.", root)
         return
     yield Finding("did", True)
-    yield Finding("spared", not foreign)
+    yield Finding("spared", True)
     yield Finding("cost", True)
 
 
@@ -187,8 +190,8 @@ def visitor_cases() -> list[Case]:
     return [
         Case("a diamond", _diamond),
         Case("which callback is whose", _lookups),
-        Case("a line of 2,000 nodes", lambda: chain(2000)),
-        Case("40 rungs of a ladder", lambda: ladder(40)),
+        Case("a line of 2,000 nodes", lambda: chain(2000), ("cost",)),
+        Case("40 rungs of a ladder", lambda: ladder(40), ("cost",)),
     ]
 
 

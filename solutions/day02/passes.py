@@ -1,0 +1,573 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Day 2 · Writing a pass: exercises
+#
+# Seven questions, about 100 minutes. Read the lesson first: [day02_passes.ipynb](../../course/day02_passes.ipynb).
+#
+# Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
+# shows which laws it keeps; grading asks the same on more cases, drawn anew each time. `hint("day02.visitor")` opens a
+# hint, three for each question.
+
+# %%
+import copy
+import inspect
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import torch
+from IPython.display import display
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+
+from passlab import check, diff, draw, models, progress, trace
+from passlab.ops import ConvReLU2d, conv2d_relu
+from passlab.passes import Analysis, Pass, PassError
+from passlab.suspects import SUSPECTS
+
+# %%
+progress("day02")
+
+# %% [markdown]
+# ## 1 · A post-order visitor
+#
+# An analysis needs the results of the operands before it can say something about a node. torch.fx keeps its node list
+# in such an order; most IRs keep only the edges. So here the walk starts at a root and knows nothing but operands.
+#
+# Three things go wrong in first versions: a node that is used twice is visited twice (and its operands four times), a
+# deep network hits Python's recursion limit, and nodes that nobody uses are visited too.
+
+
+# %% nbgrader={"grade": false, "grade_id": "visitor", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def visit(root: fx.Node, callbacks: dict[Any, Callable]) -> Any:
+    """Call back once for every node that `root` depends on, operands before users; return what `root` gave.
+
+    In:  `root`, and a callback for each kind of node. A node that calls something (`node.op` is call_function,
+         call_method or call_module) has the callback under `node.target`; if there is none, or for another node, it has
+         the one under `node.op`. Use `node.all_input_nodes` for the operands.
+    Out: every callback gets `callback(node, *results)`, where `results` are what the callbacks of the operands
+         returned, in their order. A node without a callback gives None, and its operands are visited all the same.
+         No node is visited twice, and none that `root` does not depend on. Graphs may be 100,000 nodes deep; the
+         recursion limit stays as it is.
+
+    Example: how deep is a node? For `relu(x) + x` this gives 2.
+
+        visit(node, {"placeholder": lambda n: 0, "call_function": lambda n, *depths: 1 + max(depths)})
+    """
+    ### BEGIN SOLUTION
+    results, stack = {}, [root]
+    while stack:
+        node = stack[-1]
+        waiting = [operand for operand in node.all_input_nodes if operand not in results]
+        if waiting:
+            stack.extend(reversed(waiting))
+            continue
+        stack.pop()
+        if node in results:  # it was put on the stack by several users
+            continue
+        callback = callbacks.get(node.target) if node.op.startswith("call_") else None
+        callback = callback or callbacks.get(node.op)
+        results[node] = callback(node, *(results[o] for o in node.all_input_nodes)) if callback else None
+    return results[root]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "visitor-check", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+check("day02.visitor", visit)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day02.visitor", visit)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Once it works, a few callbacks are an analysis. These spell out what the last node of a small network computes:
+
+# %%
+with suppress(Exception):  # shows nothing before `visit` is written
+    *_, output = trace(models.ZOO["mlp"].build(), *models.ZOO["mlp"].inputs()).graph.nodes
+    spelled = {"placeholder": lambda n: n.name, "call_module": lambda n, *xs: f"{n.target}({', '.join(xs)})"}
+    print(visit(output, {**spelled, "output": lambda n, x: x}))
+
+# %% [markdown]
+# ## 2 · Fuse conv2d and relu
+#
+# A convolution followed by a ReLU writes its whole result to memory, only for the ReLU to read it back. Every compiler
+# fuses the two. `passlab.ops` has both fused forms, with the operands that the plain ones have:
+#
+# | in the graph | becomes |
+# |---|---|
+# | an `nn.Conv2d` module and a ReLU | a `ConvReLU2d` module, made as `nn.Conv2d` is: channels, kernel size, stride, … |
+# | `F.conv2d(x, weight, …)` and a ReLU | `conv2d_relu(x, weight, …)` |
+#
+# Most of the work is in what must *not* be lost or touched.
+
+
+# %% nbgrader={"grade": false, "grade_id": "fuse-conv-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def fuse_conv_relu(gm: fx.GraphModule) -> fx.GraphModule:
+    """`relu(conv2d(x))` = `conv2d_relu(x)`, if nothing else uses the value of the convolution.
+
+    In:  a graph. A convolution is a module of type nn.Conv2d (exactly: subclasses compute other things) or a call of
+         F.conv2d. A ReLU is a module of type nn.ReLU, torch.relu or F.relu, or the method .relu().
+    Out: the graph in which each such pair is one node: a call of a ConvReLU2d module, or of conv2d_relu. It keeps
+         stride, padding, dilation, groups, padding mode and bias, and shares the weights with the old module. A module
+         may be called from several places: the other calls stay as they are. You may edit gm and return it.
+
+    Example:  x → conv(stride=2) → relu → out   becomes   x → ConvReLU2d(stride=2) → out,
+              and  c = conv(x); relu(c) + c     stays: the sum needs c.
+    """
+
+    ### BEGIN SOLUTION
+    def is_relu(node):
+        if node.op == "call_module":
+            return type(gm.get_submodule(node.target)) is nn.ReLU
+        return (node.op, node.target) in {
+            ("call_function", torch.relu),
+            ("call_function", F.relu),
+            ("call_method", "relu"),
+        }
+
+    def fused_module(conv):
+        shape = (conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation)
+        fused = ConvReLU2d(*shape, conv.groups, conv.bias is not None, conv.padding_mode)
+        fused.weight, fused.bias = conv.weight, conv.bias
+        return fused
+
+    for relu in list(gm.graph.nodes):
+        if not is_relu(relu):
+            continue
+        (conv,) = relu.all_input_nodes
+        if len(conv.users) != 1:
+            continue
+        with gm.graph.inserting_before(relu):
+            if conv.op == "call_function" and conv.target is F.conv2d:
+                fused = gm.graph.call_function(conv2d_relu, conv.args, conv.kwargs)
+            elif conv.op == "call_module" and type(gm.get_submodule(conv.target)) is nn.Conv2d:
+                name = f"{conv.name}_relu"
+                gm.add_submodule(name, fused_module(gm.get_submodule(conv.target)))
+                fused = gm.graph.call_module(name, conv.args, conv.kwargs)
+            else:
+                continue
+        relu.replace_all_uses_with(fused)
+        gm.graph.erase_node(relu)
+        gm.graph.erase_node(conv)
+    gm.recompile()
+    return gm
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "fuse-conv-relu-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+check("day02.fuse-conv-relu", fuse_conv_relu)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day02.fuse-conv-relu", fuse_conv_relu)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# What your pass does to one step of a U-Net. Two convolutions end in a ReLU; the third one does not:
+
+# %%
+with suppress(Exception):  # shows nothing before `fuse_conv_relu` is written
+    image = models.ZOO["skip"].inputs()
+    net = trace(models.ZOO["skip"].build(), *image)
+    display(diff(net, fuse_conv_relu(copy.deepcopy(net)), *image, title="conv2d and relu, fused"))
+
+# %% [markdown]
+# ## 3 · Fold batch norm into the convolution
+#
+# In evaluation mode a batch norm multiplies each channel by a number and adds another one. A convolution is linear, so
+# both numbers fit into its weights: one operation less, nothing lost. With running mean μ, running variance σ², and the
+# batch norm's own weight γ and bias β,
+#
+# $$\frac{(W * x + b) - \mu}{\sqrt{\sigma^2 + \varepsilon}}\,\gamma + \beta \;=\; (sW) * x + (s(b - \mu) + \beta),
+# \qquad s = \frac{\gamma}{\sqrt{\sigma^2 + \varepsilon}}$$
+#
+# Mind the model that the graph was traced from. A graph shares its modules with it, so a pass that scales `conv.weight`
+# in place ruins the model for everyone else.
+
+
+# %% nbgrader={"grade": false, "grade_id": "fold-batchnorm", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
+    """`bn(conv(x))` = `conv'(x)` with other weights, if bn only uses numbers that are fixed.
+
+    In:  a graph. Only modules count, and only of exactly these types: nn.Conv2d, and behind it nn.BatchNorm2d.
+    Out: the graph without the batch norms that can be folded. One can be if
+         - it is not training (`bn.training`) and keeps running statistics,
+         - nothing else uses the value of the convolution,
+         - the module of the convolution is called by this node only.
+         Convolutions with and without bias, batch norms with and without weight and bias (`affine=False`). The modules
+         of gm are those of the original model: no tensor of theirs may change, neither in value nor in place.
+
+    Example: weights w = 3 without bias, μ = 1, σ² + ε = 4, γ = 2, β = 5: the new convolution has w = 3, bias = 4.
+    """
+    ### BEGIN SOLUTION
+    calls = [node.target for node in gm.graph.nodes if node.op == "call_module"]
+
+    def foldable(conv, bn):
+        if not all(n.op == "call_module" for n in (conv, bn)) or len(conv.users) != 1 or calls.count(conv.target) != 1:
+            return False
+        norm = gm.get_submodule(bn.target)
+        types = type(gm.get_submodule(conv.target)), type(norm)
+        return types == (nn.Conv2d, nn.BatchNorm2d) and not norm.training and norm.running_mean is not None
+
+    def folded(conv, bn):
+        scale = (bn.running_var + bn.eps).rsqrt() * (1 if bn.weight is None else bn.weight)
+        shift = (0 if conv.bias is None else conv.bias) - bn.running_mean
+        new = copy.deepcopy(conv)
+        new.weight = nn.Parameter(conv.weight * scale.reshape(-1, 1, 1, 1))
+        new.bias = nn.Parameter(shift * scale + (0 if bn.bias is None else bn.bias))
+        return new
+
+    for bn in list(gm.graph.nodes):
+        conv = bn.all_input_nodes[0] if bn.op == "call_module" else None
+        if conv is None or not foldable(conv, bn):
+            continue
+        name = f"{conv.name}_folded"
+        with torch.no_grad():
+            gm.add_submodule(name, folded(gm.get_submodule(conv.target), gm.get_submodule(bn.target)))
+        with gm.graph.inserting_before(conv):
+            new = gm.graph.call_module(name, conv.args, conv.kwargs)
+        bn.replace_all_uses_with(new)
+        gm.graph.erase_node(bn)
+        gm.graph.erase_node(conv)
+    gm.recompile()
+    return gm
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "fold-batchnorm-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+check("day02.fold-batchnorm", fold_batchnorm)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day02.fold-batchnorm", fold_batchnorm)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The two passes belong together: only when the batch norm is gone does the ReLU stand right behind the convolution.
+
+# %%
+with suppress(Exception):  # shows nothing before both passes are written
+    image = models.ZOO["convnet"].inputs()
+    net = trace(models.ZOO["convnet"].build(), *image)
+    both = fuse_conv_relu(fold_batchnorm(copy.deepcopy(net)))
+    display(diff(net, both, *image, title="batch norm folded, then conv2d and relu fused"))
+
+# %% [markdown]
+# ## 4 · A pass manager that names the culprit
+#
+# With twenty passes in a row, a broken graph shows up far from the pass that broke it. A manager verifies the graph
+# after every pass, and so it can name the culprit. It also hands out the facts that passes need. A fact that was
+# computed once is kept, until a pass runs that does not promise to preserve it.
+#
+# A pass is described by `passlab.passes.Pass`:
+
+# %%
+print(inspect.getsource(Pass))
+
+
+# %% nbgrader={"grade": false, "grade_id": "pass-manager", "locked": false, "schema_version": 3, "solution": true, "task": false}
+class PassManager:
+    """Runs passes in order, checks the graph between them, and gives each pass the facts that it requires.
+
+    `passes`: the passes, in the order in which they run. `analyses`: name → function from a graph to a fact.
+    `verify(gm)`: None, or a sentence that says why gm is broken (it also takes what is no graph, such as None).
+    `history` holds, for the last run, a tuple (pass name, nodes before, nodes after) for each pass.
+    """
+
+    def __init__(self, passes: list[Pass], analyses: dict[str, Analysis], verify: Callable[[Any], str | None]):
+        self.passes, self.analyses, self.verify = passes, analyses, verify
+        self.history: list[tuple[str, int, int]] = []
+
+    def run(self, gm: fx.GraphModule) -> fx.GraphModule:
+        """Run all passes on `gm`; return what the last one returned.
+
+        Each pass is called as `p.run(gm, facts)` with what the pass before it returned. `facts` maps the names in
+        `p.requires` (these and no others) to what the analyses say about *this* graph. An analysis runs only when a
+        pass requires it, and not again while all passes since then have had it in their `preserves`.
+
+        Raises PassError(culprit, reason), and runs no further pass, if
+        - the order is wrong, before anything runs: a name in `p.after` does not stand before p. Culprit: p.name, and
+          the reason holds the name that is missing.
+        - `verify` finds gm broken before the first pass. Culprit: "input", reason: what verify says.
+        - `verify` finds what a pass returned broken. Culprit: the pass, reason: what verify says.
+        - a pass raises. Culprit: the pass, reason: holds the text of its error; `raise PassError(...) from error`.
+
+        Example: passes [fuse, dce], and fuse leaves a use before its definition. Then dce does not run, and
+        `PassError("fuse", "Node relu uses …")` is raised.
+        """
+        ### BEGIN SOLUTION
+        seen: set[str] = set()
+        for p in self.passes:
+            for missing in set(p.after) - seen:
+                raise PassError(p.name, f"it must come after {missing}")
+            seen.add(p.name)
+        self.history, facts = [], {}
+        if broken := self.verify(gm):
+            raise PassError("input", broken)
+        for p in self.passes:
+            before = len(gm.graph.nodes)
+            for name in p.requires:
+                if name not in facts:
+                    facts[name] = self.analyses[name](gm)
+            try:
+                gm = p.run(gm, {name: facts[name] for name in p.requires})
+            except Exception as error:
+                raise PassError(p.name, f"it raised {type(error).__name__}: {error}") from error
+            if broken := self.verify(gm):
+                raise PassError(p.name, broken)
+            facts = {name: fact for name, fact in facts.items() if name in p.preserves}
+            self.history.append((p.name, before, len(gm.graph.nodes)))
+        return gm
+        ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "pass-manager-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+check("day02.pass-manager", PassManager)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day02.pass-manager", PassManager)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Your manager with your passes on ResNet-18. Swap the two and look again: the order decides what there is to fuse.
+
+# %%
+with suppress(Exception):  # shows nothing before the manager and both passes are written
+    manager = PassManager(
+        [
+            Pass("fold-batchnorm", lambda gm, facts: fold_batchnorm(gm)),
+            Pass("fuse-conv-relu", lambda gm, facts: fuse_conv_relu(gm)),
+        ],
+        {},
+        lambda gm: gm.graph.lint(),
+    )
+    manager.run(trace(models.resnet18()))
+    for name, before, after in manager.history:
+        print(f"{name:16} {before:3} → {after:3} nodes")
+
+# %% [markdown]
+# ## 5 · Are two programs the same function?
+#
+# The question behind every check in this course. Running both on random numbers is the start; the rest is knowing what
+# to compare, and how closely. `float16` has 11 bits and `float64` has 53: one tolerance for both is wrong for one.
+#
+# `passlab.equivalent` does this and more. Here you write your own, and the next exercise uses it.
+
+
+# %% nbgrader={"grade": false, "grade_id": "equivalent", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def equivalent(before: Callable, after: Callable, inputs: tuple) -> tuple[bool, float, float]:
+    """Do two programs compute the same, up to rounding? Returns (same, max_abs, mse).
+
+    In:  two programs, and example inputs that both take (tensors; other values are passed on as they are). The example
+         may be special (all positive, all zero): try random numbers of the same shapes and dtypes as well, of ordinary
+         size and large. Leave integer and boolean tensors as they are: they may be indices.
+    Out: same     True if no trial tells the programs apart. What counts: the number of output tensors, their shapes and
+                  dtypes, their values, and what the programs write into their inputs. Integers and booleans must be
+                  equal; floats may differ by rounding, which depends on the dtype and on the size of the values. NaN
+                  is the same as NaN, and inf as inf, in the same place. Programs that draw random numbers are run from
+                  the same seed. If `after` raises, it is not the same.
+         max_abs  the largest absolute difference of an element, over everything compared,
+         mse      the largest mean squared difference of a tensor. Both are inf where there is nothing to subtract
+                  (another shape, another dtype, a NaN on one side, an error).
+         The caller's tensors do not change.
+
+    Example: `equivalent(lambda x: x, lambda x: x + 0.5, (torch.zeros(3),))` is (False, 0.5, 0.25), up to rounding.
+    """
+
+    ### BEGIN SOLUTION
+    def leaves(program, args):
+        """Everything a run shows: its outputs, and its inputs as they are afterwards."""
+        args = [x.clone() if isinstance(x, Tensor) else x for x in args]
+        torch.manual_seed(0)
+        with torch.no_grad():
+            result = program(*args)
+        found = []
+        fx.node.map_aggregate((result, args), lambda x: found.append(torch.as_tensor(x)) if x is not None else None)
+        return found
+
+    def difference(a, b):
+        """(largest absolute, mean squared, allowed) difference of two tensors."""
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return math.inf, math.inf, 0.0
+        eps = torch.finfo(a.dtype).eps if a.is_floating_point() else 0.0
+        a, b = a.double(), b.double()
+        special = ~(a.isfinite() & b.isfinite())
+        if not torch.allclose(a[special], b[special], equal_nan=True):
+            return math.inf, math.inf, 0.0
+        if special.all():
+            return 0.0, 0.0, 0.0
+        a, b = a[~special], b[~special]
+        gap = (a - b).abs()
+        return gap.max().item(), gap.square().mean().item(), 32 * eps * a.abs().max().item()
+
+    trials = [inputs]
+    for size in (1, 1, 100):
+        drawn = [isinstance(x, Tensor) and x.is_floating_point() for x in inputs]
+        gen = torch.Generator().manual_seed(len(trials))
+        random = [torch.randn(x.shape, generator=gen) if new else x for x, new in zip(inputs, drawn, strict=True)]
+        trials.append([(size * r).to(x.dtype) if new else x for r, x, new in zip(random, inputs, drawn, strict=True)])
+    same, max_abs, mse = True, 0.0, 0.0
+    for args in trials:
+        old = leaves(before, args)
+        try:
+            new = leaves(after, args)
+        except Exception:
+            return False, math.inf, math.inf
+        if len(old) != len(new):
+            return False, math.inf, math.inf
+        for a, b in zip(old, new, strict=True):
+            largest, squared, allowed = difference(a, b)
+            same = same and largest <= allowed
+            max_abs, mse = max(max_abs, largest), max(mse, squared)
+    return same, max_abs, mse
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "equivalent-check", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+check("day02.equivalent", equivalent)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day02.equivalent", equivalent)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 6 · Eight planted passes: which attribute got lost?
+#
+# Eight people wrote exercise 2. For each you get a graph before and after: a stack of `nn.Conv2d` with `nn.ReLU`, and
+# what the pass made of it. Some lost an attribute. Not every attribute that *looks* different makes a difference, so
+# comparing lists of attributes convicts the innocent. Use your `equivalent`.
+
+
+# %% nbgrader={"grade": false, "grade_id": "lost-attribute", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def lost_attribute(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple) -> str | None:
+    """The attribute that a fusing pass lost on the way, or None if the two programs compute the same.
+
+    In:  before: modules nn.Conv2d, each with an nn.ReLU behind it. after: as many ConvReLU2d in the same order. Inputs.
+    Out: one of "stride", "padding", "dilation", "groups", "padding_mode", "bias": the one whose loss makes the
+         difference; at most one does. "bias" is lost where conv.bias is a parameter, and the fused module's is None.
+         None if the programs compute the same, whatever their attributes look like.
+
+    Example: Conv2d(4, 4, 3, stride=2, padding="valid") → ConvReLU2d(4, 4, 3, padding=0): "stride" is lost. The padding
+    is written in another way, and is the same.
+    """
+
+    ### BEGIN SOLUTION
+    def modules(gm, kind):
+        found = [(n.target, gm.get_submodule(n.target)) for n in gm.graph.nodes if n.op == "call_module"]
+        return [(path, module) for path, module in found if isinstance(module, kind)]
+
+    def with_one_changed(conv, fused, attribute):
+        """A copy of conv that has this one attribute from the fused module."""
+        names = ("stride", "padding", "dilation", "groups", "padding_mode")
+        made = {name: getattr(fused if name == attribute else conv, name) for name in names}
+        bias = None if attribute == "bias" else conv.bias
+        new = nn.Conv2d(conv.in_channels, conv.out_channels, conv.kernel_size, bias=bias is not None, **made)
+        new.weight, new.bias = (fused if attribute == "groups" else conv).weight, bias
+        return new
+
+    if equivalent(before, after, inputs)[0]:
+        return None
+    for (path, conv), (_, fused) in zip(modules(before, nn.Conv2d), modules(after, ConvReLU2d), strict=True):
+        suspects = [
+            name
+            for name in ("stride", "padding", "dilation", "groups", "padding_mode")
+            if getattr(conv, name) != getattr(fused, name)
+        ]
+        suspects += ["bias"] if (conv.bias is None) != (fused.bias is None) else []
+        for attribute in suspects:
+            changed = copy.deepcopy(before)
+            changed.set_submodule(path, with_one_changed(conv, fused, attribute))
+            if not equivalent(before, changed, inputs)[0]:
+                return attribute
+    return None
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "lost-attribute-check", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+check("day02.lost-attribute", lost_attribute)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day02.lost-attribute", lost_attribute)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## 7 · Break six wrong passes
+#
+# Now the other way round. Here are six passes that somebody would merge after a quick look. Each matches, rewrites and
+# cleans up correctly; each takes something for granted. Find it, and prove it with a graph.
+
+# %%
+for suspect in SUSPECTS.values():
+    print(inspect.getsource(suspect))
+
+
+# %% nbgrader={"grade": false, "grade_id": "counterexample", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def counterexample(name: str) -> tuple[fx.GraphModule, tuple]:
+    """A small graph, and inputs, on which the pass `SUSPECTS[name]` silently gives another result.
+
+    In:  the name of one of the six passes above.
+    Out: (gm, inputs). `gm(*inputs)` runs; after the pass the graph still runs and gives something else: other outputs,
+         or other values in the tensors of its caller. A pass that crashes does not count. Calls go to torch, its
+         tensors or its modules. At most three calls.
+
+    Example: a pass that replaces `x - y` by `y - x` is broken by
+
+        fx.symbolic_trace(lambda x, y: x - y), (torch.tensor([1.0]), torch.tensor([0.0]))
+    """
+    ### BEGIN SOLUTION
+    x = torch.tensor([[-2.0, 0.3], [1.0, 8.1]])
+    image = x.reshape(1, 1, 2, 2)
+
+    def shared(x):
+        total = x + 1
+        return torch.relu(total) + total
+
+    programs = {
+        "fuse_add_relu": (shared, x),
+        "cancel_transposes": (lambda x: x.transpose(0, 1).transpose(1, 2), torch.randn(2, 3, 4)),
+        "drop_round_trips": (lambda x: x.half().float(), x),
+        "relu_in_place": (lambda x: torch.relu(x.view(-1)), x),
+        "relu_before_pool": (lambda x: torch.relu(F.avg_pool2d(x, 2)), image),
+        "merge_relus": (lambda x: F.relu6(torch.relu(x)), x),
+    }
+    program, example = programs[name]
+    return fx.symbolic_trace(program), (example,)
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "counterexample-check", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+check("day02.counterexample", counterexample)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day02.counterexample", counterexample)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Your counterexamples, as the passes see them:
+
+# %%
+with suppress(Exception):  # shows nothing before `counterexample` is written
+    for name in SUSPECTS:
+        display(draw(counterexample(name)[0], title=f"{name} breaks this"))
+
+# %% [markdown]
+# Tomorrow each pass makes a graph cheaper. You will want your visitor, your manager and, more than both, your doubts.
