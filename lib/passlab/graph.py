@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -52,16 +53,15 @@ class Node:
         """Shape and dtype in one word: `float32[4, 8]`, `(float32[2], int64[2])`, or "" where nothing is known."""
         if self.shape is None:
             return self.dtype or ""
-        if any(isinstance(dim, tuple) for dim in self.shape):
-            dtypes = (self.dtype or "").split(", ")
-            dtypes *= len(self.shape) if len(dtypes) == 1 else 1
-            parts = zip(dtypes, self.shape, strict=False)
-            return f"({', '.join(d + _dims(s) for d, s in parts)})"
-        return (self.dtype or "") + _dims(self.shape)
+        dtypes = (self.dtype or "").split(", ")
+        return _typed_shape(self.shape, iter(dtypes) if len(dtypes) > 1 else repeat(dtypes[0]))
 
 
-def _dims(shape: tuple | None) -> str:
-    return "" if shape is None else f"[{', '.join(map(str, shape))}]"
+def _typed_shape(shape: tuple, dtypes: Iterator[str]) -> str:
+    """`float32[2, 3]`, and for a tuple of shapes each of them in brackets; takes one dtype per tensor."""
+    if any(isinstance(dim, tuple) for dim in shape):
+        return f"({', '.join(_typed_shape(part, dtypes) for part in shape)})"
+    return f"{next(dtypes, '')}[{', '.join(map(str, shape))}]"
 
 
 @dataclass(frozen=True)

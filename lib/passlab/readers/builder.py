@@ -48,8 +48,17 @@ def several(types: Iterable[Type]) -> Type:
     if not known:
         return None, ", ".join(dict.fromkeys(dtype for _, dtype, _ in types if dtype)) or None, None
     shapes, dtypes, sizes = zip(*known, strict=True)
-    dtype = dtypes[0] if len(set(dtypes)) == 1 else ", ".join(map(str, dtypes))
-    return shapes, dtype, None if None in sizes else sum(sizes)
+    each = [dtype for shape, dtype, _ in known for dtype in _each(shape, dtype)]
+    return shapes, dtypes[0] if len(set(each)) == 1 else ", ".join(each), None if None in sizes else sum(sizes)
+
+
+def _each(shape: tuple, dtype: str | None) -> list[str]:
+    """A dtype for each tensor of a value: a tuple whose tensors are all alike names its dtype once."""
+    if not any(isinstance(dim, tuple) for dim in shape):
+        return [dtype or "?"]
+    if dtype and ", " in dtype:
+        return dtype.split(", ")
+    return [name for part in shape for name in _each(part, dtype)]
 
 
 class Builder:

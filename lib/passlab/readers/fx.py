@@ -73,8 +73,11 @@ def from_nodes(
 def _node(node: fx.Node, ids: dict, module: torch.nn.Module | None, modules: dict, found: dict) -> Node:
     leaf = _leaf(module, node.target, modules) if node.op == "call_module" else None
     op, label = _op(node, leaf)
-    value = found.get(node, node.meta.get("val", node.meta.get("tensor_meta", node.meta.get("example_value"))))
+    meta = node.meta or {}
+    value = found.get(node, meta.get("val", meta.get("tensor_meta", meta.get("example_value"))))
     shape, dtype, size = describe(value)
+    if dtype is None and meta.get("type") in (bool, int, float):
+        dtype = meta["type"].__name__
     attrs = {"opcode": node.op}
     if node.op in ("call_module", "get_attr"):
         attrs["target"] = node.target
@@ -221,11 +224,14 @@ class _Shapes(fx.Interpreter):
 
     def __init__(self, module: fx.GraphModule, fake: Callable[[torch.Tensor], torch.Tensor]):
         super().__init__(module, garbage_collect_values=False)
-        self.fake, self.found = fake, {}
+        self.fake = fake
+        self.found: dict[fx.Node, Any] = {}
 
-    def run_node(self, node: fx.Node) -> Any:
-        self.found[node] = value = super().run_node(node)
-        return value
+    def run_each(self, nodes: list[fx.Node], inputs: tuple) -> None:
+        """What `run` does, on this list of nodes: `run` never returns where the graph's own list is a ring."""
+        self.args_iter = iter(inputs)
+        for node in nodes:
+            self.env[node] = self.found[node] = self.run_node(node)
 
     def fetch_attr(self, target: str) -> Any:
         value = super().fetch_attr(target)
@@ -251,6 +257,7 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], f
         if not seen.issuperset(node.all_input_nodes):
             return {}, node, "it uses a value that is not defined before it"
         seen.add(node)
+    inputs = gm.graph.process_inputs(*inputs)
     wanted = [node for node in nodes if node.op == "placeholder"]
     needed = sum(1 for node in wanted if not node.args)
     if not needed <= len(inputs) <= len(wanted) and not any(str(node.target).startswith("*") for node in wanted):
@@ -264,7 +271,7 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], f
     quiet, log.disabled = log.disabled, True
     try:
         with mode, torch.no_grad():
-            shapes.run(*tree_map_only(torch.Tensor, mode.from_tensor, inputs))
+            shapes.run_each(nodes, tree_map_only(torch.Tensor, mode.from_tensor, inputs))
     except no_shape:
         pass
     except Exception as error:
@@ -293,12 +300,15 @@ def _type_text(value: Any) -> str:
 def trace(model: torch.nn.Module, *inputs: Any) -> fx.GraphModule:
     """See `passlab.trace`."""
     from torch.fx.passes.shape_prop import _extract_tensor_metadata
+    from torch.utils._pytree import tree_leaves
 
     gm = symbolic_trace(model)
     if inputs:
         for node, value in _need_shapes(gm, *inputs).items():
-            node.meta["tensor_meta"] = fx.node.map_aggregate(
-                value, lambda v: _extract_tensor_metadata(v) if isinstance(v, torch.Tensor) else v
-            )
+            node.meta["type"] = type(value)
+            if any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value)):
+                node.meta["tensor_meta"] = fx.node.map_aggregate(
+                    value, lambda v: _extract_tensor_metadata(v) if isinstance(v, torch.Tensor) else v
+                )
         gm.meta["inputs"] = inputs
     return gm
