@@ -294,27 +294,53 @@ draw(lowered.compile().as_text(), title="HLO after XLA's passes")
 # %% [markdown]
 # **Relay and Relax**, the IRs of Apache TVM, come with days 7 and 8; their panels will stand here.
 #
-# ## What each IR makes explicit
+# ## A branch in each of them
 #
-# The table is filled by code: the columns are computed from the graphs above. *Typed* means that every value has a
-# dtype and a shape. *SSA* was checked: one definition each, before all uses, nothing mutated.
+# The branch that torch.fx refused can be written down elsewhere, if both arms are given as functions.
+
 
 # %%
-table(
-    {
-        "torch.fx": view(fx.symbolic_trace(tiny)),
-        "TorchScript": view(script),
-        "torch.export": view(exported),
-        "ONNX": view(onnx_program),
-        "StableHLO": view(lowered),
-        "HLO": view(lowered.compile().as_text()),
-    }
-)
+class Conditional(nn.Module):
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+
+
+def conditional_in_jax(x):
+    return jax.lax.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, x)
+
+
+branches = {
+    "TorchScript": scripted,
+    "torch.export": torch.export.export(Conditional(), (x,)),
+    "ONNX": torch.onnx.export(Conditional(), (x,), dynamo=True, verbose=False),
+    "StableHLO": jax.jit(conditional_in_jax).lower(x.numpy()),
+    "HLO": jax.jit(conditional_in_jax).lower(x.numpy()).as_text(dialect="hlo"),
+}
+draw(branches["ONNX"], title="A branch in ONNX")
 
 # %% [markdown]
-# The further down, the more is explicit and the more nodes there are. No form is the best one: fusion is easy where
-# operators are small, recognising attention is easy where they are large.
+# ## What each IR makes explicit
 #
+# The table is filled by code: every column is computed from the graphs above. *Typed* asks whether the values have a
+# dtype and a shape. *SSA* was checked: one definition each, before all uses, nothing mutated. *Control flow* is what
+# the branch became.
+
+# %%
+panels = {
+    "torch.fx": fx.symbolic_trace(tiny),
+    "TorchScript": script,
+    "torch.export": exported,
+    "ONNX": onnx_program,
+    "StableHLO": lowered,
+    "HLO": lowered.compile().as_text(),
+}
+table({name: [view(ir) for ir in (panel, branches.get(name)) if ir is not None] for name, panel in panels.items()})
+
+# %% [markdown]
+# Going down, more is explicit and there are more nodes, until in the last row a compiler has put them together again.
+# No form is the best one: fusion is easy where operators are small, recognising attention is easy where they are large.
+
+# %% [markdown]
 # ## Forks and joins
 #
 # Real networks are not chains. A residual block sends its input along two ways and adds the results:
@@ -329,24 +355,16 @@ draw(residual)
 # tensor at the fork has to stay in memory until the join, and whatever one does to the producer at the fork is seen by
 # both users.
 #
-# The graph also says how much could run at once. Put every node on the level after its last operand; nodes of the
-# same level do not depend on each other.
+# The picture also says how much could run at once: whatever is not connected by a path. In the residual block that is
+# next to nothing. In an attention block, three projections of the same tensor stand side by side:
 
 # %%
-from collections import Counter
-
-for name in ("residual", "attention", "resnet18", "unet"):
-    model = models.ZOO[name]
-    graph = view(trace(model.build(), *model.inputs()))
-    level = {}
-    for node in graph.nodes:
-        level[node.id] = 1 + max((level[i] for i in node.inputs), default=0)
-    width = max(Counter(level.values()).values())
-    print(f"{name:10} {len(graph.nodes):4} nodes, {max(level.values()):4} levels, at most {width} side by side")
+attention = models.ZOO["attention"]
+draw(trace(attention.build(), *attention.inputs()))
 
 # %% [markdown]
-# Deep and narrow, all of them. Running nodes side by side gains little on such graphs; what gains much is making
-# fewer and better nodes. That is what passes do.
+# Most networks are deep and narrow like these two, as exercise 3 lets you measure. So running nodes side by side gains
+# little; what gains much is having fewer and better nodes. That is what passes do.
 #
 # ## Key takeaways
 #
