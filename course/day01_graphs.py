@@ -356,7 +356,7 @@ draw(residual)
 # both users.
 #
 # The picture also says how much could run at once: whatever is not connected by a path. In the residual block that is
-# next to nothing. In an attention block, three projections of the same tensor stand side by side:
+# next to nothing. In an attention block, queries, keys and values stand side by side for a while:
 
 # %%
 attention = models.ZOO["attention"]
