@@ -20,14 +20,13 @@ STATES = 100
 Frame = tuple[Graph, set[str], str]  # graph, marked nodes, caption
 
 _CSS = f"""
-#ID{{position:relative;color:{INK};font:14px/1.8 Helvetica,Arial,sans-serif}}
-#ID>input{{position:absolute;opacity:0;top:10px;left:10px}}
+#ID{{color:{INK};font:14px/1.8 Helvetica,Arial,sans-serif}}
+#ID>input{{margin:4px 3px;accent-color:{BLUE};cursor:pointer;vertical-align:middle}}
 #ID .bars>div,#ID pre{{display:none;color:{INK}}}
 #ID .bars{{background:#f5f5f5;border:1px solid #ddd;border-radius:8px;padding:6px 8px}}
 #ID label{{display:inline-block;cursor:pointer;background:#fff;border:1px solid #bbb;border-radius:6px;padding:0 10px;
 margin:0 6px 0 0;user-select:none}}
 #ID label.end{{opacity:.4;cursor:default}}
-#ID>input:focus-visible~.bars{{outline:2px solid {BLUE}}}
 #ID small{{color:{PALE};padding-left:6px}}
 #ID .some{{transition:opacity .25s}}
 """
@@ -69,7 +68,8 @@ class Steps(Picture):
             rules.append(f"{on}.card .some:not(.in{i}){{opacity:0;pointer-events:none}}")
             rules.append(f"{on}.card .mark{i} path{{stroke:{INK};stroke-width:3.2}}")
             start = " checked" if i == 0 else ""
-            radios.append(f'<input type="radio" name="{one}" id="{one}-{i}" aria-label="state {i + 1}"{start}>')
+            keys = 'data-lm-suppress-shortcuts="true"'  # JupyterLab leaves the arrow keys to the buttons
+            radios.append(f'<input type="radio" name="{one}" id="{one}-{i}" title="{i + 1}" {keys}{start}>')
             buttons = (
                 f'<label for="{one}-{j}">{text}</label>' if 0 <= j < count else f'<label class="end">{text}</label>'
                 for j, text in ((i - 1, "◂ back"), (i + 1, "next ▸"))
@@ -78,9 +78,10 @@ class Steps(Picture):
             bars.append(f'<div class="at{i}">{"".join(buttons)}{said}</div>')
             texts.append(f'<pre class="at{i}">{html.escape(chr(10).join(self._lines(i)))}</pre>')
         body = self.svg or f"{''.join(texts)}<p>{html.escape(self.note)}</p>"
+        style = _CSS.replace("ID", one) + "".join(rules)
         return (
-            f'<div id="{one}"><style>{_CSS.replace("ID", one)}{"".join(rules)}</style>{"".join(radios)}'
-            f'<div class="bars">{"".join(bars)}</div><div class="card" style="{CARD}">{body}</div></div>'
+            f'<div id="{one}"><style>{style}</style>{"".join(radios)}<div class="bars">{"".join(bars)}</div>'
+            f'<div class="card" style="{CARD}">{body}</div></div>'
         )
 
 
