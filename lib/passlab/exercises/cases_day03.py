@@ -1,0 +1,187 @@
+"""Day 3: how its cases are written down. A program, what is expected of the graph that a pass makes of it, the judge.
+
+    Case("two equal products", graph(lambda m, x: …, x), expect=Expect(did=[most("matmul", 1, "…")]))
+
+Expectations count operations; they ask neither for names nor for the order of nodes, so that any right answer meets
+them. An expectation is a function (before, after) → None, or the sentence that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from passlab.effects import effects
+from passlab.graph import trace
+from passlab.judge import Case, Finding
+from passlab.judge_fx import judge_pass
+
+Expectation = Callable[[fx.GraphModule, fx.GraphModule], str | None]
+
+
+# ---------------------------------------------------------------------------------------------------- programs
+
+
+def seeded(build: Callable[[], Any], seed: int = 0) -> Callable[[], Any]:
+    """`build` with the same random numbers at every call; the caller's random state stays as it is."""
+
+    def again() -> Any:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return build()
+
+    return again
+
+
+def graph(body: Callable, *shapes: Any, training: bool = False, **parts: Any) -> Callable[[], fx.GraphModule]:
+    """A function that traces `body(self, *inputs)` anew at every call, with shapes on the nodes.
+
+    An input is a shape (normal numbers) or a tensor. `parts` are the attributes of `self`: a shape or tensor becomes a
+    parameter, a callable (say `lambda: nn.Linear(4, 4)`) is called for what it makes.
+
+    >>> graph(lambda m, x: m.lin(x) @ m.w, (2, 4), lin=lambda: nn.Linear(4, 4), w=(4, 4))
+    """
+
+    def build() -> fx.GraphModule:
+        root = type("Program", (nn.Module,), {"forward": body})()
+        for name, part in parts.items():
+            made = torch.randn(part) if isinstance(part, tuple) else part() if callable(part) else part
+            if isinstance(made, Tensor):  # torch.fx computes with buffers while it traces; parameters become get_attr
+                made = nn.Parameter(made.clone(), requires_grad=False)
+            setattr(root, name, made)
+        inputs = [shape.clone() if isinstance(shape, Tensor) else torch.randn(shape) for shape in shapes]
+        return trace(root.requires_grad_(False).train(training), *inputs)
+
+    return seeded(build)
+
+
+def call(target: Callable, *args: Any, **kwargs: Any) -> fx.Proxy:
+    """Put a call of `target` into the graph that is being traced: for what tracing cannot see, as `x[0] = 1`."""
+    tracer = next(a.tracer for a in args if isinstance(a, fx.Proxy))
+    return tracer.create_proxy("call_function", target, args, kwargs)
+
+
+def store(x: fx.Proxy, index: Any, value: Any) -> fx.Proxy:
+    """`x[index] = value`."""
+    return call(operator.setitem, x, index, value)
+
+
+def read(x: fx.Proxy, name: str) -> fx.Proxy:
+    """`self.name` once more: a get_attr node of its own (tracing makes one for each name)."""
+    return x.tracer.create_proxy("get_attr", name, (), {})
+
+
+# ---------------------------------------------------------------------------------------------------- counting
+
+
+def op_name(gm: fx.GraphModule, node: fx.Node) -> str:
+    """What a node does, in one word: "add", "Linear", "get_attr", "placeholder"."""
+    if node.op == "call_module":
+        return type(gm.get_submodule(node.target)).__name__
+    if node.op == "call_function":
+        if isinstance(node.target, torch._ops.OpOverload):
+            return node.target._schema.name.split("::")[1]
+        return getattr(node.target, "__name__", str(node.target))
+    return str(node.target) if node.op == "call_method" else node.op
+
+
+def live(gm: fx.GraphModule) -> list[fx.Node]:
+    """The nodes that can be noticed from outside: what the output needs, what has effects, and what those need."""
+    found: set[fx.Node] = set()
+    for node in reversed(gm.graph.nodes):
+        if node in found or effects(node):
+            found.update(node.all_input_nodes)
+            found.add(node)
+    return [node for node in gm.graph.nodes if node in found]
+
+
+def names(nodes: Sequence[Any]) -> str:
+    """ "a, b and c", cut when long."""
+    listed = [getattr(n, "name", str(n)) for n in nodes[:5]] + ([f"{len(nodes) - 5} more"] if len(nodes) > 5 else [])
+    return " and ".join([", ".join(listed[:-1]), listed[-1]]) if len(listed) > 1 else "".join(listed)
+
+
+def plural(number: int, one: str) -> str:
+    return f"{number} {one}" + ("" if number == 1 else "s")
+
+
+# ---------------------------------------------------------------------------------------------------- expectations
+
+
+def most(op: str, number: int, why: str, *, dead: bool = False) -> Expectation:
+    """At most `number` nodes do `op`. Dead nodes do not count, unless `dead`."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        there = [n for n in (after.graph.nodes if dead else live(after)) if op_name(after, n) == op]
+        if len(there) <= number:
+            return None
+        wanted = "none should be left" if number == 0 else f"at most {number} should be left"
+        return f"{why} The result has {plural(len(there), f'{op} node')} ({names(there)}); {wanted}."
+
+    return law
+
+
+def least(op: str, number: int, why: str) -> Expectation:
+    """At least `number` nodes do `op`."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        there = [n for n in after.graph.nodes if op_name(after, n) == op]
+        if len(there) >= number:
+            return None
+        old = [n for n in before.graph.nodes if op_name(before, n) == op]
+        left = f"only {len(there)} of {number}" if there else "none"
+        return f"{why} The program had {names(old)}; {left} is left."
+
+    return law
+
+
+def nodes(number: int, why: str, *, dead: bool = False) -> Expectation:
+    """At most `number` nodes in all, placeholders and output included. Dead ones do not count, unless `dead`."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        count = len(after.graph.nodes) if dead else len(live(after))
+        if count <= number:
+            return None
+        return f"{why} {plural(len(before.graph.nodes), 'node')} became {count}; {number} are enough."
+
+    return law
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What is expected of the graph after the pass, by verdict."""
+
+    did: Sequence[Expectation] = ()
+    spared: Sequence[Expectation] = ()
+    cost: Sequence[Expectation] = ()
+
+
+def _law(verdict: str) -> Callable[[fx.GraphModule, fx.GraphModule, Case], str | None]:
+    def law(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
+        return next((s for e in getattr(case.expect, verdict) if (s := e(before, after))), None)
+
+    return law
+
+
+def judge(case: Case, value: object) -> Iterator[Finding]:
+    """Valid, same, then the expectations. Where the meaning was lost because something was not spared, say that."""
+    findings = list(judge_pass(_law("did"), _law("spared"), _law("cost"))(case, value))
+    broken = next((f for f in findings if f.verdict == "spared" and not f.ok), None)
+    for finding in findings:
+        if finding.verdict == "same" and not finding.ok and broken:
+            finding = replace(finding, message=f"{broken.message} {finding.message}")
+        yield finding
+
+
+def case(name: str, build: Callable[[], fx.GraphModule], *rest: Any, **expect: Sequence[Expectation]) -> Case:
+    """A case about exactly the verdicts that something is expected of, besides valid and same.
+
+    `rest` are the answer's further arguments.
+    """
+    about = ("valid", "same", *expect)
+    return Case(name, lambda: (build(), *rest), about, expect=Expect(**expect))
