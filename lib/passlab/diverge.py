@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from passlab.programs import Program, Run, rng_state
 from passlab.trials import Trial
-from passlab.values import Difference, Tolerance, compare, leaves
+from passlab.values import Difference, Tolerance, compare
 
 #: graphs with more nodes than this are not searched
 LARGEST = 20_000
@@ -102,6 +102,25 @@ class _Matcher:
         return None
 
 
+def match(before: Program, after: Program, trial: Trial, tolerance: Tolerance, run: Callable[..., Run]) -> tuple:
+    """What each node gave in both programs, and for the nodes of `after` that agree, the node they agree with."""
+    b, a = (record(p, lambda call, p=p: run(p, trial, call=call), trial.device) for p in (before, after))
+    matcher = _Matcher(b, tolerance)
+    return b, a, {n: p for n, value in a.values.items() if (p := matcher.partner(n, value)) is not None}
+
+
+def first_parting(
+    before: Program, after: Program, trial: Trial, tolerance: Tolerance, run: Callable[..., Run]
+) -> fx.Node | None:
+    """The first operation of `after` that gives a value no node of `before` gives, and that an output needs."""
+    _, a, partners = match(before, after, trial, tolerance, run)
+    live: set[str] = set()
+    for n in a.graph.output_node().all_input_nodes:
+        live |= _ancestors(a.graph, n.name)
+    ops = (n for n in a.graph.nodes if n.op.startswith("call_") and n.name in live)
+    return next((n for n in ops if n.name in a.values and n.name not in partners), None)
+
+
 @dataclass
 class Place:
     """Where two graphs part: the node, and the smallest pair of graphs found that still differs."""
@@ -124,9 +143,7 @@ def locate(
 
     `run(program, trial, call=...)` runs a program, `differences(trial, run, run)` says what sets two runs apart.
     """
-    b, a = (record(p, lambda call, p=p: run(p, trial, call=call), trial.device) for p in (before, after))
-    matcher = _Matcher(b, tolerance)
-    partners = {name: p for name, value in a.values.items() if (p := matcher.partner(name, value)) is not None}
+    b, a, partners = match(before, after, trial, tolerance, run)
     old, new = _ends(b, a, difference, partners)
     region = _unmatched(a.graph, new, partners) if new else []
     lost = difference.part == "output" and not region  # `after` returns something that it has right, but too early
@@ -225,7 +242,7 @@ def _pair(
 def _cut(
     gm: fx.GraphModule, inputs: list[str], links: dict[str, str], region: set[str], end: str | None, values: dict
 ) -> fx.GraphModule:
-    """The nodes of `region` up to `end`, with placeholders for `inputs`; `links` maps nodes to the inputs they become."""
+    """The nodes of `region` up to `end`, with placeholders for `inputs`; `links` names the input a node becomes."""
     graph, made, copies = fx.Graph(), {}, {}
     named = _named(gm.graph)
     for name in inputs:
@@ -239,7 +256,7 @@ def _cut(
         copies[node] = made[link] if link in made else graph.node_copy(node, copies.__getitem__)
         if node.name == end:
             break
-    graph.output(copies[named[end]] if end is not None else tuple(made.values())[0] if made else None)
+    graph.output(copies[named[end]] if end is not None else next(iter(made.values()), None))
     cut = fx.GraphModule(gm, graph)
     cut.training = gm.training
     return cut

@@ -16,8 +16,8 @@ wrong rewrite.
    not. Float64 also lowers the tolerance to about 1e-14, so that a forgotten eps of 1e-5 is seen. Where `after` holds
    float constants that `before` has not (a folded weight, rounded once), or the graph itself names a dtype, the unit
    stays the program's own.
-2. Where `before` gives NaN or inf and the graph holds sums (matmul, convolution, mean, softmax, ...), `after` may give
-   the other of the two: inf - inf inside a sum depends on its order. It must not give a finite number.
+2. inf - inf inside a sum (matmul, convolution, mean, softmax, ...) depends on its order. Where one program gives NaN
+   and the other inf, and the first node at which they part is such a sum, that decides nothing.
 3. Before a difference in values counts, `before` is run again with its parameters, and on ordinary inputs also its
    inputs, moved by a few units of rounding. Elements that move as far by themselves (ill-conditioned ones, ties before
    a rounding or an argmax) decide nothing.
@@ -39,10 +39,10 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from passlab.diverge import LARGEST, locate
+from passlab.diverge import LARGEST, first_parting, locate
 from passlab.programs import Program, Run, seed_generators, undisturbed
 from passlab.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
-from passlab.values import EXACT, Difference, Errors, Tolerance, compare, leaves, steady
+from passlab.values import EXACT, Difference, Errors, Tolerance, compare, leaves, nan_or_inf, steady
 
 
 @dataclass
@@ -400,6 +400,8 @@ class _Search:
 
     def _unexcused(self, trial: Trial, b: Run, a: Run, found: list[Difference], eps: float) -> list[Difference]:
         """Rule 3: the differences that remain when elements which rounding alone moves as far are set aside."""
+        if self.sums:
+            self._excuse_sums(trial, b, a, found)
         for jitter in (4 * eps, -4 * eps):
             gen = torch.Generator().manual_seed(0)
 
@@ -416,6 +418,26 @@ class _Search:
                 if isinstance(z, Tensor) and x.shape == z.shape:
                     d.bad = d.bad & steady(x, y, z)
         return [d for d in found if d.bad.any()]
+
+    def _excuse_sums(self, trial: Trial, b: Run, a: Run, found: list[Difference]) -> None:
+        """Rule 2, where it applies."""
+        left, right = leaves(b.output), leaves(a.output)
+        sums = None
+        for d in found:
+            unsure = nan_or_inf(left[d.leaf], right[d.leaf]) if d.part == "output" else None
+            if unsure is not None and (d.bad & unsure).any():
+                if sums is None:
+                    sums = self._parts_at_sum(trial)
+                if sums:
+                    d.bad = d.bad & ~unsure
+
+    def _parts_at_sum(self, trial: Trial) -> bool:
+        before, after = _with_graph(self.before), _with_graph(self.after)
+        if before is None or after is None or max(len(p.graph.nodes) for p in (before, after)) > LARGEST:
+            return True
+        tolerance, _ = self._tolerance(trial)
+        node = first_parting(before, after, trial, tolerance, self._run)
+        return node is None or any(part in _op_name(after, node) for part in SUMS)
 
     def _aliases(self, b: Run, a: Run) -> list[Difference]:
         changed = [(i, home, "before") for i, home in b.aliases if (i, home) not in a.aliases]

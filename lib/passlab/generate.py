@@ -24,6 +24,10 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
+from passlab.shrinking import shrink
+
+__all__ = ["FEATURES", "random_graph", "shrink"]
+
 #: feature → (on unless said otherwise, what it puts into a graph)
 FEATURES = {
     "pointwise": (True, "element-wise operations as function, operator, method and module; arguments by place or name"),
@@ -145,7 +149,7 @@ class _Builder:
         else:
             name = None
             if self.on["names"] and self.rng.random() < 0.03:
-                name = self.rng.choice(("lambda", "sum", "None", "print", "class", "torch"))
+                name = self.rng.choice(("lambda", "sum", "in", "print", "class", "torch"))
             node = self.graph.create_node("call_function", target, tuple(args), kwargs, name=name)
             value = target(*real, **named)
         if pure and len(self.pure) < 1000:
@@ -245,11 +249,11 @@ class _Builder:
         place = {n: i for i, n in enumerate(self.value)}
         offered.sort(key=place.__getitem__)
         if self.on["dead"]:
-            count = rng.choice((1, 2, 3, 4)) if self.on["outputs"] else 1
             ends = [n for n in offered[-30:] if not n.users and n.op != "placeholder"] or offered[-1:]
-            chosen = [rng.choice(ends) for _ in range(count)]
-            if count > 2 and rng.random() < 0.3:
-                chosen[0] = rng.choice(offered)
+            chosen = [n for n in ends if rng.random() < 0.75][-8:] if self.on["outputs"] else []
+            chosen = chosen or ends[-1:]
+            if len(chosen) > 1 and rng.random() < 0.2:
+                chosen.append(rng.choice((chosen[0], rng.choice(offered))))  # the same value twice, or an inner one
         else:
             chosen = [n for n in offered if not n.users] or [offered[-1]]
         self.graph.output(self._arrange(chosen))
@@ -334,6 +338,13 @@ def _binary(b: _Builder) -> None:
         b.call(form, x, y)
 
 
+def _broadcasts(*shapes: tuple) -> bool:
+    try:
+        return math.prod(torch.broadcast_shapes(*shapes)) <= _LARGEST
+    except RuntimeError:
+        return False
+
+
 @_op("pointwise", 1)
 def _join(b: _Builder) -> None:
     """Use what has waited longest to be used; a few such nodes stay dead ends."""
@@ -341,12 +352,14 @@ def _join(b: _Builder) -> None:
         b.waiting.popleft()
     if len(b.waiting) < 2:
         return
-    old, x = b.waiting.popleft(), b.waiting[-1]
-    if b.shape(old) != b.shape(x):
+    old = b.waiting.popleft()
+    recent = [b.waiting[-1 - i] for i in range(min(5, len(b.waiting)))]
+    x = next((n for n in recent if _broadcasts(b.shape(n), b.shape(old))), recent[0])
+    if not _broadcasts(b.shape(x), b.shape(old)):
         if not b.on["reduce"]:
             return
         old = b.call("mean", old)
-    b.call(_form(b, b.rng.choice(BINARY)), x, old)
+    b.call(_form(b, b.rng.choice((ADD, SUB))), x, old)
 
 
 @_op("pointwise", 1)
@@ -474,13 +487,9 @@ def _parameter(b: _Builder) -> None:
     x = b.pick()
     if b.attributes and b.rng.random() < 0.4:
         w = b.read(b.rng.choice(b.attributes[-8:]))
-        try:
-            torch.broadcast_shapes(b.shape(w), b.shape(x))
-        except RuntimeError:
-            return
     else:
         w = b.constant(torch.randn(b.shape(x)[-1:]))
-    if math.prod(torch.broadcast_shapes(b.shape(w), b.shape(x))) <= _LARGEST:
+    if _broadcasts(b.shape(w), b.shape(x)):
         b.call(b.rng.choice((*ADD[:2], *MUL[:2])), *b.rng.sample((x, w), 2))
 
 
@@ -886,11 +895,3 @@ def _count_calls(b: _Builder) -> None:
     counter = b.constant(torch.zeros(1), buffer=True)
     b.attributes.remove(counter.target)
     b.call("add_", counter, 1.0, keep=False, pure=False)
-
-
-# ---------------------------------------------------------------------------------------------------- shrinking
-
-
-def shrink(gm: fx.GraphModule, fails: Callable[[fx.GraphModule], bool], budget: int = 500) -> fx.GraphModule:
-    """The smallest graph found for which `fails(gm)` is still true."""
-    return gm

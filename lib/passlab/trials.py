@@ -115,6 +115,16 @@ def _walk(like: Tensor, values: Sequence[float], step: int, dtype: torch.dtype) 
     return torch.tensor(values, dtype=torch.float64)[at % len(values)].to(dtype).reshape(like.shape)
 
 
+def _sparse(like: Tensor, step: int, dtype: torch.dtype) -> Tensor:
+    """Ordinary numbers with one inf, and, where there is room, one -inf."""
+    t = torch.linspace(-1.5, 1.5, like.numel(), dtype=torch.float64)
+    if like.numel():
+        t[step % like.numel()] = math.inf
+    if like.numel() >= 4:
+        t[-1 - step % (like.numel() // 4)] = -math.inf
+    return t.to(dtype).reshape(like.shape)
+
+
 def structured(like: Tensor, kind: int) -> Tensor:
     """Ones, a ramp through 0, a unit matrix or a one-hot tensor, by `kind` modulo 4."""
     shape, n = tuple(like.shape), like.numel()
@@ -182,6 +192,14 @@ class Trials:
 
     def _nonfinite(self) -> Iterable[Trial]:
         dtype = torch.float64 if self.double else None
+        if self.floats:  # few of them, and no NaN: in sums one NaN hides all else
+            yield Trial(
+                "nonfinite",
+                self._each_float(lambda t, k: _sparse(t, k, dtype or t.dtype)),
+                dtype,
+                edge=True,
+                seed=self.seed,
+            )
         for i in range(self._fills()):
             args = self._each_float(lambda t, k, i=i: _walk(t, _NONFINITE, k + 3 * i, dtype or t.dtype))
             yield Trial("nonfinite", args, dtype, edge=True, seed=self.seed)

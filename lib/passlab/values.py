@@ -39,18 +39,13 @@ class Tolerance:
         return Tolerance(16 * torch.finfo(dtype).eps * math.sqrt(depth), None, sums)
 
     def broken(self, b: Tensor, a: Tensor) -> Tensor:
-        """Where `a` is not `b` (both float64).
-
-        With `sums`, NaN and inf are not told apart: inf - inf inside a sum depends on its order.
-        """
+        """Where `a` is not `b` (both float64)."""
         finite = torch.isfinite(b) & torch.isfinite(a)
         atol = self.atol
         if atol is None:
             atol = self.rtol * (rms(b) if self.sums else min(rms(b), 1.0))
         far = finite & ((a - b).abs() > atol + self.rtol * b.abs())
         odd = ~finite & ~(torch.isnan(a) & torch.isnan(b)) & (a != b)
-        if self.sums:
-            odd &= ~((torch.isnan(a) & torch.isinf(b)) | (torch.isinf(a) & torch.isnan(b)))
         return far | odd
 
 
@@ -198,6 +193,12 @@ def steady(x: Tensor, y: Tensor, moved: Tensor) -> Tensor:
     shift = torch.where(torch.isfinite(x) & torch.isfinite(moved), (x - moved).abs(), 0.0)
     explained = (x - y).abs() <= 16 * shift.clamp(min=rms(shift))  # False for NaN
     return ~explained & (torch.isfinite(x) == torch.isfinite(moved))
+
+
+def nan_or_inf(x: Tensor, y: Tensor) -> Tensor:
+    """Where one is NaN and the other inf."""
+    x, y = wide(x), wide(y)
+    return (torch.isnan(x) & torch.isinf(y)) | (torch.isinf(x) & torch.isnan(y))
 
 
 def _same_object(b: Any, a: Any, tolerance: Tolerance) -> bool:
