@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import fx
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from passlab.graph import Graph, Node
 from passlab.readers import kinds
@@ -219,39 +220,46 @@ def _line_of(error: BaseException) -> str:
 
 
 class _Shapes(fx.Interpreter):
-    """Runs a graph on fake tensors and keeps what each node gave. Parameters and buffers are replaced by fakes too:
-    a batch norm in training writes its statistics into those."""
+    """Runs a graph with stand-ins for all tensors and keeps what each node gave. Parameters and buffers are replaced
+    too: a batch norm in training writes its statistics into those."""
 
-    def __init__(self, module: fx.GraphModule, fake: Callable[[torch.Tensor], torch.Tensor]):
+    def __init__(self, module: fx.GraphModule, stand_in: Callable[[torch.Tensor], torch.Tensor]):
         super().__init__(module, garbage_collect_values=False)
-        self.fake = fake
+        self.extra_traceback = False  # torch would add the node and a hint to a log viewer to the error
+        self.stand_in = stand_in
         self.found: dict[fx.Node, Any] = {}
 
     def run_each(self, nodes: list[fx.Node], inputs: tuple) -> None:
         """What `run` does, on this list of nodes: `run` never returns where the graph's own list is a ring."""
-        self.args_iter = iter(inputs)
+        self.args_iter = iter(tree_map_only(torch.Tensor, self.stand_in, inputs))
         for node in nodes:
             self.env[node] = self.found[node] = self.run_node(node)
 
     def fetch_attr(self, target: str) -> Any:
         value = super().fetch_attr(target)
-        return self.fake(value) if isinstance(value, torch.Tensor) else value
+        return self.stand_in(value) if isinstance(value, torch.Tensor) else value
 
     def call_module(self, target: str, args: tuple, kwargs: dict) -> Any:
         leaf = self.module.get_submodule(target)
-        state = {name: self.fake(tensor) for name, tensor in [*leaf.named_parameters(), *leaf.named_buffers()]}
+        state = {name: self.stand_in(tensor) for name, tensor in [*leaf.named_parameters(), *leaf.named_buffers()]}
         return torch.func.functional_call(leaf, state, args, kwargs)
 
 
+def _without_data(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone()
+
+
 def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], fx.Node | None, str]:
-    """What each node gives, without data: (node → fake tensor, the node that failed, why it failed).
+    """What each node gives: (node → tensor, the node that failed, why it failed).
 
-    Neither `gm`, `inputs` nor the random state change. Values whose shape depends on data (`nonzero`, `item`) and all
-    that follows are absent; that is no failure. A graph that uses a value before it is defined is not run.
+    Found on meta tensors, which have no data; where that does not go (a shape that depends on data, an operation that
+    has no rule for it), by running on copies. Neither `gm`, `inputs` nor the random state change. A graph that uses a
+    value before it is defined is not run.
     """
-    from torch._subclasses import fake_tensor
-    from torch.utils._pytree import tree_map_only
-
     nodes, seen = list(_walk(gm.graph)), set()
     for node in nodes:
         if not seen.issuperset(node.all_input_nodes):
@@ -263,23 +271,18 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], f
     if not needed <= len(inputs) <= len(wanted) and not any(str(node.target).startswith("*") for node in wanted):
         return {}, None, f"it takes {needed} input{'s' * (needed != 1)} and got {len(inputs)}"
 
-    mode = fake_tensor.FakeTensorMode(allow_non_fake_inputs=True)
-    shapes = _Shapes(gm, mode.from_tensor)
-    shapes.extra_traceback = False  # torch would add the node and a hint to a log viewer to the error
-    no_shape = (fake_tensor.DataDependentOutputException, fake_tensor.DynamicOutputShapeException)
-    log = logging.getLogger(fake_tensor.__name__)  # it writes a traceback for what is reported below in one line
-    quiet, log.disabled = log.disabled, True
-    try:
-        with mode, torch.no_grad():
-            shapes.run_each(nodes, tree_map_only(torch.Tensor, mode.from_tensor, inputs))
-    except no_shape:
-        pass
-    except Exception as error:
-        failed = next((node for node in nodes if node not in shapes.found), None)
-        return shapes.found, failed, str(error).strip().split("\n")[0].rstrip(".!") or type(error).__name__
-    finally:
-        log.disabled = quiet
-    return shapes.found, None, ""
+    shapes = _Shapes(gm, _without_data)
+    with torch.no_grad(), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        with contextlib.suppress(Exception), torch.device("meta"):
+            shapes.run_each(nodes, inputs)
+            return shapes.found, None, ""
+        shapes = _Shapes(gm, _copy)
+        try:
+            shapes.run_each(nodes, inputs)
+            return shapes.found, None, ""
+        except Exception as error:
+            failed = next(node for node in nodes if node not in shapes.found)
+            return shapes.found, failed, str(error).strip().split("\n")[0].rstrip(".!") or type(error).__name__
 
 
 def _need_shapes(gm: fx.GraphModule, *inputs: Any) -> dict[fx.Node, Any]:
@@ -300,7 +303,6 @@ def _type_text(value: Any) -> str:
 def trace(model: torch.nn.Module, *inputs: Any) -> fx.GraphModule:
     """See `passlab.trace`."""
     from torch.fx.passes.shape_prop import _extract_tensor_metadata
-    from torch.utils._pytree import tree_leaves
 
     gm = symbolic_trace(model)
     if inputs:
