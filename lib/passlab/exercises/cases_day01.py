@@ -1,0 +1,133 @@
+"""What the cases of day 1 are made of: small networks, graphs from a list of edges, and a limit on calls."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.fx.passes.shape_prop import _extract_tensor_metadata
+
+from passlab import trace
+from passlab.judge import Case
+
+#: An answer whose work is limited may make this many calls (Python functions and built-ins) on one graph. Comparing
+#: all pairs of nodes fits; walking all paths of `LADDER` does not.
+MOST_CALLS = 1_000_000
+LADDER = 22
+CHAIN = 1_200
+
+
+def net(forward: Callable, **parts: nn.Module | torch.Tensor) -> nn.Module:
+    """A module in eval mode with the given parts and `forward(self, x, …)`; tensors become buffers."""
+    model = type("Net", (nn.Module,), {"forward": forward})()
+    for name, part in parts.items():
+        if isinstance(part, torch.Tensor) and not isinstance(part, nn.Parameter):
+            model.register_buffer(name, part)
+        else:
+            setattr(model, name, part)
+    return model.eval()
+
+
+def seeded(make: Callable[[], Any], seed: int = 0) -> Any:
+    """What `make()` gives with torch's random state at `seed`; the state outside stays as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make()
+
+
+def traced(make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Callable[[], tuple]:
+    """A case's `build`: the module's graph, with the shapes that inputs of the given shapes bring."""
+
+    def build() -> tuple:
+        inputs = seeded(lambda: tuple(torch.randn(shape) for shape in shapes), 1)
+        return (trace(seeded(make), *inputs),)
+
+    return build
+
+
+def from_edges(reads: list[list[int]], op: Callable[[int], Any]) -> fx.GraphModule:
+    """A graph whose node 0 is the input and whose node i reads the nodes `reads[i]`; every value is a (2, 2) tensor."""
+    graph = fx.Graph()
+    made = [graph.placeholder("x")]
+    for sources in reads[1:]:
+        made.append(graph.call_function(op(len(sources)), tuple(made[j] for j in sources)))
+    graph.output(made[-1])
+    meta = _extract_tensor_metadata(torch.zeros(2, 2))
+    for node in graph.nodes:
+        node.meta["tensor_meta"] = meta
+    return fx.GraphModule(nn.Module(), graph)
+
+
+def _op(operands: int) -> Callable:
+    return torch.relu if operands == 1 else torch.add
+
+
+def ladder() -> tuple:
+    """A row of diamonds: few nodes, 2 ** LADDER paths from the input to the output."""
+    reads: list[list[int]] = [[]]
+    for _ in range(LADDER):
+        top = len(reads) - 1
+        reads += [[top], [top], [top + 1, top + 2]]
+    return (from_edges(reads, _op),)
+
+
+def chain() -> tuple:
+    """CHAIN operations in a row, and an addition that joins the input with the end of it."""
+    return (from_edges([[]] + [[i] for i in range(CHAIN)] + [[0, CHAIN]], _op),)
+
+
+@dataclass(frozen=True)
+class TooMuch:
+    """In place of a value: the answer did more work than promised."""
+
+    why: str
+
+
+class _Stop(BaseException):
+    """Raised inside an answer that makes too many calls; no `except Exception` catches it."""
+
+
+def frugally(answer: Callable, case: Case) -> Any:
+    """Put a case to an answer; in a case about cost, stop after MOST_CALLS calls."""
+    arguments = case.build()
+    if "cost" not in case.about:
+        return answer(*arguments)
+    nodes, calls = len(arguments[0].graph.nodes), 0
+    before, deepest = sys.getprofile(), sys.getrecursionlimit()
+
+    def count(frame, event, arg):
+        nonlocal calls
+        calls += event in ("call", "c_call")
+        if calls > MOST_CALLS:
+            raise _Stop
+
+    sys.setprofile(count)
+    try:
+        return answer(*arguments)
+    except _Stop:
+        return TooMuch(
+            f"More than {MOST_CALLS:,} function calls on a graph of {nodes:,} nodes: work is done again for every "
+            f"path. Keep what you found out about a node, and each node is worked on once."
+        )
+    except RecursionError:
+        return TooMuch(
+            f"A graph {nodes:,} nodes deep is deeper than Python's recursion. "
+            f"gm.graph.nodes lists every node after the nodes it reads: one loop in that order needs no recursion."
+        )
+    finally:
+        sys.setprofile(before)
+        sys.setrecursionlimit(deepest)
+
+
+def listed(names: Iterable[str], most: int = 5) -> str:
+    """ "a, b, c and 4 more", for a sentence."""
+    names = list(names)
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def several(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
