@@ -174,9 +174,9 @@ def view(obj: Any, *inputs: Any) -> Graph:
 def trace(model: torch.nn.Module, *inputs: Any) -> torch.fx.GraphModule:
     """`torch.fx.symbolic_trace(model)` with shapes on its nodes (`node.meta["tensor_meta"]`) when `inputs` are given.
 
-    The inputs are kept in `gm.meta["inputs"]`. Shapes are found on tensors without data where that goes, on copies
-    where not: batch-norm statistics and the random state stay as they are. Parameters are shared with `model`, as in
-    torch. Raises ValueError when torch.fx cannot trace the model, or when it does not run on the inputs.
+    The inputs are kept in `gm.meta["inputs"]`. Shapes are found by one run on copies: batch-norm statistics, the
+    inputs and the random state stay as they are. Parameters are shared with `model`, as in torch. Raises ValueError
+    when torch.fx cannot trace the model, or when it does not run on the inputs.
     """
     from passlab.readers import fx
 

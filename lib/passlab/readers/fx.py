@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import fx
+from torch.fx.passes.shape_prop import TensorMetadata, _extract_tensor_metadata
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from passlab.graph import Graph, Node
@@ -220,8 +221,10 @@ def _line_of(error: BaseException) -> str:
 
 
 class _Shapes(fx.Interpreter):
-    """Runs a graph with stand-ins for all tensors and keeps what each node gave. Parameters and buffers are replaced
-    too: a batch norm in training writes its statistics into those."""
+    """Runs a graph on stand-ins for all tensors and keeps what each node gave: shape, dtype, strides, not the data.
+
+    Parameters and buffers have stand-ins too: a batch norm in training writes its statistics into those.
+    """
 
     def __init__(self, module: fx.GraphModule, stand_in: Callable[[torch.Tensor], torch.Tensor]):
         super().__init__(module, garbage_collect_values=False)
@@ -232,8 +235,13 @@ class _Shapes(fx.Interpreter):
     def run_each(self, nodes: list[fx.Node], inputs: tuple) -> None:
         """What `run` does, on this list of nodes: `run` never returns where the graph's own list is a ring."""
         self.args_iter = iter(tree_map_only(torch.Tensor, self.stand_in, inputs))
+        last_use = {used: node for node in nodes for used in node.all_input_nodes}
         for node in nodes:
-            self.env[node] = self.found[node] = self.run_node(node)
+            self.env[node] = value = self.run_node(node)
+            self.found[node] = fx.node.map_aggregate(value, _metadata)
+            for used in node.all_input_nodes:
+                if last_use[used] is node:
+                    del self.env[used]
 
     def fetch_attr(self, target: str) -> Any:
         value = super().fetch_attr(target)
@@ -245,20 +253,23 @@ class _Shapes(fx.Interpreter):
         return torch.func.functional_call(leaf, state, args, kwargs)
 
 
-def _without_data(tensor: torch.Tensor) -> torch.Tensor:
-    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+def _metadata(value: Any) -> Any:
+    return _extract_tensor_metadata(value) if isinstance(value, torch.Tensor) else value
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.detach().clone()
 
 
-def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], fx.Node | None, str]:
-    """What each node gives: (node → tensor, the node that failed, why it failed).
+def _without_data(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
-    Found on meta tensors, which have no data; where that does not go (a shape that depends on data, an operation that
-    has no rule for it), by running on copies. Neither `gm`, `inputs` nor the random state change. A graph that uses a
-    value before it is defined is not run.
+
+def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], fx.Node | None, str]:
+    """What each node gives: (node → TensorMetadata, the node that failed, why it failed).
+
+    Found by one run on copies, or without any data where an input is on the meta device. Neither `gm`, `inputs` nor
+    the random state change. A graph that uses a value before it is defined is not run.
     """
     nodes, seen = list(_walk(gm.graph)), set()
     for node in nodes:
@@ -271,18 +282,16 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], f
     if not needed <= len(inputs) <= len(wanted) and not any(str(node.target).startswith("*") for node in wanted):
         return {}, None, f"it takes {needed} input{'s' * (needed != 1)} and got {len(inputs)}"
 
-    shapes = _Shapes(gm, _without_data)
-    with torch.no_grad(), torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        with contextlib.suppress(Exception), torch.device("meta"):
+    dataless = any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in tree_leaves(inputs))
+    shapes = _Shapes(gm, _without_data if dataless else _copy)
+    devices = range(torch.cuda.device_count())
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices), torch.device("meta") if dataless else nullcontext():
             shapes.run_each(nodes, inputs)
-            return shapes.found, None, ""
-        shapes = _Shapes(gm, _copy)
-        try:
-            shapes.run_each(nodes, inputs)
-            return shapes.found, None, ""
-        except Exception as error:
-            failed = next(node for node in nodes if node not in shapes.found)
-            return shapes.found, failed, str(error).strip().split("\n")[0].rstrip(".!") or type(error).__name__
+    except Exception as error:
+        failed = next((node for node in nodes if node not in shapes.found), None)
+        return shapes.found, failed, str(error).strip().split("\n")[0].rstrip(".!") or type(error).__name__
+    return shapes.found, None, ""
 
 
 def _need_shapes(gm: fx.GraphModule, *inputs: Any) -> dict[fx.Node, Any]:
@@ -302,15 +311,17 @@ def _type_text(value: Any) -> str:
 
 def trace(model: torch.nn.Module, *inputs: Any) -> fx.GraphModule:
     """See `passlab.trace`."""
-    from torch.fx.passes.shape_prop import _extract_tensor_metadata
-
     gm = symbolic_trace(model)
     if inputs:
         for node, value in _need_shapes(gm, *inputs).items():
-            node.meta["type"] = type(value)
-            if any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value)):
-                node.meta["tensor_meta"] = fx.node.map_aggregate(
-                    value, lambda v: _extract_tensor_metadata(v) if isinstance(v, torch.Tensor) else v
-                )
+            if any(isinstance(leaf, TensorMetadata) for leaf in _leaves(value)):
+                node.meta["tensor_meta"] = value
+            elif isinstance(value, (bool, int, float)):
+                node.meta["type"] = type(value)
         gm.meta["inputs"] = inputs
     return gm
+
+
+def _leaves(value: Any) -> list:
+    """The parts of nested tuples, lists and dicts, where a TensorMetadata (itself a tuple) is one part."""
+    return tree_leaves(value, is_leaf=lambda part: isinstance(part, TensorMetadata))
