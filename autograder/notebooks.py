@@ -32,8 +32,8 @@ def authored(root: Path | None = None) -> list[Path]:
     return sorted(path for pattern in AUTHORED for path in root.glob(pattern))
 
 
-def _cell_id(cell: NotebookNode, number: int) -> str:
-    name = cell.metadata.get("nbgrader", {}).get("grade_id", f"cell-{number:02d}")
+def cell_id(name: str) -> str:
+    """A name as a cell id: letters, digits, hyphen and underscore, 64 at most."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:64]
 
 
@@ -45,7 +45,7 @@ def notebook(path: Path) -> NotebookNode:
         {"jupytext": {"formats": PAIRING}, "kernelspec": KERNEL, "language_info": {"name": "python"}}
     )
     for number, cell in enumerate(nb.cells):
-        cell["id"] = _cell_id(cell, number)
+        cell["id"] = cell_id(cell.metadata.get("nbgrader", {}).get("grade_id", f"cell-{number:02d}"))
         for layout in ("lines_to_next_cell", "lines_to_end_of_cell_marker"):  # of the .py, not of the notebook
             cell.metadata.pop(layout, None)
     try:

@@ -279,4 +279,3 @@ def test_a_home_that_cannot_be_written_does_not_matter(course):
     result = grade(course, "homeless", HOME="/dev/null/nowhere", PASSLAB_RUN="autograder/run-homeless")
     assert result.returncode == 0, result.stderr
     assert float(rows(course, "autograder/run-homeless")["ada", "double"]["points"]) == 3
-
