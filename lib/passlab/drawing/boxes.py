@@ -11,7 +11,7 @@ from typing import Any
 
 from passlab.drawing.grouping import Group, group
 from passlab.drawing.matching import attributes
-from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, cut, escape, rows, size, small
+from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, bold, cut, escape, rows, size, small
 from passlab.graph import KINDS, Graph, Node
 
 #: More boxes than this are grouped: beyond it a picture is neither quick nor legible.
@@ -189,7 +189,7 @@ class Box:
         called = small(escape(cut(name(node), 40)), PALE, 10) if name(node) != node.op else ""
         leaf = node.kind == "data" and not node.inputs
         said = self.what_changed or ("" if leaf or self.change else cut("  ".join(says(node)), 56))
-        head = f"<b>{escape(sign)}{escape(cut(node.op, 40))}</b>" + (f"  {called}" if called else "")
+        head = bold(sign + cut(node.op, 40)) + (f"  {called}" if called else "")
         return rows(head, small(escape(kind_of_value(node)), "#333333"), small(escape(said)), self._with())
 
     def _with(self) -> str:
@@ -203,7 +203,7 @@ class Box:
         more = f" · {len(most) - 4} more ops" if len(most) > 4 else ""
         known = [node.bytes for node in self.nodes if node.bytes is not None]
         values = f"{size(sum(known))} of values" if known else ""
-        return rows(f"<b>{escape(sign + self.caption)}</b>", small(escape(ops + more)), small(values))
+        return rows(bold(sign + self.caption), small(escape(ops + more)), small(values))
 
     @property
     def tip(self) -> str:
@@ -236,7 +236,7 @@ def to_dot(
         ways += ["a double border holds several nodes"] * any(len(box.nodes) > 1 for box in boxes.values())
         note += f" {total:,} nodes in {len(boxes)} boxes: {', '.join(ways)} (limit=N allows N boxes)."
     note = note.strip()
-    top = [f'<font point-size="12"><b>{escape(cut(title, 90))}</b></font>' if title else ""]
+    top = [f'<font point-size="12">{bold(cut(title, 90))}</font>' if title else ""]
     top += [small(escape(cut(subtitle, 110))), key, *(small(escape(part)) for part in textwrap.wrap(note, 80))]
     names = {key: f"n{i}" for i, key in enumerate(boxes)}
     statements = [
@@ -303,7 +303,7 @@ def _grouped(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> tuple[dict[Key, B
             inside = "; ".join(map(place, it.body))
             each = sum(len(part.keys) for part in it.body)
             home.update({key: home[it.keys[i % each]] for i, key in enumerate(it.keys)})
-            label = rows(f"<b>{len(it.keys) // each:,} ×</b>")
+            label = rows(bold(f"{len(it.keys) // each:,} ×"))
             look = f'style="rounded,dashed" color="{GREY}" margin=10 labeljust=l'
             return f"subgraph cluster_{next(number)} {{ graph [label={label} {look}]; {inside} }}"
         home.update(dict.fromkeys(it.keys, it.keys[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from passlab.drawing.picture import BLUE, FONT, INK, PALE, Picture, cut, escape, size, small
+from passlab.drawing.picture import BLUE, FONT, INK, PALE, Picture, bold, cut, escape, size, small
 
 WIDE = 300  # points of the longest bar
 
@@ -29,12 +29,11 @@ def chart(title: str, values: Mapping[str, float], unit: str = "") -> Picture:
         empty = f'<td fixedsize="true" height="16" width="{WIDE - round(WIDE * share)}"></td>' if share < 0.99 else ""
         cells = f'<tr><td fixedsize="true" height="16" {filled}></td>{empty}</tr>'
         bar = f'<table border="0" cellborder="0" cellspacing="0" cellpadding="0">{cells}</table>'
-        figure = f"<b>{escape(told)}</b>  {small(escape(ratio), PALE, 10)}"
-        drawn.append(
-            f'<tr><td align="right">{escape(cut(label, 40))}</td><td>{bar}</td><td align="left">{figure}</td></tr>'
-        )
+        figure = f"{bold(told)}  {small(escape(ratio), PALE, 10)}"
+        called = escape(cut(label, 40)) or " "
+        drawn.append(f'<tr><td align="right">{called}</td><td>{bar}</td><td align="left">{figure}</td></tr>')
         lines.append(f"{cut(label, 40):<{column}}  {'█' * round(40 * share):<40}  {told}  {ratio}".rstrip())
-    head = f'<tr><td align="left" colspan="3"><font point-size="12"><b>{escape(cut(title, 90))}</b></font></td></tr>'
+    head = f'<tr><td align="left" colspan="3"><font point-size="12">{bold(cut(title, 90))}</font></td></tr>'
     table = f'<<table border="0" cellborder="0" cellspacing="0" cellpadding="3">{head}{"".join(drawn)}</table>>'
     look = f'shape=plain fontname="{FONT}" fontsize=11 fontcolor="{INK}"'
     return Picture(

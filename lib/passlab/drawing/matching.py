@@ -1,13 +1,14 @@
 """Which node of one graph is which node of another? What `diff` draws rests on it.
 
 A node may keep its name and change its operands, keep its place and change its name, or both. No single rule reads
-all of these well, so two readings are made (trust names first, trust structure first) and the one that needs fewer
-changes to explain the second graph is taken.
+all of these well, so several readings are made (names first, structure first, names last where they may have shifted)
+and the one that needs fewest changes to explain the second graph is taken.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Container
 from typing import Any
 
 from passlab.graph import Graph, Node
@@ -17,9 +18,13 @@ def match(before: Graph, after: Graph) -> dict[str, str]:
     """Id in `before` → id in `after`, for the nodes that are in both. Only nodes of the same op are ever matched."""
     keys = {"before": _keys(before), "after": _keys(after)}
     readings = []
-    for order in ((_names, _structure), (_structure, _names)):
+    for rules in (
+        (_names, _structure, _neighbours),
+        (_structure, _names, _neighbours),
+        (_structure, _steady_names, _neighbours, _names),
+    ):
         pairs: dict[str, str] = {}
-        for rule in (*order, _neighbours):
+        for rule in rules:
             rule(before, after, keys, pairs)
         readings.append(pairs)
     return min(readings, key=lambda pairs: _changes(before, after, pairs))
@@ -55,12 +60,19 @@ def _keys(graph: Graph) -> dict[str, tuple]:
     return {node.id: (node.op, tuple(sorted(attributes(node).items()))) for node in graph}
 
 
-def _names(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:
-    """The same name and the same op."""
-    taken, ops = set(pairs.values()), {node.id: node.op for node in after}
+def _names(before: Graph, after: Graph, keys: dict, pairs: dict[str, str], ops: Container[str] | None = None) -> None:
+    """The same name and the same op (one of `ops`, if given)."""
+    taken = set(pairs.values())
+    op_of = {node.id: node.op for node in after if ops is None or node.op in ops}
     for node in before:
-        if node.id not in pairs and node.id not in taken and ops.get(node.id) == node.op:
+        if node.id not in pairs and node.id not in taken and op_of.get(node.id) == node.op:
             pairs[node.id] = node.id
+
+
+def _steady_names(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:
+    """The same name, where the op is as frequent before as after: `relu_1` shifts only if a relu came or went."""
+    counts = [Counter(node.op for node in graph) for graph in (before, after)]
+    _names(before, after, keys, pairs, {op for op in counts[0] if counts[0][op] == counts[1][op]})
 
 
 def _structure(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:

@@ -160,3 +160,8 @@ def rows(*lines: str) -> str:
 
 def small(marked_up: str, colour: str = PALE, points: int = 9) -> str:
     return f'<font point-size="{points}" color="{colour}">{marked_up}</font>' if marked_up else ""
+
+
+def bold(text: str) -> str:
+    """Plain text in bold; a space where there is none, because Graphviz takes no empty tag."""
+    return f"<b>{escape(text) or '&#160;'}</b>"

@@ -113,8 +113,9 @@ def steps(states: Iterable[Any], title: str | None = None, limit: int = LIMIT) -
             seen.setdefault(key[node.id], []).append(i)
             if node.id in mark:
                 marked[key[node.id]] = f"{marked.get(key[node.id], '')} mark{i}"
-        for edge in graph.edges:
-            seen.setdefault(("edge", key[edge[0]], key[edge[1]]), []).append(i)
+        for producer, consumer in graph.edges:
+            if producer in key:
+                seen.setdefault(("edge", key[producer], key[consumer]), []).append(i)
 
     def css(it: Any) -> str:
         """Classes of what is not there in every state."""
