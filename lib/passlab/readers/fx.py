@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.fx.passes.shape_prop import TensorMetadata, _extract_tensor_metadata
+from torch.fx.passes.shape_prop import TensorMetadata
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from passlab.graph import Graph, Node
@@ -254,7 +254,23 @@ class _Shapes(fx.Interpreter):
 
 
 def _metadata(value: Any) -> Any:
-    return _extract_tensor_metadata(value) if isinstance(value, torch.Tensor) else value
+    """What ShapeProp keeps of a tensor. (Its own `_extract_tensor_metadata` loads sympy, a third of a second.)"""
+    if not isinstance(value, torch.Tensor):
+        return value
+    formats = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d) if _strided(value) else ()
+    fits = (f for f in formats if value.dim() in _RANKS.get(f, (value.dim(),)) and value.is_contiguous(memory_format=f))
+    stride = value.stride() if formats else ()
+    return TensorMetadata(
+        value.shape, value.dtype, value.requires_grad, stride, next(fits, None), value.is_quantized, {}
+    )
+
+
+def _strided(tensor: torch.Tensor) -> bool:
+    return tensor.layout == torch.strided and not tensor.is_quantized
+
+
+#: Ranks for which a memory format is defined; the plain one is for all.
+_RANKS = {torch.channels_last: (4,), torch.channels_last_3d: (5,)}
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
