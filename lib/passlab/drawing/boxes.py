@@ -291,7 +291,7 @@ def _grouped(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> tuple[dict[Key, B
     """
     keep = [key for key, box in boxes.items() if not box.calm]
     names = {key: box.nodes[0].op for key, box in boxes.items()}
-    looks = {key: (box.nodes[0].op, box.nodes[0].type, box.change) for key, box in boxes.items()}
+    looks = {key: (box.nodes[0].op, box.nodes[0].dtype, box.nodes[0].shape, box.change) for key, box in boxes.items()}
     fewer: dict[Key, Box] = {}
     home: dict[Key, Key] = {}  # a node → the node in whose box it is shown
     frames: list[str] = []

@@ -35,8 +35,10 @@ def status(old: Node, new: Node, pairs: dict[str, str]) -> str:
     if tuple(pairs.get(id) for id in old.inputs) != new.inputs:
         return "rewired"
     same_names = old.id == new.id and old.inputs == new.inputs
-    types_differ = old.type and new.type and old.type != new.type
-    if attributes(old) != attributes(new) or types_differ or (same_names and old.text != new.text):
+    types = {(node.dtype, node.shape) for node in (old, new)} - {(None, None)}
+    if (old.attrs or new.attrs) and attributes(old) != attributes(new):
+        return "altered"
+    if len(types) == 2 or (same_names and old.text != new.text):
         return "altered"
     return "kept"
 
