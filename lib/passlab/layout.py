@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from passlab.effects import effects
 from passlab.graph import view
 
 NCHW, NHWC, ANY = "NCHW", "NHWC", "any"
@@ -44,7 +45,12 @@ def converts(node: fx.Node) -> str | None:
 
 
 def wants(node: fx.Node) -> str:
-    """The layout in which a node takes its images: "NHWC", "NCHW" or "any"."""
+    """The layout in which a node takes its images: "NHWC", "NCHW" or "any".
+
+    What draws random numbers (dropout in training) wants NCHW: it draws in the order of memory.
+    """
+    if effects(node):
+        return NCHW
     if node.op == "call_module":
         leaf = node.graph.owning_module.get_submodule(node.target)
         return _WANTED.get(type(leaf).__name__.lower(), NCHW)

@@ -168,14 +168,25 @@ def _law(verdict: str) -> Callable[[fx.GraphModule, fx.GraphModule, Case], str |
     return law
 
 
-def judge(case: Case, value: object) -> Iterator[Finding]:
-    """Valid, same, then the expectations. Where the meaning was lost because something was not spared, say that."""
-    findings = list(judge_pass(_law("did"), _law("spared"), _law("cost"))(case, value))
-    broken = next((f for f in findings if f.verdict == "spared" and not f.ok), None)
-    for finding in findings:
-        if finding.verdict == "same" and not finding.ok and broken:
-            finding = replace(finding, message=f"{broken.message} {finding.message}")
-        yield finding
+def expecting(**equivalence: Any) -> Callable[[Case, object], Iterator[Finding]]:
+    """The judge: valid, same, then the expectations. Keyword arguments go to `equivalent`.
+
+    Where the meaning was lost because something was not spared, that is what the finding says first.
+    """
+    judge_it = judge_pass(_law("did"), _law("spared"), _law("cost"), **equivalence)
+
+    def judge(case: Case, value: object) -> Iterator[Finding]:
+        findings = list(judge_it(case, value))
+        broken = next((f for f in findings if f.verdict == "spared" and not f.ok), None)
+        for finding in findings:
+            if finding.verdict == "same" and not finding.ok and broken:
+                finding = replace(finding, message=f"{broken.message} {finding.message}")
+            yield finding
+
+    return judge
+
+
+judge = expecting()
 
 
 def case(name: str, build: Callable[[], fx.GraphModule], *rest: Any, **expect: Sequence[Expectation]) -> Case:

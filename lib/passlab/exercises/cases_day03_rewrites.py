@@ -13,6 +13,7 @@ from torch import fx, nn
 from passlab.exercises.cases_day03 import (
     Expectation,
     case,
+    expecting,
     graph,
     live,
     names,
@@ -64,6 +65,10 @@ def none_made(why: str) -> Expectation:
         return f"{why} {plural(len(found), 'gelu node')} came where {names(old)} stood."
 
     return law
+
+
+#: Constants are given with as few as seven digits, so values may differ a little; half precision says nothing more.
+judge_gelu = expecting(rtol=1e-5, atol=1e-5, trials=("given", "double", "extreme", "nonfinite", "structured", "sizes"))
 
 
 def gelu_cases() -> list[Case]:
