@@ -65,7 +65,8 @@ DEFAULTS |= {
 UNSAID = {"opcode", "in_channels", "out_channels", "in_features", "out_features", "num_features"}
 
 #: The order of operands does not matter to these, so their edges are not numbered.
-COMMUTATIVE = {"add", "mul", "iadd", "imul", "add_", "mul_", "maximum", "minimum", "eq", "ne", "and_", "or_", "output"}
+COMMUTATIVE = {"add", "mul", "multiply", "iadd", "imul", "add_", "mul_", "max", "min", "maximum", "minimum", "eq", "ne"}
+COMMUTATIVE |= {"and", "or", "xor", "and_", "or_", "xor_"}
 
 _short = reprlib.Repr()
 _short.maxstring = _short.maxother = 24
@@ -188,7 +189,11 @@ class Box:
         node = self.nodes[0]
         called = small(escape(cut(name(node), 40)), PALE, 10) if name(node) != node.op else ""
         leaf = node.kind == "data" and not node.inputs
-        said = self.what_changed or ("" if leaf or self.change else cut("  ".join(says(node)), 56))
+        said = self.what_changed or cut("  ".join(says(node)), 56)
+        if leaf or self.change == "kept":
+            said = ""
+        elif self.change in ("added", "removed"):  # only the source tells relu(x) from x.relu()
+            said = cut(node.text, 56)
         head = bold(sign + cut(node.op, 40)) + (f"  {called}" if called else "")
         return rows(head, small(escape(kind_of_value(node)), "#333333"), small(escape(said)), self._with())
 

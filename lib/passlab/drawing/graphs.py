@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable
 from itertools import islice
 from typing import Any
@@ -55,8 +56,8 @@ def _numbered(graph: Graph) -> Arcs:
     computed = {node.id for node in graph if node.inputs}
     arcs: Arcs = {}
     for node in graph:
-        bare = node.op.split(".")[1] if node.op.startswith("aten.") else node.op.lower()
-        tell = 2 <= sum(id in computed for id in node.inputs) <= 4 and bare not in b.COMMUTATIVE
+        matters = node.kind != "data" and b.COMMUTATIVE.isdisjoint(re.split(r"\W+", node.op.lower()))
+        tell = matters and 2 <= sum(id in computed for id in node.inputs) <= 4
         for number, id in enumerate(node.inputs, 1):
             arcs[id, node.id] = f'headlabel="{number}"' if tell else ""
     return arcs
@@ -77,7 +78,7 @@ def diff(before: Any, after: Any, *inputs: Any, title: str | None = None, limit:
     arcs |= {arc: CHANGES["removed"].edge for arc in gone if arc not in come}
     count = {how: sum(box.change == how for box in boxes.values()) for how in CHANGES}
     entries = [(it.line, it.sign or "□", f"{how} {count[how]}") for how, it in CHANGES.items() if count[how]]
-    subtitle = f"before: {b.heading(old)}   →   after: {b.heading(new)}"
+    subtitle = " → ".join([b.heading(old), b.heading(new).removeprefix(f"{old.ir}: ")])
     dot, tips, note = b.to_dot(boxes, arcs, title or "", subtitle, b.legend(entries), limit)
     lines = [f"--- before  {b.heading(old)}", f"+++ after   {b.heading(new)}", *b.fit(diff_lines(boxes))]
     said = ", ".join(f"{count[how]} {how}" for how in CHANGES if count[how])
