@@ -152,7 +152,10 @@ def _writes(node: fx.Node, op: str, leaf: torch.nn.Module | None) -> bool:
         return True
     if node.op == "call_module":
         return False
-    return op.strip("_") in kinds.WRITING_OPERATORS or (op.endswith("_") and not op.startswith("_"))
+    if op.strip("_") in kinds.WRITING_OPERATORS:
+        return True
+    named_so = op.endswith("_") and not op.startswith("_")
+    return named_so and getattr(node.target, "__module__", None) != "_operator"  # and_, or_, not_ end in one for Python
 
 
 def _constant(arg: Any) -> bool:
