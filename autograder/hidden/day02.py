@@ -404,7 +404,8 @@ def manager(seed: int) -> list[Case]:
         old = scenario.steps[at]
         steps = (*scenario.steps[:at], Step(old.name, does, old.requires), *scenario.steps[at + 1 :])
         says = {"break": "before it is defined", "forget": "returned None", "raise": "shape"}[does]
-        blame = Managed(tuple(s.name for s in steps[: at + 1]), old.name, says)
+        what = {"break": "broke the graph", "forget": "returned None", "raise": "raised KeyError('shape')"}[does]
+        blame = Managed(tuple(s.name for s in steps[: at + 1]), old.name, says, f"{old.name} {what}")
         broken = Scenario(steps, scenario.graphs[:1])
         cases.append(Case(f"pipeline {i} with a culprit", lambda s=broken: (s,), ("valid",), expect=blame))
     return cases

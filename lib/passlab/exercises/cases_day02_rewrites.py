@@ -340,21 +340,22 @@ def judge_fold(case: Case, value: Any) -> Iterator[Finding]:
         )
 
 
-def _plain_pairs() -> fx.GraphModule:
+def _one_pair() -> fx.GraphModule:
+    parts = {"conv": nn.Conv2d(3, 4, 3, stride=2, padding=1), "bn": batch_norm(4)}
+    return program(lambda m, x: torch.relu(m.bn(m.conv(x))), torch.randn(2, 3, 9, 9), **parts)
+
+
+def _odd_pairs() -> fx.GraphModule:
     def body(m, x):
-        x = torch.relu(m.bn1(m.conv1(x)))
-        x = torch.relu(m.bn2(m.conv2(x)))
-        return m.bn3(m.conv3(x))
+        return m.bn3(m.conv3(torch.relu(m.bn2(m.conv2(x)))))
 
     parts = {
-        "conv1": nn.Conv2d(3, 4, 3, stride=2, padding=1),
-        "bn1": batch_norm(4),
         "conv2": nn.Conv2d(4, 6, 3, padding=2, dilation=2, groups=2, bias=False, padding_mode="circular"),
         "bn2": batch_norm(6, eps=0.1),
         "conv3": nn.Conv2d(6, 5, 1),
         "bn3": batch_norm(5, affine=False),
     }
-    return program(body, torch.randn(2, 3, 9, 9), **parts)
+    return program(body, torch.randn(2, 4, 7, 7), **parts)
 
 
 def _training() -> fx.GraphModule:
@@ -403,9 +404,14 @@ def fold_cases() -> list[Case]:
     kept = ("valid", "same", "spared")
     return [
         rewrite_case(
-            "with and without bias, affine and not, another eps",
-            _plain_pairs,
-            Rewrite(("conv1 → bn1", "conv2 → bn2", "conv3 → bn3")),
+            "a convolution with a bias",
+            _one_pair,
+            Rewrite(("conv → bn",)),
+        ),
+        rewrite_case(
+            "no bias and another eps; no weight and bias in the batch norm",
+            _odd_pairs,
+            Rewrite(("conv2 → bn2", "conv3 → bn3")),
         ),
         rewrite_case(
             "a model in training",

@@ -219,11 +219,15 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Managed:
-    """What has to come of a scenario: the passes that ran, who is to blame, how many analyses had to be computed."""
+    """What has to come of a scenario: the passes that ran, how many analyses had to be computed; or who is to blame.
+
+    `says`: what the error's reason has to hold. `what`: what happened, for the learner.
+    """
 
     ran: tuple[str, ...] = ()
     culprit: str | None = None
     says: str = ""
+    what: str = ""
     analyses: int | None = None
 
 
@@ -394,20 +398,20 @@ def _listed(names: Any) -> str:
 
 def _blamed(expect: Managed, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if run["error"] is None:
-        yield "valid", f"{expect.culprit} broke the graph ({expect.says}), and run returned as if nothing had happened."
+        yield "valid", f"{expect.what}, and run returned as if nothing had happened."
     elif run["error"] != "PassError":
-        yield "valid", f"run must raise PassError({expect.culprit!r}, reason) here; it raised {run['error']}."
+        yield "valid", f"{expect.what}: run must raise PassError({expect.culprit!r}, …). It raised {run['error']}."
     elif run["culprit"] != expect.culprit:
-        yield "valid", f"{expect.culprit} broke the graph; your error names {run['culprit']}."
+        yield "valid", f"{expect.what}. Your error names {run['culprit']}, and should name {expect.culprit}."
     elif expect.says not in str(run["reason"]):
-        yield "valid", f"The reason should tell what is wrong ({expect.says}); yours is: {run['reason']}"
+        yield "valid", f"{expect.what}. The reason should say so (“… {expect.says} …”); yours is: {run['reason']}"
     elif expect.says == "shape" and run["cause"] != "KeyError":
         yield "valid", "The pass's own error got lost. Write `raise PassError(…) from error`."
 
 
 def _verified(log: list[tuple], ran: list[str]) -> Iterator[tuple[str, str]]:
     """Between any two passes, before the first and after the last, `verify` must have been asked."""
-    asked, last = False, "the first pass"
+    asked, last = False, "the start"
     for entry in log:
         if entry[0] == "pass":
             if not asked:
@@ -447,38 +451,41 @@ def manager_cases() -> list[Case]:
         case(
             "the second of three passes breaks the graph",
             *(add, Step("muddle", "break"), remove),
-            expect=Managed(("grow", "muddle"), "muddle", "before it is defined"),
+            expect=Managed(("grow", "muddle"), "muddle", "before it is defined", "muddle broke the graph"),
             about=("valid",),
         ),
         case(
             "a pass returns nothing",
             *(Step("forgetful", "forget"), add),
-            expect=Managed(("forgetful",), "forgetful", "returned None"),
+            expect=Managed(("forgetful",), "forgetful", "returned None", "forgetful returned None"),
             about=("valid",),
         ),
         case(
             "a pass raises",
             *(add, Step("crash", "raise")),
-            expect=Managed(("grow", "crash"), "crash", "shape"),
+            expect=Managed(("grow", "crash"), "crash", "shape", "crash raised KeyError('shape')"),
             about=("valid",),
         ),
         case(
             "the graph is broken before the first pass",
             add,
-            expect=Managed((), "input", "before it is defined"),
+            expect=Managed((), "input", "before it is defined", "The graph was broken before the first pass"),
             about=("valid",),
             graphs=(-3,),
         ),
         case(
             "a pass stands before one that must come first",
             *(add, Step("late", after=("shrink",)), remove),
-            expect=Managed((), "late", "shrink"),
+            expect=Managed((), "late", "shrink", "late stands before shrink, which it must follow"),
             about=("valid",),
         ),
         case(
             "facts that go stale, and facts that do not",
             *(count, Step("again", requires=("size",), preserves=("size", "inputs", "users"))),
-            *(Step("grow", "add", preserves=("inputs",)), Step("last", requires=("size", "inputs"))),
+            *(
+                Step("grow", "add", requires=("size",), preserves=("inputs",)),
+                Step("last", requires=("size", "inputs")),
+            ),
             expect=Managed(("count", "again", "grow", "last"), analyses=3),
             about=("did", "spared", "cost"),
         ),
