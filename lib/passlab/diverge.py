@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -137,11 +137,12 @@ def locate(
     difference: Difference,
     tolerance: Tolerance,
     run: Callable[..., Run],
-    differences: Callable[[Trial, Run, Run], list[Difference]],
+    differences: Callable[[Program, Trial, Run, Run], list[Difference]],
 ) -> Place:
     """Find the first node at which two programs with graphs part on a trial, and cut the pair down around it.
 
-    `run(program, trial, call=...)` runs a program, `differences(trial, run, run)` says what sets two runs apart.
+    `run(program, trial, call=...)` runs a program, `differences(program, trial, run, run)` says what sets a
+    run of the program apart from another run.
     """
     b, a, partners = match(before, after, trial, tolerance, run)
     old, new = _ends(b, a, difference, partners)
@@ -153,10 +154,14 @@ def locate(
     if difference.part == "output" and region:
         whole.node = region[0]
     for cut in (True, False):
-        pair = _pair(before, after, b, a, old, new, partners if cut else {})
-        if pair is not None and _still_differs(*pair, trial, run, differences):
-            return Place(whole.node, pair[0], pair[1])
-    return whole
+        pair = _pair(before, after, b, a, old, new, partners if cut else {}, difference.part)
+        if pair is not None:
+            left, right, values = pair
+            small = replace(trial, args=values)
+            if _differ(Program(left), Program(right), small, run, differences):
+                left.meta["inputs"] = right.meta["inputs"] = values
+                return Place(whole.node, left, right)
+    return whole if _differ(before, after, trial, run, differences) else Place()
 
 
 def _ends(b: Trace, a: Trace, difference: Difference, partners: dict[str, str]) -> tuple[str | None, str | None]:
@@ -216,13 +221,20 @@ def _unmatched(graph: fx.Graph, end: str, partners: dict[str, str]) -> list[str]
 
 
 def _pair(
-    before: Program, after: Program, b: Trace, a: Trace, old: str | None, new: str | None, partners: dict[str, str]
+    before: Program,
+    after: Program,
+    b: Trace,
+    a: Trace,
+    old: str | None,
+    new: str | None,
+    partners: dict[str, str],
+    part: str,
 ) -> tuple[fx.GraphModule, fx.GraphModule, tuple] | None:
     """Both graphs, cut off after `old` and `new`, with agreeing nodes as inputs; and the values of these inputs."""
     inputs = {n.name for n in b.graph.find_nodes(op="placeholder")}
     b_nodes, a_nodes = _named(b.graph), _named(a.graph)
     keep = {"get_attr", "output"}
-    agreed = {p for p in partners.values() if b_nodes[p].op not in keep} - {old}
+    agreed = {p for p in partners.values() if b_nodes[p].op not in keep} - ({old} if part != "output" else set())
     links = {n: p for n, p in partners.items() if p in agreed and n != new and a_nodes[n].op not in keep}
     links |= {n.name: n.name for n in a.graph.find_nodes(op="placeholder")}
     b_region = _ancestors(b.graph, old, agreed | inputs)
@@ -262,18 +274,6 @@ def _cut(
     return cut
 
 
-def _still_differs(
-    left: fx.GraphModule,
-    right: fx.GraphModule,
-    values: tuple,
-    trial: Trial,
-    run: Callable[..., Run],
-    differences: Callable[[Trial, Run, Run], list[Difference]],
-) -> bool:
-    small = Trial(trial.name, values, trial.dtype, trial.device, trial.mode, trial.edge, trial.seed)
-    b, a = run(Program(left), small), run(Program(right), small)
-    if b.error is not None:
-        return False
-    for gm in (left, right):
-        gm.meta["inputs"] = values
-    return a.error is not None or bool(differences(small, b, a))
+def _differ(before: Program, after: Program, trial: Trial, run: Callable[..., Run], differences: Callable) -> bool:
+    b, a = run(before, trial), run(after, trial)
+    return b.error is None and (a.error is not None or bool(differences(before, trial, b, a)))

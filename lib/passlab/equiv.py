@@ -17,10 +17,11 @@ wrong rewrite.
    float constants that `before` has not (a folded weight, rounded once), or the graph itself names a dtype, the unit
    stays the program's own.
 2. inf - inf inside a sum (matmul, convolution, mean, softmax, ...) depends on its order. Where one program gives NaN
-   and the other inf, and the first node at which they part is such a sum, that decides nothing.
-3. Before a difference in values counts, `before` is run again with its parameters, and on ordinary inputs also its
-   inputs, moved by a few units of rounding. Elements that move as far by themselves (ill-conditioned ones, ties before
-   a rounding or an argmax) decide nothing.
+   and the other inf, and the first node at which they part is such a sum, that decides nothing. (Fused attention skips
+   rows without a finite score: there no value decides where `before` gives NaN or inf.)
+3. Before a difference in values counts, `before` is run again with its parameters, and its inputs unless they are
+   edge values, moved by a few units of rounding. Elements that move as far by themselves (ill-conditioned ones, ties
+   before a rounding or an argmax) decide nothing.
 
 The sign of a zero counts only where a later operation shows it: `x + 0 -> x` is right, `1/(x + 0) -> 1/x` is not.
 """
@@ -28,6 +29,7 @@ The sign of a zero counts only where a later operation shows it: `x + 0 -> x` is
 from __future__ import annotations
 
 import contextlib
+import copy
 import html
 import inspect
 import warnings
@@ -42,7 +44,7 @@ from torch.utils import _pytree as pytree
 from passlab.diverge import LARGEST, first_parting, locate
 from passlab.programs import Program, Run, seed_generators, undisturbed
 from passlab.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
-from passlab.values import EXACT, Difference, Errors, Tolerance, compare, leaves, nan_or_inf, steady
+from passlab.values import EXACT, Difference, Errors, Tolerance, compare, leaves, nan_or_inf, nonfinite, steady
 
 
 @dataclass
@@ -268,7 +270,7 @@ class _Search:
         self.writes = False
         self.errors = Errors()
         self.used: dict[str, None] = {}
-        self.done: dict[str, None] = {}
+        self.done: list[str] = []
         self.notes: dict[str, None] = {}
 
     def run(self, wanted: Sequence[str] | None) -> Equivalence:
@@ -309,6 +311,12 @@ class _Search:
         if (mode, device) != (self.modes[0], self.devices[0]):
             names = [n for n in names if n in ("given", "double", "structured")]
         trials = Trials(self.examples, self.native, self.seed, self.thorough)
+        if self.before.scripted or self.after.scripted:
+            names = [n for n in names if n not in ("half", "float16")]
+            trials.double = False
+            self.notes["scripted programs are tried in their own dtype only: their parameters cannot be exchanged"] = (
+                None
+            )
         for name in names:
             if name == "same tensor" and not self.writes:
                 continue
@@ -334,7 +342,7 @@ class _Search:
 
     def _run(self, program: Program, trial: Trial, jitter: float = 0.0, call: Callable | None = None) -> Run:
         training = {"eval": False, "train": True}.get(trial.mode)
-        if training is None and self.before.module is not None:
+        if training is None and self.before.module is not None and not self.before.exported:
             flags = {m.training for m in self.before.module.modules()}
             training = flags.pop() if len(flags) == 1 else None
         if training is not None and program.module is not None:
@@ -354,22 +362,24 @@ class _Search:
         if a.error is not None:
             raise _Differs(trial, Difference(f"after fails, which before does not: {_said(a.error)}", "error"))
         errors = Errors()
-        differences = self.differences(trial, b, a, errors)
+        differences = self.differences(self.before, trial, b, a, errors)
         if trial.dtype is None:
             self.errors.include(errors.mse, errors.max_abs, errors.max_ulp)
         if differences:
             raise _Differs(trial, differences[0], errors)
-        self.done[trial.title] = None
+        self.done.append(trial.title)
         return True
 
-    def differences(self, trial: Trial, b: Run, a: Run, errors: Errors | None = None) -> list[Difference]:
-        """All that sets two runs apart, rounding excused."""
+    def differences(
+        self, before: Program, trial: Trial, b: Run, a: Run, errors: Errors | None = None
+    ) -> list[Difference]:
+        """All that sets run `b` of the program `before` apart from run `a` of another one, rounding excused."""
         tolerance, dtype = self._tolerance(trial)
         found = compare(b.output, a.output, tolerance, "output", errors)
-        found += self._inputs(trial, b, a, tolerance)
-        found += self._state(b, a, tolerance)
+        found += self._inputs(trial, b, a, tolerance) + self._state(b, a, tolerance)
+        found.sort(key=lambda d: d.part not in ("input", "state"))  # a write that only one does explains the rest
         if found and all(d.bad is not None for d in found):
-            found = self._unexcused(trial, b, a, found, torch.finfo(dtype).eps)
+            found = self._unexcused(before, trial, b, a, found, torch.finfo(dtype).eps)
         if not found and not torch.equal(b.rng, a.rng):
             found.append(Difference(_drew(trial, b, a), "random"))
         return found or self._aliases(b, a)
@@ -398,19 +408,14 @@ class _Search:
                 found.append(Difference(f"{who} writes into {path} when it runs, {other} does not", "state"))
         return found
 
-    def _unexcused(self, trial: Trial, b: Run, a: Run, found: list[Difference], eps: float) -> list[Difference]:
+    def _unexcused(
+        self, before: Program, trial: Trial, b: Run, a: Run, found: list[Difference], eps: float
+    ) -> list[Difference]:
         """Rule 3: the differences that remain when elements which rounding alone moves as far are set aside."""
-        if self.sums:
+        if self.sums and before is self.before:
             self._excuse_sums(trial, b, a, found)
         for jitter in (4 * eps, -4 * eps):
-            gen = torch.Generator().manual_seed(0)
-
-            def nudge(t: Tensor, gen=gen, jitter=jitter) -> Tensor:
-                noise = 2 * torch.rand(t.shape, generator=gen, dtype=torch.float64) - 1
-                return (t.double().cpu() * (1 + jitter * noise)).to(t.dtype) if t.is_floating_point() else t
-
-            args = trial.args if trial.edge else pytree.tree_map_only(Tensor, nudge, trial.args)
-            moved = self._run(self.before, replace(trial, args=args), jitter)
+            moved = self._run(before, replace(trial, args=_nudged(trial, jitter)), jitter)
             if moved.error is not None:
                 continue
             for d in found:
@@ -422,22 +427,21 @@ class _Search:
     def _excuse_sums(self, trial: Trial, b: Run, a: Run, found: list[Difference]) -> None:
         """Rule 2, where it applies."""
         left, right = leaves(b.output), leaves(a.output)
-        sums = None
-        for d in found:
-            unsure = nan_or_inf(left[d.leaf], right[d.leaf]) if d.part == "output" else None
-            if unsure is not None and (d.bad & unsure).any():
-                if sums is None:
-                    sums = self._parts_at_sum(trial)
-                if sums:
-                    d.bad = d.bad & ~unsure
+        odd = [d for d in found if d.part == "output" and (d.bad & nonfinite(left[d.leaf])).any()]
+        op = self._parting_op(trial) if odd else None
+        for d in odd:
+            if op is None or any(part in op for part in SUMS):
+                d.bad = d.bad & ~nan_or_inf(left[d.leaf], right[d.leaf])
+            if op is not None and "attention" in op:
+                d.bad = d.bad & ~nonfinite(left[d.leaf])
 
-    def _parts_at_sum(self, trial: Trial) -> bool:
-        before, after = _with_graph(self.before), _with_graph(self.after)
+    def _parting_op(self, trial: Trial) -> str | None:
+        """The name of the operation at which the programs part; None where that cannot be said."""
+        before, after = (self._with_graph(p) for p in (self.before, self.after))
         if before is None or after is None or max(len(p.graph.nodes) for p in (before, after)) > LARGEST:
-            return True
-        tolerance, _ = self._tolerance(trial)
-        node = first_parting(before, after, trial, tolerance, self._run)
-        return node is None or any(part in _op_name(after, node) for part in SUMS)
+            return None
+        node = first_parting(before, after, trial, self._tolerance(trial)[0], self._run)
+        return None if node is None else _op_name(after, node)
 
     def _aliases(self, b: Run, a: Run) -> list[Difference]:
         changed = [(i, home, "before") for i, home in b.aliases if (i, home) not in a.aliases]
@@ -454,6 +458,20 @@ class _Search:
         self.notes[sentence] = None
         return []
 
+    def _with_graph(self, program: Program) -> Program | None:
+        """The program with a graph: its own, or one traced from a copy (tracing writes into buffers)."""
+        if program.graph is not None:
+            return program
+        with contextlib.suppress(Exception, SystemExit):
+            if program.module is not None:
+                return Program(fx.symbolic_trace(copy.deepcopy(program.fn)))
+            if hasattr(program.fn, "__code__"):
+                return Program(fx.symbolic_trace(program.fn))
+            graph = fx.Graph()  # a builtin such as torch.relu
+            graph.output(graph.call_function(program.fn, tuple(graph.placeholder(n) for n in self.names)))
+            return Program(fx.GraphModule(nn.Module(), graph))
+        return None
+
     def _explain(self, failure: _Differs) -> Equivalence:
         trial, difference, errors = failure.trial, failure.difference, failure.errors
         result = Equivalence(
@@ -461,9 +479,9 @@ class _Search:
         )
         result.counterexample = dict(zip(self.names, trial.args, strict=False))
         result.devices = tuple(self.used or {trial.device: None})
-        result.trials = (*self.done, *([] if trial.title in self.done else [trial.title]))
+        result.trials = (*self.done, trial.title)
         result.notes = tuple(self.notes)
-        before, after = (_with_graph(p) for p in (self.before, self.after))
+        before, after = (self._with_graph(p) for p in (self.before, self.after))
         if before and after and max(len(p.graph.nodes) for p in (before, after)) <= LARGEST:
             tolerance, _ = self._tolerance(trial)
             place = locate(before, after, trial, difference, tolerance, self._run, self.differences)
@@ -473,13 +491,19 @@ class _Search:
         return result
 
 
-def _with_graph(program: Program) -> Program | None:
-    """The program with a graph: its own, or one traced from it."""
-    if program.graph is not None:
-        return program
-    with contextlib.suppress(Exception):
-        return Program(fx.symbolic_trace(program.fn))
-    return None
+def _nudged(trial: Trial, jitter: float) -> tuple:
+    """The inputs moved by up to `jitter`, relatively; of edge values only the large ones, which are no special case."""
+    gen, made = torch.Generator().manual_seed(0), {}
+
+    def nudge(t: Tensor) -> Tensor:
+        if t.is_floating_point() and id(t) not in made:  # one tensor given twice stays one
+            noise = (2 * torch.rand(t.shape, generator=gen, dtype=torch.float64) - 1).to(t.device)
+            wide = t.double()
+            moved = (wide * (1 + jitter * noise)).to(t.dtype)
+            made[id(t)] = torch.where(wide.abs() >= 10, moved, t) if trial.edge else moved
+        return made.get(id(t), t)
+
+    return pytree.tree_map_only(Tensor, nudge, trial.args)
 
 
 def _drew(trial: Trial, b: Run, a: Run) -> str:

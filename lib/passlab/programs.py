@@ -16,6 +16,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
+#: Larger tensors count as written when their version counter says so (batch norm does not count its statistics up).
+_SMALL = 10_000
+
 
 @dataclass
 class Run:
@@ -37,14 +40,15 @@ class Program:
     """A callable with its parameters and buffers. A run puts copies in their places and takes them out again."""
 
     def __init__(self, fn: Any):
+        self.exported = type(fn).__name__ == "ExportedProgram"
         self.fn = current(fn)
         self.module = self.fn if isinstance(self.fn, nn.Module) else None
         self.graph = self.fn.graph if isinstance(self.fn, fx.GraphModule) else None
         self.slots: list[tuple[str, dict, str, Tensor]] = []  # path, the dict that holds it, its key there, the tensor
         self.rnns: list[nn.Module] = []
         self._copies: dict[tuple, list[Tensor]] = {}
-        scripted = isinstance(self.fn, torch.jit.ScriptModule)
-        for path, m in self.module.named_modules() if self.module is not None and not scripted else ():
+        self.scripted = isinstance(self.fn, torch.jit.ScriptModule)
+        for path, m in self.module.named_modules() if self.module is not None and not self.scripted else ():
             if isinstance(getattr(m, "_flat_weights_names", None), list):
                 self.rnns.append(m)
             for home in (m._parameters, m._buffers, m.__dict__):
@@ -87,10 +91,13 @@ class Program:
             result.rng = rng_state(device)
             for (path, home, key, original), t, version in zip(self.slots, copies, versions, strict=True):
                 now = home.get(key)
-                if isinstance(now, Tensor) and (now is not t or now._version != version):
-                    self._copies.pop((dtype, device), None)
-                    if not _equal(original, now):
+                touched = now is not t or now._version != version
+                if isinstance(now, Tensor) and not jitter and (touched or now.numel() <= _SMALL):
+                    changed = not _equal(original, now)
+                    if changed:
                         result.state[path] = now
+                    if changed or touched:
+                        self._copies.pop((dtype, device), None)
             self._put(t for *_, t in self.slots)
         if result.error is None:
             result.aliases = _aliases(result.output, args, [(s[0], t) for s, t in zip(self.slots, copies, strict=True)])

@@ -143,6 +143,8 @@ class _Shrinker:
             tensors = [n for n in calls if isinstance(self.state.values.get(n.name), Tensor)]
             stride = max(1, len(tensors) // 16)
             again = any(self.attempt(_Edit(outputs=[n], drop=set(calls))) for n in tensors[:-1:stride])
+        inputs = [n for n in self.state.gm.graph.find_nodes(op="placeholder") if n.users]
+        any(self.attempt(_Edit(outputs=[n])) for n in inputs[:2])
 
     def return_operands(self) -> None:
         """Return the operands of an output instead of it."""

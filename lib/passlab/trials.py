@@ -141,12 +141,11 @@ def structured(like: Tensor, kind: int) -> Tensor:
 
 
 def spread(t: Tensor) -> Tensor:
-    """The same values where no two neighbours lie side by side in memory."""
-    if t.dim() == 0 or t.numel() == 0:
-        return t
-    room = torch.zeros(*t.shape[:-1], 2 * t.shape[-1], dtype=t.dtype)
-    room[..., ::2] = t
-    return room[..., ::2]
+    """The same values in another order in memory: the first dimension innermost; a vector with gaps."""
+    if t.dim() > 1:
+        order = tuple(reversed(range(t.dim())))
+        return t.permute(order).contiguous().permute(order)
+    return torch.stack([t, t], -1)[..., 0] if t.dim() else t
 
 
 class Trials:

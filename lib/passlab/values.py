@@ -95,7 +95,8 @@ def ulps(a: Tensor, b: Tensor) -> Tensor:
         line = t.contiguous().view(bits).to(torch.int64)
         return torch.where(line < 0, torch.iinfo(bits).min - line, line)
 
-    return (place(a).double() - place(b).double()).abs()
+    i, j = place(a), place(b)  # the difference of two of one sign fits in 64 bits
+    return torch.where((i < 0) == (j < 0), (i - j).double(), i.double() - j.double()).abs()
 
 
 def wide(t: Tensor) -> Tensor:
@@ -199,6 +200,10 @@ def nan_or_inf(x: Tensor, y: Tensor) -> Tensor:
     """Where one is NaN and the other inf."""
     x, y = wide(x), wide(y)
     return (torch.isnan(x) & torch.isinf(y)) | (torch.isinf(x) & torch.isnan(y))
+
+
+def nonfinite(x: Tensor) -> Tensor:
+    return ~torch.isfinite(wide(x))
 
 
 def _same_object(b: Any, a: Any, tolerance: Tolerance) -> bool:
