@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
@@ -94,8 +95,8 @@ def _put(exercise: Exercise, seed: int, kind: str, answer: object) -> tuple[Row,
 
 
 def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
+    yield "stub", bank.stub(exercise_id)  # first: it pays for the imports, so that the reference's times are its own
     yield "reference", bank.reference(exercise_id)
-    yield "stub", bank.stub(exercise_id)
     for answer in bank.load(exercise_id):
         yield answer.bank.kind, answer
 
@@ -155,12 +156,10 @@ def _table(proof: Proof) -> Table:
         table.add_column(column, justify="right" if column in ("visible", "all") else "left", overflow="fold")
     for row in proof.rows:
         lost = [f"[bold]{verdict}[/]" if verdict == row.should else verdict for verdict in row.lost]
-        note = escape(row.note) + (f" [red]{escape(row.problem)}: {escape(row.message)}[/]" if row.problem else "")
         sign = "[red]✗[/]" if row.problem else "[green]✓[/]"
         of = f"{row.points:g}/{proof.total:g}"
-        table.add_row(
-            sign, f"{row.kind}: {row.name}" if row.note else row.kind, f"{row.visible:g}", of, " ".join(lost), note
-        )
+        name = f"{row.kind}: {row.name}" if row.note else row.kind
+        table.add_row(sign, name, f"{row.visible:g}", of, " ".join(lost), escape(row.note))
     return table
 
 
@@ -176,11 +175,12 @@ def main(names: list[str], as_json: bool, jobs: int, seed: int) -> int:
     if as_json:
         print(json.dumps([asdict(proof) | {"ok": proof.ok} for proof in proofs], indent=1))
         return 0 if all(proof.ok for proof in proofs) else 1
-    console = Console()
+    console = Console(width=None if sys.stdout.isatty() else 120)
     for proof in proofs:
         console.print(_table(proof))
-        for problem in proof.problems:
-            console.print(f"[red]✗[/] {escape(proof.exercise)}: {escape(problem)}")
+        rows = [f"{row.name} {row.problem}. {row.message}" for row in proof.rows if row.problem]
+        for problem in [*proof.problems, *rows]:
+            console.print(f"[red]✗[/] {escape(proof.exercise)}: {escape(problem)}", soft_wrap=True)
     wrong = [row for proof in proofs for row in proof.rows if row.kind == "wrong"]
     bad = [proof.exercise for proof in proofs if not proof.ok]
     killed, seen = (sum(r.points < p.total for p in proofs for r in p.rows if r.kind == "wrong"), sum(1 for _ in wrong))
