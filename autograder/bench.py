@@ -268,7 +268,7 @@ def start(largest: int) -> Iterator[Figure | str]:
 
 
 def checks(largest: int) -> Iterator[Figure | str]:
-    """Each exercise's visible cases, put to the reference answer; the second time, when everything is imported."""
+    """Each exercise's visible cases, put to the reference answer; the better of two, once everything is imported."""
     from autograder.bank import reference
     from passlab import exercises
     from passlab.judge import judge
@@ -280,9 +280,9 @@ def checks(largest: int) -> Iterator[Figure | str]:
             except KeyError as error:
                 yield skipped("checks", exercise.id, error.args[0])
                 continue
-            first, second = judge(exercise, answer), judge(exercise, answer)
-            base = f"first time {first.seconds:.3g} s" + ("" if second.ok else ", reference not at full marks")
-            yield at_most("checks", exercise.id, second.seconds, 1.0, " s", base)
+            first, *again = (judge(exercise, answer) for _ in range(3))
+            base = f"first time {first.seconds:.3g} s" + ("" if first.ok else ", reference not at full marks")
+            yield at_most("checks", exercise.id, min(j.seconds for j in again), 1.0, " s", base)
 
 
 # Part 5: a class.
@@ -307,7 +307,7 @@ def sample_class(largest: int) -> Iterator[Figure | str]:
     yield f"grading {len(samples)} notebooks"
     begin = time.perf_counter()
     done = subprocess.run(
-        [sys.executable, "-m", "passlab.cli", "grade", "--jobs", "1", "--seed", "0"],
+        [sys.executable, "-m", "passlab.cli", "grade", "--seed", "0"],
         capture_output=True,
         text=True,
         cwd=ROOT,
@@ -322,7 +322,7 @@ def sample_class(largest: int) -> Iterator[Figure | str]:
         return
     kernel = min(float(_python(KERNEL)[1]) for _ in range(2))
     each = took / len(samples)
-    base = f"{took:.3g} s for {len(samples)} notebooks, one at a time; a kernel that imports torch {kernel:.3g} s"
+    base = f"{took:.3g} s for {len(samples)} notebooks on {os.cpu_count()} cores; a kernel with torch {kernel:.3g} s"
     yield Figure("class", "grading, per notebook", f"{each:.3g} s", base, value=each)
     yield Figure("class", "grading, per notebook / a kernel", f"{each / kernel:.3g}x", value=each / kernel)
 
