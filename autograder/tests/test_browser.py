@@ -67,7 +67,7 @@ def test_from_the_index_to_a_verdict_in_the_first_exercise(lab, tmp_path):
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
         page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.set_default_timeout(60_000)
+        page.set_default_timeout(240_000)
         page.goto(f"{address}/lab/tree/course/index.ipynb?token=course")
         page.get_by_role("heading", name="PassLab").wait_for()
         page.get_by_role("link", name="Read and measure graphs").click()
@@ -76,9 +76,9 @@ def test_from_the_index_to_a_verdict_in_the_first_exercise(lab, tmp_path):
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.get_by_role("menuitem", name=re.compile("^Run All Cells"), exact=False).first.click()
         panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
-        expect(panel.locator(".jp-OutputArea svg[role=img]").first).to_be_attached(timeout=120_000)
+        expect(panel.locator(".jp-OutputArea svg[role=img]").first).to_be_attached(timeout=300_000)
         verdict = panel.locator(".jp-OutputArea").filter(has_text="not written yet")
-        expect(verdict.first).to_be_attached(timeout=120_000)
+        expect(verdict.first).to_be_attached(timeout=300_000)
         assert panel.locator(".jp-OutputArea svg[role=img] text").count() > 0
         page.screenshot(path=str(tmp_path / "exercise.png"))
         browser.close()

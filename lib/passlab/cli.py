@@ -127,13 +127,16 @@ def lab(
     port: int = typer.Option(8888, help="The port to try first."),
 ) -> None:
     """Copy exercises that you do not have yet into work/, and open the course in JupyterLab."""
-    from passlab.workspace import prepare
+    from passlab.workspace import prepare, writable_home
 
     home = _course()
+    writable_home()
     for line in prepare(home):
         console.print(line, markup=False)
     command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={home}"]
     command += ["--LabApp.default_url=/lab/tree/course/index.ipynb"] + ([] if browser else ["--no-browser"])
+    # The course works offline: JupyterLab shall neither look for updates nor ask whether it may fetch news.
+    command += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
     raise typer.Exit(subprocess.call(command))
