@@ -8,6 +8,7 @@ pair of graphs is cut down around it: nodes that agree become inputs. The pair i
 from __future__ import annotations
 
 import bisect
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -18,7 +19,7 @@ from torch.utils import _pytree as pytree
 
 from passlab.programs import Program, Run, rng_state
 from passlab.trials import Trial
-from passlab.values import Difference, Tolerance, compare
+from passlab.values import Difference, Tolerance, compare, wide
 
 #: graphs with more nodes than this are not searched
 LARGEST = 20_000
@@ -72,34 +73,33 @@ class _Matcher:
 
     def __init__(self, before: Trace, tolerance: Tolerance):
         self.before, self.tolerance = before, tolerance
-        self.index: dict[tuple, list[tuple[float, str]]] = {}
+        self.index: dict[tuple, list[tuple[float, str]]] = {}  # by shape and dtype: sums of the elements, in order
         for name, value in before.values.items():
             if isinstance(value, Tensor) and value.numel() > 1:
-                self.index.setdefault((value.shape, value.dtype), []).append((self._sum(value), name))
+                self.index.setdefault((value.shape, value.dtype), []).append((_total(value), name))
         for entries in self.index.values():
             entries.sort()
 
-    @staticmethod
-    def _sum(t: Tensor) -> float:
-        return float(t.double().nan_to_num(0.0, 0.0, 0.0).sum()) if not t.is_complex() else 0.0
-
-    def same(self, name: str, value: Any) -> bool:
-        return not compare(self.before.values[name], value, self.tolerance)
-
     def partner(self, name: str, value: Any) -> str | None:
-        if name in self.before.values and self.same(name, value):
+        known = self.before.values
+        if name in known and not compare(known[name], value, self.tolerance):
             return name
         if not isinstance(value, Tensor) or value.numel() < 2:
             return None
-        entries = self.index.get((value.shape, value.dtype), [])
-        total = self._sum(value)
-        slack = 1e-3 * float(value.double().nan_to_num(0.0, 0.0, 0.0).abs().sum()) if not value.is_complex() else 0.0
-        for i in range(bisect.bisect_left(entries, (total - slack, "")), len(entries)):
-            if entries[i][0] > total + slack:
+        entries, total = self.index.get((value.shape, value.dtype), []), _total(value)
+        slack = 4 * self.tolerance.rtol * _total(wide(value).double().abs()) if self.tolerance.atol is None else math.inf
+        first = bisect.bisect_left(entries, (total - slack, ""))
+        for there, other in entries[first : first + 100]:
+            if there > total + slack:
                 break
-            if self.same(entries[i][1], value):
-                return entries[i][1]
+            x, y = wide(known[other]), wide(value)
+            if not (self.tolerance.broken(x, y) if x.is_floating_point() else x != y).any():
+                return other
         return None
+
+
+def _total(t: Tensor) -> float:
+    return float(wide(t).double().nan_to_num(0.0, 0.0, 0.0).sum())
 
 
 def match(before: Program, after: Program, trial: Trial, tolerance: Tolerance, run: Callable[..., Run]) -> tuple:

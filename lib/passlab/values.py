@@ -180,10 +180,22 @@ def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Error
     if not bad.any():
         return None
     gap = (x.double() - y.double()).abs().nan_to_num(math.inf)
-    at = tuple(int(i) for i in torch.unravel_index(torch.where(bad, gap, -1.0).argmax(), bad.shape))
+    at = _place(int(torch.where(bad, gap, -1.0).argmax()), bad.shape)
     place = f" at {list(at)}" if at else ""
     many = f" ({int(bad.sum())} of {bad.numel()} elements differ)" if bad.numel() > 1 else ""
-    return Difference(f"{name}{place} is {_number(x[at])} before and {_number(y[at])} after{many}", bad=bad, at=at)
+    old, new = _number(x[at]), _number(y[at])
+    if old == new:
+        old, new = repr(float(x[at])), repr(float(y[at]))
+    return Difference(f"{name}{place} is {old} before and {new} after{many}", bad=bad, at=at)
+
+
+def _place(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The index of the `flat`-th element. (torch.unravel_index imports half of torch for it.)"""
+    at = []
+    for n in reversed(shape):
+        flat, i = divmod(flat, n)
+        at.append(i)
+    return tuple(reversed(at))
 
 
 def steady(x: Tensor, y: Tensor, moved: Tensor) -> Tensor:
