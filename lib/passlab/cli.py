@@ -135,11 +135,12 @@ def lab(
         console.print(line, markup=False)
     command = [sys.executable, "-m", "jupyterlab", f"--port={port}", f"--ServerApp.root_dir={home}"]
     command += ["--LabApp.default_url=/lab/tree/course/index.ipynb"] + ([] if browser else ["--no-browser"])
-    # The course works offline: JupyterLab shall neither look for updates nor ask whether it may fetch news.
-    command += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate", "--LabApp.news_url=None"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
-    raise typer.Exit(subprocess.call(command))
+    # The course works offline: JupyterLab shall neither look for updates nor ask whether it may fetch news.
+    ours = [str(Path(__file__).with_name("jupyter")), os.environ.get("JUPYTER_CONFIG_PATH", "")]
+    environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, ours))}
+    raise typer.Exit(subprocess.call(command, env=environment))
 
 
 @app.command()
