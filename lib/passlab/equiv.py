@@ -449,8 +449,9 @@ class _Search:
         if not changed or self.aliasing is False:
             return []
         i, home, who = changed[0]
-        if home.startswith("input "):
-            home = f"its input {self.names[int(home[6:])]}"
+        if home.startswith("input "):  # a part cut out of a graph may have more inputs than the program
+            at = int(home[6:])
+            home = f"its input {self.names[at] if at < len(self.names) else at}"
         where = "output" if len(leaves(b.output)) == 1 else f"output {i}"
         sentence = f"{where} shares its memory with {home} only {who}"
         if self.aliasing or self.writes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import torch
@@ -18,12 +19,8 @@ def constants(limit: int, why: str) -> Expectation:
     """No constant that the pass made is larger than `limit` bytes."""
 
     def held(gm: fx.GraphModule) -> dict[str, int]:
-        tensors = {
-            n.target: gm.get_parameter(n.target) if n.target in dict(gm.named_parameters()) else gm.get_buffer(n.target)
-            for n in gm.graph.nodes
-            if n.op == "get_attr"
-        }
-        return {name: t.nbytes for name, t in tensors.items()}
+        read = {n.target: operator.attrgetter(n.target)(gm) for n in gm.graph.nodes if n.op == "get_attr"}
+        return {name: getattr(value, "nbytes", 0) for name, value in read.items()}
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
         big = {name: size for name, size in held(after).items() if size > limit and name not in held(before)}
