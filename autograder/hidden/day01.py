@@ -1,4 +1,4 @@
-"""Day 1: the cases that learners do not see, drawn from a seed. Generated graphs, models of the zoo, traps made by hand."""
+"""Day 1: the cases that learners do not see, drawn from a seed: generated graphs, zoo models, hand-made traps."""
 
 from __future__ import annotations
 
@@ -420,11 +420,11 @@ def _promotions() -> nn.Module:
         c = a * 1.5 + b
         d = (b - 3) / 2
         e = flags + flags
-        f = a + self.wide
+        f = self.wide + a
         g = b * self.scalar
         return c, d, e + b, f > 0, g, a.sum(), b.sum(dim=0), b.float().mean(-1), flags.sum(), c.argmax(dim=0)
 
-    return net(forward, wide=torch.ones(3, dtype=torch.float64), scalar=torch.tensor(2.0))
+    return net(forward, wide=nn.Parameter(torch.ones(3, dtype=torch.float64)), scalar=torch.tensor(2.0))
 
 
 def _pieces() -> nn.Module:
@@ -551,7 +551,7 @@ def to_ssa(seed: int) -> list[Case]:
         "parentheses": "x *= y - 1\nx -= y - x\ny //= x + 7 - 4\ny %= 5 - 2\nx = -x\nx *= -x + y\n",
         "one name on both sides": "x -= x - 3\ny = x, x + 1\nx, y = y\nx += x * y\n",
         "several targets": "a = b = a + 1\na, b = b, a\n(a, c), b = (b, a + 2), c\nb, b = a, b + c\n",
-        "words that are no variables": 'y = g(y=2, x=y)\nx = table["x"] - box.y\nbox = box.box + x\ntable = table["y"]\n',
+        "words that are no variables": 'y = g(y=2, x=y)\nx = table["x"] - box.y\nbox = box.box + x\n',
         "functions are values too": "max = max(x, 3)\nf = f(max, b=max)\nx = f - max\n",
         "remarks and blank lines": "# x = 1\nx = 2  # x += 1\n\n\ny = x\nx = y + x ; y = x\n",
         "parts of names": "a = max(a, ab)\nab = a + abs(a)\nx = ab\nxx = x + a\nx = xx\n",

@@ -50,13 +50,13 @@ draw(trace(mlp.build(), *mlp.inputs()), title="relu as a module, three times one
 # %% [markdown]
 # These are the kinds, to be asked from top to bottom:
 #
-# | kind | which nodes |
-# |---|---|
-# | data | the opcodes placeholder, get_attr and output |
-# | memory | whatever works in place: a function or method whose name ends in `_`, a keyword `inplace=True`, a module with `inplace=True`; also `clone` and `contiguous` |
-# | shape | `reshape` `view` `flatten` `unflatten` `transpose` `t` `permute` `expand` `squeeze` `unsqueeze` `cat` `stack` `chunk` `split` `size` `getitem` `getattr`, as function or method, and `nn.Flatten` |
-# | control | `torch._assert` |
-# | compute | everything else |
+# - **data**: the opcodes placeholder, get_attr and output.
+# - **memory**: whatever works in place, which is a function or method whose name ends in `_`, a keyword `inplace=True`,
+#   or a module with `inplace=True`; also `clone` and `contiguous`.
+# - **shape**: `reshape` `view` `flatten` `unflatten` `transpose` `t` `permute` `expand` `squeeze` `unsqueeze` `cat`
+#   `stack` `chunk` `split` `size` `getitem` `getattr`, as function or method, and the module `nn.Flatten`.
+# - **control**: `torch._assert`.
+# - **compute**: everything else.
 
 
 # %% nbgrader={"grade": false, "grade_id": "count-kinds", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -74,8 +74,8 @@ def count_kinds(gm: fx.GraphModule) -> dict[str, tuple[int, int]]:
         {"compute": (1, 32), "data": (2, 32), "shape": (0, 0), "control": (0, 0), "memory": (0, 0)}
     """
     ### BEGIN SOLUTION
-    shapes = set("reshape view flatten unflatten transpose t permute expand squeeze unsqueeze cat stack".split())
-    shapes |= set("chunk split size getitem getattr".split())
+    shapes = {"reshape", "view", "flatten", "unflatten", "transpose", "t", "permute", "expand", "squeeze", "unsqueeze"}
+    shapes |= {"cat", "stack", "chunk", "split", "size", "getitem", "getattr"}
 
     def kind(node: fx.Node) -> str:
         if node.op in ("placeholder", "get_attr", "output"):
@@ -200,8 +200,8 @@ draw(trace(Branches(), torch.randn(2, 4)))
 # %% [markdown]
 # A **working node** is one that is no placeholder, no get_attr and no output. Its **level** is 0 when it reads no
 # working node, else 1 + the largest level among the working nodes that it reads. The **depth** of the graph is its
-# number of levels. Two working nodes **may run in parallel** when neither needs the other's result, be it directly or by
-# way of other nodes. (The graphs here change nothing in place, so the edges say it all.)
+# number of levels. Two working nodes **may run in parallel** when neither needs the other's result, be it directly or
+# by way of other nodes. (The graphs here change nothing in place, so the edges say it all.)
 
 
 # %% nbgrader={"grade": false, "grade_id": "levels", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -278,14 +278,16 @@ draw(exported)
 #
 # | torch.fx | ONNX | word |
 # |---|---|---|
-# | `nn.Conv2d` whose only reader is an `nn.BatchNorm2d` | one Conv for both, or Conv and BatchNormalization | merged, or same and same |
+# | `nn.Conv2d`, and `nn.BatchNorm2d` as its only reader | one Conv | merged, both |
+# | the same, with batch norms kept | Conv, BatchNormalization | same, both |
+# | `nn.BatchNorm2d` elsewhere | BatchNormalization | same |
 # | `nn.Linear` on a 3-d tensor | MatMul, Add | split |
 # | `nn.SiLU` | Sigmoid, Mul | split |
-# | `nn.GELU` | Gelu, or Div, Erf, Add, Mul, Mul | same, or split |
+# | `nn.GELU` | Div, Erf, Add, Mul, Mul, or Gelu | split, or same |
 # | `nn.Dropout`, `nn.Identity` | nothing | gone |
-# | `nn.Conv2d`, `nn.BatchNorm2d` otherwise, `nn.LayerNorm`, `nn.AdaptiveAvgPool2d`, `nn.ReLU6` | Conv, BatchNormalization, LayerNormalization, GlobalAveragePool, Clip | same |
-# | `operator.add`, `torch.add`, `operator.mul` | Add, Add, Mul | same |
+# | `nn.LayerNorm`, `nn.AdaptiveAvgPool2d`, `nn.ReLU6` | LayerNormalization, GlobalAveragePool, Clip | same |
 # | `torch.relu`, `F.relu`, `nn.ReLU`, `torch.sigmoid`, `nn.Sigmoid` | Relu, Sigmoid | same |
+# | `operator.add`, `torch.add`, `operator.mul` | Add, Mul | same |
 #
 # Names are not to be trusted, for exporters rename and reorder; only the edges are. Operands keep their order, except
 # that a bias may come first. Weights are in `model.graph.initializer`, by name.
@@ -318,7 +320,7 @@ def match_onnx(gm: fx.GraphModule, model: onnx.ModelProto) -> dict[str, tuple[st
     found: dict[str, tuple[str, list[str]]] = {}
 
     def collect(name: str, expected: list[str]) -> tuple[list[str], list[str]]:
-        """The ONNX nodes of the expected types behind a value, the last one first, and what they read from elsewhere."""
+        """The ONNX nodes of the expected types behind a value, the last first, and what they read from elsewhere."""
         left, nodes, wanted = Counter(expected), [], [name]
         for node in reversed(model.graph.node):
             if node.output[0] in wanted and left[node.op_type]:
@@ -361,8 +363,8 @@ grade("day01.match-onnx", match_onnx)
 #
 # The first exercise that writes. A ReLU unit whose input is always negative never learns again; LeakyReLU lets a little
 # through (Maas, Hannun, Ng, Rectifier Nonlinearities Improve Neural Network Acoustic Models, ICML 2013). Swapping one
-# for the other in a finished model sounds like search and replace. The picture shows three ReLUs and two nodes that only
-# look like one.
+# for the other in a finished model sounds like search and replace. The picture shows three ReLUs, and two nodes that
+# only look like one.
 
 
 # %%
@@ -456,10 +458,10 @@ def propagate(gm: fx.GraphModule, *inputs: torch.Tensor) -> dict[str, tuple[tupl
 
     In:  a graph without shapes, in eval mode, and one meta tensor for each placeholder, in order. Weights may be real
          tensors or meta tensors.
-    Out: a dict from node name to (shape, dtype) for every node whose value is a tensor. The output node, and nodes that
-         make a number (size) or several tensors (chunk), have no entry.
-    Raises an error whose text contains the node's name at the first node that calls something outside FUNCTIONS, METHODS
-         and MODULES (where the type itself is meant, no subclass), or whose operands do not fit.
+    Out: a dict from node name to (shape, dtype) for every node whose value is a tensor. The output node, and nodes
+         that make a number (size) or several tensors (chunk), have no entry.
+    Raises an error whose text contains the node's name, at the first node that calls something outside FUNCTIONS,
+         METHODS and MODULES (where the type itself is meant, no subclass), or whose operands do not fit.
     No operation may run on real elements; moving a weight to the meta device is fine.
 
     Example: for `torch.relu(x) / 2` with an int64 x of shape (2, 3):

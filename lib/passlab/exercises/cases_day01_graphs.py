@@ -72,7 +72,7 @@ def judge_count(case: Case, value: Any) -> Iterator[Finding]:
         message = ""
         if kind is not None:
             want, got, names = expected[kind][place], value[kind][place], listed(members[kind], 8) or "none"
-            message = f"{kind}: expected {want:,} {what}, got {got:,}. The {kind} nodes here: {names}."
+            message = f"Of {what} of kind {kind}, expected {want:,}, got {got:,}. The {kind} nodes here: {names}."
         yield Finding(verdict, kind is None, message, before=gm, mark=tuple(members[kind]) if kind else ())
 
 
@@ -188,20 +188,21 @@ def judge_residual(case: Case, value: Any) -> Iterator[Finding]:
     if missed:
         a, b = missed[0]
         message = (
-            f"{a} → {b} is residual and was not found: {b} adds the value of {a} ({nodes[b].format_node()}), and a "
-            f"longer path leads from {a} to {b} as well."
+            f"{a} → {b} is residual and was not found: {b} adds the value of {a}, and a longer path leads from "
+            f"{a} to {b} as well. {b} is {nodes[b].format_node()}"
         )
     yield Finding("did", not missed, message, before=gm, mark=missed[0] if missed else ())
     message = f"{' → '.join(extra[0])} is not residual: {_why_not(nodes, *extra[0])}" if extra else ""
     yield Finding("spared", not extra, message, before=gm, mark=extra[0] if extra else ())
-    yield Finding("cost", not missed and not extra)
+    if "cost" in case.about:
+        yield Finding("cost", not missed and not extra)
 
 
 def _why_not(nodes: dict[str, fx.Node], a: str, b: str) -> str:
     if nodes[a] not in nodes[b].all_input_nodes:
         return f"there is no edge between them, {b} does not read {a} itself. A fork that joins again is not enough."
     if nodes[b].target not in ADDITIONS:
-        return f"{b} is no addition (its target is {nodes[b].target})."
+        return f"{b} is no addition: it calls {getattr(nodes[b].target, '__name__', nodes[b].target)}."
     if _is_number(nodes[a]):
         return f"{a} is a number, not a tensor."
     if len([used for used in nodes[b].all_input_nodes if not _is_number(used)]) == 1:
@@ -316,7 +317,8 @@ def judge_levels(case: Case, value: Any) -> Iterator[Finding]:
         else:
             message += "a node is no pair with itself." if len(pair) == 1 else "a path leads from one to the other."
     yield Finding("spared", not extra, message, before=gm, mark=tuple(extra[0]) if extra else ())
-    yield Finding("cost", not wrong and not extra)
+    if "cost" in case.about:
+        yield Finding("cost", not wrong and not extra)
 
 
 def _no_levels(value: Any, nodes: dict) -> str | None:

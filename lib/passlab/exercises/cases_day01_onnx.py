@@ -223,7 +223,7 @@ def onnx_cases() -> list[Case]:
     both = ("valid", "did", "spared")
     return [
         case("a convolution block", conv_block, (1, 2, 4, 4), both),
-        case("the same block, batch norms kept", conv_block, (1, 2, 4, 4), both, fold=False),
+        case("batch norms kept, nodes in another order", conv_block, (1, 2, 4, 4), both, fold=False, seed=1),
         case("a transformer's MLP, exported for an old opset", mlp_block, (1, 2, 4), both, gelu_is_one=False),
         case("look-alikes, names that say nothing", gate_block, (1, 3, 4, 4), ("valid", "spared"), seed=3),
     ]

@@ -51,6 +51,7 @@ def ssa_cases() -> list[Case]:
     return [
         case("a name used again", "y = x + 1\nx = y * 2\ny = x - y\n"),
         case("augmented assignments", "x -= y - 1\nx *= x + 2\ny = x\ny += x\n"),
+        case("a name that is taken", "x = x + 1\ny = x_1 + x\nx_1 = y\n"),
         case("a swap", "a, b = b, a + b\na, b = b, a + b\nc = a - 2 * b\n"),
         case("look-alikes of a name", 'x = f(x, b=max(x, 2))\ny = g(x=x, y=box.x)\nx = table["x"] + x + y\n'),
     ]
@@ -205,35 +206,35 @@ def judge_ssa(case: Case, value: Any) -> Iterator[Finding]:
     if after is None:
         return
     last = value[1]
-    message = _unequal(before, after, last)
-    yield Finding("same", not message, message)
-
     times, inputs = Counter(assigned(after)), read_first(before)
     again = next((name for name, number in times.items() if number > 1), None)
     taken = next((name for name in inputs if name in times), None)
-    message = ""
+    did = ""
     if again:
-        message = f"{again} is assigned {times[again]} times. In SSA each assignment gets a name of its own."
+        did = f"{again} is assigned {times[again]} times. In SSA each assignment gets a name of its own."
     elif taken:
-        message = (
+        did = (
             f"{taken} comes in with a value and is assigned as well: that is two definitions of one name. "
             f"The value that comes in keeps the name; the first assignment gets a new one."
         )
-    yield Finding("did", not message, message)
 
-    unknown = [name for name in read_first(after) if name not in inputs]
+    unknown = [name for name in read_first(after) if name not in inputs and name not in times]
     changed = words(before)
     changed.subtract(words(after))
     lost = next((word for word, number in changed.items() if number > 0), None)
-    message = ""
+    spared = ""
     if unknown:
-        message = (
-            f"Your program reads {unknown[0]} before anything defines it. The names that come in are "
+        spared = (
+            f"Your program reads {unknown[0]}, which nothing defines. The names that come in are "
             f"{listed(inputs)}: they keep their names, functions included."
         )
     elif lost:
-        message = f"The original holds {lost}, and yours does not: only names of variables may change."
-    yield Finding("spared", not message, message)
+        spared = f"The original holds {lost}, and yours does not: only names of variables may change."
+
+    message = _unequal(before, after, last)
+    yield Finding("same", not message, "" if did or spared else message)  # those two name the cause
+    yield Finding("did", not did, did)
+    yield Finding("spared", not spared, spared)
 
     old, new = len(assigned(before)), sum(times.values())
     message = f"{old} assignments became {new}: SSA needs a new name for each, and no copies." if new > old else ""

@@ -149,25 +149,26 @@ def judge_swap(case: Case, value: Any) -> Iterator[Finding]:
     if broken:
         return
     after = rebuild(value)
-    message, mark = _differs(before, after, slope, case.inputs)
-    yield Finding("same", not message, message, before=before, after=after, mark=mark)
-
     left = [node for node in after.graph.nodes if in_place(node, after) is not None]
-    message = ""
+    did = ""
     if left:
         form = {"call_function": "function", "call_method": "method", "call_module": "module"}[left[0].op]
-        message = f"{listed(n.name for n in left)} still computes ReLU: the {form} form ({left[0].format_node()})."
-    yield Finding("did", not left, message, before=before, after=after, mark=tuple(node.name for node in left))
+        did = f"{listed(n.name for n in left)} still computes ReLU: the {form} form ({left[0].format_node()})."
 
     others = [node for node in before.graph.nodes if in_place(node, before) is None]
     kept = Counter(_described(node, after) for node in after.graph.nodes)
     kept.subtract(_described(node, before) for node in others)
     gone = [node for node in others if kept[_described(node, before)] < 0]
-    message = ""
+    spared = ""
     if gone:
         what = _described(gone[0], before).split(" ", 1)[1]
-        message = f"{gone[0].name} calls {what.strip(' []')}, which is no ReLU, and it is not in your graph any more."
-    yield Finding("spared", not gone, message, before=before, after=after, mark=tuple(node.name for node in gone))
+        spared = f"{gone[0].name} calls {what.strip(' []')}, which is no ReLU, and it is not in your graph any more."
+
+    message, mark = _differs(before, after, slope, case.inputs)
+    said = "" if did or spared else message  # those two name the cause, this one an effect
+    yield Finding("same", not message, said, before=before, after=after, mark=mark)
+    yield Finding("did", not left, did, before=before, after=after, mark=tuple(node.name for node in left))
+    yield Finding("spared", not gone, spared, before=before, after=after, mark=tuple(node.name for node in gone))
 
     old, new = len(before.graph.nodes), len(after.graph.nodes)
     message = f"The graph grew from {old} to {new} nodes; one LeakyReLU stands for one ReLU." if new > old else ""

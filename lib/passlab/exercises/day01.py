@@ -151,8 +151,8 @@ EXERCISES = (
         hints=(
             "One dict is all the state: from each old name to the new name that holds its value now. A name that is "
             "not in it comes in from outside and keeps its name. Let the ast module tell names from all else.",
-            "Order matters: first rename what the right side reads, with the dict as it is, and only then give the left "
-            "side new names. That makes swaps right by itself. A new name must differ from every name that occurs "
+            "Order matters: first rename what the right side reads, with the dict as it is, and only then give the "
+            "left side new names. That makes swaps right by itself. A new name must differ from every name that occurs "
             "anywhere in the source.",
             "An ast.NodeTransformer with visit_Name renames what is read; field names and keywords are no ast.Name, so "
             "it leaves them alone. Turn AugAssign(target, op, value) into Assign([target], BinOp(read of target, op, "

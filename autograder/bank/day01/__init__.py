@@ -1,0 +1,1 @@
+"""Bank answers to the exercises of day 1."""
