@@ -34,6 +34,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from passlab import check, diff, draw, models, progress, trace
+from passlab.exercises import find
 from passlab.ops import ConvReLU2d, conv2d_relu
 from passlab.passes import Analysis, Pass, PassError
 from passlab.suspects import SUSPECTS
@@ -98,9 +99,12 @@ grade("day02.visitor", visit)
 
 # %%
 with suppress(Exception):  # shows nothing before `visit` is written
-    *_, output = trace(models.ZOO["mlp"].build(), *models.ZOO["mlp"].inputs()).graph.nodes
-    spelled = {"placeholder": lambda n: n.name, "call_module": lambda n, *xs: f"{n.target}({', '.join(xs)})"}
-    print(visit(output, {**spelled, "output": lambda n, x: x}))
+    *_, output = trace(models.ZOO["convnet"].build()).graph.nodes
+    spell = {
+        op: lambda n, x: f"{getattr(n.target, '__name__', n.target)}({x})" for op in ("call_function", "call_method")
+    }
+    spell |= {"call_module": lambda n, x: f"{n.target}({x})", "placeholder": lambda n: n.name, "output": lambda n, x: x}
+    print(visit(output, spell))
 
 # %% [markdown]
 # ## 2 · Fuse conv2d and relu
@@ -448,11 +452,28 @@ grade("day02.equivalent", equivalent)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# How exact is folding a batch norm? It rounds every weight once more, so the last bits differ:
+
+# %%
+with suppress(Exception):  # shows nothing before both are written
+    image = models.ZOO["convnet"].inputs()
+    net = trace(models.ZOO["convnet"].build(), *image)
+    same, max_abs, mse = equivalent(net, fold_batchnorm(copy.deepcopy(net)), image)
+    print(f"same: {same}, largest difference {max_abs:.1e}, mean squared {mse:.1e}")
+
+# %% [markdown]
 # ## 6 · Eight planted passes: which attribute got lost?
 #
 # Eight people wrote exercise 2. For each you get a graph before and after: a stack of `nn.Conv2d` with `nn.ReLU`, and
 # what the pass made of it. Some lost an attribute. Not every attribute that *looks* different makes a difference, so
 # comparing lists of attributes convicts the innocent. Use your `equivalent`.
+#
+# This is what pass D did. It lost the padding mode. Does it matter?
+
+# %%
+before, after, image = find("day02.lost-attribute").cases()[3].build()
+print(before.get_submodule("convs.0"), after.get_submodule("convs.0"), sep="\n")
+diff(before, after, *image, title="Pass D")
 
 
 # %% nbgrader={"grade": false, "grade_id": "lost-attribute", "locked": false, "schema_version": 3, "solution": true, "task": false}
