@@ -34,7 +34,11 @@ class Node:
     its operands (each once, in the order of the operands). `shape`, `dtype` and `bytes` are of the value, None where
     the IR does not say; the shape of a node that makes several tensors is a tuple of shapes, its dtype names them
     joined by ", ", its bytes are their sum. A dimension is an int, or a str where it is symbolic. `text` is one line
-    of the IR's text, `attrs` are the operands that are not nodes, `label` is a name for people where `id` is not one.
+    of the IR's text, `label` is a name for people where `id` is not one.
+
+    `attrs` holds the operands that are not nodes, and what the reader noted: `block` (the arm or body that the node is
+    in), `mutates` (it writes into storage that was there before), `redefines` (a name that the IR gives twice), `error`
+    (why it did not run on the inputs), `opcode` (torch.fx), `role` (torch.export), `fused` and `applies` (XLA).
     """
 
     id: str

@@ -180,13 +180,29 @@ def test_export(tiny, block):
     ]
 
 
-def test_export_cond_is_control():
-    class Cond(nn.Module):
-        def forward(self, x):
-            return torch.cond(x.sum() > 0, lambda x: x * 2, lambda x: x - 1, (x,))
+class Nested(nn.Module):
+    def forward(self, x):
+        def inner(x):
+            return torch.cond(x.sum() > 5, lambda x: x.relu(), lambda x: x.exp(), (x,))
 
-    graph = view(torch.export.export(Cond(), (X,)))
-    assert [node.op for node in graph if node.kind == "control"] == ["cond"]
+        return torch.cond(x.sum() > 0, inner, lambda x: x - 1, (x,))
+
+
+def test_export_branches_are_blocks():
+    graph = view(torch.export.export(Nested(), (X,)))
+    inner, outer = (node for node in graph if node.kind == "control")
+    assert (inner.op, outer.op) == ("cond", "cond")
+    assert inner.attrs["block"] == "cond:true_graph_0" and "block" not in outer.attrs
+    ends = [graph.node(id).op for id in outer.inputs]
+    assert ends == ["aten.gt.Scalar", "placeholder", "getitem", "aten.sub.Tensor"]
+    (exp,) = (node for node in graph if node.op == "aten.exp")
+    # From the innermost operation along its first inputs to the input of the whole program.
+    steps = [exp]
+    while steps[-1].inputs:
+        steps.append(graph.node(steps[-1].inputs[0]))
+    assert [node.op for node in steps] == ["aten.exp", "placeholder", "placeholder", "placeholder"]
+    assert steps[-1].id == "x"
+    assert breaks_ssa(graph) == ""
 
 
 def test_export_symbolic_dimension_is_a_name(tiny):

@@ -20,7 +20,7 @@ def read(obj: Any, *inputs: Any) -> Graph:
     """The view of a model, of its values as they are typed; `inputs` are not needed."""
     model = obj if isinstance(obj, onnx.ModelProto) else obj.model_proto
     with contextlib.suppress(Exception):  # over 2 GB, or not well-formed: then it has the types that are written in it
-        model = onnx.shape_inference.infer_shapes(model)
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     reader = _Reader(model.graph.name or "graph")
     returned = reader.graph(model.graph)
     reader.build.outputs = returned
