@@ -1,0 +1,214 @@
+"""Day 2: what its laws and messages promise beyond what the proof of all exercises (`passlab prove`) shows."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+from autograder import bank
+from autograder.hidden.day02 import HIDDEN, conv_bn_pairs, conv_relu_pairs, program_of
+from passlab import exercises
+from passlab.exercises.cases_day02_rewrites import batch_norm, call_fold, program
+from passlab.exercises.cases_day02_walks import call_manager, call_visitor
+from passlab.judge import Case, judge, run
+from passlab.ops import ConvReLU2d, conv2d_relu
+from passlab.suspects import SUSPECTS
+
+ALL = [e.id for e in exercises.of_day("day02")]
+
+
+def says(exercise_id: str, answer, case: int = 0) -> str:
+    """The sentence shown for an answer on one visible case."""
+    exercise = exercises.find(exercise_id)
+    return judge(exercise, answer, [exercise.cases()[case]]).failure.message
+
+
+# ---------------------------------------------------------------------------------------------------- fused ops
+
+
+def test_the_fused_ops_are_relu_of_conv2d():
+    torch.manual_seed(0)
+    x, conv = torch.randn(2, 4, 9, 9), nn.Conv2d(4, 6, 3, 2, 1, 1, groups=2, padding_mode="reflect")
+    fused = ConvReLU2d(4, 6, 3, 2, 1, 1, groups=2, padding_mode="reflect")
+    fused.load_state_dict(conv.state_dict())
+    assert torch.equal(fused(x), torch.relu(conv(x)))
+    assert torch.equal(conv2d_relu(x, conv.weight, None, 2, 1, 1, 2), F.conv2d(x, conv.weight, None, 2, 1, 1, 2).relu())
+
+
+# ---------------------------------------------------------------------------------------------------- bad answers
+
+
+@pytest.mark.parametrize("exercise_id", ALL)
+@pytest.mark.parametrize("value", [None, 7, "text", [], object(), torch.zeros(3), (True,), nn.ReLU()])
+def test_a_value_of_the_wrong_kind_costs_points_and_gets_a_sentence(exercise_id, value):
+    def answer(*args, **kwargs):
+        return value
+
+    result = judge(exercises.find(exercise_id), answer)
+    assert result.points == 0 or exercise_id == "day02.lost-attribute"  # None is right for a pass that lost nothing
+    assert not result.ok
+    assert len(result.failure.message) > 20
+
+
+@pytest.mark.parametrize("exercise_id", ALL)
+def test_an_error_is_told_with_its_text(exercise_id):
+    def answer(*args, **kwargs):
+        raise ValueError("a learner's error")
+
+    assert "ValueError" in says(exercise_id, answer) and "learner's error" in says(exercise_id, answer)
+
+
+def test_messages_name_the_node_and_what_to_do():
+    assert "return gm" in says("day02.fuse-conv-relu", lambda gm: None)
+    assert "Return a GraphModule" in says("day02.fuse-conv-relu", lambda gm: gm.graph)
+    assert "conv → bn" in says("day02.fold-batchnorm", lambda gm: gm)
+    assert "a bool and two numbers" in says("day02.equivalent", lambda *a: True)
+    assert "NaN" in says("day02.equivalent", lambda *a: (False, float("nan"), 0.0))
+    assert "one of stride" in says("day02.lost-attribute", lambda *a: "kernel_size")
+    assert "(x,)" in says("day02.counterexample", lambda name: (fx.symbolic_trace(nn.ReLU()), torch.ones(1)))
+
+
+# ---------------------------------------------------------------------------------------------------- the seam
+
+
+@pytest.mark.parametrize(
+    "exercise_id", ["day02.visitor", "day02.pass-manager", "day02.equivalent", "day02.lost-attribute"]
+)
+def test_what_comes_back_from_the_answer_is_plain_data(exercise_id):
+    """Another process judges it: no learner's object may be in there."""
+    exercise, answer = exercises.find(exercise_id), bank.reference(exercise_id)
+    for case in exercise.cases():
+        outcome = run(exercise, answer, case)
+        assert outcome.status == "ok"
+        json.dumps(outcome.value)
+
+
+def test_a_callback_result_that_is_no_number_is_written_down_as_text():
+    found = call_visitor(lambda root, callbacks: {"root": torch.zeros(2)}, exercises.find("day02.visitor").cases()[0])
+    assert found["result"] == {"root": "tensor([0., 0.])"}
+
+
+# ---------------------------------------------------------------------------------------------------- visitor
+
+
+def test_a_raised_recursion_limit_is_put_back():
+    limit = sys.getrecursionlimit()
+
+    def answer(root, callbacks):
+        sys.setrecursionlimit(limit + 777)
+
+    found = call_visitor(answer, exercises.find("day02.visitor").cases()[0])
+    assert found["raised_limit"] and sys.getrecursionlimit() == limit
+
+
+def test_an_exponential_walk_is_stopped_at_the_first_second_visit():
+    def tree(root, callbacks):
+        for operand in root.all_input_nodes:
+            tree(operand, callbacks)
+        key = root.op if root.op in callbacks else None
+        return callbacks[key](root) if key else None
+
+    ladder = exercises.find("day02.visitor").cases()[3]
+    found = call_visitor(tree, ladder)
+    assert found["again"] == "x" and len(found["log"]) == 2  # x and sin; then cos asks for x again
+
+
+# ---------------------------------------------------------------------------------------------------- folding
+
+
+def test_a_weight_changed_in_place_is_seen_and_one_in_a_copy_is_not():
+    conv, norm = nn.Conv2d(3, 4, 1), batch_norm(4)
+    case = Case("one", lambda: (program(lambda m, x: m.bn(m.conv(x)), torch.ones(1, 3, 2, 2), conv=conv, bn=norm),))
+
+    def in_place(gm):
+        gm.conv.weight.data.mul_(2)
+
+    def bias_removed(gm):
+        gm.conv.bias = None
+
+    def new_module(gm):
+        gm.conv = nn.Conv2d(3, 4, 1)
+        return gm
+
+    assert call_fold(new_module, case)["changed"] == []
+    assert call_fold(in_place, case)["changed"] == ["conv.weight"]
+    assert call_fold(bias_removed, case)["changed"] == ["conv.bias"]
+
+
+# ---------------------------------------------------------------------------------------------------- pass manager
+
+
+def test_a_manager_that_never_calls_verify_is_seen_on_right_passes_too():
+    class Blind:
+        def __init__(self, passes, analyses, verify):
+            self.passes, self.history = passes, []
+
+        def run(self, gm):
+            for p in self.passes:
+                before = len(gm.graph.nodes)
+                gm = p.run(gm, {})
+                self.history.append((p.name, before, len(gm.graph.nodes)))
+            return gm
+
+    exercise = exercises.find("day02.pass-manager")
+    first = exercise.cases()[0]
+    found = {f.verdict: f for f in exercise.judge(first, call_manager(Blind, first))}
+    assert found["did"].ok and not found["valid"].ok
+    assert "not verified between the start and grow" in found["valid"].message
+
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def test_matches_in_known_models():
+    """skip has two convolutions with a ReLU behind; convnet two with a batch norm between, which folding removes."""
+    assert conv_relu_pairs(program_of("skip")) == ("down → relu", "deep → relu_1")
+    assert conv_bn_pairs(program_of("convnet")) == ("conv1 → bn1", "conv2 → bn2")
+    assert conv_relu_pairs(program_of("convnet")) == ()
+    assert conv_bn_pairs(program_of("convnet").train()) == ()
+
+
+@pytest.mark.parametrize("exercise_id", ["day02.fuse-conv-relu", "day02.fold-batchnorm"])
+def test_a_seed_fixes_its_cases_and_another_seed_gives_others(exercise_id):
+    def shown(seed):
+        return [str(case.build()[0].graph) for case in HIDDEN[exercise_id](seed)]
+
+    assert shown(1) == shown(1)
+    assert shown(1) != shown(2)
+
+
+@pytest.mark.parametrize("exercise_id", ["day02.fuse-conv-relu", "day02.fold-batchnorm"])
+def test_a_case_builds_the_same_weights_each_time(exercise_id):
+    for case in HIDDEN[exercise_id](3):
+        one, other = case.build()[0], case.build()[0]
+        for (name, a), (_, b) in zip(one.state_dict().items(), other.state_dict().items(), strict=True):
+            assert torch.equal(a, b), (case.name, name)
+
+
+# ---------------------------------------------------------------------------------------------------- suspects
+
+#: For each suspect a program on which its rewrite fires and its law holds: none is wrong everywhere.
+HARMLESS = {
+    "fuse_add_relu": (lambda x: torch.relu(x + 1), 1),
+    "cancel_transposes": (lambda x: x.transpose(0, 1).transpose(1, 0) * 2, 1),
+    "drop_round_trips": (lambda x: x.double().float() * 2, 1),
+    "relu_in_place": (lambda x: torch.relu(x * 2), 0),
+    "relu_before_pool": (lambda x: torch.relu(F.max_pool2d(x, 2)), 0),
+    "merge_relus": (lambda x: torch.relu(torch.relu(x)), 1),
+}
+
+
+@pytest.mark.parametrize("name", SUSPECTS)
+def test_a_suspect_is_right_where_its_precondition_holds(name):
+    body, shorter = HARMLESS[name]
+    x = torch.randn(2, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    before, after = fx.symbolic_trace(body), SUSPECTS[name](fx.symbolic_trace(body))
+    assert str(after.graph) != str(before.graph)
+    assert len(before.graph.nodes) - len(after.graph.nodes) >= shorter
+    given = x.clone()
+    assert torch.equal(after(given), body(x)) and torch.equal(given, x)
