@@ -1,7 +1,7 @@
 """Where do two graphs part? Both are run node by node on the inputs that showed a difference.
 
-A node of `after` *agrees* when its value is that of the node of the same name in `before`, or of any other node there
-(a folded convolution computes what the batch norm computed). The first node that does not agree is reported, and the
+A node of `after` *agrees* when its value is that of the node of the same name in `before`, or of a later one there (a
+folded convolution computes what the batch norm computed); one of a new name may agree with any. The first node that does not agree is reported, and the
 pair of graphs is cut down around it: nodes that agree become inputs. The pair is run once more to see that it differs.
 """
 
@@ -73,6 +73,7 @@ class _Matcher:
 
     def __init__(self, before: Trace, tolerance: Tolerance):
         self.before, self.tolerance = before, tolerance
+        self.place = {name: i for i, name in enumerate(before.values)}
         self.index: dict[tuple, list[tuple[float, str]]] = {}  # by shape and dtype: sums of the elements, in order
         for name, value in before.values.items():
             if isinstance(value, Tensor) and value.numel() > 1:
@@ -87,11 +88,15 @@ class _Matcher:
         if not isinstance(value, Tensor) or value.numel() < 2:
             return None
         entries, total = self.index.get((value.shape, value.dtype), []), _total(value)
-        slack = 4 * self.tolerance.rtol * _total(wide(value).double().abs()) if self.tolerance.atol is None else math.inf
+        slack = (
+            4 * self.tolerance.rtol * _total(wide(value).double().abs()) if self.tolerance.atol is None else math.inf
+        )
         first = bisect.bisect_left(entries, (total - slack, ""))
         for there, other in entries[first : first + 100]:
             if there > total + slack:
                 break
+            if self.place[other] < self.place.get(name, 0):
+                continue  # to give too early a value is no agreement
             x, y = wide(known[other]), wide(value)
             if not (self.tolerance.broken(x, y) if x.is_floating_point() else x != y).any():
                 return other

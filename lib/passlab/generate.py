@@ -180,7 +180,7 @@ class _Builder:
         top = float(value.abs().max())
         if not math.isfinite(top):
             return self.call(torch.nan_to_num, node, keep=True, nan=0.5, posinf=2.0, neginf=-2.0)
-        return self.call(torch.tanh, node) if top > 10 else node
+        return self.call(operator.mul, node, 2.0 ** -math.ceil(math.log2(top / 4))) if top > 10 else node
 
     def offer(self, node: fx.Node, value: Tensor) -> None:
         """Let later nodes use this one."""
@@ -222,7 +222,7 @@ class _Builder:
 
     def module(self, make: Callable[[], nn.Module], fits: Callable[[nn.Module], bool]) -> nn.Module:
         """A new module, or one that is already called elsewhere."""
-        if self.rng.random() < 0.35:
+        if self.rng.random() < 0.5:
             for m in self.shared[-12:]:
                 if fits(m):
                     return m
@@ -359,7 +359,7 @@ def _join(b: _Builder) -> None:
         if not b.on["reduce"]:
             return
         old = b.call("mean", old)
-    b.call(_form(b, b.rng.choice((ADD, SUB))), x, old)
+    b.call(_form(b, ADD), x, old)
 
 
 @_op("pointwise", 1)
@@ -402,10 +402,10 @@ IDENTITIES: tuple[Callable, ...] = (
     lambda b, x: b.call(operator.mul, 1.0, x),
     lambda b, x: b.call(operator.truediv, x, 1),
     lambda b, x: b.call(torch.pow, x, 1),
-    lambda b, x: b.call(_form(b, MUL), x, 0),
-    lambda b, x: b.call(operator.mul, 0.0, x),
-    lambda b, x: b.call(_form(b, SUB), x, x),
-    lambda b, x: b.call(operator.truediv, x, x),
+    lambda b, x: b.call(operator.add, x, b.call(_form(b, MUL), x, 0, keep=False)),  # x must not be lost
+    lambda b, x: b.call(operator.add, b.call(operator.mul, 0.0, x, keep=False), x),
+    lambda b, x: b.call(torch.sub, x, b.call(_form(b, SUB), x, x, keep=False)),
+    lambda b, x: b.call(torch.mul, x, b.call(operator.truediv, x, x, keep=False)),
     lambda b, x: b.call(torch.neg, b.call(operator.neg, x)),
     lambda b, x: b.call(F.relu, b.call(torch.relu, x)),
     lambda b, x: b.call("abs", b.call(torch.abs, x)),
@@ -419,7 +419,7 @@ IDENTITIES: tuple[Callable, ...] = (
 )
 
 
-@_op("identity", 2)
+@_op("identity", 3)
 def _identity(b: _Builder) -> None:
     b.rng.choice(IDENTITIES)(b, b.pick())
 
@@ -440,7 +440,7 @@ def _broadcast_identity(b: _Builder) -> None:
 # ---------------------------------------------------------------------------------------------------- repeats
 
 
-@_op("repeat", 2)
+@_op("repeat", 2.5)
 def _again(b: _Builder) -> None:
     """An earlier call once more; sometimes with commuting operands swapped, or an argument given by name."""
     if not b.pure:
@@ -468,7 +468,7 @@ TWINS = (
 )
 
 
-@_op("repeat", 0.7)
+@_op("repeat", 1)
 def _twins(b: _Builder) -> None:
     target, count, first, second = b.rng.choice(TWINS)
     x = b.pick()
@@ -594,6 +594,9 @@ def _reduce(b: _Builder) -> None:
     if not shape:
         return
     keep = b.rng.choice((True, True, False))
+    if shape[-1] == 1:  # softmax and layer norm of one number forget it
+        b.call(torch.sum, x, dim=-1, keepdim=keep)
+        return
     b.rng.choice(
         (
             lambda: b.call(F.softmax, x, dim=-1),
@@ -624,7 +627,7 @@ def _matmul(b: _Builder) -> None:
 # ---------------------------------------------------------------------------------------------------- modules
 
 
-@_op("modules", 1)
+@_op("modules", 1.5)
 def _linear(b: _Builder) -> None:
     x = b.pick()
     if not b.shape(x):
@@ -642,7 +645,7 @@ def _linear(b: _Builder) -> None:
 @_op("modules", 0.5)
 def _norm(b: _Builder) -> None:
     x = b.pick()
-    if not b.shape(x):
+    if not b.shape(x) or b.shape(x)[-1] == 1:
         return
     width = b.shape(x)[-1]
     b.call(
@@ -749,8 +752,9 @@ def _gelu(b: _Builder) -> None:
         return b.call(op, *rng.sample(operands, 2), keep=False)
 
     if rng.random() < 0.5:
-        scaled = b.call(operator.truediv, x, 1 / root, keep=False)
-        gate = b.call(torch.erf, rng.choice((scaled, commuted(operator.mul, x, root))), keep=False)
+        divide = rng.random() < 0.5
+        scaled = b.call(operator.truediv, x, 1 / root, keep=False) if divide else commuted(operator.mul, x, root)
+        gate = b.call(torch.erf, scaled, keep=False)
     else:
         cubed = commuted(operator.mul, b.call(torch.pow, x, 3, keep=False), cube)
         gate = b.call(torch.tanh, commuted(operator.mul, commuted(operator.add, x, cubed), inner), keep=False)
@@ -825,7 +829,7 @@ def _where(b: _Builder) -> None:
 # ---------------------------------------------------------------------------------------------------- random
 
 
-@_op("random", 0.8)
+@_op("random", 1.3)
 def _draw(b: _Builder) -> None:
     """New numbers at every call: two of these are never the same expression, and dropping one moves the generator."""
     x, rng = b.pick(), b.rng
@@ -847,7 +851,7 @@ def _draw(b: _Builder) -> None:
             b.call(operator.add, first, draw())
 
 
-@_op("random", 0.2)
+@_op("random", 0.4)
 def _dead_draw(b: _Builder) -> None:
     """Numbers that nothing uses: what is drawn after them still depends on them."""
     b.call(b.rng.choice((torch.rand_like, torch.randn_like)), b.pick(), keep=False, pure=False)
@@ -862,7 +866,7 @@ def _writable(b: _Builder) -> fx.Node | None:
     return x if t.dim() and 0 not in t.stride() and x.op != "get_attr" else None
 
 
-@_op("mutation", 1.2)
+@_op("mutation", 2.5)
 def _in_place(b: _Builder) -> None:
     """Read, write, read again: the two reads look alike and are not."""
     x = _writable(b)

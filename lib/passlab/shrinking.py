@@ -144,7 +144,7 @@ class _Shrinker:
             stride = max(1, len(tensors) // 16)
             again = any(self.attempt(_Edit(outputs=[n], drop=set(calls))) for n in tensors[:-1:stride])
         inputs = [n for n in self.state.gm.graph.find_nodes(op="placeholder") if n.users]
-        any(self.attempt(_Edit(outputs=[n])) for n in inputs[:2])
+        any(self.attempt(_Edit(outputs=[n], bare_inputs=True)) for n in inputs[:2])
 
     def return_operands(self) -> None:
         """Return the operands of an output instead of it."""
