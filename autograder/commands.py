@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from autograder import source
+from autograder.grading import run_seed
 from autograder.intake import Class, Damaged, Submission, collect, read, repair
 
 RUN = "autograder/run"
@@ -68,8 +69,7 @@ def grade(
     start = time.perf_counter()
     folder, run = _place(submissions)
     os.environ["PASSLAB_RUN"] = run
-    if seed is not None:
-        os.environ["PASSLAB_SEED"] = str(seed)
+    os.environ["PASSLAB_SEED"] = str(run_seed() if seed is None else seed)
     known = _known()
     chosen = assignment or sorted(known)
     if unknown := [name for name in chosen if name not in known]:

@@ -4,10 +4,9 @@ PASSLAB_RUN names another folder for submissions, feedback and gradebook (the sa
 PASSLAB_SEED fixes the seed from which the hidden cases are drawn; without it every run draws a new one.
 """
 
+import contextlib
 import os
-import secrets
 import sys
-import tempfile
 from pathlib import Path
 
 from autograder import preprocessors
@@ -16,7 +15,8 @@ c = get_config()  # noqa: F821  (given by traitlets)
 
 root = Path(__file__).resolve().parent.parent
 run = os.environ.get("PASSLAB_RUN", "autograder/run")
-(root / run).mkdir(parents=True, exist_ok=True)
+with contextlib.suppress(OSError):  # a project that cannot be written can still be read
+    (root / run).mkdir(parents=True, exist_ok=True)
 
 c.CourseDirectory.course_id = "passlab"
 c.CourseDirectory.root = str(root)
@@ -43,8 +43,6 @@ preprocessors.use_for_validation()
 c.Execute.timeout = 60
 c.Execute.interrupt_on_timeout = True
 
-# Kernels started from here: this environment's python3 and its tools, a seed, and nobody's own progress file.
+# Kernels started from here are this environment's python3 and find its tools.
 os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
 os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
-os.environ.setdefault("PASSLAB_SEED", str(secrets.randbelow(2**31)))
-os.environ.setdefault("PASSLAB_PROGRESS", str(Path(tempfile.gettempdir()) / f"passlab-grading-{os.getpid()}.json"))

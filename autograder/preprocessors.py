@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
+import tempfile
 
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
@@ -18,7 +20,7 @@ from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.preprocessors import ClearHiddenTests, Execute, GetGrades, NbGraderPreprocessor
 from nbgrader.validator import Validator
 
-from autograder.grading import HIDDEN_BEGINS, VERDICT
+from autograder.grading import HIDDEN_BEGINS, VERDICT, run_seed
 from autograder.intake import repair
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
@@ -58,11 +60,18 @@ class CarryOn(Execute):
     max_text = 50_000
 
     def preprocess(self, nb, resources=None, km=None):
+        """What the kernel is told by its environment: the seed of this run, and a progress file of nobody's."""
+        with tempfile.TemporaryDirectory() as folder:
+            progress = os.path.join(folder, "progress.json")
+            with utils.setenv(PASSLAB_SEED=str(run_seed()), PASSLAB_PROGRESS=progress):
+                return self._carry_on(nb, resources, km)
+
+    def _carry_on(self, nb, resources, km):
         self.deadly: dict[int, str] = {}
         while True:
             self.at = 0
             try:
-                return super().preprocess(nb, resources, km)
+                return Execute.preprocess(self, nb, resources, km)
             except DeadKernelError:
                 self.deadly[self.at] = "The Python process ended in this cell (a crash, or a call of exit)."
             except CellTimeoutError:

@@ -110,9 +110,9 @@ def free_port() -> int:
 
 
 def get(url: str) -> str:
-    for _ in range(100):
+    for _ in range(600):
         try:
-            with urllib.request.urlopen(url, timeout=10) as answer:
+            with urllib.request.urlopen(url, timeout=60) as answer:
                 return answer.read().decode()
         except urllib.error.HTTPError as error:
             return f"HTTP {error.code}"
@@ -154,3 +154,12 @@ def test_formgrader_shows_the_submissions(server):
 def test_formgrader_opens_a_submission(server):
     notebook = json.loads(server("formgrader/api/submitted_notebooks/day00/tiny"))[0]
     assert "double-check" in server(f"formgrader/submissions/{notebook['id']}/")
+
+
+def test_a_server_that_knows_formgrader_leaves_the_learners_progress_alone(server, flow):
+    """Settings are read inside the Jupyter server, whose environment the learners' kernels inherit."""
+    assert server("formgrader/api/assignments")
+    said = tiny.run(
+        flow, "-c", "from autograder.runner import settings; settings(); import os; print(*os.environ)"
+    ).stdout
+    assert "PASSLAB_" not in said
