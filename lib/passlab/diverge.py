@@ -1,8 +1,9 @@
 """Where do two graphs part? Both are run node by node on the inputs that showed a difference.
 
 A node of `after` *agrees* when its value is that of the node of the same name in `before`, or of a later one there (a
-folded convolution computes what the batch norm computed); one of a new name may agree with any. The first node that does not agree is reported, and the
-pair of graphs is cut down around it: nodes that agree become inputs. The pair is run once more to see that it differs.
+folded convolution computes what the batch norm computed); one of a new name may agree with any. The first node that
+does not agree is reported, and the pair of graphs is cut down around it: nodes that agree become inputs. The pair is
+run once more to see that it differs.
 """
 
 from __future__ import annotations
