@@ -11,7 +11,7 @@ import torch
 from torch import fx, nn
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
-from passlab import trace
+from passlab import trace, view
 from passlab.judge import Case
 
 #: An answer whose work is limited may make this many calls (Python functions and built-ins) on one graph. Comparing
@@ -127,6 +127,11 @@ def listed(names: Iterable[str], most: int = 5) -> str:
     """ "a, b, c and 4 more", for a sentence."""
     names = list(names)
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def line(gm: fx.GraphModule, name: str) -> str:
+    """A node as one line of Python, as pictures have it: `add = add(x, linear)`."""
+    return f"`{view(gm).node(name).text}`"
 
 
 def several(number: int, thing: str) -> str:

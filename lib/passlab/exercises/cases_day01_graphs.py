@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab.exercises.cases_day01 import CHAIN, LADDER, TooMuch, chain, ladder, listed, net, several, traced
+from passlab.exercises.cases_day01 import CHAIN, LADDER, TooMuch, chain, ladder, line, listed, net, several, traced
 from passlab.graph import KINDS, view
 from passlab.judge import Case, Finding
 
@@ -188,8 +188,8 @@ def judge_residual(case: Case, value: Any) -> Iterator[Finding]:
     if missed:
         a, b = missed[0]
         message = (
-            f"{a} → {b} is residual and was not found: {b} adds the value of {a}, and a longer path leads from "
-            f"{a} to {b} as well. {b} is {nodes[b].format_node()}"
+            f"{a} → {b} is residual and was not found: {b} adds the value of {a} ({line(gm, b)}), and a longer path "
+            f"leads from {a} to {b} as well."
         )
     yield Finding("did", not missed, message, before=gm, mark=missed[0] if missed else ())
     message = f"{' → '.join(extra[0])} is not residual: {_why_not(nodes, *extra[0])}" if extra else ""

@@ -16,7 +16,7 @@ from torch.fx.passes.shape_prop import ShapeProp
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from passlab.exercises.cases_day01 import listed, net, seeded
+from passlab.exercises.cases_day01 import line, listed, net, seeded
 from passlab.judge import Case, Finding
 
 #: The stated operations: what `propagate` knows. Everything else is an error that names the node.
@@ -177,7 +177,7 @@ def judge_propagate(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("cost", False, message)
         return
     if isinstance(value, Raised):
-        message = f"Every operation here is stated, and all shapes fit; it raised {value.error[:300]}"
+        message = f"Every operation here is stated, and all shapes fit; it raised {_first_line(value.error)}."
         yield Finding("valid", False, message, before=gm)
         return
     nodes = {node.name: node for node in gm.graph.nodes}
@@ -187,13 +187,13 @@ def judge_propagate(case: Case, value: Any) -> Iterator[Finding]:
         return
     expected, message, name = find_types(gm, tuple(inputs)), "", None
     for name, (shape, dtype) in expected.items():
-        line = nodes[name].format_node()
+        at = line(gm, name)
         if name not in value:
-            message = f"{name} makes a tensor and has no entry ({line})."
+            message = f"{name} makes a tensor and has no entry ({at})."
         elif tuple(value[name][0]) != shape:
-            message = f"{name}: expected the shape {shape}, got {tuple(value[name][0])} ({line})."
+            message = f"{name}: expected the shape {shape}, got {tuple(value[name][0])} ({at})."
         elif value[name][1] != dtype:
-            message = f"{name}: expected {dtype}, got {value[name][1]} ({line})."
+            message = f"{name}: expected {dtype}, got {value[name][1]} ({at})."
         if message:
             break
     if not message and (extra := [n for n in value if n not in expected]):
@@ -205,15 +205,17 @@ def judge_propagate(case: Case, value: Any) -> Iterator[Finding]:
 
 def _stopped(gm: fx.GraphModule, stop: str, value: Any) -> Finding:
     """Did the answer stop with an error that names the node?"""
-    node = next(node for node in gm.graph.nodes if node.name == stop)
-    why = f"{stop} ({node.format_node()}) cannot be worked out: it is not stated, or its operands do not fit."
+    why = f"{stop} ({line(gm, stop)}) cannot be worked out: it is not stated, or its operands do not fit."
     message = ""
     if not isinstance(value, Raised):
         message = f"{why} Expected an error that names it, got an answer: a guess here is wrong in every node below."
     elif not re.search(rf"(?<!\w){re.escape(stop)}(?!\w)", value.error):
-        got = value.error.strip().split("\n")[0][:120]
-        message = f"{why} The error does not name it: {got}"
+        message = f"{why} Your error does not name it: {_first_line(value.error)}."
     return Finding("spared", not message, message, before=gm, mark=(stop,))
+
+
+def _first_line(error: str) -> str:
+    return error.strip().split("\n")[0][:200].rstrip(". ")
 
 
 def _no_types(value: Any, nodes: dict) -> str | None:

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab.exercises.cases_day01 import listed, net, seeded
+from passlab.exercises.cases_day01 import line, listed, net, seeded
 from passlab.judge import Case, Finding
 from passlab.judge_fx import rebuild, validate
 
@@ -119,10 +119,17 @@ class Leaky(fx.Interpreter):
         return value
 
 
+def _module(gm: nn.Module, path: str) -> nn.Module | None:
+    try:
+        return gm.get_submodule(path)
+    except AttributeError:
+        return None
+
+
 def in_place(node: fx.Node, gm: nn.Module) -> bool | None:
     """Does this ReLU work in place? None if the node is no ReLU."""
     if node.op == "call_module":
-        called = gm.get_submodule(node.target)
+        called = _module(gm, node.target)
         return called.inplace if type(called) is nn.ReLU else None
     if node.op == "call_method":
         return METHODS.get(node.target)
@@ -135,9 +142,10 @@ def in_place(node: fx.Node, gm: nn.Module) -> bool | None:
 def _described(node: fx.Node, gm: nn.Module) -> str:
     """What a node calls, apart from where its operands come from."""
     if node.op == "call_module":
-        return f"{node.op} {gm.get_submodule(node.target)!r}"
+        return f"{node.op} {_module(gm, node.target)!r}"
     constants = [arg for arg in node.args if not isinstance(arg, fx.Node)] if node.op == "call_function" else []
-    target = node.target if isinstance(node.target, str) else f"{node.target.__module__}.{node.target.__name__}"
+    parts = (getattr(node.target, part, None) for part in ("__module__", "__name__"))
+    target = node.target if isinstance(node.target, str) else ".".join(str(part) for part in parts if part)
     return f"{node.op} {target} {constants}"
 
 
@@ -153,7 +161,7 @@ def judge_swap(case: Case, value: Any) -> Iterator[Finding]:
     did = ""
     if left:
         form = {"call_function": "function", "call_method": "method", "call_module": "module"}[left[0].op]
-        did = f"{listed(n.name for n in left)} still computes ReLU: the {form} form ({left[0].format_node()})."
+        did = f"{listed(n.name for n in left)} still computes ReLU: the {form} form ({line(after, left[0].name)})."
 
     others = [node for node in before.graph.nodes if in_place(node, before) is None]
     kept = Counter(_described(node, after) for node in after.graph.nodes)
@@ -184,7 +192,7 @@ def _differs(before: fx.GraphModule, after: fx.GraphModule, slope: float, inputs
         try:
             have = got.run(*theirs)
         except Exception as error:
-            return f"Your graph does not run: {str(error).strip().splitlines()[0][:200]}", ()
+            return f"Your graph does not run: {str(error).strip().splitlines()[0][:200].rstrip('.')}.", ()
     if _equal(want, have) and _equal(mine, theirs):
         return "", ()
     first = next((n for n, v in expected.values.items() if n in got.values and not _equal(v, got.values[n])), None)
@@ -195,7 +203,7 @@ def _differs(before: fx.GraphModule, after: fx.GraphModule, slope: float, inputs
     if any(in_place(used, before) for used in node.all_input_nodes) or any(in_place(u, before) for u in node.users):
         why = " A ReLU beside it works in place: the old value is overwritten. LeakyReLU must do that too."
     return (
-        f"With slope {slope:g}, {first} ({node.format_node()}) gives other values than the old graph with LeakyReLU "
+        f"With slope {slope:g}, {first} ({line(before, first)}) gives other values than the old graph with LeakyReLU "
         f"in place of ReLU.{why}"
     ), (first,)
 

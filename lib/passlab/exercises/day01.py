@@ -24,7 +24,7 @@ EXERCISES = (
         title="Count nodes by kind",
         points={"valid": 1, "did": 2, "spared": 1},
         difficulty=1,
-        minutes=10,
+        minutes=8,
         hints=(
             "Two questions for each node: which kind is it, and how many bytes does its value have? Write a small "
             "function for each. The opcode, node.op, says how to read the target.",
@@ -44,7 +44,7 @@ EXERCISES = (
         title="Find the residual edges",
         points={"valid": 1, "did": 3, "spared": 3, "cost": 1},
         difficulty=3,
-        minutes=15,
+        minutes=12,
         hints=(
             "Look at each addition b and at what it reads. A longer path from a to b must come in through another "
             "operand c of b. So the question is: can one get from a to c?",
@@ -64,7 +64,7 @@ EXERCISES = (
         title="Depth, levels, and what may run in parallel",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 2},
         difficulty=2,
-        minutes=15,
+        minutes=12,
         hints=(
             "A node's level is one more than the largest level among the working nodes that it reads. Take the nodes "
             "in the order of gm.graph.nodes, and those levels are known when you need them.",
@@ -84,7 +84,7 @@ EXERCISES = (
         title="Match FX nodes with ONNX nodes",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=4,
-        minutes=25,
+        minutes=20,
         hints=(
             "Go backwards, from the output: you know which ONNX value is the output of the FX graph. The ONNX node "
             "that makes it belongs to the FX node that makes it. What that one reads are the next pairs.",
@@ -106,7 +106,7 @@ EXERCISES = (
         title="Swap ReLU for LeakyReLU",
         points={"valid": 1, "same": 2, "did": 2, "spared": 2, "cost": 1},
         difficulty=2,
-        minutes=15,
+        minutes=12,
         hints=(
             "Ask each node what it calls, not what it is called: node.name and the name of a submodule are only names. "
             "The target of a call_function is the function itself, so compare with `is` or `in`.",
@@ -126,7 +126,7 @@ EXERCISES = (
         title="Shapes and dtypes without data",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 2},
         difficulty=3,
-        minutes=20,
+        minutes=15,
         hints=(
             "It is a loop over the nodes with a dict from node to value, where the values are meta tensors. What a "
             "node calls, you call: on meta tensors every operation of torch works out shape and dtype and no data.",
@@ -147,7 +147,7 @@ EXERCISES = (
         title="Straight-line Python to SSA",
         points={"valid": 1, "same": 3, "did": 2, "spared": 2, "cost": 1},
         difficulty=3,
-        minutes=20,
+        minutes=15,
         hints=(
             "One dict is all the state: from each old name to the new name that holds its value now. A name that is "
             "not in it comes in from outside and keeps its name. Let the ast module tell names from all else.",
