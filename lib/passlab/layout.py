@@ -67,12 +67,12 @@ def is_image(node: fx.Node) -> bool:
 
 @dataclass(frozen=True)
 class Clash:
-    """An operand in another layout than its reader wants. `want` is None where an op gets two layouts at once."""
+    """An operand in another layout than its reader wants; for a reader that takes any, than its first image has."""
 
     reader: fx.Node
     operand: fx.Node
     have: str
-    want: str | None
+    want: str
 
 
 def clashes(gm: fx.GraphModule, *inputs: Any) -> list[Clash]:
@@ -84,11 +84,10 @@ def clashes(gm: fx.GraphModule, *inputs: Any) -> list[Clash]:
     layout: dict[fx.Node, str] = {}
     found = []
     for node in gm.graph.nodes:
-        want, to = wants(node), converts(node)
         operands = [n for n in node.all_input_nodes if n.name in images]
-        if to is None and want == ANY:
-            found += [Clash(node, n, layout[n], None) for n in operands if layout[n] != layout[operands[0]]]
-        elif to is None:
+        first = layout[operands[0]] if operands else NCHW
+        want = first if wants(node) == ANY else wants(node)
+        if converts(node) is None:
             found += [Clash(node, n, layout[n], want) for n in operands if layout[n] != want]
-        layout[node] = to or (want if want != ANY else layout[operands[0]] if operands else NCHW)
+        layout[node] = converts(node) or (NCHW if wants(node) == NCHW else first)
     return found

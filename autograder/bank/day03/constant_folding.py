@@ -29,7 +29,7 @@ def _put(gm, node, value):
 
 
 def _fold(gm, small, varies=lambda node: bool(effects(node)), memory=True, numbers=True, modules=True, sweep=True):
-    """Fold node by node, in order; each folded node becomes a get_attr at once, so that the next one sees a constant."""
+    """Fold node by node, in order; a folded node becomes a get_attr at once, so that the next one sees a constant."""
     memory = written(gm.graph) if memory else set()
     parts = fx.Interpreter(gm, garbage_collect_values=False)
     known = {}  # nodes whose value is known, tensors or not
@@ -183,9 +183,9 @@ def folds_the_example(gm, limit=1 << 20):
     values = {}
     Record(gm).run(*gm.meta["inputs"])
     for node in list(gm.graph.nodes):
-        reads_input = any(n.op == "placeholder" for n in node.all_input_nodes)
-        if node.op.startswith("call") and not reads_input and not effects(node):
-            if isinstance(values[node], torch.Tensor) and values[node].nbytes <= limit:
-                node.replace_all_uses_with(_put(gm, node, values[node]))
-                gm.graph.erase_node(node)
+        if not node.op.startswith("call") or effects(node) or any(n.op == "placeholder" for n in node.all_input_nodes):
+            continue
+        if isinstance(values[node], torch.Tensor) and values[node].nbytes <= limit:
+            node.replace_all_uses_with(_put(gm, node, values[node]))
+            gm.graph.erase_node(node)
     return gm

@@ -127,10 +127,10 @@ def most(op: str, number: int, why: str, *, dead: bool = False) -> Expectation:
 
 
 def least(op: str, number: int, why: str) -> Expectation:
-    """At least `number` nodes do `op`."""
+    """At least `number` nodes do `op`. Dead nodes do not count."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        there = [n for n in after.graph.nodes if op_name(after, n) == op]
+        there = [n for n in live(after) if op_name(after, n) == op]
         if len(there) >= number:
             return None
         old = [n for n in before.graph.nodes if op_name(before, n) == op]

@@ -23,7 +23,7 @@ from passlab.exercises.cases_day03 import (
 )
 from passlab.judge import Case, Finding
 from passlab.judge_fx import judge_pass
-from passlab.layout import NHWC, clashes, converts
+from passlab.layout import ANY, NCHW, NHWC, clashes, converts, wants
 
 # ---------------------------------------------------------------------------------------------------- GELU
 
@@ -129,7 +129,7 @@ def gelu_cases() -> list[Case]:
 
 
 def _convolutions_in_nhwc(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
-    late = [c for c in clashes(after, *before.meta["inputs"]) if c.want == NHWC]
+    late = [c for c in clashes(after, *before.meta["inputs"]) if wants(c.reader) == NHWC]
     if not late:
         return None
     readers = list(dict.fromkeys(c.reader for c in late))
@@ -139,11 +139,9 @@ def _convolutions_in_nhwc(before: fx.GraphModule, after: fx.GraphModule, case: C
 def _others_in_order(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
     for clash in clashes(after, *before.meta["inputs"]):
         reader = "The output" if clash.reader.op == "output" else clash.reader.name
-        if clash.want is None:
-            return (
-                f"{reader} gets images in two layouts: {clash.operand} comes as {clash.have}, the first one does not."
-            )
-        if clash.want != NHWC:
+        if wants(clash.reader) == ANY:
+            return f"{reader} takes any layout, but all its images in one: {clash.operand} comes as {clash.have}."
+        if wants(clash.reader) == NCHW:
             return f"{reader} wants {clash.want}; {clash.operand} comes as {clash.have}. Convert at the border."
     return None
 
@@ -178,7 +176,7 @@ def layout_cases() -> list[Case]:
 
     def residual(m: Any, x: fx.Proxy) -> fx.Proxy:
         y = torch.relu(m.two(torch.relu(m.one(x))) + x)
-        return m.fc(F.max_pool2d(y, 2).flatten(1))
+        return m.fc(F.max_pool2d(m.three(y), 2).flatten(1))
 
     def late(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
         return torch.relu(m.one(x) + y) * z
@@ -188,7 +186,7 @@ def layout_cases() -> list[Case]:
         layout_case("a chain", graph(chain, image, one=conv(4, 8), two=conv(8, 4), bn=lambda: nn.BatchNorm2d(8)), 2),
         layout_case(
             "a residual block and a classifier",
-            graph(residual, image, one=conv(4, 4), two=conv(4, 4), fc=lambda: nn.Linear(36, 5)),
+            graph(residual, image, one=conv(4, 4), two=conv(4, 4), three=conv(4, 4), fc=lambda: nn.Linear(36, 5)),
             2,
         ),
         layout_case("most of it is not convolution", graph(late, image, image, image, one=conv(4, 4)), 2),
