@@ -262,12 +262,13 @@ def test_onnx_subgraphs():
 
 def test_onnx_infers_shapes_without_touching_the_model():
     model = onnx_model(
-        '<ir_version: 8, opset_import: ["": 17]> g (float16[N, 3] x) => (float16[3, N] y) { y = Transpose(x) }'
+        '<ir_version: 8, opset_import: ["": 17]> g (float16[N, 3] x) => (float16[3, N] y)'
+        "{ t = Transpose(x)  y = Relu(t) }"
     )
     before = model.SerializeToString()
     graph = view(model)
     assert graph.node("x").shape == ("N", 3) and graph.node("x").dtype == "float16"
-    assert graph.node("y").kind == "shape"
+    assert graph.node("t").kind == "shape" and graph.node("t").shape == (3, "N")
     assert model.SerializeToString() == before
 
 
@@ -372,6 +373,9 @@ def test_xla_control_flow():
     assert total.attrs["applies"] == "add"
     hlo = view(lowered.as_text(dialect="hlo"))
     assert [node.op for node in hlo if node.kind == "control"] == ["while", "conditional"]
+    carried = [hlo.node(node.inputs[0]) for node in hlo if node.op == "parameter" and "block" in node.attrs]
+    # Two computations of the loop take its state, two arms take what the loop left.
+    assert [node.op for node in carried] == ["tuple", "tuple", "get-tuple-element", "get-tuple-element"]
     for each in (graph, hlo, view(lowered.compile())):
         assert breaks_ssa(each) == ""
 
@@ -397,7 +401,7 @@ ENTRY %main (x: f32[2,3], n: s32[]) -> f32[2,3] {
   %x = f32[2,3]{1,0} parameter(0)
   %n = s32[] parameter(1)
   %pair = (f32[2,3]{1,0}, /*index=1*/s32[]) tuple(%x, %n)
-  %first = f32[2,3]{1,0} get-tuple-element(%pair), index=0
+  %first = f32[2,3]{1,0} get-tuple-element(%pair), index=0, metadata={op_name="f((g"}
   %fusion = f32[2,3]{1,0} fusion(%first), kind=kLoop, calls=%fused_computation
   ROOT %call = f32[2,3]{1,0} call(%fusion), to_apply=shift.1
 }
@@ -417,6 +421,7 @@ def test_hlo_text_by_hand():
     ]
     assert graph.node("pair").type == "(float32[2, 3], int32[])"
     assert graph.node("pair").bytes == 24 + 4
+    assert graph.node("shift.1/table").attrs["value"] == "{ { 1, 2, 3 }, { 4, 5, 6 } }"
     assert graph.node("fusion").attrs["fused"] == "constant, broadcast, multiply"
     assert graph.node("fusion").kind == "compute"
     assert graph.outputs == ("shift.1/sum",)
