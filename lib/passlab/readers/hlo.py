@@ -160,7 +160,7 @@ def parse(text: str) -> dict[str, Computation]:
     """The computations of an HLO module, by name. Lines that are neither of one nor an instruction are passed over."""
     computations: dict[str, Computation] = {}
     current: Computation | None = None
-    pending = ""
+    pending, depth = [], 0  # an instruction may go over several lines
     for line in text.splitlines():
         line = line.strip()
         if not pending and " = " not in line and (header := _HEADER.match(line)):
@@ -168,10 +168,11 @@ def parse(text: str) -> dict[str, Computation]:
         elif not pending and line.startswith("}"):
             current = None
         elif current is not None and (pending or _NAME.match(line)):
-            pending = f"{pending} {line}".strip()  # a constant may go over several lines
-            if _depth(pending) <= 0:
-                current.instructions.append(_instruction(pending))
-                pending = ""
+            pending.append(line)
+            depth += _depth(line)
+            if depth <= 0:
+                current.instructions.append(_instruction(" ".join(pending)))
+                pending, depth = [], 0
     return computations
 
 
