@@ -13,7 +13,6 @@ from torch.nn import functional as F
 
 from passlab import models
 from passlab.exercises.cases_day02_compare import (
-    ATTRIBUTES,
     Pair,
     Planted,
     conv,
@@ -24,6 +23,7 @@ from passlab.exercises.cases_day02_compare import (
     planted_case,
 )
 from passlab.exercises.cases_day02_rewrites import (
+    ATTRIBUTES,
     Rewrite,
     batch_norm,
     fold_cases,

@@ -22,6 +22,9 @@ from passlab.suspects import SUSPECTS
 ALL = [e.id for e in exercises.of_day("day02")]
 
 
+FORGETFUL = ("loses_stride", "fresh_weights")
+
+
 def says(exercise_id: str, answer, case: int = 0) -> str:
     """The sentence shown for an answer on one visible case."""
     exercise = exercises.find(exercise_id)
@@ -66,6 +69,9 @@ def test_an_error_is_told_with_its_text(exercise_id):
 def test_messages_name_the_node_and_what_to_do():
     assert "return gm" in says("day02.fuse-conv-relu", lambda gm: None)
     assert "Return a GraphModule" in says("day02.fuse-conv-relu", lambda gm: gm.graph)
+    stride, weights = (next(a for a in bank.load("day02.fuse-conv-relu") if a.__name__ == n) for n in FORGETFUL)
+    assert "stride is (2, 1) in conv, and (1, 1) in fused_conv" in says("day02.fuse-conv-relu", stride)
+    assert "The weights of fused_conv are those of no convolution" in says("day02.fuse-conv-relu", weights)
     assert "conv → bn" in says("day02.fold-batchnorm", lambda gm: gm)
     assert "a bool and two numbers" in says("day02.equivalent", lambda *a: True)
     assert "NaN" in says("day02.equivalent", lambda *a: (False, float("nan"), 0.0))

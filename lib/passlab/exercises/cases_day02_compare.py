@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from passlab.exercises.cases_day02_rewrites import plural, program, seeded
+from passlab.exercises.cases_day02_rewrites import ATTRIBUTES, plural, program, seeded
 from passlab.judge import Case, Finding
 from passlab.judge_fx import rebuild, validate
 from passlab.ops import ConvReLU2d
@@ -219,8 +219,6 @@ def equivalent_cases() -> list[Case]:
 
 
 # ---------------------------------------------------------------------------------------------------- lost attribute
-
-ATTRIBUTES = ("stride", "padding", "dilation", "groups", "padding_mode", "bias")
 
 
 @dataclass(frozen=True)

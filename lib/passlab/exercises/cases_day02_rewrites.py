@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import wraps
 from typing import Any
 
@@ -82,6 +82,9 @@ def live(gm: fx.GraphModule) -> list[fx.Node]:
             todo.extend(node.all_input_nodes)
     return [n for n in gm.graph.nodes if n in found or n.op == "placeholder"]
 
+
+#: What a convolution is made with, besides its channels and its kernel size.
+ATTRIBUTES = ("stride", "padding", "dilation", "groups", "padding_mode", "bias")
 
 #: Functions and methods, by the one name the laws use for them.
 _NAMES = {F.conv2d: "conv2d", conv2d_relu: "conv2d_relu", torch.relu: "relu", F.relu: "relu", "relu": "relu"}
@@ -186,7 +189,34 @@ def _fusion_cost(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> s
     return leftovers(before, after, new["conv2d_relu"] - old["conv2d_relu"], "fused away")
 
 
-judge_fuse = judge_pass(did=_fused, spared=_fused_too_much, cost=_fusion_cost)
+def _lost(before: fx.GraphModule, after: fx.GraphModule) -> str:
+    """A sentence about a fused module that is not made as the convolution whose weights it has. "" if there is none."""
+    convs = [(path, m) for path, m in before.named_modules() if type(m) is nn.Conv2d]
+    for node in live(after):
+        fused = after.get_submodule(node.target) if node.op == "call_module" else None
+        if type(fused) is not ConvReLU2d:
+            continue
+        mine = [(p, m) for p, m in convs if torch.equal(m.weight.double(), fused.weight.double())]
+        if convs and not mine:
+            return f"The weights of {node.target} are those of no convolution in the graph before."
+        for name in ATTRIBUTES[:-1]:
+            if mine and all(getattr(m, name) != getattr(fused, name) for _, m in mine):
+                path, conv = mine[0]
+                return f"{name} is {getattr(conv, name)!r} in {path}, and {getattr(fused, name)!r} in {node.target}."
+        if mine and all((m.bias is None) != (fused.bias is None) for _, m in mine):
+            return f"{mine[0][0]} and {node.target} do not both have a bias."
+    return ""
+
+
+_judge_fuse = judge_pass(did=_fused, spared=_fused_too_much, cost=_fusion_cost)
+
+
+def judge_fuse(case: Case, value: Any) -> Iterator[Finding]:
+    """The five verdicts; where the meaning changed, with the attribute that got lost."""
+    for finding in _judge_fuse(case, value):
+        if finding.verdict == "same" and not finding.ok:
+            finding = replace(finding, message=f"{finding.message} {_lost(case.build()[0], value)}".strip())
+        yield finding
 
 
 def _attributes() -> fx.GraphModule:
