@@ -684,6 +684,10 @@ def no_such_module(graph, x, relu, neg):
     neg.op, neg.target = "call_module", "not.there"
 
 
+def target_of_another_kind(graph, x, relu, neg):
+    neg.op, neg.target = "call_module", ["neg"]
+
+
 def no_target(graph, x, relu, neg):
     neg.target = None
 
@@ -710,6 +714,7 @@ BROKEN = [
     twins,
     no_such_module,
     no_target,
+    target_of_another_kind,
     nonsense,
     rude_operand,
 ]

@@ -22,15 +22,14 @@ _OPCODE_KIND = {"placeholder": "data", "get_attr": "data", "output": "data"}
 
 def read(obj: Any, *inputs: Any) -> Graph:
     """The view of a GraphModule, a Graph, or an nn.Module; `inputs`, when given, are used to find shapes."""
-    if not isinstance(obj, fx.Graph) and not isinstance(obj, fx.GraphModule):
+    if not isinstance(obj, (fx.Graph, fx.GraphModule)):
         gm = symbolic_trace(obj)
-        return from_nodes(
-            list(gm.graph.nodes), "torch.fx", gm._get_name(), gm, _need_shapes(gm, *inputs) if inputs else {}
-        )
+        found = _need_shapes(gm, *inputs) if inputs else {}
+        return from_nodes(list(gm.graph.nodes), "torch.fx", gm._get_name(), gm, found)
     graph, module = (obj, obj.owning_module) if isinstance(obj, fx.Graph) else (obj.graph, obj)
-    found, failed, why = (
-        find_shapes(module, *inputs) if inputs and isinstance(module, fx.GraphModule) else ({}, None, "")
-    )
+    found, failed, why = {}, None, ""
+    if inputs and isinstance(module, fx.GraphModule):
+        found, failed, why = find_shapes(module, *inputs)
     name = module._get_name() if module is not None else "graph"
     view = from_nodes(list(_walk(graph)), "torch.fx", name, module, found)
     if failed is not None:
@@ -107,6 +106,8 @@ def _node(node: fx.Node, ids: dict, module: torch.nn.Module | None, modules: dic
 
 def _leaf(module: torch.nn.Module | None, target: str, modules: dict) -> torch.nn.Module | None:
     """The module a call_module node calls, or None where there is none of that name."""
+    if not isinstance(target, str):
+        return None
     if target not in modules:
         try:
             modules[target] = module.get_submodule(target) if module is not None else None
