@@ -311,8 +311,8 @@ def conditional_in_jax(x):
 
 branches = {
     "TorchScript": scripted,
-    "torch.export": torch.export.export(Conditional(), (x,)),
-    "ONNX": torch.onnx.export(Conditional(), (x,), dynamo=True, verbose=False),
+    "torch.export": torch.export.export(Conditional().eval(), (x,)),
+    "ONNX": torch.onnx.export(Conditional().eval(), (x,), dynamo=True, verbose=False),
     "StableHLO": jax.jit(conditional_in_jax).lower(x.numpy()),
     "HLO": jax.jit(conditional_in_jax).lower(x.numpy()).as_text(dialect="hlo"),
 }
