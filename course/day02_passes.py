@@ -449,7 +449,7 @@ verdict
 # Infinity times zero is not a number, and a NaN must stay one. `equivalent` also feeds zeros of both signs, infinities,
 # NaNs, denormals, huge numbers, other sizes and dtypes, tensors that are not contiguous; it compares what a program
 # does to its inputs and to the random state; and it runs in training mode when asked. You write a small one in
-# exercise 5, and use it to convict some passes.
+# exercise 5; in exercise 6 it convicts some passes.
 #
 # ## Passes in a row
 #

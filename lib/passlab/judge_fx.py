@@ -152,7 +152,7 @@ def rebuild(gm: fx.GraphModule) -> fx.GraphModule:
     for node in gm.graph.nodes:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     rebuilt = fx.GraphModule(gm, graph)
-    rebuilt.train(gm.training)
+    rebuilt.training = gm.training  # of this module alone: a child may be frozen on its own
     rebuilt.meta.update(gm.meta)
     return rebuilt
 
