@@ -12,8 +12,6 @@
 # ---
 
 # %% [markdown]
-
-# %% [markdown]
 # # Day 1 · A model is a graph
 #
 # When you call a PyTorch model, Python runs line by line and nothing of it stays. A compiler cannot work on something

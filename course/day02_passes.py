@@ -12,8 +12,6 @@
 # ---
 
 # %% [markdown]
-
-# %% [markdown]
 # # Day 2 · Writing a pass
 #
 # Yesterday a model became a graph. Today you change one.

@@ -12,8 +12,6 @@
 # ---
 
 # %% [markdown]
-
-# %% [markdown]
 # # Day 3 · Graph-level optimizations
 #
 # The four classic optimizations fit in one line each:
