@@ -21,6 +21,7 @@ from rich.table import Table
 from autograder import source
 from autograder.grading import run_seed
 from autograder.intake import Class, Damaged, Submission, collect, read, repair
+from passlab.judge import VERDICTS
 
 RUN = "autograder/run"
 SAMPLES_RUN = f"{RUN}/samples"
@@ -192,7 +193,7 @@ def _write_csv(path: Path, results: dict) -> None:
         for (learner, assignment), graded in sorted(results.items()):
             for score in graded.scores:
                 said = score.verdict
-                lost = " ".join(v for v, held in said.get("verdicts", {}).items() if not held)
+                lost = " ".join(v for v in VERDICTS if not said.get("verdicts", {}).get(v, True))
                 points = "" if score.points is None else f"{score.points:g}"
                 message = said.get("message", "") or score.error
                 row = (
