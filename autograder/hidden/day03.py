@@ -420,7 +420,7 @@ def simplify(seed: int) -> list[Case]:
             ],
         ),
         case(
-            "options",
+            "calls with options",
             graph(options, (2, 3)),
             did=[most("relu", 1, holds)],
             spared=[least("div", 1, cannot), least("add", 1, cannot), least("sub", 1, cannot)],
@@ -500,7 +500,7 @@ def pipeline(seed: int) -> list[Case]:
 
     builds = {
         "constants behind a where": (graph(constants, (2, 3), w=(2, 3)), ("fold", "simplify", "cse", "dce")),
-        "scales": (graph(scaled, (2, 3)), ("double", "cse", "scale", "simplify")),
+        "scales and twins": (graph(scaled, (2, 3)), ("double", "cse", "scale", "simplify")),
         "two passes": (graph(scaled, (2, 3)), ("dce", "scale")),
         "nothing to do": (graph(lambda m, x: torch.exp(x), (2, 3)), ("cse", "dce", "simplify")),
     }

@@ -331,13 +331,18 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
     for node in gm.graph.nodes:
         if any(n in same for n in node.all_input_nodes):
             node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: same.get(n, n))
-        while node not in memory and (result := rewrite(node)) is not None:
+        simpler = node
+        while simpler not in memory and (result := rewrite(simpler)) is not None:
             if any(n in memory for n in result if isinstance(n, fx.Node)):
                 break
             if len(result) == 1:
-                same[node] = result[0]
+                simpler = result[0]
                 break
-            node.op, node.target, node.args, node.kwargs = "call_function", result[0], result[1:], {}
+            with gm.graph.inserting_before(node):
+                simpler = gm.graph.call_function(result[0], result[1:])
+            simpler.meta = dict(node.meta)
+        if simpler is not node:
+            same[node] = simpler
     for node in same:
         gm.graph.erase_node(node)
     gm.recompile()
@@ -786,7 +791,7 @@ def shrinking(rounds: int) -> fx.GraphModule:
     root, graph = nn.Module(), fx.Graph()
     root.register_buffer("w", torch.linspace(-1, 1, 12).reshape(3, 4))
     call, x = graph.call_function, graph.placeholder("x")
-    w, again = graph.get_attr("w"), graph.get_attr("w")
+    w = graph.get_attr("w")
 
     # For simplify, cse and dce: each where falls in its sweep, and only then are the next two relus the same.
     a = b = x
@@ -795,10 +800,12 @@ def shrinking(rounds: int) -> fx.GraphModule:
         a, b = call(torch.relu, (chosen,)), call(torch.relu, (a,))
     result = call(operator.add, (a, b))
 
-    # For fold: constant at once; after one simplify; after cse has merged the two reads of w, and a simplify.
-    mask = call(operator.lt, (x, 0))
-    constants = [w, call(torch.where, (mask, w, w)), call(torch.where, (mask, w, again))]
-    for constant in constants[:rounds]:
+    # For fold: constant at once; after one simplify; after cse has merged two reads of w, and a simplify.
+    for i in range(rounds):
+        constant = w
+        if i > 0:
+            other = w if i == 1 else graph.get_attr("w")
+            constant = call(torch.where, (call(operator.lt, (x, i)), w, other))
         result = call(operator.add, (result, call(operator.mul, (call(torch.tanh, (constant,)), 2))))
     graph.output(result)
     return fx.GraphModule(root, graph)

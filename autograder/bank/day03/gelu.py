@@ -122,6 +122,11 @@ class _Matcher:
         return list(found)
 
 
+def _floating(x):
+    meta = x.meta.get("tensor_meta")
+    return hasattr(meta, "dtype") and meta.dtype.is_floating_point
+
+
 def _match(gm, *dropped, matcher=_Matcher):
     find = matcher(CARE - set(dropped)).find
     for node in list(gm.graph.nodes):
@@ -129,8 +134,7 @@ def _match(gm, *dropped, matcher=_Matcher):
         if found is None:
             continue
         x, approximate = found
-        floating = x.meta["tensor_meta"].dtype.is_floating_point
-        if not floating and "integers" not in dropped:
+        if not _floating(x) and "integers" not in dropped:
             continue
         with gm.graph.inserting_before(node):
             new = gm.graph.call_function(F.gelu, (x,), {"approximate": approximate})
@@ -185,7 +189,7 @@ def by_probing(gm):
             continue
         tops = near(gate, lambda n: [u for u in n.users if u.target in known], 5)
         below = near(gate, lambda n, gate=gate: n.all_input_nodes if n is gate or n.target in known else [], 6)
-        below = [x for x in below if x.meta["tensor_meta"].dtype.is_floating_point]
+        below = [x for x in below if _floating(x)]
         for top in [n for n in tops if n.target in {*MUL, *DIV}]:
             x = next((x for x in below if is_gelu(top, x, form)), None)
             if x is not None:

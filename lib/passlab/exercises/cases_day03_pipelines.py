@@ -125,8 +125,8 @@ def pipeline_cases() -> list[Case]:
         return y + torch.where(x > 0, y, y)
 
     return [
-        pipeline_case("one target each", graph(four, (2, 3), w=(3,)), SWEEP, Best(5, 12)),
-        pipeline_case("scales", graph(scales, (2, 3)), ("double", "scale", "simplify", "dce"), Best(5, 8)),
+        pipeline_case("one target each", graph(four, (2, 3), w=(3,)), SWEEP, Best(5, 8)),
+        pipeline_case("scales", graph(scales, (2, 3)), ("double", "scale", "simplify", "dce"), Best(4, 8)),
         pipeline_case("two orders, two ends", graph(lambda m, x: x * 2 * 2, (2, 3)), ("double", "scale"), Best(3, 4)),
         pipeline_case("no node less", graph(lambda m, x: torch.relu(x) * 2, (2, 3)), ("dce", "double"), Best(4, 4)),
     ]
