@@ -311,12 +311,10 @@ class _Search:
         if (mode, device) != (self.modes[0], self.devices[0]):
             names = [n for n in names if n in ("given", "double", "structured")]
         trials = Trials(self.examples, self.native, self.seed, self.thorough)
-        if self.before.scripted or self.after.scripted:
-            names = [n for n in names if n not in ("half", "float16")]
+        if self.before.specialised or self.after.specialised:
+            names = [n for n in names if n not in ("structured", "sizes", "half", "float16")]
             trials.double = False
-            self.notes["scripted programs are tried in their own dtype only: their parameters cannot be exchanged"] = (
-                None
-            )
+            self.notes["scripted and exported programs are tried in their own dtype, size and layout only"] = None
         for name in names:
             if name == "same tensor" and not self.writes:
                 continue

@@ -57,6 +57,11 @@ class Program:
                         self.slots.append((f"{path}.{key}".lstrip("."), home, key, t))
 
     @property
+    def specialised(self) -> bool:
+        """Made for one dtype, size and layout of its inputs, and says so (scripted and exported programs)."""
+        return self.scripted or self.exported or hasattr(self.fn, "_guards_fn")
+
+    @property
     def compiled(self) -> bool:
         return hasattr(self.fn, "_orig_mod") or hasattr(self.fn, "_torchdynamo_orig_callable")
 
@@ -193,9 +198,10 @@ def _aliases(output: Any, args: tuple, state: list[tuple[str, Tensor]]) -> list[
 
 def seed_generators(seed: int) -> None:
     """`torch.manual_seed` without its search for devices that are not there."""
-    torch.default_generator.manual_seed(seed)
     if torch.accelerator.is_available():
-        torch.get_device_module().manual_seed_all(seed)
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 def rng_state(device: str = "cpu") -> Tensor:

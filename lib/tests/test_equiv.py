@@ -30,6 +30,10 @@ IMAGE = numbers(2, 3, 7, 6)
 INTS = torch.arange(6).reshape(2, 3)
 
 
+def traced(fn) -> fx.GraphModule:
+    return fx.symbolic_trace(fn)
+
+
 def conv_bn(eps: float = 1e-5, **conv) -> nn.Sequential:
     """Convolution and batch norm with statistics away from 0 and 1, in eval mode."""
     with torch.random.fork_rng():
@@ -197,6 +201,7 @@ RIGHT = [
     ("GELU written out", lambda x: x * 0.5 * (1 + torch.erf(x / math.sqrt(2))), F.gelu, (X,)),
     ("softmax, stable", lambda x: x.softmax(-1), lambda x: bare_softmax(x - x.amax(-1, keepdim=True)), (X,)),
     ("fold", conv_bn(), fold(conv_bn()), (IMAGE,)),
+    ("fold, as graphs", traced(conv_bn()), traced(fold(conv_bn())), (IMAGE,)),
     ("fold, no bias, stride", conv_bn(bias=False, stride=2), fold(conv_bn(bias=False, stride=2)), (IMAGE,)),
     ("fold, reflecting padding", DOUBLE_CONV, fold(DOUBLE_CONV), (IMAGE,)),
     ("(xA)B -> x(AB)", lambda x: x @ A @ B, lambda x: x @ (A @ B), (X,)),
@@ -276,10 +281,6 @@ def _values(gm):
 # ---------------------------------------------------------------------------------------------------- where they part
 
 
-def traced(fn) -> fx.GraphModule:
-    return fx.symbolic_trace(fn)
-
-
 def test_first_diverging_node_and_smallest_pair():
     class Model(nn.Module):
         def __init__(self, approximate):
@@ -337,6 +338,12 @@ def test_an_error_is_placed_at_the_node_that_raised():
     after = traced(lambda x: torch.relu(x @ x))
     result = equivalent(before, after, (X,))
     assert result.first_diverging == "matmul" and "RuntimeError" in result.reason
+
+
+def test_a_value_given_too_early_does_not_agree():
+    """x + 0 has the value of x: that makes neither it nor what follows from it right."""
+    before, after = traced(lambda x: (x + x * 0).mean()), traced(lambda x: (x + torch.zeros_like(x)).mean())
+    assert equivalent(before, after, (X,)).first_diverging == "zeros_like"
 
 
 def test_nodes_that_moved_to_another_name_agree():
