@@ -144,11 +144,12 @@ def locate(
     tolerance: Tolerance,
     run: Callable[..., Run],
     differences: Callable[[Program, Trial, Run, Run], list[Difference]],
+    native: torch.dtype | None,
 ) -> Place:
     """Find the first node at which two programs with graphs part on a trial, and cut the pair down around it.
 
     `run(program, trial, call=...)` runs a program, `differences(program, trial, run, run)` says what sets a
-    run of the program apart from another run.
+    run of the program apart from another run. `native`: the float dtype of the programs, for the inputs of the pair.
     """
     b, a, partners = match(before, after, trial, tolerance, run)
     old, new = _ends(b, a, difference, partners)
@@ -165,7 +166,7 @@ def locate(
             left, right, values = pair
             small = replace(trial, args=values)
             if _differ(Program(left), Program(right), small, run, differences):
-                left.meta["inputs"] = right.meta["inputs"] = values
+                left.meta["inputs"] = right.meta["inputs"] = tuple(_in_dtype(v, native) for v in values)
                 return Place(whole.node, left, right)
     return whole if _differ(before, after, trial, run, differences) else Place()
 
@@ -278,6 +279,11 @@ def _cut(
     cut = fx.GraphModule(gm, graph)
     cut.training = gm.training
     return cut
+
+
+def _in_dtype(value: Any, dtype: torch.dtype | None) -> Any:
+    """A value recorded in float64, in the dtype of the program's parameters."""
+    return value.to(dtype) if dtype is not None and isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def _differ(before: Program, after: Program, trial: Trial, run: Callable[..., Run], differences: Callable) -> bool:

@@ -483,7 +483,7 @@ class _Search:
         before, after = (self._with_graph(p) for p in (self.before, self.after))
         if before and after and max(len(p.graph.nodes) for p in (before, after)) <= LARGEST:
             tolerance, _ = self._tolerance(trial)
-            place = locate(before, after, trial, difference, tolerance, self._run, self.differences)
+            place = locate(before, after, trial, difference, tolerance, self._run, self.differences, self.native)
             result.first_diverging, result.graph, result.graph_after = place.node, place.before, place.after
             if place.node:
                 result.reason += f" Look at node {place.node}."

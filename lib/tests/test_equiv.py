@@ -340,6 +340,23 @@ def test_an_error_is_placed_at_the_node_that_raised():
     assert result.first_diverging == "matmul" and "RuntimeError" in result.reason
 
 
+def test_the_pair_runs_on_its_own_inputs():
+    """Found in float64, yet the inputs of the pair have the dtype of its parameters."""
+    model = conv_bn()
+    before = traced(nn.Sequential(*model, nn.Conv2d(4, 2, 1)))
+    after = copy.deepcopy(before)
+    relu = next(n for n in after.graph.nodes if n.name == "_2")
+    with after.graph.inserting_before(relu.next):
+        zero = after.graph.call_function(operator.mul, (relu, 0))
+        made = after.graph.call_function(operator.add, (relu, zero))
+    relu.replace_all_uses_with(made, delete_user_cb=lambda user: user not in (zero, made))
+    result = equivalent(before, after, (IMAGE,))
+    assert not result and "float64" in result.reason
+    for gm in (result.graph, result.graph_after):
+        assert {t.dtype for t in gm.meta["inputs"]} == {torch.float32}
+        gm(*gm.meta["inputs"])
+
+
 def test_a_value_given_too_early_does_not_agree():
     """x + 0 has the value of x: that makes neither it nor what follows from it right."""
     before, after = traced(lambda x: (x + x * 0).mean()), traced(lambda x: (x + torch.zeros_like(x)).mean())
