@@ -194,7 +194,9 @@ def by_probing(gm):
             x = next((x for x in below if is_gelu(top, x, form)), None)
             if x is not None:
                 with gm.graph.inserting_before(top):
-                    top.replace_all_uses_with(gm.graph.call_function(F.gelu, (x,), {"approximate": form}))
+                    new = gm.graph.call_function(F.gelu, (x,), {"approximate": form})
+                new.meta = dict(top.meta)
+                top.replace_all_uses_with(new)
                 gm.graph.erase_node(top)
     return gm
 

@@ -1,0 +1,231 @@
+"""What a node does besides computing: each row says what torch does, and `test_writes_are_what_torch_does` asks it."""
+
+from __future__ import annotations
+
+import operator
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from passlab.effects import EFFECTS, effects, may_alias, module_effects, writes, written
+
+aten = torch.ops.aten
+
+
+def unknown(x):
+    return x
+
+
+def node(target, *rest, **kwargs):
+    """A node that calls `target` on the inputs x, y; a string is a method."""
+    graph = fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    args = [{"x": x, "y": y}.get(a, a) if isinstance(a, str) else a for a in (rest or ("x",))]
+    kwargs = {k: {"x": x, "y": y}.get(v, v) if isinstance(v, str) else v for k, v in kwargs.items()}
+    call = graph.call_method if isinstance(target, str) else graph.call_function
+    return call(target, tuple(args), kwargs)
+
+
+PURE = [
+    (torch.relu,),
+    (F.relu, "x", False),
+    (operator.add, "x", "y"),
+    (torch.add, "x", 1),
+    ("sum", "x", 1),
+    ("view", "x", -1),
+    ("size", "x", 0),
+    ("float",),
+    (getattr, "x", "shape"),
+    (operator.getitem, "x", 0),
+    (F.dropout, "x", 0.5, False),
+    (torch.dropout, "x", 0.5, False),
+    (F.interpolate, "x"),
+    (F.batch_norm, "x", "y", "y"),
+    (F.scaled_dot_product_attention, "x", "x", "y"),
+    (aten.mul.Tensor, "x", "y"),
+    (torch.zeros, 3),
+]
+DRAWS = [
+    (F.dropout, "x"),
+    (F.dropout, "x", 0.5, True),
+    (F.dropout2d, "x"),
+    (torch.dropout, "x", 0.5, True),
+    (torch.rand_like,),
+    (torch.randn, 3),
+    (torch.bernoulli,),
+    ("bernoulli",),
+    (torch.multinomial, "x", 2),
+    (F.rrelu, "x", 0.1, 0.3, True),
+    (F.gumbel_softmax,),
+    (aten.rand_like.default,),
+    (aten.native_dropout.default, "x", 0.5, True),
+]
+WRITES = [
+    ("add_", "x", 1),
+    ("zero_",),
+    ("copy_", "x", "y"),
+    ("masked_fill_", "x", "y", 0.0),
+    ("clamp_", "x", 0.0),
+    ("__setitem__", "x", 0, 1.0),
+    (operator.setitem, "x", 0, 1.0),
+    (operator.iadd, "x", 1),
+    (F.relu, "x", True),
+    (F.relu_,),
+    (F.hardtanh, "x", -1, 1, True),
+    (torch.relu_,),
+    (aten.add_.Tensor, "x", "y"),
+]
+
+
+@pytest.mark.parametrize("call", PURE, ids=str)
+def test_pure(call):
+    assert effects(node(*call)) == frozenset()
+
+
+@pytest.mark.parametrize("call", DRAWS, ids=str)
+def test_draws(call):
+    assert effects(node(*call)) == {"draws"}
+
+
+@pytest.mark.parametrize("call", WRITES, ids=str)
+def test_writes(call):
+    made = node(*call)
+    assert effects(made) == {"writes"}
+    assert [n.name for n in writes(made)] == ["x"]
+    assert may_alias(made)
+
+
+def test_keywords_write_too():
+    assert [n.name for n in writes(node(torch.add, "x", 1, out="y"))] == ["y"]
+    assert [n.name for n in writes(node(F.relu, "x", inplace=True))] == ["x"]
+    assert writes(node(F.relu, "x", inplace=False)) == []
+    assert {n.name for n in writes(node(F.batch_norm, "x", "y", "y", training=True))} == {"y"}
+    assert effects(node("uniform_")) == {"writes", "draws"}
+    assert effects(node(F.dropout, "x", p=0.5, training=False)) == frozenset()
+    assert effects(node(F.dropout, "x", p=0.0)) == frozenset()
+    assert effects(node(F.scaled_dot_product_attention, "x", "x", "y", dropout_p=0.1)) == {"draws"}
+
+
+def test_what_is_not_known_is_not_pure():
+    assert effects(node(unknown)) == {"unknown"}
+    assert effects(node(print)) == {"unknown"}
+    assert effects(node(torch.manual_seed, 0)) == {"unknown"}
+    assert effects(node("register_hook")) == {"unknown"}
+    assert effects(node(torch._assert, "x", "message")) == {"stops"}
+    assert all(effects(node(*call)) <= set(EFFECTS) for call in PURE + DRAWS + WRITES)
+
+
+def module_node(module: nn.Module) -> fx.Node:
+    graph = fx.Graph()
+    made = graph.call_module("part", (graph.placeholder("x"),))
+    root = nn.Module()
+    root.part = module
+    graph.output(made)
+    return next(n for n in fx.GraphModule(root, graph).graph.nodes if n.op == "call_module")
+
+
+def test_modules_are_taken_in_the_mode_they_are_in():
+    cases = {
+        "draws": [
+            nn.Dropout(),
+            nn.LSTM(2, 2, 2, dropout=0.5),
+            nn.RReLU(),
+            nn.Sequential(nn.Linear(2, 2), nn.Dropout()),
+        ],
+        "writes": [nn.BatchNorm2d(3), nn.ReLU(inplace=True), nn.Sequential(nn.Tanh(), nn.ReLU(inplace=True))],
+    }
+    for word, modules in cases.items():
+        for module in modules:
+            assert module_effects(module.train()) == {word}, module
+    for module in (nn.Dropout(), nn.BatchNorm2d(3), nn.LSTM(2, 2, 2, dropout=0.5), nn.RReLU()):
+        assert module_effects(module.eval()) == frozenset(), module
+    for module in (nn.Linear(2, 2), nn.Conv2d(1, 1, 1), nn.Dropout(0.0), nn.BatchNorm2d(3, track_running_stats=False)):
+        assert module_effects(module.train()) == frozenset(), module
+
+    class Own(nn.Module):
+        pass
+
+    assert module_effects(Own()) == {"unknown"}
+    graph = fx.symbolic_trace(nn.Sequential(nn.Dropout()))
+    assert module_effects(graph) == {"draws"}
+
+
+def test_modules_that_give_their_operand_back():
+    assert may_alias(module_node(nn.Identity())) and may_alias(module_node(nn.Flatten()))
+    assert not may_alias(module_node(nn.Linear(2, 2)))
+    assert [n.name for n in writes(module_node(nn.ReLU(inplace=True)))] == ["x"]
+
+
+@pytest.mark.parametrize("call", [c for c in WRITES + PURE if c[0] not in (torch.zeros,)], ids=str)
+def test_writes_are_what_torch_does(call):
+    """Run each row: operands change just where `writes` says so, and memory is shared only where `may_alias` does."""
+    made = node(*call)
+    values = {"x": torch.linspace(-2, 1, 4).reshape(2, 2), "y": torch.linspace(0.5, 1, 4).reshape(2, 2)}
+    if made.target == "masked_fill_":
+        values["y"] = values["y"] > 0.7
+    if made.target is F.interpolate:
+        values["x"] = values["x"].reshape(1, 2, 2)
+    if made.target is F.batch_norm:
+        values["y"] = torch.tensor([0.5, 1.0])
+    old = {name: value.clone() for name, value in values.items()}
+    kwargs = {"scale_factor": 2.0} if made.target is F.interpolate else {}
+    args = fx.node.map_arg(made.args, lambda n: values[n.name])
+    result = getattr(args[0], made.target)(*args[1:]) if made.op == "call_method" else made.target(*args, **kwargs)
+    changed = {name for name in values if not torch.equal(values[name], old[name])}
+    assert changed == {n.name for n in writes(made)}
+    if isinstance(result, torch.Tensor):
+        shared = any(result.untyped_storage().data_ptr() == v.untyped_storage().data_ptr() for v in values.values())
+        assert may_alias(made) or not shared
+
+
+def names(nodes) -> set[str]:
+    return {n.name for n in nodes}
+
+
+def test_written_follows_views_both_ways():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    fresh = graph.call_function(torch.relu, (x,))
+    view = graph.call_method("view", (fresh, -1))
+    row = graph.call_function(operator.getitem, (view, 0))
+    other = graph.call_method("reshape", (fresh, 2, 2))
+    copy = graph.call_method("clone", (view,))
+    write = graph.call_method("add_", (row, 1))
+    graph.output((other, copy))
+    assert names(written(graph)) == names([fresh, view, row, other, write])
+
+
+def test_written_knows_one_attribute_read_twice_and_shared_storage():
+    root = nn.Module()
+    root.register_buffer("a", torch.zeros(4))
+    root.register_buffer("part", root.a[:2])
+    root.register_buffer("b", torch.zeros(4))
+    graph = fx.Graph()
+    first, again, part, b = (graph.get_attr(name) for name in ("a", "a", "part", "b"))
+    write = graph.call_method("add_", (first, 1))
+    graph.output((again, part, b))
+    gm = fx.GraphModule(root, graph)
+    assert names(written(gm.graph)) == names([first, again, part, write])
+
+
+def test_a_module_in_training_mode_writes_its_own_statistics():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.bn = nn.BatchNorm1d(3)
+
+        def forward(self, x):
+            return self.bn(x) + self.bn.weight
+
+    gm = fx.symbolic_trace(Net().train())
+    assert names(written(gm.graph)) == {"bn_weight"}
+    assert written(fx.symbolic_trace(Net().eval()).graph) == set()
+
+
+def test_a_graph_without_writes_has_nothing_written():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.output(graph.call_function(torch.relu, (graph.call_method("view", (x, -1)),)))
+    assert written(graph) == set()
