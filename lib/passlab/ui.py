@@ -15,7 +15,7 @@ from passlab.project import load_progress, remember, root
 _INK, _GOOD, _BAD, _REST = "#1b1f24", "#00684a", "#b3420d", "#6a737d"
 _CARD = (
     f"font-family:system-ui,sans-serif;color:{_INK};background:#fff;border:1px solid #d0d7de;border-radius:8px;"
-    "padding:10px 14px;max-width:56em"
+    "padding:10px 14px;max-width:56em;overflow-x:auto"
 )
 
 
@@ -196,7 +196,12 @@ def progress(day: str | None = None) -> None:
             )
             cells = [html.escape(c) for c in (exercise.id, exercise.title, level, f"{exercise.minutes} min", score)]
             cells.append(f'<span style="color:{colour}">{sign} {word}</span>')
-            rows.append("".join(f'<td style="text-align:left;padding:2px 12px 2px 0">{cell}</td>' for cell in cells))
+            rows.append(
+                "".join(
+                    f'<td style="text-align:left;white-space:nowrap;padding:2px 12px 2px 0">{cell}</td>'
+                    for cell in cells
+                )
+            )
     tail = f"{_number(got)} of {_number(of)} points"
     lines.append(tail)
     table = "".join(f"<tr>{row}</tr>" for row in rows)
