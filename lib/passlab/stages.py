@@ -60,12 +60,13 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def cse(gm: fx.GraphModule) -> fx.GraphModule:
-    """Two calls of one function on the same operands are one call; two reads of one attribute are one read."""
+    """Two calls of one function on the same nodes and numbers are one; two reads of one attribute are one read."""
     first: dict[tuple, fx.Node] = {}
     for node in [*gm.graph.find_nodes(op="get_attr"), *_calls(gm)]:
-        key = (node.target, *((type(a), a) for a in node.args))
-        if first.setdefault(key, node) is not node:
-            _replace(node, first[key])
+        if all(isinstance(a, fx.Node | int | float) for a in node.args):
+            key = (node.target, *((type(a), a) for a in node.args))
+            if first.setdefault(key, node) is not node:
+                _replace(node, first[key])
     return gm
 
 

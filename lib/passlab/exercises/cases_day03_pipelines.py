@@ -56,8 +56,9 @@ def judge_pipeline(case: Case, value: object) -> Iterator[Finding]:
         return
     gm, order, counts = value
     broken = validate(before, gm)
-    if not broken and sorted(map(str, order)) != sorted(stages):
-        broken = f"The order {list(order)} does not name each of {list(stages)} once."
+    order = [str(name) for name in order] if isinstance(order, tuple | list) else order
+    if not broken and (not isinstance(order, list) or sorted(order) != sorted(stages)):
+        broken = f"The order should name each of {list(stages)} once; it is {order!r}."
     if not broken and not (isinstance(counts, tuple | list) and all(type(c) is int for c in counts) and counts):
         broken = f"The node counts should be a list of whole numbers, one for each run of a pass; they are {counts!r}."
     if broken:
@@ -67,7 +68,7 @@ def judge_pipeline(case: Case, value: object) -> Iterator[Finding]:
     after = rebuild(gm)
     result = equivalent(before, after)
     yield Finding("same", result.ok, result.reason, before=before, after=after)
-    told = _history(case.build()[0], after, list(order), list(counts))
+    told = _history(case.build()[0], after, order, list(counts))
     yield Finding("did", told is None, told or "", before=before, after=after)
     if told is not None:
         return
@@ -156,20 +157,24 @@ def judge_shrinking(case: Case, value: object) -> Iterator[Finding]:
         yield Finding("valid", False, f"The program does not run on a (3, 4) tensor: {error}", before=before)
         return
     yield Finding("valid", True)
-    after, stuck = rebuild(value), None
+    after, stuck, seen = rebuild(value), "", None
     for i in range(rounds * len(SWEEP)):
         name, count = SWEEP[i % len(SWEEP)], len(after.graph.nodes)
-        after = STAGES[name](after)
-        if len(after.graph.nodes) >= count and stuck is None:
+        try:
+            after = STAGES[name](after)
+        except Exception as error:
+            yield Finding(
+                "did", False, f"{name} cannot read the program: {type(error).__name__}: {error}", before=before
+            )
+            return
+        if len(after.graph.nodes) >= count and not stuck:
             stuck = f"Sweep {i // len(SWEEP) + 1}: {name} finds {plural(count, 'node')} and removes none."
             seen = rebuild(after)
     after = rebuild(after)
     result = equivalent(before, after, (x,))
     yield Finding("same", result.ok, result.reason, before=before, after=after)
-    if stuck:
-        yield Finding("did", False, f"{stuck} It has to find something to remove there.", before=before, after=seen)
-    else:
-        yield Finding("did", True)
+    sentence = f"{stuck} It has to find something to remove there." if stuck else ""
+    yield Finding("did", not stuck, sentence, before=before, after=seen)
     size, limit = len(before.graph.nodes), budget(rounds)
     sentence = (
         "" if size <= limit else f"The program has {size} nodes; {limit} are enough for {plural(rounds, 'sweep')}."

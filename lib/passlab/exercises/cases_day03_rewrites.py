@@ -33,9 +33,10 @@ def gelus(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
     found: dict[str, list[fx.Node]] = {"none": [], "tanh": []}
     for node in live(gm):
         if op_name(gm, node) == "gelu":
-            found[node.kwargs.get("approximate", node.args[1] if len(node.args) > 1 else "none")].append(node)
+            form = node.kwargs.get("approximate", node.args[1] if len(node.args) > 1 else "none")
+            found.setdefault(str(form), []).append(node)
         elif op_name(gm, node) == "GELU":
-            found[gm.get_submodule(node.target).approximate].append(node)
+            found.setdefault(gm.get_submodule(node.target).approximate, []).append(node)
     return found
 
 
