@@ -134,8 +134,9 @@ def least(op: str, number: int, why: str) -> Expectation:
         if len(there) >= number:
             return None
         old = [n for n in before.graph.nodes if op_name(before, n) == op]
-        left = f"only {len(there)} of {number}" if there else "none"
-        return f"{why} The program had {names(old)}; {left} is left."
+        if len(old) == number:
+            return f"{why} {names(old)} should have stayed" + ("." if number == 1 else f"; {len(there)} did.")
+        return f"{why} Of {names(old)}, {number} should have stayed; {len(there)} did."
 
     return law
 
@@ -180,7 +181,8 @@ def expecting(**equivalence: Any) -> Callable[[Case, object], Iterator[Finding]]
         broken = next((f for f in findings if f.verdict == "spared" and not f.ok), None)
         for finding in findings:
             if finding.verdict == "same" and not finding.ok and broken:
-                finding = replace(finding, message=f"{broken.message} {finding.message}")
+                message = f"{broken.message} {finding.message}"
+                finding = replace(finding, message=message, before=broken.before, after=broken.after)
             yield finding
 
     return judge
