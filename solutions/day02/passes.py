@@ -60,7 +60,8 @@ def visit(root: fx.Node, callbacks: dict[Any, Callable]) -> Any:
          call_method or call_module) has the callback under `node.target`; if there is none, or for another node, it has
          the one under `node.op`. Use `node.all_input_nodes` for the operands.
     Out: every callback gets `callback(node, *results)`, where `results` are what the callbacks of the operands
-         returned, in their order. A node without a callback gives None, and its operands are visited all the same.
+         returned, in their order (None is a result like any other). A node without a callback gives None, and its
+         operands are visited all the same.
          No node is visited twice, and none that `root` does not depend on. Graphs may be 100,000 nodes deep; the
          recursion limit stays as it is.
 
@@ -481,6 +482,8 @@ def lost_attribute(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple)
     """The attribute that a fusing pass lost on the way, or None if the two programs compute the same.
 
     In:  before: modules nn.Conv2d, each with an nn.ReLU behind it. after: as many ConvReLU2d in the same order. Inputs.
+         The weights are those of the convolutions. Only a pass that changed `groups` had to write a kernel of another
+         shape, and may have filled it rightly or wrongly.
     Out: one of "stride", "padding", "dilation", "groups", "padding_mode", "bias": the one whose loss makes the
          difference; at most one does. "bias" is lost where conv.bias is a parameter, and the fused module's is None.
          None if the programs compute the same, whatever their attributes look like.

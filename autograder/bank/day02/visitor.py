@@ -202,3 +202,18 @@ def returns_everything(root, callbacks):
             stack.append((node, True))
             stack += [(o, False) for o in node.all_input_nodes]
     return results
+
+
+@wrong("cost", "a callback that returned None has not run yet, so its node is not done")
+def none_is_not_done(root, callbacks):
+    results, stack = {}, [root]
+    while stack:
+        node = stack[-1]
+        waiting = [o for o in node.all_input_nodes if o not in results]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        if results.get(node) is None:
+            results[node] = _apply(node, callbacks, results)
+    return results[root]
