@@ -56,8 +56,8 @@ draw(trace(attention.build(), *attention.inputs()), title="Attention: more shape
 # These are the kinds, to be asked from top to bottom:
 #
 # - **data**: the opcodes placeholder, get_attr and output.
-# - **memory**: whatever works in place, which is a function or method whose name ends in `_`, a keyword `inplace=True`,
-#   or a module with `inplace=True`; also `clone` and `contiguous`.
+# - **memory**: whatever works in place, which is a function or method of torch whose name ends in `_`, a keyword
+#   `inplace=True`, or a module with `inplace=True`; also `clone` and `contiguous`.
 # - **shape**: `reshape` `view` `flatten` `unflatten` `transpose` `t` `permute` `expand` `squeeze` `unsqueeze` `cat`
 #   `stack` `chunk` `split` `size` `getitem` `getattr`, as function or method, and the module `nn.Flatten`.
 # - **control**: `torch._assert`.
@@ -159,8 +159,8 @@ def residual_edges(gm: fx.GraphModule) -> set[tuple[str, str]]:
 
     In:  a graph with shapes on its nodes. Operands may stand in keywords: `node.all_input_nodes` lists them all.
     Out: a set of pairs (name of a, name of b), one for each residual edge a → b; an empty set if there is none.
-         A row of 22 diamonds has 2**22 paths, a deep graph 1,200 nodes in a row; at most 1,000,000 function calls
-         are allowed on such a graph, and Python's recursion is not that deep.
+         A row of 22 diamonds has 2**22 paths, a deep graph 1,200 nodes in a row; at most 1,000,000 calls of functions
+         written in Python are allowed on such a graph, and Python's recursion is not that deep.
 
     Example: for the graph drawn above, {("x", "add"), ("add", "add_1")}.
     """
@@ -549,7 +549,8 @@ def to_ssa(source: str) -> tuple[str, dict[str, str]]:
          holds its value at the end.
          Each assignment in the original gives exactly one new name; the choice of names is free. A name that comes in
          from outside keeps its name, and nothing is assigned to it. There are no augmented assignments left, for they
-         read and write one name, and no copies are added. Nothing but names of variables changes.
+         read and write one name, and no copies are added. Nothing but names of variables changes; how the text is
+         spaced and quoted does not matter (`ast.unparse` is welcome).
 
     Example: to_ssa("x = x + 1\\ny = x\\nx *= y - 1\\n") may give
 

@@ -46,7 +46,8 @@ progress("day02")
 # ## 1 · A post-order visitor
 #
 # An analysis needs the results of the operands before it can say something about a node. torch.fx keeps its node list
-# in such an order; most IRs keep only the edges. So here the walk starts at a root and knows nothing but operands.
+# in such an order; most IRs keep only the edges. So here the walk starts at a root and knows nothing but operands. Any
+# order in which operands come before users will do.
 #
 # Three things go wrong in first versions: a node that is used twice is visited twice (and its operands four times), a
 # deep network hits Python's recursion limit, and nodes that nobody uses are visited too.
@@ -126,7 +127,7 @@ def fuse_conv_relu(gm: fx.GraphModule) -> fx.GraphModule:
     """`relu(conv2d(x))` = `conv2d_relu(x)`, if nothing else uses the value of the convolution.
 
     In:  a graph. A convolution is a module of type nn.Conv2d (exactly: subclasses compute other things) or a call of
-         F.conv2d. A ReLU is a module of type nn.ReLU, torch.relu or F.relu, or the method .relu().
+         F.conv2d. A ReLU is a module of type nn.ReLU (exactly), torch.relu or F.relu, or the method .relu().
     Out: the graph in which each such pair is one node: a call of a ConvReLU2d module, or of conv2d_relu. It keeps
          stride, padding, dilation, groups, padding mode and bias, and shares the weights with the old module. A module
          may be called from several places: the other calls stay as they are. You may edit gm and return it.
