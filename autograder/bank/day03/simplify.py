@@ -15,8 +15,12 @@ from passlab.effects import written
 
 _BINARY = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div", operator.pow: "pow"}
 _METHODS = ["add", "sub", "mul", "div", "pow", "neg", "abs", "relu", "transpose", "reshape", "exp", "log", "sqrt"]
-NAMES = _BINARY | {operator.neg: "neg", operator.abs: "abs", F.relu: "relu"}
-NAMES |= {name: name for name in _METHODS} | {getattr(torch, name): name for name in _METHODS}
+NAMES = (
+    _BINARY
+    | {operator.neg: "neg", operator.abs: "abs", F.relu: "relu"}
+    | {name: name for name in _METHODS}
+    | {getattr(torch, name): name for name in _METHODS}
+)
 CARE = {
     "types",  # the result keeps dtype and shape
     "integers",  # x + 0, x * 0 and x - x only where there is no NaN, inf or -0
