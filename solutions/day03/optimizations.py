@@ -332,8 +332,8 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
         if any(n in same for n in node.all_input_nodes):
             node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: same.get(n, n))
         simpler = node
-        while simpler not in memory and (result := rewrite(simpler)) is not None:
-            if any(n in memory for n in result if isinstance(n, fx.Node)):
+        while (result := rewrite(simpler)) is not None:
+            if any(n in memory for n in (simpler, *simpler.all_input_nodes, *result) if isinstance(n, fx.Node)):
                 break
             if len(result) == 1:
                 simpler = result[0]
@@ -382,8 +382,10 @@ def whole(n, x):  # ... and of whole numbers, where there is no NaN, no inf and 
 
 
 def there_and_back(n, x, a, b):
+    if op(x) != "transpose" or typed(n) is None:
+        return False
     rank = len(typed(n)[0])
-    return op(x) == "transpose" and {a % rank, b % rank} == {d % rank for d in x.args[1:]}
+    return {a % rank, b % rank} == {d % rank for d in x.args[1:]}
 
 
 LAWS = (
@@ -440,7 +442,7 @@ def typed(x):
 def number(x):
     """The number an operand is: itself, or what a parameter or buffer holds in every element; None if there is none."""
     if isinstance(x, fx.Node) and x.op == "get_attr":
-        held = operator.attrgetter(x.target)(x.graph.owning_module).flatten()
+        held = torch.as_tensor(operator.attrgetter(x.target)(x.graph.owning_module)).flatten()
         return held[0].item() if len(held) and (held == held[0]).all() else None
     return None if isinstance(x, fx.Node) else x
     ### END SOLUTION
