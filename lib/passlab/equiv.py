@@ -42,7 +42,7 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from passlab.diverge import LARGEST, first_parting, locate
-from passlab.programs import Program, Run, seed_generators, undisturbed
+from passlab.programs import Program, Run, undisturbed
 from passlab.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
 from passlab.values import EXACT, Difference, Errors, Tolerance, compare, leaves, nan_or_inf, nonfinite, steady
 
@@ -117,6 +117,8 @@ def equivalent(
                 none. Default: it is one where a program writes into its inputs, else a note, since no value shows it.
     atol, rtol  replace the tolerances that follow from dtype and depth.
 
+    A GraphModule is run as its nodes say, also when `recompile()` was forgotten (`before` up to 500 nodes).
+
     Raises ValueError when there are no inputs to try, or when `before` fails on its own example inputs. Whatever
     `after` does is an answer, not an exception.
     """
@@ -134,7 +136,7 @@ def equivalent(
         return Equivalence(False, f"after is {found}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        programs = [Program(before)]
+        programs = [Program(before, largest=500)]
         try:
             programs.append(Program(after))
         except Exception as error:
@@ -267,7 +269,7 @@ class _Search:
         self.sums = _has_sums(before) or _has_sums(after)
         self.names_dtype = _names_dtype(before) or _names_dtype(after)
         self.constants = _new_constants(before, after)
-        self.writes = False
+        self.writes = self.draws = False
         self.errors = Errors()
         self.used: dict[str, None] = {}
         self.done: list[str] = []
@@ -318,6 +320,7 @@ class _Search:
         for name in names:
             if name == "same tensor" and not self.writes:
                 continue
+            trials.spread = not self.draws
             for trial in trials.make(name):
                 accepted = self._try(replace(trial, mode=mode, device=device))
                 if name == "double" and not accepted:
@@ -378,8 +381,9 @@ class _Search:
         found.sort(key=lambda d: d.part not in ("input", "state"))  # a write that only one does explains the rest
         if found and all(d.bad is not None for d in found):
             found = self._unexcused(before, trial, b, a, found, torch.finfo(dtype).eps)
+        self.draws |= b.drew or a.drew
         if not found and not torch.equal(b.rng, a.rng):
-            found.append(Difference(_drew(trial, b, a), "random"))
+            found.append(Difference(_drew(b, a), "random"))
         return found or self._aliases(b, a)
 
     def _inputs(self, trial: Trial, b: Run, a: Run, tolerance: Tolerance) -> list[Difference]:
@@ -505,13 +509,9 @@ def _nudged(trial: Trial, jitter: float) -> tuple:
     return pytree.tree_map_only(Tensor, nudge, trial.args)
 
 
-def _drew(trial: Trial, b: Run, a: Run) -> str:
-    seed_generators(trial.seed)
-    idle = torch.get_rng_state() if trial.device == "cpu" else None
-    if idle is not None and torch.equal(a.rng, idle):
-        how = "before draws random numbers and after draws none"
-    elif idle is not None and torch.equal(b.rng, idle):
-        how = "after draws random numbers and before draws none"
-    else:
+def _drew(b: Run, a: Run) -> str:
+    if b.drew and a.drew:
         how = "before and after draw different amounts of random numbers"
+    else:
+        how = f"{'before' if b.drew else 'after'} draws random numbers and {'after' if b.drew else 'before'} draws none"
     return f"{how}: whatever draws next gets other ones"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,13 +26,15 @@ class Run:
     """What one run left behind.
 
     `inputs`: the arguments after the run. `state`: parameters and buffers the run has written, path → new value.
-    `rng`: the state of the random generator afterwards. `aliases`: (number of an output, what it shares memory with).
+    `rng`: the state of the random generator afterwards; `drew`: has it moved? `aliases`: (number of an output, what it
+    shares memory with).
     """
 
     output: Any = None
     inputs: tuple = ()
     state: dict[str, Tensor] = field(default_factory=dict)
     rng: Tensor | None = None
+    drew: bool = False
     aliases: list[tuple[int, str]] = field(default_factory=list)
     error: BaseException | None = None
 
@@ -39,9 +42,10 @@ class Run:
 class Program:
     """A callable with its parameters and buffers. A run puts copies in their places and takes them out again."""
 
-    def __init__(self, fn: Any):
+    def __init__(self, fn: Any, largest: float = math.inf):
+        """`largest`: a graph of more nodes is not asked whether it was edited since it was compiled."""
         self.exported = type(fn).__name__ == "ExportedProgram"
-        self.fn = current(fn)
+        self.fn = current(fn, largest)
         self.module = self.fn if isinstance(self.fn, nn.Module) else None
         self.graph = self.fn.graph if isinstance(self.fn, fx.GraphModule) else None
         self.slots: list[tuple[str, dict, str, Tensor]] = []  # path, the dict that holds it, its key there, the tensor
@@ -88,12 +92,14 @@ class Program:
         self._put(copies)
         try:
             seed_generators(seed)
+            start = rng_state(device)
             with torch.no_grad():
                 result.output = (call or _call)(self.fn, *args)
         except (Exception, SystemExit) as error:
             result.error = error
         finally:
             result.rng = rng_state(device)
+            result.drew = not torch.equal(result.rng, start)
             for (path, home, key, original), t, version in zip(self.slots, copies, versions, strict=True):
                 now = home.get(key)
                 touched = now is not t or now._version != version
@@ -127,13 +133,18 @@ class Program:
             m.__dict__["_flat_weights"] = [getattr(m, n, None) for n in m._flat_weights_names]
 
 
-def current(fn: Any) -> Any:
-    """The program that a graph's nodes describe: an edited graph counts without `recompile()`."""
+def current(fn: Any, largest: float = math.inf) -> Any:
+    """The program that a graph's nodes describe: an edited graph counts without `recompile()`.
+
+    To find out takes as long as to run the graph several times; one with more nodes than `largest` is taken as it is.
+    """
     if type(fn).__name__ == "ExportedProgram":
         return fn.module()
     if isinstance(fn, torch.jit.ScriptModule):  # its tensors cannot be exchanged, so the whole of it is copied
         return copy.deepcopy(fn)
-    if isinstance(fn, fx.GraphModule) and fn.graph.python_code("self").src != fn._code:
+    if not isinstance(fn, fx.GraphModule) or len(fn.graph.nodes) > largest:
+        return fn
+    if fn.graph.python_code("self").src != fn._code:
         made = fx.GraphModule(fn, fn.graph)
         made.training = fn.training
         made.meta.update(fn.meta)

@@ -212,6 +212,7 @@ RIGHT = [
     ("channels last", conv_bn(), nn.Sequential(ChannelsLast(), *conv_bn()), (IMAGE,)),
     ("layer norm written out", lambda x: F.layer_norm(x, (4,)), None, (X,)),
     ("draws kept in order", lambda x: F.dropout(x) * 2, lambda x: 2 * F.dropout(x), (X,)),
+    ("draws behind another layout", lambda x: F.dropout(-Y + x), lambda x: F.dropout(x - Y), (X,)),
     ("in place on a copy", lambda x: x.clone().add_(1), lambda x: x + 1, (X,)),
     ("same write", lambda x, y: x.mul_(2) + y, lambda x, y: x.add_(x) + y, (X, Y)),
 ]
