@@ -28,7 +28,7 @@ grade: setup ## grade the sample class, or a real one: make grade SUBMISSIONS=fo
 	@$(PYTHON_HERE) -m passlab.cli grade $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
 
 test: setup ## run all tests
-	@OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 2 --dist loadgroup $(TESTS)
+	@OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 2 --dist loadscope $(TESTS)
 
 bench: setup ## measure, each figure beside a baseline from the same run
 	@$(PYTHON_HERE) -m autograder.bench

@@ -10,8 +10,6 @@ import nbformat
 import pytest
 import tiny
 
-pytestmark = pytest.mark.xdist_group("grading")
-
 GOOD = {
     "double": "def double(x):\n    return 2 * x",
     "shout": "def shout(word):\n    return word.upper()",

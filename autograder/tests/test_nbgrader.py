@@ -15,8 +15,6 @@ import nbformat
 import pytest
 import tiny
 
-pytestmark = pytest.mark.xdist_group("nbgrader")
-
 WARNS = "import os\n\ndef double(x):\n    os.write(2, b'careful')\n    return 2 * x"
 
 

@@ -1,0 +1,62 @@
+"""The sample class, graded on its first day: what `make grade` does, on the real exercises."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+
+import pytest
+
+from autograder import source
+from autograder.source import ROOT
+
+DAY = "day01"
+QUESTIONS = [exercise.split(".")[1] for exercise in source.places(DAY)]
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    run = tmp_path_factory.mktemp("run")
+    command = [sys.executable, "-m", "passlab.cli", "grade", "--assignment", DAY, "--seed", "1"]
+    env = os.environ | {"PASSLAB_RUN": str(run)}
+    result = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=900)
+    assert result.returncode == 0, result.stderr + result.stdout
+    with (run / "grades.csv").open(newline="") as lines:
+        rows = {
+            (r["learner"], r["question"]): (float(r["points"]), float(r["max_points"])) for r in csv.DictReader(lines)
+        }
+    return run, result.stdout, rows
+
+
+def shares(graded, learner) -> list[float]:
+    """Share of the points, question by question."""
+    return [points / total for points, total in (graded[2][learner, question] for question in QUESTIONS)]
+
+
+def test_perfect_and_untouched(graded):
+    assert shares(graded, "perfect") == [1] * len(QUESTIONS)
+    assert shares(graded, "untouched") == [0] * len(QUESTIONS)
+
+
+@pytest.mark.parametrize("learner", ["crash", "endless-loop"])
+def test_an_accident_costs_its_own_question(graded, learner):
+    assert shares(graded, learner) == [0] + [1] * (len(QUESTIONS) - 1)
+
+
+def test_partly_right_is_right_wrong_and_unwritten_in_turn(graded):
+    got = shares(graded, "partly-right")
+    assert set(got[0::3]) == {1} and all(share < 1 for share in got[1::3]) and set(got[2::3]) == {0}
+
+
+def test_the_damaged_notebook_is_named_and_feedback_written_for_the_rest(graded):
+    run, said, _ = graded
+    assert "graphs.ipynb is damaged" in said and "(1 could not be read)" in said
+    assert {p.parts[-3] for p in run.glob("feedback/*/*/*.html")} == {
+        "perfect",
+        "untouched",
+        "partly-right",
+        "crash",
+        "endless-loop",
+    }
