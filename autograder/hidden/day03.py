@@ -357,6 +357,11 @@ def simplify(seed: int) -> list[Case]:
         flat.mul_(2)
         return same, kept, y
 
+    def counting(m: Any, x: fx.Proxy) -> tuple:
+        before = x * read(x, "ones")
+        read(x, "ones").add_(1)
+        return before, x * read(x, "ones")
+
     def chained(m: Any, x: fx.Proxy) -> tuple:
         flat = x.reshape(-1).reshape((3, 2)).reshape(6, 1)
         back = torch.transpose(x, 0, 1).transpose(1, 0)
@@ -406,6 +411,11 @@ def simplify(seed: int) -> list[Case]:
             spared=[
                 least("mul", 2, "x * 1 makes new memory, and here one of the two is written: x would change with it.")
             ],
+        ),
+        case(
+            "ones that are written",
+            graph(counting, (2, 3), ones=torch.ones(3)),
+            spared=[least("mul", 2, "The parameter is full of ones now; the program itself writes into it.")],
         ),
         case("chains of shapes", graph(chained, (2, 3)), did=[most("reshape", 2, holds), most("transpose", 1, holds)]),
         case(
@@ -592,6 +602,13 @@ def gelu(seed: int) -> list[Case]:
             (1 + torch.erf(x / root)) * 0.5,
         )
 
+    def written(m: Any, x: fx.Proxy) -> tuple:
+        gate, half = torch.erf(x / root), 0.5 * x
+        first = half * (1 + gate)
+        gate.mul_(2)
+        half.add_(1)
+        return first, half * (1 + gate)
+
     never = "None of these formulas is GELU: look at every constant, sign, power, option and dtype."
     cases = [
         case(f"drawn, number {i + 1}", drawn_build(state), did=[made(2, 2, order)], cost=[nodes(13, "One node each.")])
@@ -613,6 +630,11 @@ def gelu(seed: int) -> list[Case]:
             "half of it is read elsewhere",
             graph(shared, (2, 3)),
             did=[made(2, 0, "What else reads the gate keeps it.")],
+        ),
+        case(
+            "a gate that is written",
+            graph(written, (2, 3)),
+            spared=[least("erf", 1, "The program writes into erf(…): what is read later is another value.")],
         ),
         case("more near-misses", graph(traps, (2, 3), torch.arange(3)), spared=[none_made(never)]),
     ]

@@ -568,7 +568,8 @@ def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
          digits right (0.70710678 is 1/√2, 0.7071 is not).
     Out: each formula that is GELU up to the order and grouping of sums and products is one call of F.gelu. `x` may be
          any node, itself a product too. Nodes of the formula that nobody reads any more may stay, for DCE.
-    Not touched: another constant, sign, power or operand; a call with options (alpha=2); integers.
+    Not touched: another constant, sign, power or operand; a call with options (alpha=2); integers; a formula with values
+         in it that the program writes into.
 
     Example:  s = x * 0.7071067811865476;  e = erf(s);  p = e + 1;  h = x * p;  y = h / 2     becomes     y = F.gelu(x)
     """
@@ -578,10 +579,10 @@ def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
         if gate.target not in GATES or len(gate.args) != 1 or gate.kwargs:
             continue
         inner, approximate = GATES[gate.target]
-        found = [x for x in around(gate, up=False) if same(polynomial(gate.args[0], x), inner)]
+        found = [x for x in around(gate, up=False) if same(polynomial(gate.args[0], x, None, memory), inner)]
         for x in found[:1]:
             for y in around(gate, up=True):
-                if same(polynomial(y, x, gate), WHOLE) and floating(x) and not {x, y} & memory:
+                if same(polynomial(y, x, gate, memory), WHOLE) and floating(x):
                     with gm.graph.inserting_before(y):
                         gelu = gm.graph.call_function(F.gelu, (x,), {"approximate": approximate})
                     gelu.meta = dict(y.meta)
@@ -633,15 +634,17 @@ ARITHMETIC = {
 }
 
 
-def polynomial(n, x, gate=None, depth=8):
-    """`n` as a polynomial in x and the gate's value; None if it is none, or too deep a one."""
+def polynomial(n, x, gate, memory, depth=8):
+    """`n` as a polynomial in x and the gate's value; None if it is none, too deep a one, or written into."""
     if isinstance(n, int | float):
         return {(0, 0): n}
+    if not isinstance(n, fx.Node) or n in memory:
+        return None
     if n is x or n is gate:
         return {(1, 0): 1} if n is x else {(0, 1): 1}
-    if not isinstance(n, fx.Node) or n.target not in ARITHMETIC or n.kwargs or not depth:
+    if n.target not in ARITHMETIC or n.kwargs or not depth:
         return None
-    parts = [polynomial(arg, x, gate, depth - 1) for arg in n.args]
+    parts = [polynomial(arg, x, gate, memory, depth - 1) for arg in n.args]
     return None if None in parts else ARITHMETIC[n.target](*parts)
 
 

@@ -10,19 +10,32 @@ import torch.nn.functional as F
 from torch import fx
 
 from autograder.bank import right, wrong
+from passlab.effects import written
 
 MUL, ADD, SUB = (operator.mul, torch.mul, "mul"), (operator.add, torch.add, "add"), (operator.sub, torch.sub, "sub")
 DIV, NEG, POW = (operator.truediv, torch.div, "div"), (operator.neg, torch.neg, "neg"), (operator.pow, torch.pow, "pow")
 ERF, TANH = (torch.erf, torch.special.erf, "erf"), (torch.tanh, F.tanh, "tanh")
-CARE = {"constants", "same x", "options", "methods", "cubes", "order", "integers", "signs", "tanh form", "digits"}
+CARE = {
+    "constants",
+    "same x",
+    "options",
+    "methods",
+    "cubes",
+    "order",
+    "integers",
+    "signs",
+    "tanh form",
+    "digits",
+    "writes",
+}
 
 
 class _Matcher:
-    def __init__(self, care):
-        self.care = care
+    def __init__(self, care, memory):
+        self.care, self.memory = care, memory
 
     def is_(self, node, op):
-        if not isinstance(node, fx.Node) or node.target not in op or not node.args:
+        if not isinstance(node, fx.Node) or node.target not in op or not node.args or node in self.memory:
             return False
         if node.op == "call_method" and "methods" not in self.care:
             return False
@@ -128,13 +141,13 @@ def _floating(x):
 
 
 def _match(gm, *dropped, matcher=_Matcher):
-    find = matcher(CARE - set(dropped)).find
+    find = matcher(CARE - set(dropped), written(gm.graph) if "writes" not in dropped else set()).find
     for node in list(gm.graph.nodes):
         found = find(node) if node.op.startswith("call") else None
         if found is None:
             continue
         x, approximate = found
-        if not _floating(x) and "integers" not in dropped:
+        if x in find.__self__.memory or (not _floating(x) and "integers" not in dropped):
             continue
         with gm.graph.inserting_before(node):
             new = gm.graph.call_function(F.gelu, (x,), {"approximate": approximate})
@@ -153,11 +166,13 @@ def flatten(gm):
 @right("evaluates the formula at a few points, and compares with what GELU gives there")
 def by_probing(gm):
     points = [-3.0, -1.25, -0.5, 0.75, 1.5, 2.75]
-    known = {*MUL, *ADD, *SUB, *DIV, *NEG, *POW, *ERF, *TANH}
+    known, memory = {*MUL, *ADD, *SUB, *DIV, *NEG, *POW, *ERF, *TANH}, written(gm.graph)
 
     def value(node, x, point, depth=10):
         if not isinstance(node, fx.Node):
             return node if isinstance(node, int | float) else None
+        if node in memory:
+            return None
         if node is x:
             return point
         if node.target not in known or node.kwargs or not depth:
@@ -224,6 +239,11 @@ def any_x(gm):
 @wrong("spared", "torch.add(1, g, alpha=2) is 1 + g, and a division that rounds down is one")
 def ignores_options(gm):
     return _match(gm, "options")
+
+
+@wrong("spared", "reads the formula as if nothing were written in between")
+def ignores_writes(gm):
+    return _match(gm, "writes")
 
 
 @wrong("spared", "integers have a GELU, too")

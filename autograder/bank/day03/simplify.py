@@ -121,10 +121,10 @@ class _Rules:
         return self.extra(n, name, (x, c))
 
 
-def _written(found, rule):
-    """Would this replacement read memory that the program writes?"""
+def _written(found, args, rule):
+    """Does this replacement, or what it replaces, read memory that the program writes?"""
     operands = [found] if isinstance(found, fx.Node) else found[1]
-    return any(n in rule.memory for n in operands if isinstance(n, fx.Node))
+    return any(n in rule.memory for n in (*operands, *args) if isinstance(n, fx.Node))
 
 
 def _simplify(gm, *dropped, rules=_Rules):
@@ -136,7 +136,7 @@ def _simplify(gm, *dropped, rules=_Rules):
 
     def simpler(node, name, args):
         found = rule.result(node, name, args)
-        if found is None or _written(found, rule):
+        if found is None or _written(found, args, rule):
             return None
         if isinstance(found, fx.Node):
             return found
@@ -182,7 +182,7 @@ def _sweep(gm, *dropped):
         for node in list(gm.graph.nodes):
             name = rule.name(node)
             found = rule.result(node, name, node.args) if name and node not in rule.memory else None
-            if found is None or _written(found, rule):
+            if found is None or _written(found, node.args, rule):
                 continue
             if not isinstance(found, fx.Node):
                 with gm.graph.inserting_before(node):
