@@ -14,6 +14,11 @@ from passlab.effects import EFFECTS, effects, may_alias, module_effects, writes,
 aten = torch.ops.aten
 
 
+def spelled(call):
+    """A test's name that is the same in every process: functions by name, not by address."""
+    return " ".join(getattr(part, "__name__", None) or repr(part) for part in call)
+
+
 def unknown(x):
     return x
 
@@ -79,17 +84,17 @@ WRITES = [
 ]
 
 
-@pytest.mark.parametrize("call", PURE, ids=str)
+@pytest.mark.parametrize("call", PURE, ids=spelled)
 def test_pure(call):
     assert effects(node(*call)) == frozenset()
 
 
-@pytest.mark.parametrize("call", DRAWS, ids=str)
+@pytest.mark.parametrize("call", DRAWS, ids=spelled)
 def test_draws(call):
     assert effects(node(*call)) == {"draws"}
 
 
-@pytest.mark.parametrize("call", WRITES, ids=str)
+@pytest.mark.parametrize("call", WRITES, ids=spelled)
 def test_writes(call):
     made = node(*call)
     assert effects(made) == {"writes"}
@@ -158,7 +163,7 @@ def test_modules_that_give_their_operand_back():
     assert [n.name for n in writes(module_node(nn.ReLU(inplace=True)))] == ["x"]
 
 
-@pytest.mark.parametrize("call", [c for c in WRITES + PURE if c[0] not in (torch.zeros,)], ids=str)
+@pytest.mark.parametrize("call", [c for c in WRITES + PURE if c[0] not in (torch.zeros,)], ids=spelled)
 def test_writes_are_what_torch_does(call):
     """Run each row: operands change just where `writes` says so, and memory is shared only where `may_alias` does."""
     made = node(*call)
