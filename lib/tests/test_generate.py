@@ -371,3 +371,32 @@ def test_values_of_new_inputs_are_those_of_the_nodes_they_replace():
     gm.meta["inputs"] = (torch.arange(6.0).reshape(2, 3),)
     small = shrink(gm, lambda g: any(n.target is torch.relu for n in g.graph.nodes))
     assert small.meta["inputs"][0].tolist() == [3, 5, 7]
+
+
+def test_operations_are_bypassed_where_no_input_will_do():
+    """A chain whose one input must stay: its links can only be left out."""
+    small = shrink(chain(6), lambda g: reaches(g, torch.relu, "x"))
+    assert [n.name for n in small.graph.nodes if n.op == "placeholder"] == ["x"]
+    assert [n.target for n in small.graph.nodes if n.op == "call_function"] == [torch.relu]
+
+
+def reaches(gm: fx.GraphModule, target, name: str) -> bool:
+    """Does a call of `target` depend on the input of that name, and on none that was not there at first?"""
+    for n in gm.graph.nodes:
+        if n.target is target:
+            seen, todo = set(), [n]
+            while todo:
+                at = todo.pop()
+                seen.add(at)
+                todo += at.all_input_nodes
+            inputs = {i.target for i in seen if i.op == "placeholder"}
+            return name in inputs and inputs <= {"x", "y"}
+    return False
+
+
+def test_copies_of_a_value_become_one():
+    """Two draws look alike to the wrong pass only when their operands do, and here these are two nodes."""
+    gm = fx.symbolic_trace(lambda x: F.dropout(torch.sigmoid(x)) + F.dropout(torch.sigmoid(x)))
+    gm.meta["inputs"] = (torch.randn(2, 3),)
+    small = shrink(gm, lambda g: not equivalent(g, cse_of_draws(g)))
+    assert [n.target for n in small.graph.nodes if n.op == "call_function"] == [F.dropout, F.dropout]
