@@ -375,7 +375,7 @@ def simplify(seed: int) -> list[Case]:
         return flat, back * 2, third, x.transpose(0, 1).reshape(-1).reshape(3, 2)
 
     def never(m: Any, x: fx.Proxy) -> tuple:
-        return 0.0 + x, torch.mul(0, x), torch.sub(x, x), torch.div(x, x), torch.pow(x, 0.5), 1 - x, 1 / x, 0 - x, 2**x
+        return 0.0 + x, torch.mul(0, x), torch.sub(x, x), torch.div(x, x), torch.pow(x, 3), 1 - x, 1 / x, 0 - x, 2**x
 
     def options(m: Any, x: fx.Proxy) -> tuple:
         floor = x.div(1, rounding_mode="trunc")
@@ -383,6 +383,9 @@ def simplify(seed: int) -> list[Case]:
 
     def wider(m: Any, x: fx.Proxy, flags: fx.Proxy) -> tuple:
         return x * m.row, x * m.wide, m.wide * m.row * x, x - m.deep, flags * 1, m.fine * x
+
+    def narrow(m: Any, n: fx.Proxy, k: fx.Proxy) -> tuple:
+        return torch.abs(-k), n + (-k)
 
     def mixed(m: Any, x: fx.Proxy) -> tuple:
         return x * m.almost, x / m.signs, x + m.zeros, x**m.ones
@@ -402,6 +405,11 @@ def simplify(seed: int) -> list[Case]:
             ),
             did=[most("mul", 1, holds), most("sub", 0, holds), most("add", 0, holds)],
             spared=[least("mul", 1, cannot), least("pow", 1, cannot), least("truediv", 1, cannot)],
+        ),
+        case(
+            "narrow integers",
+            graph(narrow, torch.arange(4), torch.arange(4, dtype=torch.uint8)),
+            spared=[least("neg", 2, "In uint8, -1 is 255, which abs and a wider sum can see.")],
         ),
         case(
             "towers",

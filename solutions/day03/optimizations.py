@@ -304,7 +304,7 @@ with suppress(Exception):
 # |---|---|---|
 # | `x + 0 → x` | `x - 0 → x` | `x * 1 → x`, `x / 1 → x`, `x ** 1 → x` |
 # | `x * 0 → zeros_like(x)` | `x - x → zeros_like(x)` | `x / x → ones_like(x)` |
-# | `x ** 2 → x * x` | `x ** 0.5 → sqrt(x)` | `sqrt(x * x) → abs(x)` |
+# | `x ** 2 → x * x` | `log(exp(x)) → x` | `sqrt(x * x) → abs(x)` |
 # | `-(-x) → x` | `x + (-y) → x - y` | `exp(log(x)) → x` |
 # | `abs(-x) → abs(x)` | `abs(abs(x)) → abs(x)` | `relu(relu(x)) → relu(x)` |
 # | `x.transpose(a, b).transpose(c, d) → x` | `x.reshape(s).reshape(t) → x.reshape(t)` | |
@@ -381,6 +381,14 @@ def whole(n, x):  # ... and of whole numbers, where there is no NaN, no inf and 
     return like(n, x) and not (typed(x)[1].is_floating_point or typed(x)[1].is_complex)
 
 
+def unsigned(x):  # there -1 is a large number
+    return typed(x) is not None and not typed(x)[1].is_signed
+
+
+def wider(n, x):  # n is of another type than the whole numbers x, so that it sees -x wrap around
+    return typed(x) is not None and typed(n) is not None and typed(n)[1] != typed(x)[1] and whole(x, x)
+
+
 def there_and_back(n, x, a, b):
     if op(x) != "transpose" or typed(n) is None:
         return False
@@ -398,8 +406,13 @@ LAWS = (
     Law("mul", "x * 0 = 0", lambda n, x, c: number(c) == 0 and whole(n, x), lambda n, x, c: (torch.zeros_like, x)),
     Law("sub", "x - x = 0", lambda n, x, y: x is y and whole(n, x), lambda n, x, y: (torch.zeros_like, x)),
     Law("neg", "-(-x) = x", lambda n, x: op(x) == "neg", lambda n, x: x.args),
-    Law("add", "x + (-y) = x - y", lambda n, x, y: op(y) == "neg", lambda n, x, y: (operator.sub, x, *y.args)),
-    Law("abs", "abs(-x) = abs(x)", lambda n, x: op(x) == "neg", lambda n, x: (torch.abs, *x.args)),
+    Law(
+        "add",
+        "x + (-y) = x - y",
+        lambda n, x, y: op(y) == "neg" and not wider(n, y),
+        lambda n, x, y: (operator.sub, x, *y.args),
+    ),
+    Law("abs", "abs(-x) = abs(x)", lambda n, x: op(x) == "neg" and not unsigned(x), lambda n, x: (torch.abs, *x.args)),
     Law("abs", "abs(abs(x)) = abs(x)", lambda n, x: op(x) == "abs", lambda n, x: (x,)),
     Law("relu", "relu(relu(x)) = relu(x)", lambda n, x: op(x) == "relu", lambda n, x: (x,)),
     Law("transpose", "there and back", there_and_back, lambda n, x, *dims: x.args[:1]),
@@ -565,9 +578,10 @@ def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
 
     In:  a graph with +, -, *, /, ** and unary minus (functions of torch, Python operators or methods), torch.erf,
          torch.special.erf, torch.tanh, F.tanh and their methods. Constants are Python numbers with at least seven
-         digits right (0.70710678 is 1/√2, 0.7071 is not).
-    Out: each formula that is GELU up to the order and grouping of sums and products is one call of F.gelu. `x` may be
-         any node, itself a product too. Nodes of the formula that nobody reads any more may stay, for DCE.
+         significant digits right (0.70710678 is 1/√2, 0.7071 is not).
+    Out: each formula that multiplies out to one of the two is one call of F.gelu: sums and products in any order and
+         grouping, and factors in or out of brackets, as in `x * (1 + 0.044715 * x * x)` for `x + 0.044715 * x**3`.
+         `x` may be any node, itself a product too. Nodes of the formula that nobody reads any more may stay, for DCE.
     Not touched: another constant, sign, power or operand; a call with options (alpha=2); integers; a formula with values
          in it that the program writes into.
 

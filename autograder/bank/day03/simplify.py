@@ -31,6 +31,7 @@ CARE = {
     "writes",  # written memory is not touched
     "methods",  # x.mul(1) is x * 1
     "tensors",  # a parameter full of ones is 1
+    "wrapping",  # -x of a narrow or unsigned integer wraps around
     "inner",  # neg(neg(x)) as well where neg(x) has other readers
 }
 
@@ -63,6 +64,15 @@ class _Rules:
             return False
         return "integers" not in self.care or not (self.type(x)[1].is_floating_point or self.type(x)[1].is_complex)
 
+    def wraps(self, x, unsigned=False, into=None):
+        """Are these whole numbers without a sign, or summed up in another type than their own?"""
+        if "wrapping" not in self.care or self.type(x) is None:
+            return False
+        dtype = self.type(x)[1]
+        if dtype.is_floating_point or dtype.is_complex:
+            return False
+        return (unsigned and not dtype.is_signed) or (into is not None and self.type(into)[1] != dtype)
+
     def value(self, x):
         if not isinstance(x, fx.Node):
             return x if isinstance(x, int | float) else None
@@ -87,7 +97,7 @@ class _Rules:
             return x.args[0]
         if name in ("abs", "relu") and inner == name:
             return x
-        if name == "abs" and inner == "neg":
+        if name == "abs" and inner == "neg" and not self.wraps(x, unsigned=True):
             return torch.abs, x.args
         if name == inner == "transpose" and len(args) == 3:
             rank = len(self.type(n)[0])
@@ -116,7 +126,7 @@ class _Rules:
                 return torch.zeros_like, (x,)
         if name == "sub" and x is c and self.exact(n, x):
             return torch.zeros_like, (x,)
-        if name == "add" and self.name(c) == "neg" and isinstance(x, fx.Node):
+        if name == "add" and self.name(c) == "neg" and isinstance(x, fx.Node) and not self.wraps(c, into=n):
             return operator.sub, (x, c.args[0])
         return self.extra(n, name, (x, c))
 
@@ -256,9 +266,9 @@ class _Wishful(_Rules):
         return None
 
 
-class _Halves(_Rules):
+class _Logarithms(_Rules):
     def extra(self, n, name, args):
-        return (torch.sqrt, (args[0],)) if name == "pow" and self.value(args[1]) == 0.5 else None
+        return args[0].args[0] if name == "log" and self.name(args[0]) == "exp" else None
 
 
 class _Quotients(_Rules):
@@ -272,9 +282,14 @@ def as_on_paper(gm):
     return _simplify(gm, rules=_Wishful)
 
 
-@wrong("spared", "x ** 0.5 = sqrt(x), though they part at -0 and -inf")
-def roots(gm):
-    return _simplify(gm, rules=_Halves)
+@wrong("spared", "log(exp(x)) = x, though exp(x) overflows long before x does")
+def logarithms(gm):
+    return _simplify(gm, rules=_Logarithms)
+
+
+@wrong("spared", "abs(-x) = abs(x) and x + (-y) = x - y for all integers: forgets that -x wraps around in uint8")
+def wrapping(gm):
+    return _simplify(gm, "wrapping")
 
 
 @wrong("spared", "x / x = 1")

@@ -84,7 +84,7 @@ EXERCISES = (
         hints=(
             "Make the table first: (op, test, replacement), one row for each law. The tests need three questions: "
             "which number is this operand, has the result the shape and dtype of x, and is x of whole numbers?",
-            "Never: x / x, sqrt(x * x), exp(log(x)), x ** 0.5. For whole numbers only: x + 0, x * 0, x - x. If the "
+            "Never: x / x, sqrt(x * x), exp(log(x)), log(exp(x)). For whole numbers only: x + 0, x * 0, x - x. If the "
             "type stays: x - 0, x * 1, x / 1, x ** 1, x ** 2. Always: the rest, but compare dimensions of transpose "
             "modulo the rank, and take no call with options (F.relu is traced with inplace=False, which is none).",
             "Walk once, in order. Map the operands through what was replaced so far, then apply laws to the node "
