@@ -46,6 +46,9 @@ from passlab.programs import Program, Run, undisturbed
 from passlab.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
 from passlab.values import EXACT, Difference, Errors, Tolerance, compare, leaves, nan_or_inf, nonfinite, steady
 
+#: For graphs of more nodes every run counts: what costs as much as several runs, or tells little, is left out.
+LARGE = 500
+
 
 @dataclass
 class Equivalence:
@@ -117,7 +120,7 @@ def equivalent(
                 none. Default: it is one where a program writes into its inputs, else a note, since no value shows it.
     atol, rtol  replace the tolerances that follow from dtype and depth.
 
-    A GraphModule is run as its nodes say, also when `recompile()` was forgotten (`before` up to 500 nodes).
+    A GraphModule is run as its nodes say, also when `recompile()` was forgotten (`before` up to `LARGE` nodes).
 
     Raises ValueError when there are no inputs to try, or when `before` fails on its own example inputs. Whatever
     `after` does is an answer, not an exception.
@@ -136,7 +139,7 @@ def equivalent(
         return Equivalence(False, f"after is {found}")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        programs = [Program(before, largest=500)]
+        programs = [Program(before, largest=LARGE)]
         try:
             programs.append(Program(after))
         except Exception as error:
@@ -265,6 +268,7 @@ class _Search:
         self.devices = list(devices)
         floats = [t.dtype for t in tensors + state if t.is_floating_point()]
         self.native = max(set(floats), key=floats.count) if floats else None
+        self.nodes = max(len(p.graph.nodes) if p.graph is not None else 0 for p in (before, after))
         self.depth = max(_depth(before), _depth(after))
         self.sums = _has_sums(before) or _has_sums(after)
         self.names_dtype = _names_dtype(before) or _names_dtype(after)
@@ -310,6 +314,9 @@ class _Search:
         if wanted is None and (self.before.compiled or self.after.compiled):
             names = ["given"]
             self.notes["compiled programs are tried on the example inputs only: others would compile them anew"] = None
+        if wanted is None and not self.thorough and self.nodes > LARGE and "half" in names:
+            names.remove("half")
+            self.notes[f"half: left out for graphs of more than {LARGE} nodes"] = None
         if (mode, device) != (self.modes[0], self.devices[0]):
             names = [n for n in names if n in ("given", "double", "structured")]
         trials = Trials(self.examples, self.native, self.seed, self.thorough)

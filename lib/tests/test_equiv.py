@@ -628,6 +628,13 @@ def test_copies_keep_strides_and_shared_memory():
     assert not spread(X).is_contiguous() and torch.equal(spread(X), X)
 
 
+def test_low_precision_is_left_out_of_large_graphs_and_said_so():
+    large = random_graph(1, 600, only=("pointwise",))
+    result = equivalent(large, large)
+    assert not any(t.startswith("half") for t in result.trials) and any("half" in note for note in result.notes)
+    assert any(t.startswith("half") for t in equivalent(large, large, thorough=True).trials)
+
+
 def test_thorough_and_chosen_trials():
     result = equivalent(torch.relu, torch.relu, (X,), thorough=True)
     assert {t.split(" (")[0] for t in result.trials} == set(TRIALS) - {"same tensor"}
