@@ -502,6 +502,12 @@ def pipeline(seed: int) -> list[Case]:
         z = torch.relu(x) * 2
         return torch.where(x > 0, y, z) * 2 * 2
 
+    def patient(m: Any, x: fx.Proxy) -> fx.Proxy:
+        """The smallest graph takes another sweep; the other orders are done sooner, with more nodes."""
+        y = torch.relu(x)
+        once, _unread = y * 2, y * 2
+        return y * 4 + once * 2
+
     def drawn() -> Build:
         depth, kinds = rng.randrange(2, 4), [rng.randrange(4) for _ in range(3)]
 
@@ -525,6 +531,7 @@ def pipeline(seed: int) -> list[Case]:
     builds = {
         "constants behind a where": (graph(constants, (2, 3), w=(2, 3)), ("fold", "simplify", "cse", "dce")),
         "scales and twins": (graph(scaled, (2, 3)), ("double", "cse", "scale", "simplify")),
+        "sooner or smaller": (graph(patient, (2, 3)), ("fold", "cse", "scale")),
         "two passes": (graph(scaled, (2, 3)), ("dce", "scale")),
         "nothing to do": (graph(lambda m, x: torch.exp(x), (2, 3)), ("cse", "dce", "simplify")),
     }

@@ -132,3 +132,8 @@ def greedy(gm, passes):
 @wrong("valid", "returns the graph alone")
 def graph_alone(gm, passes):
     return _all(gm, passes)[0]
+
+
+@wrong("cost", "the shortest run first, the fewest nodes only among those")
+def shortest_first(gm, passes):
+    return _all(gm, passes, key=lambda f: (len(f[2]), f[2][-1]))
