@@ -17,7 +17,7 @@ GOOD = {
 }
 
 #: What must never be seen by a learner: hidden cases, hidden source, the grader's own files, the course's answers.
-SECRETS = re.compile(r"hiddenmarker|hiddenword|BEGIN HIDDEN|autograder\.grading|autograder/|solutionmarker|2010")
+SECRETS = re.compile(r"hiddenmarker|hiddenword|BEGIN HIDDEN|autograder\.grading|autograder/|solutionmarker|2010|saw 1")
 
 WARNS = """
 import os, sys, warnings

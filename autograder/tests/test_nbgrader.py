@@ -15,7 +15,7 @@ import nbformat
 import pytest
 import tiny
 
-WARNS = "import os\n\ndef double(x):\n    os.write(2, b'careful')\n    return 2 * x"
+WARNS = "import sys\n\nstream = sys.stderr\n\ndef double(x):\n    print('careful', file=stream)\n    return 2 * x"
 
 
 def nbgrader(course, *arguments, cwd=None):

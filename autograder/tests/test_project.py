@@ -87,6 +87,18 @@ def test_no_solution_text_is_released(path):
     assert not any(cell.get("outputs") for cell in nb["cells"])
 
 
+def test_a_release_is_stamped_and_not_paired():
+    def metadata(text):
+        [released] = notebooks.release({"day00/tiny.ipynb": text}).values()
+        return json.loads(released)["metadata"]
+
+    text = SOLUTIONS[0].with_suffix(".ipynb").read_text()
+    first, second = metadata(text), metadata(text.replace("Day 1", "Day one"))
+    assert "jupytext" not in first and first["kernelspec"] == notebooks.KERNEL
+    assert re.fullmatch("[0-9a-f]{12}", first["passlab"]["release"])
+    assert first["passlab"] != second["passlab"]
+
+
 @pytest.mark.parametrize("path", SOLUTIONS, ids=name)
 def test_an_exercise_is_its_solution_minus_the_answers(path):
     released = json.loads((ROOT / "exercises" / path.parent.name / f"{path.stem}.ipynb").read_text())
