@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import os
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -146,8 +148,11 @@ def _hand_over(submission: Submission, submitted: Path) -> bool:
 
 def _run(tasks: dict[tuple[str, str], Submission], chosen: list[str], jobs: int) -> dict:
     """Grade the submissions, several at a time. (learner, assignment) → Graded, for those that could be read."""
-    from autograder.runner import Failed, Graded, enter_release, grade_quietly, settings
+    from autograder import notebooks
+    from autograder.runner import Failed, Graded, enter_release, settings
 
+    if stale := notebooks.stale_solutions():
+        _fail(f"{', '.join(stale)}: not what the .py beside it gives. Run `passlab release` first.")
     config = settings()
     try:
         enter_release(config, chosen)
@@ -163,23 +168,30 @@ def _run(tasks: dict[tuple[str, str], Submission], chosen: list[str], jobs: int)
     jobs = max(1, min(jobs or cores, len(ready)))
     # Each notebook has its share of the cores; more threads than cores make everyone slower.
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // jobs)))
-    results = {}
     terminal = Console(stderr=True)
     columns = (TextColumn("Grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    with (
-        Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar,
-        ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
-    ):
+    with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=len(ready))
-        futures = {pool.submit(grade_quietly, key): key for key in ready}
+        results = _in_processes(ready, jobs, lambda: bar.advance(task))
+        # Where a grading process was killed, the others of its pool went with it: each of them again, on its own.
+        for key in [key for key in ready if key not in results]:
+            results |= _in_processes([key], 1, lambda: bar.advance(task))
+            why = "the grading process was killed (out of memory?)"
+            results.setdefault(key, Graded(*key, failure=why))
+    return results
+
+
+def _in_processes(keys: list[tuple[str, str]], jobs: int, done: Callable[[], None]) -> dict:
+    """Grade submissions in `jobs` processes; those whose process was killed are not in the answer."""
+    from autograder.runner import grade_quietly
+
+    results = {}
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        futures = {pool.submit(grade_quietly, key): key for key in keys}
         for future in as_completed(futures):
-            learner, assignment = futures[future]
-            try:
-                results[learner, assignment] = future.result()
-            except BrokenProcessPool:
-                why = "the grading process was killed (out of memory?); grade again"
-                results[learner, assignment] = Graded(learner, assignment, failure=why)
-            bar.advance(task)
+            with contextlib.suppress(BrokenProcessPool):
+                results[futures[future]] = future.result()
+                done()
     return results
 
 

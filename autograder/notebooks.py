@@ -136,6 +136,16 @@ def out_of_step(files: dict[Path, str]) -> list[str]:
     return said
 
 
+def stale_solutions() -> list[str]:
+    """The notebooks in `solutions/` that are not what their `.py` gives."""
+    pairs = {path.with_suffix(".ipynb"): path for path in source.notebooks()}
+    return [
+        str(pair.relative_to(source.ROOT))
+        for pair, path in pairs.items()
+        if not pair.exists() or pair.read_bytes() != _text(notebook(path)).encode("utf-8")
+    ]
+
+
 def _released(root: Path) -> list[Path]:
     return [p for p in root.glob("exercises/*/*") if p.name != ".ipynb_checkpoints"]
 

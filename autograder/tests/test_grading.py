@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 import shutil
 
@@ -238,6 +239,36 @@ def test_changed_questions_after_grading_began_are_explained(graded, tmp_path):
     assert tiny.run(course, "-m", "autograder.notebooks").returncode == 0
     result = grade(course, "class")
     assert result.returncode == 1 and "gradebook.db aside and grade again" in result.stderr
+
+
+def test_stale_notebooks_are_not_graded_with(graded, tmp_path):
+    course = shutil.copytree(graded[0], tmp_path / "stale")
+    authored = course / "solutions/day00/tiny.py"
+    authored.write_text(authored.read_text().replace("solutionmarker", "another"))
+    result = grade(course, "class")
+    assert (
+        result.returncode == 1 and "solutions/day00/tiny.ipynb" in result.stderr and "passlab release" in result.stderr
+    )
+
+
+KILLER = """
+import os, signal
+
+for parent in (os.getppid(),):
+    if "spawn_main" in open(f"/proc/{parent}/cmdline").read():
+        os.kill(parent, signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/cmdline"), reason="needs /proc")
+def test_a_killed_grading_process_costs_its_own_submission_only(course):
+    for learner, answers in (("killer", GOOD | {"double": KILLER}), ("ada", GOOD), ("bob", GOOD)):
+        shutil.copytree(hand_in(course, learner, answers).parents[1], course / "killed" / learner)
+    result = grade(course, "killed", PASSLAB_RUN="autograder/run-killed")
+    assert result.returncode == 1 and "the grading process was killed" in " ".join(result.stdout.split())
+    got = rows(course, "autograder/run-killed")
+    assert {learner for learner, _ in got} == {"ada", "bob"}
+    assert all(float(row["points"]) == 3 for row in got.values())
 
 
 def test_a_roster_sets_unknown_learners_aside(course):
