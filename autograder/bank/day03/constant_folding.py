@@ -129,6 +129,14 @@ def ignores_the_limit(gm, limit=1 << 20):
     return _fold(gm, lambda meta: True)
 
 
+@wrong(
+    "valid", "computes first and looks at the size of the result: a huge constant takes all memory, then is thrown away"
+)
+def looks_too_late(gm, limit=1 << 20):
+    _fold(fx.GraphModule(gm, gm.graph), lambda meta: True)  # the values are made, whatever becomes of them
+    return _fold(gm, lambda meta: _size(meta) <= limit)
+
+
 @wrong("spared", "compares elements, not bytes, with the limit")
 def counts_elements(gm, limit=1 << 20):
     return _fold(gm, lambda meta: _size(meta, lambda t: t.shape.numel()) <= limit)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import fx, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from passlab.exercises.cases_day03 import Expectation, case, graph, least, most, names, nodes, read, store
+from passlab.exercises.cases_day03 import Expectation, case, expecting, graph, least, most, names, nodes, read, store
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- folding
@@ -31,6 +34,32 @@ def constants(limit: int, why: str) -> Expectation:
     return law
 
 
+class _Memory(TorchDispatchMode):
+    """Memory that ends: whoever makes a tensor of more than `limit` bytes gets a MemoryError."""
+
+    def __init__(self, limit: int):
+        super().__init__()
+        self.limit = limit
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for made in tree_leaves(result):
+            if isinstance(made, torch.Tensor) and not made.is_meta and made.untyped_storage().nbytes() > self.limit:
+                size = made.untyped_storage().nbytes()
+                raise MemoryError(f"a value of {size:,} bytes was computed, and the limit is {self.limit:,}")
+        return result
+
+
+def call_fold(answer: Callable, case: Case) -> Any:
+    """Fold with as much memory for one value as the limit says, or as the largest tensor that is there already."""
+    gm, *limit = case.build()
+    if not limit:
+        return answer(gm)
+    there = [t.nbytes for t in (*gm.state_dict().values(), *gm.meta["inputs"])]
+    with _Memory(max(limit[0], *there)):
+        return answer(gm, *limit)
+
+
 def fold_cases() -> list[Case]:
     never = "It is the same on every call, so it can be computed now."
     draws = "rand_like has only constant operands, yet every call draws new numbers: it is no constant."
@@ -46,6 +75,9 @@ def fold_cases() -> list[Case]:
 
     def outer(m: Any, x: fx.Proxy) -> fx.Proxy:
         return x * (m.u.reshape(-1, 1) * m.v) + torch.exp(m.u).sum()
+
+    def largest(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x * (m.u.reshape(-1, 1) * m.u).amax()
 
     def counter(m: Any, x: fx.Proxy) -> fx.Proxy:
         read(x, "steps").add_(1)
@@ -76,6 +108,12 @@ def fold_cases() -> list[Case]:
             2048,
             did=[most("exp", 0, never), most("sum", 0, never)],
             spared=[constants(2048, "Two vectors of 128 bytes make a matrix of 4,096: folding blew up memory.")],
+        ),
+        case(
+            "too large to be computed at all",
+            graph(largest, (2, 3), u=(64,)),
+            2048,
+            spared=[least("mul", 2, "The product has 16,384 bytes.")],
         ),
         case(
             "a counter",
@@ -223,6 +261,10 @@ def cse_cases() -> list[Case]:
 
 
 # ---------------------------------------------------------------------------------------------------- simplification
+
+
+#: `x * 1 = x` makes an output of the program an input. Where memory is written the laws do not hold, so nobody sees it.
+judge_simplify = expecting(aliasing=False)
 
 
 def simplify_cases() -> list[Case]:

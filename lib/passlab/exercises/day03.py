@@ -38,6 +38,7 @@ EXERCISES = (
         ),
         cases=_later("_classics", "fold_cases"),
         judge=_later("", "judge"),
+        call=_later("_classics", "call_fold"),
     ),
     Exercise(
         id="day03.dce",
@@ -92,7 +93,7 @@ EXERCISES = (
             "…, and try again). Nodes in written(gm.graph) stay out of it, as x and as the node itself.",
         ),
         cases=_later("_classics", "simplify_cases"),
-        judge=_later("", "judge"),
+        judge=_later("_classics", "judge_simplify"),
     ),
     Exercise(
         id="day03.pipeline",
