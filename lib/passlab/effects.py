@@ -269,8 +269,8 @@ def _storage(node: fx.Node) -> Any:
 def written(graph: fx.Graph) -> set[fx.Node]:
     """The nodes whose value some node of the graph writes into, directly or through a view of the same memory.
 
-    Such a node is not one value: what it holds depends on when one looks. Different inputs are taken to be different
-    memory. Runs in time almost linear in the graph (union-find over nodes that may share memory).
+    Such a node is not one value: what it holds depends on when one looks. Two inputs may be one tensor, so writing into
+    one is writing into all. Runs in time almost linear in the graph (union-find over nodes that may share memory).
     """
     targets = [operand for node in graph.nodes for operand in writes(node)]
     training = [f"{n.target}." for n in graph.nodes if n.op == "call_module" and effects(n) & {"writes", "unknown"}]
@@ -289,6 +289,8 @@ def written(graph: fx.Graph) -> set[fx.Node]:
             leader[find(node)] = find(_storage(node))
             if any(node.target.startswith(path) for path in training):
                 targets.append(node)
+        elif node.op == "placeholder":
+            leader[find(node)] = find("inputs")
         elif may_alias(node):
             for operand in node.all_input_nodes:
                 leader[find(node)] = find(operand)

@@ -202,6 +202,15 @@ def test_written_follows_views_both_ways():
     assert names(written(graph)) == names([fresh, view, row, other, write])
 
 
+def test_two_inputs_may_be_one_tensor():
+    graph = fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    fresh = graph.call_function(torch.relu, (y,))
+    write = graph.call_method("add_", (x, 1))
+    graph.output((y, fresh))
+    assert names(written(graph)) == names([x, y, write])
+
+
 def test_written_knows_one_attribute_read_twice_and_shared_storage():
     root = nn.Module()
     root.register_buffer("a", torch.zeros(4))
