@@ -149,7 +149,7 @@ def _hand_over(submission: Submission, submitted: Path) -> bool:
 def _run(tasks: dict[tuple[str, str], Submission], chosen: list[str], jobs: int) -> dict:
     """Grade the submissions, several at a time. (learner, assignment) → Graded, for those that could be read."""
     from autograder import notebooks
-    from autograder.runner import Failed, Graded, enter_release, settings
+    from autograder.runner import Failed, Graded, enter_learners, enter_release, settings
 
     if stale := notebooks.stale_solutions():
         _fail(f"{', '.join(stale)}: not what the .py beside it gives. Run `passlab release` first.")
@@ -164,6 +164,7 @@ def _run(tasks: dict[tuple[str, str], Submission], chosen: list[str], jobs: int)
         )
     submitted = source.ROOT / config.CourseDirectory.submitted_directory
     ready = [key for key, submission in tasks.items() if _hand_over(submission, submitted)]
+    enter_learners(config, (learner for learner, _ in ready))
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs = max(1, min(jobs or cores, len(ready)))
     # Each notebook has its share of the cores; more threads than cores make everyone slower.
@@ -173,9 +174,10 @@ def _run(tasks: dict[tuple[str, str], Submission], chosen: list[str], jobs: int)
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=len(ready))
         results = _in_processes(ready, jobs, lambda: bar.advance(task))
-        # Where a grading process was killed, the others of its pool went with it: each of them again, on its own.
-        for key in [key for key in ready if key not in results]:
-            results |= _in_processes([key], 1, lambda: bar.advance(task))
+        # Where a grading process was killed, the others of its pool went with it, and a gradebook on a slow disk may
+        # have been busy for too long: each of these again, on its own.
+        for key in [key for key in ready if key not in results or results[key].failure]:
+            results |= _in_processes([key], 1, lambda: None)
             why = "the grading process was killed (out of memory?)"
             results.setdefault(key, Graded(*key, failure=why))
     return results

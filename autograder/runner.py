@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -73,6 +74,15 @@ def enter_release(config: Config, assignments: list[str]) -> None:
     config.CourseDirectory.release_directory = f"{run}/release"
     for assignment in assignments:
         _run(GenerateAssignment, config, assignment)
+
+
+def enter_learners(config: Config, learners: Iterable[str]) -> None:
+    """Enter learners into the gradebook, where they are not in it: two processes that do it at once get in each
+    other's way when one learner handed in several assignments."""
+    course = CourseDirectory(config=config)
+    with Gradebook(course.db_url, course.course_id) as gradebook:
+        for learner in sorted(set(learners)):
+            gradebook.update_or_create_student(learner)
 
 
 @dataclass

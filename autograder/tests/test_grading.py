@@ -241,6 +241,23 @@ def test_changed_questions_after_grading_began_are_explained(graded, tmp_path):
     assert result.returncode == 1 and "gradebook.db aside and grade again" in result.stderr
 
 
+ENTER = """
+from autograder import runner
+from nbgrader.api import Gradebook
+
+config = runner.settings()
+runner.enter_learners(config, ["ada", "bob", "ada"])
+runner.enter_learners(config, ["bob", "cyd"])
+with Gradebook(config.CourseDirectory.db_url, "passlab") as gradebook:
+    print(*[student.id for student in gradebook.students])
+"""
+
+
+def test_learners_are_entered_once_before_processes_could_race(course):
+    result = tiny.run(course, "-c", ENTER, PASSLAB_RUN="autograder/run-learners")
+    assert result.stdout.split() == ["ada", "bob", "cyd"], result.stderr
+
+
 def test_stale_notebooks_are_not_graded_with(graded, tmp_path):
     course = shutil.copytree(graded[0], tmp_path / "stale")
     authored = course / "solutions/day00/tiny.py"
