@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from passlab import exercises
-from passlab.judge import Case, Finding, Judgement, judge
+from passlab.judge import Case, Judgement, judge
 
 #: Mark, in a check cell's outputs, where the hidden cases begin, and what they gave.
 HIDDEN_BEGINS = "application/vnd.passlab.hidden+json"
@@ -39,11 +39,7 @@ def hidden_cases(exercise_id: str, seed: int) -> list[Case]:
 def verdict(exercise_id: str, answer: Callable, seed: int) -> Judgement:
     """Judge an answer on the visible and on the hidden cases."""
     exercise = exercises.find(exercise_id)
-    try:
-        return judge(exercise, answer, [*exercise.cases(), *hidden_cases(exercise_id, seed)])
-    except Exception as error:  # what came back was so odd that the judge broke on it: not right, and no traceback
-        sentence = f"The judge could not read what came back ({type(error).__name__}: {str(error)[:120]})."
-        return Judgement(exercise, [Finding("did", False, sentence)])
+    return judge(exercise, answer, [*exercise.cases(), *hidden_cases(exercise_id, seed)])
 
 
 def _publish(data: dict[str, Any]) -> None:

@@ -255,12 +255,19 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
 def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
     """The findings on one case. A verdict the case is about, and that could not be reached, is not held."""
     about = [v for v in (case.about or exercise.points) if v in exercise.points]
+    first = "valid" if "valid" in exercise.points else "did"
     if outcome.status == "ok":
-        with contextlib.redirect_stderr(_Quiet()):  # torch.fx prints a traceback when a graph fails; findings say it
-            findings = [f for f in exercise.judge(case, outcome.value) if f.verdict in about or not f.ok]
-        findings = [f for f in findings if f.verdict in exercise.points]
+        findings = []
+        try:
+            with contextlib.redirect_stderr(
+                _Quiet()
+            ):  # torch.fx prints a traceback when a graph fails; findings say it
+                findings.extend(exercise.judge(case, outcome.value))
+        except Exception as error:  # so odd a value that the judge broke on it: not right, and no traceback
+            odd = f"The judge could not read what came back ({type(error).__name__}: {str(error)[:120]})."
+            findings.append(Finding(first, False, odd))
+        findings = [f for f in findings if f.verdict in exercise.points and (f.verdict in about or not f.ok)]
     else:
-        first = "valid" if "valid" in exercise.points else "did"
         findings = [Finding(first, False, outcome.error)]
     reached = {f.verdict for f in findings}
     findings += [Finding(v, False) for v in about if v not in reached]

@@ -251,3 +251,13 @@ def test_validate_accepts_what_tracing_makes():
 def test_findings_carry_the_case_they_came_from():
     result = judge(exercise(judge=lambda case, value: [Finding("did", False, "no")]), good)
     assert result.failure.case == "two outputs"
+
+
+def test_a_value_on_which_the_judge_breaks_is_a_sentence():
+    def breaks(case, value):
+        yield Finding("valid", True)
+        raise IndexError("tuple index out of range")
+
+    result = judge(exercise(judge=breaks), good)
+    assert result.points == 0 and not result.verdicts["valid"]
+    assert "could not read what came back (IndexError" in result.failure.message
