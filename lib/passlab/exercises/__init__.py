@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 from passlab.judge import Exercise
 
@@ -21,6 +23,15 @@ def days() -> list[str]:
 def of_day(day: str) -> tuple[Exercise, ...]:
     """The exercises of one day, in the order in which they are done."""
     return importlib.import_module(f"{__name__}.{day}").EXERCISES
+
+
+def later(module: str, name: str) -> Callable:
+    """The function `name` of `passlab.exercises.<module>`, imported (with torch) when it is first called."""
+
+    def function(*args: Any) -> Any:
+        return getattr(importlib.import_module(f"{__name__}.{module}"), name)(*args)
+
+    return function
 
 
 def find(name: str) -> Exercise:

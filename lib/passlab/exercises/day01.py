@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from typing import Any
-
+from passlab.exercises import later
 from passlab.judge import Exercise
-
-
-def _later(module: str, name: str) -> Callable:
-    """The function `name` of `cases_day01<module>`, imported when it is first called."""
-
-    def function(*args: Any) -> Any:
-        return getattr(importlib.import_module(f"passlab.exercises.cases_day01{module}"), name)(*args)
-
-    return function
-
 
 EXERCISES = (
     Exercise(
@@ -35,8 +22,8 @@ EXERCISES = (
             "meta.shape.numel() * meta.dtype.itemsize bytes, None none. Begin with {kind: (0, 0) for kind in KINDS} "
             "and let the output node add one node and no bytes.",
         ),
-        cases=_later("_graphs", "count_cases"),
-        judge=_later("_graphs", "judge_count"),
+        cases=later("cases_day01_graphs", "count_cases"),
+        judge=later("cases_day01_graphs", "judge_count"),
         seconds=5,
     ),
     Exercise(
@@ -54,9 +41,9 @@ EXERCISES = (
             "(a, b) is residual if a is in above[c] for some operand c of b. node.all_input_nodes finds operands in "
             "keywords too; skip those without used.meta['tensor_meta'].",
         ),
-        cases=_later("_graphs", "residual_cases"),
-        judge=_later("_graphs", "judge_residual"),
-        call=_later("", "frugally"),
+        cases=later("cases_day01_graphs", "residual_cases"),
+        judge=later("cases_day01_graphs", "judge_residual"),
+        call=later("cases_day01", "frugally"),
         seconds=5,
     ),
     Exercise(
@@ -74,9 +61,9 @@ EXERCISES = (
             "Two nodes may run in parallel if neither is in the other's set; as producers come first in the list, it "
             "is enough to look into the set of the later one.",
         ),
-        cases=_later("_graphs", "level_cases"),
-        judge=_later("_graphs", "judge_levels"),
-        call=_later("", "frugally"),
+        cases=later("cases_day01_graphs", "level_cases"),
+        judge=later("cases_day01_graphs", "judge_levels"),
+        call=later("cases_day01", "frugally"),
         seconds=5,
     ),
     Exercise(
@@ -97,8 +84,8 @@ EXERCISES = (
             "(Counter(['Sigmoid', 'Mul'])). From the last one backwards, or the Add of a layer further up is taken for "
             "that of the GELU. What they read from elsewhere, initializers apart, is what the FX node reads.",
         ),
-        cases=_later("_onnx", "onnx_cases"),
-        judge=_later("_onnx", "judge_match"),
+        cases=later("cases_day01_onnx", "onnx_cases"),
+        judge=later("cases_day01_onnx", "judge_match"),
         seconds=5,
     ),
     Exercise(
@@ -117,8 +104,8 @@ EXERCISES = (
             "gm.graph.erase_node(node). In place are: inplace=True as keyword or second operand, names that end in _, "
             "module.inplace. The operand x is node.args[0], or node.kwargs['input'].",
         ),
-        cases=_later("_swap", "swap_cases"),
-        judge=_later("_swap", "judge_swap"),
+        cases=later("cases_day01_swap", "swap_cases"),
+        judge=later("cases_day01_swap", "judge_swap"),
         seconds=5,
     ),
     Exercise(
@@ -137,9 +124,9 @@ EXERCISES = (
             "ValueError(f'{node.name}: …'). Put try/except around the call, and raise ValueError with node.name from "
             "what comes. weights = {k: t.to('meta') for k, t in module.state_dict().items()}.",
         ),
-        cases=_later("_shapes", "propagate_cases"),
-        judge=_later("_shapes", "judge_propagate"),
-        call=_later("_shapes", "call_propagate"),
+        cases=later("cases_day01_shapes", "propagate_cases"),
+        judge=later("cases_day01_shapes", "judge_propagate"),
+        call=later("cases_day01_shapes", "call_propagate"),
         seconds=5,
     ),
     Exercise(
@@ -158,8 +145,8 @@ EXERCISES = (
             "it leaves them alone. Turn AugAssign(target, op, value) into Assign([target], BinOp(read of target, op, "
             "value)): ast.unparse sets the parentheses.",
         ),
-        cases=_later("_ssa", "ssa_cases"),
-        judge=_later("_ssa", "judge_ssa"),
+        cases=later("cases_day01_ssa", "ssa_cases"),
+        judge=later("cases_day01_ssa", "judge_ssa"),
         seconds=5,
     ),
 )

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from typing import Any
-
+from passlab.exercises import later
 from passlab.judge import Exercise
-
-
-def _later(module: str, name: str) -> Callable:
-    """The function `name` of `cases_day02_<module>`, imported when it is first called."""
-
-    def function(*args: Any) -> Any:
-        return getattr(importlib.import_module(f"passlab.exercises.cases_day02_{module}"), name)(*args)
-
-    return function
-
 
 PASS_POINTS = {"valid": 1, "same": 3, "did": 3, "spared": 2, "cost": 1}
 
@@ -35,9 +22,9 @@ EXERCISES = (
             "stack = [root]; while stack: node = stack[-1]; todo = [o for o in node.all_input_nodes if o not in "
             "results]; if todo: stack.extend(todo), else: stack.pop() and, if node is not in results yet, call back.",
         ),
-        cases=_later("walks", "visitor_cases"),
-        judge=_later("walks", "judge_visitor"),
-        call=_later("walks", "call_visitor"),
+        cases=later("cases_day02_walks", "visitor_cases"),
+        judge=later("cases_day02_walks", "judge_visitor"),
+        call=later("cases_day02_walks", "call_visitor"),
         seconds=4,
     ),
     Exercise(
@@ -57,8 +44,8 @@ EXERCISES = (
             "call_function(conv2d_relu, conv_node.args, conv_node.kwargs). Hand over the users, erase the relu, then "
             "the conv.",
         ),
-        cases=_later("rewrites", "fuse_cases"),
-        judge=_later("rewrites", "judge_fuse"),
+        cases=later("cases_day02_rewrites", "fuse_cases"),
+        judge=later("cases_day02_rewrites", "judge_fuse"),
     ),
     Exercise(
         id="day02.fold-batchnorm",
@@ -75,9 +62,9 @@ EXERCISES = (
             "does it keep running statistics? has the convolution's value one user? does one node only call the "
             "module? Then copy.deepcopy(conv), give the copy new parameters, add it under a new name.",
         ),
-        cases=_later("rewrites", "fold_cases"),
-        judge=_later("rewrites", "judge_fold"),
-        call=_later("rewrites", "call_fold"),
+        cases=later("cases_day02_rewrites", "fold_cases"),
+        judge=later("cases_day02_rewrites", "judge_fold"),
+        call=later("cases_day02_rewrites", "call_fold"),
     ),
     Exercise(
         id="day02.pass-manager",
@@ -95,9 +82,9 @@ EXERCISES = (
             "...). Facts: facts = {name: value for name, value in facts.items() if name in p.preserves}. Errors: "
             "except Exception as error: raise PassError(p.name, ...) from error.",
         ),
-        cases=_later("walks", "manager_cases"),
-        judge=_later("walks", "judge_manager"),
-        call=_later("walks", "call_manager"),
+        cases=later("cases_day02_walks", "manager_cases"),
+        judge=later("cases_day02_walks", "judge_manager"),
+        call=later("cases_day02_walks", "call_manager"),
     ),
     Exercise(
         id="day02.equivalent",
@@ -115,8 +102,8 @@ EXERCISES = (
             "b[b.isfinite()].abs().max(). As inputs take the example and a few draws of torch.randn, scaled by 1 and "
             "by 100, for its floating-point tensors. If after raises: (False, inf, inf).",
         ),
-        cases=_later("compare", "equivalent_cases"),
-        judge=_later("compare", "judge_equivalent"),
+        cases=later("cases_day02_compare", "equivalent_cases"),
+        judge=later("cases_day02_compare", "judge_equivalent"),
     ),
     Exercise(
         id="day02.lost-attribute",
@@ -131,8 +118,8 @@ EXERCISES = (
             "To convict a suspect, change this one attribute in a copy of before and see whether that alone makes a "
             "difference. nn.Conv2d(…) with all attributes of the old one but this, and the old weights, is the way.",
         ),
-        cases=_later("compare", "lost_cases"),
-        judge=_later("compare", "judge_lost"),
+        cases=later("cases_day02_compare", "lost_cases"),
+        judge=later("cases_day02_compare", "judge_lost"),
     ),
     Exercise(
         id="day02.counterexample",
@@ -149,7 +136,7 @@ EXERCISES = (
             "A graph is made with fx.symbolic_trace(lambda x: …) and inputs are a tuple. The average of relu and the "
             "relu of an average differ as soon as one window holds both signs.",
         ),
-        cases=_later("compare", "counterexample_cases"),
-        judge=_later("compare", "judge_counterexample"),
+        cases=later("cases_day02_compare", "counterexample_cases"),
+        judge=later("cases_day02_compare", "judge_counterexample"),
     ),
 )

@@ -2,21 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable
-from typing import Any
-
+from passlab.exercises import later
 from passlab.judge import Exercise
-
-
-def _later(module: str, name: str) -> Callable:
-    """The function `name` of `cases_day03<module>`, imported when it is first called."""
-
-    def function(*args: Any) -> Any:
-        return getattr(importlib.import_module(f"passlab.exercises.cases_day03{module}"), name)(*args)
-
-    return function
-
 
 EXERCISES = (
     Exercise(
@@ -36,9 +23,9 @@ EXERCISES = (
             "node.replace_all_uses_with(new). Numbers go into user.args with torch.fx.node.map_arg. At the end erase, "
             "in reverse, what had a value and has no users.",
         ),
-        cases=_later("_classics", "fold_cases"),
-        judge=_later("", "judge"),
-        call=_later("_classics", "call_fold"),
+        cases=later("cases_day03_classics", "fold_cases"),
+        judge=later("cases_day03", "judge"),
+        call=later("cases_day03_classics", "call_fold"),
     ),
     Exercise(
         id="day03.dce",
@@ -55,8 +42,8 @@ EXERCISES = (
             "for node in reversed(gm.graph.nodes): if not node.users and not effects(node): "
             "gm.graph.erase_node(node). Inputs and output have the effect 'signature'.",
         ),
-        cases=_later("_classics", "dce_cases"),
-        judge=_later("", "judge"),
+        cases=later("cases_day03_classics", "dce_cases"),
+        judge=later("cases_day03", "judge"),
     ),
     Exercise(
         id="day03.cse",
@@ -73,8 +60,8 @@ EXERCISES = (
             "two reads of an attribute are one place). For a node that reads one of them, put the number of writes "
             "seen so far into the key: a write in between makes another key.",
         ),
-        cases=_later("_classics", "cse_cases"),
-        judge=_later("", "judge"),
+        cases=later("cases_day03_classics", "cse_cases"),
+        judge=later("cases_day03", "judge"),
     ),
     Exercise(
         id="day03.simplify",
@@ -92,8 +79,8 @@ EXERCISES = (
             "until none holds: it is either another node (remember that) or another op (node.target = …, node.args = "
             "…, and try again). Nodes in written(gm.graph) stay out of it, as x and as the node itself.",
         ),
-        cases=_later("_classics", "simplify_cases"),
-        judge=_later("_classics", "judge_simplify"),
+        cases=later("cases_day03_classics", "simplify_cases"),
+        judge=later("cases_day03_classics", "judge_simplify"),
     ),
     Exercise(
         id="day03.pipeline",
@@ -109,9 +96,9 @@ EXERCISES = (
             "Keep (graph, order, counts) of each order and take the min with the key (counts[-1], len(counts)). "
             "copy.deepcopy(gm) is an untouched copy.",
         ),
-        cases=_later("_pipelines", "pipeline_cases"),
-        judge=_later("_pipelines", "judge_pipeline"),
-        call=_later("_pipelines", "call_pipeline"),
+        cases=later("cases_day03_pipelines", "pipeline_cases"),
+        judge=later("cases_day03_pipelines", "judge_pipeline"),
+        call=later("cases_day03_pipelines", "call_pipeline"),
     ),
     Exercise(
         id="day03.gelu",
@@ -130,8 +117,8 @@ EXERCISES = (
             "their users, and so on, while they are arithmetic. Compare coefficients with math.isclose(…, "
             "rel_tol=1e-6), and give up on calls with keywords.",
         ),
-        cases=_later("_rewrites", "gelu_cases"),
-        judge=_later("_rewrites", "judge_gelu"),
+        cases=later("cases_day03_rewrites", "gelu_cases"),
+        judge=later("cases_day03_rewrites", "judge_gelu"),
     ),
     Exercise(
         id="day03.channels-last",
@@ -150,8 +137,8 @@ EXERCISES = (
             "and r → ('to NCHW', p) without a capacity; and from 'NCHW' to, and to 'NHWC' from, the nodes without a "
             "choice.",
         ),
-        cases=_later("_rewrites", "layout_cases"),
-        judge=_later("_rewrites", "judge_layout"),
+        cases=later("cases_day03_rewrites", "layout_cases"),
+        judge=later("cases_day03_rewrites", "judge_layout"),
     ),
     Exercise(
         id="day03.shrinking",
@@ -169,7 +156,7 @@ EXERCISES = (
             "call_function, get_attr, output. Give each where a condition of its own, so that dce has something every "
             "time.",
         ),
-        cases=_later("_pipelines", "shrinking_cases"),
-        judge=_later("_pipelines", "judge_shrinking"),
+        cases=later("cases_day03_pipelines", "shrinking_cases"),
+        judge=later("cases_day03_pipelines", "judge_shrinking"),
     ),
 )
