@@ -15,6 +15,7 @@ from typing import Any
 
 from passlab import exercises
 from passlab.judge import Case, Judgement, judge
+from passlab.ui import in_notebook, report
 
 #: Mark, in a check cell's outputs, where the hidden cases begin, and what they gave.
 HIDDEN_BEGINS = "application/vnd.passlab.hidden+json"
@@ -44,12 +45,9 @@ def verdict(exercise_id: str, answer: Callable, seed: int) -> Judgement:
 
 def _publish(data: dict[str, Any]) -> None:
     """Show in a notebook, under several types at once; print elsewhere."""
-    try:
-        from IPython import get_ipython
+    if in_notebook():
         from IPython.display import display
-    except ImportError:
-        get_ipython = lambda: None  # noqa: E731
-    if get_ipython() is not None:
+
         display(data, raw=True)
     else:
         print(data["text/plain"])
@@ -57,8 +55,6 @@ def _publish(data: dict[str, Any]) -> None:
 
 def grade(exercise_id: str, answer: Callable) -> float:
     """Judge an answer, show the verdicts (no case is drawn), and give its points: the last value of its check cell."""
-    from passlab.ui import report
-
     _publish({HIDDEN_BEGINS: {}, "text/plain": "With the hidden cases:"})
     seed = run_seed()
     result = verdict(exercise_id, answer, seed)

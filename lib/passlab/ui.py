@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import os
 import re
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -32,14 +33,17 @@ class Card:
         return self.html
 
 
+def in_notebook() -> bool:
+    """Does this code run in an IPython shell? (Where it does, IPython is loaded; elsewhere it stays unloaded.)"""
+    shell = sys.modules.get("IPython")
+    return shell is not None and shell.get_ipython() is not None
+
+
 def show(card: Any) -> None:
     """Display in a notebook; print elsewhere."""
-    try:
-        from IPython import get_ipython
+    if in_notebook():
         from IPython.display import display
-    except ImportError:
-        get_ipython = lambda: None  # noqa: E731
-    if get_ipython() is not None:
+
         display(card)
     else:
         print(card)
