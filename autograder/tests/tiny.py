@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,11 +69,12 @@ ANSWERS = {
 }
 
 
-def _question(name: str, signature: str, body: str) -> str:
+def question(name: str, signature: str, body: str, points: float = 3) -> str:
+    """The cells of one question of day00: title, answer cell, check cell. `body`: the lines of the answer."""
     function = signature.split("(")[0]
     meta = '"locked": {locked}, {points}"schema_version": 3, "solution": {solution}, "task": false'
     answer = meta.format(locked="false", points="", solution="true")
-    check = meta.format(locked="true", points='"points": 3, ', solution="false")
+    check = meta.format(locked="true", points=f'"points": {points:g}, ', solution="false")
     return f'''
 # %% [markdown]
 # ## {name}
@@ -81,7 +83,7 @@ def _question(name: str, signature: str, body: str) -> str:
 def {signature}:
     """One sentence."""
     ### BEGIN SOLUTION
-    {body}
+{textwrap.indent(body, "    ")}
     ### END SOLUTION
 
 
@@ -98,11 +100,11 @@ grade("day00.{name}", {function})
 def notebook() -> str:
     """The authored notebook of the tiny day."""
     start = "# %% [markdown]\n# # Day 0 · Tiny\n\n# %%\nimport warnings\n\nfrom passlab import check\n"
-    return HEADER + start + "".join(_question(name, *parts) for name, parts in ANSWERS.items())
+    return HEADER + start + "".join(question(name, *parts) for name, parts in ANSWERS.items())
 
 
-def make(folder: Path) -> Path:
-    """Write the tiny course into a folder that does not exist yet."""
+def machinery(folder: Path) -> Path:
+    """Copy the project without its days into a folder that does not exist yet."""
     folder.mkdir()
     skip = shutil.ignore_patterns("__pycache__", "day*", "run", "tests", "*.egg-info", "samples")
     shutil.copytree(ROOT / "lib", folder / "lib", ignore=skip)
@@ -111,8 +113,14 @@ def make(folder: Path) -> Path:
         shutil.copy(ROOT / name, folder / name)
     for name in ("course", "exercises", "solutions/day00", "autograder/bank/day00"):
         (folder / name).mkdir(parents=True)
-    (folder / "lib/passlab/exercises/day00.py").write_text(EXERCISES)
     (folder / "autograder/hidden").mkdir(exist_ok=True)
+    return folder
+
+
+def make(folder: Path) -> Path:
+    """Write the tiny course into a folder that does not exist yet."""
+    machinery(folder)
+    (folder / "lib/passlab/exercises/day00.py").write_text(EXERCISES)
     (folder / "autograder/hidden/day00.py").write_text(HIDDEN)
     (folder / "solutions/day00/tiny.py").write_text(notebook())
     return folder
