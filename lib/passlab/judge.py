@@ -52,7 +52,7 @@ class Case:
 class Outcome:
     """What came back from an answer on one case. `status`: ok, stub, raised, timeout.
 
-    `in_place`: the value is one of the arguments, edited.
+    `in_place`: the value is one of the arguments, edited. `error_kind`: the class of the exception, if there was one.
     """
 
     status: str
@@ -61,6 +61,7 @@ class Outcome:
     printed: int = 0
     seconds: float = 0.0
     in_place: bool = False
+    error_kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -221,9 +222,9 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     """Put one case to an answer and bring back what came of it. Never raises for anything the answer does."""
     quiet, start, given = _Quiet(), time.perf_counter(), []
 
-    def outcome(status, value=None, error=""):
+    def outcome(status, value=None, error="", kind=""):
         in_place = value is not None and any(value is argument for argument in given)
-        return Outcome(status, value, error, quiet.printed, time.perf_counter() - start, in_place)
+        return Outcome(status, value, error, quiet.printed, time.perf_counter() - start, in_place, kind)
 
     def build():
         arguments = case.build()
@@ -237,7 +238,8 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
                 return outcome("ok", exercise.call(answer, replace(case, build=build)))
     except NotImplementedError as error:
         if str(error):
-            return outcome("raised", error=f"It raised NotImplementedError: {error}{_where(error)}.")
+            said = f"It raised NotImplementedError: {error}{_where(error)}."
+            return outcome("raised", error=said, kind="NotImplementedError")
         return outcome("stub", error="Not written yet: it still raises NotImplementedError.")
     except OutOfTime:
         return outcome(
@@ -246,10 +248,11 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     except KeyboardInterrupt:
         raise
     except RecursionError:
-        return outcome("raised", error="It called itself without end (RecursionError): what stops the recursion?")
+        said = "It called itself without end (RecursionError): what stops the recursion?"
+        return outcome("raised", error=said, kind="RecursionError")
     except BaseException as error:  # SystemExit and its like are the learner's too
-        text = str(error).strip().split("\n")[0][:200]
-        return outcome("raised", error=f"It raised {type(error).__name__}{': ' + text if text else ''}{_where(error)}.")
+        kind, text = type(error).__name__, str(error).strip().split("\n")[0][:200]
+        return outcome("raised", error=f"It raised {kind}{': ' + text if text else ''}{_where(error)}.", kind=kind)
 
 
 def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
@@ -274,26 +277,40 @@ def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Find
     return [f if f.case else replace(f, case=case.name) for f in findings]
 
 
+def unfit(exercise: Exercise, answer: Any) -> str:
+    """Why `answer` cannot be put to the test: it is nothing that can be called. Empty if it can."""
+    is_module = any(base.__module__ == "torch.nn.modules.module" for base in type(answer).__mro__)
+    if callable(answer) and not is_module:
+        return ""
+    name = exercise.id.split(".")[1].replace("-", "_")
+    return f"check wants the function itself, {name}; it got {type(answer).__name__}."
+
+
 def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
     """Judge `answer` on `cases` (the exercise's visible ones if not given)."""
+    if why := unfit(exercise, answer):
+        return Judgement(exercise, [Finding("did", False, why)])
+    cases = exercise.cases() if cases is None else cases
+    return conclude(exercise, ((case, run(exercise, answer, case)) for case in cases))
+
+
+def conclude(
+    exercise: Exercise,
+    outcomes: Iterable[tuple[Case, Outcome]],
+    findings: Callable[[Exercise, Case, Outcome], list[Finding]] = judge_outcome,
+) -> Judgement:
+    """Put the findings on all outcomes together. After a stub, or one that ran out of time, no more are asked for."""
     start = time.perf_counter()
     result = Judgement(exercise)
-    is_module = any(base.__module__ == "torch.nn.modules.module" for base in type(answer).__mro__)
-    if is_module or not callable(answer):
-        name = exercise.id.split(".")[1].replace("-", "_")
-        got = f"check wants the function itself, {name}; it got {type(answer).__name__}."
-        result.findings = [Finding("did", False, got)]
-        return result
     printed, in_place = 0, False
-    for case in exercise.cases() if cases is None else cases:
-        outcome = run(exercise, answer, case)
+    for case, outcome in outcomes:
         printed += outcome.printed
         in_place |= outcome.in_place
         if outcome.status == "stub":
             result.attempted = False
             result.findings.append(Finding("did", False, outcome.error, case.name))
             break
-        result.findings += judge_outcome(exercise, case, outcome)
+        result.findings += findings(exercise, case, outcome)
         if outcome.status == "timeout":
             result.notes.append("The cases after the one that ran out of time were not tried.")
             break

@@ -70,7 +70,7 @@ def _find(name: str) -> Exercise | None:
         return None
 
 
-def _picture(result: Judgement):
+def picture(result: Judgement):
     """The failed finding's graphs, drawn: their difference if there are two. None if they are too big to help."""
     from passlab.drawing import diff, draw
     from passlab.graph import Graph, view
@@ -90,8 +90,11 @@ def _chip(verdict: str, held: bool, points: float) -> str:
     return f'<span title="{title}" style="{style}">{sign} {verdict} <small>{_number(points)}</small></span>'
 
 
-def report(result: Judgement, *, picture: bool = True) -> Card:
-    """A judgement as a card: points, the verdicts, one sentence, and the small graph that shows it."""
+def report(result: Judgement, *, draw: Callable[[Judgement], Any] = picture) -> Card:
+    """A judgement as a card: points, the verdicts, one sentence, and the small graph that shows it.
+
+    `draw` gives the picture of what failed (anything with `text` and `svg`), or None.
+    """
     exercise, finding = result.exercise, result.failure
     if not result.attempted:
         return say(f"{exercise.title}: not written yet. hint({exercise.id!r}) opens the first hint.")
@@ -108,7 +111,7 @@ def report(result: Judgement, *, picture: bool = True) -> Card:
         lines.append(f"{finding.message}{where}")
         body += f"<div>{html.escape(finding.message)}{_grey(where)}</div>"
         try:
-            drawn = _picture(result) if picture else None
+            drawn = draw(result)
         except Exception as error:  # a picture must never cost the verdict
             drawn = None
             result.notes.append(f"The graph could not be drawn: {type(error).__name__}: {str(error)[:120]}")

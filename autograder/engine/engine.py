@@ -1,0 +1,357 @@
+"""The engine: from a notebook that is ready to be run to its outputs and verdicts.
+
+    with Engine(jobs=2) as engine:
+        result = engine.grade(job)
+
+This process is trusted. It runs no learner code and decodes no learner value: it starts the sandboxed processes, keeps
+the time, and carries bytes between them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from autograder.engine import outputs, sandbox
+from autograder.engine.data import CaseResult, Cell, Job, NotebookResult, Verdict
+from autograder.engine.frames import Garbled, Gone, Late, receive, send
+from autograder.engine.outcomes import lost
+from passlab import exercises
+
+#: A cell is interrupted after this long; one that cannot be interrupted is ended GRACE later.
+CELL_SECONDS = 30.0
+GRACE = 0.2
+#: A whole notebook, runs that had to be begun again included.
+NOTEBOOK_SECONDS = 900.0
+#: How often a notebook is begun again after a cell or a question took the process with it.
+MOST_STARTS = 6
+#: How much is sent to the verifier at once.
+BATCH_BYTES = 32 * 2**20
+
+
+class Unsafe(Exception):
+    """This machine cannot hold learner code in. The message names the missing layers and the remedies."""
+
+
+class Broken(Exception):
+    """A process of the engine's own has ended."""
+
+
+@dataclass
+class Worker:
+    """A confined process that runs one notebook, and the sockets to it: `reins`, and one for each question."""
+
+    pid: int
+    reins: socket.socket
+    talks: dict[int, socket.socket]
+
+
+class Station:
+    """The processes of one flavour: a warm parent that forks workers, and a verifier with a socket for each slot."""
+
+    def __init__(self, flavour: str, slots: int, unsafe: bool):
+        self.lock = threading.Lock()
+        self.cases: dict[tuple[str, int], tuple[float, list[list[str]], list[bytes]]] = {}
+        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.runner = _start("runner", "autograder.engine.warm", flavour, [theirs], unsafe)
+        self.slots, ends = zip(*(socket.socketpair() for _ in range(slots)), strict=True)
+        self.verifier = _start("verifier", "autograder.engine.verifier", flavour, ends, unsafe)
+        try:
+            if not self.control.recv(2**16):
+                raise Broken(f"The warm parent for {flavour} did not start.")
+            receive(self.slots[0])
+        except Gone:
+            raise Broken(f"The verifier for {flavour} did not start.") from None
+
+    def close(self) -> None:
+        for sock in (self.control, *self.slots):
+            sock.close()
+        for process in (self.runner, self.verifier):
+            try:
+                process.wait(5)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def _order(self, order: dict[str, Any], fds: list[int] = ()) -> dict[str, Any]:
+        with self.lock:
+            try:
+                socket.send_fds(self.control, [json.dumps(order).encode()], list(fds))
+                reply = self.control.recv(2**16)
+            except OSError:
+                reply = b""
+        if not reply:
+            raise Broken("The warm parent has ended.")
+        return json.loads(reply)
+
+    @contextlib.contextmanager
+    def worker(self, checks: list[int], result: NotebookResult) -> Iterator[Worker]:
+        """A fresh worker; at the end it and all that it started is gone, and its cost is added to `result`."""
+        limits = sandbox.Limits()
+        pairs = [socket.socketpair() for _ in range(1 + len(checks))]
+        ours, theirs = [a for a, _ in pairs], [b for _, b in pairs]
+        pid = 0
+        try:
+            pid = self._order({"fork": True, "limits": asdict(limits)}, [sock.fileno() for sock in theirs])["pid"]
+            for sock in theirs:
+                sock.close()
+            with sandbox.cgroup(f"passlab-{os.getpid()}-{pid}", limits) as group:
+                group.add(sandbox.pid_of(ours[0]))
+                yield Worker(pid, ours[0], dict(zip(checks, ours[1:], strict=True)))
+                result.peak_mib = max(result.peak_mib, group.peak_mib())
+        finally:
+            for sock in (*ours, *theirs):
+                sock.close()
+            if pid:
+                result.cpu_seconds += self._order({"end": pid})["cpu_seconds"]
+
+    def case_data(self, slot: int, exercise: str, seed: int) -> tuple[float, list[list[str]], list[bytes]]:
+        """Time limit, verdicts that each case is about, and arguments as bytes, from the verifier."""
+        if (exercise, seed) not in self.cases:
+            try:
+                send(self.slots[slot], {"cases": exercise, "seed": seed})
+                head, _ = receive(self.slots[slot])
+                data = [receive(self.slots[slot])[1] for _ in head["about"]]
+            except Gone:
+                raise Broken("The verifier has ended.") from None
+            self.cases[exercise, seed] = (head["seconds"], head["about"], data)
+        return self.cases[exercise, seed]
+
+    def judge(self, slot: int, questions: list[dict], values: list[list[bytes]]) -> list[Verdict]:
+        """The verdicts on questions of one submission."""
+        try:
+            send(self.slots[slot], {"judge": questions}, b"".join(data for mine in values for data in mine))
+            head, _ = receive(self.slots[slot])
+        except Gone:
+            raise Broken("The verifier has ended.") from None
+        return [_verdict(data) for data in head["verdicts"]]
+
+
+def _verdict(data: dict[str, Any]) -> Verdict:
+    cases = [CaseResult(**{**case, "lost": tuple(case["lost"])}) for case in data["cases"]]
+    return Verdict(**{**data, "cases": cases})
+
+
+def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool) -> subprocess.Popen:
+    fds = [sock.fileno() for sock in sockets]
+    process = sandbox.launch(role, [sys.executable, "-m", module, flavour, *map(str, fds)], fds=fds, unsafe=unsafe)
+    for sock in sockets:
+        sock.close()
+    return process
+
+
+class Engine:
+    """Grades notebooks, up to `jobs` at once from as many threads. Raises Unsafe where the sandbox is not whole."""
+
+    def __init__(self, jobs: int = 0, unsafe: bool = False):
+        missing = sandbox.missing()
+        if missing and not unsafe:
+            raise Unsafe(" ".join(missing))
+        self.jobs, self.unsafe = jobs or len(os.sched_getaffinity(0)), bool(missing)
+        self.free: queue.SimpleQueue[int] = queue.SimpleQueue()
+        for slot in range(self.jobs):
+            self.free.put(slot)
+        self.stations: dict[str, Station] = {}
+        self.lock = threading.Lock()
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for station in self.stations.values():
+            station.close()
+        self.stations.clear()
+
+    def station(self, flavour: str) -> Station:
+        with self.lock:
+            if flavour not in self.stations:
+                self.stations[flavour] = Station(flavour, self.jobs, self.unsafe)
+            return self.stations[flavour]
+
+    def grade(self, job: Job) -> NotebookResult:
+        """Run a notebook and judge its answers. Never raises for anything that the notebook does."""
+        slot = self.free.get()
+        try:
+            for last in (False, True):
+                station = self.station(_flavour(job))
+                try:
+                    return self._grade(job, station, slot)
+                except Broken as broken:
+                    self._drop(station)
+                    if last:
+                        return NotebookResult(
+                            job.learner, job.assignment, job.notebook, job.seed, failure=str(broken), unsafe=self.unsafe
+                        )
+        finally:
+            self.free.put(slot)
+
+    def _drop(self, station: Station) -> None:
+        """Take a broken station out of use; another one is started for whoever needs it."""
+        with self.lock:
+            for flavour in [name for name, one in self.stations.items() if one is station]:
+                self.stations.pop(flavour).close()
+
+    def _grade(self, job: Job, station: Station, slot: int) -> NotebookResult:
+        start = time.monotonic()
+        run = _Run(job, station, slot, unsafe=self.unsafe)
+        for _ in range(MOST_STARTS):
+            if run.attempt():
+                break
+        run.give_up()
+        run.judge()
+        run.result.seconds = time.monotonic() - start
+        return run.result
+
+
+def _flavour(job: Job) -> str:
+    """The flavour of warm parent that a notebook needs: that of its exercises."""
+    found = {exercises.find(cell.exercise).flavour for cell in job.cells if cell.exercise}
+    if len(found) > 1:
+        raise ValueError(f"{job.assignment}/{job.notebook} has exercises of several flavours: {sorted(found)}.")
+    return found.pop() if found else "torch"
+
+
+class _Run:
+    """One notebook on its way: what its cells gave, what came back from its questions, and what it must do without."""
+
+    def __init__(self, job: Job, station: Station, slot: int, unsafe: bool):
+        self.job, self.station, self.slot = job, station, slot
+        self.result = NotebookResult(job.learner, job.assignment, job.notebook, job.seed, unsafe=unsafe)
+        self.cells = {cell.index: cell for cell in job.cells if not cell.exercise}
+        self.checks = {cell.index: cell for cell in job.cells if cell.exercise}
+        self.data = {at: station.case_data(slot, cell.exercise, job.seed) for at, cell in self.checks.items()}
+        self.dead: set[int] = set()
+        self.heads: dict[int, list[dict]] = {}
+        self.values: dict[int, list[bytes]] = {}
+        self.until = time.monotonic() + NOTEBOOK_SECONDS
+
+    def attempt(self) -> bool:
+        """Run the notebook from the top, without cells that ended it before and questions that have been asked.
+
+        False: something ended the worker, or had to be ended with it, and there is more to do without that.
+        """
+        skip = {*self.dead, *self.heads}
+        order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip), "seconds": CELL_SECONDS}
+        with self.station.worker(list(self.checks), self.result) as worker:
+            try:
+                send(worker.reins, order, deadline=self.until)
+            except (Gone, Late):
+                raise Broken("A worker did not start.") from None
+            for cell in self.cells.values():
+                if cell.index not in skip and (why := self._cell(worker, cell)):
+                    self.result.ran[cell.index] = outputs.died(why)
+                    self.dead.add(cell.index)
+                    return False
+            with contextlib.suppress(Gone, Late, Garbled):  # its questions find out by themselves
+                receive(worker.reins, self._by(CELL_SECONDS))
+            for cell in self.checks.values():
+                if cell.index not in skip and not self._question(worker, cell):
+                    return len(self.heads) == len(self.checks)
+        return True
+
+    def _by(self, seconds: float) -> float:
+        return min(self.until, time.monotonic() + seconds)
+
+    def _cell(self, worker: Worker, cell: Cell) -> str:
+        """Wait while a cell runs. Why the worker must be ended, or nothing."""
+        try:
+            begun, _ = receive(worker.reins, self._by(CELL_SECONDS))
+            head, _ = receive(worker.reins, self._by(CELL_SECONDS + GRACE))
+        except Late:
+            return f"This cell ran longer than {CELL_SECONDS:g} s and could not be interrupted."
+        except Gone:
+            return "The Python process ended in this cell (a crash, too much memory, or a call of exit)."
+        except Garbled as what:
+            return f"This cell wrote into the grader's connection ({what})."
+        if begun.get("at") != cell.index or head.get("index") != cell.index:
+            return "This cell wrote into the grader's connection."
+        self.result.ran[cell.index] = outputs.ran(head.get("ran"))
+        return ""
+
+    def _question(self, worker: Worker, cell: Cell) -> bool:
+        """Put the cases of one question. False: its process did not stop by itself, so the worker must be ended."""
+        seconds, about, data = self.data[cell.index]
+        heads = self.heads[cell.index] = []
+        values = self.values[cell.index] = []
+        talk, held = worker.talks[cell.index], True
+        for verdicts, payload in zip(about, data, strict=True):
+            value = b""
+            try:
+                deadline = self._by(seconds + GRACE)
+                send(talk, {"about": verdicts}, payload, deadline)
+                head, value = receive(talk, deadline)
+            except Late:
+                head, held = lost(f"It was still running after {seconds:g} s and could not be interrupted."), False
+            except Gone:
+                head = lost(f"The Python process ended while it ran{_how(worker, cell)}.")
+            except Garbled as what:
+                head, held = lost(f"It wrote into the grader's connection ({what})."), False
+            heads.append(head)
+            values.append(value)
+            if head.get("status") in ("died", "stub", "timeout", "missing"):
+                break
+        talk.close()
+        return held
+
+    def give_up(self) -> None:
+        """Whatever has not run by now does not: too many parts of the notebook ended the process."""
+        why = f"Not run: the notebook was given up, {len(self.dead)} cells above ended the Python process."
+        for at in self.cells:
+            self.result.ran.setdefault(at, outputs.died(why))
+        for at in self.checks:
+            if at not in self.heads:
+                self.heads[at], self.values[at] = [lost(why)], [b""]
+
+    def judge(self) -> None:
+        """Ask the verifier for the verdicts, in batches of bounded size."""
+        batch: list[int] = []
+        size = 0
+        for at in [*self.checks, None]:
+            more = sum(map(len, self.values[at])) if at is not None else 0
+            if batch and (at is None or size + more > BATCH_BYTES):
+                questions = [
+                    {
+                        "exercise": self.checks[i].exercise,
+                        "seed": self.job.seed,
+                        "heads": self.heads[i],
+                        "sizes": list(map(len, self.values[i])),
+                    }
+                    for i in batch
+                ]
+                found = self.station.judge(self.slot, questions, [self.values[i] for i in batch])
+                self.result.verdicts |= dict(zip(batch, found, strict=True))
+                batch, size = [], 0
+            if at is not None:
+                batch.append(at)
+                size += more
+
+
+_SIGNALS = {
+    signal.SIGSEGV: "it crashed, a segmentation fault",
+    signal.SIGABRT: "it was aborted",
+    signal.SIGKILL: "it was killed, perhaps for using too much memory",
+}
+
+
+def _how(worker: Worker, cell: Cell) -> str:
+    """How a question's process ended, as far as the worker knows: " (it crashed, …)"."""
+    with contextlib.suppress(Gone, Late, Garbled):
+        head, _ = receive(worker.reins, time.monotonic() + GRACE)
+        code = head.get("code")
+        if head.get("over") == cell.index and type(code) is int:
+            return f" ({_SIGNALS.get(-code, f'exit code {code}' if code >= 0 else f'signal {-code}')})"
+    return ""

@@ -1,0 +1,235 @@
+"""From the outcomes of one question to its verdict: the judge, what of it a learner may see, and the misconception.
+
+Judging is a function of the data: the same bytes on the same case give the same findings. They can be kept (`Seen`), so
+that what many learners return in common is judged once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+from autograder import bank
+from autograder.engine import wire
+from autograder.engine.data import CaseResult, Verdict
+from autograder.engine.outcomes import plain, told
+from autograder.grading import hidden_cases
+from autograder.misconceptions import match, signature
+from passlab import exercises
+from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run
+from passlab.ui import picture, report
+
+#: What is said of a hidden case where the judge's own sentence would quote what the learner returned.
+ON_HIDDEN = {
+    "valid": "What came back is not a well-formed result.",
+    "same": "The result does not compute the same function.",
+    "did": "It did not do all that it must.",
+    "spared": "It touched something that it must leave alone.",
+    "cost": "It did not save what it promised.",
+}
+HIDDEN_NAME = "one of the hidden ones"
+
+Key = tuple[str, int, int, str]
+
+
+@cache
+def cases_of(exercise_id: str, seed: int) -> tuple[list[Case], int]:
+    """The visible and the hidden cases of an exercise, and how many of them are visible."""
+    visible = list(exercises.find(exercise_id).cases())
+    return [*visible, *hidden_cases(exercise_id, seed)], len(visible)
+
+
+@cache
+def payloads(exercise_id: str, seed: int) -> list[bytes]:
+    """The arguments of every case as they travel."""
+    return [wire.encode(tuple(case.build())) for case in cases_of(exercise_id, seed)[0]]
+
+
+@dataclass
+class Seen:
+    """Findings on one value for one case, without graphs; a picture (text, svg) if one was drawn."""
+
+    findings: list[Finding]
+    fingerprint: str = ""
+    drawn: tuple[str, str] | None = None
+
+    def to_json(self) -> dict:
+        rows = [(f.verdict, f.ok, f.message, f.case) for f in self.findings]
+        return {"findings": rows, "fingerprint": self.fingerprint, "drawn": self.drawn}
+
+    @classmethod
+    def from_json(cls, data: dict) -> Seen:
+        drawn = tuple(data["drawn"]) if data["drawn"] else None
+        return cls([Finding(*row) for row in data["findings"]], data["fingerprint"], drawn)
+
+
+class Question:
+    """One question of a submission: what came back (`heads` and `values`, one each for every case that was put).
+
+    `kept`: findings known from earlier questions; what is found anew is added to `fresh`.
+    """
+
+    def __init__(self, exercise: str, seed: int, heads: list[dict], values: list[bytes], kept: dict[Key, Seen]):
+        self.exercise, self.seed = exercises.find(exercise), seed
+        self.cases, self.visible = cases_of(exercise, seed)
+        self.heads, self.values = [plain(head) for head in heads], values
+        for head, given in zip(self.heads, heads, strict=True):
+            if given.get("status") == "died":  # said by the engine, never by a worker
+                head["status"] = "died"
+        self.kept, self.fresh = kept, {}
+        self.seen: list[Seen] = []
+
+    def verdict(self, name_misconception: Callable[[list[CaseResult]], str] = lambda cases: "") -> Verdict:
+        """Judge every case and make the verdict, as its learner may see it."""
+        start = time.perf_counter()
+        put = zip(self.cases, map(self._outcome, range(len(self.heads))), strict=False)
+        result = conclude(self.exercise, put, self._findings)
+        cases = [self._case_result(at, seen) for at, seen in enumerate(self.seen)]
+        drawn = self._drawn(result)
+        card = report(_for_learner(result, self.cases[self.visible :]), draw=lambda _: drawn)
+        crash = next((h["error"] for h in self.heads if h["status"] in ("died", "timeout", "missing")), "")
+        return Verdict(
+            exercise=self.exercise.id,
+            points=min(round(result.points, 4), result.total),
+            total=result.total,
+            seed=self.seed,
+            verdicts=result.verdicts,
+            message=result.failure.message if result.failure else "",
+            attempted=result.attempted,
+            html=card.html,
+            text=card.text,
+            misconception=name_misconception(cases) if result.attempted and not result.ok else "",
+            crash=crash,
+            seconds=round(time.perf_counter() - start, 3),
+            cases=cases,
+        )
+
+    def _outcome(self, at: int) -> Outcome:
+        """An outcome without its value. Of an exception in a hidden case only the class is told."""
+        head, hidden = self.heads[at], at >= self.visible
+        error, status = head["error"], head["status"]
+        if hidden and status == "raised":
+            error = f"It raised {head['error_kind'] or 'an exception'}."
+        elif hidden and status == "refused":
+            error = "What came back holds something that cannot leave the notebook."
+        if status in ("died", "refused", "missing"):
+            status = "raised"
+        return Outcome(status, None, error, int(head["printed"]), head["seconds"], head["in_place"])
+
+    def _key(self, at: int) -> Key:
+        said = f"{self.heads[at]['status']}\0{self.heads[at]['error']}\0".encode()
+        return (self.exercise.id, self.seed, at, hashlib.sha256(said + self.values[at]).hexdigest())
+
+    def _findings(self, exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
+        at = len(self.seen)
+        key = self._key(at)
+        seen = self.kept.get(key)
+        if seen is None:
+            seen = self.fresh[key] = Seen(self._judged(at), self._fingerprint(at))
+        self.seen.append(seen)
+        return seen.findings
+
+    def _judged(self, at: int) -> list[Finding]:
+        """The judge's findings on one case, graphs included."""
+        case, outcome = self.cases[at], self._outcome(at)
+        if outcome.status == "ok":
+            try:
+                outcome = replace(outcome, value=wire.decode(self.values[at]))
+            except wire.Refused as refused:
+                outcome = replace(outcome, status="raised", error=f"What came back cannot be judged: {refused}")
+        findings = judge_outcome(self.exercise, case, outcome)
+        return [_discreet(f, case, outcome.value) for f in findings] if at >= self.visible else findings
+
+    def _fingerprint(self, at: int) -> str:
+        try:
+            return wire.fingerprint(self.values[at]) if self.values[at] else ""
+        except wire.Refused:
+            return ""
+
+    def _case_result(self, at: int, seen: Seen) -> CaseResult:
+        lost = tuple(sorted({f.verdict for f in seen.findings if not f.ok}))
+        return CaseResult(self.cases[at].name, at >= self.visible, self.heads[at]["status"], lost, seen.fingerprint)
+
+    def _drawn(self, result: Judgement) -> Any:
+        """The picture of the finding that is shown first, drawn once for all who return the same."""
+        failure = result.failure
+        at = next((at for at, seen in enumerate(self.seen) if any(f is failure for f in seen.findings)), None)
+        if failure is None or at is None or not result.attempted:
+            return None
+        seen = self.seen[at]
+        if seen.drawn is None:
+            place = next(i for i, f in enumerate(seen.findings) if f is failure)
+            if failure.before is None and self._key(at) not in self.fresh:  # kept without its graphs
+                failure = self._judged(at)[place]
+            drawn = picture(Judgement(self.exercise, [failure]))
+            seen = self.seen[at] = Seen(seen.findings, seen.fingerprint, (drawn.text, drawn.svg) if drawn else ("", ""))
+            self.fresh[self._key(at)] = seen
+        text, svg = seen.drawn
+        return SimpleNamespace(text=text, svg=svg) if text or svg else None
+
+
+def _strings(value: Any, depth: int = 8) -> set[str]:
+    """The texts in a value, the names of graph nodes included."""
+    if isinstance(value, str):
+        return {value}
+    if depth == 0:
+        return set()
+    if isinstance(value, dict):
+        return set().union(*(_strings(part, depth - 1) for pair in value.items() for part in pair))
+    if isinstance(value, tuple | list | set | frozenset):
+        return set().union(*(_strings(part, depth - 1) for part in value))
+    graph = getattr(value, "graph", value)
+    found: set[str] = set()
+    for node in getattr(graph, "nodes", ()):
+        found |= {node.name} | _strings((node.target, node.args, node.kwargs), depth - 1)
+    return found
+
+
+def _discreet(finding: Finding, case: Case, value: Any) -> Finding:
+    """A finding on a hidden case as a learner may see it: no text that came from the answer, which may have copied the
+    case into it, and no graph but a smaller one that the judge shrank it to."""
+    if finding.ok:
+        return replace(finding, before=None, after=None)
+    given = case.build()
+    brought = _strings(value) - _strings(tuple(given))
+    quoted = any(len(text) >= 8 and text in finding.message for text in brought)
+    sizes = [len(part.graph.nodes) for part in given if hasattr(part, "graph")]
+    graph = getattr(finding.before, "graph", None)
+    shrunk = graph is not None and sizes and len(graph.nodes) < min(sizes)
+    return replace(
+        finding,
+        message=ON_HIDDEN[finding.verdict] if quoted else finding.message,
+        before=finding.before if shrunk else None,
+        after=None,
+    )
+
+
+def _for_learner(result: Judgement, hidden: list[Case]) -> Judgement:
+    """The same judgement with hidden cases unnamed, and a title that says that they are in it."""
+    names = {case.name for case in hidden}
+    findings = [replace(f, case=HIDDEN_NAME) if f.case in names else f for f in result.findings]
+    title = f"{result.exercise.title}, hidden cases included"
+    return replace(result, exercise=replace(result.exercise, title=title), findings=findings)
+
+
+def case_results(exercise_id: str, seed: int, answer: Callable) -> list[CaseResult]:
+    """How a trusted answer (one of the bank's) does on every case, as if it had come from a worker."""
+    exercise, (cases, _) = exercises.find(exercise_id), cases_of(exercise_id, seed)
+    outcomes = []
+    for case in cases:
+        outcomes.append(told(run(exercise, answer, case)))
+        if outcomes[-1][0]["status"] in ("stub", "timeout"):
+            break
+    heads, values = zip(*outcomes, strict=True)
+    return Question(exercise_id, seed, list(heads), list(values), {}).verdict().cases
+
+
+def known_mistakes(exercise_id: str, seed: int) -> list[tuple[str, list]]:
+    """Misconception → how it shows, for every wrong answer of the bank: what `name` compares with. JSON data."""
+    wrong = [entry for entry in bank.load(exercise_id) if entry.bank.kind == "wrong"]
+    return [(entry.bank.note, signature(case_results(exercise_id, seed, entry))) for entry in wrong]

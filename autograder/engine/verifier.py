@@ -1,0 +1,191 @@
+"""The verifier: holds the hidden cases, judges what came back, never runs learner code.
+
+    python -m autograder.engine.verifier 5 6       (the numbers of its sockets, one for each job of the engine)
+
+It runs in a sandbox of its own. A request is judged in a forked child, which a hostile value may crash: then each of its
+questions gets a child of its own, and the one that crashes is lost alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from autograder.engine.data import Verdict
+from autograder.engine.flavours import warm
+from autograder.engine.frames import Garbled, Gone, receive, send
+from autograder.engine.verdicts import Key, Question, Seen, cases_of, known_mistakes, payloads
+from autograder.misconceptions import match, signature
+from passlab import exercises
+
+#: Judging one question takes seconds; a value that takes longer was made to.
+MOST_SECONDS = 120
+MOST_MEMORY = 4 * 2**30
+MOST_KEPT = 100_000
+
+
+@dataclass
+class Request:
+    """Questions of one submission, the child that judges some of them, and the verdicts so far, by place."""
+
+    sock: socket.socket
+    questions: list[dict[str, Any]]
+    values: list[list[bytes]]
+    waiting: list[list[int]]
+    verdicts: dict[int, dict] = field(default_factory=dict)
+    pid: int = 0
+    pipe: socket.socket | None = None
+    deadline: float = 0.0
+
+
+class Verifier:
+    """Answers requests on its sockets until they are closed. `kept`: findings of earlier questions."""
+
+    def __init__(self, sockets: list[socket.socket]):
+        self.kept: dict[Key, Seen] = {}
+        self.mistakes: dict[tuple[str, int], list] = {}
+        self.running: dict[socket.socket, Request] = {}
+        self.select = selectors.DefaultSelector()
+        for sock in sockets:
+            self.select.register(sock, selectors.EVENT_READ)
+
+    def serve(self) -> None:
+        while len(self.select.get_map()):
+            for key, _ in self.select.select(timeout=0.5 if self.running else None):
+                if key.fileobj in self.running:
+                    self._finished(self.running[key.fileobj])
+                else:
+                    self._asked(key.fileobj)
+            for request in [r for r in self.running.values() if time.monotonic() > r.deadline]:
+                os.kill(request.pid, signal.SIGKILL)  # its pipe closes, and the loop above sees it
+
+    def _asked(self, sock: socket.socket) -> None:
+        try:
+            head, payload = receive(sock)
+        except Gone:
+            self.select.unregister(sock)
+            return
+        if "cases" in head:
+            about = [list(case.about) for case in cases_of(head["cases"], head["seed"])[0]]
+            send(sock, {"about": about, "seconds": exercises.find(head["cases"]).seconds})
+            for data in payloads(head["cases"], head["seed"]):
+                send(sock, {}, data)
+            return
+        values, at = [], 0
+        for question in head["judge"]:
+            mine = []
+            for size in question["sizes"]:
+                mine.append(payload[at : at + size])
+                at += size
+            values.append(mine)
+        self._start(Request(sock, head["judge"], values, [list(range(len(values)))]))
+
+    def _start(self, request: Request) -> None:
+        """Judge the next group of a request's questions in a child; without one, answer."""
+        if not request.waiting:
+            send(request.sock, {"verdicts": [request.verdicts[at] for at in range(len(request.questions))]})
+            return
+        request.pipe, theirs = socket.socketpair()
+        request.deadline = time.monotonic() + MOST_SECONDS * len(request.waiting[0])
+        request.pid = os.fork()
+        if request.pid == 0:
+            for sock in [key.fileobj for key in self.select.get_map().values()]:
+                sock.close()
+            request.pipe.close()
+            self._child(request, theirs)
+        theirs.close()
+        self.running[request.pipe] = request
+        self.select.register(request.pipe, selectors.EVENT_READ)
+
+    def _child(self, request: Request, out: socket.socket) -> None:
+        try:
+            _limit_memory()
+            verdicts, fresh, mistakes = {}, [], []
+            for at in request.waiting[0]:
+                told = request.questions[at]
+                key = told["exercise"], told["seed"]
+                question = Question(*key, told["heads"], request.values[at], self.kept)
+
+                def name(cases: list, key: tuple[str, int] = key) -> str:
+                    if key not in self.mistakes:
+                        self.mistakes[key] = known_mistakes(*key)
+                        mistakes.append((key, self.mistakes[key]))
+                    return match(signature(cases), self.mistakes[key])
+
+                verdicts[at] = asdict(question.verdict(name))
+                fresh += [(key, seen.to_json()) for key, seen in question.fresh.items()]
+            send(out, {"verdicts": verdicts, "fresh": fresh, "mistakes": mistakes})
+            os._exit(0)
+        finally:
+            os._exit(1)
+
+    def _finished(self, request: Request) -> None:
+        """A child has answered or died."""
+        self.select.unregister(request.pipe)
+        del self.running[request.pipe]
+        group = request.waiting.pop(0)
+        try:
+            head, _ = receive(request.pipe, request.deadline + 1)
+            if len(self.kept) > MOST_KEPT:
+                self.kept.clear()
+            self.kept |= {tuple(key): Seen.from_json(seen) for key, seen in head["fresh"]}
+            self.mistakes |= {tuple(key): found for key, found in head["mistakes"]}
+            request.verdicts |= {int(at): verdict for at, verdict in head["verdicts"].items()}
+        except (Gone, Garbled):
+            if len(group) > 1:
+                request.waiting = [[at] for at in group]
+            else:
+                request.verdicts[group[0]] = asdict(_undecided(request.questions[group[0]]))
+        request.pipe.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(request.pid, signal.SIGKILL)
+        os.waitpid(request.pid, 0)
+        self._start(request)
+
+
+def _limit_memory() -> None:
+    with open("/proc/self/statm") as text:
+        now = int(text.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + MOST_MEMORY, now + MOST_MEMORY))
+
+
+def _undecided(question: dict[str, Any]) -> Verdict:
+    """The verdict on an answer whose results could not be judged: nothing was shown to be right."""
+    exercise = exercises.find(question["exercise"])
+    message = "What your code returned could not be judged: judging it ended the judge's process, or took too long."
+    held = dict.fromkeys(exercise.points, False)
+    text = f"{exercise.title}: 0 of {exercise.total:g} points\n{message}"
+    return Verdict(
+        exercise.id,
+        0.0,
+        exercise.total,
+        question["seed"],
+        held,
+        message,
+        text=text,
+        html=f"<pre>{text}</pre>",
+        crash=message,
+    )
+
+
+def main(numbers: list[str]) -> None:
+    flavour, *fds = numbers
+    warm(flavour)
+    sockets = [socket.socket(fileno=int(fd)) for fd in fds]
+    gc.collect()
+    gc.freeze()
+    send(sockets[0], {"ready": True})
+    Verifier(sockets).serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
