@@ -5,7 +5,7 @@
 cd "$(dirname "$0")/.." || exit 1
 stamp=.venv/passlab-setup
 log=.venv/setup.log
-need_gib=5
+need_gib=6
 
 say() { printf '%s\n' "$*" >&2; }
 fail() { say "Setup stopped: $*"; exit 1; }

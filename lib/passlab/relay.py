@@ -1,0 +1,180 @@
+"""Reaching Relay: the last TVM that has it (0.17), which the wheel `bitblas` carries for Linux on x86-64.
+
+    from passlab.relay import relay, tvm
+
+TVM loads at the first use, and `import tvm` gives the same one from then on. Its library is linked against CUDA, GPU or
+not: two libraries come with wheels, and the driver's `libcuda.so.1`, where there is none, is stood in for by a stub in
+which every function answers "no device". The stub is compiled once (`prepare`) and kept in the environment's folder, or
+in the user's cache where that is read-only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
+
+from passlab.relax import Unreachable, cores
+
+_INSTEAD = "The Relax day (day 8) shows the same ideas in today's TVM."
+
+#: The functions of the driver that libtvm.so names (nm -D --undefined-only); 100 is CUDA_ERROR_NO_DEVICE.
+_STUB = "".join(
+    f"int {name}(void) {{ return 100; }}\n"
+    for name in (
+        "cuDeviceGetName",
+        "cuFuncSetAttribute",
+        "cuLaunchKernel",
+        "cuMemsetD32_v2",
+        "cuModuleGetFunction",
+        "cuModuleGetGlobal_v2",
+        "cuModuleLoadData",
+        "cuModuleUnload",
+    )
+)
+_STUB += 'int cuGetErrorName(int error, const char **name) { *name = "no device"; return 0; }\n'
+
+
+def reach() -> ModuleType:
+    """The module `tvm` (0.17), loaded. Raises Unreachable where it cannot be, with the reason in one sentence."""
+    held = sys.modules.get("tvm")
+    if held is None:
+        return _load()
+    if not held.__version__.startswith("0.17"):
+        raise Unreachable(
+            f"This process uses the TVM of Relax ({held.__version__}), and one process can use only one TVM. "
+            "Restart the kernel to work with Relay."
+        )
+    return held
+
+
+def prepare() -> None:
+    """Do once what loading needs and a read-only process cannot do: compile the stub, where there is no driver.
+
+    Raises Unreachable where Relay cannot be had at all.
+    """
+    _libraries()
+
+
+def _load() -> ModuleType:
+    folder, libraries = _folder(), _libraries()
+    python = str(folder / "python")
+    os.environ.setdefault("TVM_NUM_THREADS", str(cores()))
+    os.environ["TOPHUB_LOCATION"] = "NONE"  # else relay.build downloads schedules
+    elsewhere = os.environ.get("TVM_LIBRARY_PATH")
+    os.environ["TVM_LIBRARY_PATH"] = str(folder / "build")
+    sys.path.insert(0, python)
+    try:
+        for library in libraries:
+            ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
+        import tvm
+        import tvm.relay
+    except Exception as error:
+        sys.path.remove(python)
+        for name in [name for name in sys.modules if name == "tvm" or name.startswith("tvm.")]:
+            del sys.modules[name]
+        why = str(error).split("\n")[0]
+        raise Unreachable(f"Relay cannot be loaded here ({why}). {_INSTEAD}") from error
+    finally:  # today's TVM reads the variable too, and a process started from this one may want that
+        del os.environ["TVM_LIBRARY_PATH"]
+        if elsewhere is not None:
+            os.environ["TVM_LIBRARY_PATH"] = elsewhere
+    sys.modules.setdefault("onnx.mapping", _OnnxMapping("onnx.mapping"))
+    return tvm
+
+
+class _OnnxMapping(ModuleType):
+    """The module `onnx.mapping`, which Relay's importer reads and onnx dropped in 1.15."""
+
+    @functools.cached_property
+    def TENSOR_TYPE_TO_NP_TYPE(self) -> dict:
+        from onnx import helper
+
+        return {kind: helper.tensor_dtype_to_np_dtype(kind) for kind in helper.get_all_tensor_dtypes()}
+
+
+def _place(package: str) -> Path:
+    """Where a package is installed, without importing it. Raises Unreachable if it is not."""
+    with contextlib.suppress(ModuleNotFoundError):  # the package above it is missing
+        found = importlib.util.find_spec(package)
+        if found is not None:
+            return Path(next(iter(found.submodule_search_locations)))
+    raise Unreachable(f"Relay needs the package {package}, which is not installed. Run `make setup`.")
+
+
+def _folder() -> Path:
+    if sys.platform != "linux" or platform.machine() != "x86_64":
+        here = f"{platform.system()} on {platform.machine()}"
+        raise Unreachable(f"Relay's TVM exists for Linux on x86-64 only, and this is {here}. {_INSTEAD}")
+    return _place("bitblas") / "3rdparty" / "tvm"
+
+
+def _libraries() -> list[str]:
+    """What libtvm.so is linked against beyond the system's own, in the order in which to load it."""
+    _folder()
+    nvrtc, runtime = _place("nvidia.cuda_nvrtc"), _place("nvidia.cuda_runtime")
+    return [str(nvrtc / "lib/libnvrtc.so.12"), str(runtime / "lib/libcudart.so.12"), _driver()]
+
+
+def _driver() -> str:
+    try:
+        ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
+        return "libcuda.so.1"
+    except OSError:
+        return str(_stub())
+
+
+def _stub() -> Path:
+    """The compiled stub: one that is there, or a new one in the first folder that can be written."""
+    name = f"passlab-no-cuda-{hashlib.sha256(_STUB.encode()).hexdigest()[:12]}.so"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    folders = (Path(sys.prefix) / "lib", cache / "passlab")
+    for folder in folders:
+        if (folder / name).is_file():
+            return folder / name
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(prefix="passlab-", dir=folder) as scratch:
+                made = _compile(Path(scratch))
+                os.replace(made, folder / name)  # at once: another process sees all of it or nothing
+            return folder / name
+    raise Unreachable(
+        f"Relay needs a folder to keep a small library in: {' and '.join(map(str, folders))} are read-only."
+    )
+
+
+def _compile(scratch: Path) -> Path:
+    source, made = scratch / "stub.c", scratch / "stub.so"
+    source.write_text(_STUB)
+    beside = f"{os.environ.get('PATH', '')}{os.pathsep}{Path(sys.prefix) / 'bin'}"
+    tried = [os.environ.get("CC", ""), "cc", "gcc", "clang", "c++", "g++"]
+    for command in filter(None, map(shlex.split, tried)):
+        if compiler := shutil.which(command[0], path=beside):
+            flags = ["-x", "c", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", str(source), "-o", str(made)]
+            if subprocess.run([compiler, *command[1:], *flags], capture_output=True).returncode == 0:
+                made.chmod(0o755)
+                return made
+    raise Unreachable(
+        "Relay needs a C compiler once, and none that works was found (Debian: apt install gcc; conda: cxx-compiler). "
+        + _INSTEAD
+    )
+
+
+def __getattr__(name: str) -> ModuleType:
+    if name == "tvm":
+        return reach()
+    if name == "relay":
+        return reach().relay
+    raise AttributeError(f"passlab.relay has no {name!r}. It has: prepare, reach, relay, tvm.")
