@@ -20,6 +20,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -164,6 +165,8 @@ class Engine:
             self.free.put(slot)
         self.stations: dict[str, Station] = {}
         self.lock = threading.Lock()
+        # What a thread started may end with that thread (the kernel's parent-death signal): one that stays starts all.
+        self.starter = ThreadPoolExecutor(1)
 
     def __enter__(self) -> Engine:
         return self
@@ -175,11 +178,12 @@ class Engine:
         for station in self.stations.values():
             station.close()
         self.stations.clear()
+        self.starter.shutdown()
 
     def station(self, flavour: str) -> Station:
         with self.lock:
             if flavour not in self.stations:
-                self.stations[flavour] = Station(flavour, self.jobs, self.unsafe)
+                self.stations[flavour] = self.starter.submit(Station, flavour, self.jobs, self.unsafe).result()
             return self.stations[flavour]
 
     def grade(self, job: Job) -> NotebookResult:

@@ -133,12 +133,15 @@ def environment(folder: Path) -> dict[str, str]:
     return env | {"PYTHONPATH": f"{folder / 'lib'}{os.pathsep}{folder}", "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
 
 
-def run(folder: Path, *command: str, cwd: Path | None = None, **env: str) -> subprocess.CompletedProcess:
+def run(
+    folder: Path, *command: str, cwd: Path | None = None, input: str | None = None, **env: str
+) -> subprocess.CompletedProcess:
     """Run a Python module or program of this environment inside the tiny course."""
     return subprocess.run(
         [sys.executable, *command],
         cwd=cwd or folder,
         env=environment(folder) | env,
+        input=input,
         capture_output=True,
         text=True,
         timeout=300,
