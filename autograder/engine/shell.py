@@ -1,0 +1,485 @@
+"""Runs the cells of a notebook and records what they give, as a notebook file has it; without a kernel process.
+
+`Shell()` is made once, in the warm parent, where it costs a quarter of a second; the workers forked from it share it.
+From its first `run` on, a process owns file descriptors 0, 1 and 2: what a child process or C code prints is recorded
+like what Python prints. IPython does the rest: magics, top-level await, tracebacks, figures.
+"""
+
+from __future__ import annotations
+
+import base64
+import builtins
+import codecs
+import contextlib
+import ctypes
+import fcntl
+import getpass
+import io
+import json
+import os
+import select
+import signal
+import sys
+import threading
+import zlib
+from typing import Any
+
+from IPython.core.compilerop import CachingCompiler
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.error import StdinNotImplementedError
+from IPython.core.interactiveshell import InteractiveShell
+from traitlets import Type
+from traitlets.config import Config
+
+from autograder.engine.data import Ran
+from passlab.judge import OutOfTime, time_limit
+
+#: What is kept of one cell: characters of printed text, and of everything displayed.
+MAX_TEXT = 50_000
+MAX_RICH = 4 * 2**20
+
+_OUTPUT = 200  # what an output weighs besides its text, so that many empty ones end too
+_ERRORS = 10
+_C = ctypes.CDLL(None)
+
+
+def _clean(text: str) -> str:
+    """An exact string without lone surrogates, which no UTF-8 file can hold."""
+    return str.encode(text, "utf-8", "replace").decode("utf-8")
+
+
+def _cut(text: str, limit: int) -> str:
+    """The text, its middle left out when it is too long."""
+    if len(text) <= limit:
+        return _clean(text)
+    return _clean(f"{text[: limit // 2]}\n… {len(text) - limit:,} characters left out …\n{text[-(limit // 2) :]}")
+
+
+def _bytes_as_base64(value: Any) -> str:
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode("ascii")
+    raise TypeError(f"{type(value).__name__} is not JSON")
+
+
+def _bundle(data: dict) -> tuple[dict[str, Any], int, list[str]]:
+    """What of a MIME bundle can stand in a notebook file, its size in characters, and the types that cannot."""
+    kept, size, bad = {}, 0, []
+    for kind, value in data.items():
+        json_like = isinstance(kind, str) and (kind == "application/json" or kind.endswith("+json"))
+        if not isinstance(kind, str) or not (json_like or isinstance(value, str | bytes)):
+            bad.append(str(kind)[:80])
+            continue
+        try:
+            # Strings, most of all pictures, are measured before anything is made of them.
+            heavy = isinstance(value, str | bytes) and len(value) > MAX_RICH
+            text = "" if heavy else json.dumps(value, default=_bytes_as_base64, allow_nan=False, ensure_ascii=False)
+            size += len(value) if heavy else len(text)
+            if not heavy:
+                kept[_clean(kind)] = json.loads(_clean(text))
+        except (TypeError, ValueError, RecursionError):
+            bad.append(kind[:80])
+    return kept, size, bad
+
+
+class _Record:
+    """What one cell gives, in the order in which it happens. However much that is, it takes bounded memory."""
+
+    def __init__(self):
+        self.outputs: list[dict] = []
+        self.displays: dict[str, list[dict]] = {}
+        self.clear_at_next = False
+        self.error = ""
+        self._reset()
+
+    def _reset(self):
+        self.text_left, self.text_lost, self.rich_left, self.rich_lost = MAX_TEXT, 0, MAX_RICH, 0
+
+    def clear(self, wait: bool) -> None:
+        """Forget the outputs: now, or when the next one comes."""
+        self.clear_at_next = wait
+        if not wait:
+            self.outputs.clear()
+            self._reset()
+
+    def _add(self, output: dict) -> None:
+        if self.clear_at_next:
+            self.clear(wait=False)
+        self.outputs.append(output)
+
+    def write(self, name: str, text: str) -> None:
+        if self.clear_at_next:
+            self.clear(wait=False)
+        kept = text[: self.text_left]
+        self.text_left -= len(kept)
+        self.text_lost += len(text) - len(kept)
+        if kept:
+            last = self.outputs[-1] if self.outputs else {}
+            if last.get("name") != name:
+                last = {"output_type": "stream", "name": name, "text": []}
+                self._add(last)
+            last["text"].append(kept)
+
+    def show(
+        self, output_type: str, data: dict, metadata: Any, *, display_id: Any = None, update=False, **more
+    ) -> None:
+        """A display or a result; too large a one is left out."""
+        data, size, bad = _bundle(data)
+        if bad:
+            self.write("stderr", f"Not shown: {', '.join(bad)} does not hold what a notebook file can keep.\n")
+        if self.rich_left < size + _OUTPUT:
+            self.rich_lost += 1
+            return
+        if bad and not data:
+            return
+        self.rich_left -= size + _OUTPUT
+        metadata, heavy, _ = _bundle({"application/json": metadata or {}})
+        metadata = metadata.get("application/json", {}) if heavy < 10_000 else {}
+        display_id = str(display_id) if display_id is not None else None
+        if update:
+            for shown in self.displays.get(display_id, []):
+                shown.update(data=data, metadata=metadata)
+            return
+        output = {"output_type": output_type, "data": data, "metadata": metadata, **more}
+        self._add(output)
+        if display_id is not None:
+            self.displays.setdefault(display_id, []).append(output)
+
+    def fail(self, ename: str, evalue: str, traceback: list[str]) -> None:
+        """An error; the first ones are kept whatever else is shown."""
+        if sum(output["output_type"] == "error" for output in self.outputs) < _ERRORS:
+            if len(traceback) > 40:
+                traceback = [*traceback[:20], f"… {len(traceback) - 40} more frames …", *traceback[-20:]]
+            ename, evalue, lines = _cut(ename, 200), _cut(evalue, 10_000), [_cut(line, 5_000) for line in traceback]
+            self.error = self.error or (f"{ename}: {evalue}" if evalue else ename)
+            self._add({"output_type": "error", "ename": ename, "evalue": evalue, "traceback": lines})
+
+    def ran(self) -> Ran:
+        if self.text_lost:
+            told = f"\n… {self.text_lost:,} more characters were printed; the first {MAX_TEXT:,} of a cell are kept.\n"
+            self.text_left = len(told)
+            self.write("stdout", told)
+        if self.rich_lost:
+            told = f"… {self.rich_lost:,} more outputs were left out: {MAX_RICH / 2**20:g} MiB of a cell are kept.\n"
+            self.text_left = len(told)
+            self.write("stdout", told)
+        # Copies: a thread of the cell's may still print into this record.
+        outputs = [
+            {**output, "text": _clean("".join(output["text"]))} if output["output_type"] == "stream" else dict(output)
+            for output in list(self.outputs)
+        ]
+        return Ran(outputs, self.error)
+
+
+class _Pipe:
+    """One of file descriptors 1 and 2, caught: what is written to it, by whomever, is read here."""
+
+    def __init__(self, number: int):
+        self.number, self.name = number, {1: "stdout", 2: "stderr"}[number]
+        self.read, self.write = os.pipe()
+        os.set_blocking(self.read, False)
+        with contextlib.suppress(OSError, AttributeError):  # room, so that a chatty C library seldom waits
+            fcntl.fcntl(self.write, fcntl.F_SETPIPE_SZ, 2**20)
+        self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self.catch()
+
+    def catch(self) -> None:
+        """Point the descriptor here, again if a cell closed or moved it."""
+        os.dup2(self.write, self.number)
+
+    def drain(self, record: _Record) -> None:
+        """Record what has been written. Ends also when somebody writes faster than this reads."""
+        for _ in range(64):
+            try:
+                chunk = os.read(self.read, 2**16)
+            except OSError:  # empty, or closed by a cell
+                return
+            if not chunk:
+                return
+            record.write(self.name, self.decoder.decode(chunk))
+
+
+class _Stream(io.TextIOBase):
+    """sys.stdout or sys.stderr of the cells."""
+
+    encoding = "utf-8"
+    errors = "replace"
+
+    def __init__(self, catcher: _Catcher, number: int):
+        self.catcher, self.number, self.name = catcher, number, f"<{('stdout', 'stderr')[number - 1]}>"
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self.number
+
+    def flush(self):
+        """Nothing is held back; and a stream that was closed by a cell goes on."""
+
+    def close(self):
+        """Stays open: later cells print too."""
+
+    def write(self, text):
+        if not isinstance(text, str):
+            raise TypeError(f"write() argument must be str, not {type(text).__name__}")
+        if os.getpid() != self.catcher.owner:  # a child that a cell forked
+            data = memoryview(_clean(text).encode())
+            while data:
+                data = data[os.write(self.number, data) :]
+        else:
+            self.catcher.drain()
+            self.catcher.record.write(("stdout", "stderr")[self.number - 1], str.__str__(text))
+        return len(text)
+
+
+class _Catcher:
+    """Everything a process prints while a cell runs, in order, into one record."""
+
+    def __init__(self):
+        self.owner = 0  # the process whose descriptors are caught
+        self.record = _Record()
+        self.pipes: tuple[_Pipe, ...] = ()
+        self.lock = threading.Lock()
+        self.streams = (_Stream(self, 1), _Stream(self, 2))
+
+    def drain(self) -> None:
+        """Record what waits in the pipes. The time limit may strike inside: a lock that was lost is not waited for."""
+        if self.lock.acquire(timeout=0.1):
+            try:
+                for pipe in self.pipes:
+                    pipe.drain(self.record)
+            finally:
+                self.lock.release()
+
+    def enter(self) -> None:
+        """Catch the descriptors of this process, if that has not been done; mend what a cell closed."""
+        try:
+            if self.owner != os.getpid():
+                raise OSError("not yet in this process")
+            for pipe in self.pipes:
+                pipe.catch()
+                os.fstat(pipe.read)
+        except OSError:
+            sys.stdin = open(os.devnull)  # noqa: SIM115  (as long as the process lives)
+            os.dup2(sys.stdin.fileno(), 0)
+            self.owner, self.lock = os.getpid(), threading.Lock()
+            self.pipes = (_Pipe(1), _Pipe(2))
+            sys.stdout, sys.stderr = self.streams
+
+    @contextlib.contextmanager
+    def recording(self):
+        """Record what this process prints from here on; yields the record.
+
+        A thread keeps the pipes from filling up while the cell waits for a child process.
+        """
+        self.enter()
+        self.record = record = _Record()
+        awake, wake = os.pipe()
+        thread = threading.Thread(target=self._keep_empty, args=(awake,), name="what the cell prints", daemon=True)
+        thread.start()
+        try:
+            yield record
+        finally:
+            if self.owner == os.getpid():
+                for stream in (sys.__stdout__, sys.__stderr__):
+                    with contextlib.suppress(Exception):
+                        stream.flush()
+                _C.fflush(None)
+                os.write(wake, b".")
+                thread.join(1)
+                self.drain()
+                os.close(awake)
+                os.close(wake)
+
+    def _keep_empty(self, awake: int) -> None:
+        watched = [awake, *(pipe.read for pipe in self.pipes)]
+        while True:
+            try:
+                ready = select.select(watched, [], [])[0]
+            except (OSError, ValueError):  # a cell closed them
+                return
+            if awake in ready:
+                return
+            self.drain()
+
+
+class _Displays(DisplayPublisher):
+    """`display(…)`, figures, updates of displays, and `clear_output`."""
+
+    def publish(self, data, metadata=None, *, transient=None, update=False, **_):
+        self._validate_data(data, metadata)
+        catcher = self.shell.catcher
+        catcher.drain()
+        display_id = (transient or {}).get("display_id")
+        catcher.record.show("display_data", data, metadata, display_id=display_id, update=update)
+
+    def clear_output(self, wait=False):
+        catcher = self.shell.catcher
+        catcher.drain()
+        catcher.record.clear(wait)
+
+
+class _Results(DisplayHook):
+    """The value of a cell's last line."""
+
+    def write_output_prompt(self):
+        pass
+
+    def write_format_data(self, format_dict, md_dict=None):
+        catcher = self.shell.catcher
+        catcher.drain()
+        catcher.record.show("execute_result", format_dict, md_dict, execution_count=self.prompt_count)
+
+    def finish_displayhook(self):
+        self._is_active = False
+
+
+class _Compiler(CachingCompiler):
+    """Names the code of a cell as a kernel does: what asks whether code came from a notebook looks at that name."""
+
+    def get_code_name(self, raw_code, transformed_code, number):
+        return f"/tmp/ipykernel_1/{zlib.crc32(raw_code.encode('utf-8', 'replace'))}.py"
+
+
+class ZMQInteractiveShell(InteractiveShell):
+    """IPython without history file, settings, GUI and questions. Libraries know a notebook by this class's name."""
+
+    displayhook_class = Type(_Results)
+    display_pub_class = Type(_Displays)
+    compiler_class = Type(_Compiler)
+    autoindent = False
+    # Straight to the caught descriptors; IPython's own way needs a pseudo-terminal.
+    system = InteractiveShell.system_raw
+    seconds: float | None = None  # the time limit of the cell that runs
+
+    def __init__(self, **more):
+        self.catcher = _Catcher()
+        super().__init__(**more)
+        self.set_hook("show_in_pager", lambda *_, **__: None, 99)
+
+    def init_ipython_dir(self, ipython_dir):
+        """No folder: nothing is read from the home, nothing is written there."""
+
+    init_profile_dir = init_ipython_dir
+
+    def init_virtualenv(self):
+        """The modules are those of this process."""
+
+    def init_environment(self):
+        os.environ.update(PAGER="cat", GIT_PAGER="cat", MPLBACKEND="module://matplotlib_inline.backend_inline")
+
+    def enable_gui(self, gui=None):
+        """There is none."""
+
+    def ask_exit(self):
+        """`exit` in a cell: the cells below are run all the same."""
+
+    @contextlib.contextmanager
+    def _tee(self, channel):
+        """IPython would keep everything that is printed a second time."""
+        yield
+
+    def showtraceback(self, exc_tuple=None, *arguments, **more):
+        if self.seconds and (exc_tuple or sys.exc_info())[0] is OutOfTime:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            self.say_out_of_time()
+        else:
+            super().showtraceback(exc_tuple, *arguments, **more)
+
+    def say_out_of_time(self):
+        why = f"This cell ran longer than {self.seconds:g} s and was stopped."
+        self.catcher.record.fail("OutOfTime", why, [f"OutOfTime: {why}"])
+
+    def _showtraceback(self, etype, evalue, stb):
+        self.catcher.drain()
+        self.catcher.record.fail(etype.__name__, _text(evalue), [str(line) for line in stb])
+
+
+def _text(error: BaseException) -> str:
+    """str(error), whatever a class of the learner's makes of that."""
+    try:
+        return str(error)
+    except Exception as another:
+        return f"(its text cannot be made: {type(another).__name__})"
+
+
+def _no_input(name: str):
+    def refuse(prompt="", *_, **__):
+        raise StdinNotImplementedError(f"{name} was called, but this frontend does not support input requests.")
+
+    return refuse
+
+
+class Shell:
+    """The notebook's interpreter.
+
+        shell = Shell()              # in the warm parent
+        ran = shell.run("1 + 1", 30) # in a worker; ran.outputs as in a notebook file
+        answer, error = shell.value("cse")
+
+    From here on sys.modules["__main__"] is the notebook's namespace.
+    """
+
+    def __init__(self):
+        settings = Config()
+        settings.HistoryManager.enabled, settings.HistoryManager.hist_file = False, ":memory:"
+        self.ip = ZMQInteractiveShell.instance(config=settings)
+        builtins.input = _no_input("raw_input")
+        getpass.getpass = _no_input("getpass")
+        if "matplotlib" in sys.modules:  # it has read the environment already
+            sys.modules["matplotlib"].use(os.environ["MPLBACKEND"])
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Load what the first cell and the first traceback need; nothing of it stays in the namespace."""
+        self.ip.run_cell("0\n;", silent=True)
+        self.ip.display_formatter.format(0)
+        try:
+            exec(compile("raise ValueError", "<warm-up>", "exec"), {})
+        except ValueError:
+            self.ip.InteractiveTB.structured_traceback(*sys.exc_info())
+        self.ip.execution_count = 1
+
+    def run(self, source: str, seconds: float | None = None) -> Ran:
+        """Run one cell. Comes back whatever the cell raises; a cell that ends the process ends it."""
+        if not source.strip():
+            return Ran()
+        ip, here, result = self.ip, os.getpid(), None
+        ip.seconds = seconds
+        with ip.catcher.recording() as record:
+            try:
+                with time_limit(seconds) if seconds else contextlib.nullcontext():
+                    result = ip.run_cell(source, store_history=True)
+            except OutOfTime:
+                if not record.error:
+                    ip.say_out_of_time()
+            except BaseException as error:  # IPython itself stumbled over what the cell left behind
+                record.fail(type(error).__name__, _text(error), [f"{type(error).__name__}: {_text(error)}"])
+            if os.getpid() != here:  # the cell forked, and this is the child: it must not go on as the worker
+                os._exit(0)
+        error = result and (result.error_before_exec or result.error_in_exec)
+        if error and not record.error:  # IPython only printed it
+            record.fail(type(error).__name__, _text(error), [f"{type(error).__name__}: {_text(error)}"])
+        return record.ran()
+
+    def skip(self) -> None:
+        """Count a cell that is not run here, so that `Cell In[3]` in a traceback is the third cell."""
+        self.ip.execution_count += 1
+
+    def value(self, expression: str, seconds: float | None = None) -> tuple[Any, str]:
+        """The value of an expression in the notebook's namespace, or (None, why there is none)."""
+        try:
+            with time_limit(seconds) if seconds else contextlib.nullcontext():
+                return eval(compile(expression, "<answer>", "eval"), self.ip.user_global_ns, self.ip.user_ns), ""
+        except OutOfTime:
+            return None, f"{expression} took longer than {seconds:g} s."
+        except BaseException as error:
+            return None, _cut(f"{type(error).__name__}: {_text(error)}", 1000)
+
+    def mute(self) -> None:
+        """From here on what this process prints is thrown away: for a child that only computes an answer."""
+        null = open(os.devnull, "r+")  # noqa: SIM115  (as long as the process lives)
+        for number in (0, 1, 2):
+            os.dup2(null.fileno(), number)
+        sys.stdin = sys.stdout = sys.stderr = null
