@@ -149,7 +149,8 @@ def _hand_over(submission: Submission, submitted: Path) -> bool:
 def _run(tasks: dict[tuple[str, str], Submission], chosen: list[str], jobs: int) -> dict:
     """Grade the submissions, several at a time. (learner, assignment) → Graded, for those that could be read."""
     from autograder import notebooks
-    from autograder.runner import Failed, Graded, enter_learners, enter_release, settings
+    from autograder.gradebook import Failed, enter_learners, enter_release, place, settings
+    from autograder.runner import Graded
 
     if stale := notebooks.stale_solutions():
         _fail(f"{', '.join(stale)}: not what the .py beside it gives. Run `passlab release` first.")
@@ -157,10 +158,9 @@ def _run(tasks: dict[tuple[str, str], Submission], chosen: list[str], jobs: int)
     try:
         enter_release(config, chosen)
     except Failed as error:
-        gradebook = config.CourseDirectory.db_url.split("///")[1].split("?")[0]
         _fail(
             f"The questions cannot be entered into the gradebook: {error}. If the notebooks changed "
-            f"since the class was last graded, move {gradebook} aside and grade again."
+            f"since the class was last graded, move {place(config)} aside and grade again."
         )
     submitted = source.ROOT / config.CourseDirectory.submitted_directory
     ready = [key for key, submission in tasks.items() if _hand_over(submission, submitted)]

@@ -1,6 +1,7 @@
 """Settings for nbgrader: `nbgrader generate_assignment day01`, `validate`, `autograde`, … from the project's folder.
 
 PASSLAB_RUN names another folder for submissions, feedback and gradebook (the sample class has its own).
+PASSLAB_DB names another database for the gradebook, such as postgresql://user:password@host/database.
 PASSLAB_SEED fixes the seed from which the hidden cases are drawn; without it every run draws a new one.
 """
 
@@ -9,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from autograder import preprocessors
+from autograder import gradebook, preprocessors
 
 c = get_config()  # noqa: F821  (given by traitlets)
 
@@ -27,8 +28,7 @@ c.CourseDirectory.autograded_directory = f"{run}/autograded"
 c.CourseDirectory.feedback_directory = f"{run}/feedback"
 c.CourseDirectory.source_with_tests_directory = f"{run}/source_with_tests"
 c.CourseDirectory.solution_directory = f"{run}/solution"
-# Several notebooks are graded at once: a writer waits for the other instead of giving up.
-c.CourseDirectory.db_url = f"sqlite:///{root / run / 'gradebook.db'}?timeout=60"
+c.CourseDirectory.db_url = gradebook.database(root / run)
 # The `.py` beside each authored notebook holds the answers: it must never be copied into a release.
 c.CourseDirectory.ignore = ["*.py", "*.pyc", "__pycache__", ".ipynb_checkpoints"]
 

@@ -86,7 +86,7 @@ def release(notebooks: dict[str, str]) -> dict[str, str]:
     from nbgrader.converters import GenerateAssignment
     from nbgrader.coursedir import CourseDirectory
 
-    from autograder.runner import settings
+    from autograder.gradebook import settings
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()

@@ -5,84 +5,19 @@ Which notebook is run how is decided here and in `preprocessors`; what an answer
 
 from __future__ import annotations
 
-import logging
 import os
 import time
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
 from nbgrader.api import Gradebook, MissingEntry
-from nbgrader.converters import Autograde, GenerateAssignment, GenerateFeedback
-from nbgrader.converters.base import NbGraderException
+from nbgrader.converters import Autograde, GenerateFeedback
 from nbgrader.coursedir import CourseDirectory
-from traitlets.config import Config, PyFileConfigLoader
+from traitlets.config import Config
 
+from autograder.gradebook import Failed, convert, settings
 from autograder.grading import VERDICT
-
-HERE = Path(__file__).resolve().parent
-
-
-def settings() -> Config:
-    """This course's settings for nbgrader, from `nbgrader_config.py` beside this file."""
-    return PyFileConfigLoader("nbgrader_config.py", path=str(HERE)).load_config()
-
-
-class Failed(Exception):
-    """nbgrader gave up on something. The message says on what and why."""
-
-
-class _Last(logging.Handler):
-    """Remembers the warnings and errors of nbgrader's log, to say in one sentence what went wrong."""
-
-    def __init__(self):
-        super().__init__(logging.WARNING)
-        self.lines: list[str] = []
-
-    def emit(self, record):
-        self.lines.append(record.getMessage())
-
-    def reason(self) -> str:
-        """The last line of the last traceback; without one, the last message."""
-        tracebacks = [line for line in self.lines if line.startswith("Traceback")]
-        last = (tracebacks or self.lines or ["nbgrader said nothing"])[-1]
-        return last.strip().split("\n")[-1][:300]
-
-
-def _run(converter_class, config: Config, assignment: str, learner: str = ".", **more) -> None:
-    """Run one of nbgrader's converters on one assignment of one learner, quietly. Raises Failed."""
-    course = CourseDirectory(config=config, assignment_id=assignment, student_id=learner)
-    converter = converter_class(coursedir=course, config=config, force=True, **more)
-    last = _Last()
-    log, handlers = converter.log, converter.log.handlers
-    propagate, log.handlers, log.propagate = log.propagate, [last], False
-    try:
-        converter.start()
-    except NbGraderException:
-        raise Failed(last.reason()) from None
-    except Exception as error:
-        raise Failed(f"{type(error).__name__}: {str(error)[:300]}") from None
-    finally:
-        log.handlers, log.propagate = handlers, propagate
-
-
-def enter_release(config: Config, assignments: list[str]) -> None:
-    """Enter the questions of these assignments, with their hidden tests, into the gradebook. Raises Failed."""
-    config = Config(config)
-    run = config.CourseDirectory.submitted_directory.removesuffix("/submitted")
-    config.CourseDirectory.release_directory = f"{run}/release"
-    for assignment in assignments:
-        _run(GenerateAssignment, config, assignment)
-
-
-def enter_learners(config: Config, learners: Iterable[str]) -> None:
-    """Enter learners into the gradebook, where they are not in it: two processes that do it at once get in each
-    other's way when one learner handed in several assignments."""
-    course = CourseDirectory(config=config)
-    with Gradebook(course.db_url, course.course_id) as gradebook:
-        for learner in sorted(set(learners)):
-            gradebook.update_or_create_student(learner)
 
 
 @dataclass
@@ -112,9 +47,9 @@ def grade_submission(learner: str, assignment: str) -> Graded:
     start, config = time.perf_counter(), settings()
     result = Graded(learner, assignment)
     try:
-        _run(Autograde, config, assignment, learner)
+        convert(Autograde, config, assignment, learner)
         result.scores = scores(config, learner, assignment)
-        _run(GenerateFeedback, config, assignment, learner)
+        convert(GenerateFeedback, config, assignment, learner)
     except Failed as error:
         result.failure = str(error)
     result.seconds = time.perf_counter() - start

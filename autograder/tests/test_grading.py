@@ -242,14 +242,14 @@ def test_changed_questions_after_grading_began_are_explained(graded, tmp_path):
 
 
 ENTER = """
-from autograder import runner
+from autograder import gradebook
 from nbgrader.api import Gradebook
 
-config = runner.settings()
-runner.enter_learners(config, ["ada", "bob", "ada"])
-runner.enter_learners(config, ["bob", "cyd"])
-with Gradebook(config.CourseDirectory.db_url, "passlab") as gradebook:
-    print(*[student.id for student in gradebook.students])
+config = gradebook.settings()
+gradebook.enter_learners(config, ["ada", "bob", "ada"])
+gradebook.enter_learners(config, ["bob", "cyd"])
+with Gradebook(config.CourseDirectory.db_url, "passlab") as entered:
+    print(*[student.id for student in entered.students])
 """
 
 

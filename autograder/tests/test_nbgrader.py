@@ -158,6 +158,6 @@ def test_a_server_that_knows_formgrader_leaves_the_learners_progress_alone(serve
     """Settings are read inside the Jupyter server, whose environment the learners' kernels inherit."""
     assert server("formgrader/api/assignments")
     said = tiny.run(
-        flow, "-c", "from autograder.runner import settings; settings(); import os; print(*os.environ)"
+        flow, "-c", "from autograder.gradebook import settings; settings(); import os; print(*os.environ)"
     ).stdout
     assert "PASSLAB_" not in said
