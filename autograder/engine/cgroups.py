@@ -1,0 +1,198 @@
+"""One control group per submission: memory and processes counted over all of its processes together.
+
+Made by the grader below its own group, so that limits set on the grader itself keep holding. Version 2 where the
+grader's group may be divided, version 1 where the controllers' folders are writable; elsewhere rlimits alone hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+#: The group of the grader itself, once it had to leave the group that it divides (version 2).
+_OWN = "passlab-grader"
+_NEEDED = {"memory", "pids"}
+_USED = ("memory", "pids", "cpuacct")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The processes of one submission. `folders`: controller → its folder, the same one in version 2; empty: none."""
+
+    folders: dict[str, Path]
+    v2: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.folders)
+
+    def _every(self) -> set[Path]:
+        return set(self.folders.values())
+
+    def add(self, pid: int) -> None:
+        """Put a process, and all that it will start, into the group."""
+        for folder in self._every():
+            (folder / "cgroup.procs").write_text(str(pid))
+
+    def pids(self) -> set[int]:
+        """The processes in it."""
+        return {int(line) for folder in self._every() for line in (folder / "cgroup.procs").read_text().split()}
+
+    def peak_mib(self) -> float:
+        """The most memory it ever held, files in /tmp counted; 0.0 where the kernel does not say (v2 before 5.19)."""
+        return _number(self.folders, "memory", "memory.peak" if self.v2 else "memory.max_usage_in_bytes") / 2**20
+
+    def cpu_seconds(self) -> float:
+        """CPU time of all its processes, dead ones counted; 0.0 where the kernel does not say."""
+        if not self.v2:
+            return _number(self.folders, "cpuacct", "cpuacct.usage") / 1e9
+        stat = dict(line.split() for line in (self.folders["memory"] / "cpu.stat").read_text().splitlines())
+        return int(stat["usage_usec"]) / 1e6
+
+    def kill(self, seconds: float = 5.0) -> None:
+        """End every process in it. Raises TimeoutError if some are left after `seconds`."""
+        for folder in self._every():
+            if (folder / "cgroup.kill").exists():  # version 2, Linux 5.14
+                (folder / "cgroup.kill").write_text("1")
+        end = time.monotonic() + seconds
+        while left := self.pids():
+            for pid in left - {0}:  # 0: a process that this one's pid namespace does not know
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            if time.monotonic() > end:
+                names = ", ".join(folder.name for folder in self._every())
+                raise TimeoutError(f"{len(left)} processes of the control group {names} do not end.")
+            time.sleep(0.002)
+
+    def remove(self) -> None:
+        for folder in self._every():
+            for _ in range(100):  # a group stays busy for a moment after its last process ended
+                try:
+                    folder.rmdir()
+                except FileNotFoundError:
+                    break
+                except OSError:
+                    time.sleep(0.005)
+
+
+def _number(folders: dict[str, Path], controller: str, name: str) -> int:
+    try:
+        return int((folders[controller] / name).read_text())
+    except (KeyError, FileNotFoundError):
+        return 0
+
+
+def _hierarchies() -> dict[str, Path]:
+    """Controller → this process's own folder in its hierarchy; version 2 goes by the name ""."""
+    own: dict[str, str] = {}
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        own |= dict.fromkeys(controllers.split(","), path)
+    found: dict[str, Path] = {}
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        before, after = line.split(" - ")
+        kind, _, options = after.split(" ")[:3]
+        top, where = before.split(" ")[3:5]
+        names = [""] if kind == "cgroup2" else [n for n in _USED if n in options.split(",")] if kind == "cgroup" else []
+        for name in names:  # in a container the mount shows a part of the hierarchy, which `top` names
+            below = own.get(name, "/").removeprefix(top.rstrip("/"))
+            found[name] = Path(where) / below.lstrip("/")
+    return found
+
+
+@cache
+def parents(pid: int) -> tuple[dict[str, Path], bool]:
+    """The folders in which this process (`pid`) may make groups, and whether they are version 2.
+
+    Raises OSError with what is missing.
+    """
+    found = _hierarchies()
+    if found.keys() >= _NEEDED:
+        folders = {name: folder for name, folder in found.items() if name and os.access(folder, os.W_OK)}
+        if not folders.keys() >= _NEEDED:
+            raise OSError(f"{found['memory']} and {found['pids']} are not both writable")
+        v2 = False
+    elif "" in found:
+        folders, v2 = dict.fromkeys(_NEEDED, _divided(found[""])), True
+    else:
+        raise OSError("no control groups are mounted")
+    _sweep(set(folders.values()))
+    return folders, v2
+
+
+def _divided(folder: Path) -> Path:
+    """The grader's own group of version 2, made to hand its controllers down to the groups in it.
+
+    A group that hands controllers down may hold no process itself: a grader that is alone in its group moves into a
+    group below it first.
+    """
+    if folder.name == _OWN:
+        return folder.parent
+    if not set((folder / "cgroup.controllers").read_text().split()) >= _NEEDED:
+        raise OSError(f"{folder} has no memory and pids controllers")
+    handed_down = folder / "cgroup.subtree_control"
+    if set(handed_down.read_text().split()) >= _NEEDED:
+        return folder
+    if (folder / "cgroup.procs").read_text().split() == [str(os.getpid())]:
+        (folder / _OWN).mkdir(exist_ok=True)
+        (folder / _OWN / "cgroup.procs").write_text(str(os.getpid()))
+    handed_down.write_text("+memory +pids")
+    return folder
+
+
+def _sweep(folders: set[Path]) -> None:
+    """Remove the empty groups of graders that were killed."""
+    for folder in folders:
+        for left in folder.glob("passlab-*-*"):
+            grader = left.name.split("-")[1]
+            if grader.isdigit() and not Path("/proc", grader).exists():
+                with contextlib.suppress(OSError):
+                    left.rmdir()
+
+
+def make(name: str, memory_mib: int, processes: int) -> Group:
+    """A new group below the grader's own. Raises OSError where there can be none."""
+    folders, v2 = parents(os.getpid())
+    group = Group({controller: folder / f"passlab-{os.getpid()}-{name}" for controller, folder in folders.items()}, v2)
+    try:
+        for folder in set(group.folders.values()):
+            folder.mkdir()
+        memory, pids, size = group.folders["memory"], group.folders["pids"], memory_mib * 2**20
+        if v2:
+            (memory / "memory.max").write_text(str(size))
+            _if_there(memory / "memory.swap.max", 0)
+        else:
+            (memory / "memory.limit_in_bytes").write_text(str(size))
+            _if_there(memory / "memory.memsw.limit_in_bytes", size)
+        (pids / "pids.max").write_text(str(processes))
+    except OSError:
+        group.remove()
+        raise
+    return group
+
+
+def _if_there(path: Path, value: int) -> None:
+    if path.exists():  # only where the kernel accounts for swap
+        path.write_text(str(value))
+
+
+@contextlib.contextmanager
+def cgroup(name: str, memory_mib: int, processes: int) -> Iterator[Group]:
+    """A group for one submission; at the end all in it is killed and it is removed. Without control groups: no group.
+
+    Such a Group is false, takes every `add`, and holds nothing.
+    """
+    try:
+        group = make(name, memory_mib, processes)
+    except OSError:
+        group = Group({})
+    try:
+        yield group
+    finally:
+        group.kill()
+        group.remove()
