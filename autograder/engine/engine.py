@@ -13,6 +13,7 @@ import contextlib
 import json
 import os
 import queue
+import secrets
 import signal
 import socket
 import subprocess
@@ -20,11 +21,11 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from autograder.engine import outputs, sandbox
+from autograder.engine.cgroups import Group
 from autograder.engine.data import CaseResult, Cell, Job, NotebookResult, Verdict
 from autograder.engine.frames import Garbled, Gone, Late, receive, send
 from autograder.engine.outcomes import lost
@@ -102,20 +103,27 @@ class Station:
         limits = sandbox.Limits()
         pairs = [socket.socketpair() for _ in range(1 + len(checks))]
         ours, theirs = [a for a, _ in pairs], [b for _, b in pairs]
-        pid = 0
-        try:
+        with contextlib.ExitStack() as later:
+            for sock in (*ours, *theirs):
+                later.callback(sock.close)
+            # From the grader's side, so that the group ends after the worker.
+            group = later.enter_context(sandbox.cgroup(secrets.token_hex(4), limits))
             pid = self._order({"fork": True, "limits": asdict(limits)}, [sock.fileno() for sock in theirs])["pid"]
+            later.callback(self._end, pid, group, result)
             for sock in theirs:
                 sock.close()
-            with sandbox.cgroup(f"passlab-{os.getpid()}-{pid}", limits) as group:
+            ours[0].settimeout(CELL_SECONDS)
+            try:
                 group.add(sandbox.pid_of(ours[0]))
-                yield Worker(pid, ours[0], dict(zip(checks, ours[1:], strict=True)))
-                result.peak_mib = max(result.peak_mib, group.peak_mib())
-        finally:
-            for sock in (*ours, *theirs):
-                sock.close()
-            if pid:
-                result.cpu_seconds += self._order({"end": pid})["cpu_seconds"]
+            except OSError as error:
+                raise Broken(f"A worker did not start: {error}") from None
+            yield Worker(pid, ours[0], dict(zip(checks, ours[1:], strict=True)))
+
+    def _end(self, pid: int, group: Group, result: NotebookResult) -> None:
+        """Kill a worker and all that it started, and write down what it used."""
+        used = self._order({"end": pid})["cpu_seconds"]
+        result.peak_mib = max(result.peak_mib, group.peak_mib() if group else 0.0)
+        result.cpu_seconds += (group.cpu_seconds() if group else 0.0) or used
 
     def case_data(self, slot: int, exercise: str, seed: int) -> tuple[float, list[list[str]], list[bytes]]:
         """Time limit, verdicts that each case is about, and arguments as bytes, from the verifier."""
@@ -165,8 +173,6 @@ class Engine:
             self.free.put(slot)
         self.stations: dict[str, Station] = {}
         self.lock = threading.Lock()
-        # What a thread started may end with that thread (the kernel's parent-death signal): one that stays starts all.
-        self.starter = ThreadPoolExecutor(1)
 
     def __enter__(self) -> Engine:
         return self
@@ -178,12 +184,11 @@ class Engine:
         for station in self.stations.values():
             station.close()
         self.stations.clear()
-        self.starter.shutdown()
 
     def station(self, flavour: str) -> Station:
         with self.lock:
             if flavour not in self.stations:
-                self.stations[flavour] = self.starter.submit(Station, flavour, self.jobs, self.unsafe).result()
+                self.stations[flavour] = Station(flavour, self.jobs, self.unsafe)
             return self.stations[flavour]
 
     def grade(self, job: Job) -> NotebookResult:

@@ -18,6 +18,7 @@ from autograder.engine import wire
 from autograder.engine.data import Cell
 from autograder.engine.frames import Gone, receive, send
 from autograder.engine.outcomes import lost, told
+from autograder.engine.sandbox import announce
 from autograder.engine.shell import Shell
 from passlab import exercises
 from passlab.judge import Case, run, unfit
@@ -25,6 +26,7 @@ from passlab.judge import Case, run, unfit
 
 def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> None:
     """Run the notebook that comes over `reins`; every check cell takes the next of `talks`. Ends with the questions."""
+    announce(reins)
     order, _ = receive(reins)
     skip, parked = set(order["skip"]), {}
     for cell in (Cell(**cell) for cell in order["cells"]):

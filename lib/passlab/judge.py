@@ -87,7 +87,8 @@ class Exercise:
     """What learner and grader share about one exercise: everything but the hidden cases.
 
     `points` gives each verdict its weight; `judge(case, value)` yields findings about a value that came back;
-    `call(answer, case)` puts the case to the answer (exercises whose answer is a class have their own).
+    `call(answer, case)` puts the case to the answer (exercises whose answer is a class have their own). `flavour`: the
+    compilers that it needs besides torch, "torch", "relay" or "relax": a process can hold only one TVM.
     """
 
     id: str
@@ -100,6 +101,7 @@ class Exercise:
     judge: Callable[[Case, Any], Iterable[Finding]]
     call: Callable[[Callable, Case], Any] = call_answer
     seconds: float = 10.0
+    flavour: str = "torch"
 
     def __post_init__(self):
         unknown = set(self.points) - set(VERDICTS)
