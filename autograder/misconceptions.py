@@ -1,0 +1,67 @@
+"""Which misconception a wrong answer shows: what it does on every case is compared with the bank's wrong answers.
+
+Nothing of the answer's text counts. Two answers behave alike if they lose the same verdicts on every case; where
+several of the bank's do, that one which returns the same values on most of the failed cases.
+
+A note that does not fit is worse than none, so three things are left unsaid:
+
+- an answer that brings no value back on any case shows only that it breaks;
+- one that fails every case is told apart from other such answers by its values alone: half of them must agree;
+- one that nobody in the bank behaves like exactly (two mistakes in one answer, say) gets the nearest note only if, of
+  the cases that one of the two fails, three quarters and at least three come out the same, value included, and no
+  other note is as near.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from autograder.engine.data import CaseResult
+
+#: A case as [name, status, lost verdicts, fingerprint]: JSON data, so that it can be kept and sent.
+Signature = list[list]
+
+NEAR, AT_LEAST = 0.75, 3
+
+
+def signature(cases: Iterable[CaseResult]) -> Signature:
+    """How an answer behaves, case by case."""
+    return [[case.name, case.status, sorted(case.lost), case.fingerprint] for case in cases]
+
+
+def _same_loss(one: Sequence, other: Sequence) -> bool:
+    return one[1] == other[1] and list(one[2]) == list(other[2])
+
+
+def _same_value(one: Sequence, other: Sequence) -> bool:
+    return bool(one[3]) and one[3] == other[3]
+
+
+def match(seen: Signature, known: Iterable[tuple[str, Signature]]) -> str:
+    """The note of the wrong answer that behaves like this one, or "". `known`: (note, signature), in order."""
+    mine = {case[0]: case for case in seen}
+    failed = [name for name, case in mine.items() if case[2]]
+    if not failed or not any(case[3] for case in seen):
+        return ""
+    exact: list[tuple[int, str]] = []
+    near: dict[str, float] = {}
+    for note, other in known:
+        theirs = {case[0]: case for case in other}
+        if not any(case[3] for case in other):
+            continue
+        if mine.keys() == theirs.keys() and all(_same_loss(mine[name], theirs[name]) for name in mine):
+            values = sum(_same_value(mine[name], theirs[name]) for name in failed)
+            if len(failed) < len(mine) or 2 * values >= len(mine):
+                exact.append((values, note))
+            continue
+        either = set(failed) | {name for name, case in theirs.items() if case[2]}
+        both = [(mine[name], theirs[name]) for name in either if name in mine and name in theirs]
+        alike = sum(_same_loss(*pair) and _same_value(*pair) for pair in both)
+        if alike >= AT_LEAST and alike >= NEAR * len(either):
+            near[note] = max(near.get(note, 0.0), alike / len(either))
+    if exact:
+        values, note = max(exact, key=lambda found: found[0])
+        return note if values or len({note for _, note in exact}) == 1 else ""
+    best = max(near.values(), default=0.0)
+    nearest = [note for note, share in near.items() if share == best]
+    return nearest[0] if len(nearest) == 1 else ""
