@@ -35,12 +35,13 @@ from traitlets.config import Config
 from autograder.engine.data import Ran
 from passlab.judge import OutOfTime, time_limit
 
-#: What is kept of one cell: characters of printed text, and of everything displayed.
+#: What is kept of one cell: characters of printed text and of everything displayed, and outputs.
 MAX_TEXT = 50_000
 MAX_RICH = 4 * 2**20
+MAX_OUTPUTS = 900  # errors besides
 
-_OUTPUT = 200  # what an output weighs besides its text, so that many empty ones end too
 _ERRORS = 10
+_FRAMES = 20  # of a deep traceback, at each end
 _C = ctypes.CDLL(None)
 
 
@@ -110,15 +111,15 @@ class _Record:
     def write(self, name: str, text: str) -> None:
         if self.clear_at_next:
             self.clear(wait=False)
-        kept = text[: self.text_left]
+        last = self.outputs[-1] if self.outputs else {}
+        joins = last.get("name") == name
+        kept = text[: self.text_left] if joins or len(self.outputs) < MAX_OUTPUTS else ""
         self.text_left -= len(kept)
         self.text_lost += len(text) - len(kept)
-        if kept:
-            last = self.outputs[-1] if self.outputs else {}
-            if last.get("name") != name:
-                last = {"output_type": "stream", "name": name, "text": []}
-                self._add(last)
+        if kept and joins:
             last["text"].append(kept)
+        elif kept:
+            self._add({"output_type": "stream", "name": name, "text": [kept]})
 
     def show(
         self, output_type: str, data: dict, metadata: Any, *, display_id: Any = None, update=False, **more
@@ -127,12 +128,12 @@ class _Record:
         data, size, bad = _bundle(data)
         if bad:
             self.write("stderr", f"Not shown: {', '.join(bad)} does not hold what a notebook file can keep.\n")
-        if self.rich_left < size + _OUTPUT:
+        if self.rich_left < size or len(self.outputs) >= MAX_OUTPUTS:
             self.rich_lost += 1
             return
         if bad and not data:
             return
-        self.rich_left -= size + _OUTPUT
+        self.rich_left -= size
         metadata, heavy, _ = _bundle({"application/json": metadata or {}})
         metadata = metadata.get("application/json", {}) if heavy < 10_000 else {}
         display_id = str(display_id) if display_id is not None else None
@@ -148,26 +149,26 @@ class _Record:
     def fail(self, ename: str, evalue: str, traceback: list[str]) -> None:
         """An error; the first ones are kept whatever else is shown."""
         if sum(output["output_type"] == "error" for output in self.outputs) < _ERRORS:
-            if len(traceback) > 40:
-                traceback = [*traceback[:20], f"… {len(traceback) - 40} more frames …", *traceback[-20:]]
+            if len(traceback) > 3 * _FRAMES:
+                traceback = [*traceback[:_FRAMES], "…", *traceback[-_FRAMES:]]
             ename, evalue, lines = _cut(ename, 200), _cut(evalue, 10_000), [_cut(line, 5_000) for line in traceback]
             self.error = self.error or (f"{ename}: {evalue}" if evalue else ename)
             self._add({"output_type": "error", "ename": ename, "evalue": evalue, "traceback": lines})
 
     def ran(self) -> Ran:
+        told = ""
         if self.text_lost:
-            told = f"\n… {self.text_lost:,} more characters were printed; the first {MAX_TEXT:,} of a cell are kept.\n"
-            self.text_left = len(told)
-            self.write("stdout", told)
+            told += f"\n… {self.text_lost:,} more characters were printed; the first {MAX_TEXT:,} of a cell are kept.\n"
         if self.rich_lost:
-            told = f"… {self.rich_lost:,} more outputs were left out: {MAX_RICH / 2**20:g} MiB of a cell are kept.\n"
-            self.text_left = len(told)
-            self.write("stdout", told)
+            told += f"\n… More outputs ({self.rich_lost:,}) were left out: of a cell, {MAX_OUTPUTS} are kept, and "
+            told += f"{MAX_RICH / 2**20:g} MiB.\n"
         # Copies: a thread of the cell's may still print into this record.
         outputs = [
             {**output, "text": _clean("".join(output["text"]))} if output["output_type"] == "stream" else dict(output)
             for output in list(self.outputs)
         ]
+        if told:
+            outputs.append({"output_type": "stream", "name": "stdout", "text": told})
         return Ran(outputs, self.error)
 
 
@@ -286,11 +287,12 @@ class _Catcher:
                     with contextlib.suppress(Exception):
                         stream.flush()
                 _C.fflush(None)
-                os.write(wake, b".")
+                with contextlib.suppress(OSError):  # a cell may have closed whatever is open
+                    os.close(wake)
                 thread.join(1)
                 self.drain()
-                os.close(awake)
-                os.close(wake)
+                with contextlib.suppress(OSError):
+                    os.close(awake)
 
     def _keep_empty(self, awake: int) -> None:
         watched = [awake, *(pipe.read for pipe in self.pipes)]
@@ -352,6 +354,7 @@ class ZMQInteractiveShell(InteractiveShell):
     # Straight to the caught descriptors; IPython's own way needs a pseudo-terminal.
     system = InteractiveShell.system_raw
     seconds: float | None = None  # the time limit of the cell that runs
+    skipped = 0  # frames of the traceback being shown that are left out
 
     def __init__(self, **more):
         self.catcher = _Catcher()
@@ -384,8 +387,9 @@ class ZMQInteractiveShell(InteractiveShell):
         if self.seconds and (exc_tuple or sys.exc_info())[0] is OutOfTime:
             signal.setitimer(signal.ITIMER_REAL, 0)
             self.say_out_of_time()
-        else:
-            super().showtraceback(exc_tuple, *arguments, **more)
+            return
+        self.skipped = _shorten((exc_tuple or sys.exc_info())[2])
+        super().showtraceback(exc_tuple, *arguments, **more)
 
     def say_out_of_time(self):
         why = f"This cell ran longer than {self.seconds:g} s and was stopped."
@@ -393,7 +397,22 @@ class ZMQInteractiveShell(InteractiveShell):
 
     def _showtraceback(self, etype, evalue, stb):
         self.catcher.drain()
-        self.catcher.record.fail(etype.__name__, _text(evalue), [str(line) for line in stb])
+        lines = [str(line) for line in stb]
+        if self.skipped:
+            lines.insert(-1, f"[{self.skipped:,} calls between the first and the last are not shown]")
+        self.catcher.record.fail(etype.__name__, _text(evalue), lines)
+
+
+def _shorten(tb: Any) -> int:
+    """Take out the middle of a deep traceback, which would take seconds to write. How many frames that was."""
+    frames = []
+    while tb is not None:
+        frames.append(tb)
+        tb = tb.tb_next
+    if len(frames) <= 5 * _FRAMES:
+        return 0
+    frames[_FRAMES - 1].tb_next = frames[-_FRAMES]
+    return len(frames) - 2 * _FRAMES
 
 
 def _text(error: BaseException) -> str:
@@ -447,6 +466,7 @@ class Shell:
             return Ran()
         ip, here, result = self.ip, os.getpid(), None
         ip.seconds = seconds
+        sys.displayhook = ip.displayhook  # a cell that was stopped may have left its own
         with ip.catcher.recording() as record:
             try:
                 with time_limit(seconds) if seconds else contextlib.nullcontext():
