@@ -41,7 +41,9 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
                     _question(shell, talk, cell)
                 parked[pid] = cell.index
             talk.close()
-        elif cell.index not in skip:
+        elif cell.index in skip:
+            shell.skip()
+        else:
             send(reins, {"at": cell.index})
             ran = shell.run(cell.source, order["seconds"])
             send(reins, {"ran": asdict(ran), "index": cell.index})
@@ -56,7 +58,8 @@ def _question(shell: Shell, talk: socket.socket, cell: Cell) -> None:
     """Put the cases that come over `talk` to an answer, one after the other, and end the process."""
     try:
         exercise = exercises.find(cell.exercise)
-        answer, error = shell.value(cell.answer)
+        shell.mute()
+        answer, error = shell.value(cell.answer, exercise.seconds)
         if not error and (why := unfit(exercise, answer)):
             error = why
         while True:

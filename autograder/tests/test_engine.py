@@ -69,14 +69,14 @@ def graded(course) -> dict[str, dict]:
             "exit in the answer": notebook(double="import os\ndef double(x):\n    os._exit(3)"),
             "crash in the answer": notebook(double="import ctypes\ndef double(x):\n    ctypes.string_at(0)"),
             "loop in the answer": notebook(double="def double(x):\n    while True: pass"),
-            "loop that swallows": notebook(
-                double="def double(x):\n    while True:\n        try:\n            while True: pass\n"
-                "        except BaseException: pass"
+            "loop that ignores signals": notebook(
+                double="import signal\ndef double(x):\n    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n"
+                "    while True: pass"
             ),
             "exit in a cell": [("", "import os; os._exit(1)"), *notebook()],
             "loop in a cell": [("", "while True: pass"), ("", "print('on')"), *notebook()],
-            "loop in a cell that swallows": [
-                ("", "while True:\n    try:\n        while True: pass\n    except BaseException: pass"),
+            "loop in a cell that ignores signals": [
+                ("", "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"),
                 *notebook(),
             ],
             "memory": notebook(double="def double(x):\n    return len(bytearray(3 * 2**30))"),
@@ -105,10 +105,10 @@ FULL = [3.0, 3.0, 3.0]
         ("exit in the answer", [0.0, 3.0, 3.0]),
         ("crash in the answer", [0.0, 3.0, 3.0]),
         ("loop in the answer", [0.0, 3.0, 3.0]),
-        ("loop that swallows", [0.0, 3.0, 3.0]),
+        ("loop that ignores signals", [0.0, 3.0, 3.0]),
         ("exit in a cell", FULL),
         ("loop in a cell", FULL),
-        ("loop in a cell that swallows", FULL),
+        ("loop in a cell that ignores signals", FULL),
         ("memory", [0.0, 3.0, 3.0]),
         ("not defined", [3.0, 0.0, 3.0]),
         ("state at the check", FULL),
@@ -123,7 +123,7 @@ def test_each_question_has_the_points_of_its_own_answer(graded, learner, expecte
 def test_what_ended_a_cell_is_said_at_that_cell_and_the_others_have_run(graded):
     ran = graded["exit in a cell"]["ran"]
     assert "ended in this cell" in ran["0"]["died"] and not any(one["died"] for at, one in ran.items() if at != "0")
-    ran = graded["loop in a cell that swallows"]["ran"]
+    ran = graded["loop in a cell that ignores signals"]["ran"]
     assert "could not be interrupted" in ran["0"]["died"]
     ran = graded["loop in a cell"]["ran"]
     assert not ran["0"]["died"] and "2 s" in ran["0"]["error"]
@@ -136,7 +136,7 @@ def test_what_ended_a_cell_is_said_at_that_cell_and_the_others_have_run(graded):
         ("exit in the answer", "exit code 3"),
         ("crash in the answer", "segmentation fault"),
         ("loop in the answer", "still running after 1 s"),
-        ("loop that swallows", "could not be interrupted"),
+        ("loop that ignores signals", "could not be interrupted"),
         ("memory", "MemoryError"),
         ("not defined", "shout"),
     ],
