@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from nbgrader.api import Base, Gradebook, Student
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import setenv
 from sqlalchemy import Connection, create_engine
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
@@ -19,7 +21,8 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from traitlets.config import Config, PyFileConfigLoader
 
 HERE = Path(__file__).resolve().parent
-_INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+#: INSERT … ON CONFLICT, which SQLAlchemy keeps per database.
+INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class Failed(Exception):
@@ -46,7 +49,7 @@ def database(run: Path) -> str:
         url = make_url(re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", given))
     except ArgumentError:
         raise ValueError(f"PASSLAB_DB (or --db) is no database URL: {expected}.") from None
-    if url.get_backend_name() not in _INSERT:
+    if url.get_backend_name() not in INSERT:
         raise ValueError(f"PASSLAB_DB (or --db) names a database of {url.get_backend_name()}: {expected}.")
     return url.render_as_string(hide_password=False)
 
@@ -94,9 +97,12 @@ def convert(converter_class, config: Config, assignment: str, learner: str = "."
 def prepare(config: Config) -> None:
     """Make nbgrader's tables where there are none. Raises Failed for a database that cannot be reached."""
     course = CourseDirectory(config=config)
+    # nbgrader asks the command `alembic`, which lies beside this Python, for the version of its tables.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     for attempt in range(3):
         try:
-            Gradebook(course.db_url, course.course_id).close()
+            with setenv(PATH=path):
+                Gradebook(course.db_url, course.course_id).close()
             return
         except DBAPIError as error:  # another process may be making the same tables: they are there the next time
             if attempt == 2:
@@ -118,7 +124,7 @@ def add_learners(connection: Connection, learners: Iterable[str]) -> None:
     """Enter learners where they are not in the gradebook; another process may be entering the same ones."""
     rows = [{"id": learner} for learner in sorted(set(learners))]
     if rows:
-        insert = _INSERT[connection.dialect.name](Student.__table__)
+        insert = INSERT[connection.dialect.name](Student.__table__)
         connection.execute(insert.on_conflict_do_nothing(), rows)
 
 
