@@ -18,6 +18,7 @@ import mmap
 import os
 import queue
 import resource
+import shutil
 import signal
 import socket
 import struct
@@ -103,7 +104,10 @@ def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, st
 def _bubblewrap(role: str, paths: Iterable[str], filter_fd: int | None) -> list[str]:
     """The command line before the program's own."""
     own = "--unshare-pid --unshare-ipc --unshare-uts --unshare-net --unshare-cgroup-try --new-session"
-    command = ["bwrap", *own.split(), "--die-with-parent", "--hostname", "passlab"]
+    program = shutil.which("bwrap")
+    if program is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "bwrap")
+    command = [program, *own.split(), "--die-with-parent", "--hostname", "passlab"]
     command += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--chmod", "1777", "/tmp"]
     made, bound = {"/", "/tmp"}, ["/dev", "/proc"]
     for path in sorted({*paths, str(ROOT)}):  # a folder before what is in it, so that no mount hides an earlier one
@@ -150,7 +154,7 @@ def launch(
     role: "runner" (may confine its children further, see `enter`) or "verifier" (can make no namespaces).
     fds: open files it is handed, under the same numbers. readable: more paths for it to see. environment: more
     variables. errors: where its standard error goes. unsafe: a plain process instead, in a clean environment.
-    It ends with this process, and everything that it started ends with it.
+    It ends with this process, and everything that it started ends with it. Raises FileNotFoundError without bubblewrap.
     """
     paths = sorted({*_visible(role), *map(str, readable)})
     variables = _environment(paths, environment or {})
@@ -456,8 +460,8 @@ def looks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
 
 
 def _cgroup_holds() -> bool:
-    limits = Limits()
-    with cgroup("probe", limits) as group, subprocess.Popen(["sleep", "60"]) as sleeper:
+    sleep = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
+    with cgroup("probe", Limits()) as group, subprocess.Popen(sleep) as sleeper:
         try:
             group.add(sleeper.pid)
             return sleeper.pid in group.pids()
