@@ -29,7 +29,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO
 
 from autograder.engine import cgroups, landlock, linux, seccomp
 from autograder.engine.cgroups import Group
@@ -198,10 +198,10 @@ def enter(limits: Limits = Limits(), keep: Iterable[int] = ()) -> int:
     """os.fork() for a process that `launch` started as runner, but the child is confined: 0 in the child, its pid here.
 
     keep: the open files that the child still has; standard input, output and error lead nowhere unless they are in it.
-    Killing the returned process ends every process of the submission, and so does the end of the child. The exit status
-    is the child's, or 128 + n after signal n. Raises OSError where there are no namespaces; the child ends with
-    NOT_CONFINED where another layer cannot be had. In a process launched as unsafe, what cannot be had is done without.
-    For a process with one thread.
+    The child is process 1 of its namespace: when it ends or is killed, every process of the submission ends with it;
+    and of signals from inside it gets those alone that it handles. Raises OSError where there are no namespaces; the
+    child ends with NOT_CONFINED where another layer cannot be had. In a process launched as unsafe, what cannot be had
+    is done without. For a process with one thread.
     """
     unsafe = _UNSAFE in os.environ
     before_mib, user, group = _address_space_mib(), os.geteuid(), os.getegid()
@@ -216,13 +216,11 @@ def enter(limits: Limits = Limits(), keep: Iterable[int] = ()) -> int:
         return pid
     try:
         readable = json.loads(os.environ[_SEEN])
-        if apart:
-            for step in (lambda: _map_user(user, group), lambda: _mounts(limits, readable), _end_with_parent):
-                _take(step, unsafe)
-            if child := os.fork():
-                _be_process_1(child)
         os.setsid()
+        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+        steps = [lambda: _map_user(user, group), lambda: _mounts(limits, readable)] if apart else []
         for step in (
+            *steps,
             lambda: _rlimits(limits, before_mib),
             lambda: landlock.restrict(readable, ("/tmp", *DEVICES)),
             linux.drop_capabilities,
@@ -279,23 +277,6 @@ def _mounts(limits: Limits, readable: Iterable[str]) -> None:
     os.chdir("/tmp")
 
 
-def _end_with_parent() -> None:
-    linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _be_process_1(child: int) -> NoReturn:
-    """Wait for the end of the namespace's processes; with `child` ends all of it. No code of a learner's runs here."""
-    for number in signal.valid_signals():
-        if callable(signal.getsignal(number)):  # the kernel keeps from process 1 what it does not handle
-            signal.signal(number, signal.SIG_DFL)
-    os.closerange(0, 2**20)  # whoever reads from the child shall see it go
-    while True:
-        pid, status = os.wait()
-        if pid == child:
-            code = os.waitstatus_to_exitcode(status)
-            os._exit(code if code >= 0 else 128 - code)
-
-
 def _rlimits(limits: Limits, before_mib: int) -> None:
     mib = 2**20
     wanted = {
@@ -307,17 +288,13 @@ def _rlimits(limits: Limits, before_mib: int) -> None:
         "CORE": 0,
         "MEMLOCK": 0,
         "MSGQUEUE": 0,
+        "CPU": limits.cpu_s,  # then SIGKILL
     }
     for name, value in wanted.items():
-        _lower(getattr(resource, f"RLIMIT_{name}"), value, value)
-    _lower(resource.RLIMIT_CPU, limits.cpu_s, limits.cpu_s + 1)  # SIGXCPU, then SIGKILL
-
-
-def _lower(kind: int, soft: int, hard: int) -> None:
-    now = resource.getrlimit(kind)[1]
-    if now != resource.RLIM_INFINITY:
-        soft, hard = min(soft, now), min(hard, now)
-    resource.setrlimit(kind, (soft, hard))
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
 
 
 def _descriptors(keep: set[int]) -> None:
@@ -519,7 +496,7 @@ def _too_much() -> bool:
 def _trials() -> dict[str, bool]:
     """Layer → was the forbidden thing refused to this process, which `enter` confined?"""
     return {
-        "namespaces": os.getppid() == 1 and not os.path.exists("/proc/self"),
+        "namespaces": os.getpid() == 1 and not os.path.exists("/proc/self"),
         "seccomp": _refused(lambda: linux.call("unshare", 0), errno.EPERM),  # it does nothing, and works for anybody
         "landlock": _refused(lambda: os.listdir("/dev"), errno.EACCES),
         "rlimits": _too_much(),
