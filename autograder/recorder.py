@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,12 +36,17 @@ from traitlets.config import Config
 
 from autograder import scores
 from autograder.engine.data import NotebookResult, Verdict
+from autograder.feedback import Marks
+from autograder.files import Damaged, read_bytes
 from autograder.gradebook import INSERT, TABLES, Failed, add_learners, place, prepare
-from autograder.intake import MAX_BYTES, Submission
+from autograder.intake import Submission
 from autograder.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
 
 if TYPE_CHECKING:
     from autograder.pipeline import Paper
+
+#: Makes the feedback on a notebook (`feedback.feedback`).
+Page = Callable[[NotebookNode, NotebookResult, Marks], str]
 
 
 def digest(submission: Submission) -> str:
@@ -49,13 +54,11 @@ def digest(submission: Submission) -> str:
     told = hashlib.sha256()
     for name, path in sorted(submission.notebooks.items()):
         for file in (path, path.with_name("timestamp.txt")):
-            told.update(f"\0{name}\0{file.name}\0".encode())
             try:
-                # Never a link, and never a pipe that nobody writes to.
-                with os.fdopen(os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as data:
-                    told.update(data.read(MAX_BYTES + 1))
-            except OSError as error:
-                told.update(str(error.errno).encode())
+                data = read_bytes(file)
+            except Damaged as error:
+                data = str(error).encode()
+            told.update(f"\0{name}\0{len(data)}\0".encode() + data)
     return told.hexdigest()[:32]
 
 
@@ -159,14 +162,18 @@ class Recorder:
 
     # Writing
 
-    def record(self, run: Run, paper: Paper, digest: str, pages: Mapping[str, str] | None = None) -> None:
-        """Write a graded submission: notebooks, feedback `pages` (notebook → HTML), and all its scores, or nothing.
+    def record(self, run: Run, paper: Paper, digest: str, page: Page | None = None) -> None:
+        """Write a graded submission: its scores, its notebooks, and a `page` of feedback for each; all, or nothing.
 
         Raises Failed for a submission that was not graded, and for an assignment that the gradebook does not know.
         """
         with self.engine.begin() as db:
             self._write(db, run, paper, digest)
-            self._write_files(paper, pages or {})
+            pages = {}
+            if page:
+                marks = scores.marks(db, *paper.key)
+                pages = {name: page(nb, paper.results[name], marks[name]) for name, nb in paper.notebooks.items()}
+            self._write_files(paper, pages)
 
     def preview(self, paper: Paper) -> list[Score]:
         """The scores that a submission would have if it were recorded now. Writes nothing. Raises Failed."""
@@ -314,10 +321,9 @@ class _Auto:
     points: float | None
     row: dict[str, Any]
 
-    def grade(self, manual: float | bool | None) -> dict[str, Any]:
-        """Its part of nbgrader's grade. A person looks again at what was graded by hand before."""
-        by_hand = manual not in (None, False)
-        return {"auto_score": self.points, "needs_manual_grade": by_hand or self.points is None}
+    def grade(self, manual: float | None) -> dict[str, Any]:
+        """Its part of nbgrader's grade. A person looks again at what was graded by hand before (`manual`)."""
+        return {"auto_score": self.points, "needs_manual_grade": manual is not None or self.points is None}
 
 
 def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str], _Cell]):

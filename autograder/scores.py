@@ -29,6 +29,7 @@ from sqlalchemy import (
 )
 
 from autograder.engine.data import NotebookResult, Verdict, from_json, to_json
+from autograder.feedback import Marks
 from autograder.gradebook import TABLES
 
 Key = tuple[str, str]  # learner, assignment
@@ -203,6 +204,15 @@ def _grades(learner: str | None, assignment: str | None):
     return query
 
 
+def _counts(row: Row) -> tuple[float | None, float]:
+    """Points of a grade, None as long as a person has to give them, and how many there are."""
+    points = None
+    if row.manual is not None or not row.waits:
+        base = row.auto if row.manual is None else row.manual
+        points = 0.0 if base is None else base + (row.extra or 0.0)
+    return points, row.task_score if row.max_score is None else row.max_score
+
+
 def scores(db: Connection, learner: str | None = None, assignment: str | None = None) -> dict[Key, list[Score]]:
     """(learner, assignment) → scores as they count now, questions in the order of the notebooks."""
     behind = {
@@ -213,17 +223,39 @@ def scores(db: Connection, learner: str | None = None, assignment: str | None = 
     for row in db.execute(_grades(learner, assignment)):
         name = question(row.cell)
         told = behind.get((row.learner, row.assignment, row.notebook, name))
-        base = row.auto if row.manual is None else row.manual
-        points = None
-        if row.manual is not None or not row.waits:
-            points = 0.0 if base is None else base + (row.extra or 0.0)
-        total = row.task_score if row.max_score is None else row.max_score
-        score = Score(row.notebook, name, points, total, row.auto, row.manual, row.extra)
+        score = Score(row.notebook, name, *_counts(row), row.auto, row.manual, row.extra)
         if told:
             score = replace(score, seed=told.seed, verdict=_verdict(told.verdict), error=told.error)
         order = (row.notebook, told.place if told else 10**6, name)
         found.setdefault((row.learner, row.assignment), []).append((order, score))
     return {key: [score for _, score in sorted(found[key], key=lambda s: s[0])] for key in sorted(found)}
+
+
+def marks(db: Connection, learner: str, assignment: str) -> dict[str, Marks]:
+    """Notebook → what a submission got, for its feedback: points that count, comments, late penalty."""
+    submitted, page, comment, cell = (
+        TABLES[name] for name in ("submitted_assignment", "submitted_notebook", "comment", "base_cell")
+    )
+    assigned, notebook = TABLES["assignment"], TABLES["notebook"]
+    query = (
+        select(notebook.c.name, page.c.id, page.c.late_submission_penalty)
+        .select_from(page)
+        .join(notebook, notebook.c.id == page.c.notebook_id)
+        .join(submitted, submitted.c.id == page.c.assignment_id)
+        .join(assigned, assigned.c.id == submitted.c.assignment_id)
+        .where(submitted.c.student_id == learner, assigned.c.name == assignment)
+    )
+    pages = db.execute(query).all()
+    points: dict[str, dict] = {row.name: {} for row in pages}
+    for row in db.execute(_grades(learner, assignment)):
+        points[row.notebook][row.cell] = _counts(row)
+    said = select(comment.c.notebook_id, cell.c.name, comment.c.manual_comment, comment.c.auto_comment)
+    said = said.join(cell, cell.c.id == comment.c.cell_id).where(comment.c.notebook_id.in_([row.id for row in pages]))
+    comments: dict[str, dict[str, str]] = {row.id: {} for row in pages}
+    for row in db.execute(said):
+        if text := row.auto_comment if row.manual_comment is None else row.manual_comment:
+            comments[row.notebook_id][row.name] = text
+    return {row.name: Marks(points[row.name], comments[row.id], row.late_submission_penalty or 0.0) for row in pages}
 
 
 def stored(db: Connection, learner: str, assignment: str) -> list[Score]:
