@@ -54,15 +54,13 @@ def open_plain(path: Path) -> BinaryIO:
     finally:
         if folder is not None:
             os.close(folder)
-    file = os.fdopen(handle, "rb")
     about = os.fstat(handle)
-    if not stat.S_ISREG(about.st_mode):
-        file.close()
-        raise Damaged(f"{path.name} is no ordinary file (a folder, a pipe or a device).")
-    if about.st_nlink > 1:
-        file.close()
+    if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
+        return os.fdopen(handle, "rb")
+    os.close(handle)
+    if stat.S_ISREG(about.st_mode):
         raise Damaged(f"{path.name} is a hard link: the file has another name elsewhere. Hand in a copy.")
-    return file
+    raise Damaged(f"{path.name} is no ordinary file (a folder, a pipe or a device).")
 
 
 def read_bytes(path: Path, limit: int = MAX_BYTES) -> bytes:
@@ -155,24 +153,27 @@ def _parts(name: str) -> list[str]:
 
 def _write(entry: _Entry, target: Path, limit: int) -> int:
     """Write one entry, at most `limit` bytes of it. How many there were."""
-    size = 0
+    size, out = 0, None
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("xb") as out:
-            for chunk in entry.chunks():
-                size += len(chunk)
-                if size > limit:
-                    raise _Refused(f"it unpacks to more than {limit / MIB:.0f} MiB.")
-                if size > _RATIO_FROM and size > _RATIO * entry.packed():
-                    raise _Refused(f"it unpacks to more than {_RATIO} times its size.")
-                out.write(chunk)
+        out = target.open("xb")
+        for chunk in entry.chunks():
+            size += len(chunk)
+            if size > limit:
+                raise _Refused(f"it unpacks to more than {limit / MIB:.0f} MiB.")
+            if size > _RATIO_FROM and size > _RATIO * entry.packed():
+                raise _Refused(f"it unpacks to more than {_RATIO} times its size.")
+            out.write(chunk)
+        out.close()
         return size
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, NotImplementedError, RuntimeError) as error:
-        target.unlink(missing_ok=True)
+    except Exception as error:
+        if out:
+            out.close()
+            target.unlink()
+        if isinstance(error, _Refused | _Stop):
+            raise
+        # Damage shows in many ways: zipfile raises a dozen kinds of errors, tarfile some more.
         raise _Refused(f"it cannot be unpacked ({shown(str(error)) or type(error).__name__}).") from None
-    except (_Refused, _Stop):
-        target.unlink(missing_ok=True)
-        raise
 
 
 class _Entry:

@@ -1,0 +1,246 @@
+"""Reading what strangers handed in: links, pipes, and archives that want to be somewhere else or too large."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import stat
+import tarfile
+import tracemalloc
+import zipfile
+
+import pytest
+
+from autograder import files
+from autograder.files import Damaged, read_bytes, read_text, unpack
+
+
+@pytest.fixture
+def into(tmp_path):
+    folder = tmp_path / "into"
+    folder.mkdir()
+    return folder
+
+
+def unpacked(path, into, suffixes=(".ipynb",), total=files.LEARNER_BYTES, most=files.LEARNER_FILES):
+    """The notes, and what lies in the folder afterwards."""
+    notes = unpack(path, into, suffixes, total, most)
+    return notes, sorted(str(p.relative_to(into)) for p in into.rglob("*") if not p.is_dir())
+
+
+# Files
+
+
+def test_an_ordinary_file_is_read_up_to_its_limit(tmp_path):
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffé".encode())
+    assert read_text(path) == "é" and read_bytes(path, 5) == b"\xef\xbb\xbf\xc3\xa9"
+    with pytest.raises(Damaged, match=r"a.txt has more than 4 bytes; it is not read."):
+        read_bytes(path, 4)
+    path.write_bytes(b"\xff")
+    with pytest.raises(Damaged, match="not text in UTF-8"):
+        read_text(path)
+
+
+def test_no_link_is_followed_wherever_it_stands(tmp_path):
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real/a.txt").write_text("secret")
+    (tmp_path / "folder").symlink_to(tmp_path / "real")
+    (tmp_path / "a.txt").symlink_to(tmp_path / "real/a.txt")
+    os.link(tmp_path / "real/a.txt", tmp_path / "hard.txt")
+    for name, sentence in [("folder/a.txt", "behind one"), ("a.txt", "is a link"), ("hard.txt", "hard link")]:
+        with pytest.raises(Damaged, match=sentence):
+            read_text(tmp_path / name)
+    (tmp_path / "hard.txt").unlink()
+    assert read_text(tmp_path / "real/a.txt") == "secret"
+
+
+def test_a_pipe_a_socket_a_folder_and_nothing_do_not_make_it_wait(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(tmp_path / "socket"))
+    for name, sentence in [
+        ("pipe", "no ordinary file"),
+        ("folder", "no ordinary file"),
+        ("socket", "cannot be read"),
+        ("nothing", "No such file"),
+    ]:
+        with pytest.raises(Damaged, match=sentence):
+            read_bytes(tmp_path / name)
+    listener.close()
+
+
+def test_reading_leaves_no_descriptor_open(tmp_path):
+    (tmp_path / "a.txt").write_text("a")
+    (tmp_path / "link").symlink_to("a.txt")
+    before = len(os.listdir("/dev/fd"))
+    read_text(tmp_path / "a.txt")
+    for name in ("link", "nothing", "."):
+        with pytest.raises(Damaged):
+            read_text(tmp_path / name)
+    assert len(os.listdir("/dev/fd")) == before
+
+
+# Zip
+
+
+def test_wanted_files_are_unpacked_and_the_rest_is_not(tmp_path, into):
+    path = tmp_path / "class.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("ada/day01/", "")
+        archive.writestr("ada/day01/graphs.ipynb", "1")
+        archive.writestr("./bob//day01/GRAPHS.IPYNB", "2")
+        archive.writestr("ada/data.csv", "3")
+        archive.writestr("ada/inner.zip", "4")
+    assert unpacked(path, into) == ([], ["ada/day01/graphs.ipynb", "bob/day01/GRAPHS.IPYNB"])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../x.ipynb", "a/../../x.ipynb", "/tmp/x.ipynb", "C:/x.ipynb", "a/c:x.ipynb", "a\\..\\x.ipynb", "..\\x.ipynb",
+     "a\0b.ipynb", "a\nb.ipynb", "a/" * 30 + "x.ipynb", "x" * 300 + ".ipynb"],
+)  # fmt: skip
+def test_an_entry_that_leads_out_is_named_and_the_rest_goes_on(tmp_path, into, name):
+    path = tmp_path / "hw.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        info = zipfile.ZipInfo("x")
+        info.filename = info.orig_filename = name  # zipfile would cut it at the NUL
+        archive.writestr(info, "{}")
+        archive.writestr("good.ipynb", "{}")
+    outside = set(tmp_path.rglob("*"))
+    notes, found = unpacked(path, into)
+    assert found == ["good.ipynb"] and set(tmp_path.rglob("*")) - outside == {into / "good.ipynb"}
+    assert len(notes) == 1 and notes[0].startswith("hw.zip: ") and "was left out: " in notes[0]
+    assert "\n" not in notes[0] and "\0" not in notes[0]
+
+
+def test_links_duplicates_and_folders_in_the_way(tmp_path, into):
+    path = tmp_path / "hw.zip"
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(path, "w") as archive:
+        link = zipfile.ZipInfo("link.ipynb")
+        link.external_attr = (stat.S_IFLNK | 0o777) << 16
+        archive.writestr(link, "/etc/passwd")
+        archive.writestr("a.ipynb", "first")
+        archive.writestr("a.ipynb", "second")
+        archive.writestr("A.ipynb", "third")
+        archive.writestr("a.ipynb/b.ipynb", "fourth")
+    notes, found = unpacked(path, into)
+    assert found == ["a.ipynb"] and (into / "a.ipynb").read_text() == "first"
+    assert [note.removeprefix("hw.zip: ").split(" (")[0] for note in notes] == [
+        "link.ipynb was left out: it is a link or a device, no ordinary file.",
+        "a.ipynb was left out: it is there twice; the first one was taken.",
+        "A.ipynb was left out: it is there twice; the first one was taken.",
+        "a.ipynb/b.ipynb was left out: it cannot be unpacked",
+    ]
+
+
+def test_a_bomb_is_stopped_while_it_is_read(tmp_path, into):
+    path = tmp_path / "hw.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("bomb.ipynb", bytes(200 * files.MIB))
+        archive.writestr("good.ipynb", "{}")
+        archive.writestr("less.ipynb", bytes(10 * files.MIB))
+    assert path.stat().st_size < 220_000
+    # A header that lies about the size, in both places.
+    data = path.read_bytes().replace((200 * files.MIB).to_bytes(4, "little"), (10).to_bytes(4, "little"))
+    for content, why in [(path.read_bytes(), "more than 20 MiB"), (data, "cannot be unpacked")]:
+        path.write_bytes(content)
+        for old in into.iterdir():
+            old.unlink()
+        tracemalloc.start()
+        notes, found = unpacked(path, into)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert found == ["good.ipynb"] and "bomb.ipynb was left out" in notes[0] and why in notes[0]
+        assert "less.ipynb was left out: it unpacks to more than 200 times its size" in notes[1]
+        assert peak < 8 * files.MIB
+
+
+def test_limits_on_one_file_on_all_files_and_on_their_number(tmp_path, into, monkeypatch):
+    path = tmp_path / "hw.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        for number in range(60):
+            archive.writestr(f"{number:02d}.ipynb", os.urandom(1000))
+    notes, found = unpacked(path, into, total=3_000)
+    assert len(found) == 3 and notes == ["hw.zip: it unpacks to more than 0 MiB; the rest was not read."]
+    (again := tmp_path / "ten").mkdir()
+    notes, found = unpacked(path, again, most=10)
+    assert len(found) == 10 and "more than 10 entries" in notes[-1]
+    monkeypatch.setattr(files, "MAX_BYTES", 500)
+    (again := tmp_path / "again").mkdir()
+    notes, found = unpacked(path, again)
+    assert found == [] and len(notes) == 51 and notes[-1].endswith("only the first 50 are named.")
+
+
+def test_encrypted_damaged_and_no_archive(tmp_path, into):
+    path = tmp_path / "hw.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("locked.ipynb", "{}")
+        archive.writestr("broken.ipynb", "contents")
+        archive.writestr("good.ipynb", "{}")
+    data = path.read_bytes().replace(b"contents", b"CONTENTS")
+    at = data.index(b"PK\1\2")  # flags of the first entry in the directory
+    path.write_bytes(data[: at + 8] + b"\1" + data[at + 9 :])
+    notes, found = unpacked(path, into)
+    assert found == ["good.ipynb"]
+    assert "locked.ipynb was left out: it is encrypted." in notes[0] and "Bad CRC" in notes[1]
+    for content in (b"", b"PK\3\4 nothing", data[: len(data) // 2]):
+        path.write_bytes(content)
+        with pytest.raises(Damaged, match="cannot be read as a zip archive"):
+            unpack(path, into, (".ipynb",), 10**6, 10)
+
+
+# Tar
+
+
+def tarred(path, *entries):
+    with tarfile.open(path, "w:gz") as archive:
+        for info, content in entries:
+            if isinstance(info, str):
+                info = tarfile.TarInfo(info)
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return path
+
+
+def special(name, kind, target=""):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, target
+    return info, b""
+
+
+def test_a_tar_of_a_class(tmp_path, into):
+    path = tarred(
+        tmp_path / "class.tar.gz",
+        ("./ada/day01/graphs.ipynb", b"1"),
+        ("../evil.ipynb", b"2"),
+        ("/abs.ipynb", b"3"),
+        special("soft.ipynb", tarfile.SYMTYPE, "/etc/passwd"),
+        special("hard.ipynb", tarfile.LNKTYPE, "ada/day01/graphs.ipynb"),
+        special("dev.ipynb", tarfile.CHRTYPE),
+        special("pipe.ipynb", tarfile.FIFOTYPE),
+        ("skipped.bin", os.urandom(100_000)),
+        ("bob/day01/graphs.ipynb", b"4"),
+    )
+    notes, found = unpacked(path, into)
+    assert found == ["ada/day01/graphs.ipynb", "bob/day01/graphs.ipynb"]
+    assert [note.split()[1] for note in notes] == [
+        "../evil.ipynb", "/abs.ipynb", "soft.ipynb", "hard.ipynb", "dev.ipynb", "pipe.ipynb",
+    ]  # fmt: skip
+
+
+def test_a_tar_that_unpacks_to_far_too_much_or_breaks_off(tmp_path, into):
+    path = tarred(tmp_path / "b.tgz", ("a.ipynb", b"1"), ("bomb.bin", bytes(100 * files.MIB)), ("z.ipynb", b"2"))
+    notes, found = unpacked(path, into)
+    assert found == ["a.ipynb"] and "200 times its size; the rest was not read" in notes[0]
+
+    path = tarred(tmp_path / "c.tgz", ("c.ipynb", b"1"), ("d.ipynb", os.urandom(100_000)))
+    path.write_bytes(path.read_bytes()[:50_000])
+    notes, found = unpacked(path, into)
+    assert found == ["a.ipynb", "c.ipynb"] and "was left out" in notes[0]
+
+    path.write_bytes(b"no archive")
+    with pytest.raises(Damaged, match=r"cannot be read as a .tar.gz"):
+        unpacked(path, into)
