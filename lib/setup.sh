@@ -1,6 +1,6 @@
 #!/bin/sh
-# Set up what is missing: a virtual environment with the pinned packages, and Graphviz. Where nothing is missing it
-# ends at once. PYTHON=/path/to/python chooses the interpreter.
+# Set up what is missing: a virtual environment with the pinned packages, Graphviz, and on Linux bubblewrap, in which
+# submissions are graded. Where nothing is missing it ends at once. PYTHON=/path/to/python chooses the interpreter.
 
 cd "$(dirname "$0")/.." || exit 1
 stamp=.venv/passlab-setup
@@ -96,5 +96,13 @@ if ! command -v dot >/dev/null 2>&1; then
     fi
     command -v dot >/dev/null 2>&1 ||
         say "Note: Graphviz (dot) is missing, so graphs show as text. Install it: apt install graphviz, or brew install graphviz."
+fi
+
+# Only instructors need it, so it is spoken of once; afterwards `passlab doctor` tells.
+if [ "$(uname)" = Linux ] && ! command -v bwrap >/dev/null 2>&1 && [ ! -f .venv/no-bubblewrap ]; then
+    say "Installing bubblewrap"
+    system_package bubblewrap || : >.venv/no-bubblewrap
+    command -v bwrap >/dev/null 2>&1 ||
+        say "Note: bubblewrap is missing, so submissions of others cannot be graded safely here. To grade, install it: apt install bubblewrap."
 fi
 exit 0

@@ -11,7 +11,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TOOLS = ("sh", "dirname", "cat", "cmp", "head", "tail", "awk", "sed", "grep", "mkdir", "cp", "chmod", "env", "rm")
+TOOLS = (
+    "sh",
+    "dirname",
+    "cat",
+    "cmp",
+    "head",
+    "tail",
+    "awk",
+    "sed",
+    "grep",
+    "mkdir",
+    "cp",
+    "chmod",
+    "env",
+    "rm",
+    "uname",
+)
 
 PYTHON = """#!/bin/sh
 here=$(dirname "$0")
@@ -50,6 +66,7 @@ def machine(tmp_path):
     script(path / "id", "#!/bin/sh\necho 1000\n")
     script(path / "df", '#!/bin/sh\necho head\necho "/dev/x 1 1 ${FREE_KIB:-90000000} 1% /"\n')
     script(path / "dot", "#!/bin/sh\n")
+    script(path / "bwrap", "#!/bin/sh\n")
     script(path / "c++", "#!/bin/sh\n")
 
     def run(**env):
@@ -169,6 +186,29 @@ def test_graphviz_by_apt_where_it_is_allowed(machine):
     result = machine()
     assert result.returncode == 0 and "missing" not in result.stderr
     assert (machine.project / "apt-calls").read_text().strip().endswith("graphviz")
+
+
+def test_bubblewrap_missing_is_a_note_made_once(machine):
+    (machine.path / "bwrap").unlink()
+    result = machine()
+    assert result.returncode == 0 and "To grade, install it: apt install bubblewrap" in result.stderr
+    assert machine().stderr == ""
+
+
+def test_bubblewrap_by_apt_where_it_is_allowed(machine):
+    (machine.path / "bwrap").unlink()
+    script(machine.path / "id", "#!/bin/sh\necho 0\n")
+    script(machine.path / "apt-get", f'#!/bin/sh\necho "$*" >>apt-calls\ncp "$0" "{machine.path}/bwrap"\n')
+    result = machine()
+    assert result.returncode == 0 and "missing" not in result.stderr
+    assert (machine.project / "apt-calls").read_text().strip().endswith("bubblewrap")
+
+
+def test_bubblewrap_is_not_for_other_systems(machine):
+    (machine.path / "bwrap").unlink()
+    (machine.path / "uname").unlink()
+    script(machine.path / "uname", "#!/bin/sh\necho Darwin\n")
+    assert "bubblewrap" not in machine().stderr
 
 
 def test_no_compiler_is_a_note(machine):

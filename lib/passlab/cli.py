@@ -103,12 +103,24 @@ LOOKS = {
 }
 
 
+def _looks() -> dict:
+    """LOOKS, and the rows that others add in the group `passlab.looks`: each a function that gives such a table."""
+    looks = dict(LOOKS)
+    for point in entry_points(group="passlab.looks"):
+        try:
+            looks |= point.load()()
+        except Exception as error:
+            found = f"{type(error).__name__}: {str(error)[:160]}"
+            looks[point.name] = (False, lambda found=found: (False, found))
+    return looks
+
+
 @app.command()
 def doctor() -> None:
     """Look at this machine: what is there, what is missing, and what to do about it."""
     table = Table("", "what", "found", box=None)
     broken = []
-    for name, (needed, look) in LOOKS.items():
+    for name, (needed, look) in _looks().items():
         try:
             good, found = look()
         except Exception as error:  # doctor is for broken machines: a broken import is a finding

@@ -49,6 +49,22 @@ def test_doctor_survives_a_look_that_breaks(monkeypatch):
     assert result.exit_code == 1 and "cannot open shared object file" in result.output
 
 
+def test_doctor_shows_the_rows_that_others_add(monkeypatch):
+    class Point:
+        def __init__(self, name, load):
+            self.name, self.load = name, load
+
+    def broken():
+        raise ImportError("no module named sandbox")
+
+    rows = {"sandbox: seccomp": (False, lambda: (True, "71 system calls are refused"))}
+    points = {"passlab.looks": [Point("one", lambda: lambda: rows), Point("two", broken)]}
+    monkeypatch.setattr(cli, "entry_points", lambda group: points.get(group, []))
+    result = CliRunner().invoke(cli.app, ["doctor"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    assert "71 system calls are refused" in result.output and "no module named sandbox" in result.output
+
+
 def test_a_wrong_version_is_named(monkeypatch):
     import importlib.metadata
 
