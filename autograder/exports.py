@@ -21,9 +21,13 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from autograder.engine.data import NotebookResult, Verdict
+from autograder.engine.data import Verdict
 from passlab.judge import VERDICTS
+
+if TYPE_CHECKING:
+    from autograder.recorder import Score
 
 COLUMNS = (
     "learner", "assignment", "question", "points", "max_points", "seed", "lost", "message", "misconception", "status",
@@ -64,33 +68,37 @@ class Learner:
     sis_id: str = ""
 
 
-def status(verdict: Verdict) -> str:
-    """A verdict in a word or two."""
-    if verdict.crash:
+def status(verdict: Verdict | None, points: float | None, total: float, error: str = "") -> str:
+    """What came of a question, in a word or two."""
+    if points is None:
+        return "to be graded"
+    if verdict and verdict.crash:
         return "crashed"
-    if not verdict.attempted:
+    if (verdict and not verdict.attempted) or error == "not handed in":
         return "not attempted"
-    if verdict.points >= verdict.total:
+    if points >= total:
         return "right"
-    return "partly right" if verdict.points > 0 else "wrong"
+    return "partly right" if points > 0 else "wrong"
 
 
-def rows(results: Iterable[NotebookResult]) -> list[Row]:
-    """The rows of a run, learners in order, questions in the order of their notebooks."""
+def rows(scores: Mapping[tuple[str, str], Iterable[Score]]) -> list[Row]:
+    """The rows of a class. `scores`: (learner, assignment) → scores, as the recorder gives them: with what people
+    graded, and in the order of the notebooks."""
     found = []
-    for result in sorted(results, key=lambda r: (r.learner, r.assignment, r.notebook)):
-        for _, verdict in sorted(result.verdicts.items()):
+    for (learner, assignment), mine in sorted(scores.items()):
+        for score in mine:
+            verdict = score.verdict
             row = Row(
-                learner=result.learner,
-                assignment=result.assignment,
-                question=verdict.exercise.split(".", 1)[-1],
-                points=verdict.points,
-                max_points=verdict.total,
-                seed=verdict.seed,
-                lost=tuple(v for v in VERDICTS if not verdict.verdicts.get(v, True)),
-                message=verdict.crash or verdict.message,
-                misconception=verdict.misconception,
-                status=status(verdict),
+                learner=learner,
+                assignment=assignment,
+                question=score.question,
+                points=score.points,
+                max_points=score.total,
+                seed="" if score.seed is None else score.seed,
+                lost=tuple(v for v in VERDICTS if verdict and not verdict.verdicts.get(v, True)),
+                message=(verdict.crash or verdict.message if verdict else "") or score.error,
+                misconception=verdict.misconception if verdict else "",
+                status=status(verdict, score.points, score.total, score.error),
             )
             found.append(row)
     return found

@@ -11,6 +11,7 @@ from __future__ import annotations
 import random
 
 from autograder.engine.data import CaseResult, NotebookResult, Ran, Verdict
+from autograder.recorder import Score
 
 #: Assignment, its notebook, and its questions with their points.
 COURSE = {
@@ -68,3 +69,14 @@ def make(learners: int, seed: int = 0, run_seed: int = 20240229) -> list[Noteboo
                 result.verdicts[3 * place + 2] = _verdict(rng, name, float(points), skill, run_seed)
             results.append(result)
     return results
+
+
+def scores(results: list[NotebookResult]) -> dict[tuple[str, str], list[Score]]:
+    """The same class as the gradebook has it: (learner, assignment) → scores."""
+    found: dict[tuple[str, str], list[Score]] = {}
+    for result in results:
+        for verdict in result.verdicts.values():
+            question = verdict.exercise.split(".")[1]
+            score = Score(result.notebook, question, verdict.points, verdict.total, seed=verdict.seed, verdict=verdict)
+            found.setdefault((result.learner, result.assignment), []).append(score)
+    return found

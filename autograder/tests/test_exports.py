@@ -8,6 +8,7 @@ import synthetic
 
 from autograder import exports
 from autograder.exports import Learner, Row
+from autograder.recorder import Score
 
 EVIL = ["=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "\tx", "＝1"]
 
@@ -19,7 +20,7 @@ def read(path):
 
 def test_grades_csv_keeps_its_columns_and_adds_misconception_and_status(tmp_path):
     results = synthetic.make(20, seed=3)
-    exports.write_grades(tmp_path / "grades.csv", exports.rows(results))
+    exports.write_grades(tmp_path / "grades.csv", exports.rows(synthetic.scores(results)))
     header, *lines = read(tmp_path / "grades.csv")
     assert header[:8] == ["learner", "assignment", "question", "points", "max_points", "seed", "lost", "message"]
     assert header[8:] == ["misconception", "status"]
@@ -29,6 +30,13 @@ def test_grades_csv_keeps_its_columns_and_adds_misconception_and_status(tmp_path
     assert {line[9] for line in lines} == {"right", "partly right", "wrong", "not attempted", "crashed"}
     shown = next(line for line in lines if line[8].startswith("merges"))
     assert shown[6] == "same spared" and shown[7]
+
+
+def test_what_people_graded_and_what_was_not_handed_in():
+    scores = [Score("n", "essay", None, 5), Score("n", "old", 0, 5, error="not handed in"), Score("n", "read", 2, 5)]
+    found = exports.rows({("ada", "day01"): scores})
+    assert [row.status for row in found] == ["to be graded", "not attempted", "partly right"]
+    assert found[0].points is None and found[1].message == "not handed in"
 
 
 def test_a_row_without_points_waits_for_a_person(tmp_path):
