@@ -1,0 +1,130 @@
+"""Flavours of warm process: what is imported, once, before a grading process forks for each notebook.
+
+    flavours.prepare("relay")    # before the sandbox is closed: what loading needs and a confined process cannot do
+    flavours.warm("relay")       # in the process that will fork
+
+A warm process has run torch on one thread only and has not touched a GPU: a fork of one that has would hang, or fail.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+#: Not for graded code (the command line), or imported with its own flavour (the exercises).
+_NOT_WARMED = ("passlab.cli", "passlab.exercises", "passlab.jupyter")
+#: Imported by torch, onnx or passlab itself only when something first needs them: half a second to several each.
+_LATE = (
+    "IPython.display",
+    "networkx",
+    "onnx",
+    "onnx.reference",
+    "torch._dynamo",
+    "torch._inductor.pattern_matcher",
+    "torch.export",
+    "torch.fx.passes.shape_prop",
+    "torch.onnx",
+)
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """`about`: what its notebooks use, as a sentence says it. `prepare`, `warm`: as the functions below."""
+
+    about: str
+    warm: Callable[[], None]
+    prepare: Callable[[], None] = lambda: None
+
+
+def _warm_torch() -> None:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # to ask whether there is a GPU does not start it
+    import torch
+
+    torch.set_num_threads(1)
+    import passlab
+
+    for module in pkgutil.walk_packages(passlab.__path__, "passlab."):
+        if not module.name.startswith(_NOT_WARMED):
+            importlib.import_module(module.name)
+    for name in _LATE:
+        importlib.import_module(name)
+    _rehearse(torch)
+
+
+def _rehearse(torch) -> None:
+    """A small model through tracing, drawing, comparison and export: each has tables that it fills at its first use."""
+    from passlab import draw, equivalent, trace
+
+    model, example = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval(), torch.ones(1, 3, 8, 8)
+    with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        graph = trace(model, example)
+        equivalent(graph, model, (example,), devices=["cpu"])
+        draw(graph)
+        torch.export.export(model, (example,))
+        torch.jit.trace(model, example)
+
+
+def _tvm_on_one_thread() -> None:
+    """TVM starts its threads when it first runs something, so a process that only loads it can be forked."""
+    os.environ["TVM_NUM_THREADS"] = "1"
+
+
+def _warm_relay() -> None:
+    _warm_torch()
+    _tvm_on_one_thread()
+    from passlab import relay
+
+    tvm = relay.reach()
+    importlib.import_module("tvm.contrib.graph_executor")
+    x = tvm.relay.var("x", shape=(2,), dtype="float32")
+    tvm.relay.build(tvm.IRModule.from_expr(tvm.relay.Function([x], tvm.relay.exp(x))), "llvm")
+
+
+def _warm_relax() -> None:
+    _warm_torch()
+    _tvm_on_one_thread()
+    import torch
+
+    from passlab import relax
+
+    tvm = relax.reach()
+    frontend = importlib.import_module("tvm.relax.frontend.torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
+        tvm.compile(frontend.from_exported_program(program), "llvm")
+
+
+def _prepare_relay() -> None:
+    from passlab import relay
+
+    relay.prepare()
+
+
+FLAVOURS = {
+    "torch": Flavour("torch, torch.fx and ONNX", _warm_torch),
+    "relay": Flavour("torch and Relay (TVM 0.17)", _warm_relay, _prepare_relay),
+    "relax": Flavour("torch and Relax (TVM 0.27)", _warm_relax),
+}
+
+
+def _flavour(name: str) -> Flavour:
+    if name not in FLAVOURS:
+        raise ValueError(f"There is no flavour {name!r}. There are {', '.join(FLAVOURS)}.")
+    return FLAVOURS[name]
+
+
+def prepare(name: str) -> None:
+    """What must be done once, outside of the sandbox. Raises passlab.relax.Unreachable where it cannot be."""
+    _flavour(name).prepare()
+
+
+def warm(name: str) -> None:
+    """Import everything that notebooks of this flavour use, and use it once."""
+    _flavour(name).warm()
