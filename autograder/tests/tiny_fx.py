@@ -63,12 +63,12 @@ QUESTIONS = {
         "did=2, spared=1",
         """
         case("three ops", lambda x, w: (x + w).relu().relu(), {"add": 1, "relu": 2}),
-        case("nothing", lambda x, w: x, {}),
+        case("nothing", lambda x, w: x, {}, about=("spared",)),
         """,
         """
         case("a chain", lambda x, w: torch.tanh(torch.tanh(x)) + w + n, {"tanh": 2, "add": 2}, MARK),
         case("methods", lambda x, w: x.relu().neg() - w * n, {"relu": 1, "neg": 1, "sub": 1, "mul": 1}, MARK),
-        case("no ops at all", lambda x, w: w, {}, MARK),
+        case("no ops at all", lambda x, w: w, {}, MARK, about=("spared",)),
         """,
         """
 counts = {}

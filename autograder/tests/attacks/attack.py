@@ -9,6 +9,7 @@ submissions, `@PORT@` for a port on which the test listens, `@HOME@` for the hom
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,17 +60,27 @@ class Attack:
     harms: bool = False
 
 
+def _cells(at: str, code: str) -> dict[str, str]:
+    """The cells of an attack whose text stands in one of them. Other answers that it defines are not defined again."""
+    bound = set()
+    for statement in ast.parse(code).body:
+        targets = getattr(statement, "targets", ())
+        bound |= {getattr(statement, "name", "")}
+        bound |= {part.id for target in targets for part in ast.walk(target) if isinstance(part, ast.Name)}
+    others = {name: "# see above\n" for name in QUESTIONS if name != at and name.replace("-", "_") in bound}
+    return WORK | others | {at: code.strip() + "\n"}
+
+
 def cell(name: str, tries: str, code: str, **more) -> Attack:
     """An attack in the body of an answer cell, while the cells run. Its own answer is worth nothing."""
-    return Attack(
-        name, tries, WORK | {"identities": f"{code.strip()}\n\ndef identities(gm):\n    return None\n"}, **more
-    )
+    code = f"{code.strip()}\n\ndef identities(gm):\n    return None\n"
+    return Attack(name, tries, _cells("identities", code), **more)
 
 
 def answer(name: str, tries: str, code: str, at: str = "dce", works: bool = False, **more) -> Attack:
     """An attack in an answer, while cases are put to it. `works`: it does what it should, besides."""
     honest = EARNED + (QUESTIONS[at].total if works else 0)
-    return Attack(name, tries, WORK | {at: code.strip() + "\n"}, **({"honest": honest} | more))
+    return Attack(name, tries, _cells(at, code), **({"honest": honest} | more))
 
 
 #: The worst is done only in a process namespace of its own, whatever else the sandbox may be lacking.

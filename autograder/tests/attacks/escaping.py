@@ -129,7 +129,7 @@ _STRANGE = (
     "{m-between,zz-after}",
     "'; update grade set auto_score = 5; --",
     '"); drop table grade; --',
-    "<script>alert('plattack')</script>",
+    "<script>alert('plattack')",
     "$(touch plattack)`touch plattack`",
     "-rf ~",
     "=cmd|' !A0",

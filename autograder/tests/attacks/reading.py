@@ -436,9 +436,9 @@ def cse(gm):
 import socket
 said = b"plattack was here"
 for family, kind, where in (
-    (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", @PORT@)),
-    (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", @PORT@)),
-    (socket.AF_INET6, socket.SOCK_STREAM, ("::1", @PORT@)),
+    (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", int("@PORT@"))),
+    (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", int("@PORT@"))),
+    (socket.AF_INET6, socket.SOCK_STREAM, ("::1", int("@PORT@"))),
     (socket.AF_UNIX, socket.SOCK_STREAM, "\\0plattack-@PORT@"),
     (socket.AF_INET, socket.SOCK_RAW, ("127.0.0.1", 0)),
 ):
