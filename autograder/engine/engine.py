@@ -38,6 +38,8 @@ GRACE = 0.2
 NOTEBOOK_SECONDS = 900.0
 #: How often a notebook is begun again after a cell or a question took the process with it.
 MOST_STARTS = 6
+#: With its memory in huge pages, a process that holds torch forks and ends in less than half the time.
+QUICK_FORK = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 #: How much is sent to the verifier at once.
 BATCH_BYTES = 32 * 2**20
 
@@ -154,7 +156,8 @@ def _verdict(data: dict[str, Any]) -> Verdict:
 
 def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool) -> subprocess.Popen:
     fds = [sock.fileno() for sock in sockets]
-    process = sandbox.launch(role, [sys.executable, "-m", module, flavour, *map(str, fds)], fds=fds, unsafe=unsafe)
+    argv = [sys.executable, "-m", module, flavour, *map(str, fds)]
+    process = sandbox.launch(role, argv, fds=fds, environment=QUICK_FORK, unsafe=unsafe)
     for sock in sockets:
         sock.close()
     return process

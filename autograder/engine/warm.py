@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import socket
 import sys
@@ -20,6 +22,7 @@ from autograder.engine import sandbox
 from autograder.engine.flavours import warm
 from autograder.engine.shell import Shell
 from autograder.engine.worker import serve
+from passlab import exercises
 
 
 def end(pid: int) -> dict[str, float]:
@@ -33,8 +36,19 @@ def end(pid: int) -> dict[str, float]:
     return {"cpu_seconds": used.ru_utime + used.ru_stime}
 
 
+def learn_exercises(flavour: str) -> None:
+    """Import the exercises of a flavour, and what their modules name `later`."""
+    modules = [module.name for module in pkgutil.iter_modules(exercises.__path__)]
+    for day in exercises.days():
+        if any(exercise.flavour == flavour for exercise in exercises.of_day(day)):
+            for name in modules:
+                if name.startswith(f"cases_{day}"):
+                    importlib.import_module(f"{exercises.__name__}.{name}")
+
+
 def main(flavour: str, control: socket.socket) -> None:
     warm(flavour)
+    learn_exercises(flavour)
     shell = Shell()
     gc.collect()
     gc.freeze()  # a collection in a worker then leaves the shared pages alone
