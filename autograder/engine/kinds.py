@@ -13,14 +13,17 @@ from typing import Any
 
 import torch
 
-from passlab.exercises import cases_day01, cases_day01_shapes, cases_day02_walks
+from passlab.exercises.cases_day01 import TooMuch
+from passlab.exercises.cases_day01_shapes import Raised, _DataRun
+from passlab.exercises.cases_day02_walks import Scenario, Step
 
 PAYLOAD_BYTES = 64 * 2**20
 DOCUMENT_BYTES = 32 * 2**20  # the JSON in it; ten thousand nodes with shapes take about 2 MiB
 TENSOR_BYTES = 2**30  # of all tensors, each as large as its shape says
 NODES = 100_000
 ITEMS = 4_000_000  # entries of all lists, tuples, dicts and sets together
-TABLE = 100_000  # tensors, modules or graphs
+TENSORS = 100_000
+MODULES = 10_000  # and as many graphs
 DEPTH = 64
 DIMENSIONS = 64
 NAME = 1_000  # characters of a name or a path
@@ -55,16 +58,13 @@ CLASSES = {
 } | {c.__name__: c for c in (bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range)}
 
 #: The records of exercises: cases hand them to an answer, or the answer's run gives them back.
-RECORDS = {
-    c.__name__: c
-    for c in (cases_day01.TooMuch, cases_day01_shapes.Raised, cases_day02_walks.Scenario, cases_day02_walks.Step)
-}
+RECORDS = {c.__name__: c for c in (TooMuch, Raised, _DataRun, Scenario, Step)}
 
 #: What is read of node.meta by the judge and by the readers; what else a tracer or a pass notes there stays behind.
 NOTES = ("tensor_meta", "type", "val", "example_value")
 
 #: Tags of what may be an operand of a node. Its repr becomes code, so nothing whose repr quotes other things is here.
-OPERANDS = frozenset(["i", "f", "c", "t", "l", "d", "sl", "r", "...", "dt", "mf", "lo", "dv", "sz", "T", "fn", "n"])
+OPERANDS = frozenset(["i", "f", "c", "t", "l", "d", "sl", "r", "...", "dt", "mf", "lo", "dv", "sz", "T", "n"])
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 #: torch.fx marks the lines of the code it generates with this, and drops each line that holds it.

@@ -38,6 +38,7 @@ def _classes() -> dict[str, type]:
         f"torch.nn.modules.linear.{inner.__name__}": inner,
         "passlab.ops.ConvReLU2d": ConvReLU2d,
         "cases_day01_swap.ReLU": cases_day01_swap.ReLU,
+        "cases_day01_swap.Clipped": cases_day01_swap.Clipped,
     }
 
 
@@ -106,7 +107,7 @@ def part(root: nn.Module, path: str) -> str:
     for name in inner:
         below = vars(at)["_modules"].get(name)
         if below is None:
-            return "other" if _has(at, name) else "missing"
+            return "missing" if name in vars(at)["_modules"] or not _has(at, name) else "other"
         at = below
     return "part" if name_in(at, last) else "other" if _has(at, last) else "missing"
 

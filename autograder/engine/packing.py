@@ -145,8 +145,10 @@ class _Packer:
         return self.function(value, depth)
 
     def record(self, value: Any, depth: int) -> list:
-        fields = [getattr(value, f.name) for f in dataclasses.fields(value)]
-        return ["rec", _RECORDS[type(value)], *[self.value(v, depth) for v in fields]]
+        """What a record is made with: its fields, or the arguments of an exception."""
+        fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else None
+        made_with = value.args if fields is None else [getattr(value, f.name) for f in fields]
+        return ["rec", _RECORDS[type(value)], *[self.value(v, depth) for v in made_with]]
 
     def shape(self, value: TensorMetadata, depth: int) -> list:
         """What ShapeProp notes of a tensor. Many nodes have the same one: it stands in a table."""
@@ -214,7 +216,11 @@ class _Packer:
             self.kept.append(value)
             self.places[id(value)] = -1
             traced = fx.GraphModule in type.mro(type(value))
-            row = self.graph_module(value, depth) if traced else self.plain_module(value, depth)
+            try:
+                row = self.graph_module(value, depth) if traced else self.plain_module(value, depth)
+            except Refused:
+                del self.places[id(value)]
+                raise
             known = self.places[id(value)] = len(self.modules)
             self.modules.append(row)
         if known < 0:
@@ -294,12 +300,14 @@ class _Packer:
                     place[operand] = len(nodes) + len(strays)
                     strays.append([operand.name, operand.graph is not graph])
         rows = []
-        for node in nodes:
-            self.where, self.inside = f"Node {node.name}", place
-            row = self.node(node, depth)
-            self.inside = None
-            rows.append([*row, self.notes(node), node.graph is not graph])
-        self.where, self.inside = outer, outside
+        try:
+            for node in nodes:
+                self.where, self.inside = f"Node {node.name}", place
+                row = self.node(node, depth)
+                self.inside = None
+                rows.append([*row, self.notes(node), node.graph is not graph])
+        finally:
+            self.where, self.inside = outer, outside
         return [rows, strays]
 
     def listed(self, graph: fx.Graph) -> list[fx.Node]:
@@ -330,6 +338,8 @@ class _Packer:
         name = node.name
         if op == "call_function":
             return self.called(node, target)
+        if op == "output":
+            return op
         if type(target) is not str:
             raise Refused(f"Node {name} is a {op} with {kinds.kind(target)} as its target; it must be text.")
         if op == "call_method" and target not in targets.METHODS:

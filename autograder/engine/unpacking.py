@@ -68,17 +68,17 @@ class _Unpacker:
     """The tables of a document, made real in the order in which they refer to each other."""
 
     def __init__(self, blobs: dict[str, bytes], storages: Any, tensors: Any, shapes: Any, parts: Any, graphs: Any):
-        self.depth = 0
         self.items = 0
         self.bytes = 0
         self.inside: list[fx.Node] | None = None
         self.graphs: list[fx.Graph] = []
+        self.aside = fx.Graph()  # the graph of all nodes that are said to be of another one
         self.modules: list[nn.Module] = []
         self.graph_nodes: list[list[fx.Node]] = []
-        few = kinds.TABLE
-        self.storages = [self._storage(row, blobs.get(str(i))) for i, row in enumerate(_rows(storages, most=few))]
-        self.tensors = [self._tensor(row) for row in _rows(tensors, most=few)]
-        self.shapes = [self._shape(row) for row in _rows(shapes, most=few)]
+        many, few = kinds.TENSORS, kinds.MODULES
+        self.storages = [self._storage(row, blobs.get(str(i))) for i, row in enumerate(_rows(storages, most=many))]
+        self.tensors = [self._tensor(row) for row in _rows(tensors, most=many)]
+        self.shapes = [self._shape(row) for row in _rows(shapes, most=many)]
         rows = [_rows(row, 2) for row in _rows(graphs, most=few)]
         if sum(len(_rows(nodes)) + len(_rows(strays)) for nodes, strays in rows) > kinds.NODES:
             raise Refused(f"The payload holds more than {kinds.NODES:,} nodes.")
@@ -151,7 +151,7 @@ class _Unpacker:
 
     def record(self, row: list, depth: int) -> Any:
         cls = _known(kinds.RECORDS, row[1])
-        return cls(*[self.value(v, depth) for v in _rows(row, 2 + len(cls.__dataclass_fields__))[2:]])
+        return cls(*[self.value(v, depth) for v in row[2:]])
 
     def device(self, row: list, depth: int) -> torch.device:
         return torch.device(_text(_rows(row, 2)[1], 20))
@@ -285,8 +285,7 @@ class _Unpacker:
 
     def _bare(self, written: list, strays: list) -> fx.Graph:
         """A graph with its nodes in order, and no operands yet. Nodes that are elsewhere belong to a side graph."""
-        graph, aside = fx.Graph(), fx.Graph()
-        nodes = []
+        graph, aside, nodes = fx.Graph(), self.aside, []
         for row in written:
             name, op, target, _, _, kind, notes, foreign = _rows(row, 8)
             node = _linked(graph, aside if _flag(foreign) else graph, _text(name), op, self._target(op, target))
@@ -357,11 +356,13 @@ class _Uncallable:
 def _linked(graph: fx.Graph, owner: fx.Graph, name: str, op: str, target: Any) -> fx.Node:
     """A node at the end of a graph, as `Graph.create_node` makes it; `owner`: the graph that it says it is of."""
     names = graph._graph_namespace
-    node = fx.Node(owner, names.create_name(name, None), op, target, (), {}, None)
+    node = fx.Node(graph, names.create_name(name, None), op, target, (), {}, None)
     names.associate_name_with_obj(node.name, node)
     graph._insert(node)
     graph._find_nodes_lookup_table.insert(node)
     graph._len += 1
+    if owner is not graph:
+        node.graph = owner
     return node
 
 
