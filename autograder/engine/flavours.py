@@ -53,37 +53,55 @@ def _warm_torch() -> None:
             importlib.import_module(module.name)
     for name in _LATE:
         importlib.import_module(name)
-    _rehearse(torch)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _rehearse_torch()
 
 
-def _rehearse(torch) -> None:
-    """A small model through tracing, drawing, comparison and export: each has tables that it fills at its first use."""
+def _rehearsal() -> tuple:
+    """A small model in eval mode, and an input for it."""
+    import torch
+    from torch import nn
+
+    with torch.random.fork_rng(devices=[]):
+        net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU())
+    return net.requires_grad_(False).eval(), torch.ones(1, 3, 8, 8)
+
+
+def _rehearse_torch() -> None:
+    """A model through tracing, drawing, comparison and export: each fills tables of its own at its first use."""
+    import torch
+
     from passlab import draw, equivalent, trace
 
-    model, example = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval(), torch.ones(1, 3, 8, 8)
-    with torch.random.fork_rng(devices=[]), torch.no_grad(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        graph = trace(model, example)
-        equivalent(graph, model, (example,), devices=["cpu"])
-        draw(graph)
-        torch.export.export(model, (example,))
-        torch.jit.trace(model, example)
+    net, x = _rehearsal()
+    graph = trace(net, x)
+    equivalent(graph, net, (x,), devices=["cpu"])
+    draw(graph)
+    torch.export.export(net, (x,))
+    torch.jit.trace(net, x)
 
 
 def _tvm_on_one_thread() -> None:
-    """TVM starts its threads when it first runs something, so a process that only loads it can be forked."""
+    """So that TVM starts no threads of its own, and its importers no thread that watches a progress bar."""
     os.environ["TVM_NUM_THREADS"] = "1"
+    from tqdm import tqdm
+
+    tqdm.monitor_interval = 0
 
 
 def _warm_relay() -> None:
     _warm_torch()
     _tvm_on_one_thread()
-    from passlab import relay
+    import torch
 
-    tvm = relay.reach()
-    importlib.import_module("tvm.contrib.graph_executor")
-    x = tvm.relay.var("x", shape=(2,), dtype="float32")
-    tvm.relay.build(tvm.IRModule.from_expr(tvm.relay.Function([x], tvm.relay.exp(x))), "llvm")
+    from passlab.relay import relay, tvm
+
+    executor = importlib.import_module("tvm.contrib.graph_executor")
+    net, x = _rehearsal()
+    module, params = relay.frontend.from_pytorch(torch.jit.trace(net, x), [("x", x.shape)])
+    built = relay.build(module, "llvm", params=params)
+    executor.GraphModule(built["default"](tvm.cpu())).run()
 
 
 def _warm_relax() -> None:
@@ -91,14 +109,14 @@ def _warm_relax() -> None:
     _tvm_on_one_thread()
     import torch
 
-    from passlab import relax
+    from passlab.relax import relax, tvm
 
-    tvm = relax.reach()
     frontend = importlib.import_module("tvm.relax.frontend.torch")
+    net, x = _rehearsal()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = torch.export.export(torch.nn.ReLU(), (torch.ones(2),))
-        tvm.compile(frontend.from_exported_program(program), "llvm")
+        module = frontend.from_exported_program(torch.export.export(net, (x,)))
+    relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x.numpy()))
 
 
 def _prepare_relay() -> None:
