@@ -254,8 +254,8 @@ ALONE = [
     ("connect to a port of this machine", "bubblewrap landlock"),
     ("connect to a port of this machine", "seccomp landlock"),
     ("connect to a port of this machine", "bubblewrap seccomp"),
-    ("read hidden cases", "bubblewrap mounts"),
-    ("read hidden cases", "landlock mounts"),
+    ("read /etc/passwd", "bubblewrap mounts"),
+    ("read /etc/passwd", "landlock mounts"),
     ("kill every process", "landlock"),
     ("kill every process", "pids"),
     ("mount", "seccomp landlock"),
@@ -286,6 +286,8 @@ def test_nothing_but_tmp_can_be_written(whole):
         places += [sys.prefix, sys.base_prefix, str(sandbox.ROOT), str(sandbox.ROOT / "lib/passlab"), "/home", "/root"]
         done = []
         for place in places:
+            if place.startswith("/tmp/"):  # the project may lie there: its place in this /tmp is nobody else's
+                continue
             try:
                 Path(place, "planted").touch()
                 done.append(place)
@@ -353,7 +355,7 @@ def test_nothing_is_left_behind(end, whole):
 
 def test_without_process_ids_of_its_own_a_daemon_stays():
     with warm("pids") as one:
-        assert one.attempt(DAEMON)[1]["left"] == 1
+        assert one.attempt(DAEMON)[1]["left"] > 0
 
 
 @pytest.mark.parametrize(
@@ -462,14 +464,13 @@ import os, socket, sys
 from autograder.engine import sandbox
 ours, theirs = socket.socketpair()
 source = '''
-import os, socket, sys
+import os, socket, sys, time
 from autograder.engine import sandbox
 sock = socket.socket(fileno=int(sys.argv[1]))
 if sandbox.enter(sandbox.Limits(), keep=[sock.fileno()]):
     os.wait()
 sandbox.announce(sock)
-while True:
-    pass
+time.sleep(600)
 '''
 process = sandbox.launch("runner", [sys.executable, "-c", source, str(theirs.fileno())], fds=[theirs.fileno()])
 theirs.close()
@@ -490,11 +491,14 @@ def test_when_the_grader_is_killed_nothing_stays():
     bubblewrap, worker = map(int, grader.stdout.readline().split())
     assert not gone(bubblewrap) and not gone(worker)
     grader.kill()
-    grader.communicate()
+    grader.wait()
     until = time.monotonic() + 5
     while not (gone(bubblewrap) and gone(worker)) and time.monotonic() < until:
         time.sleep(0.02)
-    assert gone(bubblewrap) and gone(worker)
+    left = [pid for pid in (bubblewrap, worker) if not gone(pid)]
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
 
 
 def test_a_launched_process_outlives_the_thread_that_launched_it():
@@ -608,10 +612,17 @@ def test_cells_with_torch_graphs_and_figures_run_inside():
 
 
 @pytest.fixture
-def group():
+def divisible():
+    try:
+        cgroups.parents(os.getpid())
+    except OSError as error:
+        pytest.skip(f"no control groups: {error}")
+
+
+@pytest.fixture
+def group(divisible):
     with sandbox.cgroup(f"test-{time.monotonic_ns()}", sandbox.Limits(memory_mib=64, tmp_mib=0, processes=8)) as one:
-        if not one:
-            pytest.skip("no control groups of memory and pids that may be written")
+        assert one
         yield one
 
 
@@ -667,10 +678,12 @@ def test_a_group_tells_its_processor_time_and_is_killed_whole(group):
     assert process.wait(5) == -signal.SIGKILL
 
 
-def test_a_group_is_removed_at_its_end():
+def test_at_its_end_a_group_is_killed_and_removed(divisible):
     with sandbox.cgroup("short", sandbox.Limits()) as one:
         folders = list(one.folders.values())
-    assert not [folder for folder in folders if folder.exists()]
+        process = start_in(one, "time.sleep(60)")
+    assert process.wait(1) == -signal.SIGKILL
+    assert folders and not [folder for folder in folders if folder.exists()]
 
 
 def test_where_there_are_no_control_groups_the_context_holds_nothing(monkeypatch):
