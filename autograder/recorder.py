@@ -31,7 +31,7 @@ from nbgrader import utils
 from nbgrader.api import SubmittedNotebook, new_uuid
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties
-from sqlalchemy import Connection, bindparam, create_engine, event, select
+from sqlalchemy import Connection, bindparam, create_engine, select
 from traitlets.config import Config
 
 from autograder import scores
@@ -70,34 +70,8 @@ def when(timestamp: str) -> datetime | None:
         return None
 
 
-def unjudged(nb: NotebookNode, result: NotebookResult) -> list[str]:
-    """Graded code cells of which the engine said nothing. nbgrader gives full points to a cell without outputs."""
-    return [
-        cell.metadata["nbgrader"]["grade_id"]
-        for index, cell in enumerate(nb.cells)
-        if cell.cell_type == "code" and utils.is_grade(cell) and not utils.is_solution(cell)
-        if index not in result.verdicts and index not in result.ran
-    ]
-
-
 def _now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
-
-
-def _engine(url: str):
-    """Connections to the gradebook. On SQLite a transaction takes the write lock at once: two graders take turns."""
-    engine = create_engine(url)
-    if engine.dialect.name == "sqlite":
-
-        @event.listens_for(engine, "connect")
-        def _(connection, _record):
-            connection.isolation_level = None
-
-        @event.listens_for(engine, "begin")
-        def _(connection):
-            connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine
 
 
 @dataclass
@@ -119,7 +93,7 @@ class Recorder:
         self.folder = str(Path(self.course.root, self.course.autograded_directory).resolve().parent)
         self.late = AssignLatePenalties(config=config)
         self.place = place(config)
-        self.engine = _engine(self.course.db_url)
+        self.engine = create_engine(self.course.db_url)
         OWN.create_all(self.engine)
 
     def __enter__(self) -> Recorder:
@@ -148,6 +122,14 @@ class Recorder:
                 there = db.execute(unfinished).one()
         return Run(there.id, there.seed, there.started)
 
+    def aside(self, seed: int) -> Run:
+        """A run for what is graded one by one: nobody resumes it."""
+        run = Run(new_uuid(), seed, _now())
+        with self.engine.begin() as db:
+            row = {"id": run.id, "folder": self.folder, "seed": seed, "started": run.started, "finished": run.started}
+            db.execute(RUN.insert(), row)
+        return run
+
     def done(self, run: Run) -> dict[Key, str]:
         """What this run has recorded already: (learner, assignment) → digest of what was handed in."""
         c = NOTEBOOK.c
@@ -175,6 +157,16 @@ class Recorder:
                 pages = {name: page(nb, paper.results[name], marks[name]) for name, nb in paper.notebooks.items()}
             self._write_files(paper, pages)
 
+    def note(self, run: Run, learner: str, nb: NotebookNode, result: NotebookResult) -> None:
+        """Write the verdicts on a notebook whose grades nbgrader itself has written."""
+        with self.engine.begin() as db:
+            _, _, cells = self._assignment(db, result.assignment)
+            known = next(known for name, known in cells.values() if name == result.notebook)
+            scored, _ = _assess(nb, result, known)
+            totals = {name: cell.max_score for (name, _), cell in known.items()}
+            rows = [auto.row | {"notebook": result.notebook, "total": totals[name]} for name, auto in scored.items()]
+            _keep(db, run, (learner, result.assignment), {result.notebook: result}, "", rows)
+
     def preview(self, paper: Paper) -> list[Score]:
         """The scores that a submission would have if it were recorded now. Writes nothing. Raises Failed."""
         with self.engine.connect() as db:
@@ -187,11 +179,8 @@ class Recorder:
         learner, assignment = paper.key
         if paper.failure or not paper.notebooks:
             raise Failed(f"{learner}, {assignment}: {paper.failure or 'no notebook that could be read'}")
-        for name, nb in paper.notebooks.items():
-            if lost := unjudged(nb, paper.results[name]):
-                raise Failed(f"{learner}, {assignment}/{name}: nothing was said of {', '.join(lost)}.")
+        # Two graders with the same submission take turns: on SQLite from this first write on, elsewhere by a lock.
         add_learners(db, [learner])
-        # Two graders with the same submission take turns (SQLite has done that already).
         student = TABLES["student"].c
         db.execute(select(student.id).where(student.id == learner).with_for_update())
 
@@ -215,7 +204,9 @@ class Recorder:
         stored, new_grades, new_comments = [], {}, {}
         for notebook, (name, known) in cells.items():
             handed_in = name in paper.notebooks
-            scored, said = _assess(paper.notebooks[name], paper.results[name], known) if handed_in else _zeros(known)
+            scored, said = (
+                _assess(paper.notebooks[name], paper.results[name], known) if handed_in else _zeros(known, run.seed)
+            )
             for (cell, kind), entry in known.items():
                 at = (ids[notebook], entry.id)
                 if kind != "SolutionCell":
@@ -229,7 +220,8 @@ class Recorder:
         _put(db, "comment", comments, new_comments, {"auto_comment": None})
         graded = [ids[notebook] for notebook, (name, _) in cells.items() if name in paper.notebooks]
         self._penalties(db, learner, submission, duedate, graded)
-        _keep(db, run, paper, digest, stored)
+        _forget(db, run, paper.key)
+        _keep(db, run, paper.key, paper.results, digest, stored)
 
     def _assignment(self, db: Connection, name: str):
         """Id, due date, and notebook id → (name, {(cell name, kind): cell}), as the release was entered."""
@@ -305,6 +297,11 @@ class Recorder:
         with self.engine.begin() as db:
             return scores.stored(db, learner, assignment)
 
+    def penalties(self) -> dict[Key, float]:
+        """(learner, assignment) → points taken off for being late."""
+        with self.engine.begin() as db:
+            return scores.penalties(db)
+
     def results(self) -> list[NotebookResult]:
         """The latest result of every notebook, for reports: verdicts without pictures, cells without outputs."""
         with self.engine.begin() as db:
@@ -316,13 +313,19 @@ class Recorder:
 
 @dataclass(frozen=True)
 class _Auto:
-    """What grading by itself gives a question, None where a person has to, and its part of `passlab_score`."""
+    """What grading by itself gives a question, None where a person has to, and its part of `passlab_score`.
+
+    `task`: nbgrader leaves the grade of a task to people altogether.
+    """
 
     points: float | None
     row: dict[str, Any]
+    task: bool = False
 
-    def grade(self, manual: float | None) -> dict[str, Any]:
-        """Its part of nbgrader's grade. A person looks again at what was graded by hand before (`manual`)."""
+    def grade(self, manual: float | None) -> dict[str, Any] | None:
+        """What changes in nbgrader's grade. A person looks again at what was graded by hand before (`manual`)."""
+        if self.task:
+            return None
         return {"auto_score": self.points, "needs_manual_grade": manual is not None or self.points is None}
 
 
@@ -337,6 +340,8 @@ def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str
             cell.metadata["nbgrader"]["checksum"] = original.checksum  # the release's word, not the submission's
         if graded and utils.is_grade(cell):
             scored[name] = _auto(index, cell, result, graded)
+        elif task:
+            scored[name] = _Auto(None, _row(index, name, None, result.seed, None, ""), task=True)
         if (solution and utils.is_solution(cell)) or (task and utils.is_task(cell)):
             untouched = original.checksum == utils.compute_checksum(cell) and not utils.is_task(cell)
             said[name] = "No response." if untouched else None
@@ -348,8 +353,9 @@ def _auto(index: int, cell: NotebookNode, result: NotebookResult, graded: _Cell)
     error = ""
     if verdict:
         points, error = min(max(round(verdict.points, 4), 0.0), graded.max_score), verdict.crash
-    elif ran and (ran.error or ran.died) and not utils.is_solution(cell):
-        points, error = 0.0, ran.error or ran.died
+    elif cell.cell_type == "code" and not utils.is_solution(cell) and (ran is None or ran.error or ran.died):
+        # nbgrader would give all points to a cell that did not run, for it has no error.
+        points, error = 0.0, (ran.error or ran.died) if ran else "Its cell did not run."
     else:
         cell.metadata["nbgrader"]["points"] = graded.max_score
         try:
@@ -359,10 +365,10 @@ def _auto(index: int, cell: NotebookNode, result: NotebookResult, graded: _Cell)
     return _Auto(points, _row(index, cell.metadata["nbgrader"]["grade_id"], points, result.seed, verdict, error))
 
 
-def _zeros(known: dict[tuple[str, str], _Cell]):
+def _zeros(known: dict[tuple[str, str], _Cell], seed: int):
     """A notebook that was not handed in: nothing for every question, and comments as they were."""
     names = [name for name, kind in known if kind != "SolutionCell"]
-    return {name: _Auto(0.0, _row(i, name, 0.0, 0, None, "not handed in")) for i, name in enumerate(names)}, {}
+    return {name: _Auto(0.0, _row(i, name, 0.0, seed, None, "not handed in")) for i, name in enumerate(names)}, {}
 
 
 def _row(index: int, cell: str, points: float | None, seed: int, verdict: Verdict | None, error: str) -> dict[str, Any]:
@@ -418,17 +424,23 @@ def _submission(db: Connection, assignment: str, learner: str, timestamp: dateti
     return db.execute(there).one()
 
 
-def _keep(db: Connection, run: Run, paper: Paper, digest: str, stored: list[dict]) -> None:
-    """This course's own rows on a submission, in place of those that the same run wrote before."""
-    key = {"run": run.id, "learner": paper.key[0], "assignment": paper.key[1]}
+def _forget(db: Connection, run: Run, key: Key) -> None:
+    """Take out this course's own rows on a submission that the same run wrote before."""
     for table in (NOTEBOOK, SCORE):
-        db.execute(table.delete().where(*(table.c[name] == value for name, value in key.items())))
-    key |= {"digest": digest}
-    told = key | {"recorded": _now()}
-    rows = [told | {"notebook": name, "result": result_text(result)} for name, result in paper.results.items()]
+        c = table.c
+        db.execute(table.delete().where(c.run == run.id, c.learner == key[0], c.assignment == key[1]))
+
+
+def _keep(
+    db: Connection, run: Run, key: Key, results: Mapping[str, NotebookResult], digest: str, stored: list[dict]
+) -> None:
+    """Enter this course's own rows on a submission."""
+    row = {"run": run.id, "learner": key[0], "assignment": key[1], "digest": digest}
+    told = row | {"recorded": _now()}
+    rows = [told | {"notebook": name, "result": result_text(result)} for name, result in results.items()]
     db.execute(NOTEBOOK.insert(), rows)
     if stored:
-        db.execute(SCORE.insert(), [row | key for row in stored])
+        db.execute(SCORE.insert(), [mine | row for mine in stored])
 
 
 # Files

@@ -166,7 +166,7 @@ def _latest(db: Connection, table: Table, learner: str | None = None, assignment
         runs = runs.where(c.learner == learner, c.assignment == assignment)
         rows = rows.where(table.c.learner == learner, table.c.assignment == assignment)
     last = {(row.learner, row.assignment): row.run for row in db.execute(runs)}
-    return [row for row in db.execute(rows) if last[row.learner, row.assignment] == row.run]
+    return [row for row in db.execute(rows) if last.get((row.learner, row.assignment)) == row.run]
 
 
 def _grades(learner: str | None, assignment: str | None):
@@ -256,6 +256,22 @@ def marks(db: Connection, learner: str, assignment: str) -> dict[str, Marks]:
         if text := row.auto_comment if row.manual_comment is None else row.manual_comment:
             comments[row.notebook_id][row.name] = text
     return {row.name: Marks(points[row.name], comments[row.id], row.late_submission_penalty or 0.0) for row in pages}
+
+
+def penalties(db: Connection) -> dict[Key, float]:
+    """(learner, assignment) → points taken off for being late, where there are some."""
+    submitted, page, assigned = (TABLES[name] for name in ("submitted_assignment", "submitted_notebook", "assignment"))
+    late = page.c.late_submission_penalty
+    query = (
+        select(submitted.c.student_id, assigned.c.name, late)
+        .join(submitted, submitted.c.id == page.c.assignment_id)
+        .join(assigned, assigned.c.id == submitted.c.assignment_id)
+        .where(late > 0)
+    )
+    found: dict[Key, float] = {}
+    for learner, assignment, points in db.execute(query):
+        found[learner, assignment] = found.get((learner, assignment), 0.0) + points
+    return found
 
 
 def stored(db: Connection, learner: str, assignment: str) -> list[Score]:
