@@ -365,10 +365,10 @@ def _auto(index: int, cell: NotebookNode, result: NotebookResult, graded: _Cell)
     return _Auto(points, _row(index, cell.metadata["nbgrader"]["grade_id"], points, result.seed, verdict, error))
 
 
-def _zeros(known: dict[tuple[str, str], _Cell], seed: int):
-    """A notebook that was not handed in: nothing for every question, and comments as they were."""
+def _zeros(known: dict[tuple[str, str], _Cell], seed: int) -> dict[str, _Auto]:
+    """A notebook that was not handed in: nothing for every question."""
     names = [name for name, kind in known if kind != "SolutionCell"]
-    return {name: _Auto(0.0, _row(i, name, 0.0, seed, None, "not handed in")) for i, name in enumerate(names)}, {}
+    return {name: _Auto(0.0, _row(i, name, 0.0, seed, None, "not handed in")) for i, name in enumerate(names)}
 
 
 def _row(index: int, cell: str, points: float | None, seed: int, verdict: Verdict | None, error: str) -> dict[str, Any]:
