@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from passlab.exercises.cases_day01 import TooMuch
-from passlab.exercises.cases_day01_shapes import Raised, _DataRun
+from passlab.exercises.cases_day01_shapes import Raised
 from passlab.exercises.cases_day02_walks import Scenario, Step
 
 PAYLOAD_BYTES = 64 * 2**20
@@ -58,7 +58,7 @@ CLASSES = {
 } | {c.__name__: c for c in (bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range)}
 
 #: The records of exercises: cases hand them to an answer, or the answer's run gives them back.
-RECORDS = {c.__name__: c for c in (TooMuch, Raised, _DataRun, Scenario, Step)}
+RECORDS = {c.__name__: c for c in (TooMuch, Raised, Scenario, Step)}
 
 #: What is read of node.meta by the judge and by the readers; what else a tracer or a pass notes there stays behind.
 NOTES = ("tensor_meta", "type", "val", "example_value")

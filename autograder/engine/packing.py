@@ -145,10 +145,8 @@ class _Packer:
         return self.function(value, depth)
 
     def record(self, value: Any, depth: int) -> list:
-        """What a record is made with: its fields, or the arguments of an exception."""
-        fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else None
-        made_with = value.args if fields is None else [getattr(value, f.name) for f in fields]
-        return ["rec", _RECORDS[type(value)], *[self.value(v, depth) for v in made_with]]
+        fields = [getattr(value, f.name) for f in dataclasses.fields(value)]
+        return ["rec", _RECORDS[type(value)], *[self.value(v, depth) for v in fields]]
 
     def shape(self, value: TensorMetadata, depth: int) -> list:
         """What ShapeProp notes of a tensor. Many nodes have the same one: it stands in a table."""

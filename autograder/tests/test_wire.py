@@ -39,12 +39,15 @@ def findings(exercise, case, outcome):
 
 @pytest.mark.parametrize("name", EXERCISES)
 def test_every_case_and_every_answer_travels_and_is_judged_as_before(name):
-    """Reference and bank get arguments that have travelled; what they return travels back to the judge."""
+    """Reference and bank get arguments that have travelled; what they return travels back to the judge.
+
+    The reference gets every case; the bank's answers take turns, each gets every third.
+    """
     exercise = exercises.find(name)
     refused = {}
-    for case in cases(exercise):
+    for at, case in enumerate(cases(exercise)):
         sent = encode(tuple(case.build()))
-        for answer in [bank.reference(name), *bank.load(name)]:
+        for answer in [bank.reference(name), *bank.load(name)[at % 3 :: 3]]:
             entry = getattr(answer, "bank", None)
             torch.manual_seed(0)  # some answers draw weights
             here = run(exercise, answer, case)
