@@ -330,6 +330,12 @@ class _Run:
 
     def judge(self) -> None:
         """Ask the verifier for the verdicts, in batches of bounded size."""
+        above = ""
+        for cell in self.job.cells:
+            if not cell.exercise:
+                above = self.result.ran[cell.index].died
+            elif above and self.heads[cell.index][0].get("status") == "missing":
+                self.heads[cell.index] = [lost(f"The cell above was lost: {above}")]
         batch: list[int] = []
         size = 0
         for at in [*self.checks, None]:
