@@ -204,9 +204,10 @@ class Recorder:
         stored, new_grades, new_comments = [], {}, {}
         for notebook, (name, known) in cells.items():
             handed_in = name in paper.notebooks
-            scored, said = (
-                _assess(paper.notebooks[name], paper.results[name], known) if handed_in else _zeros(known, run.seed)
-            )
+            if handed_in:
+                scored, said = _assess(paper.notebooks[name], paper.results[name], known)
+            else:
+                scored, said = _zeros(known, run.seed), {}
             for (cell, kind), entry in known.items():
                 at = (ids[notebook], entry.id)
                 if kind != "SolutionCell":
