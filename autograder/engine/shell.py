@@ -241,6 +241,7 @@ class _Catcher:
         self.owner = 0  # the process whose descriptors are caught
         self.record = _Record()
         self.pipes: tuple[_Pipe, ...] = ()
+        self.waiting = select.poll()  # is there anything in the pipes?
         self.lock = threading.Lock()
         self.streams = (_Stream(self, 1), _Stream(self, 2))
 
@@ -248,8 +249,9 @@ class _Catcher:
         """Record what waits in the pipes. The time limit may strike inside: a lock that was lost is not waited for."""
         if self.lock.acquire(timeout=0.1):
             try:
-                for pipe in self.pipes:
-                    pipe.drain(self.record)
+                if self.waiting.poll(0):
+                    for pipe in self.pipes:
+                        pipe.drain(self.record)
             finally:
                 self.lock.release()
 
@@ -265,7 +267,9 @@ class _Catcher:
             sys.stdin = open(os.devnull)  # noqa: SIM115  (as long as the process lives)
             os.dup2(sys.stdin.fileno(), 0)
             self.owner, self.lock = os.getpid(), threading.Lock()
-            self.pipes = (_Pipe(1), _Pipe(2))
+            self.pipes, self.waiting = (_Pipe(1), _Pipe(2)), select.poll()
+            for pipe in self.pipes:
+                self.waiting.register(pipe.read, select.POLLIN)
             sys.stdout, sys.stderr = self.streams
 
     @contextlib.contextmanager
@@ -291,6 +295,9 @@ class _Catcher:
                     os.close(wake)
                 thread.join(1)
                 self.drain()
+                for pipe in self.pipes:  # half a character, if a cell ended so
+                    record.write(pipe.name, pipe.decoder.decode(b"", final=True))
+                    pipe.decoder.reset()
                 with contextlib.suppress(OSError):
                     os.close(awake)
 
