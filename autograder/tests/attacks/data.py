@@ -366,9 +366,10 @@ def change(document, file):
         "archives that grow a thousandfold, instead of a document and instead of a tensor file",
         """
 import bz2, gzip, zlib
+bombs = zlib.compress(bytes(10**8)), gzip.compress(bytes(10**7)), bz2.compress(bytes(10**8))
 
 def change(document, file):
-    bomb = (zlib.compress(bytes(10**8)), gzip.compress(bytes(10**7)), bz2.compress(bytes(10**8)))[turn % 3]
+    bomb = bombs[turn % 3]
     return whole(bomb) if turn % 2 else (document, bomb)
 """,
     ),
@@ -385,8 +386,10 @@ def change(document, file):
         "broad-document",
         "documents as large as may be, of the smallest parts there are",
         """
+broad = whole(b"[" + b"[]," * (10 * 2**20) + b"0]")
+
 def change(document, file):
-    return whole(b"[" + b"[],"[: 3] * (10 * 2**20) + b"0]")
+    return broad
 """,
     ),
     _payload(
@@ -438,14 +441,13 @@ def functions(gm):
         "memory-of-before",
         "a graph that returns memory nobody has written to, where the right result may still stand",
         """
-def constant_fold(gm):
-    for node in gm.graph.nodes:
-        if node.op == "output":
-            with gm.graph.inserting_before(node):
-                node.args = (gm.graph.call_function(torch.empty, ((2, 2),)),)
-    return gm
+def dce(gm):
+    graph = fx.Graph()
+    graph.placeholder("x")
+    graph.output(graph.call_function(torch.empty, ((2, 2),)))
+    return fx.GraphModule(gm, graph)
 """,
-        at="constant-fold",
+        honest=EARNED + 3,  # it is valid, and nothing dead is left
     ),
     answer(
         "outside-of-tensors",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from attacks.attack import answer, cell
+from attacks.attack import EARNED, answer, cell
 
 _FAKE_GRADE = """
 import sys, types
@@ -709,6 +709,7 @@ def dce(gm):
             thing.graph = graph
     return gm
 """,
+        honest=EARNED + 3,  # an empty graph is valid, and nothing dead is left in it
         keeps=False,
     ),
 )
