@@ -1,27 +1,36 @@
 """What this course adds to nbgrader's steps. Each class is one step; the lists at the end say where they stand.
 
 - releasing: take out what belongs to the authored pair only, and stamp the release, so that copies know their origin
-- grading: a warning costs no points, and a cell that kills the kernel costs its own question only
+- grading: the engine runs and judges a notebook, in place of a kernel, and its verdicts are kept with their seed
+- validating, on the learner's machine: a kernel, in which a cell that kills it costs its own question only
 - feedback: nothing of the hidden tests, be it source, traceback or output
 """
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
 import tempfile
+from functools import cache
+from pathlib import Path
 
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat.v4 import new_output
 from nbgrader import utils
 from nbgrader.converters import Autograde, GenerateAssignment
-from nbgrader.preprocessors import ClearHiddenTests, Execute, GetGrades, NbGraderPreprocessor
+from nbgrader.preprocessors import ClearHiddenTests, Execute, GetGrades, NbGraderPreprocessor, SaveAutoGrades
 from nbgrader.validator import Validator
+from traitlets import Bool
 
+from autograder.gradebook import Failed
 from autograder.grading import HIDDEN_BEGINS, VERDICT, run_seed
-from autograder.intake import repair
+from autograder.intake import fill, job, read, repair
+from autograder.notebooks import source_notebook
+from autograder.recorder import Recorder
+from autograder.scores import Run
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 _CELL_LINE = re.compile(r"Cell In\[\d+\], line (\d+)")
@@ -38,19 +47,66 @@ class Stamp(NbGraderPreprocessor):
 
 
 class Repair(NbGraderPreprocessor):
-    """Put back what a submission lost: check cells, and the ids by which cells are known."""
+    """Take in a submission: refuse what is no ordinary notebook, and put back the cells and ids that it lost."""
 
     def preprocess(self, nb, resources):
-        from autograder.notebooks import source_notebook
-
-        place = resources["nbgrader"]
+        place, file = resources["nbgrader"], resources["metadata"]
+        nb = read(Path(file["path"], f"{file['name']}.ipynb").absolute())
         for note in repair(nb, source_notebook(place["assignment"], place["notebook"])):
             self.log.warning("%s: %s", place["student"], note)
         return nb, resources
 
 
+@cache
+def _engine(unsafe: bool):
+    """The engine of this process, started when the first notebook comes."""
+    from autograder.engine.engine import Engine
+
+    engine = Engine(1, unsafe)
+    atexit.register(engine.close)
+    return engine
+
+
+_recorders: list[tuple[Recorder, Run]] = []
+
+
+def _recorder(config) -> tuple[Recorder, Run]:
+    """The recorder of this process, and the run of all that nbgrader grades in it."""
+    if not _recorders:
+        recorder = Recorder(config)
+        atexit.register(recorder.close)
+        _recorders.append((recorder, recorder.aside(run_seed())))
+    return _recorders[0]
+
+
+class RunInEngine(NbGraderPreprocessor):
+    """Run a notebook and judge its answers in the engine."""
+
+    unsafe = Bool(False, help="Grade even where the sandbox is not whole; feedback says so.").tag(config=True)
+
+    def preprocess(self, nb, resources):
+        place = resources["nbgrader"]
+        assignment, notebook = place["assignment"], place["notebook"]
+        todo = job(nb, source_notebook(assignment, notebook), place["student"], assignment, notebook, run_seed())
+        result = _engine(self.unsafe).grade(todo)
+        if result.failure:
+            raise Failed(f"{place['student']}, {assignment}/{notebook}: {result.failure}")
+        fill(nb, result)
+        resources["passlab"] = result
+        return nb, resources
+
+
+class SaveVerdicts(NbGraderPreprocessor):
+    """Keep what is behind the grades that nbgrader has just saved: the seed, and the verdict on each question."""
+
+    def preprocess(self, nb, resources):
+        recorder, run = _recorder(self.config)
+        recorder.note(run, resources["nbgrader"]["student"], nb, resources["passlab"])
+        return nb, resources
+
+
 class CarryOn(Execute):
-    """Run a notebook; where a cell kills the kernel, run the notebook again without that cell.
+    """Run a notebook in a kernel; where a cell kills it, run the notebook again without that cell.
 
     Standard error in a check cell counts as output, because nbgrader takes all points for a warning; and of what a
     cell prints, only the first `max_text` characters are kept.
@@ -60,10 +116,9 @@ class CarryOn(Execute):
     max_text = 50_000
 
     def preprocess(self, nb, resources=None, km=None):
-        """What the kernel is told by its environment: the seed of this run, and a progress file of nobody's."""
         with tempfile.TemporaryDirectory() as folder:
-            progress = os.path.join(folder, "progress.json")
-            with utils.setenv(PASSLAB_SEED=str(run_seed()), PASSLAB_PROGRESS=progress):
+            nobodys = os.path.join(folder, "progress.json")
+            with utils.setenv(PASSLAB_PROGRESS=nobodys):
                 return self._carry_on(nb, resources, km)
 
     def _carry_on(self, nb, resources, km):
@@ -131,7 +186,7 @@ class HideTests(ClearHiddenTests):
 
 
 def use_for_validation() -> None:
-    """`nbgrader validate` has no setting for its steps; give it the same executor as grading."""
+    """`nbgrader validate` has no setting for its steps; give it an executor that outlives a kernel."""
     steps = [CarryOn if step is Execute else step for step in Validator.preprocessors.default_args[0]]
     Validator.preprocessors.default_args = (steps,)
 
@@ -142,5 +197,6 @@ def _default(converter, trait: str) -> list:
 
 RELEASING = [*_default(GenerateAssignment, "preprocessors"), Stamp]
 SANITIZING = [Repair, *_default(Autograde, "sanitize_preprocessors")]
-GRADING = [CarryOn if step is Execute else step for step in _default(Autograde, "autograde_preprocessors")]
+GRADING = [RunInEngine if step is Execute else step for step in _default(Autograde, "autograde_preprocessors")]
+GRADING.insert(GRADING.index(SaveAutoGrades) + 1, SaveVerdicts)
 FEEDBACK = [GetGrades, HideTests, CSSHTMLHeaderPreprocessor]
