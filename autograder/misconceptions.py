@@ -8,8 +8,8 @@ A note that does not fit is worse than none, so three things are left unsaid:
 - an answer that brings no value back on any case shows only that it breaks;
 - one that fails every case is told apart from other such answers by its values alone: half of them must agree;
 - one that nobody in the bank behaves like exactly (two mistakes in one answer, say) gets the nearest note only if, of
-  the cases that one of the two fails, three quarters and at least three come out the same, value included, and no
-  other note is as near.
+  the cases that one of the two fails, three quarters (so at least three of four) come out the same, value included,
+  and no other note is as near.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from autograder.engine.data import CaseResult
 #: A case as [name, status, lost verdicts, fingerprint]: JSON data, so that it can be kept and sent.
 Signature = list[list]
 
-NEAR, AT_LEAST = 0.75, 3
+NEAR = 0.75
 
 
 def signature(cases: Iterable[CaseResult]) -> Signature:
@@ -57,7 +57,7 @@ def match(seen: Signature, known: Iterable[tuple[str, Signature]]) -> str:
         either = set(failed) | {name for name, case in theirs.items() if case[2]}
         both = [(mine[name], theirs[name]) for name in either if name in mine and name in theirs]
         alike = sum(_same_loss(*pair) and _same_value(*pair) for pair in both)
-        if alike >= AT_LEAST and alike >= NEAR * len(either):
+        if alike >= NEAR * len(either):
             near[note] = max(near.get(note, 0.0), alike / len(either))
     if exact:
         values, note = max(exact, key=lambda found: found[0])

@@ -105,17 +105,18 @@ def test_any_text_can_be_written(tmp_path):
     assert read(tmp_path / "grades.csv")[1][:3] == ["a?b", 'x"y', "q,\nr"]
 
 
-def test_a_file_is_written_whole_or_not_at_all(tmp_path):
+@pytest.mark.parametrize("step", ["chmod", "replace"])
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch, step):
     path = tmp_path / "grades.csv"
     exports.write_grades(path, [Row("ada", "day01", "a", 1, 2)])
     before = path.read_bytes()
 
-    def breaking():
-        yield Row("bob", "day01", "a", 1, 2)
-        raise RuntimeError("killed")
+    def fail(*_):
+        raise OSError("the disk is full")
 
-    with pytest.raises(RuntimeError):
-        exports.write_grades(path, breaking())
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(OSError, match="full"):
+        exports.write_grades(path, [Row("bob", "day01", "a", 1, 2)])
     assert path.read_bytes() == before and os.listdir(tmp_path) == ["grades.csv"]
 
 

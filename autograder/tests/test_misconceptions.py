@@ -113,7 +113,7 @@ def test_failing_everywhere_says_something_only_with_the_same_values():
     assert match(cases(*((name, "ok", (verdict,), "2") for verdict, name in lost)), one) == ""
 
 
-def test_the_nearest_note_needs_three_cases_and_three_quarters():
+def test_the_nearest_note_needs_three_quarters_of_the_cases():
     failed = [(name, "ok", ("did",), name) for name in "bcdefg"]
     known_ones = [("six", cases(OK, *failed)), ("two", cases(OK, *failed[:2], *((n, "ok", (), n) for n in "defg")))]
     more = cases(("a", "ok", ("cost",), "y"), *failed)
