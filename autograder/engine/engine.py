@@ -333,9 +333,9 @@ class _Run:
         above = ""
         for cell in self.job.cells:
             if not cell.exercise:
-                above = self.result.ran[cell.index].died
+                above = self.result.ran[cell.index].error
             elif above and self.heads[cell.index][0].get("status") == "missing":
-                self.heads[cell.index] = [lost(f"The cell above was lost: {above}")]
+                self.heads[cell.index] = [lost(f"The cell above ended with {above}", "missing")]
         batch: list[int] = []
         size = 0
         for at in [*self.checks, None]:

@@ -169,3 +169,25 @@ def test_the_same_seed_gives_the_same_verdicts_and_another_seed_is_taken_over(co
     lucky = "def double(x):\n    return 2006 if x > 100 else x + x"
     assert points(grade(course, {"lucky": notebook(double=lucky)})["lucky"])[0] == 3
     assert points(grade(course, {"lucky": notebook(double=lucky)}, seed=4)["lucky"])[0] < 3
+
+
+KILLS = """
+import json, os, signal, sys, threading, time
+from autograder.engine.data import Cell, Job
+from autograder.engine.engine import Engine
+
+cells = [Cell(0, "a", "import time; time.sleep(0.5)"), Cell(1, "b", "def double(x): return x + x")]
+job = Job("ada", "day00", "tiny", (*cells, Cell(2, "c", "", "day00.double", "double")), 3)
+with Engine(jobs=2) as engine:
+    station = engine.station("torch")
+    victim = getattr(station, sys.argv[1])
+    threading.Timer(0.2, os.kill, (victim.pid, signal.SIGKILL)).start()
+    result = engine.grade(job)
+    print(victim.poll(), engine.station("torch") is station, result.failure, result.verdicts[2].points)
+"""
+
+
+@pytest.mark.parametrize("part", ["runner", "verifier"])
+def test_a_part_of_the_engine_that_is_killed_is_started_again_and_the_notebook_graded(course, part):
+    ended = tiny.run(course, "-c", KILLS, part)
+    assert ended.stdout.split() == ["-9", "False", "3.0"], ended.stdout + ended.stderr

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import re
 import shutil
 
@@ -121,7 +120,8 @@ def graded(course):
 
 def rows(course, run="autograder/run"):
     with (course / run / "grades.csv").open(newline="") as lines:
-        return {(row["learner"], row["question"]): row for row in csv.DictReader(lines)}
+        # an apostrophe in front keeps spreadsheets from running a name
+        return {(row["learner"].removeprefix("'"), row["question"]): row for row in csv.DictReader(lines)}
 
 
 def visible_name(learner):
@@ -195,7 +195,8 @@ def test_the_search_for_secrets_finds_them_where_they_are(graded):
 
 def test_feedback_still_says_what_matters(graded):
     course, _ = graded
-    assert "raised while the hidden tests ran" in feedback(course, "hidden crash")
+    assert "It raised KeyboardInterrupt" in feedback(course, "hidden crash")
+    assert "ended while it ran (exit code 1)" in feedback(course, "hidden death")
     assert "hidden cases included" in feedback(course, "perfect")
     assert "not written yet" in feedback(course, "untouched")
     assert "SyntaxError" in feedback(course, "broken cell")
@@ -203,7 +204,7 @@ def test_feedback_still_says_what_matters(graded):
 
 
 def test_floods_are_cut(graded):
-    assert "characters in all" in feedback(graded[0], "floods")
+    assert "characters left out" in feedback(graded[0], "floods")
     assert len(feedback(graded[0], "floods")) < 2_000_000
 
 
@@ -268,26 +269,6 @@ def test_stale_notebooks_are_not_graded_with(graded, tmp_path):
     )
 
 
-KILLER = """
-import os, signal
-
-for parent in (os.getppid(),):
-    if "spawn_main" in open(f"/proc/{parent}/cmdline").read():
-        os.kill(parent, signal.SIGKILL)
-"""
-
-
-@pytest.mark.skipif(not os.path.exists("/proc/self/cmdline"), reason="needs /proc")
-def test_a_killed_grading_process_costs_its_own_submission_only(course):
-    for learner, answers in (("killer", GOOD | {"double": KILLER}), ("ada", GOOD), ("bob", GOOD)):
-        shutil.copytree(hand_in(course, learner, answers).parents[1], course / "killed" / learner)
-    result = grade(course, "killed", PASSLAB_RUN="autograder/run-killed")
-    assert result.returncode == 1 and "the grading process was killed" in " ".join(result.stdout.split())
-    got = rows(course, "autograder/run-killed")
-    assert {learner for learner, _ in got} == {"ada", "bob"}
-    assert all(float(row["points"]) == 3 for row in got.values())
-
-
 def test_a_roster_sets_unknown_learners_aside(course):
     hand_in(course, "perfect", GOOD, "day00/tiny.ipynb")
     for learner in ("ada", "mallory"):
@@ -303,8 +284,8 @@ def test_a_roster_sets_unknown_learners_aside(course):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("nowhere",), "nowhere is not a folder"),
-        (("class.zip",), "Unpack it first"),
+        (("nowhere",), "There is no nowhere. Expected: a folder"),
+        (("solutions/day00/tiny.py",), "is no folder and no archive"),
         (("class", "--assignment", "day77"), "There is no assignment day77. There are: day00."),
         (("exercises",), "the folder of an assignment"),
         (("lib/passlab/exercises",), "holds no submission"),
