@@ -39,7 +39,6 @@ def _classes() -> dict[str, type]:
         "passlab.ops.ConvReLU2d": ConvReLU2d,
         "cases_day01_swap.ReLU": cases_day01_swap.ReLU,
         "cases_day01_swap.Clipped": cases_day01_swap.Clipped,
-        "cases_day01_swap.Clipped": cases_day01_swap.Clipped,
     }
 
 

@@ -123,16 +123,14 @@ def _aten_operator(name: str) -> Callable | None:
 METHODS = _methods()
 ATTRIBUTES = _attributes()
 FUNCTIONS = _functions()
-#: Function → its name. The first name counts: torch.relu, before torch.nn.functional.…
-_NAMES: dict[Callable, str] = {}
-for _name, _function in FUNCTIONS.items():
-    _NAMES.setdefault(_function, _name)
+#: Function → its name, by identity: two built-in functions may be equal and yet called differently. The first counts.
+_NAMES = {id(function): name for name, function in reversed(FUNCTIONS.items())}
 
 
 def name_of(target: object) -> str | None:
     """The name under which a call target travels, or None for one that is not in the tables."""
     if type(target) in _FUNCTIONS:
-        return _NAMES.get(target)
+        return _NAMES.get(id(target))
     if type(target) in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):
         space, _, name = str(target).partition(".")
         if space == "aten" and name in _aten() and _aten_operator(name) is target:

@@ -198,6 +198,7 @@ def test_what_is_written_by_hand_here_is_near_to_what_is_accepted():
     """The hostile payloads are refused for what they say, not for how they are written."""
     assert decode(tensor(8, [2], [1])).shape == (2,)
     assert [n.name for n in decode(graph(row(), relu())).nodes] == ["x", "relu"]
+    assert [n.name for n in decode(graph(row(), relu(name="x"), relu(name="a b"))).nodes] == ["x", "x_1", "a_b"]
     rows = row(), relu(), row("output", "output", "output", ["t", ["n", 1]])
     gm = decode(module(*rows, children=[["a", ["M", 0]]], inner=[PLAIN]))
     assert gm(torch.tensor(-1.0)) == 0 and isinstance(gm.a, nn.ReLU)
