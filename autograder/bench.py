@@ -4,7 +4,7 @@
     python -m autograder.bench passes --json      # one part, as JSON
     python -m autograder.bench --largest 10000    # smaller graphs
 
-Parts: passes, equivalent, start, checks, class. Ratios travel between machines, seconds do not: a target in seconds
+Parts: passes, equivalent, start, checks, class, grading, load. Ratios travel between machines, seconds do not: a target in seconds
 is for a laptop. What cannot be measured is listed with the reason.
 """
 
@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from autograder import bench_grading
 from autograder.source import ROOT
 
 SIZES = (1_000, 10_000, 100_000)
@@ -327,7 +328,15 @@ def sample_class(largest: int) -> Iterator[Figure | str]:
     yield Figure("class", "grading, per notebook / a kernel", f"{each / kernel:.3g}x", value=each / kernel)
 
 
-PARTS = {"passes": passes, "equivalent": equivalence, "start": start, "checks": checks, "class": sample_class}
+PARTS = {
+    "passes": passes,
+    "equivalent": equivalence,
+    "start": start,
+    "checks": checks,
+    "class": sample_class,
+    "grading": bench_grading.grading,
+    "load": bench_grading.load,
+}
 
 
 def measure(parts: list[str], largest: int) -> Iterator[Figure | str]:

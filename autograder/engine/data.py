@@ -79,7 +79,7 @@ class Verdict:
     text: str = ""
     misconception: str = ""
     crash: str = ""  # why the question as a whole was lost: a crash, a time limit, memory
-    seconds: float = 0.0
+    seconds: float = 0.0  # that the answer took, all cases together
     cases: list[CaseResult] = field(default_factory=list)
 
 

@@ -249,6 +249,7 @@ class _Run:
         self.dead: set[int] = set()
         self.heads: dict[int, list[dict]] = {}
         self.values: dict[int, list[bytes]] = {}
+        self.took: dict[int, float] = {}
         self.until = time.monotonic() + NOTEBOOK_SECONDS
 
     def attempt(self) -> bool:
@@ -299,7 +300,7 @@ class _Run:
         seconds, about, data = self.data[cell.index]
         heads = self.heads[cell.index] = []
         values = self.values[cell.index] = []
-        talk, held = worker.talks[cell.index], True
+        talk, held, start = worker.talks[cell.index], True, time.monotonic()
         for verdicts, payload in zip(about, data, strict=True):
             value = b""
             try:
@@ -317,6 +318,7 @@ class _Run:
             if head.get("status") in ("died", "stub", "timeout", "missing"):
                 break
         talk.close()
+        self.took[cell.index] = round(time.monotonic() - start, 4)
         return held
 
     def give_up(self) -> None:
@@ -351,7 +353,9 @@ class _Run:
                     for i in batch
                 ]
                 found = self.station.judge(self.slot, questions, [self.values[i] for i in batch])
-                self.result.verdicts |= dict(zip(batch, found, strict=True))
+                for i, verdict in zip(batch, found, strict=True):
+                    verdict.seconds = self.took.get(i, 0.0)
+                    self.result.verdicts[i] = verdict
                 batch, size = [], 0
             if at is not None:
                 batch.append(at)

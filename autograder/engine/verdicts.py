@@ -7,7 +7,6 @@ that what many learners return in common is judged once.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,7 +18,7 @@ from autograder.engine import wire
 from autograder.engine.data import CaseResult, Verdict
 from autograder.engine.outcomes import plain, told
 from autograder.grading import hidden_cases
-from autograder.misconceptions import match, signature
+from autograder.misconceptions import signature
 from passlab import exercises
 from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run
 from passlab.ui import picture, report
@@ -86,7 +85,6 @@ class Question:
 
     def verdict(self, name_misconception: Callable[[list[CaseResult]], str] = lambda cases: "") -> Verdict:
         """Judge every case and make the verdict, as its learner may see it."""
-        start = time.perf_counter()
         put = zip(self.cases, map(self._outcome, range(len(self.heads))), strict=False)
         result = conclude(self.exercise, put, self._findings)
         cases = [self._case_result(at, seen) for at, seen in enumerate(self.seen)]
@@ -105,7 +103,6 @@ class Question:
             text=card.text,
             misconception=name_misconception(cases) if result.attempted and not result.ok else "",
             crash=crash,
-            seconds=round(time.perf_counter() - start, 3),
             cases=cases,
         )
 

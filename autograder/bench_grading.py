@@ -1,0 +1,230 @@
+"""`make bench`, parts grading and load: the engine beside stock nbgrader, on the same submissions in the same run.
+
+The class is one of the small torch.fx course in `tests/tiny_fx.py`: one notebook, six graded cells that take about a
+tenth of a second, answers right, right in another way, and wrong.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from autograder.source import ROOT
+
+sys.path.insert(0, str(ROOT / "autograder/tests"))
+
+import tiny
+import tiny_fx
+
+CLASS, LOAD = 18, 1_000
+
+#: Runs in the small course: grades the class over and over, and prints what it took.
+DRIVER = """
+import itertools, json, resource, sys, time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from autograder import engine, intake, source
+from autograder.engine import engine as module
+from autograder.notebooks import source_notebook
+
+order = json.loads(sys.stdin.read())
+def job(path):
+    nb, authored = intake.read(path), source_notebook("day00", "fx")
+    intake.repair(nb, authored)
+    return intake.job(nb, authored, path.parts[-3], "day00", "fx", 5)
+if order["unsafe"]:
+    module.sandbox.missing = lambda: ["measured without the sandbox"]
+jobs = [job(Path(path)) for path in order["paths"]]
+start = time.perf_counter()
+with module.Engine(order["jobs"], order["unsafe"]) as engine:
+    with ThreadPoolExecutor(order["jobs"]) as pool:
+        list(pool.map(engine.grade, jobs[: order["jobs"]]))
+        begun = time.perf_counter()
+        results = list(pool.map(engine.grade, itertools.islice(itertools.cycle(jobs), order["n"])))
+        took = time.perf_counter() - begun
+used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+print(json.dumps({
+    "start": begun - start, "took": took, "cpu": sum(u.ru_utime + u.ru_stime for u in used),
+    "peak": sorted(result.peak_mib for result in results)[len(results) // 2],
+    "seconds": min(result.seconds for result in results),
+    "points": {r.learner: [v.points for v in r.verdicts.values()] for r in results},
+}))
+"""
+
+#: Stock nbgrader: its own executor and steps, none of this course's.
+STOCK = """
+c = get_config()
+c.CourseDirectory.root = {root!r}
+c.CourseDirectory.course_id = "stock"
+c.CourseDirectory.source_directory = "solutions"
+c.CourseDirectory.release_directory = "stock/release"
+c.CourseDirectory.submitted_directory = "stock/submitted"
+c.CourseDirectory.autograded_directory = "stock/autograded"
+c.CourseDirectory.feedback_directory = "stock/feedback"
+c.CourseDirectory.db_url = "sqlite:///{root}/stock/gradebook.db"
+c.CourseDirectory.ignore = ["*.py"]
+c.ClearSolutions.code_stub = {{"python": "raise NotImplementedError()"}}
+"""
+
+LOOP = (
+    "def {name}(gm):\n    while True:\n        try:\n            while True: pass\n        except BaseException: pass\n"
+)
+
+
+def _answers(learner: int) -> dict[str, str]:
+    kinds = ("good", "right", "good", "wrong", "good")
+    return {
+        name: getattr(question, kinds[(learner + k * (learner % 3 + 1)) % len(kinds)])
+        for k, (name, question) in enumerate(tiny_fx.QUESTIONS.items())
+    }
+
+
+def _course(folder: Path, learners: int) -> Path:
+    course = tiny_fx.make(folder / "course")
+    built = tiny.run(course, "-m", "autograder.notebooks")
+    if built.returncode:
+        raise RuntimeError(built.stderr.strip().split("\n")[-1])
+    for learner in range(learners):
+        tiny_fx.submission(course, f"learner-{learner:04}", _answers(learner))
+    return course
+
+
+def _drive(course: Path, n: int, jobs: int = 2, unsafe: bool = False, only: str = "*") -> dict[str, Any]:
+    paths = [str(path) for path in sorted((course / "class").glob(f"{only}/*/*.ipynb"))]
+    order = json.dumps({"paths": paths, "n": n, "jobs": jobs, "unsafe": unsafe})
+    done = tiny.run(course, "-c", DRIVER, input=order)
+    if done.returncode:
+        raise RuntimeError(done.stderr.strip().split("\n")[-1])
+    return json.loads(done.stdout)
+
+
+def _stock(course: Path) -> tuple[float, dict[str, list[float]]]:
+    """Seconds per submission of `nbgrader autograde` on the whole class, and the points."""
+    config = course / "stock" / "nbgrader_config.py"
+    config.parent.mkdir()
+    config.write_text(STOCK.format(root=str(course)))
+    plain = ("-m", "nbgrader")
+    (course / "nbgrader_config.py").unlink()  # nbgrader reads the one in the folder too
+    tiny.run(course, *plain, "generate_assignment", "day00", "--force", f"--config={config}")
+    for path in sorted((course / "class").glob("*/day00/fx.ipynb")):
+        target = course / "stock/submitted" / path.relative_to(course / "class")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    begin = time.perf_counter()
+    done = tiny.run(course, *plain, "autograde", "day00", f"--config={config}", JUPYTER_PREFER_ENV_PATH="1")
+    took = time.perf_counter() - begin
+    code = (
+        "from nbgrader.api import Gradebook; import json, sys\n"
+        "with Gradebook(sys.argv[1], 'stock') as book:\n"
+        "    print(json.dumps({s.student_id: {g.name: g.score for n in s.notebooks for g in n.grades}"
+        " for s in book.assignment_submissions('day00')}))"
+    )
+    read = tiny.run(course, "-c", code, f"sqlite:///{course}/stock/gradebook.db")
+    if done.returncode or read.returncode:
+        raise RuntimeError((done.stderr + read.stderr).strip().split("\n")[-1])
+    points = {
+        learner: [found[f"{name}-check"] for name in tiny_fx.QUESTIONS]
+        for learner, found in json.loads(read.stdout).items()
+    }
+    return took / CLASS, points
+
+
+def _command(course: Path, run: str, folder: str = "class") -> tuple[float, subprocess.Popen, list[tuple[int, float]]]:
+    """Run `passlab grade`: its seconds, the process, and (submissions done, MiB of the grader) as it went."""
+    argv = [sys.executable, "-m", "passlab.cli", "grade", folder, "--seed", "5"]
+    env = tiny.environment(course) | {"PASSLAB_RUN": run}
+    begin, sizes = time.perf_counter(), []
+    grader = subprocess.Popen(argv, cwd=course, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    pages = course / run / "feedback"
+    while grader.poll() is None:
+        try:
+            pages_there = len(os.listdir(pages)) if pages.exists() else 0
+            resident = int(Path(f"/proc/{grader.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+            sizes.append((pages_there, resident / 2**20))
+        except (OSError, IndexError):
+            pass
+        time.sleep(0.2)
+    if grader.returncode:
+        raise RuntimeError(grader.stderr.read().strip().split("\n")[-1])
+    return time.perf_counter() - begin, grader, sizes
+
+
+def grading(largest: int) -> Iterator[Any]:
+    """The engine on a class of 18, each figure beside stock nbgrader on the same 18."""
+    from autograder.bench import Figure, at_most
+
+    def at_least(what: str, value: float, limit: float, unit: str, base: str) -> Figure:
+        return Figure("grading", what, f"{value:.3g}{unit}", base, f"≥ {limit:g}{unit}", value >= limit, value)
+
+    with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
+        course = _course(Path(scratch), CLASS)
+        yield "the engine, 20 and 140 notebooks"
+        few, many = _drive(course, 20), _drive(course, 140)
+        cpu = (many["cpu"] - few["cpu"]) / 120
+        each = many["took"] / 140
+        yield "without the sandbox, and one at a time"
+        alone, bare = _drive(course, 60, jobs=1), _drive(course, 60, jobs=1, unsafe=True)
+        yield "with gradebook and feedback"
+        whole, _, _ = _command(course, "autograder/run")
+        looping = {name: q.good for name, q in tiny_fx.QUESTIONS.items()}
+        quick = _drive(course, 4, jobs=1, only="learner-0000")["seconds"]
+        tiny_fx.submission(course, "loops", looping | {"dce": LOOP.format(name="dce")})
+        limit = 10.0  # an exercise of this course has the usual limit
+        loop = _drive(course, 1, jobs=1, only="loops")["seconds"] - quick - limit
+        yield "stock nbgrader on the same class"
+        for path in (course / "class/loops").rglob("*.ipynb"):
+            path.unlink()
+        stock, points = _stock(course)
+
+        base = f"stock nbgrader {stock:.3g} s each"
+        yield at_least(
+            "submissions per minute, over stock nbgrader", stock / each, 25, "x", f"{base}, engine {each:.3g} s"
+        )
+        yield at_most("grading", "CPU of all processes, per submission", cpu, 0.15, " s", base)
+        with_all = whole / CLASS
+        yield at_least(
+            "with feedback, gradebook and start", stock / with_all, 8, "x", f"{base}, passlab grade {with_all:.3g} s"
+        )
+        cost = 1000 * (alone["took"] - bare["took"]) / 60
+        one = f"one at a time {1000 * alone['took'] / 60:.3g} ms, without sandbox {1000 * bare['took'] / 60:.3g} ms"
+        yield at_most("grading", "the sandbox, per submission", cost, 30, " ms", one)
+        yield at_most(
+            "grading", "a loop that swallows interrupts, over its limit", loop, 0.2, " s", f"limit {limit:g} s"
+        )
+        yield at_most("grading", "start of a run, until the first results", few["start"], 10, " s")
+        yield at_most(
+            "grading", "memory of a worker above its warm parent", many["peak"], 150, " MiB", "median of the peaks"
+        )
+        same = sum(many["points"][learner] == given for learner, given in points.items())
+        yield at_least(
+            "submissions with the same points as stock nbgrader", 100 * same / CLASS, 100, " %", f"{CLASS} of them"
+        )
+
+
+def load(largest: int) -> Iterator[Any]:
+    """A class of a thousand in one run: nothing lost, and the grader no larger at its end."""
+    from autograder.bench import Figure, at_most
+
+    with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
+        yield f"writing {LOAD} submissions"
+        course = _course(Path(scratch), LOAD)
+        yield f"grading {LOAD} submissions"
+        took, _, sizes = _command(course, "autograder/run")
+        with (course / "autograder/run/grades.csv").open(newline="") as lines:
+            rows = sum(1 for _ in csv.DictReader(lines))
+        early = max(size for done, size in sizes if LOAD // 10 <= done < LOAD // 5)
+        late = max(size for done, size in sizes if 9 * LOAD // 10 <= done <= LOAD)
+        yield Figure("load", f"{LOAD} submissions, per minute", f"{60 * LOAD / took:.3g}", f"{took:.0f} s in all")
+        yield at_most(
+            "load", "the grader's memory at 90 %, over that at 10 to 20 %", late / early, 1.15, "x", f"{early:.0f} MiB"
+        )
+        lost = LOAD * len(tiny_fx.QUESTIONS) - rows
+        yield at_most("load", "scores lost", lost, 0, "", f"{rows} scores")
