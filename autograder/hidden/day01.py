@@ -295,22 +295,6 @@ def match_onnx(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- swap-relu
 
 
-class Clipped(nn.ReLU):
-    """A subclass of ReLU with a mind of its own."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(x).clamp(max=0.75)
-
-
-class _Tracer(fx.Tracer):
-    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-        return isinstance(module, Clipped | swapping.ReLU) or super().is_leaf_module(module, name)
-
-
-def _leaves(model: nn.Module) -> fx.GraphModule:
-    return fx.GraphModule(model, _Tracer().trace(model))
-
-
 def _overwrites() -> nn.Module:
     def forward(self, x):
         a = x * 2
@@ -332,7 +316,7 @@ def _others() -> nn.Module:
         c = torch.maximum(b, a) + F.threshold(a, 0.0, 0.0)
         return self.clipped(c - 1), self.ReLU(a), F.leaky_relu(a, 0.01), self.stack(relu)
 
-    parts = dict(prelu=nn.PReLU(), clipped=Clipped(), ReLU=nn.GELU())
+    parts = dict(prelu=nn.PReLU(), clipped=swapping.Clipped(), ReLU=nn.GELU())
     return net(forward, **parts, stack=nn.Sequential(nn.ReLU(), nn.LeakyReLU(0.3), nn.ReLU6(), swapping.ReLU()))
 
 
@@ -385,7 +369,7 @@ def swap_relu(seed: int) -> list[Case]:
         cases.append(
             _swap_case(
                 name,
-                lambda make=make: _leaves(seeded(make)),
+                lambda make=make: swapping.graph_of(seeded(make)),
                 about,
                 rng.uniform(0.02, 0.4),
                 lambda: seeded(lambda: (torch.randn(3, 4),), seed),

@@ -6,6 +6,7 @@ import ast
 import itertools
 import sys
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ from onnx.reference import ReferenceEvaluator
 from torch import fx, nn
 
 from autograder import source
+from autograder.grading import hidden_cases
 from passlab import exercises, models, trace
 from passlab.exercises import cases_day01 as common
 from passlab.exercises import cases_day01_graphs as graphs
@@ -22,7 +24,7 @@ from passlab.exercises import cases_day01_onnx as exporting
 from passlab.exercises import cases_day01_shapes as shapes
 from passlab.exercises import cases_day01_ssa as ssa
 from passlab.exercises import cases_day01_swap as swapping
-from passlab.judge import Case, judge
+from passlab.judge import Case, judge, run
 
 DAY = exercises.of_day("day01")
 NONSENSE = [
@@ -146,6 +148,30 @@ def test_work_is_limited_only_where_cost_is_judged():
     assert common.frugally(len, Case("a list", lambda: ([1, 2],), ("did",))) == 2
     assert sys.getprofile() is None
     assert sys.getrecursionlimit() == before
+
+
+def test_an_answer_that_stops_the_counting_is_out_of_time_all_the_same():
+    def walk(gm):
+        sys.setprofile(None)
+
+        def paths(node):
+            return sum(map(paths, node.all_input_nodes)) or 1
+
+        return paths(next(iter(reversed(gm.graph.nodes))))
+
+    exercise = replace(exercises.find("day01.levels"), seconds=0.5)
+    assert run(exercise, walk, Case("ladder", common.ladder, ("cost",))).status == "timeout"
+
+
+def test_an_error_that_names_every_node_names_none():
+    exercise = exercises.find("day01.propagate")
+
+    def all_of_them(gm, *inputs):
+        raise ValueError(" ".join(node.name for node in gm.graph.nodes))
+
+    cases = [case for case in hidden_cases(exercise.id, 0) if case.expect]
+    failed = [f.message for f in judge(exercise, all_of_them, cases).findings if not f.ok]
+    assert any("names others as well" in message for message in failed)
 
 
 def test_work_that_grows_with_the_square_of_the_nodes_is_within_the_limit():

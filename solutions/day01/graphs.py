@@ -159,7 +159,7 @@ def residual_edges(gm: fx.GraphModule) -> set[tuple[str, str]]:
 
     In:  a graph with shapes on its nodes. Operands may stand in keywords: `node.all_input_nodes` lists them all.
     Out: a set of pairs (name of a, name of b), one for each residual edge a → b; an empty set if there is none.
-         A row of 22 diamonds has 2**22 paths, a deep graph 1,200 nodes in a row; at most 1,000,000 calls of functions
+         A row of 60 diamonds has 2**60 paths, a deep graph 1,200 nodes in a row; at most 1,000,000 calls of functions
          written in Python are allowed on such a graph, and Python's recursion is not that deep.
 
     Example: for the graph drawn above, {("x", "add"), ("add", "add_1")}.

@@ -138,7 +138,7 @@ def idle_pairs(gm):
     return found | {"parallel": found["parallel"] | {(name, some) for name in idle if some}}
 
 
-@wrong("cost", "asks for a node's level again at every reader: 2**22 questions in a row of diamonds")
+@wrong("cost", "asks for a node's level again at every reader: 2**60 questions in a row of diamonds")
 def asks_again(gm):
     def level(node):
         return 1 + max((level(a) for a in _reads(node)), default=-1)

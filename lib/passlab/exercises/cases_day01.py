@@ -12,12 +12,12 @@ from torch import fx, nn
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from passlab import trace, view
-from passlab.judge import Case
+from passlab.judge import Case, Finding
 
 #: An answer whose work is limited may make this many calls (Python functions and built-ins) on one graph. Comparing
 #: all pairs of nodes fits; walking all paths of `LADDER` does not.
 MOST_CALLS = 1_000_000
-LADDER = 22
+LADDER = 60
 CHAIN = 1_200
 
 
@@ -82,9 +82,24 @@ def chain() -> tuple:
 
 @dataclass(frozen=True)
 class TooMuch:
-    """In place of a value: the answer did more work than promised."""
+    """In place of a value: the answer did more work than promised. `what`: a key of `TOO_MUCH`."""
 
-    why: str
+    what: str
+
+
+TOO_MUCH = {
+    "calls": f"More than {MOST_CALLS:,} function calls on a graph of {{nodes:,}} nodes: work is done again for every "
+    "path. Keep what you found out about a node, and each node is worked on once.",
+    "depth": "A graph {nodes:,} nodes deep is deeper than Python's recursion. "
+    "gm.graph.nodes lists every node after the nodes it reads: one loop in that order needs no recursion.",
+    "data": "It ran an operation on real elements. Tensors made with device='meta' have a shape and a dtype and no "
+    "data; weights become so with tensor.to('meta').",
+}
+
+
+def excess(value: TooMuch, gm: fx.GraphModule) -> Finding:
+    """What is said of too much work on a graph."""
+    return Finding("cost", False, TOO_MUCH[value.what].format(nodes=len(gm.graph.nodes)))
 
 
 class _Stop(BaseException):
@@ -92,11 +107,14 @@ class _Stop(BaseException):
 
 
 def frugally(answer: Callable, case: Case) -> Any:
-    """Put a case to an answer; in a case about cost, stop after MOST_CALLS calls."""
+    """Put a case to an answer; in a case about cost, stop after MOST_CALLS calls.
+
+    An answer could switch the counting off. It gains nothing: 2 ** LADDER paths take longer than any time limit.
+    """
     arguments = case.build()
     if "cost" not in case.about:
         return answer(*arguments)
-    nodes, calls = len(arguments[0].graph.nodes), 0
+    calls = 0
     before, deepest = sys.getprofile(), sys.getrecursionlimit()
 
     def count(frame, event, arg):
@@ -109,15 +127,9 @@ def frugally(answer: Callable, case: Case) -> Any:
     try:
         return answer(*arguments)
     except _Stop:
-        return TooMuch(
-            f"More than {MOST_CALLS:,} function calls on a graph of {nodes:,} nodes: work is done again for every "
-            f"path. Keep what you found out about a node, and each node is worked on once."
-        )
+        return TooMuch("calls")
     except RecursionError:
-        return TooMuch(
-            f"A graph {nodes:,} nodes deep is deeper than Python's recursion. "
-            f"gm.graph.nodes lists every node after the nodes it reads: one loop in that order needs no recursion."
-        )
+        return TooMuch("depth")
     finally:
         sys.setprofile(before)
         sys.setrecursionlimit(deepest)

@@ -10,7 +10,19 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab.exercises.cases_day01 import CHAIN, LADDER, TooMuch, chain, ladder, line, listed, net, several, traced
+from passlab.exercises.cases_day01 import (
+    CHAIN,
+    LADDER,
+    TooMuch,
+    chain,
+    excess,
+    ladder,
+    line,
+    listed,
+    net,
+    several,
+    traced,
+)
 from passlab.graph import KINDS, view
 from passlab.judge import Case, Finding
 
@@ -175,7 +187,7 @@ def judge_residual(case: Case, value: Any) -> Iterator[Finding]:
     """`did`: every residual edge is found. `spared`: nothing else is. `cost`: both, with limited work."""
     gm = case.build()[0]
     if isinstance(value, TooMuch):
-        yield Finding("cost", False, value.why)
+        yield excess(value, gm)
         return
     nodes = {node.name: node for node in gm.graph.nodes}
     pairs, broken = _pairs(value, nodes, "residual_edges returns a set of pairs (name of a, name of b)")
@@ -288,7 +300,7 @@ def judge_levels(case: Case, value: Any) -> Iterator[Finding]:
     """`did`: depth, levels, every pair. `spared`: no pair where one needs the other. `cost`: both, limited work."""
     gm = case.build()[0]
     if isinstance(value, TooMuch):
-        yield Finding("cost", False, value.why)
+        yield excess(value, gm)
         return
     nodes = {node.name: node for node in gm.graph.nodes}
     broken = _no_levels(value, nodes)
