@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autograder.engine import outputs, sandbox
+from autograder.engine import flavours, outputs, sandbox
 from autograder.engine.cgroups import Group
 from autograder.engine.data import CaseResult, Cell, Job, NotebookResult, Verdict
 from autograder.engine.frames import Garbled, Gone, Late, receive, send
@@ -40,8 +40,8 @@ NOTEBOOK_SECONDS = 900.0
 MOST_STARTS = 6
 #: With its memory in huge pages, a process that holds torch forks and ends in less than half the time.
 QUICK_FORK = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-#: How much is sent to the verifier at once.
-BATCH_BYTES = 32 * 2**20
+#: How much is sent to the verifier at once, and how much the answers of one notebook may return.
+BATCH_BYTES, MOST_BYTES = 32 * 2**20, 256 * 2**20
 
 
 class Unsafe(Exception):
@@ -65,6 +65,10 @@ class Station:
     """The processes of one flavour: a warm parent that forks workers, and a verifier with a socket for each slot."""
 
     def __init__(self, flavour: str, slots: int, unsafe: bool):
+        try:
+            flavours.prepare(flavour)
+        except ImportError as unreachable:
+            raise Broken(str(unreachable)) from None
         self.lock = threading.Lock()
         self.cases: dict[tuple[str, int], tuple[float, list[list[str]], list[bytes]]] = {}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -199,8 +203,9 @@ class Engine:
         slot = self.free.get()
         try:
             for last in (False, True):
-                station = self.station(_flavour(job))
+                station = None
                 try:
+                    station = self.station(_flavour(job))
                     return self._grade(job, station, slot)
                 except Broken as broken:
                     self._drop(station)
@@ -211,7 +216,7 @@ class Engine:
         finally:
             self.free.put(slot)
 
-    def _drop(self, station: Station) -> None:
+    def _drop(self, station: Station | None) -> None:
         """Take a broken station out of use; another one is started for whoever needs it."""
         with self.lock:
             for flavour in [name for name, one in self.stations.items() if one is station]:
@@ -313,6 +318,8 @@ class _Run:
                 head = lost(f"The Python process ended while it ran{_how(worker, cell)}.")
             except Garbled as what:
                 head, held = lost(f"It wrote into the grader's connection ({what})."), False
+            if sum(len(data) for mine in self.values.values() for data in mine) + len(value) > MOST_BYTES:
+                head, value = lost(f"The answers of a notebook may return {MOST_BYTES >> 20} MiB in all."), b""
             heads.append(head)
             values.append(value)
             if head.get("status") in ("died", "stub", "timeout", "missing"):

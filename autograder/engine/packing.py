@@ -26,7 +26,7 @@ from torch import fx, nn
 from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.fx.passes.shape_prop import TensorMetadata
 
-from autograder.engine import kinds, modules, targets
+from autograder.engine import kinds, modules, targets, wire_tvm
 from autograder.engine.kinds import Refused
 
 _NAMES = {
@@ -87,7 +87,7 @@ class _Packer:
             raise Refused(f"{self.where} is nested more than {kinds.DEPTH} levels deep, or holds itself.")
         pack = _PACK.get(kind)
         if pack is None:
-            pack = _inherited(value)
+            pack = _tvm if wire_tvm.carries(value) else _inherited(value)
         if pack is None:
             raise self.refuse(value)
         packed = pack(self, value, depth + 1)
@@ -400,6 +400,11 @@ class _Packer:
 
 def _onnx(packer: _Packer, value: Any, depth: int) -> list:
     return ["o", base64.b64encode(value.SerializeToString(deterministic=True)).decode()]
+
+
+def _tvm(packer: _Packer, value: Any, depth: int) -> list:
+    """A Relay or Relax module: its bytes travel as those of a tensor do."""
+    return ["tvm", packer.value(torch.frombuffer(bytearray(wire_tvm.encode_module(value)), dtype=torch.uint8), depth)]
 
 
 #: Exact type → how it is packed.

@@ -19,7 +19,7 @@ import torch
 from torch import fx, nn
 from torch.fx.passes.shape_prop import TensorMetadata
 
-from autograder.engine import kinds, modules, targets
+from autograder.engine import kinds, modules, targets, wire_tvm
 from autograder.engine.kinds import Refused
 
 _MOST = 2**62
@@ -166,6 +166,12 @@ class _Unpacker:
         import onnx  # only where a value has one
 
         return onnx.ModelProto.FromString(self.bytes_(row, depth))
+
+    def module_of_tvm(self, row: list, depth: int) -> Any:
+        data = self.value(_rows(row, 2)[1], depth)
+        if type(data) is not torch.Tensor or data.dtype is not torch.uint8:
+            raise Refused("The payload holds a module of TVM that is none.")
+        return wire_tvm.decode_module(data.numpy().tobytes())
 
     def entry(self, table: list, row: list) -> Any:
         return table[_number(_rows(row, 2)[1], len(table) - 1)]
@@ -394,6 +400,7 @@ _UNPACK: dict[str, Callable[[_Unpacker, list, int], Any]] = {
     "fn": _Unpacker.function,
     "rec": _Unpacker.record,
     "o": _Unpacker.model,
+    "tvm": _Unpacker.module_of_tvm,
     "T": lambda u, r, d: u.entry(u.tensors, r),
     "sh": lambda u, r, d: u.entry(u.shapes, r),
     "M": lambda u, r, d: u.entry(u.modules, r),
