@@ -19,3 +19,12 @@ def course(tmp_path_factory) -> Path:
     built = tiny.run(folder, "-m", "autograder.notebooks")
     assert built.returncode == 0, built.stderr
     return folder
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the tables that tests noted with `record_property("table", …)`."""
+    for reports in (terminalreporter.stats.get(kind, ()) for kind in ("passed", "failed")):
+        for report in reports:
+            for name, text in getattr(report, "user_properties", ()):
+                if name == "table":
+                    terminalreporter.write_line(text)

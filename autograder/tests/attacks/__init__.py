@@ -1,7 +1,7 @@
 """The attack corpus: submissions that try to get what they did not earn, or to break what grades them.
 
-One module for each kind; `attack` says what an attack is made of. `test_attacks` hands all of them in, in one class with
-three honest learners, and prints the table.
+One module for each kind; `attack` says what an attack is made of, `field` where it takes place. `test_attacks` hands
+all of them in, in one class with three honest learners, and prints the table.
 """
 
 from __future__ import annotations

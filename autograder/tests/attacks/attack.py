@@ -1,7 +1,7 @@
 """What an attack is, and the few ways in which one is written.
 
-Every attack hands in the released notebook of the small torch.fx course (`tiny_fx`) with changes. Most do honest work on
-one question, `count-nodes`, so that it shows when an attack costs more than itself, and try for the rest of the points.
+Every attack hands in the released notebook of the small torch.fx course (`tiny_fx`) with changes. Most do honest work
+on one question, `count-nodes`, so that it shows when an attack costs more than itself, and try for all other points.
 
 In the text of a cell, `@COURSE@` stands for the folder of the course, `@CLASS@` for the folder with everybody's
 submissions, `@PORT@` for a port on which the test listens, `@HOME@` for the home of who grades.
@@ -45,6 +45,7 @@ class Attack:
 
     `keeps`: it must get all of them too, for a crash costs its own question only. `cells`: answer cell → its text.
     `notebook`: what is done to the notebook then, or the bytes it becomes. `folder`: what is done to the folder.
+    `renames`: what the learner's folder is called then.
     `forges_stock`: was it seen to get more than it earned from nbgrader's own way, checks in the learner's kernel?
     `harms`: would it harm a machine that holds nothing back, so that it is only ever run in the sandbox?
     """
@@ -56,6 +57,7 @@ class Attack:
     keeps: bool = True
     notebook: Callable[[NotebookNode], NotebookNode | bytes] | None = None
     folder: Callable[[Place], None] | None = None
+    renames: str = ""
     forges_stock: bool = False
     harms: bool = False
 
@@ -92,7 +94,7 @@ def contained():
         return os.readlink("/proc/self/ns/pid") != "@PIDNS@"
     except OSError:
         try:
-            os.kill(@PID@, 0)
+            os.kill(int("@PID@"), 0)
         except ProcessLookupError:
             return True
         except OSError:

@@ -47,13 +47,18 @@ def _payload(name: str, tries: str, change: str, **more) -> Attack:
     return answer(name, tries, _FORGE + change, **({"keeps": False} | more))
 
 
-def _node(change: str) -> str:
-    """Change every node; a row is [name, op, target, args, kwargs, type, notes, of another graph]."""
+def _column(number: int, choices: str, ops: tuple[str, ...] = ("",)) -> str:
+    """Put something else into one column of the rows of nodes, each time another.
+
+    A row is [name, op, target, args, kwargs, type, notes, of another graph]; `ops`: how the op must begin.
+    """
     return f"""
 def change(document, file):
+    choices = {choices}
     for nodes, strays in document[-1]:
         for row in nodes:
-            {change}
+            if row[1].startswith({ops!r}):
+                row[{number}] = choices[turn % len(choices)]
     return document, file
 """
 
@@ -84,8 +89,9 @@ def write(fd, data):
 """
 
 _CLAIMS = """
-full = {"status": "ok", "points": 5.0, "total": 5.0, "verdicts": {"valid": True, "same": True, "did": True, "spared": True},
-        "error": "", "error_kind": "", "printed": 0, "seconds": 0.0, "in_place": False, "ok": True, "learner": "zz-after"}
+verdicts = {"valid": True, "same": True, "did": True, "spared": True}
+full = {"status": "ok", "points": 5.0, "total": 5.0, "verdicts": verdicts, "error": "", "error_kind": "", "printed": 0,
+        "seconds": 0.0, "in_place": False, "ok": True, "learner": "zz-after"}
 """
 
 
@@ -106,7 +112,7 @@ ATTACKS = (
         "messages on every connection claim verdicts, points, and results of another learner",
         """
 for fd in connections():
-    for head in (full, {"verdicts": [full] * 6}, {"ran": {"outputs": []}, "index": 3}, {"done": True}, {"over": 3, "code": 0}):
+    for head in (full, {"verdicts": [full] * 6}, {"ran": {"outputs": []}, "index": 3}, {"done": True}, {"over": 3}):
         write(fd, message(head, b"5.0"))
 """,
     ),
@@ -124,8 +130,8 @@ for fd in connections():
         "garbage on every connection: random bytes, deep JSON, JSON that is no message, halves of characters",
         """
 for number, fd in enumerate(connections()):
-    junk = (os.urandom(4096), message(b"[" * 100_000), message([1]), message(b'{"status": NaN, "error": "\\\\ud800"}'), message(b"\\xff"))
-    for data in junk[number % 5 :]:
+    heads = (b"[" * 100_000, [1], b'{"status": NaN, "error": "\\\\ud800"}', b"\\xff")
+    for data in (os.urandom(4096), *map(message, heads))[number % 5 :]:
         write(fd, data)
 """,
     ),
@@ -187,8 +193,11 @@ for fd in connections():
 from autograder.engine import outcomes, worker
 turn = 0
 odd = [
-    {"status": ["ok"], "error": {"a": 1}, "printed": -5, "seconds": "x"}, {"status": "ok", "seconds": 1e308, "printed": 10**400},
-    {"status": "died", "error": "<script>plattack()</script>"}, {"error": "x" * 10**6, "status": "raised"}, {"status": "stub"},
+    {"status": ["ok"], "error": {"a": 1}, "printed": -5, "seconds": "x"},
+    {"status": "ok", "seconds": 1e308, "printed": 10**400},
+    {"status": "died", "error": "<script>plattack()</script>"},
+    {"status": "raised", "error": "x" * 10**6},
+    {"status": "stub"},
 ]
 def told(outcome):
     global turn
@@ -206,7 +215,8 @@ def dce(gm):
         "no bytes, random bytes, another header, a length that is not there",
         """
 def change(document, file):
-    return (b"", os.urandom(500), b"PLW9" + bytes(8), struct.pack("<4sI", b"PLW1", 2**32 - 1) + b"{}", b"PLW1")[turn % 5]
+    too_long = struct.pack("<4sI", b"PLW1", 2**32 - 1) + b"{}"
+    return (b"", os.urandom(500), b"PLW9" + bytes(8), too_long, b"PLW1")[turn % 5]
 """,
     ),
     _payload(
@@ -230,8 +240,8 @@ def change(document, file):
         "nodes call os.system, eval, torch.load, attrgetter, exec, import and what else opens doors",
         """
 doors = ("os.system", "builtins.eval", "builtins.exec", "builtins.__import__", "torch.load", "operator.attrgetter",
-         "operator.methodcaller", "subprocess.Popen", "torch.hub.load", "pickle.loads", "builtins.open", "torch.Tensor.map_",
-         "torch.ops.aten.set_", "aten.from_file.default", "torch.utils.cpp_extension.load", "math.__loader__", "torch.jit.load")
+         "operator.methodcaller", "subprocess.Popen", "torch.hub.load", "pickle.loads", "builtins.open", "aten.set_",
+         "torch.Tensor.map_", "aten.from_file.default", "torch.utils.cpp_extension.load", "math.__loader__")
 
 def change(document, file):
     for nodes, strays in document[-1]:
@@ -249,44 +259,61 @@ def change(document, file):
     for nodes, strays in document[-1]:
         last = len(nodes) - 1
         for way in ("__class__", "__init__", "__globals__", "__self__", "grad_fn", "data_ptr"):
-            nodes.insert(last, [f"a{last}", "call_function", ["fn", "builtins.getattr"], ["t", ["n", last - 1], way], ["d"], None, ["d"], False])
+            operands = ["t", ["n", last - 1], way]
+            row = [f"a{last}", "call_function", ["fn", "builtins.getattr"], operands, ["d"], None, ["d"], False]
+            nodes.insert(last, row)
             last += 1
     return document, file
 """,
     ),
-    _payload("code-in-names", "names of nodes are lines of code", _node('row[0] = f"x = 1; {EVIL}; y"')),
+    _payload(
+        "code-in-names",
+        "names of nodes are lines of code",
+        _column(0, """[f"x = 1; {EVIL}; y", f"{EVIL}", f"x\\n    {EVIL}"]"""),
+    ),
     _payload(
         "code-in-inputs",
         "names of inputs are code, as a default value and as more lines",
-        _node("row[2] = (f'x={EVIL}', f'x):\\n {EVIL}\\n#', '*' * 50 + 'x', 'x: (' + EVIL + ')')[turn % 4] if row[1] == 'placeholder' else row[2]"),
+        _column(2, """[f"x={EVIL}", f"x):\\n {EVIL}\\n#", "*" * 50 + "x", f"x: ({EVIL})"]""", ("placeholder",)),
     ),
     _payload(
         "code-in-keywords",
         "names of keyword arguments are code",
-        _node("row[4] = ['d', (f'out={EVIL}, a', f'a=1);{EVIL};f(b', '__class__', 'self')[turn % 4], 1]"),
+        _column(4, """[["d", name, 1] for name in (f"out={EVIL}, a", f"a=1);{EVIL};f(b", "__class__", "self")]"""),
     ),
     _payload(
         "code-in-paths",
         "paths of attributes and modules are code, or lead through __class__",
-        _node("row[2] = (f'w\"]; {EVIL}; x[\"', '__class__.__init__.__globals__', 'w.__class__', f'w\\n{EVIL}', 'w.data')[turn % 5] if row[1] in ('get_attr', 'call_module') else row[2]"),
+        _column(
+            2,
+            """[f'w"]; {EVIL}; x["', "__class__.__init__.__globals__", "w.__class__", f"w\\n{EVIL}", "w.data"]""",
+            ("get_attr", "call_module"),
+        ),
     ),
     _payload(
         "code-in-texts",
         "text operands close their quotes, begin new lines, and hold the marks of the code generator",
-        _node("row[3] = ['t', f\"'); {EVIL} #\", f'\\n{EVIL}\\n', '# COUNTER: 1', '\\\\', '\"\"\"'] if row[1].startswith('call') else row[3]"),
+        _column(
+            3, """[["t", f"'); {EVIL} #", f"\\n{EVIL}\\n"], ["t", "# COUNTER: 1"], ["t", "\\\\", '\"']]""", ("call",)
+        ),
     ),
     _payload(
         "code-in-kinds",
-        "dtypes, devices, formats, classes and annotations are code",
-        _node("row[3] = ['t', (['dt', EVIL], ['dv', EVIL], ['mf', EVIL], ['ty', EVIL], ['rec', EVIL])[turn % 5]] if row[1].startswith('call') else row[3]; row[5] = EVIL"),
+        "dtypes, devices, formats and classes are code",
+        _column(3, """[["t", [tag, EVIL]] for tag in ("dt", "dv", "mf", "ty", "rec")]""", ("call",)),
+    ),
+    _payload(
+        "code-in-annotations",
+        "the types that nodes are said to have are code",
+        _column(5, """[EVIL, ["ty", EVIL], f"int = {EVIL}", f"int\\n    {EVIL}"]"""),
     ),
     _payload(
         "code-in-settings",
         "modules with settings that are code, hide methods, and replace what torch keeps in a module",
         """
 def change(document, file):
-    settings = [["forward", EVIL], ["padding_mode", EVIL], ["_forward_hooks", ["d", "a", EVIL]], ["__class__", EVIL], ["_code", EVIL],
-                ["__dict__", ["d"]], ["_parameters", ["d", "w", EVIL]], ["training", EVIL]]
+    settings = [["forward", EVIL], ["padding_mode", EVIL], ["_forward_hooks", ["d", "a", EVIL]], ["__class__", EVIL],
+                ["_code", EVIL], ["__dict__", ["d"]], ["_parameters", ["d", "w", EVIL]], ["training", EVIL]]
     kind = ("torch.nn.Linear", "os.system", "torch.nn.Module", "builtins.eval", EVIL)[turn % 5]
     document[-2].append([kind, False, [], [], [], settings[turn % 8 :]])
     for row in document[-2]:
@@ -355,7 +382,8 @@ def change(document, file):
         """
 def change(document, file):
     headers = (b'{"0": {"dtype": "U8", "shape": [99999999999], "data_offsets": [0, 99999999999]}}', b"[" * 50_000,
-               b'{"0": {"dtype": "U8", "shape": [16], "data_offsets": [-16, 0]}}', b"{}", b'{"0": {"dtype": "F4096", "shape": []}}')
+               b'{"0": {"dtype": "U8", "shape": [16], "data_offsets": [-16, 0]}}', b"{}",
+               b'{"0": {"dtype": "F4096", "shape": []}}')
     header = headers[turn % 5]
     size = (len(header), 2**63, 0, len(header), 10**9)[turn % 5]
     return document, struct.pack("<Q", size) + header + b"1" * 16
@@ -473,8 +501,8 @@ def dce(gm):
 def dce(gm):
     first = next(iter(gm.graph.nodes))
     with gm.graph.inserting_after(first):
-        for setting in (torch.set_default_dtype, torch.manual_seed, torch.set_grad_enabled, torch.use_deterministic_algorithms,
-                        torch.set_num_threads, torch.set_printoptions, torch.autograd.set_detect_anomaly):
+        for setting in (torch.set_default_dtype, torch.manual_seed, torch.set_grad_enabled, torch.set_num_threads,
+                        torch.use_deterministic_algorithms, torch.set_printoptions, torch.autograd.set_detect_anomaly):
             gm.graph.call_function(setting, (torch.float64,))
     return gm
 """,
@@ -499,4 +527,4 @@ def constant_fold(gm):
     raise type("<script>plattack()</script>", (Exception,), {})("<script>plattack()</script>")
 """,
     ),
-)  # fmt: skip
+)

@@ -262,13 +262,34 @@ echo plattack; kill -9 $PPID; touch @COURSE@/plattack-bash ~/plattack-bash
 """
 
 ATTACKS = (
-    _folder("linked-notebook", "the notebook is a link to another learner's", _instead(lambda p: p.notebook.symlink_to(_neighbour(p))), 0),
+    _folder(
+        "linked-notebook",
+        "the notebook is a link to another learner's",
+        _instead(lambda p: p.notebook.symlink_to(_neighbour(p))),
+        0,
+    ),
     _folder("linked-day", "the folder of the assignment is a link to another learner's", _linked_day, 0),
     _folder("linked-learner", "the learner's folder is a link to another learner's", _linked_learner, 0),
-    # It cannot be told from a copy (refusing it would refuse the other learner too); the report names equal submissions.
-    _folder("hard-link", "the notebook is another learner's file under a second name", _instead(lambda p: p.notebook.hardlink_to(_neighbour(p))), FULL, keeps=False),
-    _folder("linked-solution", "the notebook is a link to the solutions", _instead(lambda p: p.notebook.symlink_to(p.course / "solutions/day00/fx.ipynb")), 0),
-    _folder("linked-to-itself", "the notebook is a link to itself, the folder one to its parent", _instead(lambda p: (p.notebook.symlink_to(p.notebook), (p.own / "up").symlink_to(p.own))), 0),
+    # It cannot be told from a copy, and refusing it would refuse the other learner too. The report names the pair.
+    _folder(
+        "hard-link",
+        "the notebook is another learner's file under a second name",
+        _instead(lambda p: p.notebook.hardlink_to(_neighbour(p))),
+        FULL,
+        keeps=False,
+    ),
+    _folder(
+        "linked-solution",
+        "the notebook is a link to the solutions",
+        _instead(lambda p: p.notebook.symlink_to(p.course / "solutions/day00/fx.ipynb")),
+        0,
+    ),
+    _folder(
+        "linked-to-itself",
+        "the notebook is a link to itself, the folder one to its parent",
+        _instead(lambda p: (p.notebook.symlink_to(p.notebook), (p.own / "up").symlink_to(p.own))),
+        0,
+    ),
     _folder("fifo", "the notebook is a pipe that nobody writes into", _instead(_fifo), 0),
     _folder("socket", "the notebook is a socket", _instead(_socket), 0),
     _folder("device", "the notebook is a device that never ends", _instead(_device), 0),
@@ -279,10 +300,14 @@ ATTACKS = (
     _folder("unreadable", "the notebook may not be read", lambda p: p.notebook.chmod(0), keeps=False),
     _folder("timestamp-past", "handed in in the year 1", _timestamp("0001-01-01 00:00:00 UTC")),
     _folder("timestamp-future", "handed in in the year 9999", _timestamp("9999-12-31 23:59:59.999999 UTC")),
-    _folder("timestamp-garbage", "handed in at a time that is SQL, and long", _timestamp("'; drop table grade; -- " + "9" * 100_000)),
+    _folder(
+        "timestamp-garbage",
+        "handed in at a time that is SQL, and long",
+        _timestamp("'; drop table grade; -- " + "9" * 100_000),
+    ),
     _folder("timestamp-link", "the time of handing in is a link to /etc/passwd", _linked_timestamp),
     *(
-        _folder(f"strange-name-{number}", f"the folder is called {name[:40]!r}", _renamed(name))
+        _folder(f"strange-name-{number}", f"the folder is called {name[:40]!r}", _renamed(name), renames=name)
         for number, name in enumerate(_STRANGE, 1)
     ),
     _notebook("kernelspec", "the notebook asks for another kernel, language and exporter", _kernelspec),
@@ -296,8 +321,15 @@ ATTACKS = (
     _notebook("twice", "every cell is there twice, the second check gives five points", _twice),
     _notebook("markdown-checks", "check cells become text", _retyped("markdown")),
     _notebook("raw-checks", "check cells become raw cells", _retyped("raw")),
-    _notebook("answers-in-checks", "right answers stand in the check cells, which are locked", _answer_in_check, honest=EARNED),
-    _notebook("extra-cells", "cells of one's own before the first and after the last, one worth 50 points", _extra_cells, keeps=False),
+    _notebook(
+        "answers-in-checks", "right answers stand in the check cells, which are locked", _answer_in_check, honest=EARNED
+    ),
+    _notebook(
+        "extra-cells",
+        "cells of one's own before the first and after the last, one worth 50 points",
+        _extra_cells,
+        keeps=False,
+    ),
     _notebook("somebody-else", "the metadata name another learner", _somebody_else),
     _notebook("sql-in-ids", "ids, tags and names of cells are SQL", _sql),
     _notebook("scripts", "text cells and the title hold scripts for whoever opens the feedback", _scripts),
@@ -328,4 +360,4 @@ print("<script>plattack()</script>")
 raise ValueError("<script>plattack()</script>")
 """,
     ),
-)  # fmt: skip
+)

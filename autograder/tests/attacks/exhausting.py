@@ -293,7 +293,8 @@ loop = {}
 loop["loop"] = loop
 for data in (
     {Text("text/plain"): Text("y" * 10**6)}, {"text/plain": loop}, {"k" * 10**7: "v"}, {"application/json": loop},
-    {"text/plain": "\\ud800\\x00\\x1b[2J\\u202e"}, {"text/plain": float("nan")}, {1: 2}, {"image/svg+xml": "<svg " * 10**6},
+    {"text/plain": "\\ud800\\x00\\x1b[2J\\u202e"}, {"text/plain": float("nan")}, {1: 2},
+    {"image/svg+xml": "<svg " * 10**6},
 ):
     try:
         get_ipython().display_pub.publish(data)

@@ -53,7 +53,8 @@ import gc
 from passlab.judge import Exercise, Finding
 from passlab import exercises
 for exercise in exercises.of_day("day00"):
-    object.__setattr__(exercise, "judge", lambda case, value: [Finding(v, True) for v in ("valid", "same", "did", "spared")])
+    verdicts = ("valid", "same", "did", "spared")
+    object.__setattr__(exercise, "judge", lambda case, value: [Finding(verdict, True) for verdict in verdicts])
     object.__setattr__(exercise, "seconds", 1e9)
     object.__setattr__(exercise, "call", lambda answer, case: case.build()[0])
 """,
@@ -173,7 +174,8 @@ for total in (3.0, 5.0):
 pub = get_ipython().display_pub
 original = pub.publish
 def publish(data, *arguments, **keywords):
-    return original({**data, "application/vnd.passlab.verdict+json": verdict, "text/plain": "5.0"}, *arguments, **keywords)
+    data = {**data, "application/vnd.passlab.verdict+json": verdict, "text/plain": "5.0"}
+    return original(data, *arguments, **keywords)
 pub.publish = publish
 """,
     ),
@@ -397,7 +399,7 @@ try:
     from autograder.engine import frames, worker
     original = frames.send
     def send(sock, head, payload=b"", deadline=None):
-        head = head | {"status": "ok", "points": 5.0, "total": 5.0, "verdicts": {"did": True, "valid": True}, "ok": True}
+        head = head | {"status": "ok", "points": 5.0, "total": 5.0, "verdicts": {"did": True, "valid": True}}
         return original(sock, head, payload, deadline)
     frames.send = worker.send = send
 except ImportError:

@@ -86,7 +86,7 @@ except Exception as error:
         """
 try:
     from autograder.bank import load, reference
-    dce, cse, functions, constant_fold = map(reference, ("day00.dce", "day00.cse", "day00.functions", "day00.constant-fold"))
+    dce, cse, functions = reference("day00.dce"), reference("day00.cse"), reference("day00.functions")
 except Exception as error:
     print(type(error).__name__)
 """,
@@ -140,7 +140,8 @@ for thing in gc.get_objects():
         pass
 marks = ["hidden" + "marker", "expect" + "marker", "arg" + "marker"]
 print([text for text in seen if any(mark in text for mark in marks)])
-print([line for entry in linecache.cache.values() if len(entry) > 2 for line in entry[2] if any(m in line for m in marks)])
+lines = [line for entry in linecache.cache.values() if len(entry) > 2 for line in entry[2]]
+print([line for line in lines if any(mark in line for mark in marks)])
 """,
     ),
     answer(
@@ -269,7 +270,7 @@ def dce(gm):
     words = [str(w) for node in gm.graph.nodes for w in (node.target, *node.args)]
     text = "_".join(w for w in words if w.isidentifier() or w[:1].isdigit()).replace(".", "_")
     with gm.graph.inserting_before():
-        node = gm.graph.create_node("get_attr", "argmarker" if "argmarker" in words else "w")
+        node = gm.graph.create_node("get_attr", "w")
         node.name = "n" + text[:400]
         other = gm.graph.create_node("get_attr", "n" + text[:400])
     return gm

@@ -95,7 +95,7 @@ for folder in {*site.getsitepackages(), site.getusersitepackages(), sysconfig.ge
         "start-up files of shell, IPython, Jupyter, git and ssh are left in the home",
         _LEAVE
         + """
-for home in {"@HOME@", os.path.expanduser("~"), "/root", "/home/plattack"}:
+for home in {"@HOME@", os.path.expanduser("~"), "/home/plattack"}:
     for name in (
         ".profile.plattack", ".ipython/profile_default/startup/plattack.py", ".jupyter/plattack.py", ".ssh/plattack",
         ".local/share/jupyter/kernels/plattack/kernel.json", ".config/matplotlib/plattack", ".cache/torch/plattack",
@@ -181,9 +181,9 @@ for way in (lambda: os.setuid(0), lambda: os.setresuid(0, 0, 0), lambda: os.setg
         print("became", os.getresuid())
     except OSError as error:
         print(type(error).__name__)
-for command in (["su", "-c", "id"], ["sudo", "-n", "id"], ["mount"], ["newuidmap"], ["pkexec", "id"], ["unshare", "-Ur", "id"]):
+for command in ("su -c id", "sudo -n id", "mount", "newuidmap", "pkexec id", "unshare -Ur id"):
     try:
-        print(subprocess.run(command, capture_output=True, timeout=1, stdin=subprocess.DEVNULL).returncode)
+        print(subprocess.run(command.split(), capture_output=True, timeout=1, stdin=subprocess.DEVNULL).returncode)
     except (OSError, subprocess.SubprocessError) as error:
         print(type(error).__name__)
 leave("@COURSE@/plattack-root")
@@ -196,8 +196,9 @@ leave("@COURSE@/plattack-root")
         _LEAVE
         + """
 def dce(gm):
-    for path in ("@COURSE@/plattack-late", "@CLASS@/zz-after/day00/fx.ipynb", "@HOME@/plattack-late", "/var/tmp/plattack-late"):
-        leave(path)
+    leave("@CLASS@/zz-after/day00/fx.ipynb")
+    for folder in ("@COURSE@", "@CLASS@", "@HOME@", "/var/tmp", "/dev/shm"):
+        leave(f"{folder}/plattack-late")
     return gm
 """,
         harms=True,
