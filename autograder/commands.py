@@ -140,19 +140,23 @@ def _place(submissions: Path | None, keep: bool) -> tuple[Path, str]:
     return submissions.resolve(), os.environ.get("PASSLAB_RUN", RUN)
 
 
-def _on_roster(found: Class, roster: Path, must_exist: bool) -> dict[str, Learner]:
-    """The roster, if there is one. Submissions of learners who are not on it are set aside and named."""
+def _roster(given: Path | None, folder: Path) -> dict[str, Learner]:
+    """The learners on the roster: the one that was given, or the one that lies beside the submissions, or nobody."""
     from autograder.exports import read_roster
 
-    if not roster.is_file():
-        if must_exist:
-            _fail(f"There is no roster {roster}.")
-        return {}
-    listed = read_roster(roster)
-    for key in [key for key in found.submissions if key[0] not in listed]:
+    path = given or folder / "roster.csv"
+    if path.is_file():
+        return read_roster(path)
+    if given:
+        _fail(f"There is no roster {given}.")
+    return {}
+
+
+def _set_aside(found: Class, learners: dict[str, Learner]) -> None:
+    """Set aside the submissions of learners who are not on the roster, if there is one, and name them."""
+    for key in [key for key in found.submissions if learners and key[0] not in learners]:
         found.submissions.pop(key)
-        found.note(key[0], f"{key[1]}: unknown learner, not in {roster.name}; not graded.")
-    return listed
+        found.note(key[0], f"{key[1]}: unknown learner, not in the roster; not graded.")
 
 
 def _grader(jobs: int, scheduler: str, unsafe: bool) -> Grader:
@@ -236,11 +240,13 @@ def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, keep)
     if unknown := [name for name in chosen if name not in known]:
         _fail(f"There is no assignment {', '.join(unknown)}. There are: {', '.join(sorted(known))}.")
     with tempfile.TemporaryDirectory(prefix="passlab-") as scratch:
+        learners = _roster(roster, folder)
         try:
-            found = collect(folder, known, Path(scratch))
+            numbers = {learner.canvas_id: learner.id for learner in learners.values() if learner.canvas_id}
+            found = collect(folder, known, Path(scratch), numbers)
         except Damaged as error:
             _fail(str(error))
-        learners = _on_roster(found, roster or folder / "roster.csv", must_exist=roster is not None)
+        _set_aside(found, learners)
         work = Work(found, learners, chosen, known, run)
         if not work.submissions and not found.notes:
             _fail(

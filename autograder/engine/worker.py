@@ -41,6 +41,7 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
                     _question(shell, talk, cell)
                 parked[pid] = cell.index
             talk.close()
+            shell.skip()
         elif cell.index in skip:
             shell.skip()
         else:
