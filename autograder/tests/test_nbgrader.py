@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import socket
 import subprocess
 import sys
@@ -14,6 +15,8 @@ import urllib.request
 import nbformat
 import pytest
 import tiny
+from playwright.sync_api import expect, sync_playwright
+from test_browser import QUIET, chromium
 
 WARNS = "import sys\n\nstream = sys.stderr\n\ndef double(x):\n    print('careful', file=stream)\n    return 2 * x"
 
@@ -24,8 +27,8 @@ def nbgrader(course, *arguments, cwd=None):
     return result
 
 
-def hand_in(course, learner, edit):
-    path = course / "autograder/run/submitted" / learner / "day00/tiny.ipynb"
+def hand_in(course, learner, edit, folder="autograder/run/submitted"):
+    path = course / folder / learner / "day00/tiny.ipynb"
     path.parent.mkdir(parents=True, exist_ok=True)
     nb = nbformat.read(course / "exercises/day00/tiny.ipynb", as_version=4)
     edit(nb, {cell.id: cell for cell in nb.cells})
@@ -45,7 +48,10 @@ def shortened(nb, cells):
 
 @pytest.fixture(scope="module")
 def flow(course):
-    """The whole flow by nbgrader's own commands, some from the project's folder, some from autograder/."""
+    """The whole flow by nbgrader's own commands, some from the project's folder, some from autograder/.
+
+    At the end `passlab grade` grades one more learner, and one of the others once more.
+    """
     (course / "exercises/day00/tiny.ipynb").unlink()
     assert nbgrader(course, "generate_assignment", "day00", "--force").returncode == 0
     hand_in(course, "ada", solved)
@@ -54,6 +60,10 @@ def flow(course):
     assert nbgrader(course, "autograde", "day00", cwd=course / "autograder").returncode == 0
     assert nbgrader(course, "generate_feedback", "day00").returncode == 0
     assert nbgrader(course, "export", "--to", "exported.csv").returncode == 0
+    hand_in(course, "ada", solved, "class")
+    hand_in(course, "dan", partly, "class")
+    result = tiny.run(course, "-m", "passlab.cli", "grade", "class", "--seed", "8")
+    assert result.returncode == 0, result.stdout + result.stderr
     return course
 
 
@@ -71,6 +81,27 @@ def test_scores_are_in_the_export(flow):
     with (flow / "exported.csv").open(newline="") as lines:
         got = {row["student_id"]: (float(row["score"]), float(row["max_score"])) for row in csv.DictReader(lines)}
     assert got == {"ada": (9, 9), "bob": (0, 9), "cyd": (6, 9)}
+
+
+KEPT = """
+import json, sys
+from autograder.gradebook import settings
+from autograder.recorder import Recorder
+
+with Recorder(settings()) as recorder:
+    for learner in ("ada", "bob", "cyd", "dan"):
+        for score in recorder.scores()[learner, "day00"]:
+            print(json.dumps([learner, score.question, score.points, score.seed, score.verdict.verdicts["did"]]))
+"""
+
+
+def test_seed_and_verdicts_are_kept_whoever_graded(flow):
+    rows = [json.loads(line) for line in tiny.run(flow, "-c", KEPT).stdout.splitlines()]
+    seeds = {learner: {row[3] for row in rows if row[0] == learner} for learner in ("ada", "bob", "cyd", "dan")}
+    assert seeds["ada"] == seeds["dan"] == {8} and len(seeds["bob"]) == 1 and seeds["bob"] == seeds["cyd"] != {8}
+    told = {(learner, question): (points, did) for learner, question, points, _, did in rows}
+    assert told["cyd", "double"] == (0, False) and told["cyd", "sort-words"] == (3, True)
+    assert told["dan", "shout"] == (0, False) and told["dan", "double"] == (3, True)
 
 
 def test_feedback_is_written_and_clean(flow):
@@ -131,7 +162,12 @@ def server(flow):
             stdout=log,
             stderr=log,
         )
-    yield lambda path: get(f"http://127.0.0.1:{port}/{path}?token=t")
+
+    def page(path: str) -> str:
+        return get(page.address(path))
+
+    page.address = f"http://127.0.0.1:{port}/{{}}?token=t".format
+    yield page
     process.terminate()
     process.wait(20)
 
@@ -139,12 +175,12 @@ def server(flow):
 def test_formgrader_lists_the_course(server):
     assert "formgrader" in server("formgrader/manage_assignments").lower()
     assignments = json.loads(server("formgrader/api/assignments"))
-    assert [(a["name"], a["num_submissions"], a["max_score"]) for a in assignments] == [("day00", 3, 9.0)]
+    assert [(a["name"], a["num_submissions"], a["max_score"]) for a in assignments] == [("day00", 4, 9.0)]
 
 
 def test_formgrader_shows_the_submissions(server):
     submissions = json.loads(server("formgrader/api/submissions/day00"))
-    assert {s["student"]: s["score"] for s in submissions} == {"ada": 9.0, "bob": 0.0, "cyd": 6.0}
+    assert {s["student"]: s["score"] for s in submissions} == {"ada": 9.0, "bob": 0.0, "cyd": 6.0, "dan": 6.0}
     notebooks = json.loads(server("formgrader/api/notebooks/day00"))
     assert [n["name"] for n in notebooks] == ["tiny"]
 
@@ -161,3 +197,35 @@ def test_a_server_that_knows_formgrader_leaves_the_learners_progress_alone(serve
         flow, "-c", "from autograder.gradebook import settings; settings(); import os; print(*os.environ)"
     ).stdout
     assert "PASSLAB_" not in said
+
+
+#: formgrader's page takes MathJax from the internet, and its boxes do nothing before that is there.
+MATHJAX = "MathJax = {Hub: {Config() {}, Queue() {}, Startup: {signal: {Interest() {}}}}}"
+
+
+def submission(server, learner: str) -> dict:
+    return next(s for s in json.loads(server("formgrader/api/submissions/day00")) if s["student"] == learner)
+
+
+def test_a_grade_given_by_hand_in_formgrader_outlives_the_next_grading(server, flow):
+    """In a real browser: the score that `passlab grade` wrote stands in its box, and a person writes another."""
+    pages = json.loads(server("formgrader/api/submitted_notebooks/day00/tiny"))
+    dan = next(page for page in pages if page["student"] == "dan")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(120_000)
+        page.set_extra_http_headers({"Authorization": "token t"})
+        page.route(re.compile(r"https?://(?!127\.0\.0\.1)"), lambda route: route.fulfill(body=MATHJAX))
+        page.goto(server.address(f"formgrader/submissions/{dan['id']}/"))
+        expect(page.locator("#shout-check")).to_have_attribute("placeholder", "0", timeout=120_000)
+        for box, text in (("shout-check", "2.5"), ("shout-check_extra_credit", "0.25"), ("shout-comment", "Nearly.")):
+            page.locator(f"#{box}").fill(text)
+            with page.expect_response(lambda answer: answer.request.method == "PUT"):
+                page.locator(f"#{box}").blur()
+        browser.close()
+    assert submission(server, "dan")["score"] == 8.75 and not submission(server, "dan")["needs_manual_grade"]
+    result = tiny.run(flow, "-m", "passlab.cli", "grade", "class", "--seed", "9")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert submission(server, "dan")["score"] == 8.75 and submission(server, "dan")["needs_manual_grade"]
+    assert "Nearly." in (flow / "autograder/run/feedback/dan/day00/tiny.html").read_text()
