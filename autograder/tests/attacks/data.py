@@ -44,7 +44,7 @@ def dce(gm):
 
 def _payload(name: str, tries: str, change: str, **more) -> Attack:
     """An answer whose value is changed on its way out. `change(document, file)` gives both anew, or a payload."""
-    return answer(name, tries, _FORGE + change, **({"keeps": False} | more))
+    return answer(name, tries, _FORGE + change, **more)
 
 
 def _column(number: int, choices: str, ops: tuple[str, ...] = ("",)) -> str:
@@ -100,9 +100,7 @@ def _connection(name: str, tries: str, code: str) -> tuple[Attack, Attack]:
     inside = "".join(f"    {line}\n" for line in code.strip().split("\n"))
     return (
         cell(f"{name}-by-cell", f"{tries}; from a cell", _CONNECTIONS + _CLAIMS + code, keeps=False),
-        answer(
-            f"{name}-by-answer", tries, f"{_CONNECTIONS}{_CLAIMS}\ndef dce(gm):\n{inside}    return gm\n", keeps=False
-        ),
+        answer(f"{name}-by-answer", tries, f"{_CONNECTIONS}{_CLAIMS}\ndef dce(gm):\n{inside}    return gm\n"),
     )
 
 

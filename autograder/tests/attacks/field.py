@@ -246,7 +246,7 @@ def _processes(course: Path) -> list[str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             with contextlib.suppress(OSError):
-                told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-                if any(mark in told for mark in marks):
-                    found.append(f"{entry.name}: {told[:200]!r}")
+                command, environment = ((entry / name).read_bytes() for name in ("cmdline", "environ"))
+                if any(mark in command + environment for mark in marks):
+                    found.append(f"{entry.name}: {command[:200]!r}")
     return found

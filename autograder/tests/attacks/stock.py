@@ -1,0 +1,71 @@
+"""What nbgrader's own way gives to the attacks: checks in the learner's kernel, no sandbox.
+
+    cd autograder/tests && python -m attacks.stock            (about ten minutes; prints one line for each attack)
+
+This is where `forges_stock` comes from. Attacks that would harm this machine, crash, or exhaust it are left out.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import tiny
+
+from attacks import CORPUS, field
+from attacks.attack import Attack
+
+_KINDS = ("patching", "reading", "escaping")
+_CONFIG = """
+c = get_config()
+c.ClearSolutions.code_stub = {"python": "raise NotImplementedError()"}
+c.Execute.timeout = 60
+"""
+
+
+def fit() -> dict[str, Attack]:
+    """The attacks that are tried."""
+    chosen = (attack for kind in _KINDS for attack in CORPUS[kind])
+    return {attack.name: attack for attack in chosen if not attack.harms and not attack.folder}
+
+
+def points(folder: Path, attacks: dict[str, Attack]) -> dict[str, float]:
+    """An attack's name → what nbgrader gives it. Each has a gradebook of its own, which it may well damage."""
+    ground = field.prepare(folder / "course", attacks)
+    field.hand_in(ground, 9)
+    with ThreadPoolExecutor(2) as pool:
+        return dict(zip(attacks, pool.map(lambda name: _graded(ground.course, folder, name), attacks), strict=True))
+
+
+def _graded(course: Path, folder: Path, name: str) -> float:
+    home = folder / name
+    for part, path in (("source", "solutions/day00"), (f"submitted/{name}", f"class/{name}/day00")):
+        shutil.copytree(course / path, home / part / "day00", ignore=shutil.ignore_patterns("*.py"))
+    (home / "nbgrader_config.py").write_text(_CONFIG)
+    env = tiny.environment(course) | {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "HOME": str(folder)}
+    for words in (["generate_assignment", "day00"], ["autograde", "day00", "--student", name]):
+        subprocess.run(
+            [sys.executable, "-m", "nbgrader", *words], cwd=home, env=env, capture_output=True, text=True, timeout=300
+        )
+    show = (
+        "from nbgrader.api import Gradebook\n"
+        f"book = Gradebook('sqlite:///{home}/gradebook.db')\n"
+        f"print('POINTS', book.find_submission('day00', {name!r}).score)\n"
+    )
+    said = subprocess.run([sys.executable, "-c", show], cwd=home, env=env, capture_output=True, text=True).stdout
+    found = re.search(r"POINTS (.*)", said)
+    return float(found[1]) if found else 0.0
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as where:
+        tried = fit()
+        for name, got in points(Path(where), tried).items():
+            told = "forged" if got > tried[name].honest else ""
+            wrong = "" if bool(told) == tried[name].forges_stock else "(the corpus says otherwise)"
+            print(f"{name:24} {got:4g} of {tried[name].honest:g} {told} {wrong}")
