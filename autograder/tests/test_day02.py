@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,11 +11,13 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from autograder import bank
+from autograder.engine import wire
 from autograder.hidden.day02 import HIDDEN, conv_bn_pairs, conv_relu_pairs, program_of
 from passlab import exercises
-from passlab.exercises.cases_day02_rewrites import batch_norm, call_fold, program
+from passlab.exercises.cases_day02_rewrites import _changed, batch_norm, call_fold, program, seeded
 from passlab.exercises.cases_day02_walks import call_manager, call_visitor
-from passlab.judge import Case, judge, run
+from passlab.judge import Case, judge, judge_outcome, run
+from passlab.judge_fx import rebuild
 from passlab.ops import ConvReLU2d, conv2d_relu
 from passlab.suspects import SUSPECTS
 
@@ -82,16 +84,16 @@ def test_messages_name_the_node_and_what_to_do():
 # ---------------------------------------------------------------------------------------------------- the seam
 
 
-@pytest.mark.parametrize(
-    "exercise_id", ["day02.visitor", "day02.pass-manager", "day02.equivalent", "day02.lost-attribute"]
-)
-def test_what_comes_back_from_the_answer_is_plain_data(exercise_id):
-    """Another process judges it: no learner's object may be in there."""
+@pytest.mark.parametrize("exercise_id", ALL)
+def test_what_comes_back_from_the_answer_is_data(exercise_id):
+    """Another process judges it, and the answer's process knows no more of a case than its arguments."""
     exercise, answer = exercises.find(exercise_id), bank.reference(exercise_id)
     for case in exercise.cases():
-        outcome = run(exercise, answer, case)
+        given = wire.decode(wire.encode(case.build()))
+        outcome = run(exercise, answer, Case("", lambda given=given: given, case.about))
         assert outcome.status == "ok"
-        json.dumps(outcome.value)
+        judged = judge_outcome(exercise, case, replace(outcome, value=wire.decode(wire.encode(outcome.value))))
+        assert [f.message for f in judged if not f.ok] == []
 
 
 def test_a_callback_result_that_is_no_number_is_written_down_as_text():
@@ -121,15 +123,34 @@ def test_an_exponential_walk_is_stopped_at_the_first_second_visit():
 
     ladder = exercises.find("day02.visitor").cases()[3]
     found = call_visitor(tree, ladder)
-    assert found["again"] == "x" and len(found["log"]) == 2  # x and sin; then cos asks for x again
+    assert [name for name, *_ in found["log"]] == ["x", "sin", "x"]  # cos asks for x again, and that ends it
+    (finding,) = exercises.find("day02.visitor").judge(ladder, found)
+    assert "x was visited a second time; it is used by sin, cos" in finding.message
+
+
+def test_a_limit_raised_during_the_walk_alone_is_seen():
+    reference = bank.reference("day02.visitor")
+
+    def answer(root, callbacks):
+        limit = sys.getrecursionlimit()
+        sys.setrecursionlimit(limit + 777)
+        try:
+            return reference(root, callbacks)
+        finally:
+            sys.setrecursionlimit(limit)
+
+    assert call_visitor(answer, exercises.find("day02.visitor").cases()[0])["raised_limit"]
 
 
 # ---------------------------------------------------------------------------------------------------- folding
 
 
 def test_a_weight_changed_in_place_is_seen_and_one_in_a_copy_is_not():
-    conv, norm = nn.Conv2d(3, 4, 1), batch_norm(4)
-    case = Case("one", lambda: (program(lambda m, x: m.bn(m.conv(x)), torch.ones(1, 3, 2, 2), conv=conv, bn=norm),))
+    def build():
+        conv, other, norm = nn.Conv2d(4, 4, 1), nn.Conv2d(4, 4, 1), batch_norm(4)
+        other.weight = conv.weight
+        body = lambda m, x: m.bn(m.other(m.conv(x)))  # noqa: E731
+        return (program(body, torch.ones(1, 4, 2, 2), conv=conv, other=other, bn=norm),)
 
     def in_place(gm):
         gm.conv.weight.data.mul_(2)
@@ -137,13 +158,26 @@ def test_a_weight_changed_in_place_is_seen_and_one_in_a_copy_is_not():
     def bias_removed(gm):
         gm.conv.bias = None
 
-    def new_module(gm):
-        gm.conv = nn.Conv2d(3, 4, 1)
-        return gm
+    def shared_no_more(gm):
+        gm.other.weight = nn.Parameter(gm.conv.weight.detach().clone())
 
-    assert call_fold(new_module, case)["changed"] == []
-    assert call_fold(in_place, case)["changed"] == ["conv.weight"]
-    assert call_fold(bias_removed, case)["changed"] == ["conv.bias"]
+    def other_stride(gm):
+        gm.other.stride = (2, 2)
+
+    def new_module(gm):
+        gm.conv = nn.Conv2d(4, 4, 1)
+
+    case, changed = Case("one", seeded(build)), {}
+    for answer in (in_place, bias_removed, shared_no_more, other_stride, new_module):
+        found = wire.decode(wire.encode(call_fold(answer, case)))
+        changed[answer.__name__] = _changed(rebuild(case.build()[0]), found["model"])
+    assert changed == {
+        "in_place": "conv.weight",
+        "bias_removed": "conv",
+        "shared_no_more": "other.weight",
+        "other_stride": "other",
+        "new_module": None,
+    }
 
 
 # ---------------------------------------------------------------------------------------------------- pass manager
@@ -166,6 +200,30 @@ def test_a_manager_that_never_calls_verify_is_seen_on_right_passes_too():
     found = {f.verdict: f for f in exercise.judge(first, call_manager(Blind, first))}
     assert found["did"].ok and not found["valid"].ok
     assert "not verified between the start and grow" in found["valid"].message
+
+
+FORGERIES = {
+    "no analysis was needed": (lambda log: [e for e in log if e[0] != "analysis"], "spared"),
+    "other facts were true": (lambda log: [(*e[:3], dict.fromkeys(e[3], 9)) for e in log], "spared"),
+    "graphs had other sizes": (lambda log: [(*e[:2], 5, e[3]) for e in log], "did"),
+    "all was verified": (lambda log: [e for e in log if e[0] != "verify"], "valid"),
+    "an analysis of something else": (
+        lambda log: [(*e[:2], 1, e[3]) if e[0] == "analysis" else e for e in log],
+        "spared",
+    ),
+}
+
+
+@pytest.mark.parametrize("forged", FORGERIES)
+def test_a_log_that_no_manager_can_have_earned_is_found_out(forged):
+    """The learner's process writes the log: what it says of graphs and facts is replayed, not believed."""
+    exercise, (forge, lost) = exercises.find("day02.pass-manager"), FORGERIES[forged]
+    case = next(case for case in exercise.cases() if "cost" in case.about)
+    value = call_manager(bank.reference(exercise.id), case)
+    assert all(f.ok for f in exercise.judge(case, value))
+    for one in value["runs"]:
+        one["log"] = forge(one["log"])
+    assert lost in {f.verdict for f in exercise.judge(case, value) if not f.ok}
 
 
 # ---------------------------------------------------------------------------------------------------- hidden cases

@@ -13,7 +13,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from passlab.judge import Case, Finding
-from passlab.judge_fx import judge_pass
+from passlab.judge_fx import judge_pass, rebuild
 from passlab.ops import ConvReLU2d, conv2d_relu
 
 # ---------------------------------------------------------------------------------------------------- programs
@@ -317,23 +317,37 @@ def batch_norm(channels: int, **options: Any) -> nn.BatchNorm2d:
 
 
 def call_fold(answer: Callable, case: Case) -> dict[str, Any]:
-    """Run the pass, and note which tensors of the model it was given came out changed."""
+    """Run the pass, and give beside its graph the model that it was given, as the pass left it."""
     (gm,) = case.build()
-    modules = dict(gm.named_modules(remove_duplicate=False))
-    given = {(path, name): t for path, m in modules.items() for name, t in _tensors(m)}
-    kept = {key: t.detach().clone() for key, t in given.items()}
-    result = answer(gm)
-    changed = [f"{path}.{name}" for (path, name), t in given.items() if not torch.equal(t, kept[path, name])]
-    for path, module in modules.items():
-        if not isinstance(module, fx.GraphModule) and path:
-            now, then = dict(_tensors(module)), {name for p, name in given if p == path}
-            changed += [f"{path}.{n}" for n in now.keys() ^ then if not n.startswith("num_batches")]
-            changed += [f"{path}.{n}" for n in now.keys() & then if now[n] is not given[path, n]]
-    return {"graph": result, "changed": sorted(set(changed))}
+    model = rebuild(gm)  # a graph of its own: whatever becomes of gm, this one holds the modules that were there
+    return {"graph": answer(gm), "model": model}
 
 
-def _tensors(module: nn.Module) -> list[tuple[str, Tensor]]:
-    return [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]
+def _changed(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+    """What of a model is not as it was: a tensor's values, what it is shared with, a module's settings."""
+    old, new = _parts(before), _parts(after)
+    for name in old | new:
+        if name not in old or name not in new or old[name][0] != new[name][0] or not _equal(old[name][1], new[name][1]):
+            return name
+    return None
+
+
+def _parts(model: fx.GraphModule) -> dict[str, tuple[str, Tensor | None]]:
+    """Name → settings for every module, sharing and values for every parameter and buffer but the counts of batches."""
+    found: dict[str, tuple[str, Tensor | None]] = {}
+    first: dict[int, str] = {}
+    for path, module in model.named_modules(remove_duplicate=False):
+        if path:
+            found[path] = f"{type(module).__name__}({module.extra_repr()})", None
+        for key, tensor in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:
+            if key != "num_batches_tracked":
+                name = f"{path}.{key}".lstrip(".")
+                found[name] = first.setdefault(id(tensor), name), tensor
+    return found
+
+
+def _equal(old: Tensor | None, new: Tensor | None) -> bool:
+    return old is new is None or (old is not None and new is not None and torch.equal(old, new))
 
 
 def _folded(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
@@ -362,8 +376,7 @@ _judge_fold = judge_pass(did=_folded, spared=_folded_too_much, cost=_folding_cos
 def judge_fold(case: Case, value: Any) -> Iterator[Finding]:
     """The five verdicts; and the model that the graph was traced from must keep its weights."""
     yield from _judge_fold(case, value["graph"])
-    if value["changed"]:
-        name = value["changed"][0]
+    if name := _changed(rebuild(case.build()[0]), value["model"]):
         yield Finding(
             "spared",
             False,

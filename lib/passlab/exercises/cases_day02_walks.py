@@ -1,12 +1,15 @@
 """Day 2, walking and managing: how the visitor and the pass manager are run, their visible cases and their laws.
 
-What an answer did is written down as plain data (a log of what was called, with what) and judged afterwards.
+What an answer did is written down as plain data, a log of what it called with what, and judged afterwards. The log is
+made where the learner's code runs, so it is no more than a claim. The judge replays it: what the answer was given, it
+computes itself, and a log that no answer can have earned is found out.
 """
 
 from __future__ import annotations
 
 import operator
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +36,7 @@ def plain(value: Any) -> Any:
 
 
 class _Again(BaseException):
-    """Raised out of a callback when a node is visited a second time: an exponential walk ends early."""
+    """Raised out of a callback when a node is visited a second time: the log ends, and an exponential walk with it."""
 
 
 def call_visitor(answer: Callable, case: Case) -> dict[str, Any]:
@@ -47,23 +50,26 @@ def call_visitor(answer: Callable, case: Case) -> dict[str, Any]:
 
     def recorder(key: Any) -> Callable:
         def callback(node: fx.Node, *results: Any) -> int | None:
-            if node.name in seen:
-                raise _Again(node.name)
-            seen.add(node.name)
             log.append((node.name, _spelled(key), tuple(map(plain, results))))
+            if node.name in seen:
+                raise _Again
+            seen.add(node.name)
+            nonlocal deepest
+            deepest = max(deepest, sys.getrecursionlimit())
             return None if key == "placeholder" else len(log)
 
         return callback
 
     start = next(n for n in graph.nodes if n.name == root)
-    limit, found = sys.getrecursionlimit(), {"log": log, "result": None, "again": None, "too_deep": False}
+    deepest = limit = sys.getrecursionlimit()
+    found: dict[str, Any] = {"log": log, "result": None, "too_deep": False}
     try:
         found["result"] = plain(answer(start, {key: recorder(key) for key in keys}))
-    except _Again as again:
-        found["again"] = again.args[0]
+    except _Again:
+        pass
     except RecursionError:
         found["too_deep"] = True
-    found["raised_limit"] = sys.getrecursionlimit() > limit
+    found["raised_limit"] = max(deepest, sys.getrecursionlimit()) > limit
     sys.setrecursionlimit(limit)
     return found
 
@@ -103,8 +109,8 @@ def judge_visitor(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
         yield wrong(
             "cost", "The recursion limit was raised; a deeper graph needs a higher one. Keep a stack of your own."
         )
-    if value["again"]:
-        name = value["again"]
+    visits = Counter(name for name, *_ in value["log"])
+    if name := next((name for name, times in visits.items() if times > 1), None):
         users = ", ".join(user.name for user in nodes[name].users)
         message = f"{name} was visited a second time; it is used by {users}. Remember which nodes are done."
         yield wrong("cost", message, name)
@@ -281,42 +287,48 @@ def _do(what: str, gm: fx.GraphModule) -> Any:
     return gm
 
 
+def _given(length: int) -> fx.GraphModule:
+    """The graph of a run: a line, broken where the length is negative."""
+    return _do("break", _line(-length)) if length < 0 else _line(length)
+
+
 def call_manager(answer: Callable, case: Case) -> dict[str, Any]:
-    """Build the scenario's passes, run the manager, and write down what it called in which order."""
+    """Build the scenario's passes, run the manager, and write down what it called, in which order, with what.
+
+    A log entry is (what was called, its name, the size of the graph that it was given, the facts that it was given).
+    """
     (scenario,) = case.build()
     log: list[tuple] = []
 
+    def note(what: str, name: str, gm: Any, facts: Any = ()) -> None:
+        log.append((what, name, size(gm) if isinstance(gm, fx.GraphModule) else None, plain(dict(facts))))
+
     def analysis(name: str) -> Callable:
         def compute(gm: fx.GraphModule) -> Any:
-            log.append(("analysis", name, size(gm)))
+            note("analysis", name, gm)
             return ANALYSES[name](gm)
 
         return compute
 
     def step(plan: Step) -> Pass:
         def run(gm: fx.GraphModule, facts: dict[str, Any]) -> Any:
-            true = {name: ANALYSES[name](gm) for name in plan.requires}
-            log.append(("pass", plan.name, size(gm), plain(dict(facts)), true))
+            note("pass", plan.name, gm, facts)
             return _do(plan.does, gm)
 
         return Pass(plan.name, run, plan.requires, plan.preserves, plan.after)
 
     def verify(gm: Any) -> str | None:
-        found = validate(None, gm)
-        log.append(("verify", size(gm) if isinstance(gm, fx.GraphModule) else None, found))
-        return found
+        note("verify", "verify", gm)
+        return validate(None, gm)
 
     manager = answer([step(plan) for plan in scenario.steps], {n: analysis(n) for n in ANALYSES}, verify)
     runs = []
     for length in scenario.graphs:
         del log[:]
-        given = _line(abs(length))
-        if length < 0:
-            _do("break", given)
-        run: dict[str, Any] = {"error": None, "size": None}
+        run: dict[str, Any] = {"error": None}
         try:
-            result = manager.run(given)
-            run["size"] = size(result) if isinstance(result, fx.GraphModule) else f"a {type(result).__name__}"
+            result = manager.run(_given(length))
+            run["result"] = result if isinstance(result, fx.GraphModule) else f"a {type(result).__name__}"
             run["history"] = plain(manager.history)
         except PassError as error:
             cause = type(error.__cause__).__name__ if error.__cause__ else None
@@ -329,16 +341,12 @@ def call_manager(answer: Callable, case: Case) -> dict[str, Any]:
     return {"runs": runs}
 
 
-_GROWS = {"add": 1, "remove": -1, "rebuild": -1}
-
-
 def judge_manager(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
     """Laws: passes run in order on each other's results; the culprit is named; facts are true, and not redone."""
     (scenario,) = case.build()
     ok = {"did": True, "valid": True, "spared": True, "cost": True}
-    plans = {step.name: step for step in scenario.steps}
     for length, run in zip(scenario.graphs, value["runs"], strict=True):
-        for verdict, message in _broken(case.expect, plans, abs(length), run):
+        for verdict, message in _broken(case.expect, scenario.steps, length, run):
             if ok[verdict]:
                 yield Finding(verdict, False, message)
             ok[verdict] = False
@@ -347,8 +355,9 @@ def judge_manager(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
             yield Finding(verdict, True)
 
 
-def _broken(expect: Managed, plans: dict[str, Step], length: int, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    log, ran = run["log"], [entry[1] for entry in run["log"] if entry[0] == "pass"]
+def _broken(expect: Managed, steps: tuple[Step, ...], length: int, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """(verdict, sentence) for each law that a run broke. The log is replayed from the graph that the run was given."""
+    ran = [name for what, name, *_ in run["log"] if what == "pass"]
     if expect.culprit is None and run["error"] is not None:
         yield "did", f"The manager raised {run['error']} on passes that are right: {run.get('reason', '')}"
         return
@@ -358,41 +367,56 @@ def _broken(expect: Managed, plans: dict[str, Step], length: int, run: dict[str,
         where = "did" if expect.culprit is None else "valid"
         yield where, f"The passes that ran were {_listed(ran)}; expected were {_listed(expect.ran)}."
         return
-    now = length + 2
-    for entry in log:
-        if entry[0] != "pass":
-            continue
-        _, name, seen, facts, true = entry
-        if seen != now:
-            yield (
-                "did",
-                f"Pass {name} was given a graph of {seen} nodes, and the one before it returned one of {now}. "
-                f"Give each pass what the last one returned.",
-            )
-            return
-        if facts.keys() != true.keys():
-            yield "spared", f"Pass {name} requires {_listed(true)} and was given {_listed(facts)}."
-        stale = [fact for fact in true if fact in facts and facts[fact] != true[fact]]
-        if stale:
-            yield (
-                "spared",
-                f"Pass {name} was given stale facts: {stale[0]} was {facts[stale[0]]}, and is {true[stale[0]]} by now. "
-                f"After a pass, drop every analysis that it does not preserve.",
-            )
-        now += _GROWS.get(plans[name].does, 0)
+    plans, gm = {step.name: step for step in steps}, _given(length)
+    computed, verified, last, history = set(), False, "the start", []
+    for what, name, seen, facts in run["log"]:
+        at_hand = seen == size(gm)
+        if what == "verify":
+            verified |= at_hand
+        elif what == "analysis":
+            computed |= {name} if at_hand else set()
+        else:
+            plan = plans[name]
+            if not at_hand:
+                yield (
+                    "did",
+                    f"Pass {name} was given a graph of {seen} nodes, and the one before it returned one of {size(gm)}. "
+                    f"Give each pass what the last one returned.",
+                )
+                return
+            if not verified:
+                yield "valid", f"The graph was not verified between {last} and {name}."
+            yield from _untrue(plan, gm, facts, computed)
+            computed, verified, last = computed & set(plan.preserves), False, name
+            if name != expect.culprit:
+                gm = _do(plan.does, gm)
+                history.append((name, seen, size(gm)))
     if expect.culprit is None:
-        if run["size"] != now:
-            yield "did", f"run returned {run['size']} nodes; the last pass returned a graph of {now}."
-            return
-        yield from _told(expect, length, plans, run)
-    yield from _verified(log, ran if expect.culprit is None else [])
-    computed = sum(entry[0] == "analysis" for entry in log)
-    if expect.analyses is not None and computed > expect.analyses:
+        if not verified and ran:
+            yield "valid", f"The graph was not verified after {last}, the last pass that ran."
+        yield from _told(gm, history, run)
+    again = sum(what == "analysis" for what, *_ in run["log"])
+    if expect.analyses is not None and again > expect.analyses:
         yield (
             "cost",
-            f"{computed} analyses were computed and {expect.analyses} would do. "
+            f"{again} analyses were computed and {expect.analyses} would do. "
             f"Compute one when a pass requires it, and keep it as long as the passes preserve it.",
         )
+
+
+def _untrue(plan: Step, gm: fx.GraphModule, facts: dict, computed: set[str]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the facts a pass was given. `computed`: what an analysis said and every pass preserved."""
+    if set(facts) != set(plan.requires):
+        yield "spared", f"Pass {plan.name} requires {_listed(plan.requires)} and was given {_listed(facts)}."
+    for fact in [fact for fact in plan.requires if fact in facts]:
+        true = ANALYSES[fact](gm)
+        drop = "After a pass, drop every analysis that it does not preserve."
+        if facts[fact] != true:
+            now = f"{fact} was {facts[fact]}, and is {true} by now"
+            yield "spared", f"Pass {plan.name} was given stale facts: {now}. {drop}"
+        elif fact not in computed:
+            was = f"{fact} was computed before a pass that does not preserve it"
+            yield "spared", f"Pass {plan.name} was given a fact that may be stale: {was}. {drop}"
 
 
 def _listed(names: Any) -> str:
@@ -412,28 +436,15 @@ def _blamed(expect: Managed, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "valid", "The pass's own error got lost. Write `raise PassError(…) from error`."
 
 
-def _verified(log: list[tuple], ran: list[str]) -> Iterator[tuple[str, str]]:
-    """Between any two passes, before the first and after the last, `verify` must have been asked."""
-    asked, last = False, "the start"
-    for entry in log:
-        if entry[0] == "pass":
-            if not asked:
-                yield "valid", f"The graph was not verified between {last} and {entry[1]}."
-                return
-            asked, last = False, entry[1]
-        asked = asked or entry[0] == "verify"
-    if ran and not asked:
-        yield "valid", f"The graph was not verified after {last}, the last pass that ran."
-
-
-def _told(expect: Managed, length: int, plans: dict[str, Step], run: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    wanted, now = [], length + 2
-    for name in expect.ran:
-        then, now = now, now + _GROWS.get(plans[name].does, 0)
-        wanted.append((name, then, now))
-    if run["history"] != tuple(wanted):
+def _told(gm: fx.GraphModule, history: list[tuple], run: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with what a run returned, and with what it says of itself."""
+    result = run["result"]
+    if not isinstance(result, fx.GraphModule) or str(result.graph) != str(gm.graph):
+        got = f"a graph of {size(result)} nodes" if isinstance(result, fx.GraphModule) else result
+        yield "did", f"run returned {got}, and not what the last pass returned, a graph of {size(gm)}."
+    elif run["history"] != tuple(history):
         told = list(run["history"]) if isinstance(run["history"], tuple) else run["history"]
-        yield "did", f"history should be {wanted} (pass, nodes before, nodes after); yours is {told}."
+        yield "did", f"history should be {history} (pass, nodes before, nodes after); yours is {told}."
 
 
 def manager_cases() -> list[Case]:
