@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import socket
 import threading
 from dataclasses import asdict
@@ -62,6 +63,8 @@ class Cluster:
     def __init__(self, address: str, unsafe: bool = False):
         from distributed import Client
 
+        if not re.fullmatch(r"[a-z]+://.+:\d+", address):
+            raise NoCluster(f"{address} is no address of a Dask scheduler; expected tcp://host:8786, for example.")
         try:
             self.client = Client(address, timeout="10s", set_as_default=False)
         except (OSError, ValueError) as error:

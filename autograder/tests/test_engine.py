@@ -138,7 +138,7 @@ def test_what_ended_a_cell_is_said_at_that_cell_and_the_others_have_run(graded):
         ("loop in the answer", "still running after 1 s"),
         ("loop that ignores signals", "could not be interrupted"),
         ("memory", "MemoryError"),
-        ("not defined", "shout"),
+        ("not defined", "The cell above ended with ZeroDivisionError"),
     ],
 )
 def test_the_verdict_says_what_happened(graded, learner, words):
