@@ -272,14 +272,17 @@ def _gradebook(chosen: list[str]):
         _fail(f"{', '.join(stale)}: not what the .py beside it gives. Run `passlab release` first.")
     try:
         config = settings()
-        enter_release(config, chosen)
         recorder = Recorder(config)
     except (Failed, ValueError) as error:
-        _fail(
-            f"The questions cannot be entered into the gradebook: {error}. If the notebooks changed "
-            f"since the class was last graded, move {place(settings())} aside and grade again."
-        )
+        _fail(str(error))
     with recorder:
+        try:
+            enter_release(config, chosen)
+        except Failed as error:
+            _fail(
+                f"The questions cannot be entered into the gradebook: {error}. If the notebooks changed "
+                f"since the class was last graded, move {place(config)} aside and grade again."
+            )
         yield recorder
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import re
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import setenv
-from sqlalchemy import Connection, create_engine
+from sqlalchemy import Connection, MetaData, create_engine
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -47,7 +48,7 @@ def database(run: Path) -> str:
     try:
         # The driver that this course installs, whatever SQLAlchemy would take.
         url = make_url(re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", given))
-    except ArgumentError:
+    except (ArgumentError, ValueError):
         raise ValueError(f"PASSLAB_DB (or --db) is no database URL: {expected}.") from None
     if url.get_backend_name() not in INSERT:
         raise ValueError(f"PASSLAB_DB (or --db) names a database of {url.get_backend_name()}: {expected}.")
@@ -94,20 +95,22 @@ def convert(converter_class, config: Config, assignment: str, learner: str = "."
         log.handlers, log.propagate = handlers, propagate
 
 
-def prepare(config: Config) -> None:
-    """Make nbgrader's tables where there are none. Raises Failed for a database that cannot be reached."""
+def prepare(config: Config, more: MetaData | None = None) -> None:
+    """Make nbgrader's tables, and `more`, where there are none. Raises Failed for a database that cannot be reached."""
     course = CourseDirectory(config=config)
     # nbgrader asks the command `alembic`, which lies beside this Python, for the version of its tables.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    for attempt in range(3):
+    for attempt in range(5):
         try:
-            with setenv(PATH=path):
-                Gradebook(course.db_url, course.course_id).close()
+            with setenv(PATH=path), Gradebook(course.db_url, course.course_id) as gradebook:
+                if more:
+                    more.create_all(gradebook.engine)
             return
         except DBAPIError as error:  # another process may be making the same tables: they are there the next time
-            if attempt == 2:
+            if attempt == 4:
                 reason = str(error.orig).strip().split("\n")[0]
                 raise Failed(f"The gradebook {place(config)} cannot be used: {reason}") from None
+            time.sleep(0.1 * attempt)
 
 
 def enter_release(config: Config, assignments: list[str]) -> None:

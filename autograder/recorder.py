@@ -32,6 +32,7 @@ from nbgrader.api import SubmittedNotebook, new_uuid
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import AssignLatePenalties
 from sqlalchemy import Connection, bindparam, create_engine, select
+from sqlalchemy.exc import DBAPIError
 from traitlets.config import Config
 
 from autograder import scores
@@ -88,13 +89,12 @@ class Recorder:
     """The gradebook and the folder of autograded notebooks of one course, as nbgrader's settings name them."""
 
     def __init__(self, config: Config):
-        prepare(config)
+        prepare(config, OWN)
         self.course = CourseDirectory(config=config)
         self.folder = str(Path(self.course.root, self.course.autograded_directory).resolve().parent)
         self.late = AssignLatePenalties(config=config)
         self.place = place(config)
         self.engine = create_engine(self.course.db_url)
-        OWN.create_all(self.engine)
 
     def __enter__(self) -> Recorder:
         return self
@@ -147,15 +147,22 @@ class Recorder:
     def record(self, run: Run, paper: Paper, digest: str, page: Page | None = None) -> None:
         """Write a graded submission: its scores, its notebooks, and a `page` of feedback for each; all, or nothing.
 
-        Raises Failed for a submission that was not graded, and for an assignment that the gradebook does not know.
+        Raises Failed for a submission that was not graded, for an assignment that the gradebook does not know, and
+        where gradebook or disk take no more.
         """
-        with self.engine.begin() as db:
-            self._write(db, run, paper, digest)
-            pages = {}
-            if page:
-                marks = scores.marks(db, *paper.key)
-                pages = {name: page(nb, paper.results[name], marks[name]) for name, nb in paper.notebooks.items()}
-            self._write_files(paper, pages)
+        try:
+            with self.engine.begin() as db:
+                self._write(db, run, paper, digest)
+                pages = {}
+                if page:
+                    marks = scores.marks(db, *paper.key)
+                    pages = {name: page(nb, paper.results[name], marks[name]) for name, nb in paper.notebooks.items()}
+                self._write_files(paper, pages)
+        except DBAPIError as error:
+            reason = str(error.orig).strip().split("\n")[0]
+            raise Failed(f"{', '.join(paper.key)}: the gradebook did not take it: {reason}") from None
+        except OSError as error:
+            raise Failed(f"{', '.join(paper.key)}: {error.filename} cannot be written: {error.strerror}") from None
 
     def note(self, run: Run, learner: str, nb: NotebookNode, result: NotebookResult) -> None:
         """Write the verdicts on a notebook whose grades nbgrader itself has written."""

@@ -69,7 +69,7 @@ def settings(folder: Path, db_url: str = "") -> Config:
     for name in ("submitted", "autograded", "feedback"):
         course[f"{name}_directory"] = f"run/{name}"
     course.db_url = db_url or f"sqlite:///{folder / 'run/gradebook.db'}?timeout=60"
-    (folder / "run").mkdir(exist_ok=True)
+    (folder / "run").mkdir(parents=True, exist_ok=True)
     return config
 
 
