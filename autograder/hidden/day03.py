@@ -17,7 +17,7 @@ from torch import fx, nn
 
 from autograder.bank import reference
 from passlab import models, random_graph, trace
-from passlab.exercises.cases_day03 import call, case, graph, least, live, most, nodes, read, store
+from passlab.exercises.cases_day03 import Expect, call, case, graph, least, live, most, nodes, read, store, unrun
 from passlab.exercises.cases_day03_classics import constants
 from passlab.exercises.cases_day03_pipelines import Best, pipeline_case, shrinking_cases
 from passlab.exercises.cases_day03_rewrites import gelus, layout_case, made, none_made
@@ -87,6 +87,9 @@ def constant_folding(seed: int) -> list[Case]:
     def large_then_small(m: Any, x: fx.Proxy) -> fx.Proxy:
         return x + m.u.expand(5000, rows).sum(0)
 
+    def immense(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x * (m.u.reshape(-1, 1) * m.v).amax()
+
     def sizes(m: Any, x: fx.Proxy) -> fx.Proxy:
         return x.reshape(m.w.shape).flatten() / math.sqrt(2) * (m.w.dim() + m.w.numel())
 
@@ -128,6 +131,12 @@ def constant_folding(seed: int) -> list[Case]:
             graph(large_then_small, (2, rows), u=(rows,)),
             4096,
             spared=[least("expand", 1, "Its result is over the limit."), least("sum", 1, "Its operand is not folded.")],
+        ),
+        Case(
+            "larger than memory",
+            lambda: (unrun(immense, (2, 3), u=(60_000,), v=(60_000,))(), 1 << 20),
+            ("valid", "spared"),
+            expect=Expect(spared=[least("mul", 2, "The product of two vectors of 240,000 bytes has 14,400,000,000.")]),
         ),
         case("shapes of a weight", graph(sizes, (2, 3), w=(2, 3)), did=[most("add", 0, never), most("dim", 0, never)]),
         case("a constant is returned", graph(returned, (2, 3), w=(2, 3)), did=[most("t", 0, never)]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import operator
 
@@ -16,9 +17,10 @@ from autograder import bank
 from autograder.hidden.day03 import HIDDEN, best_of, images
 from passlab import equivalent, exercises, random_graph, trace
 from passlab.exercises.cases_day03 import graph, live, op_name
+from passlab.exercises.cases_day03_classics import _Memory
 from passlab.exercises.cases_day03_pipelines import budget, pipeline_cases, wiring
 from passlab.exercises.cases_day03_rewrites import layout_cases
-from passlab.judge import judge
+from passlab.judge import Outcome, judge, judge_outcome
 from passlab.judge_fx import rebuild, validate
 from passlab.layout import ANY, NHWC, clashes, converts, is_image, wants
 from passlab.stages import STAGES
@@ -204,6 +206,32 @@ def test_folding_is_exact_and_leaves_the_weight_alone():
     folded = getattr(after, constant.target)
     assert torch.equal(folded, before.w.t()) and folded.data_ptr() != after.w.data_ptr()
     assert ops(after) == ["matmul"]
+
+
+def test_a_value_that_fits_into_no_memory_is_there_to_be_left_alone():
+    """An answer that switches the limit of memory off has to make a value of 14 GB."""
+    (case,) = (case for case in HIDDEN["day03.constant-folding"](0) if case.name == "larger than memory")
+    gm, _ = case.build()
+    shapes = [n.meta["tensor_meta"].shape.numel() for n in gm.graph.nodes if n.op.startswith("call")]
+    assert max(shapes) * 4 > 10 * 2**30
+    exercise, folded = exercises.find("day03.constant-folding"), fx.symbolic_trace(lambda x: x * 2)
+    assert all(f.ok for f in judge_outcome(exercise, case, Outcome("ok", gm)))
+    assert {f.verdict for f in judge_outcome(exercise, case, Outcome("ok", folded)) if not f.ok} == {"spared"}
+
+
+@pytest.mark.parametrize(
+    ("compute", "allowed"),
+    [
+        (lambda u: u.reshape(-1, 1) * u, False),
+        (lambda u: torch.zeros(60_000, 60_000), False),
+        (lambda u: u.expand(60_000, 60_000).select(0, 7) + 1, True),  # a view takes no memory, however large it looks
+        (lambda u: u.reshape(-1, 1).sum().item() * torch.nonzero(u), True),
+    ],
+)
+def test_memory_ends_before_it_is_taken(compute, allowed):
+    ended = contextlib.nullcontext() if allowed else pytest.raises(MemoryError, match="14,400,000,000 bytes")
+    with ended, _Memory(1 << 20):
+        compute(torch.ones(60_000))
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,20 @@ def expecting(**equivalence: Any) -> Callable[[Case, object], Iterator[Finding]]
 judge = expecting()
 
 
+def unrun(body: Callable, shape: tuple[int, ...], **parts: tuple[int, ...]) -> Callable[[], fx.GraphModule]:
+    """As `graph`, for a program that no machine has the memory to run: it is traced without data, which comes later."""
+
+    def build() -> fx.GraphModule:
+        empty = {name: torch.empty(size, device="meta") for name, size in parts.items()}
+        gm = graph(body, torch.empty(shape, device="meta"), **empty)()
+        for name, size in parts.items():
+            setattr(gm, name, nn.Parameter(torch.randn(size), requires_grad=False))
+        gm.meta["inputs"] = (torch.randn(shape),)
+        return gm
+
+    return seeded(build)
+
+
 def case(name: str, build: Callable[[], fx.GraphModule], *rest: Any, **expect: Sequence[Expectation]) -> Case:
     """A case about exactly the verdicts that something is expected of, besides valid and same.
 
