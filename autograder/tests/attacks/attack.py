@@ -73,10 +73,14 @@ def _cells(at: str, code: str) -> dict[str, str]:
     return WORK | others | {at: code.strip() + "\n"}
 
 
-def cell(name: str, tries: str, code: str, **more) -> Attack:
-    """An attack in the body of an answer cell, while the cells run. Its own answer is worth nothing."""
-    code = f"{code.strip()}\n\ndef identities(gm):\n    return None\n"
-    return Attack(name, tries, _cells("identities", code), **more)
+def cell(name: str, tries: str, code: str, binds: bool = False, **more) -> Attack:
+    """An attack in the body of an answer cell, while the cells run. Its own answer is worth nothing.
+
+    `binds`: it hopes to bind the names of all answers, so that no other cell defines them.
+    """
+    left = dict.fromkeys(set(QUESTIONS) - set(WORK), "# see above\n") if binds else {}
+    code = code.strip() + ("\n" if binds else "\n\ndef identities(gm):\n    return None\n")
+    return Attack(name, tries, {**_cells("identities", code), **left, "identities": code}, **more)
 
 
 def answer(name: str, tries: str, code: str, at: str = "dce", works: bool = False, **more) -> Attack:

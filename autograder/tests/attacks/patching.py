@@ -103,13 +103,11 @@ for name in [n for n in sys.modules if n.startswith("autograder")]:
     ),
     cell(
         "builtins",
-        "any, all, min, len, isinstance and type say what one likes",
+        "`any` and `all` say yes, and `min` gives the largest",
         """
 import builtins
 builtins.all = builtins.any = lambda *a: True
-builtins.isinstance = lambda *a: True
-builtins.min = lambda *a, **k: 5.0
-builtins.float = lambda *a: 5.0
+builtins.min = builtins.max
 """,
         keeps=False,
         forges_stock=True,
@@ -232,7 +230,6 @@ except ImportError:
     pass
 """,
         keeps=False,
-        forges_stock=True,
     ),
     cell(
         "files-in-cwd",
@@ -247,12 +244,13 @@ try:
     open("autograder/grading.py", "w").write("grade = lambda exercise, a: 3.0 if 'count' in exercise else 5.0\\n")
 except OSError as error:
     print(error)
+import importlib
 sys.path.insert(0, os.getcwd())
+importlib.invalidate_caches()
 for name in [n for n in sys.modules if n.startswith(("autograder", "passlab"))]:
     del sys.modules[name]
 """,
         keeps=False,
-        forges_stock=True,
     ),
     cell(
         "torch-module",
@@ -569,6 +567,7 @@ def dce(gm):
     gm.__class__ = Faces
     return gm
 """,
+        forges_stock=True,
     ),
     answer(
         "torch-function",
@@ -593,6 +592,7 @@ def constant_fold(gm):
     return gm
 """,
         at="constant-fold",
+        forges_stock=True,
     ),
     answer(
         "own-module",
@@ -615,6 +615,7 @@ def dce(gm):
     graph.output(graph.call_module("whole", (x,)))
     return fx.GraphModule(gm, graph)
 """,
+        forges_stock=True,
     ),
     answer(
         "own-function",
@@ -628,8 +629,6 @@ def dce(gm):
         import passlab.judge as judge
         judge.Judgement.points = property(lambda self: self.total)
         return gm(x)
-    relu.__module__ = "torch"
-    relu.__qualname__ = "relu"
     graph = fx.Graph()
     graph.output(graph.call_function(relu, (graph.placeholder("x"),)))
     return fx.GraphModule(gm, graph)
@@ -656,7 +655,6 @@ def dce(gm):
     gm.graph.on_generate_code(lambda old: lambda body: ["print('5.0')\\n", *body])
     return gm
 """,
-        forges_stock=True,
     ),
     answer(
         "hooks",

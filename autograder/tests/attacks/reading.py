@@ -50,6 +50,8 @@ for path in found:
         print(type(error).__name__)
 print(len(found))
 """,
+        binds=True,
+        forges_stock=True,
     ),
     cell(
         "hidden-on-disk",
@@ -86,10 +88,12 @@ except Exception as error:
         """
 try:
     from autograder.bank import load, reference
-    dce, cse, functions = reference("day00.dce"), reference("day00.cse"), reference("day00.functions")
+    identities, dce, cse = reference("day00.identities"), reference("day00.dce"), reference("day00.cse")
 except Exception as error:
     print(type(error).__name__)
 """,
+        binds=True,
+        forges_stock=True,
     ),
     cell(
         "from-a-neighbour",
@@ -107,6 +111,8 @@ for path in paths:
         print(type(error).__name__)
 print(len(paths))
 """,
+        binds=True,
+        forges_stock=True,
     ),
     cell(
         "gradebook-read",
