@@ -4,8 +4,8 @@
     python -m autograder.bench passes --json      # one part, as JSON
     python -m autograder.bench --largest 10000    # smaller graphs
 
-Parts: passes, equivalent, start, checks, class, grading, load. Ratios travel between machines, seconds do not: a target in seconds
-is for a laptop. What cannot be measured is listed with the reason.
+Parts: passes, equivalent, start, checks, class, grading, load. Ratios travel between machines, seconds do not: a target
+in seconds is for a laptop. What cannot be measured is listed with the reason.
 """
 
 from __future__ import annotations

@@ -74,9 +74,15 @@ c.CourseDirectory.ignore = ["*.py"]
 c.ClearSolutions.code_stub = {{"python": "raise NotImplementedError()"}}
 """
 
-LOOP = (
-    "def {name}(gm):\n    while True:\n        try:\n            while True: pass\n        except BaseException: pass\n"
-)
+LOOP = """
+def dce(gm):
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass
+"""
 
 
 def _answers(learner: int) -> dict[str, str]:
@@ -176,7 +182,7 @@ def grading(largest: int) -> Iterator[Any]:
         whole, _, _ = _command(course, "autograder/run")
         looping = {name: q.good for name, q in tiny_fx.QUESTIONS.items()}
         quick = _drive(course, 4, jobs=1, only="learner-0000")["seconds"]
-        tiny_fx.submission(course, "loops", looping | {"dce": LOOP.format(name="dce")})
+        tiny_fx.submission(course, "loops", looping | {"dce": LOOP})
         limit = 10.0  # an exercise of this course has the usual limit
         loop = _drive(course, 1, jobs=1, only="loops")["seconds"] - quick - limit
         yield "stock nbgrader on the same class"

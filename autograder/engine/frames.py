@@ -1,7 +1,7 @@
 """Messages over a socket: a JSON head and a payload of bytes, both with a length in front and a cap.
 
-What comes from a worker was possibly written by a learner, byte for byte. Reading it costs at most the caps and the time
-that the reader gave, and ends in one of three ways besides a message: `Gone`, `Late`, `Garbled`.
+What comes from a worker was possibly written by a learner, byte for byte. Reading it costs at most the caps and the
+time that the reader gave, and ends in one of three ways besides a message: `Gone`, `Late`, `Garbled`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a case gave, as it travels from the learner's side to the verifier: a head of plain words and a value as bytes."""
+"""What a case gave, as it travels from the learner's side to the verifier: a head of plain words, a value as bytes."""
 
 from __future__ import annotations
 

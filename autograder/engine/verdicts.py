@@ -7,7 +7,7 @@ that what many learners return in common is judged once.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import time
 from dataclasses import dataclass, replace
 from functools import cache
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from autograder.engine import wire
 from autograder.engine.data import CaseResult, Verdict
 from autograder.engine.outcomes import plain, told
 from autograder.grading import hidden_cases
-from autograder.misconceptions import signature
+from autograder.misconceptions import match, signature
 from passlab import exercises
 from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run
 from passlab.ui import picture, report
@@ -83,7 +83,7 @@ class Question:
         self.kept, self.fresh = kept, {}
         self.seen: list[Seen] = []
 
-    def verdict(self, name_misconception: Callable[[list[CaseResult]], str] = lambda cases: "") -> Verdict:
+    def verdict(self, misconceptions: Misconceptions) -> Verdict:
         """Judge every case and make the verdict, as its learner may see it."""
         put = zip(self.cases, map(self._outcome, range(len(self.heads))), strict=False)
         result = conclude(self.exercise, put, self._findings)
@@ -101,7 +101,7 @@ class Question:
             attempted=result.attempted,
             html=card.html,
             text=card.text,
-            misconception=name_misconception(cases) if result.attempted and not result.ok else "",
+            misconception="" if result.ok or crash else misconceptions.name(self.exercise.id, self.seed, cases),
             crash=crash,
             cases=cases,
         )
@@ -127,11 +127,11 @@ class Question:
         key = self._key(at)
         seen = self.kept.get(key)
         if seen is None:
-            seen = self.fresh[key] = Seen(self._judged(at), self._fingerprint(at))
+            seen = self.fresh[key] = Seen(self.judged(at), self.fingerprint(at))
         self.seen.append(seen)
         return seen.findings
 
-    def _judged(self, at: int) -> list[Finding]:
+    def judged(self, at: int) -> list[Finding]:
         """The judge's findings on one case, graphs included."""
         case, outcome = self.cases[at], self._outcome(at)
         if outcome.status == "ok":
@@ -142,7 +142,7 @@ class Question:
         findings = judge_outcome(self.exercise, case, outcome)
         return [_discreet(f, case, outcome.value) for f in findings] if at >= self.visible else findings
 
-    def _fingerprint(self, at: int) -> str:
+    def fingerprint(self, at: int) -> str:
         try:
             return wire.fingerprint(self.values[at]) if self.values[at] else ""
         except wire.Refused:
@@ -162,7 +162,7 @@ class Question:
         if seen.drawn is None:
             place = next(i for i, f in enumerate(seen.findings) if f is failure)
             if failure.before is None and self._key(at) not in self.fresh:  # kept without its graphs
-                failure = self._judged(at)[place]
+                failure = self.judged(at)[place]
             drawn = picture(Judgement(self.exercise, [failure]))
             seen = self.seen[at] = Seen(seen.findings, seen.fingerprint, (drawn.text, drawn.svg) if drawn else ("", ""))
             self.fresh[self._key(at)] = seen
@@ -214,19 +214,51 @@ def _for_learner(result: Judgement, hidden: list[Case]) -> Judgement:
     return replace(result, exercise=replace(result.exercise, title=title), findings=findings)
 
 
-def case_results(exercise_id: str, seed: int, answer: Callable) -> list[CaseResult]:
-    """How a trusted answer (one of the bank's) does on every case, as if it had come from a worker."""
-    exercise, (cases, _) = exercises.find(exercise_id), cases_of(exercise_id, seed)
-    outcomes = []
-    for case in cases:
-        outcomes.append(told(run(exercise, answer, case)))
-        if outcomes[-1][0]["status"] in ("stub", "timeout"):
-            break
-    heads, values = zip(*outcomes, strict=True)
-    return Question(exercise_id, seed, list(heads), list(values), {}).verdict().cases
+#: (exercise, seed, name of a bank answer, place of the case) → how it does there: status, lost verdicts, fingerprint.
+Mistakes = dict[tuple[str, int, str, int], tuple[str, list[str], str]]
+
+#: How long a misconception is looked for, and how long an answer of the bank may run on one case, in seconds.
+PATIENCE, RUN_SECONDS = 4.0, 1.0
 
 
-def known_mistakes(exercise_id: str, seed: int) -> list[tuple[str, list]]:
-    """Misconception → how it shows, for every wrong answer of the bank: what `name` compares with. JSON data."""
-    wrong = [entry for entry in bank.load(exercise_id) if entry.bank.kind == "wrong"]
-    return [(entry.bank.note, signature(case_results(exercise_id, seed, entry))) for entry in wrong]
+class Misconceptions:
+    """Finds the bank's wrong answer that behaves as a learner's does, by putting the same cases to it.
+
+    The cases that the learner's answer lost come first: on one of these most of the bank's part ways with it, and need
+    not be run on the others. What was found out is kept: `known` from before, `fresh` from now.
+    """
+
+    def __init__(self, known: Mistakes):
+        self.known, self.fresh = known, {}
+
+    def name(self, exercise_id: str, seed: int, cases: list[CaseResult]) -> str:
+        """The misconception of the answer that did so on the cases, or "" if the bank has none like it in time."""
+        until = time.monotonic() + PATIENCE
+        seen = signature(cases)
+        order = sorted(range(len(seen)), key=lambda at: not seen[at][2])
+        lost = {verdict for case in seen for verdict in case[2]}
+        alike = []
+        for entry in bank.load(exercise_id):
+            if entry.bank.kind == "wrong" and entry.bank.verdict in lost:
+                theirs: dict[int, list] = {}
+                for at in order:
+                    if time.monotonic() > until:
+                        break
+                    theirs[at] = [seen[at][0], *self._does(exercise_id, seed, entry, at)]
+                    if theirs[at][1:3] != [seen[at][1], list(seen[at][2])]:
+                        break
+                else:
+                    alike.append((entry.bank.note, [theirs[at] for at in range(len(seen))]))
+        return match(seen, alike)
+
+    def _does(self, exercise_id: str, seed: int, entry: Any, at: int) -> tuple[str, list[str], str]:
+        key = (exercise_id, seed, entry.__name__, at)
+        found = self.known.get(key) or self.fresh.get(key)
+        if found is None:
+            exercise, (cases, _) = exercises.find(exercise_id), cases_of(exercise_id, seed)
+            limited = replace(exercise, seconds=min(exercise.seconds, RUN_SECONDS))
+            head, value = told(run(limited, entry, cases[at]))
+            question = Question(exercise_id, seed, [head] * (at + 1), [value] * (at + 1), {})
+            lost = sorted({f.verdict for f in question.judged(at) if not f.ok})
+            found = self.fresh[key] = (question.heads[at]["status"], lost, question.fingerprint(at))
+        return found

@@ -2,8 +2,8 @@
 
     python -m autograder.engine.verifier 5 6       (the numbers of its sockets, one for each job of the engine)
 
-It runs in a sandbox of its own. A request is judged in a forked child, which a hostile value may crash: then each of its
-questions gets a child of its own, and the one that crashes is lost alone.
+It runs in a sandbox of its own. A request is judged in a forked child, which a hostile value may crash: then each of
+its questions gets a child of its own, and the one that crashes is lost alone.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from typing import Any
 from autograder.engine.data import Verdict
 from autograder.engine.flavours import warm
 from autograder.engine.frames import Garbled, Gone, receive, send
-from autograder.engine.verdicts import Key, Question, Seen, cases_of, known_mistakes, payloads
-from autograder.misconceptions import match, signature
+from autograder.engine.verdicts import Key, Misconceptions, Mistakes, Question, Seen, cases_of, payloads
 from passlab import exercises
 
 #: Judging one question takes seconds; a value that takes longer was made to.
@@ -52,7 +51,7 @@ class Verifier:
 
     def __init__(self, sockets: list[socket.socket]):
         self.kept: dict[Key, Seen] = {}
-        self.mistakes: dict[tuple[str, int], list] = {}
+        self.mistakes: Mistakes = {}
         self.running: dict[socket.socket, Request] = {}
         self.select = selectors.DefaultSelector()
         for sock in sockets:
@@ -109,21 +108,13 @@ class Verifier:
     def _child(self, request: Request, out: socket.socket) -> None:
         try:
             _limit_memory()
-            verdicts, fresh, mistakes = {}, [], []
+            verdicts, fresh, misconceptions = {}, [], Misconceptions(self.mistakes)
             for at in request.waiting[0]:
-                told = request.questions[at]
-                key = told["exercise"], told["seed"]
-                question = Question(*key, told["heads"], request.values[at], self.kept)
-
-                def name(cases: list, key: tuple[str, int] = key) -> str:
-                    if key not in self.mistakes:
-                        self.mistakes[key] = known_mistakes(*key)
-                        mistakes.append((key, self.mistakes[key]))
-                    return match(signature(cases), self.mistakes[key])
-
-                verdicts[at] = asdict(question.verdict(name))
+                asked = request.questions[at]
+                question = Question(asked["exercise"], asked["seed"], asked["heads"], request.values[at], self.kept)
+                verdicts[at] = asdict(question.verdict(misconceptions))
                 fresh += [(key, seen.to_json()) for key, seen in question.fresh.items()]
-            send(out, {"verdicts": verdicts, "fresh": fresh, "mistakes": mistakes})
+            send(out, {"verdicts": verdicts, "fresh": fresh, "mistakes": list(misconceptions.fresh.items())})
             os._exit(0)
         finally:
             os._exit(1)
@@ -138,7 +129,7 @@ class Verifier:
             if len(self.kept) > MOST_KEPT:
                 self.kept.clear()
             self.kept |= {tuple(key): Seen.from_json(seen) for key, seen in head["fresh"]}
-            self.mistakes |= {tuple(key): found for key, found in head["mistakes"]}
+            self.mistakes |= {tuple(key): tuple(found) for key, found in head["mistakes"]}
             request.verdicts |= {int(at): verdict for at, verdict in head["verdicts"].items()}
         except (Gone, Garbled):
             if len(group) > 1:
