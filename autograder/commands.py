@@ -165,8 +165,10 @@ def _grader(jobs: int, scheduler: str, unsafe: bool) -> Grader:
 
     try:
         return Cluster(scheduler, unsafe) if scheduler else Engine(jobs, unsafe)
-    except (NoCluster, Unsafe) as error:
+    except NoCluster as error:
         _fail(str(error))
+    except Unsafe as error:
+        _fail(f"{error} Grading strangers' code needs it; if you trust these submissions, --unsafe grades without.")
 
 
 class Work:
