@@ -368,6 +368,7 @@ def cse(gm):
 
 constant_fold = functions = cse
 """,
+        harms=True,
     ),
     answer(
         "in-shared-memory",
