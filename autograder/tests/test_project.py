@@ -11,7 +11,9 @@ import tiny
 import yaml
 
 from autograder import notebooks, samples, source
+from autograder.engine.flavours import FLAVOURS
 from autograder.source import ROOT, blank, cells
+from passlab import exercises
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 AUTHORED = notebooks.authored()
@@ -132,6 +134,11 @@ def test_every_exercise_has_its_cells_and_points():
 
 
 # Pins
+
+
+def test_every_exercise_runs_in_a_process_that_there_is():
+    found = {exercise.flavour for day in exercises.days() for exercise in exercises.of_day(day)}
+    assert "torch" in found and found <= set(FLAVOURS)
 
 
 def test_every_dependency_is_pinned():

@@ -144,7 +144,7 @@ def current(fn: Any, largest: float = math.inf) -> Any:
         return copy.deepcopy(fn)
     if not isinstance(fn, fx.GraphModule) or len(fn.graph.nodes) > largest:
         return fn
-    if fn.graph.python_code("self").src != fn._code:
+    if fn.graph.python_code("self").src != fn.code:
         made = fx.GraphModule(fn, fn.graph)
         made.training = fn.training
         made.meta.update(fn.meta)

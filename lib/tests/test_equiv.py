@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, fx, nn
+from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from passlab.diverge import record
 from passlab.equiv import Equivalence, equivalent
@@ -673,6 +674,14 @@ def test_an_edited_graph_counts_without_recompile():
     next(n for n in after.graph.nodes if n.name == "relu").target = torch.tanh
     assert torch.equal(gm(X), after(X))  # the compiled code is the old one
     assert not equivalent(gm, after)
+
+
+def test_a_graph_that_is_compiled_when_it_is_first_run_counts_as_it_is_then():
+    """Such are the graphs that come out of `autograder.engine.wire`."""
+    late = _LazyGraphModule(nn.Module(), traced(lambda x: torch.relu(x) + 1).graph)
+    assert not hasattr(late, "_code")
+    next(n for n in late.graph.nodes if n.name == "relu").target = torch.tanh
+    assert equivalent(late, traced(lambda x: torch.tanh(x) + 1), (X,))
 
 
 def test_a_broken_graph_is_an_answer():

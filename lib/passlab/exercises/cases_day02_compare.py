@@ -47,10 +47,11 @@ def pair_case(name: str, before: Callable, after: Callable, inputs: Callable[[],
 
 def judge_equivalent(case: Case, value: Any) -> Iterator[Finding]:
     """Laws: different programs are told apart (did), programs that only round differently are not (spared)."""
-    expect, (before, after, _) = case.expect, case.build()
+    expect = case.expect
     verdict = "spared" if expect.same else "did"
 
-    def wrong(message: str, verdict: str = verdict) -> Finding:
+    def wrong(message: str) -> Finding:
+        before, after, _ = case.build()  # to be drawn
         return Finding(verdict, False, message, before=before, after=after)
 
     if not isinstance(value, tuple | list) or len(value) != 3:
@@ -282,7 +283,7 @@ def planted_case(name: str, layers: list[tuple[dict, dict]], size: int, expect: 
 
 def judge_lost(case: Case, value: Any) -> Iterator[Finding]:
     """Laws: the attribute that made the difference is named (did), right passes are let go (spared)."""
-    lost, (before, after, _) = case.expect.lost, case.build()
+    lost = case.expect.lost
     verdict = "spared" if lost is None else "did"
     if value is not None and not (isinstance(value, str) and value in ATTRIBUTES):
         message = f"Return one of {', '.join(ATTRIBUTES)}, or None; it returned {value!r:.60}."
@@ -293,6 +294,7 @@ def judge_lost(case: Case, value: Any) -> Iterator[Finding]:
         message = f"You say that {value} was lost, and the two programs compute the same. {case.expect.why}"
     else:
         message = f"You say {'that nothing was lost' if value is None else value}. {case.expect.why}"
+    before, after, _ = case.build()  # to be drawn
     yield Finding(verdict, False, message, before=before, after=after)
 
 

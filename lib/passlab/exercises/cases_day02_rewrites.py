@@ -375,8 +375,9 @@ _judge_fold = judge_pass(did=_folded, spared=_folded_too_much, cost=_folding_cos
 
 def judge_fold(case: Case, value: Any) -> Iterator[Finding]:
     """The five verdicts; and the model that the graph was traced from must keep its weights."""
-    yield from _judge_fold(case, value["graph"])
-    if name := _changed(rebuild(case.build()[0]), value["model"]):
+    (before,) = case.build()
+    yield from _judge_fold(replace(case, build=lambda: (before,)), value["graph"])
+    if name := _changed(rebuild(before), value["model"]):
         yield Finding(
             "spared",
             False,

@@ -1,0 +1,33 @@
+"""The seam between answer and judge: every right answer keeps its points when all it is given and gives is data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from autograder import bank
+from autograder.engine import wire
+from autograder.grading import hidden_cases
+from passlab import exercises
+from passlab.judge import Case, conclude, run
+
+TORCH = [e.id for day in exercises.days() for e in exercises.of_day(day) if e.flavour == "torch"]
+
+
+def through(exercise, answer, case: Case):
+    """What comes of a case where the answer knows its arguments and what it is about, and no more than that."""
+    given = wire.decode(wire.encode(tuple(case.build())))
+    outcome = run(exercise, answer, Case("", lambda: given, case.about))
+    assert outcome.status == "ok", outcome.error
+    return replace(outcome, value=wire.decode(wire.encode(outcome.value)))
+
+
+@pytest.mark.parametrize("exercise_id", TORCH)
+def test_right_answers_keep_their_points(exercise_id):
+    exercise = exercises.find(exercise_id)
+    cases = [*exercise.cases(), *hidden_cases(exercise_id, 1)]
+    answers = [bank.reference(exercise_id), *(a for a in bank.load(exercise_id) if a.bank.kind == "right")]
+    for answer in answers:
+        result = conclude(exercise, [(case, through(exercise, answer, case)) for case in cases])
+        assert result.ok, (answer, result.failure)
