@@ -33,7 +33,8 @@ class Damaged(Exception):
 def open_plain(path: Path) -> BinaryIO:
     """Open a file without following a link anywhere on its way. Raises Damaged for links, devices, pipes and the like.
 
-    A file with a second name (a hard link) is refused too: the other name may belong to somebody else.
+    A file with a second name (a hard link) is read like a copy: whoever made the link could have copied, and refusing it
+    would cost whoever the other name belongs to.
     """
     path = Path(os.path.abspath(path))
     folder = None
@@ -55,11 +56,9 @@ def open_plain(path: Path) -> BinaryIO:
         if folder is not None:
             os.close(folder)
     about = os.fstat(handle)
-    if stat.S_ISREG(about.st_mode) and about.st_nlink == 1:
+    if stat.S_ISREG(about.st_mode):
         return os.fdopen(handle, "rb")
     os.close(handle)
-    if stat.S_ISREG(about.st_mode):
-        raise Damaged(f"{path.name} is a hard link: the file has another name elsewhere. Hand in a copy.")
     raise Damaged(f"{path.name} is no ordinary file (a folder, a pipe or a device).")
 
 

@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autograder.engine import flavours, outputs, sandbox
+from autograder.engine import flavours, outputs, sandbox, snapshots
 from autograder.engine.cgroups import Group
 from autograder.engine.data import CaseResult, Cell, Job, NotebookResult, Verdict
 from autograder.engine.frames import Garbled, Gone, Late, receive, send
@@ -37,11 +37,11 @@ GRACE = 0.2
 #: A whole notebook, runs that had to be begun again included.
 NOTEBOOK_SECONDS = 900.0
 #: How often a notebook is begun again after a cell or a question took the process with it.
-MOST_STARTS = 6
-#: With its memory in huge pages, a process that holds torch forks and ends in less than half the time.
-QUICK_FORK = {"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-#: How much is sent to the verifier at once, and how much the answers of one notebook may return.
-BATCH_BYTES, MOST_BYTES = 32 * 2**20, 256 * 2**20
+MOST_STARTS = 25
+#: With all its memory in huge pages, a process that holds torch forks and ends in a third of the time.
+QUICK_FORK = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+#: How much is sent to the verifier at once, and how much the answer to one question may return, all cases together.
+BATCH_BYTES, MOST_BYTES = 32 * 2**20, 48 * 2**20
 
 
 class Unsafe(Exception):
@@ -61,6 +61,17 @@ class Worker:
     talks: dict[int, socket.socket]
 
 
+@dataclass(frozen=True)
+class CaseData:
+    """The cases of an exercise as they are sent: time limit, how many come first that learners know, and for each case
+    the verdicts that it is about and its arguments as bytes."""
+
+    seconds: float
+    visible: int
+    about: list[list[str]]
+    arguments: list[bytes]
+
+
 class Station:
     """The processes of one flavour: a warm parent that forks workers, and a verifier with a socket for each slot."""
 
@@ -70,7 +81,7 @@ class Station:
         except ImportError as unreachable:
             raise Broken(str(unreachable)) from None
         self.lock = threading.Lock()
-        self.cases: dict[tuple[str, int], tuple[float, list[list[str]], list[bytes]]] = {}
+        self.cases: dict[tuple[str, int], CaseData] = {}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.runner = _start("runner", "autograder.engine.warm", flavour, [theirs], unsafe)
         self.slots, ends = zip(*(socket.socketpair() for _ in range(slots)), strict=True)
@@ -131,8 +142,8 @@ class Station:
         result.peak_mib = max(result.peak_mib, group.peak_mib() if group else 0.0)
         result.cpu_seconds += (group.cpu_seconds() if group else 0.0) or used
 
-    def case_data(self, slot: int, exercise: str, seed: int) -> tuple[float, list[list[str]], list[bytes]]:
-        """Time limit, verdicts that each case is about, and arguments as bytes, from the verifier."""
+    def case_data(self, slot: int, exercise: str, seed: int) -> CaseData:
+        """What is to be put to the answers of an exercise, from the verifier."""
         if (exercise, seed) not in self.cases:
             try:
                 send(self.slots[slot], {"cases": exercise, "seed": seed})
@@ -140,7 +151,7 @@ class Station:
                 data = [receive(self.slots[slot])[1] for _ in head["about"]]
             except Gone:
                 raise Broken("The verifier has ended.") from None
-            self.cases[exercise, seed] = (head["seconds"], head["about"], data)
+            self.cases[exercise, seed] = CaseData(head["seconds"], head["visible"], head["about"], data)
         return self.cases[exercise, seed]
 
     def judge(self, slot: int, questions: list[dict], values: list[list[bytes]]) -> list[Verdict]:
@@ -242,6 +253,10 @@ def _flavour(job: Job) -> str:
     return found.pop() if found else "torch"
 
 
+#: After an outcome like these no more cases are put to an answer.
+_LAST = ("died", "stub", "timeout", "missing")
+
+
 class _Run:
     """One notebook on its way: what its cells gave, what came back from its questions, and what it must do without."""
 
@@ -251,22 +266,31 @@ class _Run:
         self.cells = {cell.index: cell for cell in job.cells if not cell.exercise}
         self.checks = {cell.index: cell for cell in job.cells if cell.exercise}
         self.data = {at: station.case_data(slot, cell.exercise, job.seed) for at, cell in self.checks.items()}
+        self.snapshots = sorted(snapshots.needed(job.cells))
         self.dead: set[int] = set()
-        self.heads: dict[int, list[dict]] = {}
-        self.values: dict[int, list[bytes]] = {}
-        self.took: dict[int, float] = {}
+        self.heads: dict[int, list[dict]] = {at: [] for at in self.checks}
+        self.values: dict[int, list[bytes]] = {at: [] for at in self.checks}
+        self.took: dict[int, float] = dict.fromkeys(self.checks, 0.0)
         self.until = time.monotonic() + NOTEBOOK_SECONDS
 
+    def _open(self) -> list[Cell]:
+        """The questions that still have cases to be put."""
+        return [cell for at, cell in self.checks.items() if not self._closed(at, len(self.data[at].arguments))]
+
+    def _closed(self, at: int, cases: int) -> bool:
+        heads = self.heads[at]
+        return len(heads) >= cases or any(head.get("status") in _LAST for head in heads[-1:])
+
     def attempt(self) -> bool:
-        """Run the notebook from the top, without cells that ended it before and questions that have been asked.
+        """Run the notebook from the top, without cells that ended it before and questions that are through.
 
         False: something ended the worker, or had to be ended with it, and there is more to do without that.
         """
-        skip = {*self.dead, *self.heads}
-        order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip), "seconds": CELL_SECONDS}
+        skip = self.dead | (self.checks.keys() - {cell.index for cell in self._open()})
+        order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip), "snapshots": self.snapshots}
         with self.station.worker(list(self.checks), self.result) as worker:
             try:
-                send(worker.reins, order, deadline=self.until)
+                send(worker.reins, order | {"seconds": CELL_SECONDS}, deadline=self.until)
             except (Gone, Late):
                 raise Broken("A worker did not start.") from None
             for cell in self.cells.values():
@@ -276,9 +300,11 @@ class _Run:
                     return False
             with contextlib.suppress(Gone, Late, Garbled):  # its questions find out by themselves
                 receive(worker.reins, self._by(CELL_SECONDS))
-            for cell in self.checks.values():
-                if cell.index not in skip and not self._question(worker, cell):
-                    return len(self.heads) == len(self.checks)
+            # Hidden cases come last, when nothing that a learner is shown word by word can still be made of them.
+            for hidden in (False, True):
+                for cell in self._open():
+                    if not self._question(worker, cell, hidden):
+                        return not self._open()
         return True
 
     def _by(self, seconds: float) -> float:
@@ -300,42 +326,39 @@ class _Run:
         self.result.ran[cell.index] = outputs.ran(head.get("ran"))
         return ""
 
-    def _question(self, worker: Worker, cell: Cell) -> bool:
-        """Put the cases of one question. False: its process did not stop by itself, so the worker must be ended."""
-        seconds, about, data = self.data[cell.index]
-        heads = self.heads[cell.index] = []
-        values = self.values[cell.index] = []
-        talk, held, start = worker.talks[cell.index], True, time.monotonic()
-        for verdicts, payload in zip(about, data, strict=True):
-            value = b""
+    def _question(self, worker: Worker, cell: Cell, hidden: bool) -> bool:
+        """Put the visible or the hidden cases of a question. False: the worker has ended, or must be ended."""
+        data, heads, values = self.data[cell.index], self.heads[cell.index], self.values[cell.index]
+        talk, start, sound = worker.talks[cell.index], time.monotonic(), True
+        most = len(data.arguments) if hidden else data.visible
+        while not self._closed(cell.index, most):
+            at, value = len(heads), b""
             try:
-                deadline = self._by(seconds + GRACE)
-                send(talk, {"about": verdicts}, payload, deadline)
+                deadline = self._by(data.seconds + GRACE)
+                send(talk, {"about": data.about[at]}, data.arguments[at], deadline)
                 head, value = receive(talk, deadline)
             except Late:
-                head, held = lost(f"It was still running after {seconds:g} s and could not be interrupted."), False
+                head = lost(f"It was still running after {data.seconds:g} s and could not be interrupted.")
+                sound = False
             except Gone:
-                head = lost(f"The Python process ended while it ran{_how(worker, cell)}.")
+                head, sound = lost(f"The Python process ended while it ran{_how(worker)}."), False
             except Garbled as what:
-                head, held = lost(f"It wrote into the grader's connection ({what})."), False
-            if sum(len(data) for mine in self.values.values() for data in mine) + len(value) > MOST_BYTES:
-                head, value = lost(f"The answers of a notebook may return {MOST_BYTES >> 20} MiB in all."), b""
+                head, sound = lost(f"It wrote into the grader's connection ({what})."), False
+            if sum(map(len, values)) + len(value) > MOST_BYTES:
+                head, value = lost(f"An answer may return {MOST_BYTES >> 20} MiB, all cases together."), b""
             heads.append(head)
             values.append(value)
-            if head.get("status") in ("died", "stub", "timeout", "missing"):
-                break
-        talk.close()
-        self.took[cell.index] = round(time.monotonic() - start, 4)
-        return held
+        self.took[cell.index] += time.monotonic() - start
+        return sound
 
     def give_up(self) -> None:
         """Whatever has not run by now does not: too many parts of the notebook ended the process."""
-        why = f"Not run: the notebook was given up, {len(self.dead)} cells above ended the Python process."
+        why = f"Not run: the notebook was given up, after {MOST_STARTS} times that it ended the Python process."
         for at in self.cells:
             self.result.ran.setdefault(at, outputs.died(why))
-        for at in self.checks:
-            if at not in self.heads:
-                self.heads[at], self.values[at] = [lost(why)], [b""]
+        for cell in self._open():
+            self.heads[cell.index].append(lost(why))
+            self.values[cell.index].append(b"")
 
     def judge(self) -> None:
         """Ask the verifier for the verdicts, in batches of bounded size."""
@@ -344,7 +367,7 @@ class _Run:
             if not cell.exercise:
                 above = self.result.ran[cell.index].error
             elif above and self.heads[cell.index][0].get("status") == "missing":
-                self.heads[cell.index] = [lost(f"The cell above ended with {above}", "missing")]
+                self.heads[cell.index][:] = [lost(f"The cell above ended with {above}", "missing")]
         batch: list[int] = []
         size = 0
         for at in [*self.checks, None]:
@@ -361,7 +384,7 @@ class _Run:
                 ]
                 found = self.station.judge(self.slot, questions, [self.values[i] for i in batch])
                 for i, verdict in zip(batch, found, strict=True):
-                    verdict.seconds = self.took.get(i, 0.0)
+                    verdict.seconds = round(self.took[i], 4)
                     self.result.verdicts[i] = verdict
                 batch, size = [], 0
             if at is not None:
@@ -376,11 +399,11 @@ _SIGNALS = {
 }
 
 
-def _how(worker: Worker, cell: Cell) -> str:
-    """How a question's process ended, as far as the worker knows: " (it crashed, …)"."""
+def _how(worker: Worker) -> str:
+    """How a child of the worker ended, as far as the worker knows: " (it crashed, …)"."""
     with contextlib.suppress(Gone, Late, Garbled):
         head, _ = receive(worker.reins, time.monotonic() + GRACE)
         code = head.get("code")
-        if head.get("over") == cell.index and type(code) is int:
+        if type(code) is int:
             return f" ({_SIGNALS.get(-code, f'exit code {code}' if code >= 0 else f'signal {-code}')})"
     return ""

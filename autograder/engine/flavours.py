@@ -15,8 +15,15 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Not for graded code (the command line), or imported with its own flavour (the exercises).
-_NOT_WARMED = ("passlab.cli", "passlab.exercises", "passlab.jupyter")
+#: Not for graded code (the command line), imported with its own flavour (the exercises), or rarely used and large:
+#: JAX's library, which every fork would have to carry.
+_NOT_WARMED = (
+    "passlab.cli",
+    "passlab.exercises",
+    "passlab.jupyter",
+    "passlab.readers.hlo",
+    "passlab.readers.stablehlo",
+)
 #: Imported by torch, onnx or passlab itself only when something first needs them: half a second to several each.
 _LATE = (
     "IPython.display",

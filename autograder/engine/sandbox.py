@@ -48,8 +48,12 @@ READABLE = {
 }
 #: role → the user it runs as when started by root: nobody else's, so that it may touch no file and no process.
 USERS = {"runner": 61001, "verifier": 61002}
-#: What a confined process sees of the system: no /home, /root, /var, /run, /srv, /mnt; of /etc what programs need.
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store", "/sys/devices/system/cpu")
+#: What a confined process sees of the system: no /home, /root, /var, /run, /srv, /mnt; of /etc what programs need, of
+#: /sys how many processors there are and how large a huge page is.
+SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store"),
+    *("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage"),
+)
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "localtime", "nsswitch.conf")
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 

@@ -23,7 +23,8 @@ from passlab import exercises
 from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run
 from passlab.ui import picture, report
 
-#: What is said of a hidden case where the judge's own sentence would quote what the learner returned.
+#: What a learner is told of a hidden case. The judge's own sentence would name parts of the case, or quote what came
+#: back, into which an answer may have copied it.
 ON_HIDDEN = {
     "valid": "What came back is not a well-formed result.",
     "same": "The result does not compute the same function.",
@@ -90,7 +91,8 @@ class Question:
         cases = [self._case_result(at, seen) for at, seen in enumerate(self.seen)]
         drawn = self._drawn(result)
         card = report(_for_learner(result, self.cases[self.visible :]), draw=lambda _: drawn)
-        crash = next((h["error"] for h in self.heads if h["status"] in ("died", "timeout", "missing")), "")
+        ended = (at for at, head in enumerate(self.heads) if head["status"] in ("died", "timeout", "missing"))
+        crash = next((self._outcome(at).error for at in ended), "")
         return Verdict(
             exercise=self.exercise.id,
             points=min(round(result.points, 4), result.total),
@@ -108,12 +110,15 @@ class Question:
 
     def _outcome(self, at: int) -> Outcome:
         """An outcome without its value. Of an exception in a hidden case only the class is told."""
-        head, hidden = self.heads[at], at >= self.visible
-        error, status = head["error"], head["status"]
-        if hidden and status == "raised":
-            error = f"It raised {head['error_kind'] or 'an exception'}."
-        elif hidden and status == "refused":
-            error = "What came back holds something that cannot leave the notebook."
+        head, status = self.heads[at], self.heads[at]["status"]
+        error = head["error"]
+        if at >= self.visible:
+            error = {
+                "raised": f"It raised {head['error_kind'] or 'an exception'}.",
+                "refused": "What came back holds something that cannot leave the notebook.",
+                "timeout": f"It was still running after {self.exercise.seconds:g} s.",
+                "missing": "There was no answer to put it to.",
+            }.get(status, error)
         if status in ("died", "refused", "missing"):
             status = "raised"
         return Outcome(status, None, error, int(head["printed"]), head["seconds"], head["in_place"])
@@ -140,7 +145,10 @@ class Question:
             except wire.Refused as refused:
                 outcome = replace(outcome, status="raised", error=f"What came back cannot be judged: {refused}")
         findings = judge_outcome(self.exercise, case, outcome)
-        return [_discreet(f, case, outcome.value) for f in findings] if at >= self.visible else findings
+        if at < self.visible:
+            return findings
+        told = "" if self.heads[at]["status"] == "ok" else outcome.error
+        return [_discreet(finding, case, told) for finding in findings]
 
     def fingerprint(self, at: int) -> str:
         try:
@@ -170,40 +178,14 @@ class Question:
         return SimpleNamespace(text=text, svg=svg) if text or svg else None
 
 
-def _strings(value: Any, depth: int = 8) -> set[str]:
-    """The texts in a value, the names of graph nodes included."""
-    if isinstance(value, str):
-        return {value}
-    if depth == 0:
-        return set()
-    if isinstance(value, dict):
-        return set().union(*(_strings(part, depth - 1) for pair in value.items() for part in pair))
-    if isinstance(value, tuple | list | set | frozenset):
-        return set().union(*(_strings(part, depth - 1) for part in value))
-    graph = getattr(value, "graph", value)
-    found: set[str] = set()
-    for node in getattr(graph, "nodes", ()):
-        found |= {node.name} | _strings((node.target, node.args, node.kwargs), depth - 1)
-    return found
-
-
-def _discreet(finding: Finding, case: Case, value: Any) -> Finding:
-    """A finding on a hidden case as a learner may see it: no text that came from the answer, which may have copied the
-    case into it, and no graph but a smaller one that the judge shrank it to."""
-    if finding.ok:
-        return replace(finding, before=None, after=None)
-    given = case.build()
-    brought = _strings(value) - _strings(tuple(given))
-    quoted = any(len(text) >= 8 and text in finding.message for text in brought)
-    sizes = [len(part.graph.nodes) for part in given if hasattr(part, "graph")]
+def _discreet(finding: Finding, case: Case, told: str) -> Finding:
+    """A finding on a hidden case as a learner may see it: a sentence that is the same for every case, and no graph but
+    a smaller one that the judge shrank the case to."""
+    sizes = [len(part.graph.nodes) for part in case.build() if hasattr(part, "graph")]
     graph = getattr(finding.before, "graph", None)
-    shrunk = graph is not None and sizes and len(graph.nodes) < min(sizes)
-    return replace(
-        finding,
-        message=ON_HIDDEN[finding.verdict] if quoted else finding.message,
-        before=finding.before if shrunk else None,
-        after=None,
-    )
+    shrunk = not finding.ok and graph is not None and sizes and len(graph.nodes) < min(sizes)
+    message = finding.message and (told or ON_HIDDEN[finding.verdict])
+    return replace(finding, message=message, before=finding.before if shrunk else None, after=None)
 
 
 def _for_learner(result: Judgement, hidden: list[Case]) -> Judgement:

@@ -27,7 +27,7 @@ from autograder.engine.verdicts import Key, Misconceptions, Mistakes, Question, 
 from passlab import exercises
 
 #: Judging one question takes seconds; a value that takes longer was made to.
-MOST_SECONDS = 120
+MOST_SECONDS = 30
 MOST_MEMORY = 4 * 2**30
 MOST_KEPT = 100_000
 
@@ -74,8 +74,9 @@ class Verifier:
             self.select.unregister(sock)
             return
         if "cases" in head:
-            about = [list(case.about) for case in cases_of(head["cases"], head["seed"])[0]]
-            send(sock, {"about": about, "seconds": exercises.find(head["cases"]).seconds})
+            cases, visible = cases_of(head["cases"], head["seed"])
+            about = [list(case.about) for case in cases]
+            send(sock, {"about": about, "visible": visible, "seconds": exercises.find(head["cases"]).seconds})
             for data in payloads(head["cases"], head["seed"]):
                 send(sock, {}, data)
             return

@@ -34,7 +34,7 @@ SEED = 7
 #: Time limits for a course whose cells take milliseconds: file → (text there, text instead).
 _SHORT = {
     "autograder/engine/engine.py": ("CELL_SECONDS = 30.0", "CELL_SECONDS = 2.0"),
-    "autograder/engine/verifier.py": ("MOST_SECONDS = 120", "MOST_SECONDS = 2"),
+    "autograder/engine/verifier.py": ("MOST_SECONDS = 30", "MOST_SECONDS = 2"),
 }
 #: Where an attack may have left a file called by its mark.
 _ELSEWHERE = [

@@ -1,0 +1,82 @@
+"""Which check cells need the state as it is where they stand, because a cell below changes what their answer uses.
+
+An answer is called after all cells have run. That makes no difference to it unless the top level of a later cell
+rebinds a name that functions above look up, or changes an object behind such a name. Told from the source alone.
+"""
+
+from __future__ import annotations
+
+import ast
+import symtable
+from collections.abc import Iterable, Iterator
+
+from autograder.engine.data import Cell
+
+_INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+#: What a cell can do to names without naming them.
+_UNSEEN = {"globals", "locals", "vars", "exec", "eval", "setattr", "delattr", "get_ipython", "__import__"}
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    for child in table.get_children():
+        yield child
+        yield from _tables(child)
+
+
+def _top(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a cell that run with it: bodies of functions and classes left out."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not isinstance(child, _INSIDE):
+            yield from _top(child)
+
+
+def _root(node: ast.AST) -> str:
+    """The name that `name.a[0].b(…)` begins with, or ""."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _looked_up(source: str) -> set[str]:
+    """Global names that the functions of a cell look up when they are called."""
+    tables = _tables(symtable.symtable(source, "cell", "exec"))
+    return {symbol.get_name() for table in tables for symbol in table.get_symbols() if symbol.is_global()}
+
+
+def _changed(source: str) -> set[str] | None:
+    """Global names that a cell binds, or whose objects it may change; None if that cannot be told."""
+    top = symtable.symtable(source, "cell", "exec")
+    found = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    found |= {s.get_name() for table in _tables(top) for s in table.get_symbols() if s.is_declared_global()}
+    for node in _top(ast.parse(source)):
+        match node:
+            case ast.Name(id=name) if name in _UNSEEN:
+                return None
+            case ast.ImportFrom(names=names) if any(alias.name == "*" for alias in names):
+                return None
+            case ast.Call(func=ast.Attribute(attr=attr)) if attr.startswith("set_"):
+                return None  # a setting of the whole process: torch.set_default_dtype, …
+            case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+                found.add(_root(node))
+            case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
+                found.add(_root(method))  # table.append(x) changes the table; f(table) is taken for a use of it
+    return found - {""}
+
+
+def needed(cells: Iterable[Cell]) -> set[int]:
+    """The check cells (by index) whose answers must be kept as they are where the check stands."""
+    found: set[int] = set()
+    uses: dict[int, set[str]] = {}  # check cell → names that its answer may look up
+    above: set[str] = set()
+    for cell in cells:
+        if cell.exercise:
+            uses[cell.index] = above | {n.id for n in ast.walk(ast.parse(cell.answer)) if isinstance(n, ast.Name)}
+            continue
+        try:
+            changed = _changed(cell.source)
+            above = above | _looked_up(cell.source)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # a magic, or nothing that can be run
+            changed = None
+        found |= {at for at, names in uses.items() if changed is None or changed & names}
+    return found
