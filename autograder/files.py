@@ -33,8 +33,8 @@ class Damaged(Exception):
 def open_plain(path: Path) -> BinaryIO:
     """Open a file without following a link anywhere on its way. Raises Damaged for links, devices, pipes and the like.
 
-    A file with a second name (a hard link) is read like a copy: whoever made the link could have copied, and refusing it
-    would cost whoever the other name belongs to.
+    A file with a second name (a hard link) is read like a copy: whoever made the link could have copied, and refusing
+    it would cost whoever the other name belongs to.
     """
     path = Path(os.path.abspath(path))
     folder = None

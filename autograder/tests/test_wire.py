@@ -85,7 +85,7 @@ def test_every_case_and_every_answer_travels_and_is_judged_as_before(name):
         {torch.relu: 1, operator.add: 2}, F.max_pool2d, torch.ops.aten.add.Tensor, torch.ops.aten.relu, math.sqrt,
         {"b": 1, "a": 2}, Scenario((Step("one", requires=("size",)),), (3, -2)), torch.Tensor,
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_plain_values_come_back_as_they_were(value):
     back = decode(encode(value))
