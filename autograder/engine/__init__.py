@@ -6,6 +6,12 @@
                       │  ◀──verdicts──┘
                       └──NotebookResult──▶ recorder (the only one that holds the gradebook)
 
-Files, in reading order: `data` (what travels inside the trusted side), `wire` (what travels to and from learner code),
-`sandbox`, `frames`, `shell` and `worker` (the learner's side), `verifier`, `engine`.
+In reading order:
+
+- `data`: what the trusted parts hand to each other; `engine`: the one in the middle, which keeps the time
+- `frames`, `outcomes`, `outputs`: messages to and from workers, and what is taken of them
+- `wire` (`packing`, `unpacking`, `kinds`, `targets`, `modules`, `wire_tvm`): values as bytes
+- `sandbox` (`linux`, `seccomp`, `landlock`, `cgroups`): the layers, each tried before it is trusted
+- `warm`, `flavours`, `worker`, `shell`, `snapshots`: the learner's side
+- `verifier`, `verdicts`: the judge's side
 """

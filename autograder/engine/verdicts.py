@@ -13,6 +13,8 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
+from torch.fx import GraphModule
+
 from autograder import bank
 from autograder.engine import wire
 from autograder.engine.data import CaseResult, Verdict
@@ -181,8 +183,8 @@ class Question:
 def _discreet(finding: Finding, case: Case, told: str) -> Finding:
     """A finding on a hidden case as a learner may see it: a sentence that is the same for every case, and no graph but
     a smaller one that the judge shrank the case to."""
-    sizes = [len(part.graph.nodes) for part in case.build() if hasattr(part, "graph")]
-    graph = getattr(finding.before, "graph", None)
+    sizes = [len(part.graph.nodes) for part in case.build() if isinstance(part, GraphModule)]
+    graph = finding.before.graph if isinstance(finding.before, GraphModule) else None
     shrunk = not finding.ok and graph is not None and sizes and len(graph.nodes) < min(sizes)
     message = finding.message and (told or ON_HIDDEN[finding.verdict])
     return replace(finding, message=message, before=finding.before if shrunk else None, after=None)

@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -117,6 +118,8 @@ class Verifier:
                 fresh += [(key, seen.to_json()) for key, seen in question.fresh.items()]
             send(out, {"verdicts": verdicts, "fresh": fresh, "mistakes": list(misconceptions.fresh.items())})
             os._exit(0)
+        except BaseException:  # the judge itself is at fault, or out of memory: whoever runs the grader should see it
+            traceback.print_exc()
         finally:
             os._exit(1)
 

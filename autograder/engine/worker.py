@@ -101,7 +101,10 @@ def _wanted(shell: Shell, cell: Cell) -> tuple:
 def _outcome(exercise: Any, answer: Any, error: str, about: list[str], payload: bytes) -> tuple[dict, bytes]:
     if error:
         return lost(error, "missing"), b""
-    return told(run(exercise, answer, Case("", _once(lambda: wire.decode(payload)), tuple(about))))
+    try:
+        return told(run(exercise, answer, Case("", _once(lambda: wire.decode(payload)), tuple(about))))
+    except KeyboardInterrupt:  # raised by the answer: nobody presses keys here
+        return lost("It raised KeyboardInterrupt.", "raised") | {"error_kind": "KeyboardInterrupt"}, b""
 
 
 def _once(make: Callable[[], tuple]) -> Callable[[], tuple]:

@@ -13,6 +13,12 @@ from attacks import CORPUS, field
 from attacks.attack import FULL, MARK
 
 ATTACKS = {attack.name: attack for kind in CORPUS.values() for attack in kind}
+#: They patch the process that all of the attacker's own questions share: honest work beside them may be lost with them.
+SPOILS = {
+    *("meta-path", "frames-verdicts-by-answer", "frames-stolen-by-answer", "no-payload", "pickle-payload"),
+    *("code-in-settings", "not-numbers", "lying-tensor-file", "compressed", "deep-document", "broad-document"),
+    *("wrong-tags", "random-damage"),
+}
 HONEST = (*field.HONEST, field.YESTERDAY)
 
 #: Parts of a hidden case's marks, as they are and as an attack may have written them.
@@ -38,7 +44,7 @@ def test_there_are_attacks_of_every_kind():
 def test_no_point_more_than_the_work_in_it_earns_and_where_only_itself_is_lost_not_less(ground, name):
     attack, got = ATTACKS[name], ground.got(name)
     assert got <= attack.honest, f"{attack.tries}: {ground.outcome(name)}"
-    if attack.keeps:
+    if attack.keeps and name not in SPOILS:
         assert got == attack.honest, f"{attack.tries}: {ground.outcome(name)}"
 
 

@@ -150,7 +150,7 @@ def test_the_csv_tells_seed_and_lost_verdicts(graded):
     got = rows(graded[0])
     row = got["partly right", "double"]
     assert (row["assignment"], row["max_points"], row["seed"], row["lost"]) == ("day00", "3", "5", "did")
-    assert "Expected 2010, got 1007." in row["message"]
+    assert row["message"] == "It did not do all that it must."
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ def feedback(course, learner):
 
 @pytest.mark.parametrize("learner", [*LEARNERS, "lost cells"])
 def test_feedback_keeps_hidden_tests_to_itself(graded, learner):
-    found = SECRETS.search(feedback(graded[0], learner).replace("Expected 2010", ""))
+    found = SECRETS.search(feedback(graded[0], learner))
     assert found is None, found
 
 
@@ -204,7 +204,7 @@ def test_feedback_still_says_what_matters(graded):
 
 
 def test_floods_are_cut(graded):
-    assert "characters left out" in feedback(graded[0], "floods")
+    assert "more characters were printed" in feedback(graded[0], "floods")
     assert len(feedback(graded[0], "floods")) < 2_000_000
 
 
