@@ -55,6 +55,7 @@ SYSTEM = (
     *("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage"),
 )
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "localtime", "nsswitch.conf")
+_PROGRAMS = "/usr/local/bin:/usr/bin:/bin"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 #: Variables by which `launch` tells `enter` what it started: that it may do without layers; the paths to be read.
@@ -90,7 +91,7 @@ def _visible(role: str) -> set[str]:
 
 def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:
     return {
-        "PATH": f"{sys.prefix}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{sys.prefix}/bin:{_PROGRAMS}",
         "HOME": "/tmp",
         "TMPDIR": "/tmp",
         "USER": "learner",
@@ -108,7 +109,7 @@ def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, st
 def _bubblewrap(role: str, paths: Iterable[str], filter_fd: int | None) -> list[str]:
     """The command line before the program's own."""
     own = "--unshare-pid --unshare-ipc --unshare-uts --unshare-net --unshare-cgroup-try --new-session"
-    program = shutil.which("bwrap")
+    program = shutil.which("bwrap", path=f"{os.environ.get('PATH', '')}:{_PROGRAMS}")
     if program is None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "bwrap")
     command = [program, *own.split(), "--die-with-parent", "--hostname", "passlab"]
