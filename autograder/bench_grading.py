@@ -118,14 +118,15 @@ def _stock(course: Path) -> tuple[float, dict[str, list[float]]]:
     config.parent.mkdir()
     config.write_text(STOCK.format(root=str(course)))
     plain = ("-m", "nbgrader")
+    tools = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}", "JUPYTER_PREFER_ENV_PATH": "1"}
     (course / "nbgrader_config.py").unlink()  # nbgrader reads the one in the folder too
-    tiny.run(course, *plain, "generate_assignment", "day00", "--force", f"--config={config}")
+    tiny.run(course, *plain, "generate_assignment", "day00", "--force", f"--config={config}", **tools)
     for path in sorted((course / "class").glob("*/day00/fx.ipynb")):
         target = course / "stock/submitted" / path.relative_to(course / "class")
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(path.read_bytes())
     begin = time.perf_counter()
-    done = tiny.run(course, *plain, "autograde", "day00", f"--config={config}", JUPYTER_PREFER_ENV_PATH="1")
+    done = tiny.run(course, *plain, "autograde", "day00", f"--config={config}", **tools)
     took = time.perf_counter() - begin
     code = (
         "from nbgrader.api import Gradebook; import json, sys\n"
