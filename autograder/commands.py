@@ -211,6 +211,7 @@ class Work:
         )
         page = report(rows, session.recorder.results(), facts)
         (folder / "report.html").write_text(page, encoding="utf-8")
+        session.recorder.finish(run)  # not before the files are there: a run that is killed here goes on here
         tables.show(self.found, self.submissions, session.recorder.scores(), failures, self.chosen, self.known)
         self._tail(len(self.submissions) - len(failures), seconds)
         if len(failures) == len(self.submissions) or any(not s.notebooks for s in self.tasks):

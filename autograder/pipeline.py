@@ -165,7 +165,6 @@ class Session:
                 self.recorder.record(run, paper, digests[paper.key], feedback)
             except Failed as error:
                 self.failures[paper.key] = str(error)
-        self.recorder.finish(run)
         return len(digests) - len(todo)
 
     def _stored_seed(self, submission: Submission, otherwise: int) -> int:
@@ -195,4 +194,3 @@ class Session:
     def record(self, papers: Iterable[Paper], run: Run) -> None:
         for paper in papers:
             self.recorder.record(run, paper, digest(paper.submission), feedback)
-        self.recorder.finish(run)
