@@ -28,7 +28,7 @@ from sqlalchemy import (
     select,
 )
 
-from autograder.engine.data import NotebookResult, Verdict, from_json, to_json
+from autograder.engine.data import NotebookResult, Verdict, from_json, to_json, verdict_from_json
 from autograder.feedback import Marks
 from autograder.gradebook import TABLES
 
@@ -153,8 +153,7 @@ def result_text(result: NotebookResult) -> str:
 
 def _verdict(text: str) -> Verdict | None:
     data = json.loads(text)
-    whole = to_json(NotebookResult("", "", "", 0)) | {"verdicts": {"0": data}}
-    return from_json(whole).verdicts[0] if data else None
+    return verdict_from_json(data) if data else None
 
 
 def _latest(db: Connection, table: Table, learner: str | None = None, assignment: str | None = None) -> list[Row]:

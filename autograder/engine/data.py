@@ -108,11 +108,14 @@ def to_json(result: NotebookResult) -> dict[str, Any]:
     return data
 
 
+def verdict_from_json(data: dict[str, Any]) -> Verdict:
+    """The inverse of `asdict` for a verdict."""
+    cases = [CaseResult(**{**case, "lost": tuple(case["lost"])}) for case in data["cases"]]
+    return Verdict(**{**data, "cases": cases})
+
+
 def from_json(data: dict[str, Any]) -> NotebookResult:
     """The inverse of `to_json`."""
     ran = {int(index): Ran(**value) for index, value in data["ran"].items()}
-    verdicts = {}
-    for index, value in data["verdicts"].items():
-        cases = [CaseResult(**{**case, "lost": tuple(case["lost"])}) for case in value["cases"]]
-        verdicts[int(index)] = Verdict(**{**value, "cases": cases})
+    verdicts = {int(index): verdict_from_json(value) for index, value in data["verdicts"].items()}
     return NotebookResult(**{**data, "ran": ran, "verdicts": verdicts})

@@ -26,9 +26,9 @@ from typing import Any
 
 from autograder.engine import flavours, outputs, sandbox, snapshots
 from autograder.engine.cgroups import Group
-from autograder.engine.data import CaseResult, Cell, Job, NotebookResult, Verdict
+from autograder.engine.data import Cell, Job, NotebookResult, Verdict, verdict_from_json
 from autograder.engine.frames import Garbled, Gone, Late, receive, send
-from autograder.engine.outcomes import lost
+from autograder.engine.outcomes import lost, plain
 from passlab import exercises
 
 #: A cell is interrupted after this long; one that cannot be interrupted is ended GRACE later.
@@ -161,12 +161,7 @@ class Station:
             head, _ = receive(self.slots[slot])
         except Gone:
             raise Broken("The verifier has ended.") from None
-        return [_verdict(data) for data in head["verdicts"]]
-
-
-def _verdict(data: dict[str, Any]) -> Verdict:
-    cases = [CaseResult(**{**case, "lost": tuple(case["lost"])}) for case in data["cases"]]
-    return Verdict(**{**data, "cases": cases})
+        return [verdict_from_json(data) for data in head["verdicts"]]
 
 
 def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool) -> subprocess.Popen:
@@ -337,6 +332,7 @@ class _Run:
                 deadline = self._by(data.seconds + GRACE)
                 send(talk, {"about": data.about[at]}, data.arguments[at], deadline)
                 head, value = receive(talk, deadline)
+                head = plain(head)
             except Late:
                 head = lost(f"It was still running after {data.seconds:g} s and could not be interrupted.")
                 sound = False

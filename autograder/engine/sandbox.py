@@ -209,7 +209,7 @@ def enter(limits: Limits = Limits(), keep: Iterable[int] = ()) -> int:
     is done without. For a process with one thread.
     """
     unsafe = _UNSAFE in os.environ
-    before_mib, user, group = _address_space_mib(), os.geteuid(), os.getegid()
+    before_mib, user, group = address_space_mib(), os.geteuid(), os.getegid()
     try:
         pid = linux.fork_into(_NAMESPACES)
         apart = True
@@ -248,7 +248,7 @@ def _take(step: Callable[[], object], unsafe: bool) -> None:
             raise
 
 
-def _address_space_mib() -> int:
+def address_space_mib() -> int:
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[0]) * mmap.PAGESIZE // 2**20
 

@@ -18,7 +18,7 @@ from torch.fx import GraphModule
 from autograder import bank
 from autograder.engine import wire
 from autograder.engine.data import CaseResult, Verdict
-from autograder.engine.outcomes import plain, told
+from autograder.engine.outcomes import told
 from autograder.grading import hidden_cases
 from autograder.misconceptions import match, signature
 from passlab import exercises
@@ -79,10 +79,7 @@ class Question:
     def __init__(self, exercise: str, seed: int, heads: list[dict], values: list[bytes], kept: dict[Key, Seen]):
         self.exercise, self.seed = exercises.find(exercise), seed
         self.cases, self.visible = cases_of(exercise, seed)
-        self.heads, self.values = [plain(head) for head in heads], values
-        for head, given in zip(self.heads, heads, strict=True):
-            if given.get("status") == "died":  # said by the engine, never by a worker
-                head["status"] = "died"
+        self.heads, self.values = heads, values
         self.kept, self.fresh = kept, {}
         self.seen: list[Seen] = []
 

@@ -24,6 +24,7 @@ from typing import Any
 from autograder.engine.data import Verdict
 from autograder.engine.flavours import warm
 from autograder.engine.frames import Garbled, Gone, receive, send
+from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verdicts import Key, Misconceptions, Mistakes, Question, Seen, cases_of, payloads
 from passlab import exercises
 
@@ -148,9 +149,8 @@ class Verifier:
 
 
 def _limit_memory() -> None:
-    with open("/proc/self/statm") as text:
-        now = int(text.read().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + MOST_MEMORY, now + MOST_MEMORY))
+    most = address_space_mib() * 2**20 + MOST_MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def _undecided(question: dict[str, Any]) -> Verdict:

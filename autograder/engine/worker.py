@@ -13,8 +13,8 @@ from __future__ import annotations
 import os
 import select
 import socket
-from collections.abc import Callable
 from dataclasses import asdict
+from functools import cache, partial
 from typing import Any
 
 from autograder.engine import wire
@@ -101,19 +101,8 @@ def _wanted(shell: Shell, cell: Cell) -> tuple:
 def _outcome(exercise: Any, answer: Any, error: str, about: list[str], payload: bytes) -> tuple[dict, bytes]:
     if error:
         return lost(error, "missing"), b""
+    # One build, whoever asks how often: the answer gets what the judge sent.
     try:
-        return told(run(exercise, answer, Case("", _once(lambda: wire.decode(payload)), tuple(about))))
+        return told(run(exercise, answer, Case("", cache(partial(wire.decode, payload)), tuple(about))))
     except KeyboardInterrupt:  # raised by the answer: nobody presses keys here
         return lost("It raised KeyboardInterrupt.", "raised") | {"error_kind": "KeyboardInterrupt"}, b""
-
-
-def _once(make: Callable[[], tuple]) -> Callable[[], tuple]:
-    """A case's `build` that gives the same arguments at every call: the answer gets what the judge sent."""
-    made: list[tuple] = []
-
-    def build() -> tuple:
-        if not made:
-            made.append(make())
-        return made[0]
-
-    return build
