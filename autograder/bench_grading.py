@@ -144,8 +144,8 @@ def _stock(course: Path) -> tuple[float, dict[str, list[float]]]:
     return took / CLASS, points
 
 
-def _command(course: Path, run: str, folder: str = "class") -> tuple[float, subprocess.Popen, list[tuple[int, float]]]:
-    """Run `passlab grade`: its seconds, the process, and (submissions done, MiB of the grader) as it went."""
+def _command(course: Path, run: str, folder: str = "class") -> tuple[float, list[tuple[int, float]]]:
+    """Run `passlab grade`: its seconds, and (submissions done, MiB of the grader) as it went."""
     argv = [sys.executable, "-m", "passlab.cli", "grade", folder, "--seed", "5"]
     env = tiny.environment(course) | {"PASSLAB_RUN": run}
     begin, sizes = time.perf_counter(), []
@@ -161,7 +161,7 @@ def _command(course: Path, run: str, folder: str = "class") -> tuple[float, subp
         time.sleep(0.2)
     if grader.returncode:
         raise RuntimeError(grader.stderr.read().strip().split("\n")[-1])
-    return time.perf_counter() - begin, grader, sizes
+    return time.perf_counter() - begin, sizes
 
 
 def grading(largest: int) -> Iterator[Any]:
@@ -180,7 +180,7 @@ def grading(largest: int) -> Iterator[Any]:
         yield "without the sandbox, and one at a time"
         alone, bare = _drive(course, 60, jobs=1), _drive(course, 60, jobs=1, unsafe=True)
         yield "with gradebook and feedback"
-        whole, _, _ = _command(course, "autograder/run")
+        whole, _ = _command(course, "autograder/run")
         looping = {name: q.good for name, q in tiny_fx.QUESTIONS.items()}
         quick = _drive(course, 4, jobs=1, only="learner-0000")["seconds"]
         tiny_fx.submission(course, "loops", looping | {"dce": LOOP})
@@ -224,7 +224,7 @@ def load(largest: int) -> Iterator[Any]:
         yield f"writing {LOAD} submissions"
         course = _course(Path(scratch), LOAD)
         yield f"grading {LOAD} submissions"
-        took, _, sizes = _command(course, "autograder/run")
+        took, sizes = _command(course, "autograder/run")
         with (course / "autograder/run/grades.csv").open(newline="") as lines:
             rows = sum(1 for _ in csv.DictReader(lines))
         early = max(size for done, size in sizes if LOAD // 10 <= done < LOAD // 5)

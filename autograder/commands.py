@@ -191,7 +191,8 @@ class Work:
         from autograder.similar import similar
 
         session, folder = self.session, source.ROOT / self.run
-        rows = exports.rows(session.recorder.scores())
+        scores = session.recorder.scores()
+        rows = exports.rows(scores)
         exports.write_grades(folder / "grades.csv", rows)
         penalties = session.recorder.penalties()
         notes = exports.write_canvas(folder / "canvas.csv", rows, self.roster, penalties)
@@ -212,7 +213,7 @@ class Work:
         page = report(rows, session.recorder.results(), facts)
         (folder / "report.html").write_text(page, encoding="utf-8")
         session.recorder.finish(run)  # not before the files are there: a run that is killed here goes on here
-        tables.show(self.found, self.submissions, session.recorder.scores(), failures, self.chosen, self.known)
+        tables.show(self.found, self.submissions, scores, failures, self.chosen, self.known)
         self._tail(len(self.submissions) - len(failures), seconds)
         if len(failures) == len(self.submissions) or any(not s.notebooks for s in self.tasks):
             raise typer.Exit(1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import os
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -59,16 +59,15 @@ def grade(exercise_id: str, answer: Callable) -> float:
     seed = run_seed()
     result = verdict(exercise_id, answer, seed)
     points = min(round(result.points, 4), result.total)
-    card = report(_for_learner(result), draw=lambda _: None)
+    card = report(for_learner(result, result.exercise.cases()), draw=lambda _: None)
     _publish({VERDICT: result.to_json() | {"seed": seed}, "text/plain": card.text, "text/html": card.html})
     return points
 
 
-def _for_learner(result: Judgement) -> Judgement:
+def for_learner(result: Judgement, visible: Iterable[Case]) -> Judgement:
     """The same judgement as a learner may see it: hidden cases go unnamed, and the title says that they are in it."""
-    exercise = result.exercise
-    visible = {case.name for case in exercise.cases()}
-    findings = [f if f.case in visible else replace(f, case="one of the hidden ones") for f in result.findings]
+    exercise, known = result.exercise, {case.name for case in visible}
+    findings = [f if f.case in known else replace(f, case="one of the hidden ones") for f in result.findings]
     return replace(
         result, exercise=replace(exercise, title=f"{exercise.title}, hidden cases included"), findings=findings
     )

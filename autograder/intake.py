@@ -492,10 +492,11 @@ def fill(nb: NotebookNode, result: NotebookResult) -> None:
         elif ran is not None:
             cell.outputs = _ran_outputs(ran, cell, count)
         elif is_autograded(cell):
-            cell.outputs = [_died(f"This question was not graded: {result.failure or 'its cell did not run.'}")]
+            cell.outputs = [died(f"This question was not graded: {result.failure or 'its cell did not run.'}")]
 
 
-def _died(why: str) -> NotebookNode:
+def died(why: str) -> NotebookNode:
+    """The output of a cell that took the Python process with it."""
     return new_output("error", ename="KernelDied", evalue=why, traceback=[f"KernelDied: {why}"])
 
 
@@ -506,7 +507,7 @@ def _verdict_outputs(verdict: Verdict, most: float, count: int) -> list[Notebook
     card = new_output("display_data", {mime: value for mime, value in data.items() if value})
     points = min(max(round(verdict.points, 4), 0.0), most)
     if verdict.crash and not points:
-        return [card, _died(verdict.crash)]
+        return [card, died(verdict.crash)]
     return [card, new_output("execute_result", {"text/plain": repr(points)}, execution_count=count)]
 
 
@@ -525,7 +526,7 @@ def _ran_outputs(ran: Ran, cell: NotebookNode, count: int) -> list[NotebookNode]
             del output["execution_count"]
     failed = any(output.output_type == "error" for output in outputs)
     if ran.died and not failed:
-        outputs.append(_died(ran.died))
+        outputs.append(died(ran.died))
     elif ran.error and not failed:
         outputs.append(new_output("error", ename="Error", evalue=ran.error, traceback=[ran.error]))
     return outputs

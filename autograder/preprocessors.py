@@ -27,7 +27,7 @@ from traitlets import Bool
 
 from autograder.gradebook import Failed
 from autograder.grading import HIDDEN_BEGINS, VERDICT, run_seed
-from autograder.intake import fill, job, read, repair
+from autograder.intake import died, fill, job, read, repair
 from autograder.notebooks import source_notebook
 from autograder.recorder import Recorder
 from autograder.scores import Run
@@ -139,7 +139,7 @@ class CarryOn(Execute):
         self.at = index
         if why := self.deadly.get(index):
             if cell.cell_type == "code":
-                cell.outputs = [new_output("error", ename="KernelDied", evalue=why, traceback=[f"KernelDied: {why}"])]
+                cell.outputs = [died(why)]
             return cell, resources
         cell, resources = super().preprocess_cell(cell, resources, index)
         for output in cell.get("outputs", ()):

@@ -11,6 +11,7 @@ from rich.table import Table
 
 from autograder import source
 from autograder.intake import Class, Submission
+from autograder.samples import reference_text
 from autograder.scores import Difference, Key, Score
 
 #: A table of more submissions than this is not read in a terminal; the report has all of them.
@@ -38,9 +39,7 @@ def unsaying(assignments: Iterable[str]) -> dict[str, list[str]]:
     for assignment in assignments:
         for place in source.places(assignment).values():
             name = place.answer.nbgrader["grade_id"]
-            lines = place.answer.text.split("\n")
-            whole = "\n".join(li for li in lines if li.strip() not in ("### BEGIN SOLUTION", "### END SOLUTION"))
-            found[name] = [source.blank(place.answer.text), whole]
+            found[name] = [source.blank(place.answer.text), reference_text(place)]
     return found
 
 

@@ -19,7 +19,7 @@ from autograder import bank
 from autograder.engine import wire
 from autograder.engine.data import CaseResult, Verdict
 from autograder.engine.outcomes import told
-from autograder.grading import hidden_cases
+from autograder.grading import for_learner, hidden_cases
 from autograder.misconceptions import match, signature
 from passlab import exercises
 from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run
@@ -34,7 +34,6 @@ ON_HIDDEN = {
     "spared": "It touched something that it must leave alone.",
     "cost": "It did not save what it promised.",
 }
-HIDDEN_NAME = "one of the hidden ones"
 
 Key = tuple[str, int, int, str]
 
@@ -89,7 +88,7 @@ class Question:
         result = conclude(self.exercise, put, self._findings)
         cases = [self._case_result(at, seen) for at, seen in enumerate(self.seen)]
         drawn = self._drawn(result)
-        card = report(_for_learner(result, self.cases[self.visible :]), draw=lambda _: drawn)
+        card = report(for_learner(result, self.cases[: self.visible]), draw=lambda _: drawn)
         ended = (at for at, head in enumerate(self.heads) if head["status"] in ("died", "timeout", "missing"))
         crash = next((self._outcome(at).error for at in ended), "")
         return Verdict(
@@ -185,14 +184,6 @@ def _discreet(finding: Finding, case: Case, told: str) -> Finding:
     shrunk = not finding.ok and graph is not None and sizes and len(graph.nodes) < min(sizes)
     message = finding.message and (told or ON_HIDDEN[finding.verdict])
     return replace(finding, message=message, before=finding.before if shrunk else None, after=None)
-
-
-def _for_learner(result: Judgement, hidden: list[Case]) -> Judgement:
-    """The same judgement with hidden cases unnamed, and a title that says that they are in it."""
-    names = {case.name for case in hidden}
-    findings = [replace(f, case=HIDDEN_NAME) if f.case in names else f for f in result.findings]
-    title = f"{result.exercise.title}, hidden cases included"
-    return replace(result, exercise=replace(result.exercise, title=title), findings=findings)
 
 
 #: (exercise, seed, name of a bank answer, place of the case) → how it does there: status, lost verdicts, fingerprint.

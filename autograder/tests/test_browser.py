@@ -73,9 +73,12 @@ def test_from_the_index_to_a_verdict_in_the_first_exercise(lab, tmp_path):
         page.get_by_role("link", name="Read and measure graphs").click()
         tab = page.get_by_role("tab", name=re.compile("graphs.ipynb"))
         tab.wait_for()
+        panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
+        # "Run All Cells" runs the notebook that was touched last, and only when its kernel is there.
+        panel.get_by_role("heading", name="Day 1").first.click()
+        panel.locator(".jp-Notebook-ExecutionIndicator[data-status=idle]").wait_for(state="attached")
         page.get_by_role("menuitem", name="Run", exact=True).click()
         page.get_by_role("menuitem", name=re.compile("^Run All Cells"), exact=False).first.click()
-        panel = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden)")
         expect(panel.locator(".jp-OutputArea svg[role=img]").first).to_be_attached(timeout=300_000)
         verdict = panel.locator(".jp-OutputArea").filter(has_text="not written yet")
         expect(verdict.first).to_be_attached(timeout=300_000)

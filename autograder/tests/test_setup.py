@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -230,6 +231,6 @@ def test_make_gives_a_home_where_there_is_none():
 
 def test_help_lists_every_target():
     # Under `make test` a make of its own would say which folder it enters.
-    said = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True).stdout
+    make = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True)
     targets = ["help", "setup", "lab", "grade", "test", "bench", "notebooks", "prove"]
-    assert [line.split()[1] for line in said.strip().split("\n")] == targets
+    assert re.findall(r"^make (\w+) ", make.stdout, re.M) == targets, make
