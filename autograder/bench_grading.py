@@ -134,7 +134,7 @@ def _stock(course: Path) -> tuple[float, dict[str, list[float]]]:
         "    print(json.dumps({s.student_id: {g.name: g.score for n in s.notebooks for g in n.grades}"
         " for s in book.assignment_submissions('day00')}))"
     )
-    read = tiny.run(course, "-c", code, f"sqlite:///{course}/stock/gradebook.db")
+    read = tiny.run(course, "-c", code, f"sqlite:///{course}/stock/gradebook.db", **tools)
     if done.returncode or read.returncode:
         raise RuntimeError((done.stderr + read.stderr).strip().split("\n")[-1])
     points = {
