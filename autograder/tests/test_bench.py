@@ -8,18 +8,19 @@ import operator
 import pytest
 import torch
 
-from autograder import bench
-from autograder.bench import Figure
+from autograder.bench import __main__ as bench
+from autograder.bench import course, figures
+from autograder.bench.figures import Figure
 
 
 def test_exponent_of_known_growth():
-    assert bench.exponent({10: 5.0, 100: 50.0, 1000: 500.0}) == pytest.approx(1.0)
-    assert bench.exponent({10: 3.0, 100: 300.0, 1000: 30_000.0}) == pytest.approx(2.0)
+    assert figures.exponent({10: 5.0, 100: 50.0, 1000: 500.0}) == pytest.approx(1.0)
+    assert figures.exponent({10: 3.0, 100: 300.0, 1000: 30_000.0}) == pytest.approx(2.0)
 
 
 def test_a_target_is_held_or_missed():
-    assert bench.at_most("p", "w", 1.0, 1.0, "x").held is True
-    missed = bench.at_most("p", "w", 1.5, 1.0, "x")
+    assert figures.at_most("p", "w", 1.0, 1.0, "x").held is True
+    missed = figures.at_most("p", "w", 1.5, 1.0, "x")
     assert missed.held is False and missed.seen == "1.5x" and missed.target == "≤ 1x"
 
 
@@ -29,8 +30,8 @@ def test_a_part_that_breaks_or_is_empty_says_so(monkeypatch):
         raise KeyError("gone")
 
     monkeypatch.setattr(bench, "PARTS", {"a": breaks, "b": lambda largest: iter(())})
-    figures = list(bench.measure(["a", "b"], 10))
-    assert [f.seen for f in figures] == [
+    measured = list(bench.measure(["a", "b"], 10))
+    assert [f.seen for f in measured] == [
         "1",
         "not measured: KeyError: 'gone'",
         "not measured: there is nothing to measure",
@@ -54,8 +55,8 @@ def test_a_pass_is_timed_on_copies_and_beside_torch():
         gm.graph.call_function(operator.neg)
         return gm
 
-    figures = [f for f in bench._one_pass("day03.x", mine, "theirs", lambda gm: gm, graphs) if isinstance(f, Figure)]
-    assert [f.what for f in figures] == [
+    measured = [f for f in course._one_pass("day03.x", mine, "theirs", lambda gm: gm, graphs) if isinstance(f, Figure)]
+    assert [f.what for f in measured] == [
         "day03.x: growth, exponent of n",
         "day03.x: time at 10 nodes / torch's theirs",
         "day03.x: time at 20 nodes / torch's theirs",
@@ -68,22 +69,22 @@ def test_torch_failing_is_no_reason_to_stop_and_ours_is():
         raise ValueError("not today")
 
     graphs = {10: line_graph(10), 20: line_graph(20)}
-    figures = [f for f in bench._one_pass("x", lambda gm: gm, "t", breaks, graphs) if isinstance(f, Figure)]
-    assert figures[0].value is not None
-    assert figures[1].seen == figures[2].seen == "not measured: torch's raised ValueError: not today"
+    measured = [f for f in course._one_pass("x", lambda gm: gm, "t", breaks, graphs) if isinstance(f, Figure)]
+    assert measured[0].value is not None
+    assert measured[1].seen == measured[2].seen == "not measured: torch's raised ValueError: not today"
     with pytest.raises(ValueError, match="not today"):
-        list(bench._one_pass("x", breaks, "t", lambda gm: gm, graphs))
+        list(course._one_pass("x", breaks, "t", lambda gm: gm, graphs))
 
 
 def test_what_torch_is_too_slow_for_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(bench, "PATIENCE", 0.0)
+    monkeypatch.setattr(course, "PATIENCE", 0.0)
     graphs = {10: line_graph(10), 20: line_graph(20)}
-    figures = [f for f in bench._one_pass("x", lambda gm: gm, "t", lambda gm: gm, graphs) if isinstance(f, Figure)]
-    assert figures[1].value is not None and "torch's would take longer" in figures[2].seen
+    measured = [f for f in course._one_pass("x", lambda gm: gm, "t", lambda gm: gm, graphs) if isinstance(f, Figure)]
+    assert measured[1].value is not None and "torch's would take longer" in measured[2].seen
 
 
 def test_json_and_exit(monkeypatch, capsys):
-    monkeypatch.setattr(bench, "PARTS", {"a": lambda largest: iter([bench.at_most("a", "w", 2.0, 1.0, "x")])})
+    monkeypatch.setattr(bench, "PARTS", {"a": lambda largest: iter([figures.at_most("a", "w", 2.0, 1.0, "x")])})
     assert bench.main(["--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["figures"][0]["held"] is False and found["machine"]["torch"] == torch.__version__

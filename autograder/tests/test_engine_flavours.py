@@ -1,4 +1,4 @@
-"""Relay and Relax through the whole engine: modules go to the learner's code as data, and what it makes of them back."""
+"""Relay and Relax through the whole engine: modules go to the learner's code as data, and come back as data."""
 
 from __future__ import annotations
 

@@ -1,91 +1,21 @@
-"""`make bench`: how fast the course's own code is, each figure beside a baseline from the same run, and its target.
-
-    python -m autograder.bench                    # all of it, as a table
-    python -m autograder.bench passes --json      # one part, as JSON
-    python -m autograder.bench --largest 10000    # smaller graphs
-
-Parts: passes, equivalent, start, checks, class, grading, load. Ratios travel between machines, seconds do not: a target
-in seconds is for a laptop. What cannot be measured is listed with the reason.
-"""
+"""`make bench`, parts passes, equivalent, start, checks and class: the course's own code beside torch's."""
 
 from __future__ import annotations
 
-import argparse
 import functools
-import gc
-import json
-import math
 import os
 import subprocess
 import sys
 import time
-import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
-from autograder import bench_grading
+from autograder.bench.figures import Figure, at_most, exponent, interleaved, skipped
 from autograder.source import ROOT
 
 SIZES = (1_000, 10_000, 100_000)
 #: Something of torch's that would take longer than this is not waited for.
 PATIENCE = 60.0
-
-
-@dataclass(frozen=True)
-class Figure:
-    """One line of the table. `held`: was the target reached; None where there is none or nothing was measured."""
-
-    part: str
-    what: str
-    seen: str
-    baseline: str = ""
-    target: str = ""
-    held: bool | None = None
-    value: float | None = None
-
-
-def at_most(part: str, what: str, value: float, limit: float, unit: str, baseline: str = "") -> Figure:
-    """A figure that has to stay at or under a limit."""
-    return Figure(part, what, _number(value, unit), baseline, f"≤ {limit:g}{unit}", value <= limit, value)
-
-
-def skipped(part: str, what: str, why: str) -> Figure:
-    return Figure(part, what, f"not measured: {why}")
-
-
-def _number(value: float, unit: str) -> str:
-    return f"{value:.3g}{unit}"
-
-
-def interleaved(candidates: dict[str, Callable[[], Callable[[], Any]]], rounds: int) -> dict[str, float]:
-    """Name → least CPU seconds of this process, which a busy machine distorts less than the clock on the wall.
-
-    A candidate first makes what it needs, off the clock, and returns what is timed.
-    """
-    best = dict.fromkeys(candidates, math.inf)
-    for _ in range(rounds):
-        for name, prepare in candidates.items():
-            try:
-                run = prepare()
-                gc.collect()
-                gc.disable()  # a collection that walks 100,000 nodes would be charged to whoever triggers it
-                start = time.process_time()
-                run()
-                best[name] = min(best[name], time.process_time() - start)
-            except Exception as error:
-                error.add_note(name)
-                raise
-            finally:
-                gc.enable()
-    return best
-
-
-def exponent(times: dict[int, float]) -> float:
-    """The e of time ≈ c·n^e: least squares through the logarithms."""
-    xs, ys = [math.log(n) for n in times], [math.log(t) for t in times.values()]
-    mx, my = sum(xs) / len(xs), sum(ys) / len(ys)
-    return sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True)) / sum((x - mx) ** 2 for x in xs)
 
 
 # Part 1: the reference passes of day 3.
@@ -326,87 +256,3 @@ def sample_class(largest: int) -> Iterator[Figure | str]:
     base = f"{took:.3g} s for {len(samples)} notebooks on {os.cpu_count()} cores; a kernel with torch {kernel:.3g} s"
     yield Figure("class", "grading, per notebook", f"{each:.3g} s", base, value=each)
     yield Figure("class", "grading, per notebook / a kernel", f"{each / kernel:.3g}x", value=each / kernel)
-
-
-PARTS = {
-    "passes": passes,
-    "equivalent": equivalence,
-    "start": start,
-    "checks": checks,
-    "class": sample_class,
-    "grading": bench_grading.grading,
-    "load": bench_grading.load,
-}
-
-
-def measure(parts: list[str], largest: int) -> Iterator[Figure | str]:
-    """The figures of the parts, in their order, and between them words on what goes on.
-
-    A part that breaks, or has nothing to measure, is a figure that says so.
-    """
-    for part in parts:
-        figures = 0
-        try:
-            for figure in PARTS[part](largest):
-                figures += isinstance(figure, Figure)
-                yield figure
-        except Exception as error:
-            yield skipped(part, "the rest of this part", f"{type(error).__name__}: {str(error).strip()[:200]}")
-        else:
-            if not figures:
-                yield skipped(part, "this part", "there is nothing to measure")
-
-
-def table(figures: list[Figure]) -> Any:
-    from rich.table import Table
-
-    shown = Table("part", "what", "seen", "target", "", "baseline, details")
-    for f in figures:
-        shown.add_row(f.part, f.what, f.seen, f.target, {True: "held", False: "missed", None: ""}[f.held], f.baseline)
-    return shown
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m autograder.bench", description="How fast the course's code is.")
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all if none is named")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--largest", type=int, default=SIZES[-1], help="largest graph of part passes, in nodes")
-    options = parser.parse_args(arguments)
-    if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-
-    import torch
-    from rich.console import Console
-
-    warnings.simplefilter("ignore")
-    figures, begin, progress = [], time.perf_counter(), Console(stderr=True)
-    with progress.status("starting") as status:
-        for news in measure(options.parts or list(PARTS), options.largest):
-            if isinstance(news, Figure):
-                figures.append(news)
-                news = f"{news.what}: {news.seen}"
-            line = f"{time.perf_counter() - begin:4.0f} s, {len(figures)} figures; {news}"
-            if progress.is_terminal:
-                status.update(line)
-            else:
-                print(line, file=sys.stderr, flush=True)
-    machine = {
-        "python": sys.version.split()[0],
-        "torch": torch.__version__,
-        "threads": torch.get_num_threads(),
-        "cuda": torch.cuda.is_available(),
-    }
-    missed = [f for f in figures if f.held is False]
-    if options.json:
-        print(json.dumps({"machine": machine, "figures": [asdict(f) for f in figures]}, indent=1))
-    else:
-        console = Console(width=None if sys.stdout.isatty() else 160)
-        console.print(table(figures))
-        held = sum(f.held is True for f in figures)
-        unmeasured = sum(f.seen.startswith("not measured") for f in figures)
-        console.print(f"{held} targets held, {len(missed)} missed, {unmeasured} figures not measured. {machine}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,105 @@
+"""`make bench`: how fast the course's own code is, each figure beside a baseline from the same run, and its target.
+
+    python -m autograder.bench                    # all of it, as a table
+    python -m autograder.bench passes --json      # one part, as JSON
+    python -m autograder.bench --largest 10000    # smaller graphs
+
+What cannot be measured is listed with the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from autograder.bench import course, grading
+from autograder.bench.figures import Figure, skipped
+
+PARTS = {
+    "passes": course.passes,
+    "equivalent": course.equivalence,
+    "start": course.start,
+    "checks": course.checks,
+    "class": course.sample_class,
+    "grading": grading.grading,
+    "load": grading.load,
+}
+
+
+def measure(parts: list[str], largest: int) -> Iterator[Figure | str]:
+    """The figures of the parts, in their order, and between them words on what goes on.
+
+    A part that breaks, or has nothing to measure, is a figure that says so.
+    """
+    for part in parts:
+        figures = 0
+        try:
+            for figure in PARTS[part](largest):
+                figures += isinstance(figure, Figure)
+                yield figure
+        except Exception as error:
+            yield skipped(part, "the rest of this part", f"{type(error).__name__}: {str(error).strip()[:200]}")
+        else:
+            if not figures:
+                yield skipped(part, "this part", "there is nothing to measure")
+
+
+def table(figures: list[Figure]) -> Any:
+    from rich.table import Table
+
+    shown = Table("part", "what", "seen", "target", "", "baseline, details")
+    for f in figures:
+        shown.add_row(f.part, f.what, f.seen, f.target, {True: "held", False: "missed", None: ""}[f.held], f.baseline)
+    return shown
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m autograder.bench", description="How fast the course's code is.")
+    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--largest", type=int, default=course.SIZES[-1], help="largest graph of part passes, in nodes")
+    options = parser.parse_args(arguments)
+    if unknown := set(options.parts) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+
+    import torch
+    from rich.console import Console
+
+    warnings.simplefilter("ignore")
+    figures, begin, progress = [], time.perf_counter(), Console(stderr=True)
+    with progress.status("starting") as status:
+        for news in measure(options.parts or list(PARTS), options.largest):
+            if isinstance(news, Figure):
+                figures.append(news)
+                news = f"{news.what}: {news.seen}"
+            line = f"{time.perf_counter() - begin:4.0f} s, {len(figures)} figures; {news}"
+            if progress.is_terminal:
+                status.update(line)
+            else:
+                print(line, file=sys.stderr, flush=True)
+    machine = {
+        "python": sys.version.split()[0],
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cuda": torch.cuda.is_available(),
+    }
+    missed = [f for f in figures if f.held is False]
+    if options.json:
+        print(json.dumps({"machine": machine, "figures": [asdict(f) for f in figures]}, indent=1))
+    else:
+        console = Console(width=None if sys.stdout.isatty() else 160)
+        console.print(table(figures))
+        held = sum(f.held is True for f in figures)
+        unmeasured = sum(f.seen.startswith("not measured") for f in figures)
+        console.print(f"{held} targets held, {len(missed)} missed, {unmeasured} figures not measured. {machine}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
