@@ -132,21 +132,25 @@ def _task(task: tuple[str, int]) -> Proof:
 
 
 def prove_all(names: list[str], jobs: int = 0, seed: int = 0, console: Console | None = None) -> list[Proof]:
-    """Prove several exercises in processes of their own, with a progress bar on `console`."""
+    """Prove several exercises in processes of their own, with a progress bar on `console`.
+
+    Each flavour has its own processes, one flavour after the other: a process can hold only one TVM.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs = max(1, min(jobs or cores, len(names)))
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // jobs)))
     columns = (TextColumn("Proving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    proofs = []
-    with (
-        Progress(*columns, console=console, transient=True, disable=console is None or not console.is_terminal) as bar,
-        ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool,
-    ):
+    flavours = {name: exercises.find(name).flavour for name in names}
+    proofs = {}
+    with Progress(*columns, console=console, transient=True, disable=console is None or not console.is_terminal) as bar:
         task = bar.add_task("", total=len(names))
-        for proof in pool.map(_task, [(name, seed) for name in names]):
-            proofs.append(proof)
-            bar.advance(task)
-    return proofs
+        for flavour in dict.fromkeys(flavours.values()):
+            of_flavour = [name for name in names if flavours[name] == flavour]
+            with ProcessPoolExecutor(min(jobs, len(of_flavour)), mp_context=get_context("spawn")) as pool:
+                for name, proof in zip(of_flavour, pool.map(_task, [(n, seed) for n in of_flavour]), strict=True):
+                    proofs[name] = proof
+                    bar.advance(task)
+    return [proofs[name] for name in names]
 
 
 def _table(proof: Proof) -> Table:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -19,6 +22,34 @@ def course(tmp_path_factory) -> Path:
     built = tiny.run(folder, "-m", "autograder.notebooks")
     assert built.returncode == 0, built.stderr
     return folder
+
+
+@pytest.fixture(scope="session")
+def apart():
+    """`apart(exercise_id, function, *args)` calls a function where the exercise's compiler is.
+
+    A process can hold only one TVM, so this one holds none: each of the two has a process of its own, kept for the
+    session. The function is one of a module, and what it raises is raised here.
+    """
+    from passlab import exercises
+
+    pools: dict[str, ProcessPoolExecutor] = {}
+
+    def call(exercise_id, function, *args):
+        flavour = exercises.find(exercise_id).flavour
+        if flavour == "torch":
+            return function(*args)
+        if flavour not in pools:
+            pools[flavour] = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+        try:
+            return pools[flavour].submit(function, *args).result()
+        except BrokenProcessPool:  # the compiler crashed: the next test gets a new process
+            del pools[flavour]
+            raise
+
+    yield call
+    for pool in pools.values():
+        pool.shutdown()
 
 
 def pytest_terminal_summary(terminalreporter):

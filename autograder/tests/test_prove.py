@@ -14,8 +14,8 @@ IDS = [e.id for day in exercises.days() for e in exercises.of_day(day)]
 
 
 @pytest.mark.parametrize("exercise_id", IDS)
-def test_the_proof_holds(exercise_id):
-    proof = prove(exercise_id)
+def test_the_proof_holds(exercise_id, apart):
+    proof = apart(exercise_id, prove, exercise_id)
     said = [f"{row.kind} {row.name} {row.problem}: {row.message}" for row in proof.rows if row.problem]
     assert proof.ok, proof.problems + said
 

@@ -1,1 +1,1 @@
-"""Bank of day 3."""
+"""Bank of day 7."""
