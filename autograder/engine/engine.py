@@ -31,9 +31,10 @@ from autograder.engine.frames import Garbled, Gone, Late, receive, send
 from autograder.engine.outcomes import lost, plain
 from passlab import exercises
 
-#: A cell is interrupted after this long; one that cannot be interrupted is ended GRACE later.
+#: A cell is interrupted after this long, an answer after its exercise's; what cannot be interrupted is ended this much
+#: later. (An interrupted cell still draws its traceback.)
 CELL_SECONDS = 30.0
-GRACE = 0.2
+CELL_GRACE, GRACE = 0.2, 0.1
 #: A whole notebook, runs that had to be begun again included.
 NOTEBOOK_SECONDS = 900.0
 #: How often a notebook is begun again after a cell or a question took the process with it.
@@ -309,7 +310,7 @@ class _Run:
         """Wait while a cell runs. Why the worker must be ended, or nothing."""
         try:
             begun, _ = receive(worker.reins, self._by(CELL_SECONDS))
-            head, _ = receive(worker.reins, self._by(CELL_SECONDS + GRACE))
+            head, _ = receive(worker.reins, self._by(CELL_SECONDS + CELL_GRACE))
         except Late:
             return f"This cell ran longer than {CELL_SECONDS:g} s and could not be interrupted."
         except Gone:

@@ -16,7 +16,7 @@ from autograder.engine.engine import Engine
 
 order = json.loads(sys.stdin.read())
 module.CELL_SECONDS = order["seconds"]
-module.GRACE = 2.0  # the other tests take their share of the machine
+module.CELL_GRACE = module.GRACE = 2.0  # the other tests take their share of the machine
 found = {}
 with Engine(jobs=2) as engine:
     def grade(learner, cells):
