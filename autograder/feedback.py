@@ -22,6 +22,8 @@ from autograder.pages import BAD, BLUE, GOOD, INK, LINE, PALE, PAPER, bar, cut, 
 #: More characters of one output, or of one cell, are not shown; cells of up to MOST_KEPT are rendered once for a class.
 MOST_TEXT, MOST_COLOURED, MOST_KEPT = 50_000, 20_000, 10_000
 MOST_OUTPUTS = 200
+#: nbgrader's own comment on an answer that is as it was released.
+UNANSWERED = "No response."
 
 _CSS = f"""
 header p{{margin:.2rem 0}}
@@ -149,8 +151,10 @@ def _rows(nb: NotebookNode, result: NotebookResult, given: Marks) -> Iterator[st
             share = bar((points or 0.0) / most if most else 0.0)
             got = f"<td class=n>{number(points)} of {number(most)}</td><td>{share}</td>"
             yield f"<tr><td>{link}</td>{got}<td>{esc(said)}</td></tr>"
-        if given.comments.get(name):
-            yield f'<tr><td><a href="#comment-{esc(name)}">Comment</a></td><td></td><td></td><td>{esc(name)}</td></tr>'
+        comment = given.comments.get(name)
+        if comment and comment != UNANSWERED:  # of an empty answer the row of its check says so
+            link = f'<a href="#comment-{esc(name)}">Comment</a>'
+            yield f"<tr><td>{link}</td><td></td><td></td><td>on {esc(name)}</td></tr>"
 
 
 def _cell(index: int, cell: NotebookNode, result: NotebookResult, given: Marks) -> str:

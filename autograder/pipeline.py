@@ -145,7 +145,7 @@ class Session:
             self.advance()
             self.answers += paper.answers()
             if paper.failure or not paper.notebooks:
-                self.failures[paper.key] = paper.failure or "no notebook could be read"
+                self.failures[paper.key] = paper.failure or " ".join(paper.submission.notes) or "it holds no notebook"
             else:
                 yield paper
 

@@ -154,7 +154,10 @@ def _questions(rows: Sequence[Row], results: Sequence[NotebookResult]) -> str:
         most = max(row.max_points for row in mine)
         mean = f"{number(sum(points) / len(points))} of {number(most)}" if points else "–"
         notes = Counter(row.misconception for row in mine if row.misconception).most_common(1)
-        note = f"{esc(notes[0][0])} <small>({_people(notes[0][1])})</small>" if notes else "<small>none known</small>"
+        astray = count["wrong"] + count["partly right"]
+        note = "<small>none known</small>" if astray else ""
+        if notes:
+            note = f"{esc(notes[0][0])} <small>({_people(notes[0][1])})</small>"
         took = seconds.get((assignment, question), [])
         cells = [
             f"<td>{esc(assignment)}</td>",
@@ -267,7 +270,7 @@ def _similar(found: Similar) -> str:
 
 def _notes(facts: Facts) -> str:
     items = [f"<li><b>{esc(who)}</b>: {esc(cut(why, 1_000))}</li>" for who, why in facts.unread]
-    for who, sentences in sorted(facts.notes.items()):
+    for who, sentences in sorted((who, sentences) for who, sentences in facts.notes.items() if sentences):
         name = f"<b>{esc(who)}</b>: " if who else ""
         items.append(f"<li>{name}{esc(cut(' '.join(sentences), 1_000))}</li>")
     return f"<ul>{''.join(items)}</ul>" if items else ""
