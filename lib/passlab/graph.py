@@ -38,7 +38,8 @@ class Node:
 
     `attrs` holds the operands that are not nodes, and what the reader noted: `block` (the arm or body that the node is
     in), `mutates` (it writes into storage that was there before), `redefines` (a name that the IR gives twice), `error`
-    (why it did not run on the inputs), `opcode` (torch.fx), `role` (torch.export), `fused` and `applies` (XLA).
+    (why it has no type, or did not run on the inputs), `opcode` (torch.fx), `role` (torch.export), `fused` (what a node
+    holds that stands for several operations), `applies` (XLA), `primfunc` and `dataflow` (Relax).
     """
 
     id: str
@@ -152,6 +153,11 @@ READERS = {
     "jax._src.stages.Lowered": ("stablehlo", "jax.stages.Lowered"),
     "jax._src.stages.Compiled": ("hlo", "jax.stages.Compiled"),
     "jaxlib.mlir._mlir_libs._mlir.ir.Module": ("stablehlo", "an MLIR module in StableHLO"),
+    "tvm.ir.module.IRModule": ("tvm_module", "an IRModule of Relay or Relax"),
+    "tvm.relay.function.Function": ("relay", "relay.Function"),
+    "tvm.relax.expr.Function": ("relax", "relax.Function"),
+    "tvm.tirx.function.PrimFunc": ("tensorir", "tirx.PrimFunc"),
+    "tvm.tir.function.PrimFunc": ("tensorir", "tir.PrimFunc"),
     "builtins.str": ("text", "text in StableHLO or HLO"),
 }
 
@@ -206,13 +212,22 @@ def breaks_ssa(graph: Graph) -> str:
     return ""
 
 
+def _is_kernel(node: Node) -> bool:
+    """Is the node one kernel: several operations put together, or a TVM function over loops?"""
+    return node.op == "fusion" or not {"fused", "primfunc"}.isdisjoint(node.attrs)
+
+
+_TVM = ("Relay", "Relax")
+
 #: What a computing node is called at each level, the highest first.
 LEVELS = (
     ("layers", lambda graph, node: node.attrs.get("opcode") == "call_module"),
     ("ATen operators", lambda graph, node: node.op.startswith("aten")),
     ("framework functions", lambda graph, node: "opcode" in node.attrs),
     ("exchange operators", lambda graph, node: graph.ir == "ONNX"),
-    ("kernels", lambda graph, node: node.op == "fusion"),
+    ("tensor operators", lambda graph, node: graph.ir in _TVM and node.kind == "compute" and not _is_kernel(node)),
+    ("kernels", lambda graph, node: _is_kernel(node)),
+    ("runtime calls", lambda graph, node: graph.ir in _TVM),
     ("tensor primitives", lambda graph, node: graph.ir in ("StableHLO", "HLO")),
 )
 

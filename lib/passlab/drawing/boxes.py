@@ -54,15 +54,13 @@ CHANGES = {
 }
 
 #: Attributes not worth a line: where the value is a default, where the shape says it already, and our own.
-DEFAULTS = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "padding_mode": "zeros"}
-DEFAULTS |= {
-    "output_padding": (0, 0),
-    "inplace": False,
-    "affine": True,
-    "track_running_stats": True,
-    "elementwise_affine": True,
+DEFAULTS = {
+    *("stride=(1, 1)", "strides=(1, 1)", "padding=(0, 0)", "padding=(0, 0, 0, 0)", "output_padding=(0, 0)"),
+    *("dilation=(1, 1)", "groups=1", "padding_mode='zeros'", "inplace=False", "affine=True", "elementwise_affine=True"),
+    *("track_running_stats=True", "data_layout='NCHW'", "kernel_layout='OIHW'", "out_layout='NCHW'"),
 }
 UNSAID = {"opcode", "in_channels", "out_channels", "in_features", "out_features", "num_features"}
+UNSAID |= {"channels", "dataflow", "primfunc", "by"}
 
 #: The order of operands does not matter to these, so their edges are not numbered.
 COMMUTATIVE = {"add", "mul", "multiply", "iadd", "imul", "add_", "mul_", "max", "min", "maximum", "minimum", "eq", "ne"}
@@ -88,9 +86,9 @@ def says(node: Node) -> list[str]:
     shown = []
     for name, value in sorted(node.attrs.items(), key=lambda item: item[0] != "kernel_size"):
         told = name == "target" and str(value).replace(".", "_") in node.id
-        default = name in DEFAULTS and type(value) is type(DEFAULTS[name]) and value == DEFAULTS[name]
-        if name not in UNSAID and not told and not default:
-            shown.append(f"{name}={short(value)}")
+        said = f"{name}={short(value)}"
+        if name not in UNSAID and not told and said not in DEFAULTS:
+            shown.append(said)
     return shown
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 from passlab.graph import Graph, Node
@@ -59,6 +59,34 @@ def _each(shape: tuple, dtype: str | None) -> list[str]:
     if dtype and ", " in dtype:
         return dtype.split(", ")
     return [name for part in shape for name in _each(part, dtype)]
+
+
+def walk(visit: Generator) -> Any:
+    """Run a visit that yields the visits it needs, and is sent what they return: recursion as deep as the program is.
+
+    def visit(expr):
+        operands = []
+        for operand in expr.args:
+            operands.append((yield visit(operand)))
+        return make(expr, operands)
+    """
+    waiting, result = [visit], None
+    while waiting:
+        try:
+            needed = waiting[-1].send(result)
+        except StopIteration as done:
+            waiting.pop()
+            result = done.value
+        else:
+            waiting.append(needed)
+            result = None
+    return result
+
+
+def strongest(kinds: Iterable[str]) -> str:
+    """The kind of a node that stands for several: compute, where one of them computes."""
+    found = set(kinds)
+    return next((kind for kind in ("compute", "control", "memory", "shape") if kind in found), "compute")
 
 
 class Builder:

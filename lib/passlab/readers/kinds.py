@@ -85,3 +85,27 @@ HLO = _by_name(
         "memory": "copy copy-start copy-done",
     }
 )
+
+#: Operators of Relay and Relax (without the prefix relax.), the functions of TVM's runtime, and the PrimFuncs that
+#: LegalizeOps names after the operator they carry out.
+TVM = _by_name(
+    {
+        "data": """zeros ones full zeros_like ones_like full_like arange eye eye_like dyn.zeros dyn.ones dyn.full
+            null_value""",
+        "shape": """reshape dyn.reshape reshape_like contrib_reverse_reshape transpose permute_dims squeeze dyn.squeeze
+            expand_dims dyn.expand_dims nn.batch_flatten flatten concatenate concat stack split take gather gather_nd
+            gather_elements index_tensor strided_slice dyn.strided_slice dynamic_strided_slice slice_like broadcast_to
+            dyn.broadcast_to broadcast_to_like repeat tile dyn.tile reverse flip reverse_sequence meshgrid
+            layout_transform auto_scheduler_layout_transform meta_schedule_layout_transform nn.pad dyn.nn.pad
+            nn.mirror_pad pad nn.space_to_depth nn.depth_to_space nn.space_to_batch_nd nn.batch_to_space_nd
+            nn.pixel_shuffle sliding_window reinterpret shape_of ndarray_size size shape_to_tensor tensor_to_shape
+            vm.shape_of vm.reshape_tensor memory.view tril triu trilu matrix_set_diag annotation.stop_fusion
+            annotation.compiler_begin annotation.compiler_end on_device hint_on_device vm.builtin.match_shape
+            vm.builtin.make_shape vm.builtin.reshape""",
+        "control": """invoke_closure invoke_pure_closure make_closure assert_op print debug vm.builtin.check_tensor_info
+            vm.builtin.check_shape_info vm.builtin.check_tuple_info vm.builtin.check_prim_value_info""",
+        "memory": """copy device_copy to_vdevice memory.alloc_storage memory.alloc_tensor memory.kill
+            memory.kill_tensor memory.kill_storage memory.ensure_zero_offset builtin.alloc_tensor vm.alloc_storage
+            vm.alloc_tensor vm.kill_object vm.builtin.alloc_shape_heap vm.builtin.copy""",
+    }
+)
