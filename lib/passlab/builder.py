@@ -166,7 +166,8 @@ def answer(sock: socket.socket, flavour: str, load: Callable[[str], Any]) -> Non
         if "bad_alloc" in str(error):
             said = too_much(stage)
         else:
-            said = f"TVM cannot {stage} the module: {telling(str(error)) or type(error).__name__}"
+            why = telling(_diagnoses[0] if _diagnoses else str(error)) or type(error).__name__
+            said = f"TVM cannot {stage} the module: {why}."
         send(sock, {"error": said, "stage": stage})
     else:
         reply = _reply([[spec(array) for array in found] for found in outputs], kernels, times, allocations)
@@ -184,15 +185,20 @@ def _reply(outputs=(), kernels=(), times=(), allocations=None) -> dict:
     }
 
 
+#: What Relay's type checker found wrong: its errors only say that it did.
+_diagnoses: list[str] = []
+
 #: Lines of an error of TVM that say where in its source it happened.
-_STACK = re.compile(r"Traceback|File \"|\[bt\]|Stack trace|at |\d+: |\^+$|[-=!]{3,}$|#\d+ |\(?most recent call")
+_STACK = re.compile(r"Traceback|File \"|\[bt\]|Stack trace|at |\d+: |\^+$|[-=!]{3,}|#\d+ |note: run with")
+
+_PLACE = re.compile(r"(what\(\):\s+)?(\[[\d:]+\] \S+:\d+: )?(\w+Error: )?(Check failed: \(.*?\) is false: ?)?(?=.)")
 
 
 def telling(text: str) -> str:
     """The line of an error, or of what a process wrote, that says most: the last one that is no part of a stack."""
     lines = [line.strip() for line in text.split("\n")]
     lines = [line for line in lines if line and not _STACK.match(line)]
-    return lines[-1].rstrip(".")[:250] if lines else ""
+    return _PLACE.sub("", lines[-1]).rstrip(".")[:250] if lines else ""
 
 
 def _times(program: Any, values: list, repeats: int) -> Iterator[float]:
@@ -200,6 +206,7 @@ def _times(program: Any, values: list, repeats: int) -> Iterator[float]:
     if not repeats:
         return
     again = program.again(values)
+    again()  # the first run may start threads
     start = time.perf_counter()
     again()
     number = max(1, math.ceil(_LONG_ENOUGH / max(time.perf_counter() - start, 1e-7)))
@@ -223,30 +230,46 @@ def _flat_array(value: Any) -> np.ndarray:
     """A tensor of TVM, a shape or a number as an array."""
     if type(value).__name__ in ("Shape", "ShapeTuple"):
         return np.array([int(n) for n in value], np.int64)
-    return np.ascontiguousarray(value.numpy()) if hasattr(value, "numpy") else np.asarray(value)
+    if not hasattr(value, "numpy"):
+        return np.asarray(value)
+    array = np.asarray(value.numpy(), order="C")
+    return array.view(dtype_of("bfloat16")) if str(value.dtype) == "bfloat16" else array  # 0.17 says uint16
+
+
+def _bytes(dtype: Any) -> int:
+    """How many bytes a number of TVM's takes: bool may be called uint1."""
+    bits = re.search(r"\d+$", str(dtype))
+    return -(-int(bits[0]) // 8) if bits else 1
 
 
 def _device(tvm: Any, target: Any) -> Any:
     return tvm.device(target.kind.name if target.kind.name != "llvm" else "cpu", 0)
 
 
+def _try(flavour: str, target: str) -> Any:
+    """A small module (x + x), built."""
+    if flavour == "relay":
+        from passlab.relay import relay, tvm
+
+        x = relay.var("x", shape=(4,))
+        module = tvm.IRModule.from_expr(relay.Function([x], relay.add(x, x)))
+    else:
+        from passlab.relax import relax
+
+        builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType([4], "float32"))
+        with builder.function("main", [x]):
+            builder.emit_func_output(builder.emit(relax.op.add(x, x)))
+        module = builder.get()
+    head = {"target": target, "function": "main", "pipeline": None, "level": 3, "disabled": [], "config": {}}
+    return _BUILD[flavour](module, {}, head)
+
+
 def _cuda_works(flavour: str) -> bool:
-    """Is there a device for CUDA that a small module can be built for and run on?"""
-    tvm = sys.modules["tvm"]
-    if not tvm.cuda(0).exist:
-        return False
+    """Is there a device for CUDA that a module can be built for and run on?"""
     with contextlib.suppress(Exception):
-        if flavour == "relay":
-            x = tvm.relay.var("x", shape=(4,))
-            module = tvm.IRModule.from_expr(tvm.relay.Function([x], x + x))
-        else:
-            builder, x = tvm.relax.BlockBuilder(), tvm.relax.Var("x", tvm.relax.TensorType([4], "float32"))
-            with builder.function("main", [x]):
-                builder.emit_func_output(builder.emit(tvm.relax.op.add(x, x)))
-            module = builder.get()
-        head = {"target": "cuda", "function": "main", "pipeline": None, "level": 3, "disabled": [], "config": {}}
-        (found,) = _leaves(_BUILD[flavour](module, {}, head).run([np.ones(4, np.float32)]))
-        return bool((found.numpy() == 2).all())
+        if sys.modules["tvm"].cuda(0).exist:
+            (found,) = _leaves(_try(flavour, "cuda").run([np.ones(4, np.float32)]))
+            return bool((found.numpy() == 2).all())
     return False
 
 
@@ -317,7 +340,7 @@ class _Relax:
                 return
             if name == "vm.builtin.alloc_storage":
                 allocations[0] += 1
-                allocations[1] += math.prod(arguments[1]) * dtype_of(str(arguments[3])).itemsize
+                allocations[1] += math.prod(arguments[1]) * _bytes(arguments[3])
             # A kernel may have any name, these too; the machine's own are functions that TVM knows.
             machinery = name.startswith(("vm.builtin.", "shape_func")) and name not in self.own
             if not machinery:
@@ -477,7 +500,7 @@ class _Graph:
             if name not in ("__nop", "__copy"):
                 kernels.append(name.removeprefix("tvmgen_default_"))
             for entry in range(starts[at], starts[at + 1]):
-                size = math.prod(attrs["shape"][1][entry]) * dtype_of(attrs["dltype"][1][entry]).itemsize
+                size = math.prod(attrs["shape"][1][entry]) * _bytes(attrs["dltype"][1][entry])
                 piece = attrs["storage_id"][1][entry]
                 pieces[piece] = max(size, pieces.get(piece, 0))
         return kernels, [len(pieces), sum(pieces.values())]
@@ -589,6 +612,7 @@ def _load(flavour: str) -> Callable[[str], Any]:
 
         for name in ("tvm.contrib.graph_executor", "tvm.relay.backend.vm", "tvm.runtime.vm"):
             importlib.import_module(name)
+        tvm.ir.diagnostics.override_renderer(lambda found: _diagnoses.extend(one.message for one in found.diagnostics))
     else:
         from passlab.relax import tvm
 
@@ -606,6 +630,7 @@ def main(flavour: str, number: str) -> None:
         said = str(why)
         Server(control, _fork, lambda sock: send(sock, {"unreachable": said})).serve()
         return
+    _try(flavour, "llvm")  # what a first build fills and finds is there for all children
     gc.collect()
     gc.freeze()
     Server(control, _fork, lambda sock: answer(sock, flavour, load)).serve()
