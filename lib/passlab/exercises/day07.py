@@ -2,10 +2,132 @@
 
 from __future__ import annotations
 
-from passlab.exercises import later  # noqa: F401
+from passlab.exercises import later
 from passlab.judge import Exercise
 
 EXERCISES: tuple[Exercise, ...] = (
     # Exercises 1 to 4: counts, mutators, batch norm, fusion groups.
     # Exercises 5 to 8: instruments, CSE and DCE, patterns, folding.
+    Exercise(
+        id="day07.instrument",
+        title="A pass instrument",
+        points={"valid": 1, "same": 2, "did": 5},
+        difficulty=2,
+        minutes=15,
+        hints=(
+            "@tvm.instrument.pass_instrument makes an instrument of a class with the methods enter_pass_ctx(self), "
+            "run_before_pass(self, mod, info) and run_after_pass(self, mod, info). What is running, and has not "
+            "ended, when a run begins?",
+            "Keep a list of open runs beside `rows`: its length is the depth of what begins now, and its last entry "
+            "is what ends now. A row is appended when the run begins, and filled in when it ends. Do not write "
+            "should_run: if it returns nothing, that counts as False, and the pass is left out.",
+            "relay.analysis.post_order_visit(function, visit) calls visit once for each expression of one function, "
+            "those of inner functions included. mod.functions.values() has all functions; those of TIR are no "
+            "relay.Function. enter_pass_ctx is where both lists become empty, __init__ is another such place.",
+        ),
+        cases=later("cases_day07_instruments", "instrument_cases"),
+        judge=later("cases_day07_instruments", "judge_instrument"),
+        call=later("cases_day07_instruments", "call_instrument"),
+        flavour="relay",
+    ),
+    Exercise(
+        id="day07.levels",
+        title="What runs at which level",
+        points={"valid": 1, "did": 3},
+        difficulty=1,
+        minutes=5,
+        hints=(
+            "You have the instrument. A table needs five contexts, one for each level.",
+            "tvm.transform.PassContext(opt_level=level, disabled_pass=list(disabled), instruments=[PassLog()]), and in "
+            "it relay.optimize(mod, target='llvm').",
+            "What a pass says of itself (info.opt_level) is not the answer: InlineGlobals says 1 and runs at 0: "
+            "it is called directly.",
+        ),
+        cases=later("cases_day07_instruments", "level_cases"),
+        judge=later("cases_day07_instruments", "judge_levels"),
+        call=later("cases_day07_instruments", "call_levels"),
+        seconds=30.0,
+        flavour="relay",
+    ),
+    Exercise(
+        id="day07.cse",
+        title="Common subexpressions, as a function pass",
+        points={"valid": 1, "same": 2, "did": 3, "spared": 3},
+        difficulty=3,
+        minutes=15,
+        hints=(
+            "A relay.ExprMutator visits operands first: super().visit_call(call) gives the call with its new operands. "
+            "If equal operands have become one object, what is a key for the call?",
+            "Expressions of TVM hash and compare by identity, so (call.op, *call.args) can be a key once the operands "
+            "are merged. Settings are compared with tvm.ir.structural_equal(a.attrs, b.attrs). Not by structural_hash "
+            "of whole expressions with map_free_vars=True: that finds relu(x) and relu(y) equal.",
+            "visit_constant: key (dtype, shape, data.numpy().tobytes()). visit_tuple: key (*fields). "
+            "visit_tuple_getitem: key (tuple_value, index). Each returns self.first.setdefault(key, expression). A "
+            "call whose op is no tvm.ir.Op, or has op.get_attr('TOpIsStateful'), is returned as it is.",
+        ),
+        cases=later("cases_day07_classics", "cse_cases"),
+        judge=later("cases_day07_programs", "judge"),
+        flavour="relay",
+    ),
+    Exercise(
+        id="day07.dce",
+        title="Dead code, as a function pass",
+        points={"valid": 1, "same": 1, "did": 3, "spared": 3},
+        difficulty=3,
+        minutes=15,
+        hints=(
+            "In visit_let, what do you have to know before you can say that the variable is not read: the body as it "
+            "was, or the body as it will be?",
+            "relay.analysis.free_vars(body) holds the variables that an expression reads from outside. For effects, "
+            "visit the whole value with post_order_visit: relu(dropout(x)) has one, too.",
+            "Remember which variable is bound to which tuple before you visit the body. Then visit_tuple_getitem can "
+            "return the field itself, and the tuple loses its last reader, if no other field has an effect. Functions "
+            "are made anew by ExprMutator with their parameters and attributes; leave that to it.",
+        ),
+        cases=later("cases_day07_classics", "dce_cases"),
+        judge=later("cases_day07_programs", "judge"),
+        flavour="relay",
+    ),
+    Exercise(
+        id="day07.dense-gelu",
+        title="dense + bias + GELU, by pattern",
+        points={"valid": 1, "same": 2, "did": 3, "spared": 3},
+        difficulty=4,
+        minutes=20,
+        hints=(
+            "Write y as a pattern first, and use that same object in both places where y stands. Operands of add and "
+            "multiply are tried in both orders; | is for two ways to write something.",
+            "pattern.partition(function, attributes, check=…) puts each match into a function, and leaves out what has "
+            "a reader in its middle. rewrite() with a callback does not: there you would have to count readers "
+            "yourself. is_expr(relay.const(0.5, 'float32')) is a pattern for this very number; use a new one for each "
+            "place, two places may hold two constants.",
+            "check gets the matched expression and says yes or no. Walk down from it to the add or bias_add with a "
+            "dense for an operand; the other operand's checked_type.shape must be (units,), units being the last of "
+            "the dense's shape, and bias_add's attrs.axis must be the last axis.",
+        ),
+        cases=later("cases_day07_patterns", "gelu_cases"),
+        judge=later("cases_day07_programs", "judge"),
+        flavour="relay",
+    ),
+    Exercise(
+        id="day07.fold-and-time",
+        title="What does folding a BatchNorm buy?",
+        points={"valid": 1, "same": 2, "did": 3, "spared": 2, "cost": 1},
+        difficulty=3,
+        minutes=20,
+        hints=(
+            "tvm.transform.Sequential([...])(mod) under `with tvm.transform.PassContext(opt_level=3)` folds. Look at "
+            "the result: is a multiply left? Which kernels does each build launch?",
+            "Both builds: PassContext(opt_level=3, disabled_pass=['SimplifyInference', 'AlterOpLayout']). Without the "
+            "first the build folds the plain side, without the second it fails, and one side only is no comparison.",
+            "graph_executor.GraphModule(library['default'](tvm.cpu())) with set_input(name, x) and run(); name is "
+            "mod['main'].params[0].name_hint. Run each once before you measure, then take turns, 20 times, with "
+            "time.perf_counter around run(). statistics.median, and the ratio is plain over folded.",
+        ),
+        cases=later("cases_day07_timing", "fold_cases"),
+        judge=later("cases_day07_timing", "judge_fold"),
+        call=later("cases_day07_timing", "call_fold"),
+        seconds=30.0,
+        flavour="relay",
+    ),
 )

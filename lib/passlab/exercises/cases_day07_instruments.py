@@ -1,0 +1,285 @@
+"""Day 7: visible cases of the pass instrument and of the table of levels.
+
+What an instrument saw is a claim of the learner's process. The judge runs the same passes on its own copy of the module
+and compares: names, order and nesting, sizes, and what the passes made of the module. Times cannot be seen again; only
+that a run takes as long as what is nested in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from passlab.exercises.cases_day07_programs import field, let, number, program, tuple_of, weight
+from passlab.judge import Case, Finding
+from passlab.judge_tvm import first_difference, functions
+from passlab.relay import relay, tvm
+
+COLUMNS = ("name", "depth", "before", "after", "seconds")
+
+# ---------------------------------------------------------------------------------------------------- running passes
+
+
+@dataclass(frozen=True)
+class Steps:
+    """What runs under one instrument: for each context the names of passes, which make one Sequential.
+
+    The instrument then tells of the last context. "Fails" is a pass that raises an error.
+    """
+
+    contexts: tuple[tuple[str, ...], ...]
+    level: int = 3
+
+
+class Failed(Exception):
+    """What the pass "Fails" raises."""
+
+
+def _fails(module: tvm.IRModule, context: Any) -> tvm.IRModule:
+    raise Failed
+
+
+def _pass(name: str) -> Any:
+    if name == "Fails":
+        return tvm.transform.module_pass(_fails, opt_level=0, name="Fails")
+    return getattr(relay.transform, name)()
+
+
+def run(steps: Steps, module: tvm.IRModule, instrument: Any) -> tvm.IRModule | None:
+    """What the passes of the last context make of the module; None where one of them fails."""
+    result = None
+    for names in steps.contexts:
+        try:
+            with tvm.transform.PassContext(opt_level=steps.level, instruments=[instrument]):
+                result = tvm.transform.Sequential([_pass(name) for name in names])(module)
+        except Exception as error:
+            if "Failed" not in f"{type(error).__name__} {error}":
+                raise
+            result = None
+    return result
+
+
+def call_instrument(answer: Callable, case: Case) -> dict[str, Any]:
+    """Run the passes of the case under the learner's instrument: its rows, and the module that came of it."""
+    module, steps = case.build()
+    log = answer()
+    result = run(steps, module, log)
+    return {"rows": [{key: plain(entry) for key, entry in row.items()} for row in log.rows], "module": result}
+
+
+def call_levels(answer: Callable, case: Case) -> Any:
+    table = answer(*case.build())
+    return {plain(name): found for name, found in table.items()} if isinstance(table, dict) else table
+
+
+def plain(value: Any) -> Any:
+    """TVM's own kind of text as text."""
+    return str(value) if isinstance(value, str) else value
+
+
+def size(module: tvm.IRModule) -> int:
+    """The number of calls in all functions, of operators and of functions."""
+    found: list[relay.Call] = []
+    for function in functions(module).values():
+        relay.analysis.post_order_visit(function, lambda e: found.append(e) if isinstance(e, relay.Call) else None)
+    return len(found)
+
+
+@tvm.instrument.pass_instrument
+class Witness:
+    """The events of the last context: (name, size of the module) where a run begins, ("", size) where one ends."""
+
+    def __init__(self):
+        self.events: list[tuple[str, int]] = []
+
+    def enter_pass_ctx(self):
+        self.events.clear()
+
+    def run_before_pass(self, module, info):
+        self.events.append((info.name, size(module)))
+
+    def run_after_pass(self, module, info):
+        self.events.append(("", size(module)))
+
+
+def seen(events: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    """The rows, without times, that tell of these events."""
+    rows: list[dict[str, Any]] = []
+    running: list[dict[str, Any]] = []
+    for name, calls in events:
+        if name:
+            rows.append({"name": name, "depth": len(running), "before": calls, "after": None})
+            running.append(rows[-1])
+        else:
+            running.pop()["after"] = calls
+    return rows
+
+
+# ---------------------------------------------------------------------------------------------------- the instrument
+
+
+def _no_log(rows: Any) -> str | None:
+    """What makes these rows no log: a sentence, or None."""
+    if not isinstance(rows, list):
+        return "`rows` is no list of dicts."
+    for at, row in enumerate(rows):
+        missing = [column for column in COLUMNS if column not in row] if isinstance(row, dict) else COLUMNS
+        if missing:
+            return f"Row {at} has no {missing[0]!r}; a row has {', '.join(COLUMNS)}."
+        whole = [type(row["depth"]), type(row["before"]), type(row["after"] or 0)]
+        if not isinstance(row["name"], str) or set(whole) != {int}:
+            return f"Row {at} must have text for its name and whole numbers for depth, before and after; it has {row}."
+        if not isinstance(row["seconds"], int | float | None) or (row["seconds"] or 0) < 0:
+            return f"Row {at} has {row['seconds']} for its seconds."
+    return None
+
+
+def _missed(rows: list[dict], right: list[dict]) -> str | None:
+    """Where the log parts from what there was to see: a sentence, or None."""
+    for at in range(max(len(rows), len(right))):
+        name = right[at]["name"] if at < len(right) else None
+        if at >= len(rows) or rows[at]["name"] != name:
+            here = f"Row {at} of the log is {rows[at]['name']}" if at < len(rows) else f"The log ends after {at} rows"
+            there = f"the next pass that begins is {name}" if name else f"only {len(right)} runs of passes begin"
+            return f"{here}; {there}."
+        row, wanted = rows[at], right[at]
+        if row["depth"] != wanted["depth"]:
+            inside = f"nested in {wanted['depth']} others" if wanted["depth"] else "the outermost"
+            return f"Row {at}, {name}, is {inside}: its depth is {wanted['depth']}, not {row['depth']}."
+    for at, (row, wanted) in enumerate(zip(rows, right, strict=True)):
+        for column, when in (("before", "begins"), ("after", "ends")):
+            if row[column] != wanted[column]:
+                if wanted[column] is None:
+                    return f"Row {at}, {row['name']}, never ends: it raises an error. Its {column!r} is None."
+                return (
+                    f"When {row['name']} in row {at} {when} the module has {wanted[column]} calls; "
+                    f"the log says {row[column]}."
+                )
+    return None
+
+
+def _impossible(rows: list[dict]) -> str | None:
+    """Times that cannot be: a sentence, or None."""
+    for at, row in enumerate(rows):
+        if (row["after"] is None) != (row["seconds"] is None):
+            return f"Row {at}, {row['name']}, must have seconds if it has ended, else None; it has {row['seconds']}."
+        end = next((i for i in range(at + 1, len(rows)) if rows[i]["depth"] <= row["depth"]), len(rows))
+        inside = sum(r["seconds"] or 0 for r in rows[at + 1 : end] if r["depth"] == row["depth"] + 1)
+        if row["seconds"] is not None and inside > row["seconds"]:
+            return (
+                f"Row {at}, {row['name']}, took {row['seconds']:.6f} s, and what is nested in it {inside:.6f} s: "
+                f"a run lasts as long as all that is nested in it, at least."
+            )
+    return None
+
+
+def judge_instrument(case: Case, value: Any) -> Iterator[Finding]:
+    module, steps = case.build()
+    if not isinstance(value, dict) or (broken := _no_log(value.get("rows"))):
+        yield Finding("valid", False, broken if isinstance(value, dict) else "There is no log.")
+        return
+    yield Finding("valid", True)
+    witness = Witness()
+    alone, right = run(steps, module, witness), seen(witness.events)
+    changed = _changed(alone, value.get("module"))
+    yield Finding("same", not changed, changed, before=alone)
+    missed = _missed(value["rows"], right) or _impossible(value["rows"])
+    yield Finding("did", missed is None, missed or "")
+
+
+def _changed(alone: tvm.IRModule | None, logged: Any) -> str:
+    if alone is None:
+        return ""
+    if not isinstance(logged, tvm.IRModule):
+        return "Under the log the passes gave no module."
+    there = first_difference(alone, logged, ("without the log the module", "with it the module"))
+    if not there:
+        return ""
+    return (
+        f"With the log the passes make another module. {there} Does should_run say False, or the log edit the module?"
+    )
+
+
+def logged(name: str, build: Callable[[], tvm.IRModule], *contexts: tuple[str, ...], level: int = 3) -> Case:
+    return Case(name, lambda: (build(), Steps(contexts, level)))
+
+
+def normed(x: relay.Var, gamma: relay.Var, beta: relay.Var, mean: relay.Var, var: relay.Var) -> relay.Expr:
+    """conv, batch norm, relu, with nothing in it that is constant and would take time to fold."""
+    conv = relay.nn.conv2d(x, weight(4, 3, 3, 3), channels=4, kernel_size=(3, 3), padding=(1, 1))
+    return relay.nn.relu(relay.nn.batch_norm(conv, gamma, beta, mean, var)[0])
+
+
+def twice(x: relay.Var) -> relay.Expr:
+    """Values that are read several times, so that there are more ways to a call than calls."""
+    y = relay.tanh(x) + relay.tanh(x)
+    for _ in range(3):
+        y = y * y + y
+    return let(relay.exp(y), lambda _: field(tuple_of(y, relay.sqrt(y)), 0))
+
+
+def two_functions() -> tvm.IRModule:
+    """main calls @half twice."""
+    half, x = relay.GlobalVar("half"), relay.var("x", shape=(2, 3))
+    inner = relay.var("z", shape=(2, 3))
+    module = tvm.IRModule({half: relay.Function([inner], relay.exp(inner) * number(0.5), x.type_annotation)})
+    module["main"] = relay.Function([x], half(half(x)) + number(1), x.type_annotation)
+    return relay.transform.InferType()(module)
+
+
+def instrument_cases() -> list[Case]:
+    network, shared = program(normed, (1, 3, 4, 4), *[(4,)] * 4), program(twice, (2, 3))
+    return [
+        logged("one after the other", shared, ("EliminateCommonSubexpr", "DeadCodeElimination", "FuseOps")),
+        logged("a pass that is a sequence", network, ("SimplifyInference", "FoldScaleAxis", "FuseOps")),
+        logged("two functions, at level 1", two_functions, ("FoldConstant", "ToANormalForm", "FuseOps"), level=1),
+        logged("the context after one that failed", shared, ("InferType", "Fails", "FuseOps"), ("SimplifyInference",)),
+        logged("a pass that fails", shared, ("SimplifyInference", "Fails", "FuseOps")),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- the levels
+
+
+def table(module: tvm.IRModule, disabled: Sequence[str] = ()) -> dict[str, list[int]]:
+    """Name of a pass → the levels at which relay.optimize runs it."""
+    found: dict[str, list[int]] = {}
+    for level in range(5):
+        witness = Witness()
+        with tvm.transform.PassContext(opt_level=level, disabled_pass=list(disabled), instruments=[witness]):
+            relay.optimize(module, target="llvm")
+        for name in dict.fromkeys(name for name, _ in witness.events if name):
+            found.setdefault(name, []).append(level)
+    return found
+
+
+def at_levels(levels: Sequence[int]) -> str:
+    return f"at level {', '.join(map(str, levels))}" if levels else "at no level"
+
+
+def judge_levels(case: Case, value: Any) -> Iterator[Finding]:
+    levels = value.values() if isinstance(value, dict) else [None]
+    if not all(isinstance(found, list | tuple) and all(type(n) is int for n in found) for found in levels):
+        yield Finding("valid", False, "Return a dict from the name of a pass to the list of its levels.")
+        return
+    yield Finding("valid", True)
+    right = table(*case.build())
+    off = [name for name in (*right, *value) if list(value.get(name, ())) != right.get(name, [])]
+    if not off:
+        yield Finding("did", True)
+        return
+    name = min(off, key=lambda name: (name not in right, name))
+    said = f"it runs {at_levels(right.get(name, []))}, and your table has it {at_levels(value.get(name, []))}"
+    more = f" {len(off) - 1} other passes are off, too." if len(off) > 1 else ""
+    yield Finding("did", False, f"{name}: {said}.{more}")
+
+
+def level_cases() -> list[Case]:
+    def dense(x: relay.Var) -> relay.Expr:
+        return relay.nn.softmax(relay.nn.relu(relay.nn.dense(x, weight(5, 4)) + weight(5)))
+
+    return [
+        Case("a layer", lambda: (program(dense, (2, 4))(),)),
+        Case("some switched off", lambda: (program(dense, (2, 4))(), ("FoldScaleAxis", "FuseOps", "Legalize"))),
+    ]
