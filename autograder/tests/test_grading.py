@@ -178,6 +178,12 @@ def test_the_table_says_where_things_lie(graded):
         assert place in result.stdout and (course / place).exists()
 
 
+def test_the_report_says_why_a_notebook_was_not_read(graded):
+    page = (graded[0] / "autograder/run/report.html").read_text()
+    notes = re.search(r"<h2>Not read, and notes</h2>.*?</ul>", page, re.S)[0]
+    assert "<b>damaged</b>: day00: tiny.ipynb is damaged" in notes and "<li></li>" not in notes
+
+
 def feedback(course, learner):
     return (course / "autograder/run/feedback" / visible_name(learner) / "day00/tiny.html").read_text()
 
