@@ -22,12 +22,317 @@
 # open that notebook, which has a kernel of its own.
 
 # %%
+import math
+from collections import Counter
 from contextlib import suppress
 
+import torch
 from IPython.display import display
+from torch import nn
 
-from passlab import check, diff, draw, progress
+from passlab import builds, check, diff, draw, exercises, progress
+from passlab.fusing import everything, fuse, illegal, nothing, prepare, price, program
+from passlab.importers import relax_module
+from passlab.judge_tvm import random_inputs
 from passlab.relax import relax, tvm
+
+is_op, wildcard = relax.dpl.is_op, relax.dpl.wildcard
 
 # %%
 progress("day08")
+
+# %% [markdown]
+# ## 1 · Yesterday's pass, ported
+#
+# In Relay a pass walked expressions; in Relax it walks **bindings**. Every intermediate value has a variable, so the
+# operand of a call is never another call: `self.lookup_binding(variable)` says what the variable is bound to. The method
+# to override is `visit_call_`, with an underscore at the end: `visit_call` is never called, and nothing tells you. And
+# not every `call.op` is an operator with a name: modules call their own functions, too.
+
+
+# %% nbgrader={"grade": false, "grade_id": "port", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def port(module: tvm.IRModule) -> tvm.IRModule:
+    """relu(conv2d(x, w)) = one function, if nobody else reads the convolution; every other relu(x) = clip(x, 0, inf).
+
+    In:  a module of high-level operators (relax.nn.conv2d, …); it may have functions besides main.
+    Out: where the value of a conv2d is read by one relu, once, and by nobody else, the two calls are in a function of
+         the module with the attribute Primitive, which is called with the two operands of the convolution; the
+         convolution itself is gone. Every relu that is left is `relax.op.clip(x, 0, float("inf"))`.
+    Stays: a conv2d whose value others read, or that leaves its function; all attributes (strides, padding, groups, …).
+
+    Example:  lv = conv2d(x, w);  lv1 = relu(lv);   lv2 = add(lv1, x);  gv = relu(lv2)
+              becomes    lv1 = fused(x, w);         lv2 = add(lv1, x);  gv = clip(lv2, 0, inf)
+    """
+    ### BEGIN SOLUTION
+    mutator = Port(module)
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            mutator.readers = reads(function)
+            mutator.builder_.update_func(variable, mutator.visit_expr(function))
+    return relax.transform.DeadCodeElimination()(mutator.builder_.get())
+
+
+@relax.expr_functor.mutator
+class Port(relax.PyExprMutator):
+    """Replaces the calls of relu. `readers`: how often each variable of the function is read."""
+
+    def visit_call_(self, call):
+        call = self.visit_expr_post_order(call)
+        if operator(call) != "relax.nn.relu":
+            return call
+        conv = self.lookup_binding(call.args[0])
+        hidden = isinstance(call.args[0], relax.DataflowVar) and self.readers[call.args[0]] == 1
+        if operator(conv) != "relax.nn.conv2d" or not hidden:
+            return relax.op.clip(call.args[0], 0, float("inf"))
+        return tvm.ir.Call(self.builder_.add_func(conv_relu(conv), "fused_conv2d_relu"), conv.args)
+
+
+def operator(value):
+    """The name of the operator that is called; "" for calls of functions, and for what is no call."""
+    return value.op.name if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op) else ""
+
+
+def reads(function):
+    """How often each variable is read in a function, what it returns included."""
+    found = Counter()
+
+    def note(value):
+        if isinstance(value, relax.Var):
+            found[value] += 1
+
+    for block in function.body.blocks:
+        for binding in block.bindings:
+            relax.analysis.post_order_visit(binding.value, note)
+    note(function.body.body)
+    return found
+
+
+def conv_relu(conv):
+    """A primitive function of the operands of this convolution."""
+    operands = [relax.Var(name, operand.ty) for name, operand in zip(("data", "weight"), conv.args, strict=True)]
+    builder = relax.BlockBuilder()
+    with builder.function("fused", operands, attrs={"Primitive": True}, private=True):
+        with builder.dataflow():
+            value = builder.emit(tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args))
+            result = builder.emit_output(relax.op.nn.relu(value))
+        builder.emit_func_output(result)
+    return builder.get()["fused"]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "port-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+check("day08.port", port)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day08.port", port)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# A residual block, before and after your pass:
+
+
+# %%
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.Conv2d(8, 8, 3, padding=1, bias=False)
+
+    def forward(self, x):
+        return torch.relu(self.two(torch.relu(self.one(x))) + x)
+
+
+residual = relax_module(Block().eval(), torch.randn(1, 8, 8, 8))
+with suppress(Exception):
+    display(diff(residual, port(residual), title="Two calls in one function, the last relu a clip"))
+
+# %% [markdown]
+# ## 2 · Fusing by pattern
+#
+# TVM has a matcher for this: `FuseOpsByPattern` takes patterns and puts what matches into functions of its own, with an
+# attribute `Composite` that says which pattern it was. This is how parts of a model are handed to a library that has one
+# kernel for `relu(conv2d(x, w) + b)`. The pattern says what the calls look like; everything else is said by a **check**,
+# the fourth part of a pattern: a function of a context that has
+#
+# - `annotated_expr`: name → expression, for the names that you gave to parts of the pattern,
+# - `matched_bindings`: variable → expression, of what would be fused,
+# - `var_usages`: variable → the variables whose bindings read it.
+#
+# Without a check a convolution that two others read is fused all the same, and its function returns a tuple.
+
+
+# %% nbgrader={"grade": false, "grade_id": "pattern", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def pattern(module: tvm.IRModule) -> tvm.IRModule:
+    """relu(conv2d(x, w) + b) and gelu(matmul(x, w) + b) = one call each of a composite function.
+
+    In:  a module of high-level operators.
+    Out: `relax.transform.FuseOpsByPattern` has made a function of each such triple, with the attribute Composite
+         "passlab.conv2d_bias_relu" or "passlab.dense_bias_gelu"; b may be the left or the right operand of add.
+    Only if: the values in between are read by nobody else and not returned; the product is float32; b is a bias, a
+         number for each channel (its other dimensions are 1 or not there: (1, C, 1, 1) or (C, 1, 1) for a convolution,
+         (N,) or (1, N) for a product of matrices). The convolution has the layouts NCHW and OIHW; the right operand of
+         the product has two dimensions.
+
+    Example:  lv = conv2d(x, w);  lv1 = add(b, lv);  gv = relu(lv1)
+              becomes   gv = fused_relax_nn_conv2d_relax_add_relax_nn_relu(x, w, b)
+    """
+    ### BEGIN SOLUTION
+    patterns = [
+        ("passlab.conv2d_bias_relu", *biased("relax.nn.conv2d", "relax.nn.relu"), fits_conv),
+        ("passlab.dense_bias_gelu", *biased("relax.matmul", "relax.nn.gelu"), fits_dense),
+    ]
+    return relax.transform.FuseOpsByPattern(patterns)(module)
+
+
+def biased(product, activation):
+    """The pattern activation(product + bias), and the names of its parts."""
+    value, bias = is_op(product)(wildcard(), wildcard()), wildcard()
+    total = is_op("relax.add")(value, bias) | is_op("relax.add")(bias, value)
+    return is_op(activation)(total), {"product": value, "bias": bias}
+
+
+def fits_conv(context):
+    attrs = context.annotated_expr["product"].attrs
+    layouts = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
+    return layouts and hidden(context) and per_channel(context, 1)
+
+
+def fits_dense(context):
+    flat = len(context.annotated_expr["product"].args[1].ty.shape) == 2
+    return flat and hidden(context) and per_channel(context, -1)
+
+
+def hidden(context):
+    """Is every value but the last read once, and unknown outside the block?"""
+    return all(
+        value.same_as(context.matched_expr)
+        or (isinstance(variable, relax.DataflowVar) and len(context.var_usages[variable]) == 1)
+        for variable, value in context.matched_bindings.items()
+    )
+
+
+def per_channel(context, channel):
+    product, bias = context.annotated_expr["product"].ty, context.annotated_expr["bias"].ty
+    wanted = [1] * len(product.shape)
+    wanted[channel] = int(product.shape[channel])
+    there = [int(size) for size in bias.shape]
+    return str(product.dtype) == "float32" and [1] * (len(wanted) - len(there)) + there == wanted
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "pattern-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+check("day08.pattern", pattern)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day08.pattern", pattern)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# A layer of a transformer, imported from torch. Its importer writes the bias on the left, and transposes the weight:
+
+# %%
+layer = relax_module(nn.Sequential(nn.Linear(16, 32), nn.GELU()).eval(), torch.randn(4, 16))
+with suppress(Exception):
+    display(draw(pattern(layer), title="One composite function"))
+
+# %% [markdown]
+# ## 3 · A fusion policy
+#
+# TVM's own rule for fusing is fixed: patterns and post-dominators. What if the choice is yours? `passlab.fusing` makes
+# kernels of any groups that you name, and merges their loops. A kernel computes **one** value, its result; what else is
+# in the group is computed in place, as often as it is read there. So a value can be in several groups (it is computed
+# again in each), and a value that another kernel reads must be the result of one.
+#
+# Fusing everything is not the best choice, and fusing nothing is not, either. What it costs is stated: 2 µs for each
+# kernel, 1 µs for each 20 kilobytes that kernels read and write, 1 µs for 12,000 steps. A step is an addition; exp and
+# its like take 30 more; a turn of a loop that adds up takes 3.
+
+# %%
+x, w = relax.Var("x", relax.TensorType((64, 64), "float32")), relax.Var("w", relax.TensorType((64, 64), "float32"))
+builder = relax.BlockBuilder()
+with builder.function("main", [x, w]):
+    with builder.dataflow():
+        squashed = builder.emit(relax.op.tanh(x))
+        product = builder.emit(relax.op.matmul(squashed, w))
+        result = builder.emit_output(relax.op.nn.relu(product))
+    builder.emit_func_output(result)
+example = prepare(builder.get())
+for operation in program(example).ops.values():
+    print(
+        f"{operation.name:<4} {operation.kernel:<9} reads {', '.join(operation.reads):<8} {operation.steps:g} steps each"
+    )
+for groups in ([], [("lv", "lv1", "gv")], [("lv1", "gv")]):
+    print(groups, price(example, groups), sep="  ")
+print(illegal(example, [("lv", "gv")]))
+
+# %% [markdown]
+# The second choice computes tanh 64 times for each element: once for every column of the product. `illegal` says in a
+# sentence why groups cannot be, `price` what they cost; both take what `program(module)` returns in place of a module,
+# which is faster if you ask often.
+
+
+# %% nbgrader={"grade": false, "grade_id": "policy", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def policy(module: tvm.IRModule) -> list[tuple[str, ...]]:
+    """Choose the groups that cost little.
+
+    In:  a prepared module: one dataflow block in main, of calls of TensorIR functions (there can be thirty).
+    Out: groups of names of operations; an operation in no group is a kernel by itself. They are legal, the module fused
+         so computes what it did, they cost less than fusing nothing and than fusing everything where either can be
+         beaten, and at most 5 % more than the cheapest groups that are known.
+
+    Example:  for the module above [("lv1", "gv")]; for x → multiply → add → relu one group of all three.
+    """
+    ### BEGIN SOLUTION
+    there = program(module)
+    kept, cost = set(there.ops), math.inf
+    while True:  # keep one value more or less, whichever saves most, as long as it does
+        tries = [kept ^ {name} for name in there.ops if name not in there.returned]
+        costs = [cost_of(there, around(there, trial)) for trial in tries]
+        if not costs or min(costs) >= cost:
+            return around(there, kept)
+        cost = min(costs)
+        kept = tries[costs.index(cost)]
+
+
+def cost_of(there, groups):
+    return math.inf if illegal(there, groups) else price(there, groups).microseconds
+
+
+def around(there, kept):
+    """For each value that is kept a group: it, and all it needs that is not kept."""
+    groups = []
+    for result in kept:
+        group = [result]
+        for name in reversed(there.ops):
+            if name not in kept and any(name in there.ops[member].reads for member in group):
+                group.append(name)
+        groups.append(tuple(group))
+    return groups
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "policy-check", "locked": true, "points": 11, "schema_version": 3, "solution": false, "task": false}
+check("day08.policy", policy)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day08.policy", policy)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# A price is a model. Does the clock agree? Three policies on the models of the check (milliseconds of one run, and what
+# was priced):
+
+# %%
+with suppress(NotImplementedError):
+    for case in exercises.find("day08.policy").cases():
+        (module,) = case.build()
+        line = f"{case.name:<30}"
+        for choose in (nothing, everything, policy):
+            built = builds.run_module(fuse(module, choose(module)), random_inputs(module), pipeline="none", repeats=20)
+            line += f"{min(built.times) * 1e3:9.3f} ({price(module, choose(module)).microseconds / 1e3:7.3f})"
+        print(line)

@@ -1,8 +1,70 @@
-"""Day 8, TVM today (Relax and TensorIR): its exercises. Cases and judges, which need TVM, are in modules beside this one."""
+"""Day 8, TVM today (Relax and TensorIR): its exercises. Cases and judges need TVM: they are in modules beside this."""
 
 from __future__ import annotations
 
 from passlab.exercises import later
 from passlab.judge import Exercise
 
-EXERCISES: tuple[Exercise, ...] = ()
+EXERCISES: tuple[Exercise, ...] = (
+    Exercise(
+        id="day08.port",
+        title="Yesterday's pass, ported",
+        points={"valid": 1, "same": 2, "did": 4, "spared": 3},
+        difficulty=3,
+        minutes=25,
+        hints=(
+            "Count first, rewrite then: how often each variable is read, in the bindings and in what the function "
+            "returns. relax.analysis.post_order_visit(value, f) shows f every expression of a binding. A variable "
+            "that is no relax.DataflowVar can be read outside its block.",
+            "In visit_call_, begin with call = self.visit_expr_post_order(call): it visits the operands. call.op is a "
+            "tvm.ir.Op, which has a name, or a relax.GlobalVar, which has none. self.lookup_binding(call.args[0]) is "
+            "the call that made the operand, or None for an input.",
+            "relax.BlockBuilder().function('fused', parameters, attrs={'Primitive': True}, private=True) makes the "
+            "function; gv = self.builder_.add_func(function, name) puts it into the module, and tvm.ir.Call(gv, "
+            "operands) calls it. tvm.ir.Call(conv.op, parameters, conv.attrs, conv.ty_args) is the same convolution "
+            "of other operands. The old one is dead then: relax.transform.DeadCodeElimination().",
+        ),
+        cases=later("cases_day08_rewrites", "port_cases"),
+        judge=later("cases_day08_rewrites", "judge_port"),
+        flavour="relax",
+    ),
+    Exercise(
+        id="day08.pattern",
+        title="Fusing by pattern, with a check",
+        points={"valid": 1, "same": 1, "did": 3, "spared": 4},
+        difficulty=3,
+        minutes=20,
+        hints=(
+            "is_op('relax.add')(a, b) matches its operands in this order. a | b is the pattern that matches what "
+            "one of them does. is_op(…)(…) has a pattern for every operand; wildcard() takes any.",
+            "FuseOpsByPattern wants a list of (name, pattern, {name of a part: pattern}, check). In the check, "
+            "context.matched_bindings holds the variables of all three calls; the one whose value is "
+            "context.matched_expr (same_as) is the result, and the others must have one reader and be a "
+            "relax.DataflowVar.",
+            "context.annotated_expr['product'] is the call: .attrs.data_layout, .attrs.kernel_layout, .ty.shape, "
+            ".ty.dtype. Put ones in front of the bias's shape until it has as many dimensions as the product, and "
+            "compare with ones and the size of the channels: dimension 1 of an image, the last one of a product.",
+        ),
+        cases=later("cases_day08_rewrites", "pattern_cases"),
+        judge=later("cases_day08_rewrites", "judge_pattern"),
+        flavour="relax",
+    ),
+    Exercise(
+        id="day08.policy",
+        title="A fusion policy with a cost function",
+        points={"valid": 1, "same": 1, "did": 3, "spared": 2, "cost": 4},
+        difficulty=4,
+        minutes=30,
+        hints=(
+            "Say which values are kept, that is, written by a kernel: what is returned, and what else? Then the "
+            "groups follow: for each value that is kept, it and everything it needs up to values that are kept.",
+            "Begin with everything kept, and ask price what it would cost to keep one value less. Take the one that "
+            "saves most, and begin again. illegal tells which choices cannot be: give them the cost math.inf.",
+            "Also try to keep one value more. there = program(module) once, then price(there, groups): with thirty "
+            "operations that is thirty prices a round, and a round saves something or is the last.",
+        ),
+        cases=later("cases_day08_policy", "policy_cases"),
+        judge=later("cases_day08_policy", "judge_policy"),
+        flavour="relax",
+    ),
+)
