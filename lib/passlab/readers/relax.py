@@ -33,6 +33,9 @@ _CALLS = {
 #: How a script writes an integer inside an expression.
 _INTEGER = re.compile(r"T\.int\d+\((-?\d+)\)")
 
+#: Attributes that a line of text shows in another way, or not.
+_ASIDE = ("fused", "by", "primfunc")
+
 #: Calls are inlined up to this many nodes.
 _MOST = 100_000
 
@@ -63,6 +66,7 @@ class _Reader:
     def entry(self, function: Any) -> Generator:
         for parameter in function.params:
             self._variable(parameter)
+        self.inside.add(function.__chandle__())
         result = yield self.visit(function.body)
         self.build.outputs = [result]
         self.build.add("return", "return", "data", [result], text=f"return {result}", ours=True)
@@ -78,10 +82,15 @@ class _Reader:
     def _add(self, e: Any, op: str, kind: str, inputs: list[str], name: str = "", attrs: dict | None = None) -> str:
         name = name or f"_{next(self.unnamed)}"
         attrs = attrs or {}
-        said = ", ".join([*inputs, *(f"{key}={short(value)}" for key, value in attrs.items())])
+        options = [f"{key}={short(value)}" for key, value in attrs.items() if key not in _ASIDE]
+        said = ", ".join([*inputs, *options])
         text = f"{op.replace('relax.', 'R.')}({said})"
-        if op == "Tuple":
-            text = f"({said})"
+        if "fused" in attrs:
+            text = f"{op}[{attrs['fused']}]({said})"
+        elif "by" in attrs:
+            text = f"R.{attrs['by']}({op}, {said})"
+        elif op == "Tuple":
+            text = f"({said},)" if len(inputs) == 1 else f"({said})"
         elif op == "TupleGetItem":
             text = f"{inputs[0]}[{attrs['index']}]"
         text = f"{name} = {text}"
@@ -90,8 +99,8 @@ class _Reader:
         return self.build.add(name, op, kind, inputs, _of(e.ty), text, attrs, ours=True)
 
     def _variable(self, e: Any, inputs: Iterable[str] = ()) -> str:
-        text = f"{e.name}: {' '.join(str(e.ty).split())}"
-        self.made[e.__chandle__()] = id = self.build.add(e.name, "Var", "data", inputs, _of(e.ty), text, ours=True)
+        id = self.build.add(e.name, "Var", "data", inputs, _of(e.ty), e.name, ours=True)
+        self.made[e.__chandle__()] = id
         return id
 
     def _free(self, e: Any, name: str) -> Generator:
@@ -100,13 +109,13 @@ class _Reader:
         yield
 
     def _constant(self, e: Any, name: str) -> Generator:
-        shape, dtype, _ = type = _of(e.ty)
+        type = _of(e.ty)
         id = name or f"constant_{next(self.constants)}"
         attrs, label = {}, ""
-        if isinstance(e.value, tvm.runtime.Tensor) and shape is not None and set(shape) <= {1}:
+        if isinstance(e.value, tvm.runtime.Tensor) and type[0] is not None and set(type[0]) <= {1}:
             attrs = {"value": e.value.numpy().item()}
             label = short(attrs["value"])
-        text = f"{id} = {label}" if label else f"{id}: {dtype}{list(shape or ())}"
+        text = f"{id} = {label}" if label else id
         return self.build.add(id, "Constant", "data", (), type, text, attrs, label, ours=True)
         yield
 

@@ -16,7 +16,7 @@ import tvm
 from tvm import relay
 from tvm.relay import adt, expr
 
-from passlab.graph import Graph, Node
+from passlab.graph import Graph
 from passlab.readers import kinds
 from passlab.readers.builder import UNKNOWN, Builder, Type, several, short, sized, strongest, walk
 
@@ -54,11 +54,13 @@ class _Reader:
         self.functions = functions
         self.made: dict[Any, str] = {}  # expression → id of the node that makes its value
         self.inside: set[int] = set()  # functions that are being inlined
+        self.units: dict[Any, Any] = {}  # variable → the unit that a let gave it
         self.numbers, self.constants = count(), count()
 
     def entry(self, function: Any, error: str) -> Generator:
         for parameter in function.params:
             self._variable(parameter)
+        self.inside.add(function.handle.value)
         result = yield self.visit(function.body)
         self.build.outputs = [result]
         if error:
@@ -75,8 +77,9 @@ class _Reader:
     def _add(self, e: Any, op: str, kind: str, inputs: list[str], name: str = "", attrs: dict | None = None) -> str:
         name = name or f"%{next(self.numbers)}"
         operands = [id if id.startswith(("%", "constant_")) else f"%{id}" for id in inputs]
-        said = ", ".join([*operands, *(f"{key}={short(value)}" for key, value in (attrs or {}).items())])
-        text = f"{op}({said})"
+        options = [f"{key}={short(value)}" for key, value in (attrs or {}).items() if key != "fused"]
+        said = ", ".join([*operands, *options])
+        text = f"{op}[{attrs['fused']}]({said})" if attrs and "fused" in attrs else f"{op}({said})"
         if op == "Tuple":
             text = f"({said})"
         elif op == "TupleGetItem":
@@ -85,9 +88,7 @@ class _Reader:
         return self.build.add(name, op, kind, inputs, _type(e), text, attrs, ours=True)
 
     def _variable(self, e: Any, inputs: tuple[str, ...] = ()) -> str:
-        type = _type(e)
-        said = Node("", "", "data", shape=type[0], dtype=type[1]).type
-        id = self.build.add(e.name_hint, "Var", "data", inputs, type, f"%{e.name_hint}: {said}", ours=True)
+        id = self.build.add(e.name_hint, "Var", "data", inputs, _type(e), f"%{e.name_hint}", ours=True)
         self.made[e.handle.value] = id
         return id
 
@@ -100,7 +101,7 @@ class _Reader:
         attrs = {"value": e.data.numpy().item()} if _size(e.data.shape) == 1 else {}
         label = short(attrs["value"]) if attrs else ""
         id = f"constant_{next(self.constants)}"
-        text = f"{id} = {label}" if label else f"{id}: {e.data.dtype}{list(e.data.shape)}"
+        text = f"{id} = {label}" if label else id
         type = sized(e.data.shape, *_element(e.data.dtype))
         return self.build.add(id, "Constant", "data", (), type, text, attrs, label, ours=True)
         yield
@@ -117,7 +118,10 @@ class _Reader:
 
     def _let(self, e: Any, name: str) -> Generator:
         while isinstance(e, expr.Let):
-            self.made[e.var.handle.value] = yield self.visit(e.value, e.var.name_hint)
+            if isinstance(e.value, relay.Function) and _unit(e.value):
+                self.units[e.var.handle.value] = e.value
+            else:
+                self.made[e.var.handle.value] = yield self.visit(e.value, e.var.name_hint)
             e = e.body
         return (yield self.visit(e, name))
 
@@ -130,16 +134,19 @@ class _Reader:
             attrs = _attrs(e.attrs)
             kind = kinds.TVM.get(op.name, "compute")
             if op.name == "call_lowered":
-                kind, attrs["callee"] = "compute", _callee(e.args[0])
+                attrs["callee"] = getattr(e.args[0], "name_hint", "")
             return self._add(e, op.name, kind, operands, name, attrs)
         if isinstance(op, adt.Constructor):
             return self._add(e, op.name_hint, "data", operands, name)
-        function, called = op, "fn"
+        function, called = self.units.get(op.handle.value, op), "fn"
         if isinstance(op, tvm.ir.GlobalVar):
             function, called = self.functions.get(op.name_hint), op.name_hint
         if isinstance(function, relay.Function):
             if unit := _unit(function):
-                return self._add(e, *_names(unit, function), operands, name, _fused(unit, function))
+                fused = _inside(function)
+                op = "fusion" if unit == "Primitive" else str(function.attrs[unit])
+                kind = strongest(kinds.TVM.get(inner, "compute") for inner in fused)
+                return self._add(e, op, kind, operands, name, {"fused": ", ".join(fused)})
             if function.handle.value not in self.inside and len(self.build.nodes) < _MOST:
                 return (yield self._inline(function, operands))
         if not isinstance(op, tvm.ir.GlobalVar):  # a closure: which function runs is decided by a value
@@ -224,16 +231,6 @@ def _unit(function: Any) -> str:
     return next((name for name in _UNITS if name in said), "")
 
 
-def _names(unit: str, function: Any) -> tuple[str, str]:
-    """Op and kind of a call of such a function: a composite has a name, one for another compiler has that one's."""
-    op = "fusion" if unit == "Primitive" else str(function.attrs[unit])
-    return op, strongest(kinds.TVM.get(name, "compute") for name in _inside(function))
-
-
-def _fused(unit: str, function: Any) -> dict[str, Any]:
-    return {"fused": ", ".join(_inside(function))}
-
-
 def _inside(function: Any) -> list[str]:
     """The operators that a function calls, operands first."""
     found: list[str] = []
@@ -244,10 +241,6 @@ def _inside(function: Any) -> list[str]:
 
     relay.analysis.post_order_visit(function.body, look)
     return found
-
-
-def _callee(e: Any) -> str:
-    return getattr(e, "name_hint", "")
 
 
 def _bound(pattern: Any) -> list[Any]:

@@ -1,0 +1,220 @@
+"""Views of Relay. All modules are made and read in one process, which holds its TVM; the tests look at what it saw."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+SEEN = r"""
+import json, sys, time
+import numpy as np, torch
+from passlab import diff, draw, models, view
+from passlab.graph import breaks_ssa, table
+from passlab.relay import relay, tvm
+
+seen = {}
+def see(name, obj):
+    g = view(obj)
+    seen[name] = {
+        "nodes": {n.id: [n.op, n.kind, list(n.inputs), n.type, n.bytes, n.text, {k: str(v) for k, v in n.attrs.items()}]
+                  for n in g},
+        "outputs": g.outputs, "ir": g.ir, "name": g.name, "text": g.text, "row": table([g]).rows[0],
+        "ssa": breaks_ssa(g), "drawn": draw(g).text,
+    }
+    return g
+
+x, w, b = relay.var("x", shape=(2, 4)), relay.var("w", shape=(8, 4)), relay.var("b", shape=(8,))
+dense = relay.nn.dense(x, w)
+tiny = tvm.IRModule.from_expr(relay.Function([x, w, b], relay.nn.relu(relay.nn.bias_add(dense, b))))
+see("tiny", tiny)
+see("function", tiny["main"])
+try:
+    tiny["main"].body.checked_type
+    seen["changed"] = True
+except ValueError:
+    seen["changed"] = False
+fused = relay.transform.FuseOps(2)(relay.transform.InferType()(tiny))
+see("fused", fused)
+seen["diff"] = diff(tiny, fused).text
+see("fused anf", relay.transform.ToANormalForm()(fused))  # this pass changes the module that it is given
+
+p0 = relay.var("p0", shape=(2, 4))
+unit = relay.Function([p0], relay.nn.relu(p0)).with_attr("Composite", "passlab.relu")
+see("composite", tvm.IRModule.from_expr(relay.Function([x], unit(relay.reshape(x, (4, 2)) + relay.const(1.5)))))
+
+shared = relay.tanh(x)
+see("shared", relay.Function([x], shared * shared))
+
+y, c = relay.var("y", shape=(relay.Any(), 4), dtype="float16"), relay.var("c", shape=(), dtype="bool")
+branch = relay.If(c, relay.nn.relu(y), relay.negative(y))
+parts = relay.split(y, 2, 1)
+mixed = relay.add(relay.TupleGetItem(relay.Tuple([branch, y]), 0),
+                  relay.concatenate([parts[0], parts[1]], 1))
+mixed = tvm.IRModule.from_expr(relay.Function([y, c], mixed))
+see("mixed", mixed)
+see("let", relay.transform.ToANormalForm()(mixed))
+
+three = relay.const(np.ones((3,), "float32"))
+see("ill", tvm.IRModule.from_expr(relay.Function([x], relay.add(x, three))))
+
+z, q = relay.var("z", shape=(2, 2)), relay.var("q", shape=(2, 2))
+g = relay.GlobalVar("g")
+two = tvm.IRModule({g: relay.Function([z], relay.tanh(z))})
+two["main"] = relay.Function([q], g(g(q)))
+see("calls", two)
+n = relay.var("n", shape=(2, 2))
+endless = tvm.IRModule({g: relay.Function([n], g(relay.tanh(n)), relay.TensorType((2, 2)))})
+see("recursive", endless)
+
+cell = relay.RefCreate(x)
+see("cells", relay.Function([x], relay.Let(relay.var("r"), relay.RefWrite(cell, relay.tanh(x)), relay.RefRead(cell))))
+
+e = x
+for _ in range(3000):
+    e = relay.tanh(e)
+seen["deep"] = len(view(relay.Function([x], e)))
+lets = x
+for i in range(3000, 0, -1):
+    lets = relay.Let(relay.var(f"v{i}"), relay.tanh(x), lets)
+seen["deep lets"] = len(view(relay.Function([x], lets)))
+
+from tvm import te
+A = te.placeholder((8, 4), name="A")
+k = te.reduce_axis((0, 4), "k")
+B = te.compute((8, 4), lambda i, j: A[i, j] + 1, name="B")
+C = te.compute((8,), lambda i: te.sum(B[i, k], axis=k), name="C")
+see("primfunc", te.create_prim_func([A, C]))
+see("primfunc in a module", tvm.IRModule({"f": te.create_prim_func([A, C])}))
+try:
+    view(tvm.IRModule())
+except ValueError as error:
+    seen["empty"] = str(error)
+
+net = models.ZOO["resnet18"]
+model, images = net.build().eval(), net.inputs()
+scripted = torch.jit.trace(model, images)
+module, _ = relay.frontend.from_pytorch(scripted, [("image", tuple(images[0].shape))])
+start = time.perf_counter()
+drawn = draw(module)
+seen["resnet"] = [len(view(module)), len(drawn.svg), time.perf_counter() - start, drawn.note]
+json.dump(seen, sys.stdout)
+"""
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict:
+    done = subprocess.run([sys.executable, "-c", SEEN], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout[done.stdout.index("{") :])
+
+
+def ops(graph: dict) -> list[str]:
+    return [node[0] for node in graph["nodes"].values()]
+
+
+def test_tiny(seen):
+    tiny = seen["tiny"]
+    assert tiny["ir"] == "Relay" and tiny["name"] == "main"
+    assert ops(tiny) == ["Var", "Var", "Var", "nn.dense", "nn.bias_add", "nn.relu"]
+    assert tiny["nodes"]["%0"] == [
+        *("nn.dense", "compute", ["x", "w"], "float32[2, 8]", 64, "%0 = nn.dense(%x, %w)", {})
+    ]
+    assert tiny["nodes"]["w"][1:5] == ["data", [], "float32[8, 4]", 128]
+    assert tiny["outputs"] == ["%2"] and tiny["nodes"]["%1"][6] == {"axis": "1"}
+    assert "nn.relu(%1)" in tiny["text"], "the numbers are those of Relay's own text"
+    assert tiny["row"][3:] == ["yes", "yes", "none in this graph", "tensor operators"]
+
+
+def test_a_function_is_its_own_module(seen):
+    assert seen["function"]["nodes"] == seen["tiny"]["nodes"]
+
+
+def test_types_are_inferred_on_a_copy(seen):
+    assert seen["changed"] is False
+
+
+def test_a_primitive_function_is_one_node(seen):
+    held = "nn.dense, nn.bias_add, nn.relu"
+    for form in ("fused", "fused anf"):
+        (op, kind, inputs, type, *_, attrs) = next(n for n in seen[form]["nodes"].values() if n[1] == "compute")
+        assert (op, kind, inputs, type, attrs) == (
+            "fusion",
+            "compute",
+            ["x", "w", "b"],
+            "float32[2, 8]",
+            {"fused": held},
+        )
+        assert len(seen[form]["nodes"]) == 4 and seen[form]["row"][-1] == "kernels"
+    assert "+ %0 = fusion" in seen["diff"] and "- %2 = nn.relu" in seen["diff"]
+
+
+def test_a_composite_function_has_its_name(seen):
+    nodes = seen["composite"]["nodes"].values()
+    assert [(n[0], n[1]) for n in nodes if n[1] != "data"] == [
+        ("reshape", "shape"),
+        ("add", "compute"),
+        ("passlab.relu", "compute"),
+    ]
+    (constant,) = (n for n in nodes if n[0] == "Constant")
+    assert constant[3:6] == ["float32[]", 4, "constant_0 = 1.5"]
+
+
+def test_a_shared_result_is_one_node(seen):
+    assert ops(seen["shared"]) == ["Var", "tanh", "multiply"] and seen["shared"]["nodes"]["%1"][2] == ["%0"]
+
+
+def test_branches_tuples_and_unknown_dimensions(seen):
+    nodes = seen["mixed"]["nodes"]
+    (condition, then, otherwise) = next(n for n in nodes.values() if n[0] == "If")[2]
+    assert condition == "c" and nodes[then][0] == "nn.relu" and nodes[otherwise][0] == "negative"
+    assert nodes[then][6]["block"] != nodes[otherwise][6]["block"]
+    assert nodes["y"][3:5] == ["float16[?, 4]", None]
+    split = next(n for n in nodes.values() if n[0] == "split")
+    assert split[1] == "shape" and split[3] == "(float16[?, 2], float16[?, 2])"
+    items = [n[6]["index"] for n in nodes.values() if n[0] == "TupleGetItem"]
+    assert sorted(items) == ["0", "0", "1"]
+    assert seen["mixed"]["row"][5] == "If, 2 blocks" and seen["mixed"]["ssa"] == ""
+
+
+def test_a_let_gives_names(seen):
+    assert sorted(ops(seen["let"])) == sorted(ops(seen["mixed"]))
+    assert all(id.startswith(("x", "y", "c")) for id in seen["let"]["nodes"])
+
+
+def test_an_ill_typed_module_is_shown_without_types(seen):
+    op, _, inputs, type, *_, attrs = seen["ill"]["nodes"]["%0"]
+    assert (op, inputs, type) == ("add", ["x", "constant_0"], "") and "InferType" in attrs["error"]
+
+
+def test_calls_of_other_functions_are_inlined(seen):
+    assert ops(seen["calls"]) == ["Var", "tanh", "tanh"] and seen["calls"]["nodes"]["%1"][2] == ["%0"]
+    assert ops(seen["recursive"]) == ["Var", "tanh", "Call"]
+    assert seen["recursive"]["row"][5] == "Call"
+
+
+def test_cells_that_are_written_break_ssa(seen):
+    assert seen["cells"]["ssa"].startswith("RefWrite changes a value")
+    assert [n[1] for n in seen["cells"]["nodes"].values()].count("memory") == 3
+
+
+def test_depth_needs_no_recursion(seen):
+    assert seen["deep"] == 3001 and seen["deep lets"] == 3001
+
+
+def test_a_primfunc_shows_its_blocks(seen):
+    for form in ("primfunc", "primfunc in a module"):
+        nodes = seen[form]["nodes"]
+        assert list(nodes) == ["A", "B", "C"] and nodes["C"][2] == ["B"] and seen[form]["outputs"] == ["C"]
+        assert nodes["C"][6] == {"loops": "8×4", "reduces": "v_k"} and nodes["C"][3:5] == ["float32[8]", 32]
+
+
+def test_an_empty_module_says_so(seen):
+    assert seen["empty"] == "This module has no Relay function, so there is no graph to view."
+
+
+def test_a_large_model_is_drawn(seen):
+    nodes, svg, _, note = seen["resnet"]
+    assert nodes > 150 and svg > 10_000 and "weights and constants" in note
