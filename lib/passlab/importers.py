@@ -24,6 +24,8 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
+from passlab.relax import reach
+
 #: The newest ONNX operator set that Relay 0.17 reads whole and torch's TorchScript exporter writes.
 OPSET = 17
 
@@ -62,7 +64,7 @@ def _telling(what: str, into: str) -> Iterator[None]:
     except Exception as error:  # the frontends raise whatever the line that failed happens to raise
         said = [line.strip() for line in str(error).splitlines() if line.strip()]
         named = [line for line in said if "Error" in line.split(":")[0] and not line.startswith("Traceback")]
-        why = (named or said or [type(error).__name__])[-1]
+        why = (named[-1:] or said or [type(error).__name__])[0]
         raise ValueError(f"{what} cannot be imported into {into}: {why.rstrip('.')}.") from error
 
 
@@ -146,7 +148,7 @@ def relax_module(model: nn.Module, *inputs: Tensor, bind: bool = True, dynamic_s
     A model that returns one tensor gives a `main` that returns one. `bind` as in `relay_module`; the parameters' names
     are torch.export's ("p_conv1_weight"). `dynamic_shapes` goes to `torch.export.export`.
     """
-    from passlab.relax import tvm  # noqa: F401  the right one, or one sentence
+    reach()
     from tvm.relax.frontend.torch import from_exported_program
 
     _check(model, inputs)
@@ -158,7 +160,7 @@ def relax_module(model: nn.Module, *inputs: Tensor, bind: bool = True, dynamic_s
 
 def relax_from_onnx(source: Any, bind: bool = True) -> Any:
     """The Relax module of an ONNX file or `ModelProto`. `bind` as in `relay_module`."""
-    from passlab.relax import tvm  # noqa: F401
+    reach()
     from tvm.relax.frontend.onnx import from_onnx
 
     model, name = _proto(source, bind)
@@ -202,7 +204,12 @@ def to_onnx(model: nn.Module, *inputs: Tensor, fold: bool = True) -> Any:
             dynamo=False,
         )
         written = onnx.load_from_string(file.getvalue())
-        return optimizer.optimize(written)  # shape arithmetic on known shapes: Relay would run it node by node
+        # Arithmetic on known shapes is done here: Relay would build and run it node by node.
+        if fold:
+            return optimizer.optimize(written)
+        optimizer.fold_constants(written)
+        optimizer.remove_unused_nodes(written)
+        return written
 
 
 def _proto(source: Any, bind: bool) -> tuple[Any, str]:
