@@ -6,8 +6,91 @@ from passlab.exercises import later
 from passlab.judge import Exercise
 
 EXERCISES: tuple[Exercise, ...] = (
-    # Exercises 1 to 4: counts, mutators, batch norm, fusion groups.
-    # Exercises 5 to 8: instruments, CSE and DCE, patterns, folding.
+    Exercise(
+        id="day07.pipeline-counts",
+        title="What a pipeline leaves",
+        points={"valid": 1, "did": 4, "spared": 2},
+        difficulty=1,
+        minutes=10,
+        hints=(
+            "getattr(relay.transform, name)() makes a pass of its name, and a pass is called with a module. What it "
+            "gives is what the next one gets.",
+            "relay.analysis.post_order_visit(function, found.append) puts every expression of a function into a list, "
+            "each once, those of inner functions with them. A call of an operator is a relay.Call whose op is a "
+            "tvm.ir.Op; its name is call.op.name. mod.functions.values() are the functions.",
+            "A pass that is called runs whatever its level, but some passes are several in a row, and those inside "
+            "ask for their level: wrap the loop into `with tvm.transform.PassContext(opt_level=4):`.",
+        ),
+        cases=later("cases_day07_counts", "counts_cases"),
+        judge=later("cases_day07_counts", "judge_counts"),
+        seconds=120.0,
+        flavour="relay",
+    ),
+    Exercise(
+        id="day07.relu-to-clip",
+        title="A chip without relu",
+        points={"valid": 1, "same": 2, "did": 4, "spared": 3},
+        difficulty=3,
+        minutes=20,
+        hints=(
+            "Begin with the clip alone: class M(relay.ExprMutator) with visit_call(self, call). For a relu, what "
+            "becomes of its operand says self.visit(call.args[0]); for all other calls super().visit_call(call) does "
+            "everything. mod['main'] goes in, tvm.IRModule.from_expr(…) and relay.transform.InferType() come after.",
+            "Count readers before you change anything: visit main once with relay.analysis.post_order_visit, and for "
+            "each Call count its args, for each Tuple its fields, for each Function its body, in a Counter of "
+            "expressions.",
+            "The function: data, weight = relay.var('data', conv.args[0].checked_type), …; relay.Function([data, "
+            "weight], relay.nn.relu(relay.Call(conv.op, [data, weight], conv.attrs))), then .with_attr('Composite', "
+            "'conv2d_relu') and .with_attr('Primitive', tvm.tir.IntImm('int32', 1)). It is called with the visited "
+            "operands. In visit_function, give back what is Primitive as it is.",
+        ),
+        cases=later("cases_day07_mutators", "clip_cases"),
+        judge=later("cases_day07_mutators", "judge_clip"),
+        flavour="relay",
+    ),
+    Exercise(
+        id="day07.batchnorm",
+        title="Batch norm is two operations",
+        points={"valid": 1, "same": 3, "did": 3, "spared": 2, "cost": 1},
+        difficulty=3,
+        minutes=20,
+        hints=(
+            "The result of nn.batch_norm is a tuple of three. Nobody but a TupleGetItem with index 0 reads the first "
+            "of them: override visit_tuple_getitem(self, item), and leave the batch norm itself alone.",
+            "The operands are data, gamma, beta, moving_mean, moving_var; the settings are call.attrs.axis, .epsilon, "
+            ".center and .scale. x * a + b with vectors a and b is right only if the channels are the last dimension: "
+            "relay.expand_dims(a, axis=1, num_newaxis=n) appends n dimensions of size 1.",
+            "n is the number of dimensions of x behind the channels: rank - 1 - axis % rank. The number 1 and ε need "
+            "the dtype of x: relay.const(value, dtype). relay.sqrt, relay.negative, and +, * and / between "
+            "expressions do the rest.",
+        ),
+        cases=later("cases_day07_mutators", "norm_cases"),
+        judge=later("cases_day07_mutators", "judge_norm"),
+        flavour="relay",
+    ),
+    Exercise(
+        id="day07.fusion-groups",
+        title="What FuseOps will do",
+        points={"valid": 1, "did": 8, "spared": 5},
+        difficulty=5,
+        minutes=35,
+        hints=(
+            "First make lists: the nodes in post-order, a dictionary from node to number, for each node its kind and "
+            "its readers as (number, pattern of the edge). Everything after that is about numbers.",
+            "Post-dominators, from the last node to the first: begin with the first reader; for each further one, "
+            "step from post-dominator to post-dominator until both are the same. It is always the one nearer to the "
+            "input that steps: keep the depth of each node, 1 for those without a post-dominator, else one more than "
+            "its post-dominator's. If both are as deep, both step. A node that steps adds its path pattern.",
+            "Groups: a list with a set for each node, shared by the members, so that joining is one union and a loop. "
+            "max(group) is the last node. Write one function that says whether a node joins in a phase, row by row "
+            "like the table, and try it on sum(relu(x)), relu(sum(x)), a diamond behind a convolution, and split "
+            "with concatenate.",
+        ),
+        cases=later("cases_day07_groups", "groups_cases"),
+        judge=later("cases_day07_groups", "judge_groups"),
+        call=later("cases_day07_groups", "call_groups"),
+        flavour="relay",
+    ),
     Exercise(
         id="day07.instrument",
         title="A pass instrument",
