@@ -127,6 +127,7 @@ def _checked(flavour: str, module: Any, tell: Callable[[str], None]) -> None:
 def _relay_checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
     _, tvm = held()
     relay = tvm.relay
+    called: set[str] = set()  # what these say of their results is what types their calls
     for name, function in functions(module).items():
         exprs: list[Any] = []
         tell(f"The pass returned a module whose function {name} TVM cannot even walk through")
@@ -139,6 +140,7 @@ def _relay_checked(module: Any, names: list[str], tell: Callable[[str], None]) -
             ) from None
         for call in (e for e in exprs if isinstance(e, relay.Call)):
             _relay_call(call, name, names)
+        called |= {e.name_hint for e in exprs if isinstance(e, tvm.ir.GlobalVar)}
         taken = {p.name_hint for p in function.params}
         free = [v for v in relay.analysis.free_vars(function)]
         if free:
@@ -155,7 +157,8 @@ def _relay_checked(module: Any, names: list[str], tell: Callable[[str], None]) -
     bare = tvm.IRModule(dict(module.functions.items()), module.type_definitions)
     declared = {}
     for name, function in functions(module).items():
-        if function.ret_type is not None and not isinstance(function.ret_type, tvm.ir.type.IncompleteType):
+        said = function.ret_type is not None and not isinstance(function.ret_type, tvm.ir.type.IncompleteType)
+        if said and name not in called:
             declared[name] = function.ret_type
     for name in declared:
         f = bare[name]
