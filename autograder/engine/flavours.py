@@ -24,6 +24,13 @@ _NOT_WARMED = (
     "passlab.readers.hlo",
     "passlab.readers.stablehlo",
 )
+#: Of one compiler alone: prefix → the flavour that imports it.
+_OF = {
+    "passlab.readers.relay": "relay",
+    "passlab.readers.relax": "relax",
+    "passlab.readers.tensorir": "relax",
+    "passlab.readers.tvm_module": "relay relax",
+}
 #: Imported by torch, onnx or passlab itself only when something first needs them: half a second to several each.
 _LATE = (
     "IPython.display",
@@ -56,7 +63,7 @@ def _warm_torch() -> None:
     import passlab
 
     for module in pkgutil.walk_packages(passlab.__path__, "passlab."):
-        if not module.name.startswith(_NOT_WARMED):
+        if not module.name.startswith((*_NOT_WARMED, *_OF)):
             importlib.import_module(module.name)
     for name in _LATE:
         importlib.import_module(name)
@@ -97,6 +104,12 @@ def _tvm_on_one_thread() -> None:
     tqdm.monitor_interval = 0
 
 
+def _import_own(flavour: str) -> None:
+    for name, flavours in _OF.items():
+        if flavour in flavours.split():
+            importlib.import_module(name)
+
+
 def _warm_relay() -> None:
     _warm_torch()
     _tvm_on_one_thread()
@@ -104,6 +117,7 @@ def _warm_relay() -> None:
 
     from passlab.relay import relay, tvm
 
+    _import_own("relay")
     executor = importlib.import_module("tvm.contrib.graph_executor")
     net, x = _rehearsal()
     module, params = relay.frontend.from_pytorch(torch.jit.trace(net, x), [("x", x.shape)])
@@ -118,6 +132,7 @@ def _warm_relax() -> None:
 
     from passlab.relax import relax, tvm
 
+    _import_own("relax")
     frontend = importlib.import_module("tvm.relax.frontend.torch")
     net, x = _rehearsal()
     with warnings.catch_warnings():

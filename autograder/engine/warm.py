@@ -13,7 +13,6 @@ import gc
 import importlib
 import json
 import os
-import pkgutil
 import signal
 import socket
 import sys
@@ -37,13 +36,12 @@ def end(pid: int) -> dict[str, float]:
 
 
 def learn_exercises(flavour: str) -> None:
-    """Import the exercises of a flavour, and what their modules name `later`."""
-    modules = [module.name for module in pkgutil.iter_modules(exercises.__path__)]
+    """Import what the exercises of a flavour name `later`."""
     for day in exercises.days():
-        if any(exercise.flavour == flavour for exercise in exercises.of_day(day)):
-            for name in modules:
-                if name.startswith(f"cases_{day}"):
-                    importlib.import_module(f"{exercises.__name__}.{name}")
+        for exercise in exercises.of_day(day):
+            for part in (exercise.cases, exercise.judge, exercise.call):
+                if exercise.flavour == flavour and hasattr(part, "home"):
+                    importlib.import_module(part.home)
 
 
 def main(flavour: str, control: socket.socket) -> None:

@@ -29,8 +29,9 @@ def later(module: str, name: str) -> Callable:
     """The function `name` of `passlab.exercises.<module>`, imported (with torch) when it is first called."""
 
     def function(*args: Any) -> Any:
-        return getattr(importlib.import_module(f"{__name__}.{module}"), name)(*args)
+        return getattr(importlib.import_module(function.home), name)(*args)
 
+    function.home = f"{__name__}.{module}"
     return function
 
 
