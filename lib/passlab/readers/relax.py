@@ -242,7 +242,7 @@ class _Reader:
                 value = binding.value
                 if isinstance(value, relax.Function):
                     found += self._inside(value)
-                if not isinstance(value, relax.Call):
+                if not isinstance(value, relax.Call) or isinstance(value.op, relax.Var):  # a variable: looked at above
                     continue
                 op = value.op
                 if isinstance(op, tvm.ir.Op) and op.name in _CALLS:
