@@ -29,7 +29,7 @@ from autograder.engine.cgroups import Group
 from autograder.engine.data import Cell, Job, NotebookResult, Verdict, verdict_from_json
 from autograder.engine.frames import Garbled, Gone, Late, receive, send
 from autograder.engine.outcomes import lost, plain
-from passlab import exercises
+from passlab import builds, exercises
 
 #: A cell is interrupted after this long, an answer after its exercise's; what cannot be interrupted is ended this much
 #: later. (An interrupted cell still draws its traceback.)
@@ -74,7 +74,8 @@ class CaseData:
 
 
 class Station:
-    """The processes of one flavour: a warm parent that forks workers, and a verifier with a socket for each slot."""
+    """The processes of one flavour: a warm parent that forks workers, a verifier with a socket for each slot, and for a
+    flavour of TVM the builder that the verifier asks."""
 
     def __init__(self, flavour: str, slots: int, unsafe: bool):
         try:
@@ -86,7 +87,14 @@ class Station:
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.runner = _start("runner", "autograder.engine.warm", flavour, [theirs], unsafe)
         self.slots, ends = zip(*(socket.socketpair() for _ in range(slots)), strict=True)
+        self.processes = [self.runner]
+        if flavour in builds.FLAVOURS:
+            asks, builder = socket.socketpair()
+            self.builder = _start("runner", "autograder.engine.builder", flavour, [builder], unsafe)
+            self.processes.append(self.builder)
+            ends = (asks, *ends)
         self.verifier = _start("verifier", "autograder.engine.verifier", flavour, ends, unsafe)
+        self.processes.append(self.verifier)
         try:
             if not self.control.recv(2**16):
                 raise Broken(f"The warm parent for {flavour} did not start.")
@@ -97,7 +105,7 @@ class Station:
     def close(self) -> None:
         for sock in (self.control, *self.slots):
             sock.close()
-        for process in (self.runner, self.verifier):
+        for process in self.processes:
             try:
                 process.wait(5)
             except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""What may travel between learner code and the trusted side, and how much of it: limits, names, and the refusal.
+"""What may travel between learner code and the trusted side, and how much of it: limits and names.
 
 Everything that is looked up while a payload is read stands in a table made here from the real objects. A name from a
 payload is a key into such a table and nothing else: it is never imported, and never followed with getattr.
@@ -28,11 +28,6 @@ DEPTH = 64
 DIMENSIONS = 64
 NAME = 1_000  # characters of a name or a path
 DIGITS = 10_000  # hexadecimal digits of a whole number
-
-
-class Refused(ValueError):
-    """What cannot travel, and where it stands: a sentence that may be shown to the learner."""
-
 
 #: Those of ordinary tensors; the quantized ones (qint8, quint4x2, …) need a scale and a zero point beside them.
 DTYPES = {

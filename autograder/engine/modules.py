@@ -13,7 +13,8 @@ from typing import Any
 from torch import fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from autograder.engine.kinds import Refused, is_word
+from autograder.engine.kinds import is_word
+from autograder.engine.refusal import Refused
 from passlab.exercises import cases_day01_swap
 from passlab.ops import ConvReLU2d
 

@@ -27,7 +27,7 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from autograder.engine import kinds, modules, targets, wire_tvm
-from autograder.engine.kinds import Refused
+from autograder.engine.refusal import Refused
 
 _NAMES = {
     torch.dtype: {v: k for k, v in kinds.DTYPES.items()},

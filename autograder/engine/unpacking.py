@@ -20,7 +20,7 @@ from torch import fx, nn
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from autograder.engine import kinds, modules, targets, wire_tvm
-from autograder.engine.kinds import Refused
+from autograder.engine.refusal import Refused
 
 _MOST = 2**62
 

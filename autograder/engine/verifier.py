@@ -1,9 +1,11 @@
 """The verifier: holds the hidden cases, judges what came back, never runs learner code.
 
-    python -m autograder.engine.verifier 5 6       (the numbers of its sockets, one for each job of the engine)
+    python -m autograder.engine.verifier relax 5 6 7     (a flavour, for one of TVM the socket of its builder, and the
+                                                         sockets over which it is asked, one for each job of the engine)
 
 It runs in a sandbox of its own. A request is judged in a forked child, which a hostile value may crash: then each of
-its questions gets a child of its own, and the one that crashes is lost alone.
+its questions gets a child of its own, and the one that crashes is lost alone. What a module of TVM computes it asks the
+builder.
 """
 
 from __future__ import annotations
@@ -26,12 +28,14 @@ from autograder.engine.flavours import warm
 from autograder.engine.frames import Garbled, Gone, receive, send
 from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verdicts import Key, Misconceptions, Mistakes, Question, Seen, cases_of, payloads
-from passlab import exercises
+from passlab import builds, exercises
 
-#: Judging one question takes seconds; a value that takes longer was made to.
+#: Judging one question takes seconds; a value that takes longer was made to. What modules take is counted by itself.
 MOST_SECONDS = 30
 MOST_MEMORY = 4 * 2**30
 MOST_KEPT = 100_000
+#: Exit status of a child that could not judge because the builder has ended.
+_NO_BUILDER = 3
 
 
 @dataclass
@@ -97,7 +101,8 @@ class Verifier:
             send(request.sock, {"verdicts": [request.verdicts[at] for at in range(len(request.questions))]})
             return
         request.pipe, theirs = socket.socketpair()
-        request.deadline = time.monotonic() + MOST_SECONDS * len(request.waiting[0])
+        patience = (MOST_SECONDS + _for_modules(request.questions[at]["exercise"]) for at in request.waiting[0])
+        request.deadline = time.monotonic() + sum(patience)
         request.pid = os.fork()
         if request.pid == 0:
             for sock in [key.fileobj for key in self.select.get_map().values()]:
@@ -114,11 +119,14 @@ class Verifier:
             verdicts, fresh, misconceptions = {}, [], Misconceptions(self.mistakes)
             for at in request.waiting[0]:
                 asked = request.questions[at]
+                builds.allow(_for_modules(asked["exercise"]))
                 question = Question(asked["exercise"], asked["seed"], asked["heads"], request.values[at], self.kept)
                 verdicts[at] = asdict(question.verdict(misconceptions))
                 fresh += [(key, seen.to_json()) for key, seen in question.fresh.items()]
             send(out, {"verdicts": verdicts, "fresh": fresh, "mistakes": list(misconceptions.fresh.items())})
             os._exit(0)
+        except builds.Ended:
+            os._exit(_NO_BUILDER)
         except BaseException:  # the judge itself is at fault, or out of memory: whoever runs the grader should see it
             traceback.print_exc()
         finally:
@@ -144,8 +152,15 @@ class Verifier:
         request.pipe.close()
         with contextlib.suppress(ProcessLookupError):
             os.kill(request.pid, signal.SIGKILL)
-        os.waitpid(request.pid, 0)
+        if os.waitstatus_to_exitcode(os.waitpid(request.pid, 0)[1]) == _NO_BUILDER:
+            sys.exit("The builder has ended.")  # and the engine starts all of them anew
         self._start(request)
+
+
+def _for_modules(exercise_id: str) -> float:
+    """How many seconds the modules of one answer may take, all of its cases together: as long as the answer may."""
+    exercise = exercises.find(exercise_id)
+    return exercise.seconds * len(exercise.cases()) if exercise.flavour in builds.FLAVOURS else 0.0
 
 
 def _limit_memory() -> None:
@@ -176,6 +191,8 @@ def main(numbers: list[str]) -> None:
     flavour, *fds = numbers
     warm(flavour)
     sockets = [socket.socket(fileno=int(fd)) for fd in fds]
+    if flavour in builds.FLAVOURS:
+        builds.use(flavour, sockets.pop(0))
     gc.collect()
     gc.freeze()
     send(sockets[0], {"ready": True})

@@ -21,8 +21,8 @@ import safetensors.numpy
 import torch
 
 from autograder.engine import kinds
-from autograder.engine.kinds import Refused
 from autograder.engine.packing import pack
+from autograder.engine.refusal import Refused
 from autograder.engine.unpacking import unpack
 
 __all__ = ["Refused", "decode", "encode", "fingerprint"]

@@ -10,7 +10,7 @@ import json
 import re
 from typing import Any
 
-from autograder.engine.kinds import Refused
+from autograder.engine.refusal import Refused
 from autograder.engine.wire_tvm import first_line, in_order, tensor
 
 #: Node types that honest modules are made of: Relax, TIR, and nothing that names a function outside the module.

@@ -5,7 +5,9 @@ What is too large, too deep, circular or not on a list is refused. What TVM then
 Even so `decode_module` belongs in a confined process that may crash: no list makes a C++ compiler safe.
 
 To run a module is to run its author's code, TIR above all: it can index past the end of a buffer. So modules are built
-and run in a process that holds no secret and whose word is not taken, never where the verdict is made.
+and run in a process that holds no secret and whose word is not taken (`builder`), never where the verdict is made.
+
+None of these modules imports torch, which that process does without.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
-from autograder.engine.kinds import Refused
+from autograder.engine.refusal import Refused
 
 MAX_BYTES = 256 * 2**20
 MAX_NODES = 1_000_000

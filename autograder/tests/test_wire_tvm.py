@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from autograder.engine import wire_tvm
-from autograder.engine.kinds import Refused
+from autograder.engine.refusal import Refused
 
 FLAVOURS = ["relax"] + ["relay"] * (sys.platform == "linux" and platform.machine() == "x86_64")
 

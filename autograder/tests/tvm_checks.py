@@ -14,7 +14,7 @@ import sys
 import warnings
 
 from autograder.engine import flavours
-from autograder.engine.kinds import Refused
+from autograder.engine.refusal import Refused
 from autograder.engine.wire_tvm import MAX_NODES, carries, decode_module, encode_module
 
 FLAVOUR = sys.argv[1]

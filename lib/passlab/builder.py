@@ -264,6 +264,11 @@ def _try(flavour: str, target: str) -> Any:
     return _BUILD[flavour](module, {}, head)
 
 
+def rehearse(flavour: str) -> None:
+    """Build a module, so that what a first build fills and finds is there for all children."""
+    _try(flavour, "llvm")
+
+
 def _cuda_works(flavour: str) -> bool:
     """Is there a device for CUDA that a module can be built for and run on?"""
     with contextlib.suppress(Exception):
@@ -604,7 +609,7 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def _load(flavour: str) -> Callable[[str], Any]:
+def load_tvm(flavour: str) -> Callable[[str], Any]:
     """Load TVM; the function that makes modules of text. Raises Unreachable."""
     sys.modules["torch"] = None  # TVM imports torch where it finds it: a second, and 200 MB
     if flavour == "relay":
@@ -625,12 +630,12 @@ def main(flavour: str, number: str) -> None:
 
     control = socket.socket(fileno=int(number))
     try:
-        load = _load(flavour)
+        load = load_tvm(flavour)
     except Unreachable as why:
         said = str(why)
         Server(control, _fork, lambda sock: send(sock, {"unreachable": said})).serve()
         return
-    _try(flavour, "llvm")  # what a first build fills and finds is there for all children
+    rehearse(flavour)
     gc.collect()
     gc.freeze()
     Server(control, _fork, lambda sock: answer(sock, flavour, load)).serve()

@@ -289,9 +289,23 @@ _helpers: dict[str, tuple[socket.socket, subprocess.Popen | None]] = {}
 _lock = threading.RLock()
 
 
+#: How many seconds of builds and runs this process may still wait for; see `allow`.
+_allowed = math.inf
+
+
+class Ended(BaseException):
+    """The builder that was to be used has ended: nothing can be said about a module. No judge is to catch it."""
+
+
 def use(flavour: str, control: socket.socket) -> None:
     """Ask the builder at the other end of `control`, which somebody else has started, instead of starting a helper."""
     _helpers[flavour] = (control, None)
+
+
+def allow(seconds: float) -> None:
+    """From now on, wait for modules this long, all together; what takes longer has run out of time."""
+    global _allowed
+    _allowed = seconds
 
 
 def _helper(flavour: str) -> socket.socket:
@@ -343,47 +357,61 @@ def _drop(flavour: str) -> None:
 
 
 def _ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
-    for last in (False, True):
-        control = _helper(flavour)
-        ours, theirs = socket.socketpair()
+    for _ in range(2):
         try:
-            with ours:
-                with theirs:
-                    socket.send_fds(control, [b"+"], [theirs.fileno()])
-                return _talk(ours, head, parts, seconds)
-        except (OSError, Gone):  # the helper itself has ended: killed, or out of memory
-            with _lock:
-                if last or _helpers[flavour][1] is None:
-                    return Built([], "The process that builds modules has ended. Try again.", "crash")
-                if _helpers[flavour][0] is control:
-                    _drop(flavour)
-    raise AssertionError
+            with _request(flavour) as sock:
+                return _talk(flavour, sock, head, parts, seconds)
+        except (OSError, Gone):  # killed, or out of memory
+            _restart(flavour)
+    return Built([], "The process that builds modules has ended, and so did another. Try again.", "crash")
 
 
-def _talk(sock: socket.socket, head: dict, parts: list, seconds: float) -> Built:
-    """One request. Closing the socket ends the child that works at it."""
-    stage, deadline = "start", time.monotonic() + _START_SECONDS
+def _request(flavour: str) -> socket.socket:
+    """A socket of its own to a child that says when it is ready for a request. Raises Gone, OSError, Unreachable."""
+    control = _helper(flavour)
+    ours, theirs = socket.socketpair()
     try:
+        with theirs:
+            socket.send_fds(control, [b"+"], [theirs.fileno()])
+        said, _ = receive(ours, time.monotonic() + _START_SECONDS)
+        if "unreachable" in said:
+            raise Unreachable(said["unreachable"])
+    except BaseException:
+        ours.close()
+        raise
+    return ours
+
+
+def _restart(flavour: str) -> None:
+    with _lock:
+        if _helpers[flavour][1] is None:
+            raise Ended
+        _drop(flavour)
+
+
+def _talk(flavour: str, sock: socket.socket, head: dict, parts: list, seconds: float) -> Built:
+    """One request. Closing the socket ends the child that works at it."""
+    global _allowed
+    stage, start, seconds = "build", time.monotonic(), min(seconds, _allowed)
+    deadline = start + seconds
+    try:
+        with contextlib.suppress(Gone):  # why it has ended comes next
+            send(sock, head, parts, deadline)
         while True:
             said, payload = receive(sock, deadline)
-            if "unreachable" in said:
-                raise Unreachable(_text(said["unreachable"]))
-            if "ready" in said:
-                deadline = time.monotonic() + seconds
-                with contextlib.suppress(Gone):  # why it has ended comes next
-                    send(sock, head, parts, deadline)
-                stage = "build"
-            elif "ended" in said:
+            if "ended" in said:
                 return Built([], _ended(stage, said["ended"], _text(said["said"])), "crash")
-            elif "error" in said:
+            if "error" in said:
                 return _built(said, payload, len(head.get("inputs", ())))
-            else:
-                stage = "run" if said["stage"] == "run" else "build"
+            stage = "run" if said["stage"] == "run" else "build"
     except TimeoutError:
         doing = "The module still ran" if stage == "run" else "TVM was still building the module"
-        return Built([], f"{doing} after {seconds:g} s.", "timeout")
-    except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        return Built([], f"{doing} after {max(seconds, 0):.3g} s.", "timeout")
+    except (Gone, ValueError, TypeError, KeyError, AttributeError, OverflowError):
+        _request(flavour).close()  # was it the helper that ended?
         return Built([], "The module wrote into the connection of the process that ran it.", "crash")
+    finally:
+        _allowed -= time.monotonic() - start
 
 
 def _built(said: dict, payload: memoryview, runs: int) -> Built:
