@@ -43,6 +43,7 @@ from torch.utils import _pytree as pytree
 
 from passlab.diverge import LARGEST, first_parting, locate
 from passlab.programs import Program, Run, undisturbed
+from passlab.structure_tvm import is_function, is_module
 from passlab.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
 from passlab.values import EXACT, Difference, Errors, Tolerance, compare, leaves, nan_or_inf, nonfinite, steady
 
@@ -122,9 +123,19 @@ def equivalent(
 
     A GraphModule is run as its nodes say, also when `recompile()` was forgotten (`before` up to `LARGE` nodes).
 
+    Modules of Relay and Relax, on one side or on both, are built and run by TVM: see `passlab.equiv_tvm`, also for the
+    names of their trials. Their `devices` are TVM's targets; modes and aliasing mean nothing to them.
+
     Raises ValueError when there are no inputs to try, or when `before` fails on its own example inputs. Whatever
     `after` does is an answer, not an exception.
     """
+    if _is_tvm(before) or _is_tvm(after):
+        from passlab.equiv_tvm import ALL_KINDS, equivalent_modules
+
+        kinds, targets = trials or (ALL_KINDS if thorough else None), None
+        if devices is not None:
+            targets = [{"cpu": "llvm"}.get(name, name) for name in devices]
+        return equivalent_modules(before, after, inputs, kinds=kinds, targets=targets, atol=atol, rtol=rtol, seed=seed)
     if not callable(before) and type(before).__name__ != "ExportedProgram":
         raise ValueError(f"equivalent compares programs; `before` is a {type(before).__name__}.")
     for given, known in ((trials, tuple(TRIALS)), (modes, ("eval", "train"))):
@@ -147,6 +158,11 @@ def equivalent(
         with undisturbed(*programs):
             search = _Search(*programs, examples, seed, atol, rtol, modes, devices, thorough, aliasing)
             return search.run(trials)
+
+
+def _is_tvm(value: Any) -> bool:
+    """A module or function of TVM, or a packed one? (Decided without loading TVM.)"""
+    return is_module(value) or is_function(value) or type(value).__name__ == "Packed"
 
 
 def _examples(before: Any, inputs: Any) -> list[tuple]:

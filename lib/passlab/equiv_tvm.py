@@ -40,8 +40,10 @@ from passlab.structure_tvm import (
     nodes,
     parts_of,
     signature,
+    top_level,
     type_of,
     typed,
+    view_ids,
 )
 from passlab.trials import TRIALS, Trials
 from passlab.values import Difference, Errors, Tolerance, compare, leaves, nan_or_inf, steady
@@ -96,6 +98,9 @@ def equivalent_modules(
     Raises ValueError when there are no inputs to try, and when `before` itself does not run on ordinary ones. Whatever
     `after` does is an answer, not an exception.
     """
+    if not takes(after) and not callable(after):
+        found = "None: does the pass end with a return?" if after is None else f"a {type(after).__name__}, no program."
+        return Equivalence(False, f"after is {found}")
     comparison = _Comparison(before, after, inputs, kinds, seed, atol, rtol, run)
     result = comparison.run(tuple(targets or comparison.targets()), reference)
     if not result and locate:
@@ -544,29 +549,16 @@ def _relay_opened(module: Any) -> tuple[list[tuple[str, str]], Any]:
     """The calls in `main` that make one tensor, and a module that returns the values of all of them."""
     _, tvm = held()
     relay = tvm.relay
-    from passlab.readers.builder import walk
-    from passlab.readers.relay import _Reader
-
     module = typed(module)
     main = functions(module)["main"]
-    order: list[Any] = []
-    todo, done = [(main.body, False)], set()
-    while todo:
-        expr, ready = todo.pop()
-        if ready:
-            order.append(expr)
-        elif expr not in done:
-            done.add(expr)
-            if isinstance(expr, relay.Let | relay.If):
-                return [], None
-            parts = [part for part in parts_of(expr) if not isinstance(part, relay.Function)]
-            todo += [(expr, True), *((part, False) for part in reversed(parts))]
+    order = top_level(main)
+    if any(isinstance(e, relay.Let | relay.If) for e in order):
+        return [], None
     calls = [e for e in order if isinstance(e, relay.Call) and isinstance(e.checked_type, relay.TensorType)]
     if not 0 < len(calls) <= _SEARCHED:
         return [], None
-    reader = _Reader("main", functions(module))
-    walk(reader.entry(main, ""))
-    named = [(reader.made.get(call.handle.value, "?"), _called(call)) for call in calls]
+    ids = view_ids(main)
+    named = [(ids.get(call.handle.value, "?"), _called(call)) for call in calls]
     function = relay.Function(main.params, relay.Tuple(calls))
     others = {var: f for var, f in module.functions.items() if var.name_hint != "main"}
     return named, tvm.IRModule({**others, relay.GlobalVar("main"): function}, module.type_definitions)

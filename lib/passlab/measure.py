@@ -29,6 +29,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from passlab.structure_tvm import is_module
+
 
 class Measured(int):
     """A number that remembers what it counts (`unit`), where it was measured (`device`, None for what follows from
@@ -52,6 +54,13 @@ class Measured(int):
         return ": " + ", ".join(shown) + (f" and {len(largest) - 5} more" if len(largest) > 5 else "")
 
     __str__ = int.__repr__
+
+
+def _of_modules() -> Any:
+    """What measures IRModules."""
+    from passlab import measure_tvm
+
+    return measure_tvm
 
 
 _SINGULAR = {"launches": "launch", "bytes": "byte", "bytes moved": "byte moved"}
@@ -152,7 +161,11 @@ def launches(fn: Callable, *args) -> Measured:
     On a CPU: ATen operations that write to a tensor's memory (views and `empty` do not), each of which eager torch
     runs as one kernel call. On CUDA: kernels the profiler saw run, copies and fills not counted. `.detail` has the
     count by name. `fn` is called once on a CPU, three times on CUDA. Raises ValueError for torch.compile on a CPU.
+
+    An IRModule is built by TVM, and the kernels of that are counted: see `passlab.measure_tvm.launches`.
     """
+    if is_module(fn):
+        return _of_modules().launches(fn, *args)
     recorder = _record("launches", fn, args)
     kernels = recorder.kernels
     if recorder.device.type == "cuda":
@@ -236,9 +249,11 @@ def bytes_moved(program: Any, *inputs) -> Measured:
 
     The numbers follow from shapes alone: no cache, no tiling. A torch graph is run once on `inputs` (if none are given:
     `gm.meta["inputs"]`, or zeros of the shapes on the placeholders) to see shapes and which results are views; the
-    graph and the inputs stay as they are. Other IRs are counted on `passlab.view`: there compute and memory nodes move
-    bytes. `.detail` has the bytes by node.
+    graph and the inputs stay as they are. An IRModule's kernels follow from its types (`passlab.measure_tvm`). Other
+    IRs are counted on `passlab.view`: there compute and memory nodes move bytes. `.detail` has the bytes by node.
     """
+    if is_module(program):
+        return _of_modules().bytes_moved(program)
     import passlab.graph
 
     gm, inputs = _torch_graph(program, inputs)
@@ -312,11 +327,14 @@ class Cost:
 
 
 def cost(program: Any, *inputs) -> Cost:
-    """Nodes (calls, so neither inputs, weights nor output), `launches` and `bytes_moved` of a torch graph."""
+    """Nodes (calls: neither inputs, weights nor output), `launches` and `bytes_moved` of a torch graph or IRModule."""
+    if is_module(program):
+        return _of_modules().cost(program, *inputs)
     gm, inputs = _torch_graph(program, inputs)
     if gm is None:
         raise TypeError(
-            f"cost wants a torch graph (GraphModule, Graph, ExportedProgram); got {type(program).__name__}."
+            "cost wants a torch graph (GraphModule, Graph, ExportedProgram) or an IRModule; "
+            f"got {type(program).__name__}."
         )
     nodes = sum(node.op.startswith("call_") for node in gm.graph.nodes)
     return Cost(nodes, int(_run(gm, inputs, "cost", launches)), int(bytes_moved(gm, *inputs)))

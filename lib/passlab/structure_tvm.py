@@ -214,6 +214,32 @@ def parts_of(expr: Any) -> list[Any]:
     return [expr.body] if isinstance(expr, relay.Function) else []
 
 
+def top_level(function: Any) -> list[Any]:
+    """The expressions of a function of Relay, operands first, without those inside of other functions in it."""
+    _, tvm = held()
+    order, done = [], set()
+    todo = [(function.body, False)]
+    while todo:
+        expr, ready = todo.pop()
+        if ready:
+            order.append(expr)
+        elif expr not in done:
+            done.add(expr)
+            parts = [part for part in parts_of(expr) if not isinstance(part, tvm.relay.Function)]
+            todo += [(expr, True), *((part, False) for part in reversed(parts))]
+    return order
+
+
+def view_ids(function: Any) -> dict[int, str]:
+    """The ids that expressions of a function of Relay have in its view, by the expressions' handles."""
+    from passlab.readers.builder import walk
+    from passlab.readers.relay import _Reader
+
+    reader = _Reader("main", {})
+    walk(reader.entry(function, ""))
+    return reader.made
+
+
 def _described(node: Node) -> str:
     """A call with the types of its operands and its attributes, the names of variables left out."""
     types = ", ".join(str(type_of(arg)) for arg in node.expr.args)
