@@ -37,7 +37,8 @@ EXERCISES: tuple[Exercise, ...] = (
         hints=(
             "is_op('relax.add')(a, b) matches its operands in this order. a | b is the pattern that matches what "
             "one of them does. is_op(…)(…) has a pattern for every operand; wildcard() takes any.",
-            "FuseOpsByPattern wants a list of (name, pattern, {name of a part: pattern}, check). In the check, "
+            "FuseOpsByPattern wants a list of (name, pattern, {name of a part: pattern}, check), and "
+            "bind_constants=False. In the check, "
             "context.matched_bindings holds the variables of all three calls; the one whose value is "
             "context.matched_expr (same_as) is the result, and the others must have one reader and be a "
             "relax.DataflowVar.",
@@ -66,5 +67,27 @@ EXERCISES: tuple[Exercise, ...] = (
         cases=later("cases_day08_policy", "policy_cases"),
         judge=later("cases_day08_policy", "judge_policy"),
         flavour="relax",
+    ),
+    Exercise(
+        id="day08.schedule",
+        title="A matmul and its schedule",
+        points={"valid": 1, "same": 3, "did": 2, "cost": 4},
+        difficulty=4,
+        minutes=30,
+        hints=(
+            "Write it first without a schedule: two placeholders, a reduce_axis, te.compute, te.create_prim_func. "
+            "In tvm.s_tir.Schedule(function) the block has the name that te.compute was given. The innermost loop of "
+            "the textbook jumps through B with every step: which loop should be innermost instead?",
+            "split(j, [None, 32]) and vectorize the inner part; split(i, [None, 8]) and unroll the inner part; put the "
+            "loop that adds up around these two with reorder. parallel takes the outermost loop, or the fuse of "
+            "several. Sizes that do not divide are TVM's care: it adds a condition.",
+            "What a tile adds up should stay in registers: local = schedule.cache_write(block, 0, 'local') before the "
+            "splits, and after the reorder schedule.reverse_compute_at(local, tile) with the loop right outside the "
+            "one that adds up. decompose_reduction(block, that loop) moves the zeros out of it.",
+        ),
+        cases=later("cases_day08_schedule", "schedule_cases"),
+        judge=later("cases_day08_schedule", "judge_schedule"),
+        flavour="relax",
+        seconds=20.0,
     ),
 )
