@@ -253,7 +253,9 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         said = "It called itself without end (RecursionError): what stops the recursion?"
         return outcome("raised", error=said, kind="RecursionError")
     except BaseException as error:  # SystemExit and its like are the learner's too
-        kind, text = type(error).__name__, str(error).strip().split("\n")[0][:200]
+        kind, lines = type(error).__name__, str(error).strip().split("\n")
+        text = lines[-1 if lines[0].startswith("Traceback") else 0][:200]  # TVM's C++ stack comes before what it says
+        text = text.removeprefix(f"{kind}: ")
         return outcome("raised", error=f"It raised {kind}{': ' + text if text else ''}{_where(error)}.", kind=kind)
 
 

@@ -102,8 +102,8 @@ EXERCISES: tuple[Exercise, ...] = (
             "run_before_pass(self, mod, info) and run_after_pass(self, mod, info). What is running, and has not "
             "ended, when a run begins?",
             "Keep a list of open runs beside `rows`: its length is the depth of what begins now, and its last entry "
-            "is what ends now. A row is appended when the run begins, and filled in when it ends. Do not write "
-            "should_run: if it returns nothing, that counts as False, and the pass is left out.",
+            "is what ends now. A row is appended when the run begins, and filled in when it ends. Leave should_run "
+            "out: a pass that it does not say True for is not run.",
             "relay.analysis.post_order_visit(function, visit) calls visit once for each expression of one function, "
             "those of inner functions included. mod.functions.values() has all functions; those of TIR are no "
             "relay.Function. enter_pass_ctx is where both lists become empty, __init__ is another such place.",
