@@ -14,13 +14,13 @@ from autograder.engine.refusal import Refused
 from autograder.engine.wire_tvm import first_line, in_order, tensor
 
 #: Node types that honest modules are made of: Relax, TIR, and nothing that names a function outside the module.
-_PLAIN = {"None", "int", "bool", "float", "DataType", "ffi.String", "ffi.Shape", "ffi.Tensor", "ir.Op"}
+_PLAIN = {"None", "int", "bool", "float", "DataType", "ffi.String", "ffi.Shape", "ffi.Tensor", "ir.Op", "ir.SourceName"}
 _CONTAINERS = {"ffi.Array", "ffi.Map"}
 _TYPES = re.compile(
     r"""prim\.\w+ | relax\.attrs\.\w+ | relax\.(Any|Shape|Tensor|Func)Type
     | relax\.expr\.(Function|ShapeExpr|SeqExpr|If|DataflowVar|MatchCast|VarBinding|BindingBlock|DataflowBlock)
     | ir\.(IRModule|SourceMap|DictAttrs|GlobalVar|Var|Call|Tuple|TupleGetItem|TensorLoad|TensorRegion|GenericConst
-          |StringImm|IntImm|FloatImm|Range|(Prim|Pointer|Tuple|Func|String)Type|Span|SequentialSpan|SourceName)
+          |StringImm|IntImm|FloatImm|Range|(Prim|Pointer|Tuple|Func|String)Type|Span|SequentialSpan)
     | tirx\.(PrimFunc|BufferType|BufferRegionType|IterVar|IndexMap|Bind|AttrStmt|AssertStmt|BufferStore|DeclBuffer
             |AllocBuffer|SeqStmt|Evaluate|IfThenElse|For|While|Return|Break|Continue)
     | s_tir\.(MatchBufferRegion|SBlock|SBlockRealize)""",

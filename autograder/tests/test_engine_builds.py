@@ -48,6 +48,16 @@ def cases(make, size, value):
     return [Case(f"size {size}", lambda: (make(size),), inputs=lambda: [(inputs,), (-inputs,)])]
 
 
+def _alike(one, other):
+    import tvm
+
+    try:
+        tvm.ir.assert_structural_equal(one, other)
+    except ValueError:
+        return False
+    return True
+
+
 def _judge(case, value):
     import tvm
 
@@ -58,7 +68,7 @@ def _judge(case, value):
     got = builds.run_module(value, case.inputs(), seconds=4)
     same = got.ok and all(np.array_equal(a[0], b[0]) for a, b in zip(want.outputs, got.outputs, strict=True))
     yield Finding("same", same, got.error or f"It computes {[part[0].tolist() for part in got.outputs]}.")
-    yield Finding("did", same and tvm.ir.save_json(value) != tvm.ir.save_json(before), "It is the same module.")
+    yield Finding("did", same and not _alike(value, before), "It is the same module.")
 
 
 def _exercise(name, make, flavour):
@@ -166,8 +176,7 @@ ANSWERS = {
         ),
         "unchanged": ("return mod", 0.0, "It is the same module."),
         "right on what is known": (
-            "return made_of(mod, lambda x, n: relax.op.nn.relu(relax.op.add(x, relax.const([1.5] * n, 'float32'))) "
-            "if n == 3 else relax.op.nn.relu(x))",
+            "return again_relax(mod) if size_of(mod) == 3 else made_of(mod, lambda x, n: relax.op.nn.relu(x))",
             1.0,
             "The result does not compute the same function.",
         ),
@@ -227,7 +236,7 @@ ANSWERS = {
             "The module still ran after 4 s.",
         ),
         "memory": (
-            "return made_of(mod, lambda x, n: relay.sum(relay.broadcast_to(x, (2**33, n)), axis=0))",
+            "return made_of(mod, lambda x, n: relay.add(relay.broadcast_to(x, (2**33, n)), x))",
             0.0,
             "more than 4 GiB of memory.",
         ),

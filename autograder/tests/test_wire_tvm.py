@@ -89,7 +89,9 @@ def found(request):
 
 
 HONEST = [("relay", name) for name in ("round trip", "optimized")]
-HONEST += [("relax", name) for name in ("round trip", "with TensorIR", "optimized", "scheduled")]
+HONEST += [
+    ("relax", name) for name in ("round trip", "with TensorIR", "optimized", "scheduled", "parsed from a script")
+]
 
 
 @pytest.mark.parametrize(("flavour", "name"), [one for one in HONEST if one[0] in FLAVOURS])

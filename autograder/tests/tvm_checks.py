@@ -250,6 +250,10 @@ def relax_checks() -> dict:
         schedule.vectorize(schedule.get_loops(schedule.get_sblock("compute"))[-1])
         return round_trip(schedule.mod)
 
+    def parsed():
+        script = __import__("tvm.script", fromlist=["_"])
+        return round_trip(script.from_source(module.script(show_meta=True)))
+
     def swap(kind, old, new):
         def change(graph):
             at = next(at for at in graph.of(kind) if graph.nodes[at]["data"] == old)
@@ -305,6 +309,7 @@ def relax_checks() -> dict:
         "optimized": optimized,
         "planned": planned,
         "scheduled": scheduled,
+        "parsed from a script": parsed,
         "a packed function": extern,
         **{name: tampered(module, swap("ir.Op", "relax.nn.relu", f"relax.{name}")) for name in calls},
         **{name: tampered(legal, swap("ir.Op", "tirx.sqrt", f"tirx.{name}")) for name in natives},
