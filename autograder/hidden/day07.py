@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from autograder.hidden import day07_passes as passes
-
-# ------------------------------------------------------------------------------------------- exercises 1 to 4
-
+from autograder.hidden import day07_rewrites as rewrites
 
 HIDDEN = {
-    # 1 to 4
-    # 5 to 8
+    "day07.pipeline-counts": rewrites.counts,
+    "day07.relu-to-clip": rewrites.relu_to_clip,
+    "day07.batchnorm": rewrites.batchnorm,
+    "day07.fusion-groups": rewrites.groups,
     "day07.instrument": passes.instrument,
     "day07.levels": passes.levels,
     "day07.cse": passes.cse,

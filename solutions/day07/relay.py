@@ -122,7 +122,8 @@ def relu_to_clip(mod: tvm.IRModule) -> tvm.IRModule:
              fn (%data, %weight, Composite="conv2d_relu", Primitive=1) { nn.relu(nn.conv2d(%data, %weight, …)) }
 
          with the settings of the convolution. Every other relu has become clip(x, a_min=0, a_max=m), where m is
-         `tvm.tir.max_value(dtype).value`. All else is as it was, and main takes and gives what it took and gave.
+         `tvm.tir.max_value(dtype).value` (so inf is cut off, which this chip does not have). All else is as it was,
+         and main takes and gives what it took and gave.
     Read: by a call, by a tuple, by main itself that returns it.
     Stays: functions that are Primitive already are instructions; what is inside belongs to them.
 

@@ -225,7 +225,7 @@ def _norm_cost(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | N
     if not norms:
         return None
     smallest = min(int(np.prod([int(n) for n in e.args[0].checked_type.shape])) for e in norms)
-    most = _large(before, smallest) + 2 * len({e.tuple_value for e in _first_results(before)})
+    most = _large(before, smallest) + 2 * len(_first_results(before))
     there = _large(after, smallest)
     if there <= most:
         return None
@@ -295,5 +295,5 @@ def norm_cases() -> list[Case]:
     ]
 
 
-def norm_case(name: str, build: Callable[[], tvm.IRModule], *about: str) -> Case:
-    return Case(name, lambda: (build(),), ("valid", "same", *about))
+#: The two exercises write their cases down alike.
+norm_case = clip_case
