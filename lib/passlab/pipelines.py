@@ -20,6 +20,7 @@ import functools
 import importlib.util
 import itertools
 import json
+import logging
 import math
 import sys
 import tempfile
@@ -465,13 +466,12 @@ def tune(
     higher for faster ones. measure(PrimFunc): seconds; without one, each is built and timed in a process of its own.
     progress(trial, number) is called after each trial; without one, a line tells how far it is.
     """
-    target = _target(target)
-    report = progress or _line(trials)
+    target, history = _target(target), []
+    report, measure = progress or _line(trials), measure or stopwatch(target)
     if tuner == "metaschedule":
-        return Tuned(function, tuple(_metaschedule(function, trials, target, cost, report)))
+        return Tuned(function, tuple(_metaschedule(function, trials, target, measure, cost, report)))
     if not callable(tuner):
         raise TypeError(f'A tuner is a function of (function, history), or "metaschedule"; this is {tuner!r}.')
-    measure, history = measure or stopwatch(target), []
     for number in range(1, trials + 1):
         with _saying(f"The tuner {_name(tuner)}, before trial {number},"):
             proposed = tuner(function, tuple(history))
@@ -529,24 +529,39 @@ def _line(trials: int) -> Callable[[Trial, int], None]:
     return report
 
 
-def _metaschedule(function: Any, trials: int, target: Any, cost: Callable | None, report: Callable) -> list[Trial]:
+def _metaschedule(
+    function: Any, trials: int, target: Any, measure: Callable, cost: Callable | None, report: Callable
+) -> list[Trial]:
     """TVM's search: programs drawn from its own rules, chosen by a cost model, which learns from what is measured."""
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as search
 
     from passlab.relax import cores, tvm
 
+    sent: list[Any] = []
     seen: list[Trial] = []
 
     @derived_object
-    class Report(search.measure_callback.PyMeasureCallback):
-        def apply(self, scheduler: Any, task: int, candidates: list, builds: list, runs: list) -> None:
-            for candidate, run in zip(candidates, runs, strict=True):
-                times = [float(t) for t in run.run_secs or ()]
-                why = "" if times else _last(RuntimeError(run.error_msg))
-                (made,) = candidate.sch.mod.functions.values()
-                seen.append(Trial("metaschedule", made, min(times, default=math.inf), why))
-                report(seen[-1], len(seen))
+    class Builder(search.builder.PyBuilder):
+        """Only gives numbers: what measures also builds, both in a process that is there already."""
+
+        def build(self, inputs: list) -> list:
+            numbers = range(len(sent), len(sent) + len(inputs))
+            sent.extend(given.mod for given in inputs)
+            return [search.builder.BuilderResult(str(number), None) for number in numbers]
+
+    @derived_object
+    class Runner(search.runner.PyRunner):
+        def run(self, inputs: list) -> list:
+            return [self.one(sent[int(given.artifact_path)]) for given in inputs]
+
+        def one(self, module: Any) -> Any:
+            (made,) = module.functions.values()
+            trial = _measured(f"metaschedule's number {len(seen) + 1}", made, measure)
+            seen.append(trial)
+            report(trial, len(seen))
+            result = search.runner.RunnerResult(*((None, trial.error) if trial.error else ([trial.seconds], None)))
+            return search.runner.RunnerFuture(lambda: True, lambda: result)
 
     @derived_object
     class Cost(search.cost_model.PyCostModel):
@@ -559,7 +574,8 @@ def _metaschedule(function: Any, trials: int, target: Any, cost: Callable | None
         def predict(self, context: Any, candidates: list) -> Any:
             return np.asarray(cost([candidate.sch.mod for candidate in candidates]), "float64")
 
-    model = "xgb" if cost is None and importlib.util.find_spec("xgboost") else "random" if cost is None else Cost()
+    model = Cost() if cost else "xgb" if importlib.util.find_spec("xgboost") else "random"
+    logging.getLogger("tvm").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory(prefix="passlab-") as folder:
         search.tune_tir(
             function,
@@ -567,8 +583,14 @@ def _metaschedule(function: Any, trials: int, target: Any, cost: Callable | None
             folder,
             trials,
             num_trials_per_iter=min(trials, 8),
+            builder=Builder(),
+            runner=Runner(),
             cost_model=model,
-            measure_callbacks=[*search.MeasureCallback.create("default"), Report()],
+            measure_callbacks=[search.measure_callback.AddToDatabase(), search.measure_callback.UpdateCostModel()],
+            # TVM's own 512 programs in each generation are meant for thousands of trials
+            strategy=search.search_strategy.EvolutionarySearch(
+                population_size=64, init_min_unmeasured=16, genetic_num_iters=2
+            ),
             num_tuning_cores=cores(),
             seed=0,
         )
