@@ -203,8 +203,6 @@ def illegal(module: tvm.IRModule | Program, groups: Groups) -> str | None:
     kernels = _kernels(there, groups)
     for result, group in kernels:
         named = f"({', '.join(n for n in there.ops if n in group)})"
-        if between := _between(there, group):
-            return f"The group {named} is not convex: {between} lies between its members and is not one of them."
         if len(sinks := _sinks(there, group)) > 1:
             return f"The group {named} has {len(sinks)} results, {' and '.join(sinks)}: a kernel writes one value."
         opaque = [n for n in group if there.ops[n].pattern >= _OPAQUE]
@@ -220,7 +218,9 @@ def illegal(module: tvm.IRModule | Program, groups: Groups) -> str | None:
         for name in _inputs(there, group) if group else there.returned:
             if name in there.ops and name not in written:
                 who = f"the kernel of {reader} reads" if reader else "the module returns"
-                return f"No kernel writes {name}, and {who} it: it is inside a group and not its result."
+                lost = f"No kernel writes {name}, and {who} it: it is inside a group and not its result"
+                back = any(name in other and reader in _inputs(there, other) for _, other in kernels)
+                return f"{lost}{'. That group is not convex: the way out leads back into it' if back else ''}."
     return None
 
 
@@ -242,19 +242,6 @@ def _inputs(there: Program, group: frozenset[str]) -> list[str]:
     """What the members read that is not computed in the group."""
     reads = [name for member in there.ops if member in group for name in there.ops[member].reads]
     return [name for name in dict.fromkeys(reads) if name not in group]
-
-
-def _between(there: Program, group: frozenset[str]) -> str | None:
-    """An operation outside the group that reads a member, directly or not, and that a member reads."""
-    below: set[str] = set()
-    for name, op in there.ops.items():
-        reached = [read for read in op.reads if read in below or read in group]
-        if name in group:
-            if outside := [read for read in reached if read not in group]:
-                return outside[0]
-        elif reached:
-            below.add(name)
-    return None
 
 
 # ------------------------------------------------------------------------------------------------ what they cost

@@ -189,8 +189,7 @@ def biased(product, activation):
     """The pattern activation(product + bias), and the names of its parts."""
     is_op, wildcard = relax.dpl.is_op, relax.dpl.wildcard
     value, bias = is_op(product)(wildcard(), wildcard()), wildcard()
-    total = is_op("relax.add")(value, bias) | is_op("relax.add")(bias, value)
-    return is_op(activation)(total), {"product": value, "bias": bias}
+    return is_op(activation)(is_op("relax.add")(value, bias)), {"product": value, "bias": bias}
 
 
 def fits_conv(context):
@@ -232,7 +231,8 @@ grade("day08.pattern", pattern)
 
 
 # %% [markdown]
-# A layer of a transformer, imported from torch. Its importer writes the bias on the left, and transposes the weight:
+# A layer of a transformer, imported from torch. Its importer writes the bias on the left, and transposes the weight;
+# the pattern of an addition matches either way round:
 
 # %%
 layer = relax_module(nn.Sequential(nn.Linear(16, 32), nn.GELU()).eval(), torch.randn(4, 16))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from passlab import judge_tvm
@@ -15,13 +14,6 @@ from passlab.relax import relax
 
 #: How much dearer than the best that is known a choice may be, and how many of all steps it may do again beyond it.
 SLACK, AGAIN = 1.05, 0.05
-
-
-@dataclass(frozen=True)
-class Best:
-    """The cheapest groups that are known for a module."""
-
-    groups: tuple[tuple[str, ...], ...]
 
 
 def around(there: Program, kept: set[str]) -> list[tuple[str, ...]]:
@@ -36,15 +28,16 @@ def around(there: Program, kept: set[str]) -> list[tuple[str, ...]]:
     return groups
 
 
-def best_of_all(there: Program) -> Best:
+def best_of_all(before: Any) -> list[tuple[str, ...]]:
     """The cheapest of all choices of the values to keep. Tries 2ⁿ of them."""
+    there = program(before)
     free = [name for name in there.ops if name not in there.returned]
-    best, least = Best(()), price(there, ()).microseconds
+    best, least = [], price(there, ()).microseconds
     for number in range(len(free)):
         for chosen in itertools.combinations(free, number):
             groups = around(there, {*chosen, *there.returned})
             if illegal(there, groups) is None and (cost := price(there, groups).microseconds) < least:
-                best, least = Best(tuple(groups)), cost
+                best, least = groups, cost
     return best
 
 
@@ -62,7 +55,7 @@ def judge_policy(case: Case, value: object) -> Iterator[Finding]:
     after = fuse(before, value)
     wrong = judge_tvm.same(before, after, kinds=("ordinary", "structured"), pipeline="none")
     yield Finding("same", wrong is None, wrong or "", before=before, after=after)
-    cost, best = price(there, value), price(there, (case.expect or best_of_all(there)).groups)
+    cost, best = price(there, value), price(there, case.expect)
     for sentence, verdict in (
         (_beaten(before, there, cost, best), "did"),
         (_again(there, cost, best), "spared"),
@@ -96,16 +89,10 @@ def _dear(cost: Any, best: Any) -> str | None:
     return f"Your groups cost {cost}. Groups are known that cost {best}."
 
 
-def policy_case(
-    name: str, build: Callable[[], Any], *about: str, best: Callable[[Program], Best] | None = None
-) -> Case:
-    """A case from a module of operators. `best`: finds the cheapest groups; without it, all are tried."""
-    return Case(
-        name,
-        lambda: (prepare(build()),),
-        ("valid", "same", *about),
-        expect=best(program(prepare(build()))) if best else None,
-    )
+def policy_case(name: str, build: Callable[[], Any], *about: str, best: Callable[[Any], list] = best_of_all) -> Case:
+    """A case from a module of operators. `best` finds the cheapest groups of the prepared module."""
+    groups = best(prepare(build()))
+    return Case(name, lambda: (prepare(build()),), ("valid", "same", *about), expect=groups)
 
 
 def number(value: float) -> Any:

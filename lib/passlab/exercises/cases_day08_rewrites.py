@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
 from passlab.exercises.cases_day08 import case, module, op
 from passlab.judge import Case
 from passlab.judge_tvm import judge_pass
@@ -164,7 +166,7 @@ def port_cases() -> list[Case]:
     return [
         case("two convs, three relus", module(chain, IMAGE, WEIGHT), "did"),
         case("a conv that two read", module(fork, IMAGE, WEIGHT), "did", "spared"),
-        case("a conv that is returned, too", module(returned, IMAGE, WEIGHT), "did", "spared"),
+        case("a conv that is returned, too", module(returned, IMAGE, WEIGHT), "did", "spared", run=False),
         case("a function that main calls", module(calls, IMAGE, WEIGHT, helper=helper), "did"),
         case("stride, padding, groups", module(attributes, IMAGE, (4, 2, 3, 3)), "did", "spared"),
     ]
@@ -257,9 +259,7 @@ def _pattern_spared(before: Any, after: Any, case: Case) -> str | None:
             return f"{name} returns a tuple of {len(function.ret_ty.fields)} values, not one. {inner}"
     for composite, number in found.items():
         if number > wanted[composite]:
-            return (
-                f"{plural(wanted[composite], 'place')} fit {composite} and {number} were fused: {case.expect or WHY}."
-            )
+            return f"{plural(wanted[composite], 'place')} fit {composite} and {number} were fused: {WHY}."
     return _others(before, after, set())
 
 
@@ -277,7 +277,8 @@ def pattern_cases() -> list[Case]:
         return e(op.nn.relu(e(op.add(w, e(conv(first, y))))))
 
     def dense(e: Any, x: Any, y: Any, w: Any) -> Any:
-        hidden = e(op.nn.gelu(e(op.add(w, e(op.matmul(x, y))))))
+        constant = relax.const(np.linspace(-1, 1, 8, dtype="float32"))
+        hidden = e(op.nn.gelu(e(op.add(constant, e(op.matmul(x, y))))))
         return e(op.nn.gelu(e(op.add(e(op.matmul(hidden, e(op.permute_dims(y)))), w))))
 
     def fork(e: Any, x: Any, y: Any, w: Any) -> Any:
@@ -305,7 +306,7 @@ def pattern_cases() -> list[Case]:
         case("the bias left and right", module(block, IMAGE, WEIGHT, bias), "did"),
         case("dense, bias, gelu", module(dense, VECTOR, SQUARE, (8,)), "did"),
         case("values that others read", module(fork, IMAGE, WEIGHT, bias), "spared"),
-        case("a value that is returned", module(handed_out, VECTOR, SQUARE, (8,)), "spared"),
-        case("what is no bias, another layout", module(look_alikes, IMAGE, WEIGHT, bias, (4,)), "spared"),
+        case("a value that is returned", module(handed_out, VECTOR, SQUARE, (8,)), "spared", run=False),
+        case("what is no bias, another layout", module(look_alikes, IMAGE, WEIGHT, bias, (4,)), "spared", run=False),
         case("the other gelu", module(gelus, VECTOR, SQUARE, (8,)), "did", "spared"),
     ]

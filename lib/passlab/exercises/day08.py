@@ -35,8 +35,9 @@ EXERCISES: tuple[Exercise, ...] = (
         difficulty=3,
         minutes=20,
         hints=(
-            "is_op('relax.add')(a, b) matches its operands in this order. a | b is the pattern that matches what "
-            "one of them does. is_op(…)(…) has a pattern for every operand; wildcard() takes any.",
+            "is_op('relax.add')(value, bias) is the pattern of a call, with a pattern for every operand; wildcard() "
+            "takes any. The operands of add and multiply match either way round. Keep the patterns of the parts in "
+            "variables: the check wants to ask about them.",
             "FuseOpsByPattern wants a list of (name, pattern, {name of a part: pattern}, check), and "
             "bind_constants=False. In the check, "
             "context.matched_bindings holds the variables of all three calls; the one whose value is "

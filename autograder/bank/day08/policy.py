@@ -1,0 +1,197 @@
+"""Bank of day08.policy. Wrong answers are policies that people use; most look at one part of the cost only."""
+
+from __future__ import annotations
+
+import math
+
+from autograder.bank import right, wrong
+from passlab import fusing
+from passlab.fusing import illegal, price, program
+from passlab.relax import relax
+
+
+def _around(there, kept):
+    """For each value that is kept: it, and all it needs that is not kept."""
+    groups = []
+    for result in kept:
+        group = [result]
+        for name in reversed(there.ops):
+            if name not in kept and any(name in there.ops[member].reads for member in group):
+                group.append(name)
+        groups.append(tuple(group))
+    return groups
+
+
+def _search(module, cost=lambda price: price.microseconds, kept=None, keeps=lambda there, name: False):
+    """Keep one value more or less, as long as that saves something. `keeps`: values that are kept in any case."""
+    there = program(module)
+    kept = set(there.ops) if kept is None else set(kept(there))
+
+    def of(trial):
+        groups = _around(there, trial)
+        return math.inf if illegal(there, groups) else cost(price(there, groups))
+
+    now = of(kept)
+    while True:
+        free = [n for n in there.ops if n not in there.returned and not keeps(there, n)]
+        best = min((kept ^ {n} for n in free), key=of, default=kept)
+        if of(best) >= now:
+            return _around(there, kept)
+        kept, now = best, of(best)
+
+
+def _cheaper(there, groups, others):
+    """Are these groups legal, and cheaper than the others, which are?"""
+    return illegal(there, groups) is None and price(there, groups).microseconds < price(there, others).microseconds
+
+
+def _reducing(there, name):
+    return there.ops[name].reductions > 0
+
+
+@right("goes through the values in order and drops each one that it pays to drop, until none is left")
+def one_by_one(module):
+    there = program(module)
+    kept, changed = set(there.ops), True
+
+    def of(trial):
+        groups = _around(there, trial)
+        return math.inf if illegal(there, groups) else price(there, groups).microseconds
+
+    while changed:
+        changed = False
+        for name in reversed([n for n in there.ops if n not in there.returned]):
+            if of(kept ^ {name}) < of(kept):
+                kept, changed = kept ^ {name}, True
+    return _around(there, kept)
+
+
+@right("begins at several places and takes the cheapest end")
+def several_starts(module):
+    there = program(module)
+    starts = (
+        lambda there: there.ops,
+        lambda there: [n for n in there.ops if n in there.returned or _reducing(there, n)],
+        lambda there: [n for n in there.ops if n in there.returned or len(there.readers(n)) != 1],
+    )
+    ends = [_search(module, kept=start) for start in starts]
+    legal = [groups for groups in ends if illegal(there, groups) is None]
+    return min(legal, key=lambda groups: price(there, groups).microseconds)
+
+
+@wrong("did", "fuses nothing")
+def nothing(module):
+    return []
+
+
+@wrong("spared", "fuses all that can be: the more the better")
+def everything(module):
+    return fusing.everything(module)
+
+
+@wrong(
+    "cost",
+    "does what TVM's FuseOps does, which never computes a value twice",
+)
+def as_tvm(module):
+    fused = relax.transform.FuseOps()(module)
+    there, groups = program(module), []
+    for function in fused.functions.values():
+        if isinstance(function, relax.Function) and function.attrs and "Primitive" in function.attrs:
+            wanted = [b.value.args[0].name_hint for block in function.body.blocks for b in block.bindings]
+            groups += [group for group in _runs(there, wanted) if illegal(there, [*groups, group]) is None][:1]
+    return groups
+
+
+def _runs(there, kernels):
+    """Groups of operations with these kernels in which each reads one of the others."""
+    for result in there.ops:
+        group = [result]
+        for name in reversed(there.ops):
+            if len(group) < len(kernels) and any(name in there.ops[member].reads for member in group):
+                group.append(name)
+        if sorted(there.ops[n].kernel for n in group) == sorted(kernels):
+            yield tuple(group)
+
+
+@wrong("spared", "counts kernels only")
+def fewest_kernels(module):
+    return _search(module, cost=lambda price: price.kernels)
+
+
+@wrong("spared", "counts bytes only")
+def fewest_bytes(module):
+    return _search(module, cost=lambda price: price.nbytes)
+
+
+@wrong("cost", "never computes a value twice")
+def never_again(module):
+    return _search(module, cost=lambda price: price.microseconds + 1e6 * price.recomputed)
+
+
+@wrong("cost", "fuses element-wise operations only: sums and products stay alone")
+def elementwise_only(module):
+    there = program(module)
+    beside = {n for op in there.ops.values() if op.reductions for n in (op.name, *op.reads)}
+    return _search(module, keeps=lambda there, name: name in beside)
+
+
+@wrong("cost", "fuses pairs and goes no further")
+def pairs(module):
+    there, groups, used = program(module), [], set()
+    for name, op in there.ops.items():
+        for read in op.reads:
+            if (
+                read in there.ops
+                and there.readers(read) == [name]
+                and not {read, name} & used | {read} & there.returned
+            ):
+                trial = [*groups, (read, name)]
+                if (
+                    illegal(there, trial) is None
+                    and price(there, trial).microseconds < price(there, groups).microseconds
+                ):
+                    groups, used = trial, used | {read, name}
+                    break
+    return groups
+
+
+@wrong("cost", "stops at the first value whose removal does not pay")
+def gives_up(module):
+    there = program(module)
+    kept = set(there.ops)
+    for name in there.ops:
+        if name in there.returned:
+            continue
+        groups = _around(there, kept - {name})
+        if (
+            illegal(there, groups)
+            or price(there, groups).microseconds >= price(there, _around(there, kept)).microseconds
+        ):
+            break
+        kept -= {name}
+    return _around(there, kept)
+
+
+@wrong("valid", "keeps a value that others read inside of a group")
+def follows_chains(module):
+    there, groups, used = program(module), [], set()
+    for name in there.ops:
+        chain = [name]
+        while chain[-1] not in there.returned and there.readers(chain[-1]):
+            chain.append(there.readers(chain[-1])[0])
+        if name not in used and len(chain) > 1:
+            groups.append(tuple(chain))
+            used |= set(chain)
+    return groups
+
+
+@wrong("valid", "names the kernels, not the bindings")
+def names_of_kernels(module):
+    there = program(module)
+    return [tuple(there.ops[name].kernel for name in group) for group in _search(module)]
+
+
+@wrong("valid", "returns the fused module, not the groups")
+def returns_the_module(module):
+    return fusing.fuse(module, _search(module))
