@@ -18,8 +18,9 @@
 # that is gone, so the first thing it does is write the computation down: which operations there are, and which results
 # go where. That is a **graph**, and the form in which it is written down is an **intermediate representation**, IR.
 #
-# Today you look at one small model in six IRs, drawn by the same function, and find out what each of them says and
-# what it leaves unsaid. About 65 minutes. The exercises are in [work/day01/graphs.ipynb](../work/day01/graphs.ipynb).
+# Today you look at one small model in eight IRs, drawn by the same function, and find out what each of them says and
+# what it leaves unsaid. About 75 minutes. The exercises are in [work/day01/graphs.ipynb](../work/day01/graphs.ipynb);
+# one more, about Relay, is in [work/day01/relay.ipynb](../work/day01/relay.ipynb).
 
 # %%
 import logging
@@ -31,7 +32,7 @@ import torch
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
-from passlab import draw, models, trace, view
+from passlab import beside, draw, models, trace, view
 from passlab.graph import table
 
 logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it would report that torchvision is not installed
@@ -223,7 +224,7 @@ for node in sorted(graph.nodes, key=lambda n: -(n.bytes or 0))[:5]:
 print(f"all activations together: {graph.bytes:,} bytes")
 
 # %% [markdown]
-# ## One model, six IRs
+# ## One model, eight IRs
 #
 # Now the same model, `relu(linear(x))`, in the forms that different compilers start from. Watch three things: is the
 # linear layer one node or several, where are its weights, and does the IR know the shapes?
@@ -290,8 +291,89 @@ assert difference < 1e-6
 draw(lowered.compile().as_text(), title="HLO after XLA's passes")
 
 # %% [markdown]
-# **Relay and Relax**, the IRs of Apache TVM, come with days 7 and 8; their panels will stand here.
+# **Relay and Relax** are the IRs of Apache TVM: Relay for years, and Relax since (days 7 and 8). They live in two
+# versions of TVM, and a process can hold only one of them. So each gets a process of its own beside this notebook: a
+# cell that starts with `%%beside relay` runs there, keeps its variables there, and shows its output here.
+
+# %%
+# %%beside relay
+import torch
+
+from passlab import draw
+from passlab.importers import relay_module
+
+
+class Tiny(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 8)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+module, weights = relay_module(Tiny().eval(), torch.randn(2, 4), bind=False)
+print(module)
+draw(module)
+
+# %% [markdown]
+# A Relay function is one expression. The names `%0`, `%1` belong to the printer: inside the compiler the `relu` simply
+# holds its operand. Types are part of the language, here in the comments; the compiler infers them for every
+# expression. The layer has become `nn.dense` and `nn.bias_add`, with the weights in the open.
 #
+# In Relax every value is bound to a name, as you know it from SSA. Nothing has to be inferred later: a binding carries
+# its type from the moment it is made.
+
+# %%
+# %%beside relax
+import torch
+
+from passlab import draw
+from passlab.importers import relax_module
+
+
+class Tiny(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(4, 8)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+model, example = Tiny().eval(), torch.randn(2, 4)
+module, weights = relax_module(model, example, bind=False)
+print(module)
+draw(module)
+
+# %% [markdown]
+# The same layer is `permute_dims`, `matmul` and `add` here, because it came by way of `torch.export` and its
+# decompositions: what a graph looks like depends on the road it took. Is it still the same model? Build it and run it,
+# with the weights as constants:
+
+# %%
+# %%beside relax
+from passlab import equivalent
+
+bound = relax_module(model, example)
+verdict = equivalent(model, bound)
+assert verdict
+verdict
+
+# %% [markdown]
+# What makes Relax different from all IRs above is what it turns into. Its operators are replaced by functions over
+# loops, fused, and given memory, and all of that is still a Relax module, which the same function draws:
+
+# %%
+# %%beside relax
+from passlab.relax import relax, tvm
+
+target = tvm.target.Target("llvm")
+with target:
+    lowered = relax.get_default_pipeline(target)(bound)
+draw(lowered, title="Relax after its pipeline")
+
+# %% [markdown]
 # ## A branch in each of them
 #
 # The branch that torch.fx refused can be written down elsewhere, if both arms are given as functions.
@@ -317,6 +399,45 @@ branches = {
 draw(branches["ONNX"], title="A branch in ONNX")
 
 # %% [markdown]
+# In Relay and Relax a branch is part of the language. Relay's importer even reads it out of TorchScript; for Relax it
+# is written in TVMScript, which is Python that is parsed and never run.
+
+# %%
+# %%beside relay
+from passlab.relay import relay, tvm
+
+
+def branch(x):
+    if bool(x.sum() > 0):  # noqa: SIM108
+        y = x * 2
+    else:
+        y = x - 1
+    return y
+
+
+branching, _ = relay.frontend.from_pytorch(torch.jit.script(branch), [("x", (2, 4))])
+print(branching["main"])
+
+# %%
+# %%beside relax
+from tvm.script import ir as I
+from tvm.script import relax as R
+
+
+@I.ir_module
+class Branching:
+    @R.function
+    def main(x: R.Tensor((2, 4), "float32")):
+        if R.greater(R.sum(x), R.const(0.0)):  # noqa: SIM108
+            y = R.multiply(x, R.const(2.0))
+        else:
+            y = R.subtract(x, R.const(1.0))
+        return y
+
+
+draw(Branching, title="A branch in Relax")
+
+# %% [markdown]
 # ## What each IR makes explicit
 #
 # The table is filled by code: every column is computed from the graphs above. *Typed* asks whether the values have a
@@ -331,11 +452,27 @@ panels = {
     "ONNX": onnx_program,
     "StableHLO": lowered,
     "HLO": lowered.compile().as_text(),
+    "Relay": beside.view("relay", "module"),
+    "Relax": beside.view("relax", "module"),
+    "Relax, lowered": beside.view("relax", "lowered"),
 }
-table({name: [view(ir) for ir in (panel, branches.get(name)) if ir is not None] for name, panel in panels.items()})
+branches |= {"Relay": beside.view("relay", "branching"), "Relax": beside.view("relax", "Branching")}
+found = {name: [ir for ir in (panel, branches.get(name)) if ir is not None] for name, panel in panels.items()}
+comparison = table({name: [view(ir) for ir in irs] for name, irs in found.items() if irs})
+comparison
+
+# %%
+rows = {row[0]: dict(zip(comparison.columns, row, strict=True)) for row in comparison.rows}
+if "Relay" in rows:
+    assert rows["Relay"]["typed?"] == rows["Relay"]["SSA?"] == "yes" and "If" in rows["Relay"]["control flow?"]
+if "Relax" in rows:
+    assert rows["Relax"]["typed?"] == rows["Relax"]["SSA?"] == "yes" and "If" in rows["Relax"]["control flow?"]
+    assert rows["Relax, lowered"]["SSA?"].startswith("no") and "kernels" in rows["Relax, lowered"]["level"]
 
 # %% [markdown]
-# Going down, more is explicit and there are more nodes, until in the last row a compiler has put them together again.
+# Going down from torch.fx to StableHLO, more is explicit and there are more nodes, until in the row of HLO a compiler
+# has put them together again. The last two rows are one IR before and after its compiler: Relax begins with tensor
+# operators and ends with kernels that write into memory which other nodes have allocated, and so it is no longer SSA.
 # No form is the best one: fusion is easy where operators are small, recognising attention is easy where they are large.
 
 # %% [markdown]
@@ -371,7 +508,7 @@ draw(trace(attention.build(), *attention.inputs()))
 #   they are in the way.
 # - SSA gives every value one name; mutation is what it cannot express.
 # - Shapes and dtypes have to be propagated; with them, bytes and costs can be known before anything runs.
-# - IRs differ in what they make explicit: weights, broadcasts, shapes, control flow.
+# - IRs differ in what they make explicit: weights, broadcasts, shapes, control flow, memory.
 #
 # ## Further reading
 #
@@ -380,6 +517,11 @@ draw(trace(attention.build(), *attention.inputs()))
 # - "torch.fx: Practical Program Capture and Transformation for Deep Learning in Python", James K. Reed, Zachary DeVito,
 #   Horace He, Ansley Ussery, Jason Ansel, MLSys 2022.
 # - "TVM: An Automated End-to-End Optimizing Compiler for Deep Learning", Tianqi Chen et al., OSDI 2018.
+# - "Relay: A New IR for Machine Learning Frameworks", Jared Roesch, Steven Lyubomirsky, Logan Weber, Josh Pollock,
+#   Marisa Kirisame, Tianqi Chen, Zachary Tatlock, MAPL 2018.
+# - "Relax: Composable Abstractions for End-to-End Dynamic Machine Learning", Ruihang Lai, Junru Shao, Siyuan Feng,
+#   Steven S. Lyubomirsky, Bohan Hou, Wuwei Lin, Zihao Ye, Hongyi Jin, Yuchen Jin, Jiawei Liu, Lesheng Jin, Yaxing Cai,
+#   Ziheng Jiang, Yong Wu, Sunghyun Park, Prakalp Srivastava, Jared Roesch, Todd C. Mowry, Tianqi Chen, ASPLOS 2025.
 # - "MLIR: Scaling Compiler Infrastructure for Domain Specific Computation", Chris Lattner et al., CGO 2021.
 #
 # ## Tomorrow

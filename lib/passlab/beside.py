@@ -20,6 +20,7 @@ import os
 import pickle
 import queue
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -64,8 +65,7 @@ class _Beside:
 
     def ask(self, what: str, text: str) -> Any:
         """Have a cell run or an expression evaluated there; show what comes; give the value of an expression."""
-        pickle.dump((what, text), self.process.stdin)
-        self.process.stdin.flush()
+        _put(self.process.stdin, (what, text))
         failed = None
         while True:
             try:
@@ -86,7 +86,7 @@ class _Beside:
 
     def _receive(self) -> tuple:
         try:
-            return pickle.load(self.process.stdout)
+            data = _take(self.process.stdout)
         except EOFError:
             code = self.process.wait()
             said = (
@@ -94,6 +94,12 @@ class _Beside:
                 "gone: run its cells again from the first."
             )
             raise CellFailed(said, [said]) from None
+        try:
+            return pickle.loads(data)
+        except ImportError as error:  # of a class that only that TVM has
+            raise TypeError(
+                f"This value cannot leave its process ({error}): ask for numbers, arrays or text."
+            ) from None
 
     def end(self) -> None:
         """Close its input: it ends by itself."""
@@ -101,6 +107,21 @@ class _Beside:
             with contextlib.suppress(OSError):
                 pipe.close()
         self.process.wait()
+
+
+def _put(pipe: Any, message: tuple) -> None:
+    data = pickle.dumps(message)
+    pipe.write(struct.pack("<Q", len(data)) + data)
+    pipe.flush()
+
+
+def _take(pipe: Any) -> bytes:
+    """The next message. Raises EOFError where there is none, and none will come."""
+    head = pipe.read(8)
+    data = pipe.read(struct.unpack("<Q", head)[0]) if len(head) == 8 else b""
+    if not data:
+        raise EOFError
+    return data
 
 
 _running: dict[str, _Beside] = {}
@@ -161,10 +182,8 @@ def _serve(flavour: str) -> None:
     lock = threading.Lock()
 
     def send(*message: Any) -> None:
-        data = pickle.dumps(message)
         with lock:
-            out.write(data)
-            out.flush()
+            _put(out, message)
 
     from passlab.relax import Unreachable
 
@@ -190,7 +209,7 @@ def _asked():
     def listen() -> None:
         with contextlib.suppress(EOFError):
             while True:
-                asked.put(pickle.load(sys.stdin.buffer))
+                asked.put(pickle.loads(_take(sys.stdin.buffer)))
         os._exit(0)
 
     threading.Thread(target=listen, daemon=True).start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 
@@ -55,7 +56,7 @@ class Calls:
 """
 
 SEEN = r"""
-import json, sys, time
+import json, pickle, sys, time
 import numpy as np, torch
 from passlab import diff, draw, models, view
 from passlab.graph import breaks_ssa, table
@@ -114,6 +115,8 @@ with tvm.target.Target("llvm"):
 see("mixed", modules.Mixed)
 see("calls", modules.Calls)
 see("recursive", modules.Recursive)
+
+seen["pickled"] = [pickle.dumps(view(m)).hex() for m in (tiny, fused, modules.Mixed, modules.Calls)]
 
 def chain(bb):
     e = x
@@ -202,6 +205,7 @@ def test_after_the_pipeline_memory_is_explicit(seen):
     assert "changes a value" in lowered["ssa"]
     kinds = {node[0]: node[1] for node in lowered["nodes"].values()}
     assert kinds["relax.vm.alloc_storage"] == kinds["relax.vm.alloc_tensor"] == "memory"
+    assert "Constant" not in kinds, "the dtypes of what is allocated are no values"
     assert kinds["fused_matmul_add_relu"] == "compute" and lowered["row"][-1] == "kernels, runtime calls"
 
 
@@ -230,6 +234,12 @@ def test_a_primfunc_shows_its_blocks(seen):
         nodes = seen[form]["nodes"]
         assert list(nodes) == ["A", "B", "C"] and nodes["C"][2] == ["B"] and seen[form]["outputs"] == ["C"]
         assert nodes["C"][6] == {"loops": "8×4", "reduces": "v_k"} and nodes["C"][3:5] == ["float32[8]", 32]
+
+
+def test_a_graph_is_plain_data_that_needs_no_tvm(seen):
+    graphs = [pickle.loads(bytes.fromhex(data)) for data in seen["pickled"]]
+    assert [len(graph) for graph in graphs] == [len(seen[n]["nodes"]) for n in ("tiny", "fused", "mixed", "calls")]
+    assert "tvm" not in sys.modules
 
 
 def test_an_empty_module_says_so(seen):

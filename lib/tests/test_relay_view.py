@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import pickle
 import subprocess
 import sys
 
 import pytest
 
 SEEN = r"""
-import json, sys, time
+import json, pickle, sys, time
 import numpy as np, torch
 from passlab import diff, draw, models, view
 from passlab.graph import breaks_ssa, table
@@ -68,6 +69,8 @@ see("calls", two)
 n = relay.var("n", shape=(2, 2))
 endless = tvm.IRModule({g: relay.Function([n], g(relay.tanh(n)), relay.TensorType((2, 2)))})
 see("recursive", endless)
+
+seen["pickled"] = [pickle.dumps(view(m)).hex() for m in (tiny, fused, mixed, two)]
 
 cell = relay.RefCreate(x)
 see("cells", relay.Function([x], relay.Let(relay.var("r"), relay.RefWrite(cell, relay.tanh(x)), relay.RefRead(cell))))
@@ -209,6 +212,11 @@ def test_a_primfunc_shows_its_blocks(seen):
         nodes = seen[form]["nodes"]
         assert list(nodes) == ["A", "B", "C"] and nodes["C"][2] == ["B"] and seen[form]["outputs"] == ["C"]
         assert nodes["C"][6] == {"loops": "8×4", "reduces": "v_k"} and nodes["C"][3:5] == ["float32[8]", 32]
+
+
+def test_a_graph_is_plain_data_that_needs_no_tvm(seen):
+    graphs = [pickle.loads(bytes.fromhex(data)) for data in seen["pickled"]]
+    assert [len(graph) for graph in graphs] == [6, 4, 13, 3] and "tvm" not in sys.modules
 
 
 def test_an_empty_module_says_so(seen):

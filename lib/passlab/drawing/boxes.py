@@ -164,7 +164,8 @@ class Box:
         differ = [name for name in {**before, **after} if before.get(name) != after.get(name)]
         said = [f"{name}={short(old.attrs.get(name))} → {short(new.attrs.get(name))}" for name in differ]
         if self.change == "rewired" or not said:
-            said = [f"was {old.text}" if old.text != new.text else f"was {old.type}"]
+            was = old.text if old.text != new.text else old.type
+            said = [f"was {was}"] if was else []
         return cut("  ".join(said), 60)
 
     def dot(self, name: str) -> str:

@@ -232,6 +232,8 @@ class _Reader:
             return True
         if isinstance(e, (relax.ShapeExpr, relax.ExternFunc, tvm.ir.GlobalVar, tvm.ir.StringImm, tvm.ir.OpaqueExpr)):
             return False
+        if isinstance(e, tvm.ir.GenericConst) and not isinstance(e.value, tvm.runtime.Tensor):  # a dtype
+            return False
         return not isinstance(getattr(e, "ty", None), tvm.ir.PrimType)
 
     def _inside(self, function: Any) -> list[str]:

@@ -30,7 +30,7 @@ _MOST = 100_000
 def read(obj: Any, *inputs: Any) -> Graph:
     """The view of a Relay module (its `main`, or its only function) or of one function."""
     module = obj if isinstance(obj, tvm.IRModule) else tvm.IRModule.from_expr(obj)
-    functions = {v.name_hint: f for v, f in module.functions.items() if isinstance(f, relay.Function)}
+    functions = {str(v.name_hint): f for v, f in module.functions.items() if isinstance(f, relay.Function)}
     if not functions:
         raise ValueError("This module has no Relay function, so there is no graph to view.")
     name = "main" if "main" in functions else min(functions)
@@ -38,12 +38,12 @@ def read(obj: Any, *inputs: Any) -> Graph:
     if _type(functions[name].body) == UNKNOWN or _type(functions[name]) == UNKNOWN:
         try:
             module = relay.transform.InferType()(module)
-            functions = {v.name_hint: f for v, f in module.functions.items() if isinstance(f, relay.Function)}
+            functions = {str(v.name_hint): f for v, f in module.functions.items() if isinstance(f, relay.Function)}
         except tvm.TVMError as ill:  # ill-typed graphs can be looked at too
             error = f"InferType refuses it ({type(ill).__name__})"
     reader = _Reader(name, functions)
     walk(reader.entry(functions[name], error))
-    return reader.build.graph(obj.astext(show_meta_data=False))
+    return reader.build.graph(str(obj.astext(show_meta_data=False)))
 
 
 class _Reader:
@@ -88,13 +88,13 @@ class _Reader:
         return self.build.add(name, op, kind, inputs, _type(e), text, attrs, ours=True)
 
     def _variable(self, e: Any, inputs: tuple[str, ...] = ()) -> str:
-        id = self.build.add(e.name_hint, "Var", "data", inputs, _type(e), f"%{e.name_hint}", ours=True)
+        id = self.build.add(str(e.name_hint), "Var", "data", inputs, _type(e), f"%{e.name_hint}", ours=True)
         self.made[e.handle.value] = id
         return id
 
     def _free(self, e: Any, name: str) -> Generator:
         """A variable that no function and no let around it defines."""
-        return self.build.missing(e.name_hint)
+        return self.build.missing(str(e.name_hint))
         yield
 
     def _constant(self, e: Any, name: str) -> Generator:
@@ -121,7 +121,7 @@ class _Reader:
             if isinstance(e.value, relay.Function) and _unit(e.value):
                 self.units[e.var.handle.value] = e.value
             else:
-                self.made[e.var.handle.value] = yield self.visit(e.value, e.var.name_hint)
+                self.made[e.var.handle.value] = yield self.visit(e.value, str(e.var.name_hint))
             e = e.body
         return (yield self.visit(e, name))
 
@@ -134,13 +134,13 @@ class _Reader:
             attrs = _attrs(e.attrs)
             kind = kinds.TVM.get(op.name, "compute")
             if op.name == "call_lowered":
-                attrs["callee"] = getattr(e.args[0], "name_hint", "")
-            return self._add(e, op.name, kind, operands, name, attrs)
+                attrs["callee"] = str(getattr(e.args[0], "name_hint", ""))
+            return self._add(e, str(op.name), kind, operands, name, attrs)
         if isinstance(op, adt.Constructor):
-            return self._add(e, op.name_hint, "data", operands, name)
+            return self._add(e, str(op.name_hint), "data", operands, name)
         function, called = self.units.get(op.handle.value, op), "fn"
         if isinstance(op, tvm.ir.GlobalVar):
-            function, called = self.functions.get(op.name_hint), op.name_hint
+            function, called = self.functions.get(str(op.name_hint)), str(op.name_hint)
         if isinstance(function, relay.Function):
             if unit := _unit(function):
                 fused = _inside(function)
@@ -206,7 +206,7 @@ class _Reader:
 
     def _other(self, e: Any, name: str) -> Generator:
         """A global or a constructor that stands as a value."""
-        called = getattr(e, "name_hint", type(e).__name__)
+        called = str(getattr(e, "name_hint", type(e).__name__))
         return self.build.add(called, type(e).__name__, "data", (), UNKNOWN, f"@{called}", ours=True)
         yield
 
@@ -237,7 +237,7 @@ def _inside(function: Any) -> list[str]:
 
     def look(e: Any) -> None:
         if isinstance(e, expr.Call) and isinstance(e.op, tvm.ir.Op):
-            found.append(e.op.name)
+            found.append(str(e.op.name))
 
     relay.analysis.post_order_visit(function.body, look)
     return found
@@ -254,7 +254,7 @@ def _attrs(attrs: Any) -> dict[str, Any]:
     """What a call says besides its operands. Empty and absent attributes say nothing."""
     if attrs is None:
         return {}
-    found = {name: plain(attrs[name]) for name in list(attrs.keys())}
+    found = {str(name): plain(attrs[name]) for name in list(attrs.keys())}
     return {name: value for name, value in found.items() if value is not None and value != ""}
 
 
@@ -280,6 +280,7 @@ def _size(shape: Any) -> int:
 
 def _element(dtype: str) -> tuple[str, float | None]:
     """The dtype, and how many bytes an element takes."""
+    dtype = str(dtype)
     if dtype == "bool":
         return dtype, 1
     try:
