@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from autograder.bank import right, wrong
@@ -49,21 +50,16 @@ def _reducing(there, name):
     return there.ops[name].reductions > 0
 
 
-@right("goes through the values in order and drops each one that it pays to drop, until none is left")
-def one_by_one(module):
+@right("tries all choices where there are few, and searches where there are many")
+def all_where_few(module):
     there = program(module)
-    kept, changed = set(there.ops), True
-
-    def of(trial):
-        groups = _around(there, trial)
-        return math.inf if illegal(there, groups) else price(there, groups).microseconds
-
-    while changed:
-        changed = False
-        for name in reversed([n for n in there.ops if n not in there.returned]):
-            if of(kept ^ {name}) < of(kept):
-                kept, changed = kept ^ {name}, True
-    return _around(there, kept)
+    free = [name for name in there.ops if name not in there.returned]
+    if len(free) > 7:
+        return _search(module)
+    numbers = range(len(free) + 1)
+    choices = [there.returned | set(kept) for number in numbers for kept in itertools.combinations(free, number)]
+    legal = [groups for groups in (_around(there, kept) for kept in choices) if illegal(there, groups) is None]
+    return min(legal, key=lambda groups: price(there, groups).microseconds)
 
 
 @right("begins at several places and takes the cheapest end")
