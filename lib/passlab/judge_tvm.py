@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from passlab.equiv_tvm import KINDS, covered, equivalent_modules, random_inputs
+from passlab.equiv_tvm import ALL_KINDS, KINDS, covered, equivalent_modules, random_inputs
 from passlab.judge import Case, Finding
 from passlab.structure_tvm import (
     attributes,
@@ -40,6 +40,7 @@ from passlab.structure_tvm import (
 )
 
 __all__ = [
+    "ALL_KINDS",
     "KINDS",
     "attributes",
     "bindings",
@@ -119,6 +120,8 @@ def _checked(flavour: str, module: Any, tell: Callable[[str], None]) -> None:
     if "main" not in names:
         has = f"it has {', '.join(sorted(names))}" if names else "it is empty"
         raise _Invalid(f"The module has no function main; {has}.")
+    if module["main"] is None:
+        raise _Invalid("main is None: the pass over functions returned nothing. End it with `return` and the function.")
     if "main" not in functions(module):
         raise _Invalid(f"main is {_a(module['main'])}, not a function of {flavour.capitalize()}.")
     (_relay_checked if flavour == "relay" else _relax_checked)(module, names, tell)
@@ -289,7 +292,7 @@ def _relax_checked(module: Any, names: list[str], tell: Callable[[str], None]) -
         raise _Invalid(f"The module is not well-formed: {short(text, 300).rstrip('.')}. {remedy}".strip()) from None
 
 
-def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 60) -> str | None:
+def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> str | None:
     """Do `work(tell)` in a fork: the sentence of its _Invalid, or what it told last before it crashed."""
     try:
         reading, writing = os.pipe()
@@ -305,8 +308,10 @@ def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 60) -> 
         end = "\0"
         try:
             quiet = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(quiet, 1)
-            os.dup2(quiet, 2)
+            for fd in (0, 1, 2):
+                os.dup2(quiet, fd)
+            os.closerange(3, writing)  # what it inherited would look in use for as long as it lives
+            os.closerange(writing + 1, 2**16)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(seconds)
             work(lambda doing: os.write(writing, f"{doing}\n".encode()))
