@@ -90,7 +90,7 @@ def _invalid(value: Any, number_of_calls: int) -> str | None:
 
 
 def judge_groups(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: the groups share out the calls. Did: what FuseOps joins is joined. Spared: nothing else is."""
+    """Valid: the groups share out the calls. Did: they are those of FuseOps. Spared: nothing is joined that it parts."""
     module, *limit = case.build()
     names = [call.op.name for call in calls(module)]
     wrong = _invalid(value, len(names))
@@ -104,7 +104,7 @@ def judge_groups(case: Case, value: Any) -> Iterator[Finding]:
         return " and ".join(f"{names[at]} (call {at})" for at in found)
 
     split = f"FuseOps puts {pair(apart)} into one kernel; you keep them apart." if apart else ""
-    yield Finding("did", not apart, split, before=module)
+    yield Finding("did", not apart and not joined, split, before=module)
     merged = f"You put {pair(joined)} into one kernel; FuseOps keeps them apart." if joined else ""
     yield Finding("spared", not joined, merged, before=module)
 

@@ -71,7 +71,7 @@ EXERCISES: tuple[Exercise, ...] = (
     Exercise(
         id="day07.fusion-groups",
         title="What FuseOps will do",
-        points={"valid": 1, "did": 8, "spared": 5},
+        points={"valid": 1, "did": 10, "spared": 3},
         difficulty=5,
         minutes=35,
         hints=(
