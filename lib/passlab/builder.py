@@ -535,8 +535,8 @@ class _Machine:
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], None]:
         """The kernels that it has, in no order of a run."""
-        names = self.executable.primitive_ops
-        return [name.removeprefix("vm_mod_") for name in names if not name.startswith("shape_func")], None
+        names = (name.removeprefix("vm_mod_") for name in self.executable.primitive_ops)
+        return [name for name in names if not name.startswith("shape_func")], None
 
 
 def _relay(module: Any, params: dict[str, np.ndarray], head: dict) -> Any:

@@ -42,7 +42,7 @@ PIPELINES = (None, "none")
 MEMORY_GIB = 4
 #: How long a helper may take until it has loaded TVM and begins with a request.
 _START_SECONDS = 120.0
-_MOST_HEAD, _MOST_PAYLOAD = 32 * 2**20, 2 * 2**30
+_MOST_HEAD, _MOST_PAYLOAD = 32 * 2**20, 2**30
 _MOST_TEXT = 300
 _LENGTHS = struct.Struct("!QQ")
 
@@ -407,7 +407,7 @@ def _talk(flavour: str, sock: socket.socket, head: dict, parts: list, seconds: f
     except TimeoutError:
         doing = "The module still ran" if stage == "run" else "TVM was still building the module"
         return Built([], f"{doing} after {max(seconds, 0):.3g} s.", "timeout")
-    except (Gone, ValueError, TypeError, KeyError, AttributeError, OverflowError):
+    except (Gone, ValueError, TypeError, LookupError, AttributeError, OverflowError):
         _request(flavour).close()  # was it the helper that ended?
         return Built([], "The module wrote into the connection of the process that ran it.", "crash")
     finally:
