@@ -90,7 +90,7 @@ def _invalid(value: Any, number_of_calls: int) -> str | None:
 
 
 def judge_groups(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: the groups share out the calls. Did: they are those of FuseOps. Spared: nothing is joined that it parts."""
+    """Valid: the groups share out the calls. Did: they are those of FuseOps. Spared: it joins all that they join."""
     module, *limit = case.build()
     names = [call.op.name for call in calls(module)]
     wrong = _invalid(value, len(names))

@@ -1,0 +1,255 @@
+"""Bank of day07.relu-to-clip. Most wrong answers are one working mutator with a piece of its care left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from autograder.bank import right, wrong
+from passlab.relay import relay, tvm
+
+CONV, RELU = relay.op.get("nn.conv2d"), relay.op.get("nn.relu")
+ONE = tvm.tir.IntImm("int32", 1)
+
+
+def _reads(e):
+    if isinstance(e, relay.Call):
+        return list(e.args)
+    if isinstance(e, relay.Tuple):
+        return list(e.fields)
+    if isinstance(e, relay.TupleGetItem):
+        return [e.tuple_value]
+    return [e.body] if isinstance(e, relay.Function) else []
+
+
+def _is(e, op):
+    return isinstance(e, relay.Call) and e.op == op
+
+
+def _primitive(f):
+    return bool(f.attrs) and "Primitive" in f.attrs
+
+
+def _top(dtype):
+    return tvm.tir.max_value(dtype).value
+
+
+def _wrapped(conv, args, marks=("Composite", "Primitive"), attrs=None, inner=relay.nn.relu):
+    params = [relay.var(f"p{i}", a.checked_type) for i, a in enumerate(conv.args)]
+    f = relay.Function(params, inner(relay.Call(conv.op, params, attrs or conv.attrs)))
+    if "Composite" in marks:
+        f = f.with_attr("Composite", "conv2d_relu")
+    if "Primitive" in marks:
+        f = f.with_attr("Primitive", ONE)
+    return relay.Call(f, args)
+
+
+def _typed(function):
+    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
+
+
+class _Chip(relay.ExprMutator):
+    """The pass, with its parts to be replaced."""
+
+    reads = staticmethod(_reads)
+    wrap = staticmethod(_wrapped)
+    skip_primitive = True
+    limit = 1
+
+    def __init__(self, function):
+        super().__init__()
+        self.readers = Counter()
+        relay.analysis.post_order_visit(function, lambda e: self.readers.update(self.reads(e)))
+
+    def visit_function(self, f):
+        return f if self.skip_primitive and _primitive(f) else super().visit_function(f)
+
+    def clip(self, x, dtype):
+        return relay.clip(x, 0.0, _top(dtype))
+
+    def alone(self, conv):
+        return self.readers[conv] <= self.limit
+
+    def visit_call(self, call):
+        if not _is(call, RELU):
+            return super().visit_call(call)
+        x = call.args[0]
+        if _is(x, CONV) and self.alone(x):
+            return self.wrap(x, [self.visit(a) for a in x.args])
+        return self.clip(self.visit(x), call.checked_type.dtype)
+
+    @classmethod
+    def run(cls, mod):
+        return _typed(cls(mod["main"]).visit(mod["main"]))
+
+
+@right("TVM's MergeComposite finds the convolutions, and then their functions are marked")
+def by_merge_composite(mod):
+    from tvm.relay.dataflow_pattern import is_op, wildcard
+
+    pattern = is_op("nn.relu")(is_op("nn.conv2d")(wildcard(), wildcard()))
+
+    class Mark(relay.ExprMutator):
+        def visit_function(self, f):
+            if f.attrs and "Composite" in f.attrs:
+                if _primitive(f):
+                    return f
+                plain = relay.Function(f.params, f.body).with_attr("Composite", "conv2d_relu")
+                return plain.with_attr("Primitive", ONE)
+            return super().visit_function(f)
+
+    merged = relay.transform.MergeComposite([("conv2d_relu", pattern)])(mod)
+    return _Chip.run(_typed(Mark().visit(merged["main"])))
+
+
+@right("goes through the nodes in post-order with a dictionary, without a mutator")
+def in_post_order(mod):
+    main, order, readers, new = mod["main"], [], Counter(), {}
+    relay.analysis.post_order_visit(main, order.append)
+    for e in order:
+        readers.update(_reads(e))
+    for e in order:
+        if isinstance(e, relay.Call) and _is(e, RELU):
+            x = e.args[0]
+            alone = _is(x, CONV) and readers[x] == 1
+            args = [new[a] for a in x.args] if alone else []
+            new[e] = _wrapped(x, args) if alone else relay.clip(new[x], 0, _top(e.checked_type.dtype))
+        elif isinstance(e, relay.Call):
+            new[e] = relay.Call(e.op, [new[a] for a in e.args], e.attrs, e.type_args)
+        elif isinstance(e, relay.Tuple):
+            new[e] = relay.Tuple([new[f] for f in e.fields])
+        elif isinstance(e, relay.TupleGetItem):
+            new[e] = relay.TupleGetItem(new[e.tuple_value], e.index)
+        else:
+            new[e] = e
+    return _typed(relay.Function(main.params, new[main.body], main.ret_type, main.type_params, main.attrs))
+
+
+@right("two passes: the instructions first, then everything that is left")
+def two_passes(mod):
+    class Instructions(_Chip):
+        def clip(self, x, dtype):
+            return relay.nn.relu(x)
+
+    class Clips(_Chip):
+        limit = -1
+
+    return Clips.run(Instructions.run(mod))
+
+
+@wrong("spared", "does not count readers: a convolution that others read is computed twice")
+def never_counts(mod):
+    class Any(_Chip):
+        limit = 10**6
+
+    return Any.run(mod)
+
+
+@wrong("spared", "counts calls alone: a convolution that main returns is read by a tuple")
+def calls_only(mod):
+    class Calls(_Chip):
+        reads = staticmethod(lambda e: list(e.args) if isinstance(e, relay.Call) else [])
+
+    return Calls.run(mod)
+
+
+@wrong("did", "clips everything: no convolution gets its instruction")
+def clips_only(mod):
+    class Never(_Chip):
+        limit = -1
+
+    return Never.run(mod)
+
+
+@wrong("did", "leaves the relus that stand elsewhere")
+def instructions_only(mod):
+    class Kept(_Chip):
+        def clip(self, x, dtype):
+            return relay.nn.relu(x)
+
+    return Kept.run(mod)
+
+
+@wrong("did", "does not go on behind an instruction: what is before the convolution stays as it was")
+def operands_as_they_were(mod):
+    class Old(_Chip):
+        def visit_call(self, call):
+            if _is(call, RELU) and _is(call.args[0], CONV) and self.alone(call.args[0]):
+                return _wrapped(call.args[0], list(call.args[0].args))
+            return super().visit_call(call)
+
+    return Old.run(mod)
+
+
+@wrong("did", "forgets Primitive: the next pass takes the function apart")
+def not_primitive(mod):
+    class Open(_Chip):
+        wrap = staticmethod(lambda conv, args: _wrapped(conv, args, marks=("Composite",)))
+
+    return Open.run(mod)
+
+
+@wrong("did", "forgets Composite: nobody knows which instruction the function is")
+def no_name(mod):
+    class Nameless(_Chip):
+        wrap = staticmethod(lambda conv, args: _wrapped(conv, args, marks=("Primitive",)))
+
+    return Nameless.run(mod)
+
+
+@wrong("did", "clips inside of the instruction, too")
+def clip_inside(mod):
+    class Inside(_Chip):
+        wrap = staticmethod(lambda c, args: _wrapped(c, args, inner=lambda x: relay.clip(x, 0, _top("float32"))))
+
+    return Inside.run(mod)
+
+
+@wrong("did", "looks into instructions that are there already, and replaces their relu")
+def into_instructions(mod):
+    class Into(_Chip):
+        skip_primitive = False
+
+    return Into.run(mod)
+
+
+@wrong("same", "clips at 6, as many phones do: relu has no upper end")
+def relu6(mod):
+    class Six(_Chip):
+        def clip(self, x, dtype):
+            return relay.clip(x, 0.0, 6.0)
+
+    return Six.run(mod)
+
+
+@wrong("valid", "makes the convolution anew and leaves out its strides, dilation and groups")
+def default_settings(mod):
+    def wrap(conv, args):
+        plain = relay.nn.conv2d(*conv.args, padding=conv.attrs.padding, channels=conv.attrs.channels)
+        return _wrapped(conv, args, attrs=plain.attrs)
+
+    class Plain(_Chip):
+        pass
+
+    Plain.wrap = staticmethod(wrap)
+    return Plain.run(mod)
+
+
+@wrong("valid", "takes the free variables of the body as parameters: an input that nobody reads is lost")
+def free_variables(mod):
+    new = _Chip(mod["main"]).visit(mod["main"])
+    return _typed(relay.Function(relay.analysis.free_vars(new.body), new.body))
+
+
+@wrong("valid", "returns the function, not a module")
+def a_function(mod):
+    return _Chip.run(mod)["main"]
+
+
+@wrong("valid", "remembers nothing: a value that is read twice is rebuilt twice, and a ladder never ends")
+def no_memory(mod):
+    class Forgets(_Chip):
+        def visit(self, e):
+            self.memo_map.clear()
+            return super().visit(e)
+
+    return Forgets.run(mod)
