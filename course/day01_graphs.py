@@ -296,11 +296,11 @@ draw(lowered.compile().as_text(), title="HLO after XLA's passes")
 # cell that starts with `%%beside relay` runs there, keeps its variables there, and shows its output here.
 
 # %%
-# %%beside relay
+# %%beside relay relax
 import torch
 
-from passlab import draw
-from passlab.importers import relay_module
+from passlab import draw, equivalent
+from passlab.importers import relax_module, relay_module
 
 
 class Tiny(torch.nn.Module):
@@ -312,7 +312,11 @@ class Tiny(torch.nn.Module):
         return torch.relu(self.linear(x))
 
 
-module, weights = relay_module(Tiny().eval(), torch.randn(2, 4), bind=False)
+model, example = Tiny().eval(), torch.randn(2, 4)
+
+# %%
+# %%beside relay
+module, weights = relay_module(model, example, bind=False)
 print(module)
 draw(module)
 
@@ -326,22 +330,6 @@ draw(module)
 
 # %%
 # %%beside relax
-import torch
-
-from passlab import draw
-from passlab.importers import relax_module
-
-
-class Tiny(torch.nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.linear = torch.nn.Linear(4, 8)
-
-    def forward(self, x):
-        return torch.relu(self.linear(x))
-
-
-model, example = Tiny().eval(), torch.randn(2, 4)
 module, weights = relax_module(model, example, bind=False)
 print(module)
 draw(module)
@@ -353,8 +341,6 @@ draw(module)
 
 # %%
 # %%beside relax
-from passlab import equivalent
-
 bound = relax_module(model, example)
 verdict = equivalent(model, bound)
 assert verdict

@@ -20,7 +20,8 @@
 # and they are the day: in which order does one walk a graph, when is a rewrite allowed, and how does one know that
 # the result is still the same function?
 #
-# About 70 minutes to read and run. The exercises are in [work/day02/passes.ipynb](../work/day02/passes.ipynb).
+# About 80 minutes to read and run. The exercises are in [work/day02/passes.ipynb](../work/day02/passes.ipynb); one
+# more, in Relax, is in [work/day02/relax.ipynb](../work/day02/relax.ipynb).
 
 # %%
 import operator
@@ -31,7 +32,8 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab import diff, draw, equivalent, models, steps, trace, view
+from passlab import beside, diff, draw, equivalent, models, steps, trace, view
+from passlab.graph import Table
 
 # %% [markdown]
 # ## The smallest pass
@@ -507,16 +509,225 @@ for run in (method_relu_to_function, fuse_silu, lambda gm: (gm.graph.lint(), gm)
 # %% [markdown]
 # ## The same pass elsewhere
 #
-# The ideas carry over from one compiler to the next; the names do not. This table grows as the course does.
+# The ideas carry over from one compiler to the next; the names do not. Here is the pass of the multi-consumer problem
+# three times: `relu(conv2d(x))` becomes one operation `conv2d_relu`, where nobody else reads the convolution. The model
+# has one such place and one that only looks like it. Its convolutions have no bias: where there is one, Relay and
+# Relax write an addition between the two.
+
+
+# %%
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.second = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+
+    def forward(self, x):
+        y = self.second(torch.relu(self.first(x)))
+        return torch.relu(y) + y
+
+
+both = trace(Both().eval(), image)
+
+
+# %% [markdown]
+# **torch.fx**: the users of a node are known to the graph, so the question is one line.
+
+
+# %%
+def fuse_conv_relu(gm: fx.GraphModule) -> fx.GraphModule:
+    """`relu(conv(x))` = `conv_then_relu(x)`, where nobody else reads the convolution."""
+    for node in list(gm.graph.nodes):
+        conv = node.args[0] if node.target is torch.relu else None
+        if not isinstance(conv, fx.Node) or conv.op != "call_module" or len(conv.users) > 1:
+            continue
+        gm.add_submodule(f"conv2d_relu_{conv.name}", ConvThenRelu(gm.get_submodule(conv.target)))
+        with gm.graph.inserting_before(node):
+            fused = gm.graph.call_module(f"conv2d_relu_{conv.name}", conv.args)
+        node.replace_all_uses_with(fused)
+        gm.graph.erase_node(node)
+        gm.graph.erase_node(conv)
+    gm.recompile()
+    return gm
+
+
+after = fuse_conv_relu(deepcopy(both))
+assert equivalent(both, after)
+diff(both, after, title="conv2d_relu in torch.fx")
+
+# %% [markdown]
+# **Relay** has a mutator, and expressions instead of node lists. An expression knows its operands and not its users:
+# these are counted first. Nothing is edited in place, for expressions never change; what `visit_call` returns stands
+# for the call in a new function. The fused operation is a function of its own, with a name for people (`Composite`) and
+# the order to make one kernel of it (`Primitive`).
+
+# %%
+# %%beside relay relax
+from collections import Counter
+
+import torch
+from torch import nn
+
+from passlab import diff, equivalent
+from passlab.importers import relax_module, relay_module
+
+
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.second = nn.Conv2d(8, 8, 3, padding=1, bias=False)
+
+    def forward(self, x):
+        y = self.second(torch.relu(self.first(x)))
+        return torch.relu(y) + y
+
+
+model, image = Both().eval(), torch.randn(1, 3, 8, 8)
+
+# %%
+# %%beside relay
+from passlab.relay import relay, tvm
+
+
+def calls(expr, name):
+    return isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name == name
+
+
+class FuseConvRelu(relay.ExprMutator):
+    """`relu(conv2d(x, w))` = `conv2d_relu(x, w)`, where nobody else reads the convolution."""
+
+    def __init__(self, function):
+        super().__init__()
+        self.readers = Counter()
+        relay.analysis.post_order_visit(function, self.count)
+
+    def count(self, expr):
+        self.readers.update(getattr(expr, "args", getattr(expr, "fields", ())))
+
+    def visit_call(self, call):
+        conv = call.args[0] if calls(call, "nn.relu") else None
+        if not calls(conv, "nn.conv2d") or self.readers[conv] > 1:
+            return super().visit_call(call)
+        x, w = relay.var("x"), relay.var("w")
+        body = relay.nn.relu(relay.Call(conv.op, [x, w], conv.attrs))
+        one_kernel = {"Composite": "conv2d_relu", "Primitive": tvm.tir.IntImm("int32", 1)}
+        return relay.Function([x, w], body).with_attr(one_kernel)(*map(self.visit, conv.args))
+
+
+# %%
+# %%beside relay
+before = relay_module(model, image)
+after = tvm.IRModule.from_expr(FuseConvRelu(before["main"]).visit(before["main"]))
+verdict = equivalent(model, after)
+assert verdict and equivalent(before, after)
+print(verdict)
+diff(before, after, title="conv2d_relu in Relay")
+
+# %% [markdown]
+# New expressions have no types: those are inferred anew (`InferType`), which the picture has done on a copy.
 #
-# | idea | torch.fx | Relay | Relax |
-# |---|---|---|---|
-# | visitor | `Interpreter` | with day 7 | with day 8 |
-# | mutator | `Transformer` | with day 7 | with day 8 |
-# | pattern and replacement | `replace_pattern` | with day 7 | with day 8 |
-# | pass, pass manager | `PassBase`, `PassManager` | with day 7 | with day 8 |
-# | facts after a rewrite | `ShapeProp` | with day 7 | with day 8 |
-#
+# **Relax** has a mutator, too. Values have names here, so the operand of the call is a variable, and what it is bound
+# to is looked up. The new function goes into the module under a name, and the convolution that nobody reads any more
+# is left for a clean-up pass.
+
+# %%
+# %%beside relax
+from passlab.relax import relax, tvm
+
+RELU, CONV = tvm.ir.Op.get("relax.nn.relu"), tvm.ir.Op.get("relax.nn.conv2d")
+
+
+@relax.expr_functor.mutator
+class FuseConvRelu(relax.PyExprMutator):
+    """`relu(conv2d(x, w))` = `conv2d_relu(x, w)`, where nobody else reads the convolution."""
+
+    def visit_call_(self, call):
+        conv = self.lookup_binding(call.args[0]) if call.op == RELU else None
+        if not isinstance(conv, relax.Call) or conv.op != CONV or self.readers[call.args[0].name] > 1:
+            return self.visit_expr_post_order(call)
+        x, w = relax.Var("x", conv.args[0].ty), relax.Var("w", conv.args[1].ty)
+        build = relax.BlockBuilder()
+        one_kernel = {"Composite": "conv2d_relu", "Primitive": True}
+        with build.function("conv2d_relu", [x, w], one_kernel, private=True):
+            with build.dataflow():
+                y = build.emit(relax.Call(CONV, [x, w], conv.attrs))
+                z = build.emit_output(relax.op.nn.relu(y))
+            build.emit_func_output(z)
+        fused = self.builder_.add_func(build.get()["conv2d_relu"], "conv2d_relu")
+        return relax.Call(fused, conv.args)
+
+
+# %%
+# %%beside relax
+def fuse_conv_relu(module):
+    main, readers = module["main"], Counter()
+
+    def count(expr):
+        if isinstance(expr, relax.Call):
+            readers.update(arg.name for arg in expr.args if isinstance(arg, relax.Var))
+
+    relax.analysis.post_order_visit(main, count)
+    mutator = FuseConvRelu(module)
+    mutator.readers = readers
+    mutator.builder_.update_func(module.get_global_var("main"), mutator.visit_expr(main))
+    return relax.transform.DeadCodeElimination()(mutator.builder_.get())
+
+
+before = relax_module(model, image)
+after = fuse_conv_relu(before)
+verdict = equivalent(model, after)
+assert verdict and equivalent(before, after)
+print(verdict)
+diff(before, after, title="conv2d_relu in Relax")
+
+# %% [markdown]
+# The underscore in `visit_call_` is a trap. A method `visit_call`, as in Relay, is never asked, and no error says so:
+
+
+# %%
+# %%beside relax
+asked = []
+
+
+@relax.expr_functor.mutator
+class Deaf(relax.PyExprMutator):
+    def visit_call(self, call):
+        asked.append(call)
+        return call
+
+
+Deaf(before).visit_expr(before["main"])
+print("calls seen:", len(asked))
+assert not asked
+
+# %% [markdown]
+# The names side by side. Every one of them is looked up in its own process, so that the table cannot be wrong:
+
+# %%
+RELAX_CALLS = "relax.PyExprMutator.visit_call_"
+names = {
+    "visitor": ("fx.Interpreter", "relay.ExprVisitor", "relax.PyExprVisitor"),
+    "mutator": ("fx.Transformer", "relay.ExprMutator", "relax.PyExprMutator"),
+    "its method for a call": (
+        "fx.Transformer.call_function",
+        "relay.ExprMutator.visit_call",
+        "relax.PyExprMutator.visit_call_",
+    ),
+    "who reads a value": ("fx.Node.users", "relay.analysis.post_order_visit", "relax.analysis.udchain"),
+    "pattern and replacement": ("fx.replace_pattern", "relay.dataflow_pattern.rewrite", "relax.dpl.rewrite_call"),
+    "pass": ("PassBase", "relay.transform.function_pass", "relax.transform.function_pass"),
+    "pass manager": ("PassManager", "tvm.transform.Sequential", "tvm.transform.Sequential"),
+    "facts after a rewrite": ("ShapeProp", "relay.transform.InferType", "relax.BlockBuilder.normalize"),
+    "is it well-formed?": ("fx.Graph.lint", "relay.analysis.well_formed", "relax.analysis.well_formed"),
+}
+for idea, (here, in_relay, in_relax) in names.items():
+    assert eval(here) is not None, idea
+    assert beside.value("relay", f"{in_relay} is not None") in (True, None), idea
+    assert beside.value("relax", f"{in_relax} is not None") in (True, None), idea
+Table(("idea", "torch.fx", "Relay", "Relax"), tuple((idea, *row) for idea, row in names.items()))
+
+# %% [markdown]
 # ## Key takeaways
 #
 # - A pass maps a graph to a graph with the same meaning: match, place, hand over the users, clean up.

@@ -3,7 +3,7 @@
     from passlab import beside       # makes the magic known
 
     %%beside relax
-    module = …                       # this cell runs in the other process, and is shown here
+    module = …                       # this cell runs in the other process, and is shown here; `relay relax` in both
 
     beside.view("relax", "module")   # the passlab graph of what is called module there
 
@@ -144,10 +144,14 @@ def reachable(flavour: str) -> bool:
     return _reached(flavour) is not None
 
 
-def run(flavour: str, cell: str) -> None:
-    """Run a cell in the process of a flavour, and show here what it shows. Raises CellFailed when it fails there."""
-    if other := _reached(flavour.strip()):
-        other.ask("cell", cell)
+def run(flavours: str, cell: str) -> None:
+    """Run a cell in the process of a flavour, or of several ("relay relax"), and show here what it shows.
+
+    Raises CellFailed when it fails there.
+    """
+    for flavour in flavours.split():
+        if other := _reached(flavour):
+            other.ask("cell", cell)
 
 
 def value(flavour: str, expression: str) -> Any:

@@ -34,6 +34,7 @@ print(beside.view("relax", "module"), beside.value("relax", "here") == os.getpid
     "no value": "beside.value('relax', 'missing')",
     "dies": "%%beside relax\nos._exit(3)",
     "again": "%%beside relax\n'here' in globals()",
+    "both": "%%beside relay relax\nimport tvm\ntvm.__version__[:4]",
     "typo": "%%beside relaks\n1",
     "tvm": "import sys\n'tvm' in sys.modules",
 }
@@ -82,6 +83,10 @@ def test_an_error_fails_the_cell_with_the_traceback_from_there(shown):
 def test_a_process_that_dies_is_named_and_replaced(shown):
     assert "exit status 3" in text(shown["dies"]) and "run its cells again" in text(shown["dies"])
     assert text(shown["again"]) == "False"
+
+
+def test_a_cell_for_both_runs_in_both(shown):
+    assert [o.data["text/plain"] for o in shown["both"]] == ["'0.17'", "'0.27'"]
 
 
 def test_an_unknown_compiler_is_named(shown):
