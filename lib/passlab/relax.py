@@ -15,6 +15,9 @@ from types import ModuleType
 class Unreachable(ImportError):
     """A compiler cannot be used in this process, or on this machine; the message says why and what to do."""
 
+    def _render_traceback_(self) -> list[str]:  # what a notebook shows of it: the sentence alone
+        return [str(self)]
+
 
 def reach() -> ModuleType:
     """The module `tvm`, loaded. Raises Unreachable where this process holds the TVM of Relay already."""
