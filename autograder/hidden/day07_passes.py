@@ -506,9 +506,10 @@ def fold_and_time(seed: int) -> list[Case]:
     def shortcut(x: relay.Var) -> relay.Expr:
         return relay.nn.relu(norm(conv(x, 4, 4), 4, seed) + x * number(1.5))
 
-    return [
+    networks = [
         network("with a shortcut", shortcut, 1, 4, size, size, multiply=1, add=2),
         network("depthwise, with a bias", depthwise, 1, 4, size, size, add=1),
         network("the norm comes first", first, 1, 4, size, size, add=1),
-        network("the conv is read elsewhere", readers, 1, 4, size, size, add=1, multiply=1),
     ]
+    elsewhere = network("the conv is read elsewhere", readers, 1, 4, size, size, add=1, multiply=1)
+    return [*rng.sample(networks, 2), elsewhere]

@@ -181,9 +181,8 @@ EXERCISES: tuple[Exercise, ...] = (
             "Write y as a pattern first, and use that same object in both places where y stands. Operands of add and "
             "multiply are tried in both orders; | is for two ways to write something.",
             "pattern.partition(function, attributes, check=…) puts each match into a function, and leaves out what has "
-            "a reader in its middle. rewrite() with a callback does not: there you would have to count readers "
-            "yourself. is_expr(relay.const(0.5, 'float32')) is a pattern for this very number; use a new one for each "
-            "place, two places may hold two constants.",
+            "a reader in its middle. is_expr(relay.const(0.5, 'float32')) is a pattern for this very number. Use a new "
+            "one for each place: one pattern object is one expression, and two places may hold two constants.",
             "check gets the matched expression and says yes or no. Walk down from it to the add or bias_add with a "
             "dense for an operand; the other operand's checked_type.shape must be (units,), units being the last of "
             "the dense's shape, and bias_add's attrs.axis must be the last axis.",
