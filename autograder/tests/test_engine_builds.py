@@ -254,11 +254,16 @@ WAYS = [(flavour, way) for flavour in FLAVOURS for way in ANSWERS[flavour]]
 
 
 @pytest.fixture(scope="module")
-def graded(tmp_path_factory):
+def course(tmp_path_factory):
+    made = tiny.make(tmp_path_factory.mktemp("builds") / "course")
+    (made / "lib/passlab/exercises/day00.py").write_text(EXERCISES)
+    (made / "autograder/hidden/day00.py").write_text(HIDDEN)
+    return made
+
+
+@pytest.fixture(scope="module")
+def graded(course):
     """(flavour, way to answer) → NotebookResult, all of them from one engine."""
-    course = tiny.make(tmp_path_factory.mktemp("builds") / "course")
-    (course / "lib/passlab/exercises/day00.py").write_text(EXERCISES)
-    (course / "autograder/hidden/day00.py").write_text(HIDDEN)
     submissions = {}
     for flavour, way in WAYS:
         setup = {"relax": RELAX, "relay": RELAY}[flavour]
@@ -284,3 +289,22 @@ def test_the_question_beside_it_has_all_of_its_points(graded, flavour, way):
 def test_nothing_of_a_hidden_input_comes_out(graded, flavour, way):
     text = json.dumps(graded[f"{flavour}: {way}"])
     assert str(MARKER).removesuffix(".25") not in text
+
+
+KILLS = """
+import os, signal, sys
+from autograder.engine.data import Cell, Job
+from autograder.engine.engine import Engine
+
+cells = Cell(0, "a", sys.stdin.read()), Cell(1, "b", "", "day00.again-relax", "again_relax")
+with Engine(jobs=1) as engine:
+    station = engine.station("relax")
+    os.kill(station.builder.pid, signal.SIGKILL)
+    result = engine.grade(Job("ada", "day00", "tiny", cells, 3))
+    print(station.builder.poll(), engine.station("relax") is station, result.failure, result.verdicts[1].points)
+"""
+
+
+def test_a_builder_that_is_killed_is_started_again_and_the_notebook_graded(course):
+    ended = tiny.run(course, "-c", KILLS, input=RELAX)
+    assert ended.stdout.split() == ["-9", "False", "4.0"], ended.stdout + ended.stderr
