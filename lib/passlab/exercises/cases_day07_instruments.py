@@ -97,7 +97,7 @@ class Witness:
         self.events.clear()
 
     def run_before_pass(self, module, info):
-        self.events.append((info.name, size(module)))
+        self.events.append((plain(info.name), size(module)))
 
     def run_after_pass(self, module, info):
         self.events.append(("", size(module)))
