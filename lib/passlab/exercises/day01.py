@@ -149,4 +149,24 @@ EXERCISES = (
         judge=later("cases_day01_ssa", "judge_ssa"),
         seconds=5,
     ),
+    Exercise(
+        id="day01.read-relay",
+        title="Read a Relay module",
+        points={"valid": 1, "did": 3, "spared": 2},
+        difficulty=2,
+        minutes=15,
+        hints=(
+            "relay.analysis.post_order_visit(module['main'], look) calls look(e) once for every expression, also for "
+            "those in the functions inside main. So look needs no memory of what is done; it only asks what e is.",
+            "isinstance(e, relay.Call) with isinstance(e.op, tvm.ir.Op) is the call of an operator: e.op.name. What "
+            "reads are calls (e.args), tuples (e.fields), items (e.tuple_value), and main, which reads its body.",
+            "Compare a variable by itself, not by its name: parameter in main.params, or a dict with the parameters as "
+            "keys. p.checked_type has shape and dtype, np.dtype(dtype).itemsize is the size of an element; "
+            "e.data.numpy().nbytes is that of a constant.",
+        ),
+        cases=later("cases_day01_relay", "read_cases"),
+        judge=later("cases_day01_relay", "judge_read"),
+        seconds=15,
+        flavour="relay",
+    ),
 )
