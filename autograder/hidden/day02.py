@@ -614,6 +614,12 @@ def counterexample(seed: int) -> list[Case]:
     return counterexample_cases()
 
 
+def fuse_silu(seed: int) -> list[Case]:
+    from autograder.hidden import day02_relax  # needs Relax's TVM, which the other exercises' processes do without
+
+    return day02_relax.fuse_silu(seed)
+
+
 HIDDEN: dict[str, Callable[[int], list[Case]]] = {
     "day02.visitor": visitor,
     "day02.fuse-conv-relu": fuse,
@@ -622,4 +628,5 @@ HIDDEN: dict[str, Callable[[int], list[Case]]] = {
     "day02.equivalent": equivalent,
     "day02.lost-attribute": lost,
     "day02.counterexample": counterexample,
+    "day02.fuse-silu": fuse_silu,
 }

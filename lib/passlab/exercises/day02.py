@@ -139,4 +139,25 @@ EXERCISES = (
         cases=later("cases_day02_compare", "counterexample_cases"),
         judge=later("cases_day02_compare", "judge_counterexample"),
     ),
+    Exercise(
+        id="day02.fuse-silu",
+        title="The same pass in Relax",
+        points=PASS_POINTS,
+        difficulty=3,
+        minutes=20,
+        hints=(
+            "visit_call_ gets every call and gives what stands for it. Begin with call = "
+            "self.visit_expr_post_order(call), and end with return call for what is no match. An operator is compared "
+            "with ==: call.op == tvm.ir.Op.get('relax.multiply'); call.op may also be a function of the module.",
+            "Operands are variables: self.lookup_binding(gate) gives the call that made the value, or None for a "
+            "parameter (and ask only about a relax.Var; a constant has no binding). Try both orders, and compare with "
+            "same_as: made.args[0].same_as(x).",
+            "For every relax.Function f of module.functions, under its GlobalVar v: "
+            "mutator.builder_.update_func(v, mutator.visit_expr(f)). Then mutator.builder_.get() is the new module; "
+            "relax.transform.DeadCodeElimination()(…) takes away the sigmoids that nobody reads any more.",
+        ),
+        cases=later("cases_day02_relax", "silu_cases"),
+        judge=later("cases_day02_relax", "judge_silu"),
+        flavour="relax",
+    ),
 )

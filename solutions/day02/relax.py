@@ -1,0 +1,115 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Day 2 · Writing a pass: an exercise in Relax
+#
+# One question, about 20 minutes: the last one of the day. It has a notebook of its own because it uses TVM, of which a
+# process can hold only one; this one holds today's (0.27). The lesson is [day02_passes.ipynb](../../course/day02_passes.ipynb),
+# the other questions are in [passes.ipynb](passes.ipynb).
+
+# %%
+from contextlib import suppress
+
+import torch
+from IPython.display import display
+from torch import nn
+
+from passlab import check, diff, progress
+from passlab.importers import relax_module
+from passlab.relax import relax, tvm
+
+# %%
+progress("day02")
+
+# %% [markdown]
+# ## 8 · The same pass in Relax
+#
+# In the lesson a pass for torch.fx turned `x * sigmoid(x)` into `silu(x)`. Here is the same law for Relax, and what is
+# different:
+#
+# - A **mutator** rebuilds the function. It walks the bindings in order, and `visit_call_` (with the underscore) says what
+#   becomes of a call. Operands come before users, and what became of them is known already.
+# - An operand is a **variable**. `self.lookup_binding(variable)` gives the expression that it is bound to.
+# - A module holds **several functions**, and the pass is about all of them that are `relax.Function`.
+# - Nothing is removed by not reading it: clean-up is a pass by itself.
+
+
+# %% nbgrader={"grade": false, "grade_id": "fuse-silu", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def fuse_silu(module: tvm.IRModule) -> tvm.IRModule:
+    """x * sigmoid(x) = silu(x), for every x, in every function of the module.
+
+    In:  a module of operators of Relax (relax.multiply, relax.sigmoid, …). It may have functions besides main, which
+         are called, and branches.
+    Out: a new module. Each relax.multiply of a value and the relax.sigmoid of this same value, in either order, is a
+         call of relax.nn.silu. A sigmoid that nobody reads after that is gone; one that is read otherwise stays.
+    Stays: everything else: products with the sigmoid of another value, other operators, functions and parameters.
+
+    Example:  lv = sigmoid(x);  lv1 = multiply(lv, x);  lv2 = multiply(y, lv);  gv = add(lv1, lv2)
+              becomes    lv = sigmoid(x);  lv1 = silu(x);  lv2 = multiply(y, lv);  gv = add(lv1, lv2)
+    """
+    ### BEGIN SOLUTION
+    mutator = FuseSilu(module)
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            mutator.builder_.update_func(variable, mutator.visit_expr(function))
+    return relax.transform.DeadCodeElimination()(mutator.builder_.get())
+
+
+MULTIPLY, SIGMOID = tvm.ir.Op.get("relax.multiply"), tvm.ir.Op.get("relax.sigmoid")
+
+
+@relax.expr_functor.mutator
+class FuseSilu(relax.PyExprMutator):
+    def visit_call_(self, call):
+        call = self.visit_expr_post_order(call)
+        if call.op == MULTIPLY:
+            a, b = call.args
+            for x, gate in ((a, b), (b, a)):
+                made = self.lookup_binding(gate) if isinstance(gate, relax.Var) else None
+                if isinstance(made, relax.Call) and made.op == SIGMOID and made.args[0].same_as(x):
+                    return relax.op.nn.silu(x)
+        return call
+
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "fuse-silu-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+check("day02.fuse-silu", fuse_silu)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day02.fuse-silu", fuse_silu)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Your pass at work on a gated layer, as it stands in many language models:
+
+
+# %%
+class Gated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.gate, self.down = nn.Linear(6, 8), nn.Linear(6, 8), nn.Linear(8, 6)
+
+    def forward(self, x):
+        gate = self.gate(x)
+        return self.down(self.up(x) * (gate * torch.sigmoid(gate)))
+
+
+with suppress(Exception):
+    gated = relax_module(Gated().eval(), torch.randn(3, 6))
+    display(diff(gated, fuse_silu(gated), title="silu in a gated layer"))
+
+# %%
+progress("day02")
