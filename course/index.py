@@ -56,6 +56,7 @@ equivalent(before, after)
 # | 1 | [A model is a graph](day01_graphs.ipynb) | [Read and measure graphs](../work/day01/graphs.ipynb) |
 # | 2 | [Writing a pass](day02_passes.ipynb) | [Visit, fuse, fold, prove](../work/day02/passes.ipynb) |
 # | 3 | [Optimizing graphs](day03_optimizations.ipynb) | [The classics, in order](../work/day03/optimizations.ipynb) |
+# | 7 | [TVM Relay](day07_relay.ipynb) | [Passes in a real compiler](../work/day07/relay.ipynb) |
 #
 # The exercise notebooks in `work/` are your own copies, made when you started the lab with `make lab` (or
 # `passlab lab`). They are never overwritten; when a newer release of an exercise arrives, it is put beside yours.

@@ -1,0 +1,702 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Day 7 · TVM Relay
+#
+# For six days the graphs were small and the compiler was yours. Today you open one that was built to ship: TVM, as it
+# was in 2024, with **Relay**, the graph language in which its passes are written. You read programs in it, import a
+# ResNet-18 in two ways, watch every pass at work, and write your own in the three styles that Relay offers. In the
+# exercises your passes run inside the real compiler: [work/day07/relay.ipynb](../work/day07/relay.ipynb). About 75
+# minutes.
+#
+# The next cell loads Relay, which exists for Linux on x86-64 only. Elsewhere it stops with one sentence that says so;
+# the rest of this lesson is then for reading, and day 8 runs everywhere.
+
+# %%
+import logging
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import torch
+
+from passlab import diff, draw, equivalent, models, timed
+from passlab.builds import run_module, targets
+from passlab.graph import Table
+from passlab.importers import relay_from_onnx, relay_module, to_onnx
+from passlab.measure_tvm import bytes_moved, cost, launches, runner
+from passlab.relay import relay, tvm
+from passlab.structure_tvm import consumers, counts, groups
+
+logging.getLogger("autotvm").setLevel(logging.ERROR)  # "operators have not been tuned": that is for day 8
+print("TVM", tvm.__version__, "builds for", ", ".join(targets()))
+
+# %% [markdown]
+# ## What Relay is
+#
+# Relay is a small functional language with tensors in its types. An expression is a variable, a constant, a `Call`, a
+# `Function`, a `Let`, a tuple or a field of one, an `If`. A module is a set of named functions. Here is one, built by
+# hand:
+
+
+# %%
+def module(body):
+    """A module whose main function computes `body` from the variables that are free in it, with all types inferred."""
+    main = relay.Function(relay.analysis.free_vars(body), body)
+    return relay.transform.InferType()(tvm.IRModule.from_expr(main))
+
+
+x = relay.var("x", shape=(1, 4, 8, 8))
+w = relay.var("w", shape=(4, 4, 3, 3))
+conv = relay.nn.conv2d(x, w, padding=(1, 1), channels=4, kernel_size=(3, 3))
+first = module(relay.nn.relu(conv))
+print(first)
+
+# %% [markdown]
+# That is Relay's text form, and it is complete: parsing it gives the same program back. Behind each `/* ty=… */` is a
+# type that was *inferred*: nobody wrote that a padded 3×3 convolution of 8×8 images gives 8×8 images.
+
+# %%
+again = relay.transform.InferType()(relay.parse(first.astext()))
+assert tvm.ir.structural_equal(first, again)
+print(first["main"].body.checked_type)
+draw(first)
+
+# %% [markdown]
+# Types are checked before anything runs. Broadcasting aligns the last axes, so a (2, 3) and a (4,) do not add:
+
+# %%
+try:
+    module(relay.add(relay.var("a", shape=(2, 3)), relay.var("b", shape=(4,))))
+    raise AssertionError("TVM took it")
+except tvm.error.DiagnosticError:
+    print("not a Relay program")
+
+# %% [markdown]
+# But type inference does not check all. It accepts a convolution that never says how many channels it has; the compiler
+# wants to know at its highest level, and fails there. Importers fill these in. If you build a `conv2d` yourself, give
+# it `channels` and `kernel_size`.
+
+# %%
+vague = module(relay.nn.conv2d(x, w, padding=(1, 1)))
+example = (np.ones((1, 4, 8, 8), "float32"), np.ones((4, 4, 3, 3), "float32"))
+for level in (2, 3):
+    print(level, run_module(vague, [example], level=level).error or "builds")
+assert run_module(vague, [example], level=2).ok and not run_module(vague, [example], level=3).ok
+
+# %% [markdown]
+# ### One value, two ways to say so
+#
+# `e * e` reads one value twice. In the graph form, both operands are the *same Python object*. In the form with `Let`,
+# every value has a name, and the program is a list again. That is **A-normal form**, and it is what Relax always is.
+
+# %%
+y = relay.var("y", shape=(4,))
+e = relay.exp(y)
+shared, twice = module(e * e), module(relay.exp(y) * relay.exp(y))
+print(relay.transform.ToANormalForm()(shared))
+print("shared:", dict(counts(shared)), " built twice:", dict(counts(twice)))
+assert counts(shared)["exp"] == 1 and counts(twice)["exp"] == 2
+
+# %% [markdown]
+# Operators with several results give a tuple, and `TupleGetItem` takes a field. Batch norm has three results, of which
+# inference reads one.
+
+# %%
+four = [relay.var(name, shape=(4,)) for name in ("gamma", "beta", "mean", "var")]
+normed = relay.nn.batch_norm(conv, *four)
+print(module(normed.astuple())["main"].ret_type)
+draw(module(relay.nn.relu(normed[0])))
+
+# %% [markdown]
+# ## A ResNet-18 arrives, twice
+#
+# TVM reads a model as torch traced it, or from an ONNX file. Both importers end in the same language, not in the same
+# program.
+
+# %%
+resnet, image = models.ZOO["resnet18"].build(), torch.randn(1, 3, 32, 32)
+from_torch = relay_module(resnet, image)
+with tempfile.TemporaryDirectory() as folder:
+    file = Path(folder) / "resnet18.onnx"
+    onnx.save(to_onnx(resnet, image), file)
+    from_onnx = relay_from_onnx(file)
+both = counts(from_torch), counts(from_onnx)
+rows = [(name, str(both[0][name]), str(both[1][name])) for name in sorted(both[0] | both[1])]
+Table(("operator", "from torch", "from ONNX"), (*rows, ("all", str(both[0].total()), str(both[1].total()))))
+
+# %% [markdown]
+# Twenty convolutions on both sides. The exporter folded the batch norms into them before TVM saw the model, and left a
+# bias in each one's place. They compute the same function, which is torch's:
+
+# %%
+want = resnet(image)
+for name, mod in {"torch": from_torch, "ONNX": from_onnx}.items():
+    got = run_module(mod, [(image,)], level=1).outputs[0][0]
+    print(f"from {name}: largest difference {np.abs(got - want.numpy()).max():.1e}")
+    assert np.allclose(got, want.numpy(), rtol=1e-3, atol=1e-3)
+assert both[0]["nn.batch_norm"] == 20 and both[1]["nn.batch_norm"] == 0 and both[1]["nn.bias_add"] == 20
+
+# %% [markdown]
+# For pictures and for all that is built often, one block of it will do: two convolutions with batch norm, and the
+# residual sum.
+
+# %%
+zoo = models.ZOO["residual"]
+net, batch = models.residual(channels=32), torch.randn(1, 32, 28, 28)
+block = relay_module(net, batch)
+draw(block, title="A residual block in Relay")
+
+# %% [markdown]
+# ## Passes and the context they run in
+#
+# A pass takes a module and gives a module. A *module pass* sees all functions at once; a *function pass* is called for
+# each function by itself; a `Sequential` runs a list of passes. All of them run in a `PassContext`, which holds the
+# **level**, names of passes that are switched off, options, and instruments. A `Sequential` skips passes above its
+# level, silently:
+
+# %%
+steps = tvm.transform.Sequential([relay.transform.SimplifyInference(), relay.transform.FoldConstant()])
+for level in (1, 2):
+    with tvm.transform.PassContext(opt_level=level):
+        print(f"level {level}: {counts(steps(block)).total()} calls")
+with tvm.transform.PassContext(opt_level=2, disabled_pass=["FoldConstant"]):
+    print(f"level 2, one pass disabled: {counts(steps(block)).total()} calls")
+print({p.info.name: p.info.opt_level for p in steps.passes})
+
+
+# %% [markdown]
+# ### Seeing what runs
+#
+# Which passes run at which level? There are tables of that, and some are wrong. An **instrument** is an object whose
+# methods the compiler calls around each pass, so ask the compiler:
+
+
+# %%
+@tvm.instrument.pass_instrument
+class Log:
+    """Keeps the names of the passes that run."""
+
+    def __init__(self):
+        self.seen = Counter()
+
+    def run_before_pass(self, mod, info):
+        self.seen[info.name] += 1
+
+
+small = relay_module(models.ZOO["residual"].build(), *zoo.inputs(1))
+seen = {}
+for level in range(5):
+    log = Log()
+    with tvm.transform.PassContext(opt_level=level, instruments=[log]):
+        relay.build(small, "llvm")
+    seen[level] = log.seen
+
+# %%
+WATCHED = "SimplifyInference FuseOps FoldConstant EliminateCommonSubexpr AlterOpLayout ForwardFoldScaleAxis FastMath"
+rows = [(name, *("yes" if seen[level][name] else "" for level in seen)) for name in WATCHED.split()]
+rows.append(("all passes, Relay's and TIR's", *(str(runs.total()) for runs in seen.values())))
+Table(("pass", *(f"level {level}" for level in seen)), tuple(rows))
+
+# %% [markdown]
+# Read the first column from the left. SimplifyInference and FuseOps run at level 0 already; constants are folded from 2
+# on; layouts change, equal expressions merge and scales move at 3; 4 adds mathematics that is only nearly right.
+
+# %%
+starts = {name: min(level for level in seen if seen[level][name]) for name in WATCHED.split()}
+assert starts["SimplifyInference"] == starts["FuseOps"] == 0 and starts["FoldConstant"] == 2
+assert starts["EliminateCommonSubexpr"] == starts["AlterOpLayout"] == 3 and starts["FastMath"] == 4
+
+# %% [markdown]
+# That FuseOps *runs* at level 0 does not mean that it fuses: below level 1 it gives every operator a kernel of its own.
+
+# %%
+for level in (0, 1, 3):
+    print(f"level {level}:", launches(small, level=level))
+assert launches(small, level=0) > launches(small, level=1) >= 2
+
+
+# %% [markdown]
+# ## Batch norm goes away
+#
+# `SimplifyInference` writes batch norm out as arithmetic. `FoldConstant` computes what depends on constants alone. One
+# widespread sentence says that this removes the batch norm. Look:
+
+
+# %%
+def run(mod, *names, level=3):
+    """The module after these passes of Relay."""
+    with tvm.transform.PassContext(opt_level=level):
+        for name in names:
+            mod = getattr(relay.transform, name)()(mod)
+    return mod
+
+
+simple = run(block, "SimplifyInference")
+folded = run(simple, "FoldConstant")
+for name, mod in {"imported": block, "simplified": simple, "folded": folded}.items():
+    print(f"{name:10} {counts(mod).total():3} calls  {dict(counts(mod))}")
+diff(block, folded, title="SimplifyInference, then FoldConstant")
+
+# %% [markdown]
+# Each batch norm has become a `multiply` and an `add` with constants. Nothing there is left to *fold*: one operand is
+# an activation. Yet a scale of a convolution's output channel is a scale of that channel's weights. `FoldScaleAxis`
+# moves it there, and another `FoldConstant` multiplies it in:
+
+# %%
+scaled = run(folded, "FoldScaleAxis", "FoldConstant")
+print("calls:", " → ".join(str(counts(mod).total()) for mod in (block, simple, folded, scaled)))
+assert counts(folded)["multiply"] == 2 and counts(scaled)["multiply"] == 0
+assert equivalent(block, scaled)
+diff(folded, scaled, title="FoldScaleAxis, then FoldConstant")
+
+# %% [markdown]
+# The same on the whole ResNet-18, and once more with its parameters left as inputs. That is how importers hand a model
+# over unless they are told to **bind** them, and then there are no constants:
+
+# %%
+steps = ("SimplifyInference", "FoldConstant", "FoldScaleAxis", "FoldConstant")
+unbound, parameters = relay_module(resnet, image, bind=False)
+sizes = {}
+for name, mod in {"bound": from_torch, "unbound": unbound}.items():
+    sizes[name] = [counts(mod).total()]
+    for step in steps:
+        mod = run(mod, step)
+        sizes[name].append(counts(mod).total())
+    print(f"{name:8}", " → ".join(map(str, sizes[name])))
+
+# %%
+start, simplified, left = sizes["bound"][:3]
+assert start < left < simplified  # folding alone ends above where it began
+assert sizes["bound"][-1] == left - 20  # one multiply less for each batch norm
+assert min(sizes["unbound"][1:]) == simplified  # nothing folds
+
+# %% [markdown]
+# ### What it buys
+#
+# Compare a build with SimplifyInference and one without. Switch off just that pass, and the build fails:
+
+# %%
+print(run_module(block, [(batch,)], disabled=["SimplifyInference"]).error)
+
+# %% [markdown]
+# `AlterOpLayout`, later in the pipeline, packs channels by the vector width, and a batch norm cannot be typed on such a
+# layout. A fair comparison switches off *both* passes, on *both* sides, and changes one thing: whether the batch norms
+# are there. The left side gets the block as imported, the right side the one whose scales are folded.
+
+# %%
+off = ["SimplifyInference", "AlterOpLayout"]
+kept = run_module(block, [(batch,)], disabled=off, repeats=30)
+gone = run_module(scaled, [(batch,)], disabled=off, repeats=30)
+print("kept:", *kept.kernels, sep="\n  ")
+print("gone:", *gone.kernels, sep="\n  ")
+assert len(gone.kernels) < len(kept.kernels)
+
+# %%
+moved = {"kept": bytes_moved(run(block, "FuseOps")), "gone": bytes_moved(run(scaled, "FuseOps"))}
+print(f"kernels {len(kept.kernels)} → {len(gone.kernels)},  bytes {moved['kept']} → {moved['gone']}")
+fastest = {"kept": min(kept.times), "gone": min(gone.times)}
+print(f"fastest run here: {fastest['kept'] * 1e6:.0f} µs → {fastest['gone'] * 1e6:.0f} µs,", end=" ")
+print(f"{fastest['kept'] / fastest['gone']:.2f} times")
+assert moved["gone"] < moved["kept"]
+
+# %% [markdown]
+# Kernels and bytes shrink for certain. Time may or may not follow: the convolutions dominate, and they are the same on
+# both sides. "BN folding makes inference 5 to 15 % faster" is somebody's figure on somebody's machine; yours is above.
+#
+# ## Fusion
+#
+# Every operator carries a number that says how it may fuse. It is data in the registry, so ask:
+
+# %%
+NAMES = {int(v): k for k, v in vars(relay.op.OpPattern).items() if isinstance(v, int)}
+ASKED = "nn.relu cast add expand_dims reshape transpose squeeze take concatenate sum nn.conv2d nn.dense nn.softmax "
+ASKED += "nn.max_pool2d argsort"
+pattern = {name: int(relay.op.get(name).get_attr("TOpPattern")) for name in ASKED.split()}
+of = {number: [name for name in pattern if pattern[name] == number] for number in NAMES}
+Table(("number", "name", "operators"), tuple((str(n), NAMES[n], ", ".join(of[n])) for n in sorted(NAMES)))
+
+# %%
+assert NAMES[7] == "TUPLE" and NAMES[8] == "OPAQUE"  # opaque is 8, not 7
+assert pattern["cast"] == 0 and pattern["add"] == pattern["expand_dims"] == 1
+assert {pattern[n] for n in ("reshape", "transpose", "squeeze", "take", "concatenate")} == {2}
+assert pattern["sum"] == 3 and pattern["nn.conv2d"] == pattern["nn.softmax"] == pattern["nn.max_pool2d"] == 4
+
+# %% [markdown]
+# The smaller the number, the simpler the access. `FuseOps` wraps operators that share a kernel into one function with
+# the attribute `Primitive`. Here is what it makes of the block:
+
+# %%
+fused = run(scaled, "FuseOps")
+print(*groups(fused), sep="\n")
+draw(fused, title="The residual block after FuseOps")
+
+# %% [markdown]
+# Two kernels, and the **residual add is inside** the second: it is an `add` like any other, and its second operand is
+# an input of the kernel. Without folded batch norms the arithmetic on constants makes groups of its own:
+
+# %%
+unfolded = groups(run(simple, "FuseOps"))
+print(*unfolded, sep="\n")
+assert sorted(map(len, groups(fused))) == [3, 4] and ("nn.conv2d", "add", "add", "nn.relu") in groups(fused)
+inside = [group for group in unfolded if "nn.conv2d" in group and group.count("add") == 2]
+assert inside and len(unfolded) > 2
+
+# %% [markdown]
+# ### Where a group ends
+#
+# A reduction may take what comes before it into its kernel; what comes after is another kernel. A group may fork, if
+# all arms meet again inside it: the join **post-dominates** the fork. If the arms leave one by one, the group ends at
+# the fork.
+
+# %%
+relu, total = relay.nn.relu, lambda value: relay.sum(value, axis=[1])
+SHAPES = {
+    "relu(sum(x))": relu(total(x)),
+    "sum(relu(x))": total(relu(x)),
+    "relu(c) + sigmoid(c)": relu(conv) + relay.sigmoid(conv),
+    "(relu(c), sigmoid(c))": relay.Tuple([relu(conv), relay.sigmoid(conv)]),
+    "(relu(c), sigmoid(c), tanh(c))": relay.Tuple([relu(conv), relay.sigmoid(conv), relay.tanh(conv)]),
+}
+found = {name: groups(run(module(body), "FuseOps")) for name, body in SHAPES.items()}
+Table(("program", "groups"), tuple((name, "  ".join(map(str, of))) for name, of in found.items()))
+
+# %%
+assert list(map(len, found.values())) == [2, 1, 1, 3, 4]
+draw(run(module(SHAPES["(relu(c), sigmoid(c))"]), "FuseOps"), title="Two consumers: three kernels")
+
+# %%
+draw(run(module(SHAPES["relu(c) + sigmoid(c)"]), "FuseOps"), title="Two consumers that meet again: one kernel")
+
+# %% [markdown]
+# What fusion buys shows best where memory is the limit: six cheap operations on a large tensor. Level 0 fuses nothing,
+# level 1 does.
+
+# %%
+big = relay.var("x", shape=(2048, 2048))
+six = big
+for name in ("nn.relu", "negative", "abs", "nn.relu", "negative", "abs"):
+    six = relay.Call(relay.op.get(name), [six])
+six = module(six)
+data = torch.randn(2048, 2048)
+cheap = {level: runner(six, data, level=level) for level in (0, 1)}
+print("kernels:", launches(six, level=0), "→", launches(six, level=1))
+print("bytes:  ", bytes_moved(six), "→", bytes_moved(run(six, "FuseOps")))
+assert bytes_moved(six) == 6 * bytes_moved(run(six, "FuseOps"))
+timed({"one by one": cheap[0], "fused": cheap[1]}, repeats=10)
+
+# %% [markdown]
+# How far may a group grow? An option in the context decides. TVM has a limit since very large kernels compile slowly
+# and spill registers.
+
+# %%
+for depth in (2, 4, 256):
+    with tvm.transform.PassContext(opt_level=3, config={"relay.FuseOps.max_depth": depth}):
+        print(f"at most {depth:3} deep: {len(groups(relay.transform.FuseOps()(six)))} groups")
+
+
+# %% [markdown]
+# ## Equal subexpressions, other layouts
+#
+# `EliminateCommonSubexpr` compares operators, operands *and attributes*. Below, two softmaxes are equal and the third
+# differs in its axis alone.
+
+# %%
+table = relay.var("x", shape=(4, 4))
+rows_, more, columns = (relay.nn.softmax(table, axis=axis) for axis in (-1, -1, 0))
+repeats = module(rows_ * more + columns)
+merged = run(repeats, "EliminateCommonSubexpr")
+print(cost(repeats, level=0), cost(merged, level=0), sep="\n")
+assert (counts(repeats)["nn.softmax"], counts(merged)["nn.softmax"]) == (3, 2)
+diff(repeats, merged, title="EliminateCommonSubexpr")
+
+# %% [markdown]
+# `AlterOpLayout` asks the target how it likes its convolutions. This processor's answer is `NCHW8c` or the like: blocks
+# of channels next to each other, one for each lane of a vector. The pass converts at the borders and lets the layout
+# flow in between, as you did on day 3.
+
+# %%
+with tvm.target.Target("llvm"):
+    packed = run(scaled, "CanonicalizeOps", "AlterOpLayout", "FoldConstant")
+print("before:", dict(counts(scaled)))
+print("after: ", dict(counts(packed)))
+assert counts(packed)["layout_transform"] == 2 and counts(packed)["nn.contrib_conv2d_NCHWc"] == 2
+diff(scaled, packed, title="AlterOpLayout")
+
+# %% [markdown]
+# Two convolutions, two conversions: one on the way in, one on the way out. Those of the weights were folded, since
+# weights are constants. Measured:
+
+# %%
+plain = run_module(block, [(batch,)], disabled=["AlterOpLayout"], repeats=30)
+blocked = run_module(block, [(batch,)], repeats=30)
+print(f"kernels {len(plain.kernels)} → {len(blocked.kernels)}")
+print(f"fastest run here: {min(plain.times) * 1e6:.0f} µs → {min(blocked.times) * 1e6:.0f} µs")
+assert len(blocked.kernels) == len(plain.kernels) + 2
+
+
+# %% [markdown]
+# ## Writing a pass
+#
+# Relay is immutable: a pass builds a new program and shares what did not change. There are two base classes. A
+# **visitor** only looks:
+
+
+# %%
+class Constants(relay.ExprVisitor):
+    """The bytes of all constants, and how many calls were visited."""
+
+    def __init__(self):
+        super().__init__()
+        self.bytes, self.calls = 0, 0
+
+    def visit_constant(self, const):
+        self.bytes += const.data.numpy().nbytes
+
+    def visit_call(self, call):
+        self.calls += 1
+        super().visit_call(call)  # its operands
+
+
+look = Constants()
+look.visit(scaled["main"])
+print(look.bytes, "bytes of constants,", look.calls, "calls")
+assert look.calls == counts(scaled).total()
+
+# %% [markdown]
+# Both base classes keep a **memo**: each node is visited once, however many read it. On a graph that is not a nicety.
+# Here is a program of 16 additions, and two walks over it.
+
+# %%
+tower = relay.var("x", shape=(4,))
+for _ in range(16):
+    tower = tower + tower
+
+
+def walk(expr):
+    """How many calls a walk without a memo visits."""
+    return 1 + sum(map(walk, expr.args)) if isinstance(expr, relay.Call) else 0
+
+
+look = Constants()
+look.visit(tower)
+print("with a memo:", look.calls, "calls;  without:", walk(tower))
+assert look.calls == 16 and walk(tower) == 2**16 - 1
+
+# %% [markdown]
+# A **mutator** rebuilds. This one knows one law, with its precondition: `x / c = x * (1/c)` if `c` is a constant
+# without zeros. (In floating point both sides differ by a unit in the last place, unless c is a power of two.)
+# `super().visit_call` has rewritten the operands already, so the law is applied from the leaves up.
+
+
+# %%
+class MultiplyInstead(relay.ExprMutator):
+    """x / c = x * (1/c), if c is a floating-point constant and none of its numbers is 0."""
+
+    def visit_call(self, call):
+        call = super().visit_call(call)
+        if call.op != relay.op.get("divide") or not isinstance(call.args[1], relay.Constant):
+            return call
+        c = call.args[1].data.numpy()
+        if c.dtype.kind != "f" or not c.all():
+            return call
+        return relay.multiply(call.args[0], relay.const(1 / c))
+
+
+x4 = relay.var("x", shape=(4,))
+half = x4 / relay.const(2.0)
+divides = module(relay.exp(half) / (half + relay.const(3.0)) / relay.const(np.array([1, 2, 0, 4], "float32")))
+
+# %% [markdown]
+# To run in a pipeline, it needs a name and a level. `function_pass` makes a pass of anything with a
+# `transform_function`; types are inferred after it, as after every pass of Relay's own.
+
+
+# %%
+@relay.transform.function_pass(opt_level=1, name="DivideByConstants")
+class DivideByConstants:
+    def transform_function(self, function, mod, context):
+        return MultiplyInstead().visit(function)
+
+
+with tvm.transform.PassContext(opt_level=3):
+    multiplies = tvm.transform.Sequential([DivideByConstants(), relay.transform.InferType()])(divides)
+print(dict(counts(divides)), "→", dict(counts(multiplies)))
+assert counts(multiplies)["multiply"] == 1 and counts(multiplies)["divide"] == 2
+assert equivalent(divides, multiplies)
+diff(divides, multiplies, title="One division became a multiplication, two may not")
+
+# %% [markdown]
+# `half` is read twice and was rewritten once: that is the memo again. The division by a constant with a 0 in it stays,
+# and so does the division by something that is not constant.
+#
+# A **module pass** sees all functions, so it may decide about calls between them. This one copies small helpers into
+# their callers; `RemoveUnusedFunctions` then drops what nobody calls. Mind that a module, unlike an expression, *can* be
+# changed: a pass that does not copy it first changes its caller's.
+
+
+# %%
+@tvm.transform.module_pass(opt_level=1, name="InlineSmall")
+class InlineSmall:
+    """Put the body of every function that calls at most `most` operators in place of its calls in main."""
+
+    def __init__(self, most=3):
+        self.most = most
+
+    def transform_module(self, mod, context):
+        class CopyIn(relay.ExprMutator):
+            def visit_call(self, call):
+                call = super().visit_call(call)
+                helper = mod[call.op] if isinstance(call.op, relay.GlobalVar) else None
+                if helper is None or counts(helper).total() > most:
+                    return call
+                return relay.bind(helper.body, dict(zip(helper.params, call.args, strict=True)))
+
+        most, mod = self.most, tvm.IRModule(mod.functions)
+        mod["main"] = CopyIn().visit(mod["main"])
+        return relay.transform.RemoveUnusedFunctions()(mod)
+
+
+# %%
+p = relay.var("p", shape=(4,))
+callers = tvm.IRModule.from_expr(relay.Function([x4], x4))
+square = relay.GlobalVar("square")
+callers[square] = relay.Function([p], p * p)
+callers["main"] = relay.Function([x4], square(square(x4)))
+callers = relay.transform.InferType()(callers)
+with tvm.transform.PassContext(opt_level=1):
+    inlined = tvm.transform.Sequential([InlineSmall(), relay.transform.InferType()])(callers)
+print([v.name_hint for v in callers.functions], "→", [v.name_hint for v in inlined.functions])
+print(inlined)
+assert len(callers.functions) == 2 and len(inlined.functions) == 1 and counts(inlined)["multiply"] == 2
+
+# %% [markdown]
+# ### Saying what, not how: patterns
+#
+# For a rewrite with a larger left-hand side, describe it. `is_op` matches a call, `wildcard` anything, and a callback
+# says what to put there instead. The law here is `exp(a) * exp(b) = exp(a + b)`.
+
+# %%
+from tvm.relay.dataflow_pattern import DFPatternCallback, is_op, rewrite, wildcard
+
+
+class OneExp(DFPatternCallback):
+    """exp(a) * exp(b) = exp(a + b), but for overflow on the way."""
+
+    def __init__(self):
+        super().__init__(require_type=True)
+        self.a, self.b = wildcard(), wildcard()
+        self.pattern = is_op("multiply")(is_op("exp")(self.a), is_op("exp")(self.b))
+
+    def callback(self, before, after, found):
+        return relay.exp(found[self.a][0] + found[self.b][0])
+
+
+z = relay.var("z", shape=(4,))
+product = module(relay.exp(y) * relay.exp(z))
+one = module(rewrite(OneExp(), product["main"]).body)
+print(cost(product, level=0), cost(one, level=0), sep="\n")
+assert counts(one)["exp"] == 1
+diff(product, one, title="exp(a) · exp(b) = exp(a + b)")
+
+# %% [markdown]
+# And when `exp(a)` has another reader? Then it must be computed anyway, and the rewrite would save nothing. `match`,
+# which looks at one expression, says yes. `rewrite` and `partition` look at the whole program and leave it alone:
+
+# %%
+also = module(relay.Tuple([e * relay.exp(z), e]))
+root = also["main"].body.fields[0]
+print("matches:", bool(OneExp().pattern.match(root)))
+print("exp is read by", len(consumers(also)[root.args[0]]), "expressions")
+kept_both = module(rewrite(OneExp(), also["main"]).body)
+assert OneExp().pattern.match(root) and counts(kept_both)["exp"] == 2
+
+# %% [markdown]
+# A mutator of your own gets no such check. This one fuses `relu(conv2d(…))` into a call of one function, and asks
+# nothing:
+
+
+# %%
+class FuseBlindly(relay.ExprMutator):
+    def visit_call(self, call):
+        call = super().visit_call(call)
+        conv = call.args[0] if call.op == relay.op.get("nn.relu") else None
+        if not (isinstance(conv, relay.Call) and conv.op == relay.op.get("nn.conv2d")):
+            return call
+        data, weight = relay.var("data"), relay.var("weight")
+        body = relay.nn.relu(relay.Call(conv.op, [data, weight], conv.attrs))
+        return relay.Function([data, weight], body).with_attr("Composite", "conv2d_relu")(*conv.args)
+
+
+two = module(SHAPES["(relu(c), sigmoid(c))"])
+blind = module(FuseBlindly().visit(two["main"].body))
+print("convolutions:", counts(two)["nn.conv2d"], "→", counts(blind)["nn.conv2d"])
+assert counts(blind)["nn.conv2d"] == 2
+diff(two, blind, title="A fusion that asks nobody computes the convolution twice")
+
+# %% [markdown]
+# Every graph is right, and the most expensive operator of the program now runs twice. Counting consumers is half of
+# exercise 2.
+#
+# ## Build and run
+#
+# `relay.build` runs Relay's pipeline, lowers every group to loops, and gives machine code and a plan. The graph
+# executor runs the plan. Where there is a GPU, the same module builds for it.
+
+# %%
+from tvm.contrib import graph_executor
+
+for target in targets():
+    with tvm.transform.PassContext(opt_level=3):
+        library = relay.build(block, target)
+    executor = graph_executor.GraphModule(library["default"](tvm.device(target)))
+    executor.run(x=batch.numpy())
+    error = np.abs(executor.get_output(0).numpy() - net(batch).numpy()).max()
+    print(f"{target}: largest difference to torch {error:.1e}")
+    assert error < 1e-3
+
+# %%
+built = {f"level {level}": runner(block, batch, level=level) for level in (1, 3)}
+timed({"torch": lambda: net(batch), **built}, repeats=10)
+
+# %% [markdown]
+# ## Key takeaways
+#
+# - Relay is a typed functional language. Sharing is by object: the same node read twice is computed once.
+# - Folding needs constants: bind the parameters. Batch norm goes in three steps: simplify, fold, move the scale.
+# - Do not quote opt levels: an instrument of five lines shows what runs.
+# - Fusion follows numbers in a registry and post-dominance. The residual add fuses; what follows a reduction does not;
+#   a fork fuses when it joins again.
+# - To measure a pass, switch it off, and whatever depends on it, on both sides.
+# - A mutator visits each node once. Consumers are yours to count; `rewrite` and `partition` count them for you.
+#
+# ## Further reading
+#
+# - "Relay: A New IR for Machine Learning Frameworks", Jared Roesch, Steven Lyubomirsky, Logan Weber, Josh Pollock,
+#   Marisa Kirisame, Tianqi Chen, Zachary Tatlock, MAPL 2018.
+# - "TVM: An Automated End-to-End Optimizing Compiler for Deep Learning", Tianqi Chen, Thierry Moreau, Ziheng Jiang,
+#   Lianmin Zheng, Eddie Yan, Meghan Cowan, Haichen Shen, Leyuan Wang, Yuwei Hu, Luis Ceze, Carlos Guestrin,
+#   Arvind Krishnamurthy, OSDI 2018.
+# - "Optimizing CNN Model Inference on CPUs", Yizhi Liu, Yao Wang, Ruofei Yu, Mu Li, Vin Sharma, Yida Wang,
+#   USENIX ATC 2019. Where AlterOpLayout's packed layouts come from.
+# - "The Essence of Compiling with Continuations", Cormac Flanagan, Amr Sabry, Bruce F. Duba, Matthias Felleisen,
+#   PLDI 1993. A-normal form.
+#
+# ## Tomorrow
+#
+# Relay hides what a kernel is: a pass sees operators, and loops appear only after the last of them has run. Day 8 takes
+# today's passes to TVM as it is now. Its graph language, Relax, is in A-normal form, knows shapes with unknowns in
+# them, and holds calls of loop nests next to calls of operators; so a pass can fuse, schedule and tune in one module.
