@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from autograder.bench import course, grading
+from autograder.bench import course, grading, tvm
 from autograder.bench.figures import Figure, skipped
 
 PARTS = {
@@ -29,6 +29,7 @@ PARTS = {
     "class": course.sample_class,
     "grading": grading.grading,
     "load": grading.load,
+    "tvm": tvm.tvm,
 }
 
 

@@ -12,9 +12,11 @@ from torch import nn
 from autograder.bank import reference
 from passlab import models
 from passlab.exercises.cases_day08 import case, module, op
+from passlab.exercises.cases_day08_pipeline import pipeline_case
 from passlab.exercises.cases_day08_policy import number, policy_case
 from passlab.exercises.cases_day08_rewrites import IMAGE, SQUARE, VECTOR, WEIGHT, conv
 from passlab.exercises.cases_day08_schedule import schedule_case
+from passlab.exercises.cases_day08_tuner import drawn_machine, tuner_case
 from passlab.generate_tvm import random_relax
 from passlab.importers import relax_module
 from passlab.judge import Case
@@ -222,9 +224,30 @@ def schedule(seed: int) -> list[Case]:
     ]
 
 
+def tuner(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    return [tuner_case(f"machine {i + 1}", drawn_machine(rng.randrange(100, 10**6)), i) for i in range(5)]
+
+
+def pipeline(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    tokens = rng.choice((24, 32, 40))
+
+    def block() -> nn.Module:
+        return models.gpt(width=128, heads=4, context=tokens)
+
+    return [
+        pipeline_case("ResNet-18", models.ZOO["resnet18"].build, (1, 3, 64, 64), 5, True),
+        pipeline_case(f"a block of {tokens} tokens", block, (1, tokens, 128), 2.5, False),
+        pipeline_case("two images at once", models.ZOO["convnet"].build, (2, 3, 24, 40), 2.5, True),
+    ]
+
+
 HIDDEN: dict[str, Callable[[int], list[Case]]] = {
     "day08.port": port,
     "day08.pattern": pattern,
     "day08.policy": policy,
     "day08.schedule": schedule,
+    "day08.tuner": tuner,
+    "day08.pipeline": pipeline,
 }

@@ -91,4 +91,46 @@ EXERCISES: tuple[Exercise, ...] = (
         flavour="relax",
         seconds=20.0,
     ),
+    Exercise(
+        id="day08.tuner",
+        title="A tuner that learns",
+        points={"valid": 1, "did": 5, "cost": 3},
+        difficulty=4,
+        minutes=20,
+        hints=(
+            "Make each candidate a vector of numbers. Sizes that double belong on a logarithmic scale, and words "
+            "become one number each that is 0 or 1. Times that differ by factors do, too: predict their logarithm.",
+            "With x = log2(rows) and y = log2(columns) a straight line has no best place in the middle: give the "
+            "model x², y² and x·y as well. That is about ten numbers for sixteen measurements.",
+            "np.linalg.lstsq would follow every accident of so few measurements. Ridge regression does not: "
+            "np.linalg.solve(A.T @ A + 0.1 * np.eye(p), A.T @ y). Predict all candidates, leave out what was measured, "
+            "and return the first k.",
+        ),
+        cases=later("cases_day08_tuner", "tuner_cases"),
+        judge=later("cases_day08_tuner", "judge_tuner"),
+        call=later("cases_day08_tuner", "call_tuner"),
+        flavour="relax",
+    ),
+    Exercise(
+        id="day08.pipeline",
+        title="A whole pipeline",
+        points={"valid": 1, "same": 3, "did": 3, "cost": 4},
+        difficulty=4,
+        minutes=25,
+        hints=(
+            "Look at what TVM's default pipeline leaves: relax.get_default_pipeline, or kernels()(module).show(). "
+            "Which operator stands between a convolution and its relu and is fused with neither? And which step that "
+            "a CPU needs is missing altogether?",
+            "relax.transform.DecomposeOpsForInference() writes a batch norm as element-wise operators, and after it "
+            "CanonicalizeBindings() tidies up: both belong before LegalizeOps. kernels(before=[…], schedule=…) from "
+            "passlab.pipelines puts parts into their places; cpu_schedule there is a rule for every kernel.",
+            "What a vector loads must lie side by side in memory: in NHWC these are the channels, and there are more "
+            "of them than columns in a small image. ConvertLayout({'relax.nn.conv2d': ['NHWC', 'HWIO']}), then "
+            "Normalize(). (The keys need their prefix, or nothing happens.)",
+        ),
+        cases=later("cases_day08_pipeline", "pipeline_cases"),
+        judge=later("cases_day08_pipeline", "judge_pipeline"),
+        flavour="relax",
+        seconds=120.0,
+    ),
 )

@@ -1,0 +1,239 @@
+"""`make bench`, part tvm: what Relay and Relax make of models, beside torch and TVM's own default, in the same run.
+
+    python -m autograder.bench.tvm relax      # one flavour alone, a figure a line, as JSON: what the part itself starts
+
+A process holds one TVM, so each flavour has its own. Ratios are medians over rounds in which all candidates take turns.
+Wall time is the only clock that sees several cores: on a busy machine repeat the part.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from autograder.bench.figures import Figure, at_least, at_most, skipped
+from autograder.source import ROOT
+
+PART = "tvm"
+#: Rounds for what takes a second, and for what takes milliseconds.
+FEW, MANY = 5, 15
+
+
+def tvm(largest: int) -> Iterator[Figure | str]:
+    """Both flavours, each in a process of its own."""
+    for flavour in SECTIONS:
+        yield f"{flavour}: starting"
+        command = [sys.executable, "-W", "ignore", "-m", "autograder.bench.tvm", flavour]
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, cwd=ROOT
+        ) as process:
+            last = ""
+            for line in process.stdout:
+                if line.startswith("{"):
+                    said = json.loads(line)
+                    yield said["news"] if "news" in said else Figure(**said)
+            last = process.stderr.read().strip()
+        if process.returncode:
+            yield skipped(PART, f"the rest of {flavour}", last.splitlines()[-1][:200] if last else "its process ended")
+
+
+# What is compared
+
+
+def agreement(name: str, wanted: Any, found: Any) -> Figure:
+    """Largest difference to torch, relative to the root mean square of torch's output."""
+    import torch
+
+    got = found if isinstance(found, torch.Tensor) else torch.from_numpy(found[0].numpy())
+    off = float((got - wanted).abs().max() / wanted.square().mean().sqrt())
+    return at_most(PART, f"{name}: largest difference to torch / rms", off, 1e-4, "")
+
+
+def versus(name: str, times: Any, mine: str, other: str, least: float | None = None) -> Figure:
+    """How many times as fast `mine` is as `other`; with `least` it is a target."""
+    ratio = 1 / (times[mine].ratio / times[other].ratio)
+    base = f"{times[mine].median * 1e3:.3g} ms / {times[other].median * 1e3:.3g} ms"
+    what = f"{name}: {mine}, times as fast as {other}"
+    if least is not None:
+        return at_least(PART, what, ratio, least, "x", base)
+    winner = "" if ratio >= 1 else f"; {other} wins"
+    return Figure(PART, what, f"{ratio:.3g}x{winner}", base, value=ratio)
+
+
+def models() -> dict[str, tuple[Any, tuple]]:
+    import torch
+
+    from passlab import models as zoo
+
+    draw = torch.Generator().manual_seed(0)
+    image, tokens = torch.randn(1, 3, 224, 224, generator=draw), torch.randn(1, 128, 512, generator=draw)
+    return {
+        "ResNet-18": (zoo.resnet18(), (image,)),
+        "transformer block": (zoo.gpt(width=512, heads=8, context=128), (tokens,)),
+    }
+
+
+# Relax
+
+
+def relax_figures() -> Iterator[Figure | str]:
+    yield from relax_models()
+    yield from element_wise()
+    yield from matmuls()
+
+
+def relax_models() -> Iterator[Figure | str]:
+    import torch
+
+    from autograder.bank import reference
+    from passlab.importers import relax_module
+    from passlab.measure import timed
+    from passlab.measure_tvm import allocations, runner
+    from passlab.pipelines import host, kernels, pipeline
+
+    mine = reference("day08.pipeline")
+    for name, (model, inputs) in models().items():
+        yield f"Relax, {name}: importing and building"
+        module = relax_module(model, *inputs)
+        better = mine(module)
+        candidates = {
+            "torch eager": model,
+            "torch.compile": torch.compile(model),
+            "TVM's default": runner(module, target=str(host())),
+            "the course's pipeline": runner(better, target=str(host()), pipeline=pipeline(fuse=False)),
+        }
+        with torch.no_grad():
+            wanted = model(*inputs)
+            yield agreement(f"Relax, {name}", wanted, candidates["the course's pipeline"](*inputs))
+            yield f"Relax, {name}: timing"
+            times = timed(candidates, *inputs, repeats=FEW, warmup=1)
+        least = 8 if name == "ResNet-18" else None
+        yield versus(f"Relax, {name}", times, "the course's pipeline", "TVM's default", least)
+        for other in ("torch eager", "torch.compile"):
+            yield versus(f"Relax, {name}", times, "the course's pipeline", other)
+        if name == "ResNet-18":
+            for what, made in (("unfused", kernels(fuse=False)(module)), ("fused", kernels()(module))):
+                before, after = allocations(made), allocations(made, planned=True)
+                said = f"{before.count} → {after.count}, {before.bytes / 1e6:.1f} MB → {after.bytes / 1e6:.1f} MB"
+                ratio = after.bytes / before.bytes
+                yield at_most(PART, f"memory planning, {name} {what}: bytes after / before", ratio, 0.6, "x", said)
+
+
+def element_wise() -> Iterator[Figure | str]:
+    """Six cheap operations on 4096², where nothing but memory traffic counts."""
+    import torch
+    from torch import nn
+
+    from passlab.importers import relax_module
+    from passlab.measure import timed
+    from passlab.measure_tvm import runner
+    from passlab.pipelines import cpu_schedule, host, pipeline
+
+    class Six(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.relu(torch.abs((x * 0.5 + 1.0) - 0.25) * 2.0)
+
+    x, machine = torch.randn(4096, 4096), str(host())
+    module = relax_module(Six().eval(), x)
+    candidates = {
+        "torch eager": Six(),
+        "torch.compile": torch.compile(Six()),
+        "TVM unfused": runner(module, target=machine, pipeline=pipeline(fuse=False, schedule=cpu_schedule)),
+        "TVM fused": runner(module, target=machine, pipeline=pipeline(schedule=cpu_schedule)),
+    }
+    yield "six element-wise operations on 4096²"
+    with torch.no_grad():
+        yield agreement("six operations", Six()(x), candidates["TVM fused"](x))
+        times = timed(candidates, x, repeats=MANY)
+    yield versus("six operations, 4096²", times, "TVM fused", "torch eager", 4)
+    yield versus("six operations, 4096²", times, "TVM fused", "TVM unfused", 1.8)
+    yield versus("six operations, 4096²", times, "TVM fused", "torch.compile")
+
+
+def matmuls() -> Iterator[Figure | str]:
+    """By hand against the textbook's loops, tuned against torch."""
+    import torch
+
+    from autograder.bank import reference
+    from passlab.exercises.cases_day08_schedule import naive
+    from passlab.measure import timed
+    from passlab.pipelines import host, tune
+    from passlab.relax import tvm
+
+    def kernel(made: Any) -> Callable[..., Any]:
+        module = made if isinstance(made, tvm.IRModule) else tvm.IRModule({"main": made})
+        main = tvm.compile(module, host())["main"]
+
+        def run(*tensors: Any) -> Any:
+            main(*(tvm.runtime.from_dlpack(t) for t in tensors))
+            return tensors[-1]
+
+        return run
+
+    for n in (512, 1024):
+        name = f"matmul {n}³"
+        a, b, c = torch.randn(n, n), torch.randn(n, n), torch.zeros(n, n)
+        yield f"{name}: tuning, 16 trials"
+        tuned = tune(naive(n, n, n), "metaschedule", 16, progress=lambda *_: None)
+        candidates = {
+            "torch.matmul": lambda x, y, z: torch.matmul(x, y, out=z),
+            "the naive nest": kernel(naive(n, n, n)),
+            "a schedule by hand": kernel(reference("day08.schedule")(n, n, n)),
+            "tuned, 16 trials": kernel(tuned.best.function.with_attr("global_symbol", "main")),
+        }
+        yield f"{name}: timing"
+        yield agreement(f"{name} by hand", a @ b, candidates["a schedule by hand"](a, b, c).clone())
+        yield agreement(f"{name} tuned", a @ b, candidates["tuned, 16 trials"](a, b, c).clone())
+        times = timed(candidates, a, b, c, repeats=FEW, warmup=1)
+        yield versus(name, times, "a schedule by hand", "the naive nest", 20)
+        yield versus(name, times, "tuned, 16 trials", "torch.matmul", 0.5)
+        yield versus(name, times, "a schedule by hand", "torch.matmul")
+
+
+# Relay
+
+
+def relay_figures() -> Iterator[Figure | str]:
+    import torch
+
+    from passlab.importers import relay_module
+    from passlab.measure import timed
+    from passlab.measure_tvm import runner
+
+    flags = Path("/proc/cpuinfo").read_text().split()  # the LLVM of this TVM knows no processors of today by name
+    named = {"avx512f": "skylake-avx512", "avx2": "core-avx2"}
+    target = f"llvm -mcpu={next((named[flag] for flag in named if flag in flags), 'x86-64')}"
+    for name, (model, inputs) in models().items():
+        yield f"Relay, {name}: importing and building"
+        module = relay_module(model, *inputs)
+        candidates = {
+            "torch eager": model,
+            "torch.compile": torch.compile(model),
+            "TVM's default": runner(module, target=target, level=2),
+            "Relay at level 3": runner(module, target=target, level=3),
+        }
+        with torch.no_grad():
+            yield agreement(f"Relay, {name}", model(*inputs), candidates["Relay at level 3"](*inputs))
+            yield f"Relay, {name}: timing"
+            times = timed(candidates, *inputs, repeats=FEW, warmup=1)
+        for other in ("TVM's default", "torch eager", "torch.compile"):
+            yield versus(f"Relay, {name}", times, "Relay at level 3", other)
+
+
+SECTIONS: dict[str, Callable[[], Iterator[Figure | str]]] = {"relax": relax_figures, "relay": relay_figures}
+
+
+def main(flavour: str) -> None:
+    warnings.simplefilter("ignore")
+    for news in SECTIONS[flavour]():
+        print(json.dumps(asdict(news) if isinstance(news, Figure) else {"news": news}), flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
