@@ -96,7 +96,7 @@ def by_pattern(module):
 
 @right("goes through the bindings in a loop and writes a new function, without a mutator")
 def by_hand(module):
-    made = tvm.IRModule(dict(module.functions.items()), attrs=module.attrs)
+    builder = relax.BlockBuilder(module)
     for variable in USUAL.functions(module):
         function = module[variable]
         reads, values = _reads(function), {b.var: b.value for b in _bindings(function)}
@@ -109,19 +109,18 @@ def by_hand(module):
                     operand = value.args[0]
                     conv = values.get(operand)
                     if _name(conv) == CONV and reads[operand] == 1 and isinstance(operand, relax.DataflowVar):
-                        called = tvm.ir.GlobalVar(f"conv_relu_of_{variable.name_hint}_{len(gone)}")
-                        made[called] = _function(conv, conv.attrs)
-                        called = made.get_global_var(called.name_hint)
+                        called = builder.add_func(_function(conv, conv.attrs), "conv_relu")
                         gone.add(operand)
                         value = tvm.ir.Call(called, conv.args)
                     else:
                         value = relax.op.clip(operand, 0, float("inf"))
-                new.append(relax.VarBinding(binding.var, relax.BlockBuilder(made).normalize(value)))
+                new.append(relax.VarBinding(binding.var, builder.normalize(value)))
             kept = [binding for binding in new if binding.var not in gone]
             blocks.append(type(block)(kept))
         body = relax.SeqExpr(blocks, function.body.body)
-        made[variable] = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
-    return relax.transform.Normalize()(made)
+        new = relax.Function(function.params, body, function.ret_ty, function.is_pure, function.attrs)
+        builder.update_func(variable, new)
+    return relax.transform.Normalize()(builder.get())
 
 
 @wrong("did", "overrides visit_call: it is never called, and the module comes back as it was")
