@@ -53,7 +53,7 @@ KINDS = ("ordinary", "structured", "extreme", "sizes")
 ALL_KINDS = (*KINDS, "nonfinite")
 #: what is tried where one side is torch's: TVM's kernels and torch's overflow at different places
 _MIXED = ("ordinary", "structured", "sizes")
-_PHRASES = {**TRIALS, "ordinary": "On random inputs"}
+_PHRASES = {**TRIALS, "ordinary": "On random inputs", "structured": "On inputs that are a ramp"}
 
 #: parts of the names of operators that add several numbers up
 SUMS = ("conv", "dense", "matmul", "einsum", "sum", "mean", "norm", "softmax", "attention", "pool", "variance", "std")
@@ -106,6 +106,17 @@ def equivalent_modules(
     if not result and locate:
         comparison.locate(result)
     return result
+
+
+def smallest(pass_: Callable[[Any], Any], module: Any, budget: int = 100, **how: Any) -> Any:
+    """A smaller module than `module` that the pass turns into another function, for a bug to be seen by eye.
+
+    budget: how many modules are tried. how: as in `equivalent_modules`. Raises ValueError where the pass keeps what
+    this module means. The pass runs in this process.
+    """
+    from passlab.shrinking_tvm import shrink_module
+
+    return shrink_module(module, lambda m: not equivalent_modules(m, pass_(m), locate=False, **how), budget)
 
 
 def random_inputs(module: Any, seed: int = 0, kinds: Sequence[str] = KINDS) -> list[tuple[np.ndarray, ...]]:
@@ -297,7 +308,8 @@ class _Module:
                 "crash": f"crashed on {target}",
                 "timeout": f"took too long on {target}",
             }[built.stage]
-            raise _Failed(f"{doing}: {built.error.rstrip('.')}.", built.stage)
+            said = re.sub(r"^TVM cannot (build|run) the module: ", "", built.error)
+            raise _Failed(f"{doing}: {said.rstrip('.')}.", built.stage)
         return [[builds.as_torch(array) for array in arrays] for arrays in built.outputs]
 
 
@@ -387,9 +399,9 @@ class _Comparison:
     def run(self, targets: tuple[str, ...], reference: Callable | None) -> Equivalence:
         errors, done, self.notes = Errors(), [], []
 
-        def result(reason: str = "", **more: Any) -> Equivalence:
+        def result(reason: str = "", far: Errors = errors, **more: Any) -> Equivalence:
             seen = {"devices": targets, "trials": tuple(done), "notes": tuple(dict.fromkeys(self.notes))}
-            return Equivalence(not reason, reason, errors.mse, errors.max_abs, errors.max_ulp, **seen, **more)
+            return Equivalence(not reason, reason, far.mse, far.max_abs, far.max_ulp, **seen, **more)
 
         for target in targets:
             expected = self._expected(target)
@@ -401,14 +413,15 @@ class _Comparison:
             except _Failed as failed:
                 return result(f"after {failed.args[0]}", counterexample=self._named(self.trials[0][1]))
             for at, (kind, given) in enumerate(self.trials):
-                right = None
+                right, far = None, errors if kind not in ("extreme", "nonfinite") else Errors()
                 if reference is not None and kind in ("given", "ordinary", "sizes"):
                     (right,) = _Torch(reference).outputs([given], target, {})
-                for found, against in self._differences(expected[3 * at : 3 * at + 3], right, got[at], errors):
+                for found, against in self._differences(expected[3 * at : 3 * at + 3], right, got[at], far):
                     done.append(f"{kind} ({target})")
                     allowed = f"; rounding explains {self.tolerance.rtol:.1e} of its size" * (found.bad is not None)
                     return result(
                         f"{_PHRASES[kind]} ({target}), {against}{found.sentence}{allowed}.",
+                        far,
                         counterexample=self._named(given),
                         graph=self.before.own,
                         graph_after=self.after.own,
@@ -462,6 +475,9 @@ class _Comparison:
     ) -> Iterator[tuple[Difference, str]]:
         """What sets outputs apart from those of `before`, then from those of the reference; and how to say it."""
         old, *moved = expected
+        if len(old) != len(got):
+            yield Difference(f"there {_outputs(len(old))} before and {len(got)} after"), ""
+            return
         for d in self._unexcused(compare(old, got, self.tolerance, "output", errors), old, got, moved):
             yield d, ""
         if right is not None:
@@ -492,6 +508,10 @@ class _Comparison:
                 result.reason += f" {place[1]}"
 
 
+def _outputs(n: int) -> str:
+    return "is 1 output" if n == 1 else f"are {n} outputs"
+
+
 def _digest(sent: Any, inputs: list[tuple], target: str, run: dict) -> str:
     digest = hashlib.sha256(f"{sent.flavour}\0{target}\0{sorted(run.items(), key=str)}\0{sent.text}".encode())
     arrays = [_tensor(x) for values in (*inputs, (sent.params or {}).values()) for x in values]
@@ -515,7 +535,7 @@ def first_parting(before: Any, after: Any, inputs: tuple, tolerance: Tolerance) 
     seen = [_values(module, inputs) for module in (before, after)]
     if None in seen:
         return None
-    old, new = ([value for *_, value in found] for found in seen)
+    old, new = ([value for *_, value in found] + [*map(_tensor, inputs)] for found in seen)
     for id, name, value in seen[1]:
         if not any(_agree(other, value, tolerance) for other in old):
             return id, f"Look at {id}, {name}: no call before has its value."

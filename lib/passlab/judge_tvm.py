@@ -89,8 +89,8 @@ def valid(before: Any, after: Any) -> str | None:
         return 'The pass returned an IRModule, not a function. Return its function: `return mod["main"]`.'
     if not a_function and is_function(after):
         return (
-            "The pass returned a Function, not an IRModule. Put it into the module, "
-            '`mod.update_func(mod.get_global_var("main"), fn)`, and return that.'
+            "The pass returned a Function, not an IRModule. Put it into the module and return that: "
+            '`mod["main"] = fn; return mod`.'
         )
     if not (is_function(after) if a_function else is_module(after)):
         return f"The pass returned {_a(after)}, not {wanted}."
@@ -127,6 +127,11 @@ def _checked(flavour: str, module: Any, tell: Callable[[str], None]) -> None:
     (_relay_checked if flavour == "relay" else _relax_checked)(module, names, tell)
 
 
+_HOLE = (
+    "an expression has None where one of its parts belongs: does every visit_ method of your mutator return something?"
+)
+
+
 def _relay_checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
     _, tvm = held()
     relay = tvm.relay
@@ -137,10 +142,7 @@ def _relay_checked(module: Any, names: list[str], tell: Callable[[str], None]) -
         try:
             relay.analysis.post_order_visit(function, exprs.append)
         except tvm.error.TVMError:
-            raise _Invalid(
-                f"In {name}, an expression has None where one of its parts belongs: "
-                "does every visit_ method of your mutator return something?"
-            ) from None
+            raise _Invalid(f"In {name}, {_HOLE}") from None
         for call in (e for e in exprs if isinstance(e, relay.Call)):
             _relay_call(call, name, names)
         called |= {e.name_hint for e in exprs if isinstance(e, tvm.ir.GlobalVar)}
@@ -263,7 +265,6 @@ _REMEDIES = {
     "is not defined": "Bind it before it is read.",
     "used outside DataflowBlock": "What a dataflow block gives to the outside is made by `emit_output`.",
     "defined more than once": "Give every binding a variable of its own.",
-    "null pointer": "Does every visit_ method of your mutator return something?",
 }
 
 
@@ -288,6 +289,8 @@ def _relax_checked(module: Any, names: list[str], tell: Callable[[str], None]) -
         relax.analysis.well_formed(module)
     except Exception as error:
         text = _last_line(error).split("\n")[0].split(" # Metadata omitted")[0]
+        if "null pointer" in text:
+            raise _Invalid(f"Somewhere {_HOLE}") from None
         remedy = next((remedy for part, remedy in _REMEDIES.items() if part in text), "")
         raise _Invalid(f"The module is not well-formed: {short(text, 300).rstrip('.')}. {remedy}".strip()) from None
 

@@ -213,26 +213,21 @@ class Allocations:
 def allocations(module: Any, planned: bool = False) -> Allocations:
     """What `main` allocates: one piece for each result, or what is left after TVM's static planning of memory.
 
-    The kernels are those of the module as it stands (fuse first, to see that), inputs and weights do not count. Relax:
-    legalized and lowered as far as its allocations (`StaticPlanBlockMemory` does the planning). Relay: the plan of the
-    graph executor (`GraphPlanMemory`), in which results that only reshape another take no memory; the module must have
-    neither branches nor calls of its own functions. Runs TVM's passes in this process.
+    The kernels are those of the module as it stands (fuse first, to see that); inputs and weights do not count, nor
+    what only reshapes. Relax: legalized and lowered as far as its allocations, in this process
+    (`StaticPlanBlockMemory` does the planning). Relay: the plan is that of the graph executor for the module built at
+    level 0, in another process; ValueError where it cannot be built. A module with branches is counted in full.
     """
-    flavour, tvm = held()
-    module = typed(module)
+    flavour, _ = held()
     if flavour == "relax":
         return _relax_allocations(module, planned)
-    plan = tvm.get_global_func("relay.backend.GraphPlanMemory")(functions(module)["main"])
-    pieces: dict[int, int] = {}
-    results = []
-    for expr, where in plan.expr_to_storage_info.items():
-        if isinstance(expr, tvm.relay.Call) and not _relay_free(expr.op):
-            sizes = [int(size) for size in where.storage_sizes]
-            results += sizes
-            for piece, size in zip(where.storage_ids, sizes, strict=True):
-                pieces[int(piece)] = max(size, pieces.get(int(piece), 0))
-    taken = list(pieces.values()) if planned else results
-    return Allocations(len(taken), sum(taken))
+    if not planned:
+        sizes = [sum(map(_bytes, results)) for _, _, results in _traffic(module)]
+        return Allocations(len(sizes), sum(sizes))
+    built = builds.run_module(module, random_inputs(module, kinds=("ordinary",)), level=0)
+    if built.allocations is None:
+        raise ValueError(f"allocations: there is no plan of memory for this module. {built.error}".strip())
+    return Allocations(*built.allocations)
 
 
 def _relax_allocations(module: Any, planned: bool) -> Allocations:

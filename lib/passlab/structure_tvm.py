@@ -242,8 +242,9 @@ def view_ids(function: Any) -> dict[int, str]:
 
 def _described(node: Node) -> str:
     """A call with the types of its operands and its attributes, the names of variables left out."""
-    types = ", ".join(str(type_of(arg)) for arg in node.expr.args)
-    return f"{node.name}({types}){attributes(node.expr)}"
+    parts = [str(type_of(arg)) for arg in node.expr.args]
+    parts += [f"{key}={value}" for key, value in attributes(node.expr).items()]
+    return f"{node.name}({', '.join(parts)})"
 
 
 def attributes(call: Any) -> dict[str, str]:

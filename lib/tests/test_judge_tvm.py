@@ -47,7 +47,7 @@ BOTH = {
     "other numbers": "On random inputs (llvm), output at",
     "other shape": "the shape of output is (2, 3) before and (3, 2) after",
     "other dtype": "the dtype of output is float32 before and float16 after",
-    "more outputs": "output is a list of 1 before and a list of 2 after",
+    "more outputs": "there is 1 output before and 2 after",
     "named": "Look at",
     "lost": "Look for",
     "limited": None,
