@@ -101,7 +101,7 @@ class Verifier:
             send(request.sock, {"verdicts": [request.verdicts[at] for at in range(len(request.questions))]})
             return
         request.pipe, theirs = socket.socketpair()
-        patience = (MOST_SECONDS + _for_modules(request.questions[at]["exercise"]) for at in request.waiting[0])
+        patience = (MOST_SECONDS + _for_modules(request.questions[at]) for at in request.waiting[0])
         request.deadline = time.monotonic() + sum(patience)
         request.pid = os.fork()
         if request.pid == 0:
@@ -119,7 +119,7 @@ class Verifier:
             verdicts, fresh, misconceptions = {}, [], Misconceptions(self.mistakes)
             for at in request.waiting[0]:
                 asked = request.questions[at]
-                builds.allow(_for_modules(asked["exercise"]))
+                builds.allow(_for_modules(asked))
                 question = Question(asked["exercise"], asked["seed"], asked["heads"], request.values[at], self.kept)
                 verdicts[at] = asdict(question.verdict(misconceptions))
                 fresh += [(key, seen.to_json()) for key, seen in question.fresh.items()]
@@ -157,10 +157,13 @@ class Verifier:
         self._start(request)
 
 
-def _for_modules(exercise_id: str) -> float:
-    """How many seconds the modules of one answer may take, all of its cases together: as long as the answer may."""
-    exercise = exercises.find(exercise_id)
-    return exercise.seconds * len(exercise.cases()) if exercise.flavour in builds.FLAVOURS else 0.0
+def _for_modules(question: dict[str, Any]) -> float:
+    """How many seconds modules may take, all cases together. An answer has so many for each; what it was given is built
+    as well as what it returned."""
+    exercise = exercises.find(question["exercise"])
+    if exercise.flavour not in builds.FLAVOURS:
+        return 0.0
+    return 2 * exercise.seconds * len(cases_of(exercise.id, question["seed"])[0])
 
 
 def _limit_memory() -> None:

@@ -135,14 +135,22 @@ class Failed(Exception):
     """A module cannot be built or run; the message is a sentence."""
 
 
-def answer(sock: socket.socket, flavour: str, load: Callable[[str], Any]) -> None:
-    """Answer the request that comes over the socket. load(text): the module that a text stands for."""
+def answer(
+    sock: socket.socket, flavour: str, load: Callable[[str], Any], limit: Callable[[], None] = lambda: None
+) -> None:
+    """Answer the request that comes over the socket.
+
+    load(text): the module that a text stands for. limit(): limits the memory, except for a GPU, whose driver reserves
+    any number of TiB.
+    """
     send(sock, {"ready": True})
     head, payload = receive(sock)
     if head["do"] == "targets":
         send(sock, _reply(kernels=("llvm", *(["cuda"] if _cuda_works(flavour) else []))))
         return
     stage = "build"
+    if "cuda" not in head["target"]:
+        limit()
     try:
         text, payload = payload[: head["text"]], payload[head["text"] :]
         params, payload = arrays(head["params"].values(), payload)
@@ -588,7 +596,6 @@ def _fork(keep: list[int]) -> int:
     pid = os.fork()
     if pid == 0:
         _die_with_parent()
-        _limit_memory()
         kept = sorted({0, 1, 2, *keep})
         for last, fd in zip(kept, [*kept[1:], os.sysconf("SC_OPEN_MAX")], strict=True):
             if fd > last + 1:  # os.closerange(0, 0) closes everything
@@ -603,7 +610,7 @@ def _die_with_parent() -> None:
 
 
 def _limit_memory() -> None:
-    """Beyond what TVM itself takes, and where the system can tell that. (A GPU's driver reserves any number of TiB.)"""
+    """Beyond what TVM itself takes, where the system can tell that."""
     with contextlib.suppress(OSError), open("/proc/self/statm") as statm:
         most = int(statm.read().split()[0]) * resource.getpagesize() + MEMORY_GIB * 2**30
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
@@ -638,7 +645,7 @@ def main(flavour: str, number: str) -> None:
     rehearse(flavour)
     gc.collect()
     gc.freeze()
-    Server(control, _fork, lambda sock: answer(sock, flavour, load)).serve()
+    Server(control, _fork, lambda sock: answer(sock, flavour, load, _limit_memory)).serve()
 
 
 if __name__ == "__main__":

@@ -358,17 +358,17 @@ def _drop(flavour: str) -> None:
 
 def _ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
     for _ in range(2):
+        control = _helper(flavour)
         try:
-            with _request(flavour) as sock:
-                return _talk(flavour, sock, head, parts, seconds)
+            with _request(control) as sock:
+                return _talk(control, sock, head, parts, seconds)
         except (OSError, Gone):  # killed, or out of memory
-            _restart(flavour)
+            _give_up(flavour, control)
     return Built([], "The process that builds modules has ended, and so did another. Try again.", "crash")
 
 
-def _request(flavour: str) -> socket.socket:
-    """A socket of its own to a child that says when it is ready for a request. Raises Gone, OSError, Unreachable."""
-    control = _helper(flavour)
+def _request(control: socket.socket) -> socket.socket:
+    """A socket of its own to a child that is ready for a request. Raises Gone, OSError, Unreachable."""
     ours, theirs = socket.socketpair()
     try:
         with theirs:
@@ -382,14 +382,16 @@ def _request(flavour: str) -> socket.socket:
     return ours
 
 
-def _restart(flavour: str) -> None:
+def _give_up(flavour: str, control: socket.socket) -> None:
+    """A helper has ended. Unless another thread has seen to it, the next request starts one."""
     with _lock:
-        if _helpers[flavour][1] is None:
-            raise Ended
-        _drop(flavour)
+        if flavour in _helpers and _helpers[flavour][0] is control:
+            if _helpers[flavour][1] is None:
+                raise Ended
+            _drop(flavour)
 
 
-def _talk(flavour: str, sock: socket.socket, head: dict, parts: list, seconds: float) -> Built:
+def _talk(control: socket.socket, sock: socket.socket, head: dict, parts: list, seconds: float) -> Built:
     """One request. Closing the socket ends the child that works at it."""
     global _allowed
     stage, start, seconds = "build", time.monotonic(), min(seconds, _allowed)
@@ -408,7 +410,7 @@ def _talk(flavour: str, sock: socket.socket, head: dict, parts: list, seconds: f
         doing = "The module still ran" if stage == "run" else "TVM was still building the module"
         return Built([], f"{doing} after {max(seconds, 0):.3g} s.", "timeout")
     except (Gone, ValueError, TypeError, LookupError, AttributeError, OverflowError):
-        _request(flavour).close()  # was it the helper that ended?
+        _request(control).close()  # was it the helper that ended?
         return Built([], "The module wrote into the connection of the process that ran it.", "crash")
     finally:
         _allowed -= time.monotonic() - start
