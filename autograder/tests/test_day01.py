@@ -45,22 +45,33 @@ NONSENSE = [
 ]
 
 
-@pytest.mark.parametrize("exercise", DAY, ids=lambda e: e.id)
-@pytest.mark.parametrize("value", NONSENSE, ids=lambda v: repr(v)[:20])
-def test_nonsense_gets_a_sentence_and_no_points(exercise, value):
-    result = judge(exercise, lambda *arguments: value)
-    assert result.points == 0
-    assert result.failure.message.endswith(".")
+def given_nonsense(exercise_id: str, number: int) -> tuple[float, str]:
+    """Points of, and the sentence about, an answer that always gives the same thing."""
+    result = judge(exercises.find(exercise_id), lambda *arguments: NONSENSE[number])
+    return result.points, result.failure.message
 
 
-@pytest.mark.parametrize("exercise", DAY, ids=lambda e: e.id)
-def test_an_answer_that_raises_is_told_where(exercise):
+def given_an_error(exercise_id: str) -> tuple[float, str]:
     def answer(*arguments):
         raise KeyError("no such thing")
 
-    result = judge(exercise, answer)
-    assert result.points == 0
-    assert "no such thing" in result.failure.message
+    result = judge(exercises.find(exercise_id), answer)
+    return result.points, result.failure.message
+
+
+@pytest.mark.parametrize("exercise", DAY, ids=lambda e: e.id)
+@pytest.mark.parametrize("number", range(len(NONSENSE)), ids=lambda n: repr(NONSENSE[n])[:20])
+def test_nonsense_gets_a_sentence_and_no_points(exercise, number, apart):
+    points, said = apart(exercise.id, given_nonsense, exercise.id, number)
+    assert points == 0
+    assert said.endswith(".")
+
+
+@pytest.mark.parametrize("exercise", DAY, ids=lambda e: e.id)
+def test_an_answer_that_raises_is_told_where(exercise, apart):
+    points, said = apart(exercise.id, given_an_error, exercise.id)
+    assert points == 0
+    assert "no such thing" in said
 
 
 @pytest.mark.parametrize("exercise", DAY, ids=lambda e: e.id)
@@ -262,3 +273,51 @@ def test_cases_are_the_same_at_every_build():
                     for a, b in zip(first.parameters(), second.parameters(), strict=True)
                     if not a.is_meta
                 )
+
+
+# ---------------------------------------------------------------------------------------------------- Relay
+
+
+def relay_says(change: str) -> tuple[list[str], str]:
+    """Verdicts lost by the right answer with one thing changed, on the case of shared values, and the sentence."""
+    from autograder import bank
+
+    right = bank.reference("day01.read-relay")
+    changes = {
+        "nothing": {},
+        "an operator less": {"operators": {"tanh": 1}},
+        "an operator that is not there": {"operators": {"nn.relu": 1}},
+        "text for a number": {"constants": "12"},
+        "True for a number": {"readers": {"x": True, "y": 1, "idle": 0}},
+        "a parameter of nobody": {"parameters": {"x": 24, "y": 24, "idle": 5, "z": 1}},
+        "no such entry": {"readers": None},
+    }
+
+    def answer(module):
+        found = right(module)
+        for entry, value in changes[change].items():
+            if isinstance(value, dict) and entry == "operators":
+                value = {**found[entry], **value} if "nn.relu" in value else value
+            found[entry] = value
+        return found
+
+    exercise = exercises.find("day01.read-relay")
+    result = judge(exercise, answer, [exercise.cases()[2]])
+    return [v for v, held in result.verdicts.items() if not held], result.failure.message if result.failure else ""
+
+
+@pytest.mark.parametrize(
+    ("change", "lost", "said"),
+    [
+        ("nothing", [], ""),
+        ("an operator less", ["did"], "add is called once; your count is 0."),
+        ("an operator that is not there", ["spared"], "nn.relu is called nowhere; your count is 1."),
+        ("text for a number", ["valid", "did", "spared"], "'constants' should be an int"),
+        ("True for a number", ["valid", "did", "spared"], "'readers' should be a dict from names to ints"),
+        ("a parameter of nobody", ["valid", "did", "spared"], "'parameters' names z"),
+        ("no such entry", ["valid", "did", "spared"], "'readers' should be a dict"),
+    ],
+)
+def test_what_a_reading_of_relay_lacks_is_named(change, lost, said, apart):
+    found, sentence = apart("day01.read-relay", relay_says, change)
+    assert found == lost and said in sentence

@@ -47,16 +47,22 @@ def test_the_fused_ops_are_relu_of_conv2d():
 # ---------------------------------------------------------------------------------------------------- bad answers
 
 
-@pytest.mark.parametrize("exercise_id", ALL)
-@pytest.mark.parametrize("value", [None, 7, "text", [], object(), torch.zeros(3), (True,), nn.ReLU()])
-def test_a_value_of_the_wrong_kind_costs_points_and_gets_a_sentence(exercise_id, value):
-    def answer(*args, **kwargs):
-        return value
+WRONG_KINDS = [None, 7, "text", [], object(), torch.zeros(3), (True,), nn.ReLU()]
 
-    result = judge(exercises.find(exercise_id), answer)
-    assert result.points == 0 or exercise_id == "day02.lost-attribute"  # None is right for a pass that lost nothing
-    assert not result.ok
-    assert len(result.failure.message) > 20
+
+def given(exercise_id: str, number: int) -> tuple[float, bool, str]:
+    """Points, whether they are all, and the sentence, for an answer that always gives the same wrong kind of thing."""
+    result = judge(exercises.find(exercise_id), lambda *args, **kwargs: WRONG_KINDS[number])
+    return result.points, result.ok, result.failure.message
+
+
+@pytest.mark.parametrize("exercise_id", ALL)
+@pytest.mark.parametrize("number", range(len(WRONG_KINDS)))
+def test_a_value_of_the_wrong_kind_costs_points_and_gets_a_sentence(exercise_id, number, apart):
+    points, ok, said = apart(exercise_id, given, exercise_id, number)
+    assert points == 0 or exercise_id == "day02.lost-attribute"  # None is right for a pass that lost nothing
+    assert not ok
+    assert len(said) > 20
 
 
 @pytest.mark.parametrize("exercise_id", ALL)
@@ -263,3 +269,43 @@ def test_a_suspect_is_right_where_its_precondition_holds(name):
     assert len(before.graph.nodes) - len(after.graph.nodes) >= shorter
     given = x.clone()
     assert torch.equal(after(given), body(x)) and torch.equal(given, x)
+
+
+# ---------------------------------------------------------------------------------------------------- Relax
+
+
+def silu_of(change: str) -> tuple[list[str], str]:
+    """Verdicts lost by the right answer with one thing done to its module, on a visible case, and the sentence."""
+    from autograder import bank
+    from passlab.relax import relax, tvm
+
+    def answer(module):
+        main = module["main"]
+        if change == "unchanged":
+            return module
+        if change == "the pass itself":
+            return relax.transform.DeadCodeElimination()
+        if change == "a function":
+            return main
+        if change == "without the helper":
+            return tvm.IRModule({"main": main})
+        return bank.reference("day02.fuse-silu")(module)
+
+    exercise = exercises.find("day02.fuse-silu")
+    result = judge(exercise, answer, [exercise.cases()[2]])
+    return [v for v, held in result.verdicts.items() if not held], result.failure.message if result.failure else ""
+
+
+@pytest.mark.parametrize(
+    ("change", "first", "said"),
+    [
+        ("nothing", [], ""),
+        ("unchanged", ["did"], "multiplies a value by its own sigmoid"),
+        ("the pass itself", ["valid"], "returned another pass"),
+        ("a function", ["valid"], "returned a Function"),
+        ("without the helper", ["valid"], "calls helper, and the module has no function of that name"),
+    ],
+)
+def test_what_a_pass_over_relax_returns_is_judged(change, first, said, apart):
+    lost, sentence = apart("day02.fuse-silu", silu_of, change)
+    assert [v for v in lost if v != "same"][:1] == first and said in sentence

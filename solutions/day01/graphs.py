@@ -14,7 +14,8 @@
 # %% [markdown]
 # # Day 1 · A model is a graph: exercises
 #
-# Seven questions, about 95 minutes. Read the lesson first: [day01_graphs.ipynb](../../course/day01_graphs.ipynb).
+# Seven questions, about 95 minutes. Read the lesson first: [day01_graphs.ipynb](../../course/day01_graphs.ipynb). An
+# eighth one, about Relay, is in [relay.ipynb](relay.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # says what holds; grading asks the same on more cases, drawn anew each time. `hint("day01.count-kinds")` opens a hint,

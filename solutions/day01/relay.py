@@ -36,9 +36,9 @@ progress("day01")
 # %% [markdown]
 # ## 8 · Read a Relay module
 #
-# Before a pass changes a module, it asks it questions. A function of Relay is an expression that holds its operands, which
-# hold theirs; what two expressions read is shared and not written twice. There is no list of nodes: you are walked
-# through, by `relay.analysis.post_order_visit(expression, look)`, which calls `look` once for each expression.
+# Before a pass changes a module, it asks it questions. A function of Relay is an expression that holds its operands,
+# which hold theirs; what two expressions read is shared and not written twice. There is no list of nodes: you are
+# walked through, by `relay.analysis.post_order_visit(expression, look)`, which calls `look` once for each expression.
 #
 # | expression | what it is | what it reads |
 # |---|---|---|

@@ -14,7 +14,8 @@
 # %% [markdown]
 # # Day 2 · Writing a pass: exercises
 #
-# Seven questions, about 100 minutes. Read the lesson first: [day02_passes.ipynb](../../course/day02_passes.ipynb).
+# Seven questions, about 100 minutes. Read the lesson first: [day02_passes.ipynb](../../course/day02_passes.ipynb). An
+# eighth one, in Relax, is in [relax.ipynb](relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading asks the same on more cases, drawn anew each time. `hint("day02.visitor")` opens a

@@ -14,9 +14,9 @@
 # %% [markdown]
 # # Day 2 · Writing a pass: an exercise in Relax
 #
-# One question, about 20 minutes: the last one of the day. It has a notebook of its own because it uses TVM, of which a
-# process can hold only one; this one holds today's (0.27). The lesson is [day02_passes.ipynb](../../course/day02_passes.ipynb),
-# the other questions are in [passes.ipynb](passes.ipynb).
+# One question, about 20 minutes: number 8 of the day. It has a notebook of its own because a process can hold only one
+# TVM, and this one holds today's (0.27), with Relax. The lesson is
+# [day02_passes.ipynb](../../course/day02_passes.ipynb), the other seven questions are in [passes.ipynb](passes.ipynb).
 
 # %%
 from contextlib import suppress

@@ -135,8 +135,8 @@ def _whole(value: Any) -> bool:
 
 def _unlike(value: Any, expected: dict[str, Any]) -> str | None:
     if not isinstance(value, dict):
-        found = "None: is there a `return`?" if value is None else f"a {type(value).__name__}."
-        return f"Return a dict with the entries {', '.join(ENTRIES)}; this is {found}"
+        found = "nothing (is there a `return`?)" if value is None else f"of type {type(value).__name__}"
+        return f"Return a dict with the entries {', '.join(ENTRIES)}; what came back is {found}."
     if missing := [entry for entry in ENTRIES if entry not in value]:
         return f"The entry {missing[0]!r} is missing."
     for entry in ENTRIES[:3]:
