@@ -88,6 +88,12 @@ def test_other_platforms_are_told_where_to_go():
     assert said.startswith("Relay's TVM exists for Linux on x86-64 only") and "day 8" in said and "\n" not in said
 
 
+def test_a_notebook_shows_the_sentence_and_no_traceback():
+    cell = "from passlab.relax import Unreachable; raise Unreachable('One sentence.')"
+    said = python(f"from IPython import InteractiveShell; InteractiveShell.instance().run_cell({cell!r})")
+    assert "One sentence." in said and "Traceback" not in said
+
+
 @here
 def test_without_the_wheel_one_sentence_and_nothing_left_behind():
     said = python("import sys; sys.modules['nvidia.cuda_nvrtc'] = None; sys.modules['bitblas'] = None" + SAY)
