@@ -145,7 +145,7 @@ def which_not_how_often(mod, passes):
 @wrong("spared", "walks the graph as a tree: what is read twice is counted twice")
 def as_a_tree(mod, passes):
     def count(mod):
-        def walk(e, left=100_000):
+        def walk(e, left=20_000):
             nonlocal steps
             steps += 1
             if steps > left:

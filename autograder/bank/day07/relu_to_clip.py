@@ -82,23 +82,32 @@ class _Chip(relay.ExprMutator):
         return _typed(cls(mod["main"]).visit(mod["main"]))
 
 
-@right("TVM's MergeComposite finds the convolutions, and then their functions are marked")
+@right("TVM's MergeComposite finds the convolutions, and then their functions are made anew")
 def by_merge_composite(mod):
     from tvm.relay.dataflow_pattern import is_op, wildcard
 
-    pattern = is_op("nn.relu")(is_op("nn.conv2d")(wildcard(), wildcard()))
+    pattern, there = is_op("nn.relu")(is_op("nn.conv2d")(wildcard(), wildcard())), []
+    relay.analysis.post_order_visit(mod["main"], there.append)
+    if any(isinstance(e, relay.Function) and _primitive(e) for e in there):
+        return _Chip.run(mod)  # MergeComposite would look into these
 
-    class Mark(relay.ExprMutator):
+    class Open(relay.ExprMutator):
+        """MergeComposite leaves constants inside of its functions; here they become operands."""
+
         def visit_function(self, f):
-            if f.attrs and "Composite" in f.attrs:
-                if _primitive(f):
-                    return f
-                plain = relay.Function(f.params, f.body).with_attr("Composite", "conv2d_relu")
-                return plain.with_attr("Primitive", ONE)
-            return super().visit_function(f)
+            return f if _primitive(f) else super().visit_function(f)
+
+        def visit_call(self, call):
+            f = call.op
+            if not isinstance(f, relay.Function) or _primitive(f):
+                return super().visit_call(call)
+            given = dict(zip(f.params, (self.visit(a) for a in call.args), strict=True))
+            conv = f.body.args[0]
+            return _wrapped(conv, [given.get(a, a) for a in conv.args])
 
     merged = relay.transform.MergeComposite([("conv2d_relu", pattern)])(mod)
-    return _Chip.run(_typed(Mark().visit(merged["main"])))
+    merged = relay.transform.InferType()(merged)
+    return _Chip.run(_typed(Open().visit(merged["main"])))
 
 
 @right("goes through the nodes in post-order with a dictionary, without a mutator")
