@@ -20,7 +20,7 @@ _TYPES = re.compile(
     r"""prim\.\w+ | relax\.attrs\.\w+ | relax\.(Any|Shape|Tensor|Func)Type
     | relax\.expr\.(Function|ShapeExpr|SeqExpr|If|DataflowVar|MatchCast|VarBinding|BindingBlock|DataflowBlock)
     | ir\.(IRModule|SourceMap|DictAttrs|GlobalVar|Var|Call|Tuple|TupleGetItem|TensorLoad|TensorRegion|GenericConst
-          |StringImm|IntImm|FloatImm|Range|(Prim|Pointer|Tuple|Func|String)Type|Span|SequentialSpan)
+          |StringImm|IntImm|FloatImm|Range|(Prim|Pointer|Tuple|Func|String)?Type|Span|SequentialSpan)
     | tirx\.(PrimFunc|BufferType|BufferRegionType|IterVar|IndexMap|Bind|AttrStmt|AssertStmt|BufferStore|DeclBuffer
             |AllocBuffer|SeqStmt|Evaluate|IfThenElse|For|While|Return|Break|Continue)
     | s_tir\.(MatchBufferRegion|SBlock|SBlockRealize)""",
