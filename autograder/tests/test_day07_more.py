@@ -30,14 +30,13 @@ def _witnessed(seed):
 
     told = []
     for case in (*cases.instrument_cases(), *day07_passes.instrument(seed)):
-        module, steps = case.build()
-        if len(steps.contexts) > 1 or "Fails" in steps.contexts[0]:
+        module, contexts, level = case.build()
+        if len(contexts) > 1 or "Fails" in contexts[0]:
             continue  # TVM's instrument loses count where a pass fails
         witness, timing = cases.Witness(), tvm.ir.instrument.PassTimingInstrument()
-        result = cases.run(steps, module, witness)
-        names = steps.contexts[0]
-        with tvm.transform.PassContext(opt_level=steps.level, instruments=[timing]):
-            tvm.transform.Sequential([cases._pass(name) for name in names])(module)
+        result = cases.run(module, contexts, level, witness)
+        with tvm.transform.PassContext(opt_level=level, instruments=[timing]):
+            tvm.transform.Sequential([cases._pass(name) for name in contexts[0]])(module)
             lines = [line for line in timing.render().split("\n") if ":" in line]
         rows = cases.seen(witness.events)
         right = [(line.strip().split(":")[0], len(line) - len(line.lstrip("\t"))) for line in lines]

@@ -452,7 +452,7 @@ class PassLog:
     Example:  log = PassLog()
               with tvm.transform.PassContext(opt_level=3, instruments=[log]):
                   relay.build(mod, target="llvm")
-              log.rows[0]  is  {"name": "sequential", "depth": 0, "before": 7, "after": 9, "seconds": 0.18}
+              log.rows[0]  is  {"name": "sequential", "depth": 0, "before": 3, "after": 8, "seconds": …}
     """
 
     def __init__(self):

@@ -8,7 +8,6 @@ that a run takes as long as what is nested in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from passlab.exercises.cases_day07_programs import field, let, number, program, tuple_of, weight
@@ -21,15 +20,8 @@ COLUMNS = ("name", "depth", "before", "after", "seconds")
 # ---------------------------------------------------------------------------------------------------- running passes
 
 
-@dataclass(frozen=True)
-class Steps:
-    """What runs under one instrument: for each context the names of passes, which make one Sequential.
-
-    The instrument then tells of the last context. "Fails" is a pass that raises an error.
-    """
-
-    contexts: tuple[tuple[str, ...], ...]
-    level: int = 3
+#: For each context the names of passes, which make one Sequential. The instrument then tells of the last context.
+Contexts = Sequence[Sequence[str]]
 
 
 class Failed(Exception):
@@ -46,12 +38,12 @@ def _pass(name: str) -> Any:
     return getattr(relay.transform, name)()
 
 
-def run(steps: Steps, module: tvm.IRModule, instrument: Any) -> tvm.IRModule | None:
+def run(module: tvm.IRModule, contexts: Contexts, level: int, instrument: Any) -> tvm.IRModule | None:
     """What the passes of the last context make of the module; None where one of them fails."""
     result = None
-    for names in steps.contexts:
+    for names in contexts:
         try:
-            with tvm.transform.PassContext(opt_level=steps.level, instruments=[instrument]):
+            with tvm.transform.PassContext(opt_level=level, instruments=[instrument]):
                 result = tvm.transform.Sequential([_pass(name) for name in names])(module)
         except Exception as error:
             if "Failed" not in f"{type(error).__name__} {error}":
@@ -62,9 +54,9 @@ def run(steps: Steps, module: tvm.IRModule, instrument: Any) -> tvm.IRModule | N
 
 def call_instrument(answer: Callable, case: Case) -> dict[str, Any]:
     """Run the passes of the case under the learner's instrument: its rows, and the module that came of it."""
-    module, steps = case.build()
+    module, contexts, level = case.build()
     log = answer()
-    result = run(steps, module, log)
+    result = run(module, contexts, level, log)
     return {"rows": [{key: plain(entry) for key, entry in row.items()} for row in log.rows], "module": result}
 
 
@@ -175,13 +167,13 @@ def _impossible(rows: list[dict]) -> str | None:
 
 
 def judge_instrument(case: Case, value: Any) -> Iterator[Finding]:
-    module, steps = case.build()
+    module, contexts, level = case.build()
     if not isinstance(value, dict) or (broken := _no_log(value.get("rows"))):
         yield Finding("valid", False, broken if isinstance(value, dict) else "There is no log.")
         return
     yield Finding("valid", True)
     witness = Witness()
-    alone, right = run(steps, module, witness), seen(witness.events)
+    alone, right = run(module, contexts, level, witness), seen(witness.events)
     changed = _changed(alone, value.get("module"))
     yield Finding("same", not changed, changed, before=alone)
     missed = _missed(value["rows"], right) or _impossible(value["rows"])
@@ -202,7 +194,7 @@ def _changed(alone: tvm.IRModule | None, logged: Any) -> str:
 
 
 def logged(name: str, build: Callable[[], tvm.IRModule], *contexts: tuple[str, ...], level: int = 3) -> Case:
-    return Case(name, lambda: (build(), Steps(contexts, level)))
+    return Case(name, lambda: (build(), contexts, level))
 
 
 def normed(x: relay.Var, gamma: relay.Var, beta: relay.Var, mean: relay.Var, var: relay.Var) -> relay.Expr:

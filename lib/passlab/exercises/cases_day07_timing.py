@@ -25,8 +25,9 @@ LEVEL, RUNS = 3, 5
 
 
 def call_fold(answer: Callable, case: Case) -> Any:
-    """The answer's sides as plain data: lists of numbers and text."""
-    found = answer(*case.build())
+    """The answer's sides as plain data: lists of numbers and text. The image travels as a tensor of torch."""
+    module, x = case.build()
+    found = answer(module, x.numpy())
     if not isinstance(found, dict):
         return found
     plain = {}
@@ -35,7 +36,7 @@ def call_fold(answer: Callable, case: Case) -> Any:
             side = dict(side)
             side["disabled"] = [str(one) for one in side.get("disabled") or ()]
             side["seconds"] = [float(one) for one in side.get("seconds") or ()]
-        plain[str(name)] = side
+        plain[str(name)] = side if isinstance(side, dict) else float(side)
     return plain
 
 
@@ -130,7 +131,7 @@ def judge_fold(case: Case, value: Any) -> Iterator[Finding]:
         return Finding(verdict, sentence is None, sentence or "", before=before, after=after)
 
     yield finding("spared", _unlike(before, value))
-    inputs = [(x,), *random_inputs(before, 1, ("ordinary",))]
+    inputs = [(x.numpy(),), *random_inputs(before, 1, ("ordinary",))]
     plain, folded = _built(value["plain"], inputs), _built(value["folded"], inputs)
     for name, built in (("plain", plain), ("folded", folded)):
         if not built.ok:
@@ -189,7 +190,8 @@ def network(name: str, body: Callable, *shape: int, **limits: int) -> Case:
     build = program(body, shape)
 
     def arguments() -> tuple:
-        return build(), np.random.default_rng(7).standard_normal(shape).astype("float32")
+        image = np.random.default_rng(7).standard_normal(shape).astype("float32")
+        return build(), torch.from_numpy(image)
 
     found = {"nn.batch_norm": 0, "sqrt": 0, "rsqrt": 0, "divide": 0, "negative": 0, "expand_dims": 0}
     return Case(name, arguments, expect={**found, "multiply": 0, **limits})
