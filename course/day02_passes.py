@@ -709,11 +709,7 @@ RELAX_CALLS = "relax.PyExprMutator.visit_call_"
 names = {
     "visitor": ("fx.Interpreter", "relay.ExprVisitor", "relax.PyExprVisitor"),
     "mutator": ("fx.Transformer", "relay.ExprMutator", "relax.PyExprMutator"),
-    "its method for a call": (
-        "fx.Transformer.call_function",
-        "relay.ExprMutator.visit_call",
-        "relax.PyExprMutator.visit_call_",
-    ),
+    "its method for calls": ("fx.Transformer.call_function", "relay.ExprMutator.visit_call", RELAX_CALLS),
     "who reads a value": ("fx.Node.users", "relay.analysis.post_order_visit", "relax.analysis.udchain"),
     "pattern and replacement": ("fx.replace_pattern", "relay.dataflow_pattern.rewrite", "relax.dpl.rewrite_call"),
     "pass": ("PassBase", "relay.transform.function_pass", "relax.transform.function_pass"),

@@ -96,7 +96,7 @@ class _Beside:
             raise CellFailed(said, [said]) from None
         try:
             return pickle.loads(data)
-        except ImportError as error:  # of a class that only that TVM has
+        except (ImportError, AttributeError) as error:  # of a class that is not here
             raise TypeError(
                 f"This value cannot leave its process ({error}): ask for numbers, arrays or text."
             ) from None
@@ -245,7 +245,7 @@ def _shell(send: Any) -> Any:
             self.name, self.encoding = name, "utf-8"
 
         def write(self, text: str) -> int:
-            send("stream", self.name, text)
+            send("stream", self.name, str(text))  # TVM has a str of its own
             return len(text)
 
         def flush(self) -> None:
@@ -283,7 +283,8 @@ def _shell(send: Any) -> Any:
 
 def _plain(data: dict) -> dict:
     """Pictures are bytes there, and text in a notebook."""
-    return {mime: base64.b64encode(it).decode() if isinstance(it, bytes) else it for mime, it in data.items()}
+    forms = {bytes: lambda it: base64.b64encode(it).decode(), str: str}
+    return {m: next((f(it) for kind, f in forms.items() if isinstance(it, kind)), it) for m, it in data.items()}
 
 
 if __name__ == "__main__":

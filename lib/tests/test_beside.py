@@ -31,6 +31,8 @@ draw(module)""",
 print(beside.view("relax", "module"), beside.value("relax", "here") == os.getpid())""",
     "wrong": "%%beside relax\ndef inner():\n    return 1 / 0\ninner()",
     "after": "%%beside relax\nhere > 0",
+    "own text": "%%beside relax\nclass Text(str):\n    pass\nprint(Text('from a class of its own'))\nText('result')",
+    "own value": "beside.value('relax', 'Text(1)')",
     "no value": "beside.value('relax', 'missing')",
     "dies": "%%beside relax\nos._exit(3)",
     "again": "%%beside relax\n'here' in globals()",
@@ -66,6 +68,11 @@ def test_pictures_and_results_come_with_all_their_forms(shown):
     assert "<svg" in picture.get("text/html", "") + picture.get("image/svg+xml", "")
     assert "R.nn.relu" in picture["text/plain"]
     assert [sorted(o.data) for o in shown["display"]] == [["text/html", "text/plain"], ["text/plain"]]
+
+
+def test_text_of_a_class_that_is_not_here(shown):
+    assert text(shown["own text"]) == "from a class of its own\n'result'"
+    assert "cannot leave its process" in text(shown["own value"])
 
 
 def test_graphs_and_values_come_back(shown):
