@@ -10,8 +10,9 @@ reads one module with the checks of `wire_tvm`, builds it, runs it and is gone.
 What may be concluded from an answer? The outputs are what the module computed, or what it pretended to: either way they
 come from the module and its inputs alone, as the child knows nothing else, and the verifier compares them with what
 they must be. A module that has the right outputs ready for inputs that it cannot know computes them. Times, names of
-kernels and allocations are claims of a process that the module may have taken over. They decide no point by themselves:
-a judge counts kernels in the module that came back.
+kernels and allocations are claims of a process that the module may have taken over. What a judge can count it counts in
+the module that came back; where a question is about speed itself, a module that writes out of its bounds with enough
+skill can win that verdict, and nothing else.
 """
 
 from __future__ import annotations

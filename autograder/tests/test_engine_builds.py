@@ -175,6 +175,14 @@ ANSWERS = {
             4.0,
             "",
         ),
+        "right, after a look at its kernels": (
+            "import numpy as np; from passlab import builds\n"
+            "    built = builds.run_module(mod, [(np.zeros(size_of(mod), 'float32'),)])\n"
+            "    assert built.kernels == ('fused_add_relu',), built.error\n"
+            "    return again_relax(mod)",
+            4.0,
+            "",
+        ),
         "unchanged": ("return mod", 0.0, "It is the same module."),
         "right on what is known": (
             "return again_relax(mod) if size_of(mod) == 3 else made_of(mod, lambda x, n: relax.op.nn.relu(x))",

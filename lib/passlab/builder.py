@@ -613,6 +613,8 @@ def _limit_memory() -> None:
     """Beyond what TVM itself takes, where the system can tell that."""
     with contextlib.suppress(OSError), open("/proc/self/statm") as statm:
         most = int(statm.read().split()[0]) * resource.getpagesize() + MEMORY_GIB * 2**30
+        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 

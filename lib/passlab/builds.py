@@ -35,7 +35,7 @@ import numpy as np
 
 from passlab.relax import Unreachable
 
-__all__ = ["Built", "Packed", "as_torch", "packed", "run_module", "targets", "use", "warm_up"]
+__all__ = ["Built", "Ended", "Packed", "allow", "as_torch", "packed", "run_module", "targets", "use", "warm_up"]
 
 FLAVOURS = ("relay", "relax")
 PIPELINES = (None, "none")
