@@ -57,7 +57,7 @@ equivalent(before, after)
 # | 2 | [Writing a pass](day02_passes.ipynb) | [Visit, fuse, fold, prove](../work/day02/passes.ipynb) |
 # | 3 | [Optimizing graphs](day03_optimizations.ipynb) | [The classics, in order](../work/day03/optimizations.ipynb) |
 # | 7 | [TVM Relay](day07_relay.ipynb) | [Passes in a real compiler](../work/day07/relay.ipynb) |
-# | 8 | [TVM today: Relax, TensorIR, tuning](day08_relax.ipynb) | [Port, fuse, schedule, tune](../work/day08/relax.ipynb) |
+# | 8 | [TVM today: Relax, TensorIR, tuning](day08_relax.ipynb) | [Port, schedule, tune](../work/day08/relax.ipynb) |
 #
 # Days 1 and 2 have a second exercise notebook each, for the compiler TVM, which needs a process of its own:
 # [Relay](../work/day01/relay.ipynb) and [Relax](../work/day02/relax.ipynb).
