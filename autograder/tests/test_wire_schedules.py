@@ -1,4 +1,4 @@
-"""Scheduled kernels travel: a module of TIR as te.create_prim_func makes it, and a Relax module with its loops tiled."""
+"""Scheduled kernels travel: TIR as te.create_prim_func makes it, and a Relax module with its loops tiled."""
 
 from __future__ import annotations
 
