@@ -18,6 +18,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import importlib.util
+import inspect
 import itertools
 import json
 import logging
@@ -462,7 +463,8 @@ def tune(
     """Search for a fast schedule of one PrimFunc by measuring candidates.
 
     tuner(function, history) gives what to measure next, as (what, PrimFunc or Schedule); history: the `Trial`s so far.
-    "metaschedule" is TVM's own search, whose cost model `cost` replaces: it gets modules and returns a score for each,
+    "metaschedule" is TVM's own search (half a minute for 16 trials; very small kernels, which have few schedules, make it
+    search long for different ones), whose cost model `cost` replaces: it gets modules and returns a score for each,
     higher for faster ones. measure(PrimFunc): seconds; without one, each is built and timed in a process of its own.
     progress(trial, number) is called after each trial; without one, a line tells how far it is.
     """
@@ -529,6 +531,27 @@ def _line(trials: int) -> Callable[[Trial, int], None]:
     return report
 
 
+def _load_intrinsics() -> None:
+    """Import what MetaSchedule imports at its start, in seconds instead of minutes.
+
+    Some hundred decorators there ask inspect.stack(), which looks up a source file for every frame; they want frames.
+    """
+
+    def stack(context: int = 1) -> list:
+        found, frame = [], sys._getframe(1)
+        while frame:
+            code = frame.f_code
+            found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+            frame = frame.f_back
+        return found
+
+    kept, inspect.stack = inspect.stack, stack
+    try:
+        importlib.import_module("tvm.s_tir.tensor_intrin")
+    finally:
+        inspect.stack = kept
+
+
 def _metaschedule(
     function: Any, trials: int, target: Any, measure: Callable, cost: Callable | None, report: Callable
 ) -> list[Trial]:
@@ -538,6 +561,7 @@ def _metaschedule(
 
     from passlab.relax import cores, tvm
 
+    _load_intrinsics()
     sent: list[Any] = []
     seen: list[Trial] = []
 
