@@ -463,10 +463,10 @@ def tune(
     """Search for a fast schedule of one PrimFunc by measuring candidates.
 
     tuner(function, history) gives what to measure next, as (what, PrimFunc or Schedule); history: the `Trial`s so far.
-    "metaschedule" is TVM's own search (half a minute for 16 trials; very small kernels, which have few schedules, make it
-    search long for different ones), whose cost model `cost` replaces: it gets modules and returns a score for each,
-    higher for faster ones. measure(PrimFunc): seconds; without one, each is built and timed in a process of its own.
-    progress(trial, number) is called after each trial; without one, a line tells how far it is.
+    "metaschedule" is TVM's own search, whose cost model `cost` replaces: it gets modules and returns a score for each,
+    higher for faster ones. (A very small kernel has few schedules, and the search for different ones is long.)
+    measure(PrimFunc): seconds; without one, each is built and timed in a process of its own. progress(trial, number) is
+    called after each trial; without one, a line tells how far it is.
     """
     target, history = _target(target), []
     report, measure = progress or _line(trials), measure or stopwatch(target)

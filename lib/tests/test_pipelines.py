@@ -175,3 +175,24 @@ def test_a_tuner_of_ones_own():
     real = tune(product, tuner, 2, progress=lambda *_: None)
     assert all(0 < trial.seconds < 1 for trial in real.trials), real.trials
     """)
+
+
+def test_metaschedule_with_a_measure_and_a_cost_model_of_ones_own():
+    python("""
+    product, asked, told = matmul(256, 256, 256), [], []
+
+    def measure(function):
+        return 1 / (1 + function.script().count("unroll"))
+
+    def cost(modules):
+        asked.append(len(modules))
+        return [module.script().count("unroll") for module in modules]
+
+    found = tune(product, "metaschedule", 2, measure=measure, cost=cost, progress=lambda trial, n: told.append(n))
+    assert told == [1, 2] and asked, (told, asked)
+    assert found.best.seconds == min(measure(trial.function) for trial in found.trials)
+    a, b = (np.random.rand(256, 256).astype("float32") for _ in "ab")
+    given = [tvm.runtime.tensor(v) for v in (a, b, np.zeros((256, 256), "float32"))]
+    tvm.compile(tvm.IRModule({"main": found.best.function}), host())["main"](*given)
+    assert np.allclose(given[2].numpy(), a @ b, atol=1e-3)
+    """)
