@@ -556,12 +556,15 @@ def _metaschedule(
     function: Any, trials: int, target: Any, measure: Callable, cost: Callable | None, report: Callable
 ) -> list[Trial]:
     """TVM's search: programs drawn from its own rules, chosen by a cost model, which learns from what is measured."""
+    import tvm_ffi
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as search
 
     from passlab.relax import cores, tvm
 
     _load_intrinsics()
+    # In a notebook TVM would show a table of pandas after each round, and clear what the cell has shown.
+    tvm_ffi.register_global_func("s_tir.meta_schedule.using_ipython", lambda: False, override=True)
     sent: list[Any] = []
     seen: list[Trial] = []
 
