@@ -583,7 +583,7 @@ assert tuned.best.seconds < history["as written"]
 from passlab.measure import seconds
 
 a, b = torch.from_numpy(A), torch.from_numpy(B)
-blas = timed({"torch.matmul": torch.matmul}, a, b, repeats=20)["torch.matmul"].minimum
+blas = timed({"torch.matmul": torch.matmul}, a, b, repeats=20)["torch.matmul"].min
 for name, value in {**history, "MetaSchedule": tuned.best.seconds, "torch.matmul": blas}.items():
     print(f"{name:<22} {seconds(value):>10}   {'█' * max(1, round(40 * blas / value))}")
 
