@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import inspect
 import shutil
 import sys
 from collections.abc import Callable
@@ -42,15 +41,25 @@ def _defines(statement: ast.stmt) -> set[str]:
     return {t.id for t in ast.walk(statement) if isinstance(t, ast.Name) and isinstance(t.ctx, ast.Store)}
 
 
-def bank_text(answer: object, handed: ast.expr) -> str:
-    """A bank answer as a learner would have typed it: itself, what it uses of its module, under the expected name."""
-    module = inspect.getmodule(answer)
-    text = Path(module.__file__).read_text(encoding="utf-8")
+def bank_text(path: Path, kind: str, handed: ast.expr) -> str | None:
+    """The first bank answer of a kind ("wrong") as a learner would have typed it: itself, what it uses of its module,
+    under the expected name. None where there is none.
+
+    It is read from the text: the modules need several compilers, and a process can hold only one TVM.
+    """
+    if not path.is_file():
+        return None
     statements = [
-        s for s in ast.parse(text).body if not (isinstance(s, ast.ImportFrom) and s.module == "autograder.bank")
+        s
+        for s in ast.parse(path.read_text(encoding="utf-8")).body
+        if not (isinstance(s, ast.ImportFrom) and s.module == "autograder.bank")
     ]
+    answers = (s for s in statements if any(_is_mark(d, kind) for d in getattr(s, "decorator_list", ())))
+    answer = next(answers, None)
+    if answer is None:
+        return None
     definitions = {name: statement for statement in statements for name in _defines(statement)}
-    wanted, todo = [], [answer.__name__]
+    wanted, todo = [], [answer.name]
     while todo:
         statement = definitions.get(todo.pop())
         if statement is not None and statement not in wanted:
@@ -60,20 +69,16 @@ def bank_text(answer: object, handed: ast.expr) -> str:
             todo += _names(bare)
     cell = []
     for statement in (s for s in statements if s in wanted):
-        if isinstance(statement, ast.FunctionDef | ast.ClassDef) and statement.name == answer.__name__:
-            statement.decorator_list = [d for d in statement.decorator_list if not _is_mark(d)]
+        if statement is answer:
+            statement.decorator_list = [d for d in statement.decorator_list if not _is_mark(d, kind)]
         if not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
             cell.append(ast.unparse(statement))
     name = ast.unparse(handed)
-    return "\n\n\n".join([*cell, *([f"{name} = {answer.__name__}"] if name != answer.__name__ else [])])
+    return "\n\n\n".join([*cell, *([f"{name} = {answer.name}"] if name != answer.name else [])])
 
 
-def _is_mark(decorator: ast.expr) -> bool:
-    return (
-        isinstance(decorator, ast.Call)
-        and isinstance(decorator.func, ast.Name)
-        and decorator.func.id in ("wrong", "right")
-    )
+def _is_mark(decorator: ast.expr, kind: str) -> bool:
+    return isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == kind
 
 
 def _perfect(number: int, exercise: str, place: source.Place) -> str | None:
@@ -88,8 +93,11 @@ def _partly(number: int, exercise: str, place: source.Place) -> str | None:
     """Right, wrong and not written, in turn."""
     if number % 3 == 2:
         return None
-    wrong = [answer for answer in bank.load(exercise) if answer.bank.kind == "wrong"]
-    return bank_text(wrong[0], place.handed) if number % 3 == 1 and wrong else reference_text(place)
+    wrong = None
+    if number % 3 == 1:
+        module = source.ROOT / Path(*bank.module_name(exercise).split(".")).with_suffix(".py")
+        wrong = bank_text(module, "wrong", place.handed)
+    return wrong or reference_text(place)
 
 
 def _instead(body: str) -> Callable[[source.Place], str]:
