@@ -24,6 +24,13 @@ def course(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module", autouse=True)
+def no_tvm_is_left(request):
+    """A TVM in this process would keep later tests from the other one, and it raises Python's recursion limit."""
+    yield
+    assert "tvm" not in sys.modules, f"{request.node.name} loaded TVM: use the fixture apart"
+
+
 @pytest.fixture(scope="session")
 def apart():
     """`apart(exercise_id, function, *args)` calls a function where the exercise's compiler is.

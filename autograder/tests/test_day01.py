@@ -263,7 +263,7 @@ def test_a_swap_may_return_modules_that_are_none():
 
 
 def test_cases_are_the_same_at_every_build():
-    for exercise in DAY:
+    for exercise in (exercise for exercise in DAY if exercise.flavour == "torch"):
         for case in exercise.cases():
             first, second = case.build()[0], case.build()[0]
             if isinstance(first, fx.GraphModule):

@@ -65,12 +65,17 @@ def test_a_value_of_the_wrong_kind_costs_points_and_gets_a_sentence(exercise_id,
     assert len(said) > 20
 
 
-@pytest.mark.parametrize("exercise_id", ALL)
-def test_an_error_is_told_with_its_text(exercise_id):
+def says_of_an_error(exercise_id: str) -> str:
     def answer(*args, **kwargs):
         raise ValueError("a learner's error")
 
-    assert "ValueError" in says(exercise_id, answer) and "learner's error" in says(exercise_id, answer)
+    return says(exercise_id, answer)
+
+
+@pytest.mark.parametrize("exercise_id", ALL)
+def test_an_error_is_told_with_its_text(exercise_id, apart):
+    said = apart(exercise_id, says_of_an_error, exercise_id)
+    assert "ValueError" in said and "learner's error" in said
 
 
 def test_messages_name_the_node_and_what_to_do():

@@ -24,7 +24,8 @@ from passlab.judge import Outcome, judge_outcome, run
 from passlab.judge_fx import validate
 
 SEED = 3
-EXERCISES = [e.id for day in exercises.days() for e in exercises.of_day(day)]
+#: Modules of TVM have a codec of their own (test_wire_tvm), and test_seam puts the answers of its exercises through it.
+EXERCISES = [e.id for day in exercises.days() for e in exercises.of_day(day) if e.flavour == "torch"]
 #: Judged with a sentence that quotes any one of a set of nodes, and that set has no order.
 UNSETTLED = {"nodes_not_names"}
 
@@ -73,8 +74,8 @@ def travels_and_is_judged_as_before(name):
 
 
 @pytest.mark.parametrize("name", EXERCISES)
-def test_every_case_and_every_answer_travels_and_is_judged_as_before(name, apart):
-    apart(name, travels_and_is_judged_as_before, name)
+def test_every_case_and_every_answer_travels_and_is_judged_as_before(name):
+    travels_and_is_judged_as_before(name)
 
 
 # ------------------------------------------------------------------------------------------------------- plain values
