@@ -62,7 +62,8 @@ RUN = {
     got = relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x.numpy()))[0].numpy()
 """,
 }
-READ_ONLY = ("bwrap", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--dev", "/dev", "--proc", "/proc", "--unshare-all")
+READ_ONLY = ("bwrap", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--ro-bind", str(ROOT), str(ROOT))  # it may lie in /tmp
+READ_ONLY += ("--dev", "/dev", "--proc", "/proc", "--unshare-all")
 
 
 def confines() -> bool:
