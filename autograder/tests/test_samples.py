@@ -13,7 +13,13 @@ from autograder import source
 from autograder.source import ROOT
 
 DAY = "day01"
-QUESTIONS = [exercise.split(".")[1] for exercise in source.places(DAY)]
+PLACES = source.places(DAY)
+#: Of each notebook of the day, in the order in which they stand there.
+NOTEBOOKS = {
+    path.stem: [exercise.split(".")[1] for exercise, place in PLACES.items() if place.path == path]
+    for path in dict.fromkeys(place.path for place in PLACES.values())
+}
+QUESTIONS = [question for questions in NOTEBOOKS.values() for question in questions]
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +36,9 @@ def graded(tmp_path_factory):
     return run, result.stdout, rows
 
 
-def shares(graded, learner) -> list[float]:
+def shares(graded, learner, questions=QUESTIONS) -> list[float]:
     """Share of the points, question by question."""
-    return [points / total for points, total in (graded[2][learner, question] for question in QUESTIONS)]
+    return [points / total for points, total in (graded[2][learner, question] for question in questions)]
 
 
 def test_perfect_and_untouched(graded):
@@ -41,12 +47,13 @@ def test_perfect_and_untouched(graded):
 
 
 @pytest.mark.parametrize("learner", ["crash", "endless-loop"])
-def test_an_accident_costs_its_own_question(graded, learner):
-    assert shares(graded, learner) == [0] + [1] * (len(QUESTIONS) - 1)
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+def test_an_accident_costs_its_own_question(graded, learner, notebook):
+    assert shares(graded, learner, NOTEBOOKS[notebook]) == [0] + [1] * (len(NOTEBOOKS[notebook]) - 1)
 
 
 def test_partly_right_is_right_wrong_and_unwritten_in_turn(graded):
-    got = shares(graded, "partly-right")
+    got = shares(graded, "partly-right", NOTEBOOKS["graphs"])
     assert set(got[0::3]) == {1} and all(share < 1 for share in got[1::3]) and set(got[2::3]) == {0}
 
 
