@@ -233,7 +233,7 @@ def pipeline(seed: int) -> list[Case]:
         return models.gpt(width=128, heads=4, context=tokens)
 
     return [
-        pipeline_case("ResNet-18", models.ZOO["resnet18"].build, (1, 3, 64, 64), 5, True),
+        pipeline_case("ResNet-18", models.ZOO["resnet18"].build, (1, 3, 64, 64), 2.5, True),
         pipeline_case(f"a block of {tokens} tokens", block, (1, tokens, 128), 2.5, False),
         pipeline_case("two images at once", models.ZOO["convnet"].build, (2, 3, 24, 40), 2.5, True),
     ]
