@@ -6,26 +6,18 @@ import json
 
 import pytest
 import tiny
+from each import for_each_exercise
 
 from autograder.prove import prove
-from passlab import exercises
-
-IDS = [e.id for day in exercises.days() for e in exercises.of_day(day)]
 
 
-def proof_of(exercise_id):
-    class Proof:
-        def test_it_holds(self, apart):
-            proof = apart(exercise_id, prove, exercise_id)
-            said = [f"{row.kind} {row.name} {row.problem}: {row.message}" for row in proof.rows if row.problem]
-            assert proof.ok, proof.problems + said
-
-    return Proof
+def the_proof_holds(exercise_id, apart):
+    proof = apart(exercise_id, prove, exercise_id)
+    said = [f"{row.kind} {row.name} {row.problem}: {row.message}" for row in proof.rows if row.problem]
+    assert proof.ok, proof.problems + said
 
 
-# A class for each: tests of one class run one after the other, and those of another may run beside them.
-for name in IDS:
-    globals()["Test_" + name.replace(".", "_").replace("-", "_")] = proof_of(name)
+globals().update(for_each_exercise(the_proof_holds))
 
 
 BANK = """

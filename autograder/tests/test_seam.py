@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from each import for_each_exercise
+
 from autograder import bank
 from autograder.engine import wire
 from autograder.grading import hidden_cases
 from passlab import exercises
 from passlab.judge import Case, conclude, run
-
-IDS = [e.id for day in exercises.days() for e in exercises.of_day(day)]
 
 
 def through(exercise, answer, case: Case):
@@ -31,14 +31,8 @@ def keep_their_points(exercise_id):
         assert result.ok, f"{getattr(answer, '__name__', answer)}: {result.failure}"
 
 
-def seam_of(exercise_id):
-    class Seam:
-        def test_right_answers_keep_their_points(self, apart):
-            apart(exercise_id, keep_their_points, exercise_id)
-
-    return Seam
+def right_answers_keep_their_points(exercise_id, apart):
+    apart(exercise_id, keep_their_points, exercise_id)
 
 
-# A class for each: tests of one class run one after the other, and those of another may run beside them.
-for name in IDS:
-    globals()["Test_" + name.replace(".", "_").replace("-", "_")] = seam_of(name)
+globals().update(for_each_exercise(right_answers_keep_their_points))
