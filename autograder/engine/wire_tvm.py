@@ -23,6 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from autograder.engine.refusal import Refused
+from passlab.relax import loaded
 
 MAX_BYTES = 256 * 2**20
 MAX_NODES = 1_000_000
@@ -34,17 +35,9 @@ _TENSOR = struct.Struct("<QQiiiBBH")  # magic, reserved, device type and number,
 _MAGIC = 0xDD5E40F096B4A13F
 
 
-def flavour() -> str:
-    """Which TVM this process has loaded: relay, relax, or "" for none."""
-    tvm = sys.modules.get("tvm")
-    if tvm is None:
-        return ""
-    return "relay" if tvm.__version__.startswith("0.17") else "relax"
-
-
 def carries(value: Any) -> bool:
     """Is `value` for `encode_module`: an IRModule or a function of TVM?"""
-    held = flavour()
+    held = loaded()
     if not held:
         return False
     tvm = sys.modules["tvm"]
@@ -57,7 +50,7 @@ def encode_module(value: Any) -> bytes:
         text = sys.modules["tvm"].ir.save_json(value)
     except Exception as error:
         raise Refused(f"The module cannot be written as data: {first_line(error)}") from None
-    payload = f"{flavour()}\n{text}".encode()
+    payload = f"{loaded()}\n{text}".encode()
     if len(payload) > MAX_BYTES:
         raise Refused(f"The module takes {len(payload) / 2**20:,.0f} MiB; {MAX_BYTES // 2**20} MiB is the most.")
     return payload
@@ -73,7 +66,7 @@ def decode_module(payload: bytes) -> Any:
     kind, _, text = bytes(payload).partition(b"\n")
     if kind not in (b"relay", b"relax"):
         raise Refused("These bytes are no module of Relay or Relax.")
-    if kind.decode() != flavour():
+    if kind.decode() != loaded():
         raise Refused(f"A {kind.decode().capitalize()} module came where none is expected.")
     try:
         graph = json.loads(text)

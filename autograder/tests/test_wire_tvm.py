@@ -137,7 +137,7 @@ def test_every_check_is_looked_at(found):
 
 
 def test_without_tvm_nothing_is_a_module():
-    assert "tvm" not in sys.modules or wire_tvm.flavour()
+    assert "tvm" not in sys.modules or wire_tvm.loaded()
     assert not wire_tvm.carries(3)
     with pytest.raises(Refused, match="no module"):
         wire_tvm.decode_module(b"neither")

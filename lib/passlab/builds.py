@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from passlab.relax import Unreachable
+from passlab.relax import Unreachable, loaded
 
 __all__ = ["Built", "Ended", "Packed", "allow", "as_torch", "packed", "run_module", "targets", "use", "warm_up"]
 
@@ -89,8 +89,7 @@ def packed(module: Any, params: Mapping[str, Any] | None = None) -> Packed:
         raise TypeError(f"run_module wants an IRModule or a function of TVM; it got {type(module).__name__}.")
     if not isinstance(module, tvm.IRModule):
         module = tvm.IRModule.from_expr(module)
-    flavour = "relay" if tvm.__version__.startswith("0.17") else "relax"
-    return Packed(flavour, tvm.ir.save_json(module), {name: _array(value) for name, value in (params or {}).items()})
+    return Packed(loaded(), tvm.ir.save_json(module), {name: _array(value) for name, value in (params or {}).items()})
 
 
 def run_module(
@@ -169,8 +168,7 @@ def as_torch(array: np.ndarray) -> Any:
 
 
 def _held() -> str:
-    tvm = sys.modules.get("tvm")
-    return "relay" if tvm is not None and tvm.__version__.startswith("0.17") else "relax"
+    return loaded() or "relax"
 
 
 # ── Tensors as bytes ──────────────────────────────────────────────────────────────────────────────────────────────────

@@ -21,8 +21,7 @@ class Unreachable(ImportError):
 
 def reach() -> ModuleType:
     """The module `tvm`, loaded. Raises Unreachable where this process holds the TVM of Relay already."""
-    held = sys.modules.get("tvm")
-    if held is not None and held.__version__.startswith("0.17"):
+    if loaded() == "relay":
         raise Unreachable(
             "This process uses the TVM of Relay (0.17), and one process can use only one TVM. "
             "Restart the kernel to work with Relax."
@@ -36,6 +35,14 @@ def reach() -> ModuleType:
     return tvm
 
 
+def loaded() -> str:
+    """Which TVM this process has loaded: "relay" (0.17), "relax", or "" for none."""
+    tvm = sys.modules.get("tvm")
+    if tvm is None:
+        return ""
+    return "relay" if tvm.__version__.startswith("0.17") else "relax"
+
+
 def cores() -> int:
     """How many processor cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -46,4 +53,4 @@ def __getattr__(name: str) -> ModuleType:
         return reach()
     if name == "relax":
         return reach().relax
-    raise AttributeError(f"passlab.relax has no {name!r}. It has: reach, relax, tvm.")
+    raise AttributeError(f"passlab.relax has no {name!r}. It has: loaded, reach, relax, tvm.")

@@ -25,7 +25,7 @@ import tempfile
 from pathlib import Path
 from types import ModuleType
 
-from passlab.relax import Unreachable, cores
+from passlab.relax import Unreachable, cores, loaded
 
 _INSTEAD = "The Relax day (day 8) shows the same ideas in today's TVM."
 
@@ -51,7 +51,7 @@ def reach() -> ModuleType:
     held = sys.modules.get("tvm")
     if held is None:
         return _load()
-    if not held.__version__.startswith("0.17"):
+    if loaded() != "relay":
         raise Unreachable(
             f"This process uses the TVM of Relax ({held.__version__}), and one process can use only one TVM. "
             "Restart the kernel to work with Relay."

@@ -15,13 +15,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from passlab.relax import loaded
+
 
 def held() -> tuple[str, Any]:
     """The flavour of this process, "relay" or "relax", and its module tvm. Raises RuntimeError where none is loaded."""
     tvm = sys.modules.get("tvm")
     if tvm is None:
         raise RuntimeError("No TVM is loaded in this process: `from passlab.relay import relay`, or passlab.relax.")
-    return ("relay" if tvm.__version__.startswith("0.17") else "relax"), tvm
+    return loaded(), tvm
 
 
 def is_module(value: Any) -> bool:

@@ -12,8 +12,9 @@ import tvm
 
 from passlab.graph import Graph
 from passlab.readers.builder import Builder, Type, several, sized
+from passlab.relax import loaded
 
-if tvm.__version__.startswith("0.17"):
+if loaded() == "relay":
     from tvm.tir import BlockRealize, For, IntImm, IterVar
 else:
     from tvm.s_tir import SBlockRealize as BlockRealize

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import tvm
-
 from passlab.graph import Graph
-
-_OLD = tvm.__version__.startswith("0.17")
+from passlab.relax import loaded
 
 
 def read(module: Any, *inputs: Any) -> Graph:
@@ -18,7 +15,7 @@ def read(module: Any, *inputs: Any) -> Graph:
         from passlab.readers import tensorir
 
         return tensorir.read(functions[0])
-    if _OLD:
+    if loaded() == "relay":
         from passlab.readers import relay as reader
     else:
         from passlab.readers import relax as reader
