@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import re
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from nbgrader.api import Base, Gradebook, Student
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
-from nbgrader.utils import setenv
 from sqlalchemy import Connection, MetaData, create_engine
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
@@ -28,6 +28,20 @@ INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 class Failed(Exception):
     """nbgrader gave up on something. The message says on what and why."""
+
+
+@contextlib.contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    """An environment variable with a value for a while. (nbgrader's `setenv` would delete the variable at the end.)"""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 def settings() -> Config:
@@ -102,7 +116,7 @@ def prepare(config: Config, more: MetaData | None = None) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     for attempt in range(5):
         try:
-            with setenv(PATH=path), Gradebook(course.db_url, course.course_id) as gradebook:
+            with variable("PATH", path), Gradebook(course.db_url, course.course_id) as gradebook:
                 if more:
                     more.create_all(gradebook.engine)
             return

@@ -19,13 +19,13 @@ from pathlib import Path
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbformat.v4 import new_output
-from nbgrader import utils
 from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.preprocessors import ClearHiddenTests, Execute, GetGrades, NbGraderPreprocessor, SaveAutoGrades
+from nbgrader.utils import is_grade
 from nbgrader.validator import Validator
 from traitlets import Bool
 
-from autograder.gradebook import Failed
+from autograder.gradebook import Failed, variable
 from autograder.grading import HIDDEN_BEGINS, VERDICT, run_seed
 from autograder.intake import died, fill, job, read, repair
 from autograder.notebooks import source_notebook
@@ -118,7 +118,7 @@ class CarryOn(Execute):
     def preprocess(self, nb, resources=None, km=None):
         with tempfile.TemporaryDirectory() as folder:
             nobodys = os.path.join(folder, "progress.json")
-            with utils.setenv(PASSLAB_PROGRESS=nobodys):
+            with variable("PASSLAB_PROGRESS", nobodys):
                 return self._carry_on(nb, resources, km)
 
     def _carry_on(self, nb, resources, km):
@@ -146,7 +146,7 @@ class CarryOn(Execute):
             if output.output_type == "stream":
                 if len(output.text) > self.max_text:
                     output.text = f"{output.text[: self.max_text]}\n… {len(output.text):,} characters in all"
-                if utils.is_grade(cell):
+                if is_grade(cell):
                     output.name = "stdout"
         return cell, resources
 
