@@ -145,6 +145,21 @@ def test_marked_nodes_stand_out_and_foreign_marks_are_named():
 
 
 @needs_dot
+def test_a_frame_stands_around_each_group_and_the_text_names_its_members():
+    made = draw(SMALL, groups=[["a", "b"], [SMALL.node("c")], ["nowhere"]])
+    frames = [it for it in ET.fromstring(made.svg).iter(f"{SVG}g") if "cluster" in it.get("class", "").split()]
+    assert len(frames) == 2 and "group 2" in words(made.svg)
+    assert "group 1: a, b" in made.text and "group 2: c" in made.text
+    assert "nowhere" in made.note
+
+
+@needs_dot
+def test_a_frame_does_not_stop_a_large_graph_from_being_put_into_few_boxes():
+    made = draw(tangle(5000), groups=[["n2500", "n2501"]])
+    assert len(boxes(made.svg)) <= 200 and "5,000 nodes in" in made.note
+
+
+@needs_dot
 @pytest.mark.parametrize(
     "g",
     [

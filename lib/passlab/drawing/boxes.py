@@ -5,6 +5,7 @@ from __future__ import annotations
 import reprlib
 import textwrap
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
@@ -224,9 +225,16 @@ Arcs = dict[tuple[Key, Key], str]  # (from, to) → attributes of DOT
 
 
 def to_dot(
-    boxes: dict[Key, Box], arcs: Arcs, title: str, subtitle: str, key: str, limit: int, note: str = ""
+    boxes: dict[Key, Box],
+    arcs: Arcs,
+    title: str,
+    subtitle: str,
+    key: str,
+    limit: int,
+    note: str = "",
+    framed: Sequence[Collection[Key]] = (),
 ) -> tuple[str, list[str], str]:
-    """Boxes and arcs, in groups if they are too many, as (DOT, tips of its boxes, note)."""
+    """Boxes and arcs, in groups if they are too many, as (DOT, tips of its boxes, note). `framed`: keys in a frame."""
     arcs = {(a, b): look for (a, b), look in arcs.items() if a in boxes and b in boxes}
     total, frames = len(boxes), []
     if total > min(ROOMY, limit):
@@ -243,6 +251,8 @@ def to_dot(
     top = [f'<font point-size="12">{bold(cut(title, 90))}</font>' if title else ""]
     top += [small(escape(cut(subtitle, 110))), key, *(small(escape(part)) for part in textwrap.wrap(note, 80))]
     names = {key: f"n{i}" for i, key in enumerate(boxes)}
+    if not frames:
+        frames = [_frame(i, [names[k] for k in keys if k in names]) for i, keys in enumerate(framed, 1)]
     statements = [
         "digraph {",
         f"graph [label={rows(*top)} labelloc=t labeljust=l bgcolor=white pad=0.1 nodesep=0.28 ranksep=0.32",
@@ -256,6 +266,12 @@ def to_dot(
         "}",
     ]
     return "\n".join(statements), [box.tip for box in boxes.values()], note
+
+
+def _frame(number: int, names: list[str]) -> str:
+    look = f'style="rounded,filled" color="{INK}" fillcolor="#FFFBE0" penwidth=1.4 margin=8 labeljust=l'
+    label = rows(small(f"group {number}", INK, 10))
+    return f"subgraph cluster_{number} {{ graph [label={label} {look}]; {'; '.join(names)} }}"
 
 
 def _weights_inside(boxes: dict[Key, Box], arcs: Arcs) -> tuple[dict[Key, Box], Arcs]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -15,23 +15,31 @@ from passlab.graph import Graph, Node, view
 
 
 def draw(
-    obj: Any, *inputs: Any, title: str | None = None, mark: str | Collection[str] = (), limit: int = LIMIT
+    obj: Any,
+    *inputs: Any,
+    title: str | None = None,
+    mark: str | Collection[str] = (),
+    groups: Sequence[Collection[str]] = (),
+    limit: int = LIMIT,
 ) -> Picture:
     """Draw any IR object that `passlab.view` reads; `inputs` give shapes to a torch.fx graph that has none.
 
         draw(gm, mark=["relu", "add"])
+        draw(gm, groups=[["mul", "add"], ["relu"]])      # a frame around each group
 
-    `mark`: names of nodes to point out. More than `limit` nodes are put into groups, and the picture says so.
+    `mark`: names of nodes to point out. `groups`: names of nodes that share a kernel. More than `limit` nodes are put
+    into few boxes, without frames, and the picture says so.
     """
     graph = view(obj, *inputs)
-    mark = ids(mark)
+    mark, groups = ids(mark), [ids(group) for group in groups]
     boxes = {node.id: Box((node,), marked=node.id in mark) for node in graph}
-    foreign = sorted(map(str, mark - set(boxes)))
+    foreign = sorted(map(str, mark.union(*groups) - set(boxes)))
     note = f"Marked, and not in this graph: {cut(', '.join(foreign), 200)}." if foreign else ""
     name = graph.name if title is None else title
     key = b.kinds_legend(graph.counts())
-    dot, tips, note = b.to_dot(boxes, _numbered(graph), name, b.heading(graph), key, limit, note)
-    text = "\n".join([*titled(title), b.heading(graph), *node_lines(graph, mark)])
+    dot, tips, note = b.to_dot(boxes, _numbered(graph), name, b.heading(graph), key, limit, note, groups)
+    framed = [f"group {i}: {', '.join(n.id for n in graph if n.id in group)}" for i, group in enumerate(groups, 1)]
+    text = "\n".join([*titled(title), b.heading(graph), *node_lines(graph, mark), *b.fit(framed)])
     return Picture(text, dot, f"{name}. {b.heading(graph)}", note, tips)
 
 
