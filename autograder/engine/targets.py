@@ -77,7 +77,8 @@ def _functions() -> dict[str, Callable]:
     table |= {f"torch.nn.functional.{n}": getattr(F, n) for n in _MORE_F.split()}
     table |= {f"torch.fft.{n}": getattr(torch.fft, n) for n in ("fftfreq", "rfftfreq")}
     table |= {f"torch.Tensor.{n}": getattr(torch.Tensor, n) for n in sorted(METHODS)}
-    return table | {"passlab.ops.conv2d_relu": ops.conv2d_relu, "cases_day01_swap.relu": cases_day01_swap.relu}
+    table |= {f"passlab.ops.{n}": getattr(ops, n) for n in ("conv2d_relu", "linear_act", "add_layer_norm")}
+    return table | {"cases_day01_swap.relu": cases_day01_swap.relu}
 
 
 def _methods() -> frozenset[str]:

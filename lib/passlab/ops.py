@@ -1,11 +1,13 @@
-"""Fused operations: one node where the plain graph has two. Lessons, learners and the judge mean these by their names.
+"""Fused operations: one node where the plain graph has several. Lessons, learners and the judge share these names.
 
-Both run eagerly as the two ops they stand for, so that a graph that holds them can be executed and compared anywhere.
+They run eagerly as the ops they stand for, so that a graph that holds them can be executed and compared anywhere.
 What a kernel behind them would save is counted (nodes, launches, bytes), not felt here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -37,3 +39,35 @@ class ConvReLU2d(nn.Conv2d):
 
     def forward(self, input: Tensor) -> Tensor:
         return torch.relu(super().forward(input))
+
+
+#: What `linear_act` can end in. GELU has two forms that differ in the fourth digit, so they have two names.
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu_tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+def linear_act(input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "relu") -> Tensor:
+    """`activation(linear(input, weight, bias))`, with the operands of `torch.nn.functional.linear`.
+
+    `weight` is (outputs, inputs), `bias` (outputs,). `activation`: a name out of `ACTIVATIONS`.
+    """
+    if activation not in ACTIVATIONS:
+        raise ValueError(f"linear_act has no activation {activation!r}; it has {', '.join(ACTIVATIONS)}.")
+    return ACTIVATIONS[activation](F.linear(input, weight, bias))
+
+
+def add_layer_norm(
+    input: Tensor,
+    residual: Tensor,
+    shape: Any,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> tuple[Tensor, Tensor]:
+    """`(s, layer_norm(s, shape, weight, bias, eps))` with `s = input + residual`: two results of one reading."""
+    total = input + residual
+    return total, F.layer_norm(total, shape, weight, bias, eps)
