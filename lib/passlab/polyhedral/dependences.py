@@ -1,0 +1,67 @@
+"""Which iterations must stay behind which others, and whether an order keeps them there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import islpy as isl
+
+from passlab.polyhedral.program import Program, first_pair, fixed, instance
+from passlab.polyhedral.schedules import Schedule, not_a_schedule, schedule_of
+
+#: What the earlier and the later iteration do to the element that both touch.
+KINDS = {"flow": ("writes", "reads"), "anti": ("reads", "writes"), "output": ("writes", "writes")}
+
+
+def dependences(program: Program, kind: str = "all") -> isl.UnionMap:
+    """The pairs of iterations, earlier → later in the source's order, that touch the same element.
+
+    kind: "flow" (write, then read), "anti" (read, then write), "output" (write, then write): every such pair, whoever
+    writes in between. "all": the three together, what a legal order has to keep. "values": from the last write before a
+    read to that read, the pairs that a value really travels.
+    """
+    if kind == "values":
+        return _values(program)
+    if kind == "all":
+        first, *rest = (dependences(program, one) for one in KINDS)
+        return rest[0].union(rest[1]).union(first).coalesce()
+    if kind not in KINDS:
+        raise ValueError(f"There is no kind of dependence {kind!r}: there are {', '.join([*KINDS, 'values', 'all'])}.")
+    source, target = (getattr(program, accesses) for accesses in KINDS[kind])
+    return source.apply_range(target.reverse()).intersect(_before(program.schedule, program.domain)).coalesce()
+
+
+def _before(schedule: isl.UnionMap, domain: isl.UnionSet) -> isl.UnionMap:
+    """The pairs (a, b) of iterations where a comes strictly before b."""
+    timed = schedule.intersect_domain(domain)
+    return timed.lex_lt_union_map(timed)
+
+
+def _values(program: Program) -> isl.UnionMap:
+    access = isl.UnionAccessInfo.from_sink(program.reads)
+    access = access.set_must_source(program.writes).set_schedule_map(program.schedule.intersect_domain(program.domain))
+    return access.compute_flow().get_must_dependence().coalesce()
+
+
+def violated(
+    dependences: isl.UnionMap, schedule: Schedule, sizes: Mapping[str, int] | None = None
+) -> tuple[str, str] | None:
+    """A pair of iterations (source, target) that the schedule does not run in this order, ("S[0, 2]", "S[1, 1]"), or
+    None where it keeps them all.
+
+    The pair is the first by source, then target. sizes: look at these only; without them, all sizes are looked at, and
+    the pair is one at the smallest sizes that have one.
+    """
+    schedule = schedule_of(schedule)
+    rest = dependences.subtract(_before(schedule, dependences.domain().union(dependences.range())))
+    rest = fixed(rest, sizes or {})
+    if rest.is_empty():
+        return None
+    source, target = first_pair(rest)
+    return instance(*source), instance(*target)
+
+
+def legal(program: Program, schedule: Schedule) -> bool:
+    """Does the schedule run every iteration once, and keep the order of all that depend on each other, at any size?"""
+    schedule = schedule_of(schedule)
+    return not_a_schedule(program, schedule) is None and violated(dependences(program), schedule) is None

@@ -1,0 +1,182 @@
+"""Orders: maps from iterations to times, what turns one into another, and what is none.
+
+A schedule is { S[i, j] -> [j, i]; … }: iterations run in the lexicographic order of their times. All statements have
+times of the same length; a dimension that is a number for each statement says which of them comes first (as 0 and 1 in
+{ S[i] -> [i, 0]; T[i] -> [i, 1] }). Dimensions are counted from 0, the outermost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import islpy as isl
+
+from passlab.polyhedral.program import Program, coordinates, first_of, first_pair, fixed, instance, maps_of, smallest
+
+#: A schedule, or its text.
+Schedule = isl.UnionMap | isl.Map | str
+
+
+def schedule_of(schedule: Schedule) -> isl.UnionMap:
+    """The schedule as isl's object. Raises ValueError for a text that is none."""
+    if isinstance(schedule, isl.UnionMap):
+        return schedule
+    if isinstance(schedule, isl.Map):
+        return isl.UnionMap.from_map(schedule)
+    if not isinstance(schedule, str):
+        raise TypeError(f"A schedule is a map of isl or its text; {type(schedule).__name__} came.")
+    try:
+        return isl.UnionMap(schedule)
+    except isl.Error as error:
+        said = str(error).strip().splitlines()[0][:120]
+        raise ValueError(
+            f"The text {schedule[:80]!r} is no map of isl ({said}): write {{ S[i, j] -> [j, i] }}."
+        ) from None
+
+
+# ── From a schedule to another ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def interchange(schedule: Schedule, first: int, second: int) -> isl.UnionMap:
+    """[…, a, …, b, …] → […, b, …, a, …]: two loops change places."""
+
+    def times(old: list[str]) -> list[str]:
+        new = list(old)
+        new[first], new[second] = new[second], new[first]
+        return new
+
+    return _after(schedule, times, first, second)
+
+
+def reverse(schedule: Schedule, dim: int) -> isl.UnionMap:
+    """[…, a, …] → […, -a, …]: a loop runs backwards."""
+    return _after(schedule, lambda old: [*old[:dim], f"-{old[dim]}", *old[dim + 1 :]], dim)
+
+
+def skew(schedule: Schedule, dim: int, by: int, factor: int = 1) -> isl.UnionMap:
+    """[…, b, …, a, …] → […, b, …, a + factor·b, …]: each turn of loop `by` shifts loop `dim` a bit further."""
+    return _after(schedule, lambda old: [*old[:dim], f"{old[dim]} + {factor} * {old[by]}", *old[dim + 1 :]], dim, by)
+
+
+def tile(schedule: Schedule, dims: Sequence[int], sizes: Sequence[int]) -> isl.UnionMap:
+    """[…, a, b, …] → […, ⌊a/s⌋, ⌊b/t⌋, a, b, …]: loops over tiles, outside of the first of the loops that they tile."""
+    if len(dims) != len(sizes) or not dims:
+        raise ValueError(f"tile wants one size for each of the dimensions {list(dims)}; it got {list(sizes)}.")
+    if any(size < 1 for size in sizes):
+        raise ValueError(f"The sizes of tiles must be at least 1; they are {list(sizes)}.")
+    first = min(dims)
+
+    def times(old: list[str]) -> list[str]:
+        tiles = [f"floor({old[dim]} / {size})" for dim, size in zip(dims, sizes, strict=True)]
+        return [*old[:first], *tiles, *old[first:]]
+
+    return _after(schedule, times, *dims)
+
+
+def fuse(schedule: Schedule, dim: int, depth: int = 1) -> isl.UnionMap:
+    """[…, n, a, …] → […, a, n, …]: loops that come one after the other (n is 0, 1, …) become one loop.
+
+    depth: so many loops, from the outermost.
+    """
+    return _after(
+        schedule,
+        lambda old: [*old[:dim], *old[dim + 1 : dim + depth + 1], old[dim], *old[dim + depth + 1 :]],
+        dim,
+        dim + depth,
+    )
+
+
+def distribute(schedule: Schedule, dim: int, depth: int = 1) -> isl.UnionMap:
+    """[…, a, n, …] → […, n, a, …]: a loop over several statements (n is 0, 1, …) becomes a loop for each.
+
+    dim: the dimension of n. depth: out of so many loops.
+    """
+    return _after(
+        schedule,
+        lambda old: [*old[: dim - depth], old[dim], *old[dim - depth : dim], *old[dim + 1 :]],
+        dim - depth,
+        dim,
+    )
+
+
+def depth(schedule: Schedule) -> int:
+    """How many dimensions its times have."""
+    return max(relation.dim(isl.dim_type.out) for relation in maps_of(schedule_of(schedule)))
+
+
+def _after(schedule: Schedule, times: Callable[[list[str]], list[str]], *dims: int) -> isl.UnionMap:
+    """The schedule, followed by a map of times. `dims`: those that must exist."""
+    schedule = schedule_of(schedule)
+    count = depth(schedule)
+    for dim in dims:
+        if not 0 <= dim < count:
+            raise ValueError(f"There is no dimension {dim}: the times of this schedule have {count}, counted from 0.")
+    old = [f"t{at}" for at in range(count)]
+    return schedule.apply_range(isl.UnionMap(f"{{ [{', '.join(old)}] -> [{', '.join(times(old))}] }}"))
+
+
+# ── What is no order ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def not_a_schedule(program: Program, schedule: Schedule) -> str | None:
+    """Why this is no order of the program's iterations, in a sentence; None where it is one.
+
+    It has to give each iteration exactly one time, and no two of them the same.
+    """
+    try:
+        schedule = schedule_of(schedule)
+    except (TypeError, ValueError) as error:
+        return str(error)
+    relations, names = maps_of(schedule), {statement.name: statement for statement in program.statements}
+    for relation in relations:
+        name = relation.get_tuple_name(isl.dim_type.in_)
+        if name not in names:
+            return f"The schedule orders {name or 'something without a name'}; the statements are {', '.join(names)}."
+        wants, has = len(names[name].iterators), relation.dim(isl.dim_type.in_)
+        if wants != has:
+            return f"The statement {name} is in {wants} loops; the schedule writes it with {has} variables."
+        if relation.has_tuple_name(isl.dim_type.out):
+            label = relation.get_tuple_name(isl.dim_type.out)
+            return f"The times of {name} have a name, {label}: leave it out, {name}[…] -> […]."
+    if unknown := sorted(set(schedule.get_var_names(isl.dim_type.param)) - set(program.parameters)):
+        return f"The schedule knows a size {unknown[0]}; the program's are {', '.join(program.parameters) or 'none'}."
+    lengths = {(relation.get_tuple_name(isl.dim_type.in_), relation.dim(isl.dim_type.out)) for relation in relations}
+    if len({length for _, length in lengths}) > 1:
+        said = ", ".join(f"those of {name} have {length}" for name, length in sorted(lengths))
+        return f"Times must have the same number of dimensions to be compared: {said}."
+    for name, statement in names.items():
+        dropped = isl.UnionSet.from_set(statement.domain).subtract(schedule.domain())
+        if not dropped.is_empty():
+            if name not in dict(lengths):
+                return f"The schedule drops the statement {name}: it gives it no time."
+            return f"The schedule drops iterations of {name}: {instance(*first_of(dropped))} has no time."
+    schedule = schedule.intersect_domain(program.domain)
+    return _not_a_function(schedule) or _not_injective(schedule)
+
+
+def _not_a_function(schedule: isl.UnionMap) -> str | None:
+    if schedule.is_single_valued():
+        return None
+    for relation in maps_of(schedule):
+        twice = relation.lex_lt_map(relation)
+        twice = twice.intersect(isl.Map.identity(twice.get_space())).domain()
+        if not twice.is_empty():
+            sizes = smallest(twice.params())
+            one = fixed(twice, sizes).lexmin()
+            times = fixed(relation, sizes).intersect_domain(one).range()
+            first = times.sample_point()
+            other = times.subtract(isl.Set.from_point(first)).sample_point()
+            early, late = sorted([coordinates(first), coordinates(other)])
+            name = instance(relation.get_tuple_name(isl.dim_type.in_), coordinates(one.sample_point()))
+            return f"The schedule is not a function: it gives {name} the times {list(early)} and {list(late)}."
+    raise AssertionError("a relation of several statements to one time is not single valued in one of them")
+
+
+def _not_injective(schedule: isl.UnionMap) -> str | None:
+    if schedule.is_injective():
+        return None
+    same = schedule.apply_range(schedule.reverse())
+    first, second = first_pair(same.subtract(schedule.domain().identity()))
+    return (
+        f"The schedule gives {instance(*first)} and {instance(*second)} the same time: which comes first is not said."
+    )
