@@ -21,10 +21,20 @@
 # hint, three for each question.
 
 # %%
-import torch
-from torch import fx
+import math
+import operator
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any
 
-from passlab import check, diff, draw, progress, trace
+import torch
+from IPython.display import display
+from torch import fx, nn
+from torch.nn import functional as F
+
+from passlab import check, diff, models, progress, trace
+from passlab.effects import effects, written
+from passlab.ops import linear_act
 
 # %%
 progress("day04")
@@ -42,12 +52,394 @@ progress("day04")
 # %% [markdown]
 # ## 3 · Linear, bias and activation
 #
-# SECTION linear-act [C]
+# A matrix product is followed by a sum and an activation in every layer of every transformer. Each of the two reads and
+# writes the whole result again, for one addition and one function of a number. Libraries have one kernel for all three
+# (an *epilogue* of the product, in the words of cuBLASLt and CUTLASS); here it is `passlab.ops.linear_act`:
+#
+#     linear_act(x, weight, bias, "relu")      # or "gelu", "gelu_tanh", "silu"; weight is (outputs, inputs)
+#
+# The formula is short, and its spellings are many.
+
+
+# %% nbgrader={"grade": false, "grade_id": "linear-act", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
+    """`act(x @ w.t() + b)` = `linear_act(x, w, b, act)`, if nobody else reads the values in between.
+
+    In:  a graph with shapes and dtypes on its nodes (`node.meta["tensor_meta"]`). To be found:
+         - the product: a module of type nn.Linear (exactly), F.linear, x @ w.t(), or torch.addmm(b, x, w.t()) without
+           alpha and beta. @ may be torch.matmul, torch.mm or a method; w.t() may be w.T, w.mT, or transpose(0, 1) with
+           its two dimensions in any way, as function or method;
+         - the bias: it is in the product, or is added to one without bias (+, torch.add or .add, on either side, no
+           alpha), or there is none;
+         - the activation: relu (nn.ReLU, torch.relu, F.relu, .relu()), gelu or gelu_tanh (nn.GELU, F.gelu, by
+           `approximate`), silu (nn.SiLU, F.silu), in place or not.
+    Out: each such group is one call of linear_act. Parameters are shared, not copied; a parameter p of the module fc is
+         read by `gm.graph.get_attr("fc.p")`. Nodes that nobody reads any more are gone.
+    Stays: a product or sum that somebody else reads, or that is an output; a bias that is not of shape (outputs,), or a
+         second one; a weight that is not a matrix; what is not of one floating-point dtype; what reads memory that the
+         program writes (`passlab.effects.written`); all other activations; other calls of a shared module.
+
+    Example:  y = x @ w.t();  s = b + y;  return relu(s)     becomes     return linear_act(x, w, b, "relu")
+    """
+    ### BEGIN SOLUTION
+    memory = written(gm.graph)
+    for node in list(gm.graph.nodes):
+        name = activation(gm, node)
+        found = name and read_once(node.args[0]) and linear_layer(gm, node.args[0])
+        if not found:
+            continue
+        x, weight, bias, inner = found
+        operands = [n for n in (x, weight, bias) if isinstance(n, fx.Node)]
+        if any(n in memory for n in operands):
+            continue
+        with gm.graph.inserting_before(node):
+            weight, bias = (gm.graph.get_attr(n) if isinstance(n, str) else n for n in (weight, bias))
+            fused = gm.graph.call_function(linear_act, (x, weight, bias, name))
+        fused.meta = dict(node.meta)
+        node.replace_all_uses_with(fused)
+        for dead in (node, *inner):
+            if not dead.users:
+                gm.graph.erase_node(dead)
+    gm.recompile()
+    return gm
+
+
+CALLS = ("call_function", "call_method")
+MATMULS = (operator.matmul, torch.matmul, torch.mm, "matmul", "mm")
+ADDS = (operator.add, torch.add, "add")
+TRANSPOSES = (torch.t, "t", torch.transpose, "transpose")
+ACTIVATIONS = {torch.relu: "relu", F.relu: "relu", "relu": "relu", F.silu: "silu", F.gelu: "gelu"}
+
+
+def activation(gm: fx.GraphModule, node: fx.Node) -> str | None:
+    """The name of the activation that a node is, or None."""
+    if node.op == "call_module":
+        module = gm.get_submodule(node.target)
+        name = {nn.ReLU: "relu", nn.SiLU: "silu", nn.GELU: "gelu"}.get(type(module))
+        tanh = name == "gelu" and module.approximate == "tanh"
+    else:
+        name = ACTIVATIONS.get(node.target) if node.op in CALLS and node.args else None
+        tanh = name == "gelu" and node.kwargs.get("approximate") == "tanh"
+    return "gelu_tanh" if tanh else name
+
+
+def read_once(node: Any) -> bool:
+    """Is it a node whose value one node reads, once?"""
+    if not isinstance(node, fx.Node) or len(node.users) != 1:
+        return False
+    (reader,) = node.users
+    return sum(n is node for n in (*reader.args, *reader.kwargs.values())) == 1
+
+
+def linear_layer(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
+    """(x, weight, bias, nodes that are replaced) of a layer, its bias in it or added behind it. None if it is none."""
+    if node.op not in CALLS or node.target not in ADDS or node.kwargs:
+        found = linear_product(gm, node)
+        return found if found and fits_linear(gm, *found[:3]) else None
+    for y, b in (node.args, node.args[::-1]):
+        found = linear_product(gm, y) if read_once(y) and isinstance(b, fx.Node) else None
+        if found and found[2] is None and fits_linear(gm, *found[:2], b):
+            return (*found[:2], b, [node, *found[3]])
+    return None
+
+
+def linear_product(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
+    """(x, weight, bias, nodes that are replaced) of a layer as one op. Parameters of a module are given by their path."""
+    if node.op == "call_module" and type(gm.get_submodule(node.target)) is nn.Linear:
+        bias = gm.get_submodule(node.target).bias
+        return node.args[0], f"{node.target}.weight", None if bias is None else f"{node.target}.bias", [node]
+    if node.target is F.linear:
+        given = dict(zip(("input", "weight", "bias"), node.args, strict=False)) | dict(node.kwargs)
+        return given["input"], given["weight"], given.get("bias"), [node]
+    if node.kwargs or node.op not in CALLS:
+        return None
+    if node.target in MATMULS and (weight := transposed(node.args[1])):
+        return node.args[0], weight, None, [node, node.args[1]]
+    if node.target is torch.addmm and (weight := transposed(node.args[2])):
+        return node.args[1], weight, node.args[0], [node, node.args[2]]
+    return None
+
+
+def transposed(node: Any) -> fx.Node | None:
+    """w, where the node is w.t() of a matrix w."""
+    if not isinstance(node, fx.Node) or node.kwargs or node.op not in CALLS:
+        return None
+    attribute = node.target is getattr and node.args[1] in ("T", "mT")
+    turned = node.target in TRANSPOSES and (len(node.args) == 1 or (node.args[1] - node.args[2]) % 2)
+    return node.args[0] if attribute or turned else None
+
+
+def fits_linear(gm: fx.GraphModule, x: fx.Node, weight: Any, bias: Any) -> bool:
+    """Is the weight a matrix, the bias a vector of its outputs, and all of one floating-point dtype?"""
+    x, weight, bias = (
+        operator.attrgetter(n)(gm) if isinstance(n, str) else n.meta["tensor_meta"] if n is not None else None
+        for n in (x, weight, bias)
+    )
+    if len(weight.shape) != 2 or not weight.dtype.is_floating_point or x.dtype != weight.dtype:
+        return False
+    return bias is None or (bias.dtype == weight.dtype and tuple(bias.shape) == (weight.shape[0],))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "linear-act-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+check("day04.linear-act", fuse_linear_act)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day04.linear-act", fuse_linear_act)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The second half of a transformer's block, with GELU as a module. The addition at the end reads the second layer's value
+# without an activation: that layer stays.
+
+
+# %%
+class MLP(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.gelu, self.down = nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 8)
+
+    def forward(self, x):
+        return x + self.down(self.gelu(self.up(x)))
+
+
+with suppress(Exception):
+    x = torch.randn(2, 8)
+    display(diff(trace(MLP(), x), fuse_linear_act(trace(MLP(), x)), title="Linear, bias and activation"))
 
 # %% [markdown]
 # ## 4 · Attention
 #
-# SECTION attention [C]
+# Between the two products stands a matrix of tokens × tokens, the only thing in a transformer that grows with the square
+# of the text. `F.scaled_dot_product_attention` never has it in memory as a whole (FlashAttention: Dao et al., NeurIPS
+# 2022), so this is the fusion that pays most. Two things to know about it:
+#
+# - without `scale=` it divides by the root of the head's width; where the program has no scale, say `scale=1.0`;
+# - a boolean `attn_mask` says where to **look**; `masked_fill` is told where not to.
+#
+# A row in which everything is masked has no largest score: written out, it is 0 / 0. The op gives zeros there:
+
+# %%
+q = torch.randn(1, 2, 4)
+nowhere = torch.zeros(2, 2, dtype=torch.bool)
+by_hand = torch.softmax((q @ q.mT).masked_fill(~nowhere, -math.inf), -1) @ q
+by_op = F.scaled_dot_product_attention(q, q, q, attn_mask=nowhere, scale=1.0)
+assert by_hand.isnan().all() and (by_op == 0).all()
+
+# %% [markdown]
+# So the law promises a value only where the program has one: where a row of the program is NaN or infinite, the op may
+# give anything. That is the bargain that every compiler strikes here; it is written down in the law.
+
+
+# %% nbgrader={"grade": false, "grade_id": "attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
+    """`softmax(q @ kᵀ * scale + mask) @ v` = `F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)`,
+
+    wherever the left side is finite, if nobody else reads the values in between.
+
+    In:  a graph with shapes and dtypes on its nodes (`node.meta["tensor_meta"]`). Functions, operators and methods of
+         torch and F are the same op. To be found, in this order:
+         - the scores: q @ kᵀ by @, matmul or bmm, with kᵀ a node that swaps the last two dimensions of k: transpose, mT,
+           or permute of three or four dimensions;
+         - a scale, or none: a Python number that q or the scores are multiplied with (on either side) or divided by;
+         - a mask, or none: a tensor that is added to the scaled scores (on either side); masked_fill(mask, -inf);
+           torch.where(mask, scores, -inf) or torch.where(mask, -inf, scores);
+         - softmax over the last dimension (its number may be positive or negative; nn.Softmax is one, too);
+         - any number of dropouts that draw nothing: training=False, p=0, or a module in eval mode;
+         - the product with v by @, matmul or bmm.
+    Out: each attention is one call of F.scaled_dot_product_attention, with attn_mask (or is_causal) and scale. Nodes
+         that nobody reads any more are gone; one more node may turn a boolean mask round.
+    Stays: a dropout that draws; scores or probabilities that somebody else reads, or that are an output; a scale behind
+         the mask, or one that is a tensor; another number than -inf; softmax with a dtype, without a dimension, or over
+         another one; a mask of fewer than two dimensions, one that makes the scores larger, or one that is neither
+         boolean nor of q's dtype; q, k, v that are not of 3 or 4 dimensions, of the same leading ones, and of one
+         floating-point dtype; and what reads memory that the program writes (`passlab.effects.written`).
+
+    Example:  s = q @ k.transpose(1, 2) / 8;  p = softmax(s + m, -1);  return p @ v
+              becomes     return scaled_dot_product_attention(q, k, v, attn_mask=m, scale=0.125)
+    """
+    ### BEGIN SOLUTION
+    memory = written(gm.graph)
+    for node in list(gm.graph.nodes):
+        found = attention(gm, node)
+        if found is None:
+            continue
+        q, k, v, mask, turn, scale, inner = found
+        if any(n in memory for n in (q, k, v, mask, *inner)):
+            continue
+        with gm.graph.inserting_before(node):
+            mask = gm.graph.call_function(torch.logical_not, (mask,)) if turn else mask
+            options = {"scale": scale} | ({} if mask is None else {"attn_mask": mask})
+            fused = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v), options)
+        fused.meta = dict(node.meta)
+        node.replace_all_uses_with(fused)
+        for dead in (node, *inner):
+            if not dead.users:
+                gm.graph.erase_node(dead)
+    gm.recompile()
+    return gm
+
+
+def forms(name: str, *more: Any) -> tuple:
+    """A function of torch, the method of its name, and other forms of the same op."""
+    return (getattr(torch, name), name, *more)
+
+
+PRODUCT = (*forms("matmul", operator.matmul), *forms("bmm"))
+TIMES, OVER, PLUS = forms("mul", operator.mul), forms("div", operator.truediv), forms("add", operator.add)
+SOFTMAX, DROPOUT = forms("softmax", F.softmax), (torch.dropout, F.dropout)
+SWAP, ORDER, FILL = forms("transpose"), forms("permute"), forms("masked_fill")
+
+
+def inside(node: Any, *ops: Any) -> bool:
+    """Does the node call one of these, and is its value read once?"""
+    return read_once(node) and node.op in CALLS and node.target in ops
+
+
+def attention(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
+    """(q, k, v, mask, is the mask to be turned round?, scale, nodes that are replaced), or None."""
+    if node.op not in CALLS or node.target not in PRODUCT or node.kwargs:
+        return None
+    at, v = node.args
+    inner = []
+    while is_dropout(at):
+        inner.append(at)
+        at = at.args[0]
+    scores = softmax_operand(gm, at)
+    if scores is None:
+        return None
+    inner.append(at)
+    for masked, mask, turn in (*masked_scores(scores), (scores, None, False)):
+        found = scaled_product(masked)
+        if found is None:
+            continue
+        q, k, scale, nodes = found
+        if fits_attention(q, k, v, mask, scores):
+            return q, k, v, mask, turn, scale, [*inner, *([scores] if mask else []), *nodes]
+    return None
+
+
+def is_dropout(node: Any) -> bool:
+    """A dropout with one reader that draws nothing."""
+    if not read_once(node) or effects(node) or not node.args:
+        return False
+    if node.op == "call_module":
+        return type(node.graph.owning_module.get_submodule(node.target)) is nn.Dropout
+    return node.op in CALLS and node.target in DROPOUT
+
+
+def softmax_operand(gm: fx.GraphModule, node: Any) -> fx.Node | None:
+    """What a softmax over the last dimension is taken of."""
+    if not read_once(node):
+        return None
+    if node.op == "call_module":
+        module = gm.get_submodule(node.target)
+        dim = module.dim if type(module) is nn.Softmax else None
+    else:
+        given = dict(zip(("input", "dim"), node.args, strict=False)) | dict(node.kwargs)
+        plain = inside(node, *SOFTMAX) and len(node.args) <= 2 and given.get("dtype") is None
+        dim = given.get("dim") if plain else None
+    scores = node.args[0] if node.args else node.kwargs.get("input")
+    return scores if dim is not None and dim in (-1, len(shape_of(scores)) - 1) else None
+
+
+def masked_scores(node: Any) -> Iterator[tuple]:
+    """Each way to see a node as (scores, mask, is the mask to be turned round?)."""
+    if inside(node, *PLUS) and not node.kwargs:
+        a, b = node.args
+        yield from ((scores, mask, False) for scores, mask in ((a, b), (b, a)) if dtype_of(mask) == dtype_of(scores))
+    elif inside(node, *FILL):
+        given = dict(zip(("input", "mask", "value"), node.args, strict=False)) | dict(node.kwargs)
+        if given["value"] == -math.inf and dtype_of(given["mask"]) is torch.bool:
+            yield given["input"], given["mask"], True
+    elif inside(node, torch.where) and len(node.args) == 3 and dtype_of(node.args[0]) is torch.bool:
+        mask, a, b = node.args
+        yield from [(a, mask, False)] * (b == -math.inf) + [(b, mask, True)] * (a == -math.inf)
+
+
+def times_number(node: Any) -> tuple[Any, float]:
+    """(y, c) of a node y * c, c * y or y / c with a number c; (node, 1.0) of any other."""
+    if isinstance(node, fx.Node) and node.op in CALLS and node.target in (*TIMES, *OVER) and not node.kwargs:
+        for y, c in (node.args, node.args[::-1]):
+            if isinstance(y, fx.Node) and isinstance(c, int | float):
+                if node.target in TIMES:
+                    return y, float(c)
+                if y is node.args[0] and c:
+                    return y, 1.0 / c
+    return node, 1.0
+
+
+def scaled_product(node: Any) -> tuple | None:
+    """(q, k, scale, nodes that are replaced) of scores."""
+    product, scale = times_number(node)
+    if not inside(product, *PRODUCT) or product.kwargs or not read_once(node):
+        return None
+    left, right = product.args
+    k = swapped_keys(right)
+    if k is None:
+        return None
+    q, more = times_number(left)
+    nodes = [*([node] if product is not node else []), product, right, *([left] if q is not left else [])]
+    return q, k, scale * more, nodes
+
+
+def swapped_keys(node: Any) -> fx.Node | None:
+    """k, where the node swaps the last two dimensions of k."""
+    if not isinstance(node, fx.Node) or node.kwargs or node.op not in CALLS:
+        return None
+    rank = len(shape_of(node))
+    if node.target is getattr:
+        return node.args[0] if node.args[1] == "mT" else None
+    dims = node.args[1] if len(node.args) == 2 and isinstance(node.args[1], tuple | list) else node.args[1:]
+    dims = [d % rank for d in dims if isinstance(d, int)]
+    last = [rank - 2, rank - 1]
+    if (node.target in SWAP and sorted(dims) == last) or (
+        node.target in ORDER and dims == [*range(rank - 2), *last[::-1]]
+    ):
+        return node.args[0]
+    return None
+
+
+def shape_of(node: Any) -> tuple:
+    """The shape of a node's value; () of what is no tensor."""
+    meta = node.meta.get("tensor_meta") if isinstance(node, fx.Node) else None
+    return tuple(getattr(meta, "shape", ()))
+
+
+def dtype_of(node: Any) -> torch.dtype | None:
+    """The dtype of a node's value, or None."""
+    return getattr(node.meta.get("tensor_meta"), "dtype", None) if isinstance(node, fx.Node) else None
+
+
+def fits_attention(q: Any, k: Any, v: Any, mask: Any, scores: fx.Node) -> bool:
+    """Ranks, leading dimensions, dtypes, and a mask that leaves the scores as large as they are."""
+    if len(shape_of(q)) not in (3, 4) or not dtype_of(q) or not dtype_of(q).is_floating_point:
+        return False
+    if not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2] or not dtype_of(q) == dtype_of(k) == dtype_of(v):
+        return False
+    rows = (*shape_of(q)[:-1], shape_of(k)[-2])
+    return shape_of(scores) == rows and (mask is None or 2 <= len(shape_of(mask)) <= len(rows))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "attention-check", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
+check("day04.attention", fuse_attention)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day04.attention", fuse_attention)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The block of GPT-2 in the zoo writes its attention out. After your pass the matrix of scores is nowhere:
+
+# %%
+with suppress(Exception):
+    model = models.ZOO["gpt"]
+    block = trace(model.build(), *model.inputs())
+    after = fuse_attention(trace(model.build(), *model.inputs()))
+    display(diff(block, after, title="Attention as one op"))
 
 # %% [markdown]
 # ## 5 · From a group to a kernel
