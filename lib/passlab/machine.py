@@ -1,0 +1,92 @@
+"""What a machine can do, in three numbers: how fast it moves bytes, how fast it computes, what a launch costs.
+
+    machine = measure_machine()               # of this machine; Machine(bandwidth=1e10, flops=1e11, launch=1e-6)
+    machine.ridge                             # operations for each byte, from which on computing takes longer
+    machine.bound(flops, nbytes, launches=1)  # the least seconds that so much work takes
+
+The roofline model: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
+multicore architectures", CACM 52(4), 2009.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+
+@dataclass(frozen=True)
+class Machine:
+    """`bandwidth` in bytes/s to and from memory, `flops` in operations/s, `launch` in seconds for starting a kernel."""
+
+    bandwidth: float
+    flops: float
+    launch: float = 0.0
+    name: str = "a machine"
+
+    def __post_init__(self):
+        for field in ("bandwidth", "flops"):
+            if not getattr(self, field) > 0:
+                raise ValueError(f"Machine: {field} must be greater than 0; got {getattr(self, field)}.")
+        if not self.launch >= 0:
+            raise ValueError(f"Machine: launch must not be negative; got {self.launch}.")
+
+    @property
+    def ridge(self) -> float:
+        """The arithmetic intensity (operations/byte) at which moving and computing take equally long."""
+        return self.flops / self.bandwidth
+
+    def attainable(self, intensity: float) -> float:
+        """The roof: the most operations/s at this arithmetic intensity."""
+        return min(self.flops, intensity * self.bandwidth)
+
+    def bound(self, flops: float, nbytes: float, launches: int = 0) -> float:
+        """The least seconds for kernels that do so many operations and move so many bytes, both at the same time."""
+        return launches * self.launch + max(nbytes / self.bandwidth, flops / self.flops)
+
+    def __repr__(self) -> str:
+        from passlab.measure import seconds
+
+        moves, computes = f"{self.bandwidth / 1e9:.3g} GB/s", f"{self.flops / 1e9:.3g} Gflop/s"
+        return f"{self.name}: {moves}, {computes}, {seconds(self.launch)} a launch, ridge at {self.ridge:.3g} flop/byte"
+
+
+@cache
+def measure_machine(device: str = "cpu") -> Machine:
+    """This machine as torch finds it, measured once in a process; the best of several runs of each.
+
+    bandwidth: a copy of 64 MiB, read and written. flops: a product of matrices, 1024³ (4096³ on CUDA), float32.
+    launch: an operation on one element, whose result has its place already.
+    """
+    import torch
+
+    where = torch.device(device)
+    size = 1024 if where.type == "cpu" else 4096
+    source, matrix = torch.ones(2**24, device=where), torch.ones(size, size, device=where)
+    target, product, one = torch.empty_like(source), torch.empty_like(matrix), torch.ones(1, device=where)
+    with torch.no_grad():
+        copying = _best(lambda: target.copy_(source), 1, where)
+        computing = _best(lambda: torch.mm(matrix, matrix, out=product), 1, where)
+        launching = _best(lambda: torch.neg(one, out=one), 1000, where)
+    name = torch.cuda.get_device_name(where) if where.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
+    return Machine(2 * source.nbytes / copying, 2 * size**3 / computing, launching, name)
+
+
+def _best(call: Callable[[], object], times: int, device: object, rounds: int = 7) -> float:
+    """The least seconds of a call."""
+    import torch
+
+    def synchronise() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    best = float("inf")
+    for _ in range(rounds):
+        synchronise()
+        start = time.perf_counter()
+        for _ in range(times):
+            call()
+        synchronise()
+        best = min(best, (time.perf_counter() - start) / times)
+    return best
