@@ -1,8 +1,93 @@
-"""Day 10, the polyhedral model: its exercises. Cases and judges need torch and TVM: they are in modules beside this."""
+"""Day 10, the polyhedral model: its exercises. Cases and judges need islpy or TVM: they are in modules beside this."""
 
 from __future__ import annotations
 
 from passlab.exercises import later
 from passlab.judge import Exercise
 
-EXERCISES: tuple[Exercise, ...] = ()
+EXERCISES: tuple[Exercise, ...] = (
+    Exercise(
+        id="day10.domains",
+        title="Domains and accesses",
+        points={"valid": 1, "same": 3, "did": 4, "spared": 3},
+        difficulty=2,
+        minutes=25,
+        hints=(
+            "Walk the nest with three lists that grow on the way down: the iterators around, the conditions that hold "
+            "there, and the time. At a statement all three are complete, and the rest is putting text together: "
+            "'[N] -> { S[i, j] : 0 <= i < N and 0 <= j < i }'.",
+            "A loop adds its iterator, its bounds, and with a step s the condition (i - (start)) % s = 0; counting "
+            "down, it starts at the largest and ends above stop. The time gets two numbers for each level: the place "
+            "of the loop in the body around it, and the iterator (-i where it counts down).",
+            "Times are compared only if they have the same length: collect all statements first, then fill up with "
+            "zeros to the longest. A guard is a level without an iterator. isl.UnionSet('{ }') is where to start, and "
+            ".union adds to it.",
+        ),
+        cases=later("cases_day10_nests", "domains_cases"),
+        judge=later("cases_day10_nests", "judge_domains"),
+        call=later("cases_day10_nests", "call_domains"),
+        flavour="relax",
+    ),
+    Exercise(
+        id="day10.dependences",
+        title="Dependences",
+        points={"valid": 1, "did": 4, "spared": 4},
+        difficulty=3,
+        minutes=25,
+        hints=(
+            "Begin with what runs before what: schedule.lex_lt_union_map(schedule) holds the pairs of instances of "
+            "which the first has the smaller time. Restrict the schedule to the domain first.",
+            "Which instances touch the same cell? writes maps instances to cells, reads.reverse() maps cells to "
+            "instances: writes.apply_range(reads.reverse()) is what could be flow. Intersect it with what runs before.",
+            "For values ask isl: info = isl.UnionAccessInfo.from_sink(reads), then set_must_source(writes), "
+            "set_schedule_map(schedule), compute_flow(), get_must_dependence(). It finds, for each read and each cell, "
+            "the last write.",
+        ),
+        cases=later("cases_day10_nests", "dependences_cases"),
+        judge=later("cases_day10_nests", "judge_dependences"),
+        call=later("cases_day10_nests", "call_dependences"),
+        flavour="relax",
+    ),
+    Exercise(
+        id="day10.legality",
+        title="Is this order legal?",
+        points={"valid": 1, "did": 4, "spared": 3},
+        difficulty=2,
+        minutes=15,
+        hints=(
+            "A schedule is legal if for every dependence the source gets a time that is smaller than that of the "
+            "target, compared like words in a dictionary. Do not look at dimensions one by one, nor at one size.",
+            "schedule.lex_lt_union_map(schedule) holds all pairs in the right order. What of the dependences is not in "
+            "it? Equal times are not smaller: two instances at once run in any order.",
+            "violated = dependences.subtract(…); is_empty() says whether there is one, .sample() is one with numbers "
+            "for the parameters, too.",
+        ),
+        cases=later("cases_day10_orders", "legality_cases"),
+        judge=later("cases_day10_orders", "judge_legality"),
+        call=later("cases_day10_orders", "call_legality"),
+        flavour="relax",
+    ),
+    Exercise(
+        id="day10.skew",
+        title="Skew a stencil",
+        points={"valid": 1, "same": 2, "did": 4, "cost": 3},
+        difficulty=4,
+        minutes=30,
+        hints=(
+            "dependences.deltas() holds the distances, target minus source. Write them down for jacobi-1d: (1, -1), "
+            "(1, 0), (1, 1). The second dimension goes back where a distance has -1 there; what has to be added to i "
+            "so that none does?",
+            "Dimension by dimension: row 0 is t. Row k is the iterator k plus whole multiples of the rows before it, "
+            "which no dependence takes back, so enough of them always helps. How many are enough? In seidel-2d with "
+            "nine points j needs the row t + i, not t alone: there (0, 1, -1) is a distance.",
+            "Make the distances tuples of Python numbers: isl.Set.from_union_set(deltas).project_out_all_params(), "
+            "then foreach_point, and point.get_coordinate_val(isl.dim_type.set, k).to_python(). With at most four "
+            "dimensions you can try all multiples from 0 to the longest distance, and take the row with the smallest "
+            "reach (the largest distance in it) of those that go back nowhere.",
+        ),
+        cases=later("cases_day10_orders", "skew_cases"),
+        judge=later("cases_day10_orders", "judge_skew"),
+        call=later("cases_day10_orders", "call_skew"),
+        flavour="relax",
+    ),
+)

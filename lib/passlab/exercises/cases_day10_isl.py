@@ -1,0 +1,147 @@
+"""Day 10: what its judges share. isl objects travel as text, and text that came back is read under a limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import wraps
+from typing import Any
+
+import islpy as isl
+
+from passlab.judge import Case, Finding
+
+#: An answer's text may be so long, and isl may take so many steps to judge it: both are far more than a right one needs.
+CHARACTERS, OPERATIONS = 20_000, 300_000
+
+PARAMETER, IN, OUT = isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out
+
+
+class Unreadable(Exception):
+    """What came back is no isl object of the kind that is asked. The message says so to the learner."""
+
+
+class Reader:
+    """Reads isl text in a context of its own, which gives up after so many operations.
+
+    isl crashes where objects of two contexts meet, so a judge reads everything, its own texts too, with one reader.
+    """
+
+    def __init__(self):
+        self.context = isl.Context()
+        self.context.set_max_operations(OPERATIONS)
+
+    def set(self, text: Any, name: str) -> isl.UnionSet:
+        return self._read(isl.UnionSet, text, name)
+
+    def map(self, text: Any, name: str) -> isl.UnionMap:
+        return self._read(isl.UnionMap, text, name)
+
+    def _read(self, kind: type, text: Any, name: str) -> Any:
+        if not isinstance(text, str):
+            raise Unreadable(f"{name} must be an isl.{kind.__name__}, or the text of one; it is {said_type(text)}.")
+        if len(text) > CHARACTERS:
+            raise Unreadable(f"{name} is {len(text):,} characters long; {CHARACTERS:,} are read. Try `.coalesce()`.")
+        try:
+            return kind.read_from_str(self.context, text)
+        except isl.Error as error:
+            _raise_if_too_long(error)
+            raise Unreadable(f"isl cannot read {name} as a {kind.__name__}: {text[:80]!r}.") from None
+
+
+def said_type(value: Any) -> str:
+    return "None" if value is None else f"of type {type(value).__name__}"
+
+
+def _raise_if_too_long(error: isl.Error) -> None:
+    if "operations" in str(error):
+        raise Unreadable(
+            f"isl gave up on what came back after {OPERATIONS:,} steps. Make it simpler: fewer cases, `.coalesce()`."
+        ) from None
+
+
+def limited(judge: Callable[[Case, Any, Reader], Iterator[Finding]]) -> Callable[[Case, Any], Iterator[Finding]]:
+    """A judge that is given a reader, and that says in a sentence where isl gives up or fails."""
+
+    @wraps(judge)
+    def with_reader(case: Case, value: Any) -> Iterator[Finding]:
+        try:
+            try:
+                yield from judge(case, value, Reader())
+            except isl.Error as error:
+                _raise_if_too_long(error)
+                reason = str(error).split(" failed: ")[-1].split(" in /")[0]
+                raise Unreadable(f"isl failed on what came back: {reason[:120]}.") from None
+        except Unreadable as error:
+            yield Finding("valid", False, str(error))
+
+    return with_reader
+
+
+def as_text(value: Any) -> Any:
+    """The value with its isl objects as text, as it travels."""
+    if type(value).__module__.split(".")[0] == "islpy":
+        return str(value)
+    if isinstance(value, dict):
+        return {as_text(key): as_text(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(map(as_text, value)) if type(value) in (list, tuple) else list(map(as_text, value))
+    return value
+
+
+def call_with(*kinds: str) -> Callable[[Callable, Case], Any]:
+    """Puts a case to the answer with its texts made objects: kinds are names of isl's classes."""
+
+    def call(answer: Callable, case: Case) -> Any:
+        return as_text(answer(*(getattr(isl, kind)(text) for kind, text in zip(kinds, case.build(), strict=True))))
+
+    return call
+
+
+def example(found: isl.UnionSet | isl.UnionMap) -> str:
+    """One element in words: "S[1, 2]" or "S[0] → A[1]", with the parameters' values where there are any."""
+    if isinstance(found, isl.UnionSet):
+        point, ends = isl.Set.from_basic_set(found.sample()), [isl.dim_type.set]
+    else:
+        point, ends = isl.Map.from_basic_map(found.sample()), [IN, OUT]
+    where = [f"{point.get_dim_name(PARAMETER, i)} = {n}" for i, n in enumerate(_numbers(point, PARAMETER))]
+    names = [tuple_name(point.space, end) for end in ends]
+    words = " → ".join(f"{name}[{', '.join(_numbers(point, end))}]" for name, end in zip(names, ends, strict=True))
+    return words + (f" ({', '.join(where)})" if where else "")
+
+
+def tuple_name(space: isl.Space, end: Any) -> str:
+    return space.get_tuple_name(end) if space.has_tuple_name(end) else ""
+
+
+def _numbers(point: isl.Set | isl.Map, end: Any) -> list[str]:
+    return [str(point.plain_get_val_if_fixed(end, i)) for i in range(point.dim(end))]
+
+
+def not_a_function(schedule: isl.UnionMap, domain: isl.UnionSet) -> str | None:
+    """Why a schedule does not give each instance of the domain one time, all times of one length: a sentence.
+
+    `schedule` is that of the domain alone (`intersect_domain`).
+    """
+    if not (without := domain.subtract(schedule.domain())).is_empty():
+        return f"The schedule gives no time to {example(without)}."
+    maps = schedule.get_map_list()
+    lengths = {}
+    for i in range(maps.n_map()):
+        one = maps.get_at(i)
+        lengths[(one.dim(OUT), tuple_name(one.space, OUT))] = tuple_name(one.space, IN)
+    if len(lengths) > 1:
+        (first, a), (second, b) = list(lengths.items())[:2]
+        if first[0] != second[0]:
+            return (
+                f"The times of {a} have {first[0]} numbers, those of {b} {second[0]}: times that are compared need the "
+                "same number of them. Fill up with zeros."
+            )
+        return f"The times of {a} and of {b} are tuples of different names, which isl does not compare: leave them out."
+    if not schedule.is_single_valued():
+        return f"The schedule gives more than one time to {example(schedule.subtract(schedule.lexmin()).domain())}."
+    return None
+
+
+def not_before(schedule: isl.UnionMap) -> isl.UnionMap:
+    """The pairs of instances of which the first runs after the second, or at the same time."""
+    return schedule.lex_ge_union_map(schedule)
