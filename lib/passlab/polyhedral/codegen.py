@@ -18,8 +18,8 @@ def ast(program: Program, schedule: Schedule, sizes: Mapping[str, int] | None = 
     """Loops that visit the iterations in the order of a schedule; `.to_C_str()` shows them as C.
 
     The loop over dimension d of the times has the variable t{d} (another letter where the program uses t); a dimension
-    of one value needs no loop. sizes: numbers for parameters, which saves bounds and branches. Raises ValueError for what is no
-    schedule.
+    of one value needs no loop. sizes: numbers for parameters, which saves bounds and branches. Raises ValueError for
+    what is no schedule.
     """
     schedule = schedule_of(schedule)
     if said := not_a_schedule(program, schedule):
@@ -227,6 +227,12 @@ def plus(node: python.expr, number: int) -> python.expr:
     if isinstance(node, python.Call):
         return python.Call(node.func, [plus(argument, number) for argument in node.args], [])
     return _folded(python.BinOp(node, python.Add(), python.Constant(number)))
+
+
+def constant(node: python.expr) -> int | None:
+    """The number that the expression always is, if it is one."""
+    terms, number = _sum(node)
+    return None if any(factor for _, factor in terms.values()) else number
 
 
 def _number(value: int) -> python.expr:

@@ -29,8 +29,8 @@ def parse(source: str, name: str = "main") -> Program:
             A[i] = A[i - 1] + B[2 * i]
         ''')
 
-    Names that no loop defines are parameters; `//` and `%` by a number, `min`, `max` and an `if` on such expressions are
-    allowed. Raises NotAffine, with the statement or loop and its line, for anything else.
+    Names that no loop defines are parameters; `//` and `%` by a number, `min`, `max` and an `if` on such expressions
+    are allowed. Raises NotAffine, with the statement or loop and its line, for anything else.
     """
     text = textwrap.dedent(source).strip("\n") + "\n"
     try:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import ast as python
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
-from passlab.polyhedral.program import Program
-from passlab.polyhedral.schedules import Schedule
+import islpy as isl
+
+from passlab.polyhedral.codegen import Loop, ast, body_at, called, children, constant, expression, plus
+from passlab.polyhedral.dependences import dependences
+from passlab.polyhedral.program import Program, Statement, at_sizes
+from passlab.polyhedral.schedules import Schedule, depth
 
 if TYPE_CHECKING:
     import tvm
+
+# TVM's words for the variables of a block
+_DATA_PARALLEL, _REDUCTION, _OPAQUE = 0, 2, 4
 
 
 def prim_func(
@@ -24,16 +32,317 @@ def prim_func(
     """The loops of a schedule as a TensorIR function. Its parameters are the program's arrays, in `program.arrays`'
     order, each both input and output.
 
-    parallel, vectorize, unroll: dimensions of the times whose loops are marked so. Every statement is a block with the
-    statement's name, whose values are its iteration, so that the function can be scheduled further by TVM.
-    Raises ValueError for what is no schedule.
+    parallel, vectorize, unroll: dimensions of the times whose loops are marked so. A loop that is vectorized or
+    unrolled needs a number of turns that is known: where a tile can be cut off at the border, there is a plain loop,
+    too, for tiles that are. Every statement is a block with the statement's name, whose values are its iteration, so
+    that TVM can schedule the function further. Raises ValueError for what is no schedule.
     """
-    raise NotImplementedError
+    dims = depth(schedule)
+    for dim in [*parallel, *vectorize, *unroll]:
+        if not 0 <= dim < dims:
+            raise ValueError(f"No loop can be marked at dimension {dim}: the times of this schedule have {dims}.")
+    builder = _Builder(program, sizes, dtype, {"parallel": parallel, "vectorize": vectorize, "unroll": unroll})
+    return builder.function(ast(program, schedule, sizes))
+
+
+def run(
+    program: Program,
+    schedule: Schedule,
+    sizes: Mapping[str, int],
+    arrays: Mapping[str, Any],
+    **marks: Any,
+) -> dict[str, Any]:
+    """The arrays after the loops of a schedule, compiled by TVM, have run on copies of them, in this process."""
+    from passlab.pipelines import host
+    from passlab.relax import tvm
+
+    compiled = tvm.compile(prim_func(program, schedule, sizes, **marks), host())["main"]
+    held = {name: tvm.runtime.tensor(arrays[name]) for name in program.arrays}
+    compiled(*held.values())
+    return {name: tensor.numpy() for name, tensor in held.items()}
+
+
+class _Builder:
+    """Makes TensorIR of isl's AST."""
+
+    def __init__(self, program: Program, sizes: Mapping[str, int], dtype: str, marks: Mapping[str, Collection[int]]):
+        from passlab.relax import tvm
+
+        self.tvm, self.tir, self.program, self.dtype, self.marks = tvm, tvm.tirx, program, dtype, marks
+        self.sizes = {name: sizes[name] for name in program.parameters}
+        shapes = program.shapes(sizes)
+        self.buffers = {name: self.tir.decl_buffer(shapes[name], dtype, name) for name in program.arrays}
+        self.kinds = {statement.name: iterator_kinds(program, statement) for statement in program.statements}
+        self.extents = {statement.name: self._extents(statement) for statement in program.statements}
+
+    def _extents(self, statement: Statement) -> list[tuple[int, int]]:
+        domain = at_sizes(self.program, statement.domain, self.sizes)
+        if domain.is_empty():
+            return []
+        ends = [(domain.dim_min_val(at), domain.dim_max_val(at)) for at in range(len(statement.iterators))]
+        return [(low.to_python(), high.to_python() - low.to_python() + 1) for low, high in ends]
+
+    def function(self, node: isl.AstNode) -> tvm.tirx.PrimFunc:
+        s_tir = self.tvm.s_tir
+        root = s_tir.SBlock([], [], [], "root", self.statement(node, self.sizes))
+        function = self.tir.PrimFunc(list(self.buffers.values()), s_tir.SBlockRealize([], True, root))
+        return function.with_attrs({"global_symbol": "main", "tirx.noalias": True, "s_tir": True})
+
+    def statement(self, node: isl.AstNode, values: Mapping[str, Any]) -> tvm.tirx.Stmt:
+        kind = isl.ast_node_type
+        match node.get_type():
+            case kind.block:
+                return self.tir.SeqStmt([self.statement(child, values) for child in children(node)])
+            case kind.for_:
+                return self.loop(Loop(node), values)
+            case kind.if_:
+                test = self.number(expression(node.if_get_cond()), values)
+                other = self.statement(node.if_get_else_node(), values) if node.if_has_else_node() else None
+                return self.tir.IfThenElse(test, self.statement(node.if_get_then_node(), values), other)
+            case kind.user:
+                return self.block(*called(node), values)
+        raise ValueError(f"A node of isl's AST of the type {node.get_type()} has no loop.")
+
+    def loop(self, loop: Loop, values: Mapping[str, Any]) -> tvm.tirx.Stmt:
+        """A loop, marked as asked for its dimension. It begins at 0, which TVM wants of loops that it is to change."""
+        kinds = self.tir.ForKind
+        first = self.number(loop.first, values)
+        turns = self.number(plus(loop.last, 1), values) - first
+        turns = self.tvm.sym.Analyzer().simplify((turns + loop.step - 1) // loop.step)
+
+        def made(turns: Any, kind: Any) -> tvm.tirx.Stmt:
+            variable = self.tir.Var(loop.name, "int32")
+            body = self.statement(loop.body, {**values, loop.name: first + variable * loop.step})
+            return self.tir.For(variable, 0, turns, kind, body)
+
+        def plain() -> tvm.tirx.Stmt:
+            if loop.step != 1 or not isinstance(loop.first, python.Call):
+                return made(turns, kinds.SERIAL)
+            variable = self.tir.Var(loop.name, "int32")  # from max(…): written at each use, it could not be read
+            body = self.statement(loop.body, {**values, loop.name: variable})
+            return self.tir.For(variable, first, turns, kinds.SERIAL, body)
+
+        wanted = [kind for kind, dims in self.marks.items() if loop.dim in dims]
+        if not wanted:
+            return plain()
+        if wanted[0] == "parallel":
+            return made(turns, kinds.PARALLEL)
+        kind = {"vectorize": kinds.VECTORIZED, "unroll": kinds.UNROLLED}[wanted[0]]
+        if isinstance(turns, self.tir.IntImm):
+            return made(turns, kind)
+        most = _most_turns(loop)
+        if most is None:
+            return plain()
+        return self.tir.IfThenElse(turns == most, made(most, kind), plain())
+
+    def block(self, name: str, iteration: list[python.expr], values: Mapping[str, Any]) -> tvm.tirx.Stmt:
+        """A statement at an iteration: a block whose variables are the statement's own."""
+        statement, tir, s_tir, ir = self.program[name], self.tir, self.tvm.s_tir, self.tvm.ir
+        inner, variables = dict(self.sizes), []
+        for iterator, kind, (low, extent) in zip(
+            statement.iterators, self.kinds[name], self.extents[name], strict=True
+        ):
+            inner[iterator] = tir.Var(iterator, "int32")
+            variables.append(tir.IterVar(ir.Range.from_min_extent(low, extent), inner[iterator], kind))
+        node = body_at(self.program, name, [python.Name(iterator) for iterator in statement.iterators])
+        target = node.targets[0] if isinstance(node, python.Assign) else node.target
+        value = node.value if isinstance(node, python.Assign) else python.BinOp(target, node.op, node.value)
+        buffer, indices = self.element(target, inner)
+        store = tir.BufferStore(buffer, self.value(value, inner), indices)
+
+        def regions(nodes: list[python.Subscript]) -> list[Any]:
+            unique = {python.unparse(node): self.element(node, inner) for node in nodes}
+            point = ir.Range.from_min_extent
+            return [tir.BufferRegion(buffer, [point(at, 1) for at in indices]) for buffer, indices in unique.values()]
+
+        reads = [node for node in python.walk(value) if isinstance(node, python.Subscript)]
+        block = s_tir.SBlock(variables, regions(reads), regions([target]), name, store)
+        return s_tir.SBlockRealize([self.number(part, values) for part in iteration], True, block)
+
+    # Expressions
+
+    def element(self, node: python.Subscript, values: Mapping[str, Any]) -> tuple[Any, list[Any]]:
+        parts = node.slice.elts if isinstance(node.slice, python.Tuple) else [node.slice]
+        return self.buffers[node.value.id], [self.number(part, values) for part in parts]
+
+    def number(self, node: python.expr, values: Mapping[str, Any]) -> Any:
+        """A whole number or a truth value: subscripts, bounds, conditions."""
+        tir = self.tir
+        match node:
+            case python.Constant(value=value):
+                return tir.const(value, "int32")
+            case python.Name(id=name):
+                value = values[name]
+                return tir.const(value, "int32") if isinstance(value, int) else value
+            case python.UnaryOp(op=python.USub()):
+                return -self.number(node.operand, values)
+            case python.BinOp():
+                left, right = self.number(node.left, values), self.number(node.right, values)
+                return _WHOLE[type(node.op)](left, right)
+            case python.Compare():
+                left, right = self.number(node.left, values), self.number(node.comparators[0], values)
+                return _COMPARED[type(node.ops[0])](left, right)
+            case python.BoolOp():
+                join = tir.all if isinstance(node.op, python.And) else tir.any
+                return join(*(self.number(part, values) for part in node.values))
+            case python.IfExp():
+                return tir.Select(*(self.number(part, values) for part in (node.test, node.body, node.orelse)))
+            case python.Call(func=python.Name(id="min" | "max" as function)):
+                first, *rest = (self.number(part, values) for part in node.args)
+                for other in rest:
+                    first = getattr(tir, function)(first, other)
+                return first
+        raise ValueError(f"`{python.unparse(node)}` is no whole number in TensorIR.")
+
+    def value(self, node: python.expr, values: Mapping[str, Any]) -> Any:
+        """What a statement computes."""
+        tir = self.tir
+        match node:
+            case python.Subscript():
+                return tir.BufferLoad(*self.element(node, values))
+            case python.Constant(value=value):
+                return tir.const(value, self.dtype)
+            case python.Name():
+                return self.number(node, values).astype(self.dtype)
+            case python.UnaryOp():
+                value = self.value(node.operand, values)
+                return -value if isinstance(node.op, python.USub) else value
+            case python.BinOp():
+                return _REAL[type(node.op)](self.value(node.left, values), self.value(node.right, values))
+            case python.Call(func=python.Name(id=function)):
+                first, *rest = (self.value(part, values) for part in node.args)
+                if function == "abs":
+                    return tir.abs(first)
+                for other in rest:
+                    first = getattr(tir, function)(first, other)
+                return first
+        raise ValueError(f"`{python.unparse(node)}` has no value in TensorIR.")
+
+
+_WHOLE = {
+    python.Add: lambda a, b: a + b,
+    python.Sub: lambda a, b: a - b,
+    python.Mult: lambda a, b: a * b,
+    python.FloorDiv: lambda a, b: a // b,
+    python.Mod: lambda a, b: a % b,
+}
+_REAL = {**_WHOLE, python.Div: lambda a, b: a / b}
+_COMPARED = {
+    python.Eq: lambda a, b: a == b,
+    python.LtE: lambda a, b: a <= b,
+    python.Lt: lambda a, b: a < b,
+    python.GtE: lambda a, b: a >= b,
+    python.Gt: lambda a, b: a > b,
+}
+
+
+def _most_turns(loop: Loop) -> int | None:
+    """How often a loop from max(…) to min(…) turns at most, where two of their parts have a fixed distance."""
+
+    def parts(node: python.expr) -> list[python.expr]:
+        return node.args if isinstance(node, python.Call) else [node]
+
+    pairs = [(low, high) for low in parts(loop.first) for high in parts(loop.last)]
+    distances = [constant(python.BinOp(high, python.Sub(), low)) for low, high in pairs]
+    return min((distance // loop.step + 1 for distance in distances if distance is not None), default=None)
+
+
+def iterator_kinds(program: Program, statement: Statement) -> list[int]:
+    """What TVM is to know of each loop around a statement: data-parallel, a reduction, or neither."""
+    union = isl.UnionSet.from_set(statement.domain)
+    own = dependences(program).intersect_domain(union).intersect_range(union)
+    if own.is_empty():
+        return [_DATA_PARALLEL] * len(statement.iterators)
+    update = isinstance(python.parse(statement.body).body[0], python.AugAssign)
+    same_element = statement.writes.apply_range(statement.writes.reverse())
+    neither = _REDUCTION if update and own.is_subset(same_element) else _OPAQUE
+    distances = isl.Set.from_union_set(own.deltas())
+    still = [distances.plain_get_val_if_fixed(isl.dim_type.set, at) for at in range(len(statement.iterators))]
+    return [_DATA_PARALLEL if value.is_zero() else neither for value in still]
+
+
+# ── What a function visits ────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def visits(function: Any) -> list[tuple[str, tuple[int, ...]]]:
-    """The iterations that a TensorIR function visits, ("S", (0, 1)), in order: its blocks, by name and values.
+    """The iterations that a TensorIR function visits, ("S", (0, 1)), in order: its innermost blocks, by name and value.
 
-    Loops that are parallel, vectorized or unrolled are walked from their first turn to their last.
+    Loops that are parallel, vectorized or unrolled are walked from their first turn to their last. Raises ValueError
+    for a bound or branch that depends on values in memory.
     """
-    raise NotImplementedError
+    lines, seen = _Walker().lines(function.body, "  "), []
+    code = "\n".join(["def walk(note):", *lines, "  return"])
+    names: dict[str, Any] = {}
+    exec(compile(code, "<visits>", "exec"), names)
+    names["walk"](lambda name, *values: seen.append((name, values)))
+    return seen
+
+
+class _Walker:
+    """Writes the loops of a TensorIR function as Python that notes the iterations. Names are made here, v0, v1, …: none
+    that the function brings reaches the Python text."""
+
+    def __init__(self):
+        self.names: dict[Any, str] = {}
+
+    def lines(self, node: Any, indent: str) -> list[str]:
+        kind, inside = type(node).__name__, indent + "  "
+        match kind:
+            case "SeqStmt":
+                return [line for part in node.seq for line in self.lines(part, indent)]
+            case "For":
+                low, extent = self.text(node.min), self.text(node.extent)
+                step = self.text(node.step) if node.step is not None else "1"
+                head = f"{indent}for {self.name(node.loop_var)} in range({low}, {low} + {extent}, {step}):"
+                return [head, *self.lines(node.body, inside)]
+            case "IfThenElse":
+                lines = [f"{indent}if {self.text(node.condition)}:", *self.lines(node.then_case, inside)]
+                if node.else_case is not None:
+                    lines += [f"{indent}else:", *self.lines(node.else_case, inside)]
+                return lines
+            case "SBlockRealize":
+                return [f"{indent}if {self.text(node.predicate)}:", *self.block(node, inside)]
+            case "AttrStmt":
+                return self.lines(node.body, indent)
+            case "BufferStore" | "Evaluate":
+                return [f"{indent}pass"]
+        raise ValueError(f"The order of a function with a {kind} cannot be told: there are loops, branches and blocks.")
+
+    def block(self, node: Any, indent: str) -> list[str]:
+        block = node.block
+        values = [self.text(value) for value in node.iter_values]
+        bound = [f"{indent}{self.name(v.var)} = {value}" for v, value in zip(block.iter_vars, values, strict=True)]
+        body = self.lines(block.body, indent)
+        if any("note(" in line for line in body) or block.name_hint == "root":
+            return [*bound, *body]
+        arguments = [repr(str(block.name_hint)), *(self.name(variable.var) for variable in block.iter_vars)]
+        return [*bound, f"{indent}note({', '.join(arguments)})"]
+
+    def name(self, variable: Any) -> str:
+        return self.names.setdefault(variable, f"v{len(self.names)}")
+
+    def text(self, node: Any) -> str:
+        kind = type(node).__name__
+        if kind == "IntImm":
+            return str(int(node.value))
+        if kind in ("Var", "SizeVar"):
+            if node not in self.names:
+                raise ValueError(f"The variable {node.name} has no value before the function runs.")
+            return self.names[node]
+        if kind in _PYTHON:
+            parts = [getattr(node, field) for field in ("a", "b") if hasattr(node, field)]
+            return _PYTHON[kind].format(*map(self.text, parts))
+        if kind == "Select":
+            return f"({self.text(node.true_value)} if {self.text(node.condition)} else {self.text(node.false_value)})"
+        if kind == "Cast":
+            return self.text(node.value)
+        raise ValueError(f"The expression {str(node)[:60]} has no value before the function runs.")
+
+
+_PYTHON = {
+    **{name: f"({{}} {sign} {{}})" for name, sign in {"Add": "+", "Sub": "-", "Mul": "*", "And": "and"}.items()},
+    **{name: f"({{}} {sign} {{}})" for name, sign in {"LT": "<", "LE": "<=", "GT": ">", "GE": ">="}.items()},
+    **{name: f"({{}} {sign} {{}})" for name, sign in {"EQ": "==", "NE": "!=", "Or": "or"}.items()},
+    **{name: f"({{}} {sign} {{}})" for name, sign in {"FloorDiv": "//", "FloorMod": "%"}.items()},
+    **{"Min": "min({}, {})", "Max": "max({}, {})", "Not": "(not {})"},
+}
