@@ -24,7 +24,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "x, weight or bias is in written(gm.graph).",
         ),
         cases=later("cases_day04_rewrites", "linear_cases"),
-        judge=later("cases_day04_rewrites", "judge"),
+        judge=later("cases_day04_rewrites", "judge_linear"),
         flavour="relax",
     ),
     Exercise(
@@ -45,7 +45,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "dtypes, and pass scale=1.0 where there is none.",
         ),
         cases=later("cases_day04_rewrites", "attention_cases"),
-        judge=later("cases_day04_rewrites", "judge"),
+        judge=later("cases_day04_rewrites", "judge_attention"),
         flavour="relax",
     ),
 )
