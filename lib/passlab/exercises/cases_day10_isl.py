@@ -10,7 +10,7 @@ import islpy as isl
 
 from passlab.judge import Case, Finding
 
-#: An answer's text may be so long, and isl may take so many steps to judge it: both are far more than a right one needs.
+#: So long may a text be, and so many steps may isl take to judge it: both are far more than a right answer needs.
 CHARACTERS, OPERATIONS = 20_000, 300_000
 
 PARAMETER, IN, OUT = isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out
