@@ -7,6 +7,29 @@ from passlab.judge import Exercise
 
 EXERCISES: tuple[Exercise, ...] = (
     Exercise(
+        id="day04.groups",
+        title="The groups of FuseOps, on FX",
+        points={"valid": 1, "did": 8, "spared": 3},
+        difficulty=5,
+        minutes=35,
+        hints=(
+            "post_dominators(gm.graph) says where each node's ways meet, and nodes_between(node, sink, 256) what is "
+            "between, or None if that is too much. All edges of the ways lead from the node, or one between, to its "
+            "users. Try sum(relu(x)) and relu(sum(x)) on paper first.",
+            "Groups that merge are a union-find: parent = {n: n for n in nodes}, and last(n) follows it up to a node "
+            "that is its own parent. Hang the others under the last node of the sink's group: the root is then always "
+            "the last of its group, and kind[last(n)] is what the table calls the kind of the group. Keep two "
+            "dictionaries: the pattern of each node for edges, the kind for groups.",
+            "One function joins(n, phase, sink, between), row by row like the table. Before you call it, skip the "
+            "output, a sink that is a cat in phases 1 and 2, one that is none in phase 3, and in phases 1 and 2 a node "
+            "whose group is the sink's already. size[n] begins at 1, or 2 for a cat.",
+        ),
+        cases=later("cases_day04_groups", "groups_cases"),
+        judge=later("cases_day04_groups", "judge_groups"),
+        call=later("cases_day07_groups", "call_groups"),
+        flavour="relay",
+    ),
+    Exercise(
         id="day04.linear-act",
         title="Linear, bias and activation",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3, "cost": 1},
@@ -47,5 +70,28 @@ EXERCISES: tuple[Exercise, ...] = (
         cases=later("cases_day04_rewrites", "attention_cases"),
         judge=later("cases_day04_rewrites", "judge_attention"),
         flavour="relax",
+    ),
+    Exercise(
+        id="day04.codegen",
+        title="From a group to a kernel",
+        points={"valid": 1, "same": 4, "did": 2, "spared": 1, "cost": 2},
+        difficulty=4,
+        minutes=35,
+        hints=(
+            "Walk the graph once, in its order: a placeholder becomes a load, a call becomes one line that stores into "
+            "a register (a buffer of one element, scope='local'), an output a store. At the end put the loops around "
+            "all lines, the last dimension first.",
+            "A table from names to expressions is short: {'add': operator.add, 'exp': TIR.exp, …}[name](*operands). "
+            "Cast every operand to the type in which the operation works before you combine them: the result's, "
+            "or for a comparison torch.result_type(left, right), float32 in place of a half type.",
+            "loops[len(loops) - len(shape):] are the loops that an operand of this shape goes along; where its size is "
+            "1, its index is 0. relu is Select(a < 0, 0, a): NaN is not less than 0. maximum is a if a > b or a != a, "
+            "else b. to(float16) has to round, though the next line computes in float32: cast there and back.",
+        ),
+        cases=later("cases_day04_codegen", "codegen_cases"),
+        judge=later("cases_day04_codegen", "judge_codegen"),
+        call=later("cases_day04_codegen", "call_codegen"),
+        flavour="relax",
+        seconds=20.0,
     ),
 )
