@@ -104,7 +104,8 @@ class _Builder:
         raise ValueError(f"A node of isl's AST of the type {node.get_type()} has no loop.")
 
     def loop(self, loop: Loop, values: Mapping[str, Any]) -> tvm.tirx.Stmt:
-        """A loop, marked as asked for its dimension. It begins at 0, which TVM wants of loops that it is to change."""
+        """A loop, marked as asked for its dimension. It begins at 0: in loops that do not, TVM 0.27 (CanonicalizeLoop)
+        shifts what blocks read of their variable, but not the bounds of loops inside."""
         kinds = self.tir.ForKind
         first = self.number(loop.first, values)
         turns = self.number(plus(loop.last, 1), values) - first
@@ -115,16 +116,9 @@ class _Builder:
             body = self.statement(loop.body, {**values, loop.name: first + variable * loop.step})
             return self.tir.For(variable, 0, turns, kind, body)
 
-        def plain() -> tvm.tirx.Stmt:
-            if loop.step != 1 or not isinstance(loop.first, python.Call):
-                return made(turns, kinds.SERIAL)
-            variable = self.tir.Var(loop.name, "int32")  # from max(…): written at each use, it could not be read
-            body = self.statement(loop.body, {**values, loop.name: variable})
-            return self.tir.For(variable, first, turns, kinds.SERIAL, body)
-
         wanted = [kind for kind, dims in self.marks.items() if loop.dim in dims]
         if not wanted:
-            return plain()
+            return made(turns, kinds.SERIAL)
         if wanted[0] == "parallel":
             return made(turns, kinds.PARALLEL)
         kind = {"vectorize": kinds.VECTORIZED, "unroll": kinds.UNROLLED}[wanted[0]]
@@ -132,8 +126,8 @@ class _Builder:
             return made(turns, kind)
         most = _most_turns(loop)
         if most is None:
-            return plain()
-        return self.tir.IfThenElse(turns == most, made(most, kind), plain())
+            return made(turns, kinds.SERIAL)
+        return self.tir.IfThenElse(turns == most, made(most, kind), made(turns, kinds.SERIAL))
 
     def block(self, name: str, iteration: list[python.expr], values: Mapping[str, Any]) -> tvm.tirx.Stmt:
         """A statement at an iteration: a block whose variables are the statement's own."""
