@@ -115,16 +115,16 @@ def match(before: Program, after: Program, trial: Trial, tolerance: Tolerance, r
     return b, a, {n: p for n, value in a.values.items() if (p := matcher.partner(n, value)) is not None}
 
 
-def first_parting(
+def parting(
     before: Program, after: Program, trial: Trial, tolerance: Tolerance, run: Callable[..., Run]
-) -> fx.Node | None:
-    """The first operation of `after` that gives a value no node of `before` gives, and that an output needs."""
+) -> list[fx.Node]:
+    """The operations of `after` that give a value no node of `before` gives, and that an output needs."""
     _, a, partners = match(before, after, trial, tolerance, run)
     live: set[str] = set()
     for n in a.graph.output_node().all_input_nodes:
         live |= _ancestors(a.graph, n.name)
     ops = (n for n in a.graph.nodes if n.op.startswith("call_") and n.name in live)
-    return next((n for n in ops if n.name in a.values and n.name not in partners), None)
+    return [n for n in ops if n.name in a.values and n.name not in partners]
 
 
 @dataclass

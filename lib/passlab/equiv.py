@@ -41,7 +41,7 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
-from passlab.diverge import LARGEST, first_parting, locate
+from passlab.diverge import LARGEST, locate, parting
 from passlab.programs import Program, Run, undisturbed
 from passlab.structure_tvm import is_function, is_module
 from passlab.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
@@ -453,20 +453,19 @@ class _Search:
         """Rule 2, where it applies."""
         left, right = leaves(b.output), leaves(a.output)
         odd = [d for d in found if d.part == "output" and (d.bad & nonfinite(left[d.leaf])).any()]
-        op = self._parting_op(trial) if odd else None
+        ops = self._parting_ops(trial) if odd else []
         for d in odd:
-            if op is None or any(part in op for part in SUMS):
+            if not ops or any(part in ops[0] for part in SUMS):
                 d.bad = d.bad & ~nan_or_inf(left[d.leaf], right[d.leaf])
-            if op is not None and "attention" in op:
+            if any("attention" in op for op in ops):  # a mask that was made for it may stand before it
                 d.bad = d.bad & ~nonfinite(left[d.leaf])
 
-    def _parting_op(self, trial: Trial) -> str | None:
-        """The name of the operation at which the programs part; None where that cannot be said."""
+    def _parting_ops(self, trial: Trial) -> list[str]:
+        """The names of the operations at which the programs part, in order; [] where that cannot be said."""
         before, after = (self._with_graph(p) for p in (self.before, self.after))
         if before is None or after is None or max(len(p.graph.nodes) for p in (before, after)) > LARGEST:
-            return None
-        node = first_parting(before, after, trial, self._tolerance(trial)[0], self._run)
-        return None if node is None else _op_name(after, node)
+            return []
+        return [_op_name(after, n) for n in parting(before, after, trial, self._tolerance(trial)[0], self._run)]
 
     def _aliases(self, b: Run, a: Run) -> list[Difference]:
         changed = [(i, home, "before") for i, home in b.aliases if (i, home) not in a.aliases]
