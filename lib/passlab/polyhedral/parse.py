@@ -70,10 +70,9 @@ class _Reader:
             case ast.For():
                 self.loop(node, loops, conditions, time)
             case ast.If():
-                if node.orelse:
-                    raise NotAffine(f"The if in line {node.lineno} has an else: write a second if for it.")
                 test = self.condition(node.test, loops, f"The condition in line {node.lineno}")
                 self.block(node.body, loops, [*conditions, test], [*time, 0])
+                self.block(node.orelse, loops, [*conditions, f"not {test}"], [*time, len(node.body)])
             case ast.Assign() | ast.AugAssign():
                 self.assignment(node, loops, conditions, time)
             case ast.Pass():

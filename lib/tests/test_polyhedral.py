@@ -1,0 +1,430 @@
+"""The polyhedral model against counting: every domain, access and dependence is enumerated beside isl."""
+
+from __future__ import annotations
+
+import ast as python
+import itertools
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from passlab.polyhedral import (
+    PROGRAMS,
+    NotAffine,
+    ast,
+    dependences,
+    distribute,
+    fuse,
+    interchange,
+    legal,
+    not_a_schedule,
+    order,
+    pairs,
+    parse,
+    python_source,
+    random_arrays,
+    reference,
+    reverse,
+    run_python,
+    skew,
+    tile,
+    violated,
+)
+from passlab.polyhedral.program import at_sizes
+
+EACH = pytest.mark.parametrize("name", PROGRAMS)
+
+
+def sizes_of(program) -> dict:
+    return {name: {"R": 2, "T": 4}.get(name, 6) for name in program.parameters}
+
+
+class Watched:
+    """An array that notes which elements a statement reads and writes."""
+
+    def __init__(self, name, notes):
+        self.name, self.notes = name, notes
+
+    def __getitem__(self, at):
+        self.notes.append(("reads", self.name, at if isinstance(at, tuple) else (at,)))
+        return 1.0
+
+    def __setitem__(self, at, _):
+        self.notes.append(("writes", self.name, at if isinstance(at, tuple) else (at,)))
+
+
+def trace(program, sizes) -> list[tuple[str, tuple, list]]:
+    """What running the source does: (statement, iteration, its accesses), in order. Python runs it, not isl."""
+    tree, names, ran = python.parse(program.source), iter(program.statements), []
+
+    def noting(node, loops):
+        for field in getattr(node, "body", []):
+            if isinstance(field, python.For):
+                noting(field, [*loops, field.target.id])
+            elif not isinstance(field, python.Expr):
+                at = ", ".join(loops)
+                call = python.parse(f"begin({next(names).name!r}, ({at}{',' if loops else ''}))").body[0]
+                before.append((node, field, call))
+
+    before: list = []
+    noting(tree, [])
+    for node, field, call in before:
+        node.body.insert(node.body.index(field), call)
+
+    def begin(name, iteration):
+        ran.append((name, iteration, []))
+
+    class Notes(list):
+        def append(self, note):
+            ran[-1][2].append(note)
+
+    arrays = {name: Watched(name, Notes()) for name in program.arrays}
+    exec(compile(python.fix_missing_locations(tree), "traced", "exec"), {**sizes, **arrays, "begin": begin})
+    return ran
+
+
+@EACH
+def test_domains_accesses_and_order_are_those_of_the_loops(name):
+    program = PROGRAMS[name]
+    sizes, ran = sizes_of(program), trace(program, sizes_of(program))
+    assert order(program, program.schedule, sizes) == [(statement, at) for statement, at, _ in ran]
+    for kind in ("reads", "writes"):
+        mine = {((s, at), (array, cell)) for s, at, notes in ran for what, array, cell in notes if what == kind}
+        assert set(pairs(getattr(program, kind), sizes)) == mine
+
+
+@EACH
+def test_dependences_are_those_that_counting_finds(name):
+    program = PROGRAMS[name]
+    sizes, ran = sizes_of(program), trace(program, sizes_of(program))
+    wanted = {kind: set() for kind in ("flow", "anti", "output", "values")}
+    kinds = {("writes", "reads"): "flow", ("reads", "writes"): "anti", ("writes", "writes"): "output"}
+    for (s, a, first), (t, b, second) in itertools.combinations(ran, 2):
+        for (what, array, cell), (then, other, place) in itertools.product(first, second):
+            if (array, cell) == (other, place) and (what, then) in kinds:
+                wanted[kinds[what, then]].add(((s, a), (t, b)))
+    last = {}
+    for s, at, notes in ran:
+        for what, array, cell in notes:
+            if what == "reads" and (array, cell) in last:
+                wanted["values"].add((last[array, cell], (s, at)))
+        for what, array, cell in notes:
+            if what == "writes":
+                last[array, cell] = s, at
+    for kind, found in wanted.items():
+        assert set(pairs(dependences(program, kind), sizes)) == found, kind
+    together = wanted["flow"] | wanted["anti"] | wanted["output"]
+    assert set(pairs(dependences(program), sizes)) == together
+
+
+def transformed(program):
+    """Schedules made of a program's own, legal or not."""
+    old = program.schedule
+    dims = range(len(old.as_map().range().get_var_dict()) if len(program.statements) == 1 else 2)
+    yield "itself", old
+    for dim in dims:
+        yield f"reverse {dim}", reverse(old, dim)
+    for one, other in itertools.permutations(dims, 2):
+        yield f"skew {one} by {other}", skew(old, one, other)
+        yield f"skew {one} by -{other}", skew(old, one, other, -1)
+        yield f"interchange {one} {other}", interchange(old, one, other)
+        yield f"tile {one} {other}", tile(old, [one, other], [2, 3])
+        yield f"skew, tile {one} {other}", tile(skew(old, one, other), [one, other], [2, 3])
+
+
+@EACH
+def test_legality_is_what_enumeration_says_and_the_witness_is_a_violated_pair(name):
+    program = PROGRAMS[name]
+    sizes = sizes_of(program)
+    every = pairs(dependences(program), sizes)
+    for what, schedule in transformed(program):
+        place = {f"{s}{list(at)}": n for n, (s, at) in enumerate(order(program, schedule, sizes))}
+        broken = [(f"{s}{list(a)}", f"{t}{list(b)}") for (s, a), (t, b) in every]
+        broken = [(s, t) for s, t in broken if place[s] > place[t]]
+        found = violated(dependences(program), schedule, sizes)
+        assert found == (broken[0] if broken else None), what
+        assert legal(program, schedule) == (not broken), what
+
+
+def test_the_witness_without_sizes_is_at_the_smallest_sizes():
+    jacobi = PROGRAMS["jacobi1d"]
+    assert violated(dependences(jacobi), interchange(jacobi.schedule, 0, 1)) == ("S[0, 2]", "S[1, 1]")
+    assert violated(dependences(jacobi), tile(jacobi.schedule, [0, 1], [4, 4])) == ("S[0, 4]", "S[1, 3]")
+    assert violated(dependences(jacobi), tile(skew(jacobi.schedule, 1, 0), [0, 1], [4, 4])) is None
+
+
+def test_fusing_and_distributing():
+    program, ahead = PROGRAMS["two_loops"], PROGRAMS["two_loops_ahead"]
+    fused = fuse(program.schedule, 0)
+    assert order(program, fused, {"N": 2}) == [("S", (0,)), ("T", (0,)), ("S", (1,)), ("T", (1,))]
+    assert legal(program, fused) and distribute(fused, 1).is_equal(program.schedule)
+    assert not legal(ahead, fuse(ahead.schedule, 0))
+    assert violated(dependences(ahead), fuse(ahead.schedule, 0)) == ("S[1]", "T[0]")
+    matmul = PROGRAMS["matmul"]
+    nests = distribute(matmul.schedule, 2, 2)
+    assert legal(matmul, nests) and fuse(nests, 0, 2).is_equal(matmul.schedule)
+
+
+def test_tiles_are_visited_one_after_the_other():
+    program = PROGRAMS["copy"]
+    visited = [at for _, at in order(program, tile(program.schedule, [0, 1], [2, 2]), {"N": 4})]
+    tiles = [(i // 2, j // 2) for i, j in visited]
+    assert [key for key, _ in itertools.groupby(tiles)] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    "make, said",
+    [
+        (lambda s: interchange(s, 0, 2), "There is no dimension 2: the times of this schedule have 2, counted from 0."),
+        (lambda s: tile(s, [0, 1], [4]), "tile wants one size for each of the dimensions [0, 1]; it got [4]."),
+        (lambda s: tile(s, [0], [0]), "The sizes of tiles must be at least 1; they are [0]."),
+        (lambda s: fuse(s, 1), "There is no dimension 2: the times of this schedule have 2, counted from 0."),
+        (lambda s: reverse("{ S[i", 0), "The text '{ S[i' is no map of isl"),
+    ],
+)
+def test_what_cannot_be_transformed_says_why(make, said):
+    with pytest.raises(ValueError) as error:
+        make(PROGRAMS["copy"].schedule)
+    assert str(error.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    "schedule, said",
+    [
+        ("{ S[i, j] -> [i, j, 0, 0] }", "The schedule drops the statement T: it gives it no time."),
+        ("{ S[i, j] -> [i, 0]; T[i, j, k] -> [j] }", "Times must have the same number of dimensions to be compared: "),
+        ("{ X[i] -> [i] }", "The schedule orders X; the statements are S, T."),
+        (
+            "{ S[i] -> [i]; T[i, j, k] -> [i] }",
+            "The statement S is in 2 loops; the schedule writes it with 1 variables.",
+        ),
+        ("{ S[i, j] -> A[i, j] }", "The times of S have a name, A: leave it out, S[…] -> […]."),
+        ("[Q] -> { S[i, j] -> [i, Q] }", "The schedule knows a size Q; the program's are M, N, K."),
+        (
+            "{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, k] : k > 2 }",
+            "The schedule drops iterations of T: T[0, 0, 0] has no time.",
+        ),
+        (
+            "{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, x] : k <= x <= k + 1 }",
+            "The schedule is not a function: it gives T[0, 0, 0] the times [0, 0, 1, 0] and [0, 0, 1, 1].",
+        ),
+        (
+            "{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, 0] }",
+            "The schedule gives T[0, 0, 0] and T[0, 0, 1] the same time: which comes first is not said.",
+        ),
+        ("{ S[i, j] -> [i", "The text '{ S[i, j] -> [i' is no map of isl"),
+        (3, "A schedule is a map of isl or its text; int came."),
+    ],
+)
+def test_what_is_no_schedule_says_why(schedule, said):
+    program = PROGRAMS["matmul"]
+    assert not_a_schedule(program, schedule).startswith(said)
+    if isinstance(schedule, str) and "no map" not in said:
+        assert not legal(program, schedule)
+        with pytest.raises(ValueError, match="T"):
+            ast(program, schedule)
+
+
+def test_a_schedule_is_none_of_these():
+    for program in PROGRAMS.values():
+        assert not_a_schedule(program, program.schedule) is None
+
+
+@EACH
+def test_generated_source_runs_and_equals_the_original(name):
+    program = PROGRAMS[name]
+    sizes = sizes_of(program)
+    arrays = random_arrays(program, sizes)
+    want, ran = reference(program, sizes, arrays), 0
+    for what, schedule in transformed(program):
+        if legal(program, schedule):
+            for source in (python_source(program, schedule), python_source(program, schedule, sizes)):
+                got = run_python(source, sizes, arrays)
+                assert all(np.array_equal(want[array], got[array]) for array in arrays), what
+                again = parse(source)
+                assert len(order(again, again.schedule, sizes)) == len(order(program, schedule, sizes))
+                ran += 1
+    assert ran >= 2
+
+
+def test_an_illegal_order_computes_something_else():
+    program, sizes = PROGRAMS["jacobi1d"], {"T": 6, "N": 12}
+    arrays = random_arrays(program, sizes)
+    want = reference(program, sizes, arrays)["A"]
+    for schedule in (interchange(program.schedule, 0, 1), tile(program.schedule, [0, 1], [4, 4])):
+        got = run_python(python_source(program, schedule), sizes, arrays)["A"]
+        assert np.abs(want - got).max() > 1e-3
+
+
+def test_loops_that_isl_writes_are_written_as_one_writes_them():
+    jacobi = PROGRAMS["jacobi1d"]
+    assert python_source(jacobi, jacobi.schedule) == (
+        "for t0 in range(T):\n"
+        "    for t1 in range(1, N - 1):\n"
+        "        A[t0 + 1, t1] = (A[t0, t1 - 1] + A[t0, t1] + A[t0, t1 + 1]) / 3\n"
+    )
+    named = parse("for i in range(t0):\n    t1[i] = 0")
+    assert "for u0 in range(t0)" in python_source(named, named.schedule)
+
+
+@pytest.mark.parametrize(
+    "source, said",
+    [
+        (
+            "for i in range(N * N):\n  A[i] = 0",
+            "The loop over i (line 1) ends before `N * N`, which is not affine: it mu",
+        ),
+        (
+            "for i in range(B[0]):\n  A[i] = 0",
+            "The loop over i (line 1) ends before `B[0]`, which is not affine: its va",
+        ),
+        (
+            "for i in range(N / 2):\n  A[i] = 0",
+            "The loop over i (line 1) ends before `N / 2`, which is not affine: / gi",
+        ),
+        (
+            "for i in range(0.5):\n  A[i] = 0",
+            "The loop over i (line 1) ends before `0.5`, which is not affine: it is no",
+        ),
+        (
+            "for i in range(f(N)):\n  A[i] = 0",
+            "The loop over i (line 1) ends before `f(N)`, which is not affine: only s",
+        ),
+        (
+            "for i in range(N // K):\n  A[i] = 0",
+            "The loop over i (line 1) ends before `N // K`, which is not affine: it d",
+        ),
+        ("for i in range(0, N, K):\n  A[i] = 0", "The loop over i (line 1) has the step `K`: a step must be a number"),
+        ("for i in range(0, N, 0):\n  A[i] = 0", "The loop over i (line 1) has the step `0`: a step must be a number"),
+        ("for i in B:\n  A[i] = 0", "The loop over i (line 1) runs over `B`, which is not a range."),
+        ("for i in range():\n  A[i] = 0", "The loop over i (line 1) wants range(stop), range(start, stop) or"),
+        ("for i, j in range(N):\n  A[i] = 0", "The loop in line 1 has several variables"),
+        (
+            "for i in range(N):\n  for i in range(N):\n    A[i] = 0",
+            "The loop over i (line 2) takes the variable of a l",
+        ),
+        ("for i in range(N):\n  A[i] = 0\nelse:\n  A[0] = 1", "The loop over i (line 1) has an else"),
+        ("while N > 0:\n  A[0] = 0", "Line 1 is a while loop, and nobody knows beforehand how often it turns"),
+        (
+            "for i in range(N):\n  A[i] = 0\n  break",
+            "Line 3 leaves a loop by break: put its condition into the bounds.",
+        ),
+        ("for i in range(N):\n  print(A[i])", "Line 2, `print(A[i])`, is neither a loop nor an assignment"),
+        ("for i in range(N):\n  A[i * i] = 0", "The statement S (line 2) takes A at `i * i`, which is not affine"),
+        (
+            "for i in range(N):\n  A[i] = A[B[i]]",
+            "The statement S (line 2) takes A at `B[i]`, which is not affine: its v",
+        ),
+        (
+            "for i in range(N):\n  A[i:N] = 0",
+            "The statement S (line 2) takes a slice, `A[i:N]`: write the loop over it",
+        ),
+        ("for i in range(N):\n  A[i][0] = 0", "The statement S (line 2) has `A[i][0]`: write the subscripts in one br"),
+        (
+            "for i in range(N):\n  A[i] = 0\n  B[i] = A[i, 0]",
+            "The statement T (line 3) gives A 2 subscripts; before it had",
+        ),
+        (
+            "for i in range(N):\n  s = A[i]",
+            "The statement S (line 2) writes s, which is no element of an array: write s[",
+        ),
+        ("for i in range(N):\n  A[i], B[i] = 0, 1", "The statement S (line 2) writes several things at once"),
+        (
+            "for i in range(N):\n  A[i] **= 2",
+            "The statement S (line 2) updates by an operator that is not +, -, * or /",
+        ),
+        (
+            "for i in range(N):\n  A[i] = exp(B[i])",
+            "The statement S (line 2) computes `exp(B[i])`: there are +, -, *, /",
+        ),
+        (
+            "for i in range(N):\n  if A[i] > 0:\n    A[i] = 0",
+            "The condition in line 2 compares `A[i]`, which is not aff",
+        ),
+        ("for i in range(N):\n  if f(i):\n    A[i] = 0", "The condition in line 2, `f(i)`, is no comparison of affine"),
+        (
+            "for i in range(N):\n  A[i] = 0\nB[i] = 1",
+            "The statement T (line 3) takes B at `i`, which is not affine: i is t",
+        ),
+        ("for i in range(A):\n  A[i] = 0", "A (line 1) is an array and a size: give one another name."),
+        ("for mod in range(N):\n  A[mod] = 0", "mod (line 1) cannot be a name here"),
+        ("for i in range(N):\n  pass", "There is no statement in these loops: write an assignment"),
+        ("for i in range(N)\n  A[i] = 0", "Line 1 is not Python: expected ':'."),
+    ],
+)
+def test_what_is_not_affine_says_where_and_why(source, said):
+    with pytest.raises(NotAffine) as error:
+        parse(source)
+    assert str(error.value).startswith(said) and str(error.value).endswith(".")
+
+
+def test_loops_with_steps_bounds_and_conditions():
+    program = parse(
+        """
+        for i in range(N - 1, 0, -2):
+            for j in range(max(0, i - 6), min(i, N // 2)):
+                if i + j != 4 and (i < 5 or j > 1):
+                    A[i, j] = max(A[i, j], -B[(i + j) % 3], 1) - i
+                else:
+                    A[i, j] += 1
+        """
+    )
+    sizes = {"N": 9}
+    wanted = [
+        ("S" if i + j != 4 and (i < 5 or j > 1) else "T", (i, j))
+        for i in range(8, 0, -2)
+        for j in range(max(0, i - 6), min(i, 4))
+    ]
+    assert order(program, program.schedule, sizes) == wanted and {name for name, _ in wanted} == {"S", "T"}
+    arrays = random_arrays(program, sizes)
+    want, got = (run_python(s, sizes, arrays) for s in (program.source, python_source(program, program.schedule)))
+    assert all(np.array_equal(want[name], got[name]) for name in arrays)
+
+
+def test_shapes_and_sizes():
+    jacobi = PROGRAMS["jacobi1d"]
+    assert jacobi.shapes({"T": 3, "N": 8}) == {"A": (4, 8)}
+    with pytest.raises(ValueError, match="The sizes say nothing about N: give"):
+        jacobi.shapes({"T": 3})
+    with pytest.raises(ValueError, match="The statement S reaches A at -1 on axis 0, before its beginning"):
+        parse("for i in range(N):\n  A[i] = A[i - 1]").shapes({"N": 4})
+    assert at_sizes(jacobi, jacobi["S"].domain, {"T": 0, "N": 8}).is_empty()
+    with pytest.raises(KeyError, match="There is no statement Q; there are S"):
+        jacobi["Q"]
+
+
+@cache
+def compiled() -> dict:
+    """What `polyhedral_checks.py` found."""
+    script = Path(__file__).with_name("polyhedral_checks.py")
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+MARKED = {
+    "matmul tiled": ["parallel", "unroll", "vectorized"],
+    "matmul tiled, cut off": ["parallel", "unroll", "vectorized"],
+    "wavefront": ["parallel"],
+    "wavefront, vectors": ["vectorized"],
+    "jacobi2d tiled": [],
+    "steps": [],
+}
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *MARKED])
+def test_tensor_ir_computes_the_same_and_visits_in_order(name):
+    assert compiled()[name] == {"equal": True, "changed": True, "order": True, "marks": MARKED.get(name, [])}
+
+
+def test_tensor_ir_elsewhere():
+    found = compiled()
+    assert found["through builds"] == {"error": ""}
+    assert found["TVM's primitives"] == {"order": True, "instances": 512}
+    assert found["TVM on jacobi"] == {"refused": True}
+    assert found["unknown bound"] == {"said": "The variable n has no value before the function runs."}
