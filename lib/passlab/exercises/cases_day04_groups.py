@@ -77,7 +77,7 @@ class _Plain(fx.Transformer):
             return F.adaptive_avg_pool2d(x, layer.output_size)
         if isinstance(layer, nn.Flatten):
             return x.flatten(layer.start_dim)
-        return x if isinstance(layer, nn.Identity) else super().call_module(target, args, kwargs)
+        return x if isinstance(layer, nn.Identity | nn.Dropout) else super().call_module(target, args, kwargs)
 
 
 def plain(model: nn.Module, *inputs: torch.Tensor) -> fx.GraphModule:
