@@ -35,6 +35,7 @@ from torch.nn import functional as F
 from passlab import check, diff, models, progress, trace
 from passlab.effects import effects, written
 from passlab.ops import linear_act
+from passlab.relax import tvm
 
 # %%
 progress("day04")
@@ -444,7 +445,164 @@ with suppress(Exception):
 # %% [markdown]
 # ## 5 · From a group to a kernel
 #
-# SECTION codegen [D]
+# A group has been found; now it becomes a kernel. TensorIR is TVM's language for that: buffers, loops, stores. Here is
+# y = exp(x) · exp(x), with exp computed once: what is used twice stands in a buffer of one element, which becomes a
+# register.
+
+# %%
+TIR = tvm.tirx
+
+given = TIR.decl_buffer((4,), "float32", "x", layout=None)
+made = TIR.decl_buffer((4,), "float32", "y", layout=None)
+power = TIR.decl_buffer((1,), "float32", "power", scope="local", layout=None)
+i = TIR.Var("i", "int32")
+lines = [
+    TIR.AllocBuffer(power),
+    TIR.BufferStore(power, TIR.exp(TIR.BufferLoad(given, [i])), [0]),
+    TIR.BufferStore(made, TIR.BufferLoad(power, [0]) * TIR.BufferLoad(power, [0]), [i]),
+]
+square = TIR.PrimFunc([given, made], TIR.For(i, 0, 4, TIR.ForKind.SERIAL, TIR.SeqStmt(lines)))
+print(square)
+
+# %% [markdown]
+# An element of a buffer is an expression, and so is everything made of it: `a + b`, `-a`, `a > b` (operands of one
+# type), `a.astype("float32")`, `TIR.const(2, "float32")`, `TIR.exp(a)`, `TIR.tanh`, `TIR.sigmoid`, `TIR.sqrt`, `TIR.abs`,
+# `TIR.isnan`, `TIR.Select(condition, a, b)`. A buffer without dimensions is loaded with `TIR.BufferLoad(buffer, [])`.
+#
+# Three things are easy to get wrong. **Broadcasting** aligns shapes at their last dimension; an operand that has size 1
+# there is read at 0. **Types**: the result's stands in `node.meta["tensor_meta"].dtype`, but a comparison works in the
+# type of its operands (`torch.result_type`), and `n < 0.5` of whole numbers is no comparison with 0. In float16 and
+# bfloat16 compute in float32 and cast when you store: that is what kernels do, and TVM wants it so. **NaN**: torch's
+# relu, maximum and minimum hand it on; `TIR.max` does not, and TVM takes `a != a` for False.
+
+
+# %% nbgrader={"grade": false, "grade_id": "codegen", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def codegen(gm: fx.GraphModule) -> tvm.tirx.PrimFunc:
+    """Write one kernel for a group of element-wise operations.
+
+    In:  a graph of placeholders, calls and an output of one or more values that have the same shape. Its calls:
+         operator.add, sub, mul, truediv, neg, gt, lt, eq; torch.abs, relu, exp, tanh, sigmoid, sqrt, maximum, minimum,
+         where; the method to(dtype). Operands are nodes and numbers. Shapes and dtypes (float32, float16, bfloat16,
+         int32, bool) stand in node.meta["tensor_meta"]; there may be no elements, or no dimensions.
+    Out: a PrimFunc (or an IRModule with it) whose parameters are a buffer for each placeholder and one for each output
+         value, in this order. It computes what the graph does, writes each element of an output once, and nothing else
+         (buffers of one element are registers). A value that is used twice is computed once.
+
+    Example:  for x * 0.5 of two elements    for i in range(2): mul[0] = x[i] * T.float32(0.5); out0[i] = mul[0]
+    """
+    ### BEGIN SOLUTION
+    (returned,) = gm.graph.output_node().args
+    outputs = returned if isinstance(returned, tuple | list) else [returned]
+    shape = outputs[0].meta["tensor_meta"].shape
+    loops = [TIR.Var(f"i{d}", "int32") for d in range(len(shape))]
+    parameters, values, lines = [], {}, []
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            place = buffer(node.name, node.meta["tensor_meta"])
+            parameters.append(place)
+            values[node] = TIR.BufferLoad(place, aligned(loops, node.meta["tensor_meta"].shape))
+        elif node.op != "output":
+            value = written_out(node, values)
+            register = TIR.decl_buffer((1,), str(value.ty.dtype), node.name, scope="local", layout=None)
+            lines += [TIR.AllocBuffer(register), TIR.BufferStore(register, value, [0])]
+            values[node] = TIR.BufferLoad(register, [0])
+    for number, node in enumerate(outputs):
+        parameters.append(buffer(f"out{number}", node.meta["tensor_meta"]))
+        lines.append(
+            TIR.BufferStore(parameters[-1], values[node].astype(name_of(node.meta["tensor_meta"].dtype)), loops)
+        )
+    body = TIR.SeqStmt(lines)
+    for loop, size in reversed(list(zip(loops, shape, strict=True))):
+        body = TIR.For(loop, 0, size, TIR.ForKind.SERIAL, body)
+    return TIR.PrimFunc(parameters, body)
+
+
+def buffer(name, meta):
+    return TIR.decl_buffer(tuple(meta.shape), name_of(meta.dtype), name, layout=None)
+
+
+def name_of(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+def aligned(loops, shape):
+    """Where an operand of this shape is read: dimensions of size 1 stand still, those in front are not there."""
+    return [0 if size == 1 else loop for loop, size in zip(loops[len(loops) - len(shape) :], shape, strict=True)]
+
+
+def working(dtype):
+    """The type in which values of this one are computed."""
+    return "float32" if dtype in (torch.float16, torch.bfloat16) else name_of(dtype)
+
+
+def written_out(node, values):
+    """The expression of a call."""
+    name = node.target if isinstance(node.target, str) else node.target.__name__
+    wanted = node.meta["tensor_meta"].dtype
+    if name == "to":
+        return values[node.args[0]].astype(name_of(wanted)).astype(working(wanted))
+    if name in ("gt", "lt", "eq"):
+        left, right = (
+            torch.empty(a.meta["tensor_meta"].shape, dtype=a.meta["tensor_meta"].dtype, device="meta")
+            if isinstance(a, fx.Node)
+            else a
+            for a in node.args
+        )
+        wanted = torch.result_type(left, right)
+
+    def operand(a):
+        return values[a].astype(working(wanted)) if isinstance(a, fx.Node) else TIR.const(a, working(wanted))
+
+    if name == "where":
+        condition, yes, no = node.args
+        return TIR.Select(values[condition], operand(yes), operand(no))
+    return EXPRESSIONS[name](*map(operand, node.args))
+
+
+def larger(a, b):
+    return TIR.Select(TIR.Or(a > b, TIR.isnan(a)), a, b)
+
+
+EXPRESSIONS = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "neg": operator.neg,
+    "gt": operator.gt,
+    "lt": operator.lt,
+    "eq": lambda a, b: a.equal(b),
+    "abs": TIR.abs,
+    "relu": lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a),
+    "exp": TIR.exp,
+    "tanh": TIR.tanh,
+    "sigmoid": TIR.sigmoid,
+    "sqrt": TIR.sqrt,
+    "maximum": larger,
+    "minimum": lambda a, b: TIR.Select(TIR.Or(a < b, TIR.isnan(a)), a, b),
+}
+### END SOLUTION
+
+# %% nbgrader={"grade": true, "grade_id": "codegen-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+check("day04.codegen", codegen)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day04.codegen", codegen)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# Your kernel for a group that a transformer has in each of its layers, the tanh form of GELU. Eight operations, one pass:
+
+
+# %%
+def gelu_by_hand(x):
+    return 0.5 * x * (1.0 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+
+
+with suppress(NotImplementedError):
+    print(codegen(trace(gelu_by_hand, torch.randn(4, 256))))
 
 # %% [markdown]
 # ## 6 · To fuse or not

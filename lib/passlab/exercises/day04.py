@@ -85,7 +85,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "Cast every operand to the type in which the operation works before you combine them: the result's, "
             "or for a comparison torch.result_type(left, right), float32 in place of a half type.",
             "loops[len(loops) - len(shape):] are the loops that an operand of this shape goes along; where its size is "
-            "1, its index is 0. relu is Select(a < 0, 0, a): NaN is not less than 0. maximum is a if a > b or a != a, "
+            "1, its index is 0. relu is Select(a < 0, 0, a): NaN is not less than 0. maximum is a if a > b or isnan(a), "
             "else b. to(float16) has to round, though the next line computes in float32: cast there and back.",
         ),
         cases=later("cases_day04_codegen", "codegen_cases"),

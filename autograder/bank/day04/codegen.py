@@ -1,0 +1,285 @@
+"""Bank of day04.codegen. Most answers are one small generator with a part of it exchanged."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch import fx
+
+from autograder.bank import right, wrong
+from passlab.relax import tvm
+
+TIR, te = tvm.tirx, tvm.te
+
+
+def _meta(node):
+    return node.meta["tensor_meta"]
+
+
+def _name(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+def _wide(dtype):
+    return "float32" if dtype in (torch.float16, torch.bfloat16) else _name(dtype)
+
+
+def _select(compare):
+    return lambda a, b: TIR.Select(TIR.Or(compare(a, b), TIR.isnan(a)), a, b)
+
+
+TABLE = {
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "neg", "gt", "lt")},
+    **{name: getattr(TIR, name) for name in ("abs", "exp", "tanh", "sigmoid", "sqrt")},
+    "eq": lambda a, b: a.equal(b),
+    "relu": lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a),
+    "maximum": _select(operator.gt),
+    "minimum": _select(operator.lt),
+}
+
+
+def _aligned(loops, shape):
+    return [0 if n == 1 else loop for loop, n in zip(loops[len(loops) - len(shape) :], shape, strict=True)]
+
+
+def _compared(node):
+    """The type in which a comparison works."""
+    sides = [torch.empty(_meta(a).shape, dtype=_meta(a).dtype, device="meta") if isinstance(a, fx.Node) else a
+             for a in node.args]  # fmt: skip
+    return torch.result_type(*sides)
+
+
+def _expression(node, values, table=TABLE, compared=_compared):
+    name = node.target if isinstance(node.target, str) else node.target.__name__
+    dtype = _meta(node).dtype
+    if name == "to":
+        return values[node.args[0]].astype(_name(dtype)).astype(_wide(dtype))
+    work = _wide(compared(node) if name in ("gt", "lt", "eq") else dtype)
+    operands = node.args[1:] if name == "where" else node.args
+    operands = [values[a].astype(work) if isinstance(a, fx.Node) else TIR.const(a, work) for a in operands]
+    return TIR.Select(values[node.args[0]], *operands) if name == "where" else table[name](*operands)
+
+
+def _outputs(gm):
+    (returned,) = gm.graph.output_node().args
+    return list(returned) if isinstance(returned, tuple | list) else [returned]
+
+
+def _buffer(name, node):
+    return TIR.decl_buffer(tuple(_meta(node).shape), _name(_meta(node).dtype), name, layout=None)
+
+
+def _kernel(gm, expression=_expression, aligned=_aligned, registers=True, finish=None):
+    """The generator. registers: each value is one; else its expression stands wherever it is read."""
+    outputs = _outputs(gm)
+    shape = tuple(_meta(outputs[0]).shape)
+    loops = [TIR.Var(f"i{k}", "int32") for k in range(len(shape))]
+    places, values, lines = [], {}, []
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            places.append(_buffer(node.name, node))
+            values[node] = TIR.BufferLoad(places[-1], aligned(loops, _meta(node).shape))
+        elif node.op != "output":
+            values[node] = expression(node, values)
+            if registers:
+                register = TIR.decl_buffer((1,), str(values[node].ty.dtype), node.name, scope="local", layout=None)
+                lines += [TIR.AllocBuffer(register), TIR.BufferStore(register, values[node], [0])]
+                values[node] = TIR.BufferLoad(register, [0])
+    made = [_buffer(f"out{k}", node) for k, node in enumerate(outputs)]
+    for place, node in zip(made, outputs, strict=True):
+        lines.append(TIR.BufferStore(place, values[node].astype(_name(_meta(node).dtype)), loops))
+    if finish:
+        return finish(places, made, loops, lines, shape)
+    return TIR.PrimFunc([*places, *made], _nest(loops, shape, lines))
+
+
+def _nest(loops, shape, lines):
+    body = TIR.SeqStmt(lines) if len(lines) > 1 else lines[0]
+    for loop, n in reversed(list(zip(loops, shape, strict=True))):
+        body = TIR.For(loop, 0, n, TIR.ForKind.SERIAL, body)
+    return body
+
+
+@right("a text of TVMScript, parsed at the end")
+def as_text(gm):
+    types = {"bool": "T.bool", "int32": "T.int32", "float32": "T.float32"}
+    symbols = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "gt": ">", "lt": "<", "eq": "=="}
+    outputs, places = _outputs(gm), []
+    loops = [f"i{k}" for k in range(len(_meta(outputs[0]).shape))]
+    values, lines = {}, []
+
+    def index(indices):
+        return ", ".join(map(str, indices)) or "()"
+
+    for node in gm.graph.nodes:
+        dtype = None if node.op == "output" else _meta(node).dtype
+        if node.op == "placeholder":
+            places.append((f"p_{node.name}", node))
+            values[node] = f"p_{node.name}[{index(_aligned(loops, _meta(node).shape))}]"
+        elif node.op != "output":
+            name = node.target if isinstance(node.target, str) else node.target.__name__
+            work = _wide(_compared(node) if name in ("gt", "lt", "eq") else dtype)
+            given = [f"T.Cast('{work}', {values[a]})" if isinstance(a, fx.Node) else f"{types[work]}({a})"
+                     for a in node.args if not isinstance(a, torch.dtype)]  # fmt: skip
+            zero = f"{types[work]}(0)"
+            if name in symbols:
+                text = f"{given[0]} {symbols[name]} {given[1]}"
+            elif name == "to":
+                text = f"T.Cast('{work}', T.Cast('{_name(dtype)}', {values[node.args[0]]}))"
+            elif name == "where":
+                text = f"T.Select({values[node.args[0]]}, {given[1]}, {given[2]})"
+            elif name == "relu":
+                text = f"T.Select({given[0]} < {zero}, {zero}, {given[0]})"
+            elif name in ("maximum", "minimum"):
+                sign = ">" if name == "maximum" else "<"
+                text = f"T.Select(T.Or({given[0]} {sign} {given[1]}, T.isnan({given[0]})), {given[0]}, {given[1]})"
+            else:
+                text = f"-{given[0]}" if name == "neg" else f"T.{name}({given[0]})"
+            held = "bool" if dtype == torch.bool else work
+            lines += [f"v_{node.name} = T.alloc_local((1,), '{held}')", f"v_{node.name}[0] = {text}"]
+            values[node] = f"v_{node.name}[0]"
+    for k, node in enumerate(outputs):
+        places.append((f"out{k}", node))
+        lines.append(f"out{k}[{index(loops)}] = T.Cast('{_name(_meta(node).dtype)}', {values[node]})")
+    given = ", ".join(f"{n}: T.Buffer({tuple(_meta(at).shape)}, '{_name(_meta(at).dtype)}')" for n, at in places)
+    text = ["@T.prim_func(s_tir=True)", f"def main({given}):"]
+    for depth, (loop, n) in enumerate(zip(loops, _meta(outputs[0]).shape, strict=True), 1):
+        text.append("    " * depth + f"for {loop} in range({n}):")
+    text += ["    " * (len(loops) + 1) + line for line in lines]
+    return tvm.script.from_source("\n".join(text))
+
+
+@right("one loop over all elements, from whose number the indices follow")
+def one_loop(gm):
+    def finish(places, made, loops, lines, shape):
+        at, rest = TIR.Var("at", "int32"), 1
+        indices = {}
+        for loop, n in reversed(list(zip(loops, shape, strict=True))):
+            indices[loop] = TIR.floormod(TIR.floordiv(at, rest), max(n, 1))
+            rest *= max(n, 1)
+        body = TIR.SeqStmt([TIR.Bind(loop, index) for loop, index in indices.items()] + lines)
+        total = rest if 0 not in shape else 0
+        return TIR.PrimFunc([*places, *made], TIR.For(at, 0, total, TIR.ForKind.SERIAL, body))
+
+    return _kernel(gm, finish=finish)
+
+
+@right("the outermost loop in parallel, and an IRModule")
+def parallel(gm):
+    def finish(places, made, loops, lines, shape):
+        body = _nest(loops, shape, lines)
+        if loops:
+            body = TIR.For(body.loop_var, 0, shape[0], TIR.ForKind.PARALLEL, body.body)
+        return tvm.IRModule({"main": TIR.PrimFunc([*places, *made], body)})
+
+    return _kernel(gm, finish=finish)
+
+
+@wrong("cost", "writes out every value wherever it is read: what is used twice is computed twice")
+def inlined(gm):
+    return _kernel(gm, registers=False)
+
+
+@wrong("did", "a loop nest for each operation, and a whole tensor between two of them")
+def one_nest_each(gm):
+    places, held, nests = [], {}, []
+    outputs = _outputs(gm)
+    made = [_buffer(f"out{k}", node) for k, node in enumerate(outputs)]
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            places.append(_buffer(node.name, node))
+            held[node] = places[-1]
+        elif node.op != "output":
+            dtype = _meta(node).dtype
+            shape = tuple(_meta(node).shape)
+            loops = [TIR.Var(f"{node.name}_{k}", "int32") for k in range(len(shape))]
+            values = {a: TIR.BufferLoad(held[a], _aligned(loops, _meta(a).shape)) for a in node.all_input_nodes}
+            held[node] = TIR.decl_buffer(shape, _wide(dtype), node.name, layout=None)
+            nests.append(TIR.AllocBuffer(held[node]))
+            nests.append(_nest(loops, shape, [TIR.BufferStore(held[node], _expression(node, values), loops)]))
+    for place, node in zip(made, outputs, strict=True):
+        loops = [TIR.Var(f"o{k}", "int32") for k in range(len(_meta(node).shape))]
+        value = TIR.BufferLoad(held[node], loops).astype(_name(_meta(node).dtype))
+        nests.append(_nest(loops, tuple(_meta(node).shape), [TIR.BufferStore(place, value, loops)]))
+    return TIR.PrimFunc([*places, *made], TIR.SeqStmt(nests))
+
+
+@wrong("spared", "saves memory: the first input's, where it has the result's size, takes the value in between")
+def in_place(gm):
+    def finish(places, made, loops, lines, shape):
+        first = places[0]
+        if tuple(int(n) for n in first.ty.shape) == shape:
+            same = TIR.BufferStore(first, TIR.BufferLoad(first, loops), loops)
+            lines = [same, *lines]
+        return TIR.PrimFunc([*places, *made], _nest(loops, shape, lines))
+
+    return _kernel(gm, finish=finish)
+
+
+@wrong("same", "relu is max(x, 0), which makes 0 of NaN")
+def relu_by_max(gm):
+    table = TABLE | {"relu": lambda a: TIR.max(a, TIR.const(0, a.ty.dtype))}
+    return _kernel(gm, lambda node, values: _expression(node, values, table))
+
+
+@wrong("same", "maximum is the larger of the two, whichever side NaN is on")
+def larger(gm):
+    table = TABLE | {"maximum": lambda a, b: TIR.Select(a > b, a, b)}
+    return _kernel(gm, lambda node, values: _expression(node, values, table))
+
+
+@wrong("same", "a number has the type of the operand beside it: n < 0.5 becomes n < 0")
+def numbers_are_whole(gm):
+    def compared(node):
+        return next(_meta(a).dtype for a in node.args if isinstance(a, fx.Node))
+
+    return _kernel(gm, lambda node, values: _expression(node, values, compared=compared))
+
+
+@wrong("same", "divides whole numbers as C does")
+def whole_division(gm):
+    def expression(node, values):
+        whole = [a for a in node.args if isinstance(a, fx.Node) and _meta(a).dtype == torch.int32]
+        if node.target is operator.truediv and len(whole) == len(node.all_input_nodes):
+            a, b = (values[x] if isinstance(x, fx.Node) else TIR.const(int(x), "int32") for x in node.args)
+            return TIR.truncdiv(a, b).astype("float32")
+        return _expression(node, values)
+
+    return _kernel(gm, expression)
+
+
+@wrong("same", "an operand of fewer dimensions stays in the first row: it is read at its own loops, the others at 0")
+def broadcasts_at_the_front(gm):
+    def aligned(loops, shape):
+        return [0 if n == 1 or k + 1 < len(shape) != len(loops) else loops[k] for k, n in enumerate(shape)]
+
+    return _kernel(gm, aligned=aligned)
+
+
+@wrong("valid", "the outputs come first, as in C = A + B")
+def outputs_first(gm):
+    def finish(places, made, loops, lines, shape):
+        return TIR.PrimFunc([*made, *places], _nest(loops, shape, lines))
+
+    return _kernel(gm, finish=finish)
+
+
+@wrong("valid", "computes in float32 and lets the result stay there")
+def always_float32(gm):
+    outputs = _outputs(gm)
+
+    def finish(places, made, loops, lines, shape):
+        wide = [TIR.decl_buffer(shape, "float32", f"out{k}", layout=None) for k in range(len(made))]
+        stores = [
+            TIR.BufferStore(place, line.value.astype("float32"), loops)
+            for place, line in zip(wide, lines[-len(outputs) :], strict=True)
+        ]
+        return TIR.PrimFunc([*places, *wide], _nest(loops, shape, lines[: -len(outputs)] + stores))
+
+    return _kernel(gm, finish=finish)
+
+
+@wrong("valid", "the text of a kernel is no kernel")
+def only_text(gm):
+    return str(_kernel(gm))

@@ -1,0 +1,99 @@
+"""Day 4, code generation, the cost model and the measuring: hidden cases."""
+
+from __future__ import annotations
+
+import operator
+import random
+from collections.abc import Callable
+
+import torch
+
+from passlab.exercises.cases_day04_codegen import codegen_case, half, numbers, positive, whole
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- code generation
+
+
+def drawn_group(seed: int, size: int) -> Callable:
+    """A function of three inputs and element-wise operations at random; some values are used twice."""
+
+    def function(x, y, z):
+        rng = random.Random(seed)
+        values = [x, y, z]
+        for _ in range(size):
+            a, b = rng.choice(values[-4:]), rng.choice(values)
+            kind = rng.choice(("add", "sub", "mul", "one", "dear", "number", "larger", "where"))
+            if kind in ("add", "sub", "mul"):
+                values.append(getattr(operator, kind)(a, b))
+            elif kind == "one":
+                values.append(rng.choice((torch.abs, torch.relu, operator.neg))(a))
+            elif kind == "dear":
+                values.append(rng.choice((torch.tanh, torch.sigmoid))(a))
+            elif kind == "number":
+                values.append(rng.choice((a + 2, 0.25 * a, 1 - a, a / 3)))
+            elif kind == "larger":
+                values.append(rng.choice((torch.maximum, torch.minimum))(a, b))
+            else:
+                values.append(torch.where(rng.choice((x, y, z)) > 0.25, a, rng.choice((b, 1.5))))
+        return values[-1] + (x + y + z) * 0.5  # has the shape of all three
+
+    return function
+
+
+def codegen(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n, m = rng.choice((7, 13, 29)), rng.choice((3, 11, 17))
+
+    def squares(x):
+        for _ in range(24):
+            x = x * x * 0.5
+        return x
+
+    def waves(x):
+        for _ in range(12):
+            x = torch.tanh(x) + x
+        return x
+
+    def halves(x, y):
+        return (torch.where(x > y, x * 2, -y), torch.tanh(x) * y)
+
+    def casts(x, n):
+        return (x * 1000).to(torch.int32) + n, (x > n)
+
+    def rounds(x):
+        return x.to(torch.float16).to(torch.float32) * 0.001
+
+    def nans(x, y):
+        return torch.minimum(x, y) + torch.relu(torch.maximum(y, x)), torch.where(x < y, x, -y)
+
+    def twice(x, unused):
+        y = torch.sqrt(torch.abs(x))
+        return y, y
+
+    def conditions(n, x):
+        return torch.where(n == 3, n, 0) / (n * n + 1), torch.where(x < n, 1.0, 0.0) * 2.5
+
+    sizes = ((n, 1, m), (m,), (4, 1))
+    return [
+        codegen_case("squares of squares", squares, numbers(n)),
+        codegen_case("each value used twice, and dear", waves, numbers(n)),
+        codegen_case("NaN on either side", nans, numbers(n, m), numbers(m)),
+        codegen_case("float16", halves, half(n, m, dtype=torch.float16), half(m, dtype=torch.float16)),
+        codegen_case("float16 and float32", halves, half(n, m, dtype=torch.float16), numbers(m)),
+        codegen_case("bfloat16 and a number without dimensions", halves, half(m), half(), edges=False),
+        codegen_case("to whole numbers", casts, numbers(n, m), whole(m), edges=False),
+        codegen_case("too large for float16 in between", rounds, 100000 * numbers(n), edges=False),
+        codegen_case("one value returned twice, an input unused", twice, numbers(2, n), numbers(3)),
+        codegen_case("whole numbers and a half", conditions, whole(n, m), numbers(n, m)),
+        codegen_case("no rows", halves, numbers(m, 0, n), numbers(n)),
+        codegen_case("five dimensions", lambda x, y: x - y, numbers(2, 1, 3, 1, 2), numbers(5, 1, 2, 1)),
+        *(
+            codegen_case(
+                f"drawn, number {i + 1}",
+                drawn_group(rng.randrange(10**6), 9),
+                *(positive(*size) if i else numbers(*size) for size in sizes),
+                edges=False,  # TVM takes x - x for 0, also where x is infinite
+            )
+            for i in range(3)
+        ),
+    ]
