@@ -2,4 +2,12 @@
 
 from __future__ import annotations
 
-HIDDEN = {}
+from autograder.hidden import day10_nests as nests
+from autograder.hidden import day10_orders as orders
+
+HIDDEN = {
+    "day10.domains": nests.domains,
+    "day10.dependences": nests.dependences,
+    "day10.legality": orders.legality,
+    "day10.skew": orders.skew,
+}

@@ -21,16 +21,18 @@
 # hint, three for each question.
 
 # %%
+from collections.abc import Callable
 from contextlib import suppress
 from itertools import product
 
 import islpy as isl
 from IPython.display import display
 
-from passlab import check, progress
+from passlab import check, exercises, polyhedral, progress
 from passlab.drawing import lattice
 from passlab.exercises.cases_day10_nests import as_python
 from passlab.polyhedral import PROGRAMS, tile
+from passlab.relax import tvm
 
 # %%
 progress("day10")
@@ -39,7 +41,8 @@ progress("day10")
 # ## 1 · Domains and accesses
 #
 # A loop nest comes as plain data: loops with bounds as in Python's `range`, guards, statements with the cells that they
-# write and read. All expressions in it read the same in Python and in isl. (`s[]` is a cell by itself, of no array.)
+# write and read. The expressions in it read the same in Python and in isl, but for `==`, which isl writes `=`. (`s[]` is
+# a cell by itself, of no array.)
 
 # %%
 EXAMPLE = {
@@ -124,7 +127,8 @@ def statements(body, iterators, conditions, time):
         if "statement" in item:
             yield item, iterators, conditions, here
         elif "if" in item:
-            yield from statements(item["body"], iterators, [*conditions, f"({item['if']})"], here)
+            condition = f"({item['if'].replace('==', '=')})"
+            yield from statements(item["body"], iterators, [*conditions, condition], here)
         else:
             i, (start, stop, step) = item["loop"], item["range"]
             inside = f"{start} <= {i} < {stop}" if step > 0 else f"{start} >= {i} > {stop}"
@@ -271,24 +275,26 @@ def skew(domain: isl.UnionSet, dependences: isl.UnionMap) -> isl.UnionMap:
 
     In:  the instances of one statement S, and what depends on what: always at the same distances, of which the first
          number that is not 0 is positive. There are two to four loops.
-    Out: a schedule with as many numbers as there are loops, which gives each instance a time of its own, is legal, goes
-         back in none of its dimensions for any dependence, and whose reaches add up to no more than they must.
+    Out: a schedule with as many numbers as there are loops, which gives each instance a time of its own, is legal, and
+         goes back in none of its dimensions for any dependence. Its reaches add up to no more than those of the best
+         skewing: number k of its times is iterator k plus whole multiples, which may be negative, of those outside.
 
     Example:  jacobi-1d, with distances (1, -1), (1, 0) and (1, 1): { S[t, i] -> [t, t + i] }. With (1, 0) and (1, 1)
               alone it stays { S[t, i] -> [t, i] }.
     """
     ### BEGIN SOLUTION
     vectors = distances(dependences)
-    depth = len(vectors[0])
+    depth, most = len(vectors[0]), max(abs(step) for vector in vectors for step in vector)
     rows = []
     for k in range(depth):
-        best = None
-        for multiples in product(range(1 + longest(vectors) * 2), repeat=k):
-            row = tuple(int(i == k) + sum(m * r[i] for m, r in zip(multiples, rows, strict=True)) for i in range(depth))
+        # Multiples of the rows before, which go back nowhere: with `most` of each, row k goes back nowhere either.
+        found = []
+        for multiples in product(range(-most, most + 1), repeat=k):
+            row = [sum(m * r[i] for m, r in zip(multiples, rows, strict=True)) + (i == k) for i in range(depth)]
             steps = [sum(a * b for a, b in zip(row, vector, strict=True)) for vector in vectors]
-            if min(steps) >= 0 and (best is None or max(steps) < best[0]):
-                best = max(steps), row
-        rows.append(best[1])
+            if min(steps) >= 0:
+                found.append((max(steps), row))
+        rows.append(min(found)[1])
     names = [f"i{k}" for k in range(depth)]
     times = [" + ".join(f"{c}*{name}" for c, name in zip(row, names, strict=True)) for row in rows]
     return isl.UnionMap(f"{{ S[{', '.join(names)}] -> [{', '.join(times)}] }}").intersect_domain(domain)
@@ -305,10 +311,6 @@ def distances(dependences):
 
     points.foreach_point(note)
     return found
-
-
-def longest(vectors):
-    return max(abs(step) for vector in vectors for step in vector)
     ### END SOLUTION
 
 
@@ -322,20 +324,138 @@ grade("day10.skew", skew)
 
 
 # %% [markdown]
-# Your schedule of jacobi-1d, cut into tiles of 4 by 4. The wavefront comes before the tile, and tiles of one colour run
-# at the same time. Your answer to question 3 says whether they may:
+# Your schedule of jacobi-1d, cut into tiles of 4 by 4, with the wavefront as the outermost dimension. Tiles of one colour
+# may run in either order, as your answer to question 3 confirms:
 
 # %%
 with suppress(Exception):
     skewed = tile(skew(jacobi.domain, carried), [0, 1], [4, 4])
-    waves = skewed.apply_range(isl.UnionMap("{ [a, b, i, j] -> [a + b, a, b, i, j] }"))
-    print(legality(carried, waves) or "legal")
-    display(lattice(jacobi, waves, {"T": 6, "N": 12}, carried, tiles=3, fronts=1, title="Wavefronts of tiles"))
+    for then in ("-a", "a"):
+        waves = skewed.apply_range(isl.UnionMap(f"{{ [a, b, i, j] -> [a + b, {then}, i, j] }}"))
+        print(f"[a + b, {then}, …]", legality(carried, waves) or "is legal")
+    display(lattice(jacobi, waves, {"T": 6, "N": 12}, carried, tiles=2, fronts=1, title="Wavefronts of tiles"))
 
 # %% [markdown]
 # ## 5 · From a schedule to a loop nest
 #
-# SECTION generate [H]
+# isl turns a schedule into a tree of loops, `isl.AstNode`, whose leaves run statements. Its bounds are exact, also
+# where tiles do not divide, and that is why they look as they do:
+
+# %%
+triangle = polyhedral.parse(
+    """
+for i in range(N):
+    for j in range(i + 1):
+        C[i, j] = A[i, j] * 2
+"""
+)
+tree = polyhedral.ast(triangle, "{ S[i, j] -> [floor((i - j)/3), floor(j/2), j, i] }", {"N": 10})
+print(tree.to_C_str())
+
+# %% [markdown]
+# What is left to do is a walk: the tree is isl's, and the loops have to be TVM's, so that they can be compiled.
+
+
+# %% nbgrader={"grade": false, "grade_id": "generate", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def generate(node: isl.AstNode, statement: Callable[[str, list], tvm.tirx.Stmt]) -> tvm.tirx.Stmt:
+    """The loops of isl's AST in TensorIR.
+
+    In:  the root of an AST; sizes are numbers in it. Its nodes (`node.get_type()`) are for_, if_, block and user, of
+         isl.ast_node_type. `statement(name, values)` makes the TensorIR that runs the statement S[v0, v1, …]: values are
+         expressions of TensorIR, one for each of its variables.
+    Out: a statement of TensorIR (tvm.tirx.For, IfThenElse, SeqStmt, or what `statement` made) that runs the same
+         iterations in the same order.
+         All loops begin at 0 and have no step: TVM 0.27 is wrong about nested loops that do not.
+    Stays: the order, and how often: no iteration runs twice, and none outside of the domain.
+
+    Example:  for (int t0 = 0; t0 <= 6; t0 += 2) S(t0, 1);   becomes
+              For(turn, 0, 4, ForKind.SERIAL, statement("S", [2 * turn, const(1)])), all of tvm.tirx
+    """
+    ### BEGIN SOLUTION
+    return loops(node, statement, {})
+
+
+tirx = tvm.tirx
+
+
+def loops(node, statement, values):
+    """`values`: name of each of isl's variables so far → what it is in TensorIR."""
+    kinds = isl.ast_node_type
+    match node.get_type():
+        case kinds.block:
+            inner = node.block_get_children()
+            parts = [loops(inner.get_ast_node(at), statement, values) for at in range(inner.n_ast_node())]
+            return tirx.SeqStmt(parts)
+        case kinds.if_:
+            test = number(node.if_get_cond(), values)
+            other = loops(node.if_get_else_node(), statement, values) if node.if_has_else_node() else None
+            return tirx.IfThenElse(test, loops(node.if_get_then_node(), statement, values), other)
+        case kinds.user:
+            name, *iteration = arguments(node.user_get_expr())
+            return statement(name.get_id().get_name(), [number(part, values) for part in iteration])
+    name = node.for_get_iterator().get_id().get_name()
+    first, body = number(node.for_get_init(), values), node.for_get_body()
+    if node.for_is_degenerate():
+        return loops(body, statement, {**values, name: first})
+    condition, step = node.for_get_cond(), node.for_get_inc().get_val().to_python()
+    last = number(arguments(condition)[1], values)
+    if condition.get_op_type() == isl.ast_expr_op_type.lt:
+        last = last - 1
+    turn = tirx.Var(name, "int32")
+    body = loops(body, statement, {**values, name: first + step * turn})
+    return tirx.For(turn, 0, (last - first) // step + 1, tirx.ForKind.SERIAL, body)
+
+
+def arguments(operation):
+    return [operation.get_op_arg(at) for at in range(operation.get_op_n_arg())]
+
+
+def number(given, values):
+    """An expression of isl's in TensorIR."""
+    if given.get_type() == isl.ast_expr_type.int:
+        return tirx.const(given.get_val().to_python(), "int32")
+    if given.get_type() == isl.ast_expr_type.id:
+        return values[given.get_id().get_name()]
+    first, *rest = (number(part, values) for part in arguments(given))
+    if not rest:  # minus
+        return -first
+    for other in rest:
+        first = OPERATIONS[given.get_op_type()](first, other)
+    return first
+
+
+op = isl.ast_expr_op_type
+OPERATIONS = {
+    op.add: lambda a, b: a + b,
+    op.sub: lambda a, b: a - b,
+    op.mul: lambda a, b: a * b,
+    op.min: tirx.min,
+    op.max: tirx.max,
+    **dict.fromkeys((op.div, op.fdiv_q, op.pdiv_q), lambda a, b: a // b),
+    **dict.fromkeys((op.pdiv_r, op.zdiv_r), lambda a, b: a % b),
+    **{op.eq: tirx.EQ, op.le: tirx.LE, op.lt: tirx.LT, op.ge: tirx.GE, op.gt: tirx.GT},
+    **dict.fromkeys((op.and_, op.and_then), tirx.all),
+    **dict.fromkeys((op.or_, op.or_else), tirx.any),
+}
+### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "generate-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+check("day10.generate", generate)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day10.generate", generate)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# Your loops for the triangle in tiles, as TVM shows them:
+
+# %%
+with suppress(Exception):
+    case = exercises.find("day10.generate").cases()[1]
+    print(exercises.find("day10.generate").call(generate, case).script())
 
 # %% [markdown]
 # ## 6 · A schedule that is fast

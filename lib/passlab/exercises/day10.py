@@ -82,12 +82,37 @@ EXERCISES: tuple[Exercise, ...] = (
             "nine points j needs the row t + i, not t alone: there (0, 1, -1) is a distance.",
             "Make the distances tuples of Python numbers: isl.Set.from_union_set(deltas).project_out_all_params(), "
             "then foreach_point, and point.get_coordinate_val(isl.dim_type.set, k).to_python(). With at most four "
-            "dimensions you can try all multiples from 0 to the longest distance, and take the row with the smallest "
-            "reach (the largest distance in it) of those that go back nowhere.",
+            "dimensions you can try all multiples from -m to m, where m is the largest number in a distance, and take "
+            "the row with the smallest reach of those that go back nowhere. Negative ones take back a drift: of (1, 1) "
+            "and (1, 2), i - t makes (1, 0) and (1, 1).",
         ),
         cases=later("cases_day10_orders", "skew_cases"),
         judge=later("cases_day10_orders", "judge_skew"),
         call=later("cases_day10_orders", "call_skew"),
+        flavour="relax",
+    ),
+    Exercise(
+        id="day10.generate",
+        title="From a schedule to a loop nest",
+        points={"valid": 1, "same": 3, "did": 5},
+        difficulty=3,
+        minutes=30,
+        hints=(
+            "Two functions that call themselves: one for nodes, which returns statements, and one for expressions. Both "
+            "take a dictionary from the names of isl's variables to TensorIR's expressions, which grows at every loop.",
+            "A loop has node.for_get_iterator(), for_get_init(), for_get_cond(), for_get_inc() and for_get_body(). The "
+            "condition is an operation of two arguments, t1 <= bound or t1 < bound; the increment has a number, "
+            ".get_val().to_python(). Let TensorIR's loop count turns from 0, tirx.For(turn, 0, turns, ForKind.SERIAL, "
+            "body), and say in the dictionary what isl's variable is then: first + step · turn. A loop of one turn can "
+            "be degenerate (for_is_degenerate()): it has no condition.",
+            "An expression is an int (get_val), an id (get_id().get_name()) or an operation (get_op_type, "
+            "get_op_n_arg, get_op_arg(k)). A table from isl.ast_expr_op_type to functions of two numbers is enough: "
+            "add, sub, mul, min, max, div, fdiv_q, pdiv_q, pdiv_r, zdiv_r, eq, le, lt, ge, gt, and_, or_. Only minus has "
+            "one; min and max can have three. // rounds down in TensorIR, as fdiv_q wants it.",
+        ),
+        cases=later("cases_day10_loops", "generate_cases"),
+        judge=later("cases_day10_loops", "judge_generate"),
+        call=later("cases_day10_loops", "call_generate"),
         flavour="relax",
     ),
 )
