@@ -10,17 +10,22 @@ import json
 import numpy as np
 
 from passlab import builds
-from passlab.polyhedral import PROGRAMS, interchange, order, prim_func, random_arrays, reference, skew, tile, visits
+from passlab.polyhedral import (
+    PROGRAMS,
+    distribute,
+    interchange,
+    order,
+    prim_func,
+    random_arrays,
+    reference,
+    skew,
+    tile,
+    visits,
+)
 from passlab.polyhedral.tensor_ir import run
 from passlab.relax import tvm
 
 SIZES = {"R": 3, "T": 5}
-
-
-def tiled_matmul():
-    """Tiles, and inside of them two rows by eight columns that a register can hold."""
-    nests = tile(interchange(interchange(PROGRAMS["matmul"].schedule, 1, 2), 0, 1), [1, 2, 3], [8, 16, 4])
-    return interchange(interchange(tile(nests, [4, 5], [2, 8]), 6, 8), 7, 8)
 
 
 def wavefront():
@@ -50,8 +55,6 @@ def sizes_of(name) -> dict:
 
 def main() -> None:
     results = {name: found(name, program.schedule, sizes_of(name)) for name, program in PROGRAMS.items()}
-    from passlab.polyhedral import distribute
-
     nests = distribute(PROGRAMS["matmul"].schedule, 2, 2)
     register = interchange(interchange(tile(tile(nests, [1, 2, 3], [8, 16, 4]), [4, 5], [2, 8]), 6, 8), 7, 8)
     marks = {"parallel": [1], "unroll": [7], "vectorize": [8]}

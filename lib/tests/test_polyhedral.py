@@ -18,6 +18,7 @@ from passlab.polyhedral import (
     NotAffine,
     ast,
     dependences,
+    depth,
     distribute,
     fuse,
     interchange,
@@ -125,7 +126,7 @@ def test_dependences_are_those_that_counting_finds(name):
 def transformed(program):
     """Schedules made of a program's own, legal or not."""
     old = program.schedule
-    dims = range(len(old.as_map().range().get_var_dict()) if len(program.statements) == 1 else 2)
+    dims = range(min(depth(old), 3))
     yield "itself", old
     for dim in dims:
         yield f"reverse {dim}", reverse(old, dim)
