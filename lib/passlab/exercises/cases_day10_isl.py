@@ -38,7 +38,9 @@ class Reader:
 
     def _read(self, kind: type, text: Any, name: str) -> Any:
         if not isinstance(text, str):
-            raise Unreadable(f"{name} must be an isl.{kind.__name__}, or the text of one; it is {said_type(text)}.")
+            raise Unreadable(
+                f"{name} must be an isl.{kind.__name__} or the like, or its text; it is {said_type(text)}."
+            )
         if len(text) > CHARACTERS:
             raise Unreadable(f"{name} is {len(text):,} characters long; {CHARACTERS:,} are read. Try `.coalesce()`.")
         try:

@@ -1,0 +1,168 @@
+"""Bank of day10.skew. Most wrong answers skew each dimension by t alone, too little, too much, or the wrong one."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import islpy as isl
+
+from autograder.bank import right, wrong
+
+
+def _vectors(dependences):
+    points = isl.Set.from_union_set(dependences.deltas()).project_out_all_params()
+    found = []
+    points.foreach_point(
+        lambda point: found.append(
+            tuple(
+                point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(points.dim(isl.dim_type.set))
+            )
+        )
+    )
+    return found
+
+
+def _schedule(rows):
+    names = [f"i{k}" for k in range(len(rows[0]))]
+    times = [" + ".join(f"{c}*{name}" for c, name in zip(row, names, strict=True)) for row in rows]
+    return isl.UnionMap(f"{{ S[{', '.join(names)}] -> [{', '.join(times)}] }}")
+
+
+def _steps(row, vectors):
+    return [sum(a * b for a, b in zip(row, vector, strict=True)) for vector in vectors]
+
+
+def _unit(k, depth):
+    return [int(i == k) for i in range(depth)]
+
+
+def _by_time(dependences, factor):
+    """Iterator k plus factor(k, vectors) · the outermost iterator."""
+    vectors = _vectors(dependences)
+    rows = [_unit(k, len(vectors[0])) for k in range(len(vectors[0]))]
+    for k in range(1, len(rows)):
+        rows[k][0] = factor(k, vectors)
+    return _schedule(rows)
+
+
+def _ceil(a, b):
+    return -(-a // b)
+
+
+def _best(vectors):
+    """For each dimension all multiples of all iterators outside, from the smallest reach on."""
+    depth, most = len(vectors[0]), max(abs(step) for vector in vectors for step in vector)
+    rows = []
+    for k in range(depth):
+        tried = (
+            [*front, 1] + [0] * (depth - k - 1) for front in product(range(-most, most * (most + 1) + 1), repeat=k)
+        )
+        rows.append(min((max(_steps(row, vectors)), row) for row in tried if min(_steps(row, vectors)) >= 0)[1])
+    return rows
+
+
+@right("tries multiples of the iterators, not of the rows before")
+def of_iterators(domain, dependences):
+    vectors = _vectors(dependences)
+    if len(vectors[0]) > 3:  # with all iterators of four loops that takes long; a stencil that needs it has two arrays
+        return _by_time(dependences, lambda k, vectors: max(0, *(-v[k] for v in vectors if v[0])))
+    return _schedule(_best(vectors))
+
+
+@right("puts the innermost iterator outermost: the order of the dimensions of a band is free")
+def other_order(domain, dependences):
+    vectors = _vectors(dependences)
+    rows = _best(vectors) if len(vectors[0]) < 4 else None
+    if rows is None:
+        return str(of_iterators(domain, dependences))
+    return str(_schedule(rows[::-1]))
+
+
+@wrong("did", "the order of the loops is tilable as it is")
+def unskewed(domain, dependences):
+    return _by_time(dependences, lambda k, vectors: 0)
+
+
+@wrong("did", "a skew of 1 is what stencils need")
+def always_one(domain, dependences):
+    return _by_time(dependences, lambda k, vectors: 1)
+
+
+@wrong("cost", "skews by 100 to be safe")
+def by_a_hundred(domain, dependences):
+    vectors = _vectors(dependences)
+    rows = []
+    for k in range(len(vectors[0])):
+        rows.append([100 * sum(row[i] for row in rows) + int(i == k) for i in range(len(vectors[0]))])
+    return _schedule(rows)
+
+
+@wrong("cost", "skews by the longest distance, in whichever direction it goes")
+def by_the_longest(domain, dependences):
+    vectors = _vectors(dependences)
+    most = max(abs(step) for vector in vectors for step in vector)
+    rows = []
+    for k in range(len(vectors[0])):
+        rows.append([most * sum(row[i] for row in rows) + int(i == k) for i in range(len(vectors[0]))])
+    return _schedule(rows)
+
+
+@wrong("did", "skews by the time alone, where a row in place needs the row above")
+def by_time_alone(domain, dependences):
+    def factor(k, vectors):
+        return max(0, *(_ceil(-vector[k], vector[0]) for vector in vectors if vector[0] > 0))
+
+    return _by_time(dependences, factor)
+
+
+@wrong("did", "skews the time by the space: t + i, i")
+def the_wrong_one(domain, dependences):
+    vectors = _vectors(dependences)
+    rows = [_unit(k, len(vectors[0])) for k in range(len(vectors[0]))]
+    rows[0] = [1] * len(rows)
+    return _schedule(rows)
+
+
+@wrong("did", "skews in the direction in which the dependences go anyway")
+def the_wrong_way(domain, dependences):
+    return _by_time(dependences, lambda k, vectors: -max(0, *(-vector[k] for vector in vectors)))
+
+
+@wrong("same", "turns back what goes back: -i in place of i")
+def reversed_space(domain, dependences):
+    depth = isl.Set.from_union_set(domain).dim(isl.dim_type.set)
+    return _schedule([[-int(i == k) for i in range(depth)] for k in range(depth)])
+
+
+@wrong("same", "space outside, time inside: each point is computed for all times while it is in the cache")
+def interchanged(domain, dependences):
+    depth = isl.Set.from_union_set(domain).dim(isl.dim_type.set)
+    return _schedule([_unit(k, depth) for k in reversed(range(depth))])
+
+
+@wrong("cost", "diamonds, t + i and t - i: both go forward, and both reach two steps")
+def diamonds(domain, dependences):
+    vectors = _vectors(dependences)
+    rows = _best(vectors) if len(vectors[0]) < 4 else [_unit(k, len(vectors[0])) for k in range(len(vectors[0]))]
+    mirrored = [2 * a - b for a, b in zip(rows[0], rows[1], strict=True)]
+    return _schedule([mirrored, *rows[1:]] if min(_steps(mirrored, vectors)) >= 0 else rows)
+
+
+@wrong("valid", "the wavefront alone: instances of one front have one time")
+def wavefront_alone(domain, dependences):
+    vectors = _vectors(dependences)
+    row = [sum(column) for column in zip(*_best(vectors), strict=True)] if len(vectors[0]) < 4 else [4, 1, 1, 1]
+    return _schedule([row])
+
+
+@wrong("valid", "the tiles, too: the band has twice as many dimensions")
+def tiled(domain, dependences):
+    depth = isl.Set.from_union_set(domain).dim(isl.dim_type.set)
+    names = [f"i{k}" for k in range(depth)]
+    tiles = [f"floor({name}/4)" for name in names]
+    return isl.UnionMap(f"{{ S[{', '.join(names)}] -> [{', '.join([*tiles, *names])}] }}")
+
+
+@wrong("valid", "returns the factors in place of a schedule")
+def the_factors(domain, dependences):
+    return [max(0, *(-vector[k] for vector in _vectors(dependences))) for k in range(2)]
