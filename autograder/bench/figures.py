@@ -6,11 +6,17 @@ Ratios travel between machines, seconds do not: a target in seconds is for a lap
 from __future__ import annotations
 
 import gc
+import json
 import math
+import subprocess
+import sys
+import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from typing import Any
+
+from autograder.source import ROOT
 
 
 @dataclass(frozen=True)
@@ -38,6 +44,30 @@ def at_least(part: str, what: str, value: float, limit: float, unit: str, baseli
 
 def skipped(part: str, what: str, why: str) -> Figure:
     return Figure(part, what, f"not measured: {why}")
+
+
+def apart(part: str, module: str, *arguments: str) -> Iterator[Figure | str]:
+    """What a module of benchmarks tells when it runs in a process of its own: one process holds only one TVM."""
+    command = [sys.executable, "-W", "ignore", "-m", module, *arguments]
+    with (
+        tempfile.TemporaryFile("w+") as noise,  # not a pipe: TVM writes more than one holds
+        subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=noise, stdin=subprocess.DEVNULL, text=True, cwd=ROOT
+        ) as process,
+    ):
+        for line in process.stdout:
+            if line.startswith("{"):
+                said = json.loads(line)
+                yield said["news"] if "news" in said else Figure(**said)
+        if process.wait():
+            noise.seek(0)
+            last = noise.read().strip().splitlines()[-1:] or ["its process ended"]
+            yield skipped(part, f"the rest of {' '.join(arguments) or part}", last[0][:200])
+
+
+def tell(news: Figure | str) -> None:
+    """The other end of `apart`: a figure, or words on what goes on, as a line of JSON."""
+    print(json.dumps(asdict(news) if isinstance(news, Figure) else {"news": news}), flush=True)
 
 
 def _number(value: float, unit: str) -> str:

@@ -8,18 +8,13 @@ Wall time is the only clock that sees several cores: on a busy machine repeat th
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from autograder.bench.figures import Figure, at_least, at_most, skipped
-from autograder.source import ROOT
+from autograder.bench.figures import Figure, apart, at_least, at_most, tell
 
 PART = "tvm"
 #: Rounds for what takes a second, and for what takes milliseconds.
@@ -30,21 +25,7 @@ def tvm(largest: int) -> Iterator[Figure | str]:
     """Both flavours, each in a process of its own."""
     for flavour in SECTIONS:
         yield f"{flavour}: starting"
-        command = [sys.executable, "-W", "ignore", "-m", "autograder.bench.tvm", flavour]
-        with (
-            tempfile.TemporaryFile("w+") as noise,  # not a pipe: TVM writes more than one holds
-            subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=noise, stdin=subprocess.DEVNULL, text=True, cwd=ROOT
-            ) as process,
-        ):
-            for line in process.stdout:
-                if line.startswith("{"):
-                    said = json.loads(line)
-                    yield said["news"] if "news" in said else Figure(**said)
-            if process.wait():
-                noise.seek(0)
-                last = noise.read().strip().splitlines()[-1:] or ["its process ended"]
-                yield skipped(PART, f"the rest of {flavour}", last[0][:200])
+        yield from apart(PART, "autograder.bench.tvm", flavour)
 
 
 # What is compared
@@ -236,7 +217,7 @@ SECTIONS: dict[str, Callable[[], Iterator[Figure | str]]] = {"relax": relax_figu
 def main(flavour: str) -> None:
     warnings.simplefilter("ignore")
     for news in SECTIONS[flavour]():
-        print(json.dumps(asdict(news) if isinstance(news, Figure) else {"news": news}), flush=True)
+        tell(news)
 
 
 if __name__ == "__main__":

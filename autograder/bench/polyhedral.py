@@ -1,0 +1,120 @@
+"""`make bench`, part polyhedral: schedules of isl, compiled through TensorIR, beside the loops as they are written.
+
+    python -m autograder.bench.polyhedral      # in this process, a figure a line, as JSON: what the part itself starts
+
+TVM belongs in a process of its own, since one holds only one of them. Candidates take turns and the least time of each
+counts. On a busy machine a second core is no gain: repeat the part.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from autograder.bench.figures import Figure, apart, at_least, at_most, tell
+
+PART = "polyhedral"
+ROUNDS = 5
+
+
+def polyhedral(largest: int) -> Iterator[Figure | str]:
+    yield "schedules of isl: starting"
+    yield from apart(PART, "autograder.bench.polyhedral")
+
+
+def figures() -> Iterator[Figure | str]:
+    yield from matmul()
+    yield from jacobi()
+
+
+def matmul() -> Iterator[Figure | str]:
+    """1024³: tiles for the caches, rows and columns of them for the registers, a second core."""
+    import numpy as np
+
+    from passlab.polyhedral import PROGRAMS, distribute, interchange, random_arrays, tile
+
+    program, sizes = PROGRAMS["matmul"], {"M": 1024, "N": 1024, "K": 1024}
+    nests = distribute(program.schedule, 2, 2)  # [0 or 1, i, j, k]
+    tiles = tile(tile(nests, [1, 2, 3], [32, 128, 128]), [4, 5], [4, 32])  # [0 or 1, tiles of i, j, k, small, i, j, k]
+    tiled = interchange(interchange(tiles, 6, 8), 7, 8)
+    arrays = random_arrays(program, sizes)
+    candidates = {
+        "the naive nest": kernel(program, program.schedule, sizes),
+        "i, k, j": kernel(program, interchange(nests, 2, 3), sizes),
+        "tiled": kernel(program, tiled, sizes, parallel=[1], unroll=[7], vectorize=[8]),
+    }
+    yield "matmul 1024³: timing"
+    times, found = least(candidates, arrays, 3)
+    wanted = arrays["A"] @ arrays["B"]
+    off = float(np.abs(found["tiled"]["C"] - wanted).max() / wanted.max())
+    yield at_most(PART, "matmul 1024³, tiled: largest difference to NumPy / largest", off, 1e-5, "")
+    yield versus("matmul 1024³", times, "tiled", "the naive nest", 15)
+    yield versus("matmul 1024³", times, "i, k, j", "the naive nest")
+
+
+def jacobi() -> Iterator[Figure | str]:
+    """64 steps over 8 M floats, far more than the caches hold, in two rows that take turns."""
+    import numpy as np
+
+    from passlab.polyhedral import PROGRAMS, interchange, legal, random_arrays, skew, tile
+
+    program, sizes = PROGRAMS["jacobi1d_two_rows"], {"T": 64, "N": 8_000_000}
+    tiles = tile(skew(program.schedule, 1, 0), [0, 1], [32, 32768])
+    fronts = interchange(skew(tiles, 1, 0), 0, 1)  # [tile of t + tile of i, tile of t, t, t + i]
+    assert legal(program, fronts)
+    arrays = random_arrays(program, sizes)
+    candidates = {
+        "the plain loop": kernel(program, program.schedule, sizes),
+        "skewed and tiled": kernel(program, tiles, sizes),
+        "skewed, tiled, parallel": kernel(program, fronts, sizes, parallel=[1]),
+    }
+    yield "jacobi: timing"
+    times, found = least(candidates, arrays, ROUNDS)
+    same = np.array_equal(found["the plain loop"]["A"], found["skewed, tiled, parallel"]["A"])
+    yield Figure(PART, "jacobi: equal to the plain loop, bit by bit", str(same), "", "True", same)
+    yield versus("jacobi, 64 × 8 M", times, "skewed, tiled, parallel", "the plain loop", 2)
+    yield versus("jacobi, 64 × 8 M", times, "skewed and tiled", "the plain loop")
+
+
+def kernel(program: Any, schedule: Any, sizes: dict, **marks: Any) -> Callable[..., None]:
+    from passlab.pipelines import host
+    from passlab.polyhedral import prim_func
+    from passlab.relax import tvm
+
+    return tvm.compile(prim_func(program, schedule, sizes, **marks), host())["main"]
+
+
+def least(candidates: dict, arrays: dict, rounds: int) -> tuple[dict[str, float], dict[str, dict]]:
+    """Name → least seconds of a run, and what the first run left in the arrays."""
+    from passlab.relax import tvm
+
+    times: dict[str, float] = {}
+    found = {}
+    for _ in range(rounds):
+        for name, function in candidates.items():
+            tensors = {array: tvm.runtime.tensor(value) for array, value in arrays.items()}
+            start = time.perf_counter()
+            function(*tensors.values())
+            times[name] = min(times.get(name, float("inf")), time.perf_counter() - start)
+            found.setdefault(name, {array: tensor.numpy() for array, tensor in tensors.items()})
+    return times, found
+
+
+def versus(name: str, times: dict[str, float], mine: str, other: str, target: float | None = None) -> Figure:
+    ratio, base = times[other] / times[mine], f"{times[mine] * 1e3:.3g} ms / {times[other] * 1e3:.3g} ms"
+    what = f"{name}: {mine}, times as fast as {other}"
+    if target is None:
+        return Figure(PART, what, f"{ratio:.3g}x", base, value=ratio)
+    return at_least(PART, what, ratio, target, "x", base)
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    for news in figures():
+        tell(news)
+
+
+if __name__ == "__main__":
+    main()
