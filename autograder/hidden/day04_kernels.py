@@ -7,8 +7,10 @@ import random
 from collections.abc import Callable
 
 import torch
+from torch import fx
 
 from passlab.exercises.cases_day04_codegen import codegen_case, half, numbers, positive, whole
+from passlab.exercises.cases_day04_measure import MACHINE, measure_case
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- code generation
@@ -96,4 +98,78 @@ def codegen(seed: int) -> list[Case]:
             )
             for i in range(3)
         ),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- measuring
+
+
+def drawn_graph(seed: int, size: int) -> Callable:
+    """A function of a matrix, a row and a weight: element-wise operations, sums, a product at times."""
+
+    def function(x, row, weight):
+        rng = random.Random(seed)
+        wide, narrow = [x], []
+        for _ in range(size):
+            a = rng.choice(wide[-3:])
+            kind = rng.choice(("one", "two", "row", "sum", "narrow", "product"))
+            if kind == "sum":
+                narrow.append(rng.choice((torch.sum, torch.mean, torch.amax))(a, -1, True))
+            elif kind == "product":
+                wide.append(torch.matmul(a, weight))
+            elif kind == "two":
+                wide.append(a * rng.choice(wide))
+            elif kind == "narrow" and narrow:
+                wide.append(a - narrow.pop())
+            elif kind == "row":
+                wide.append(a + row)
+            else:
+                wide.append(rng.choice((torch.exp, torch.relu, torch.tanh))(a))
+        for unread in narrow:
+            wide[-1] = wide[-1] / unread
+        ends = [v for v in wide[1:-1] if rng.random() < 0.2]
+        return (*ends, wide[-1] * 2.0)
+
+    return function
+
+
+def runs_of(rng: random.Random, gm: fx.GraphModule) -> list[list[str]]:
+    """Calls that follow each other as groups; some stay alone. What nobody reads is in none."""
+    groups: list[list[str]] = [[]]
+    for node in gm.graph.nodes:
+        if node.op.startswith("call_"):
+            if rng.random() < 0.3:
+                groups.append([])
+            groups[-1].append(node.name)
+    return [group for group in groups if len(group) > 1]
+
+
+def measure(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n, m = rng.choice((24, 40, 72)), rng.choice((17, 33, 65))
+
+    def drawn(number: int, machine: dict) -> Case:
+        draw, chosen = rng.randrange(10**6), rng.randrange(10**6)
+        name, function = f"drawn, number {number + 1}", drawn_graph(draw, 8)
+
+        def groups(gm: fx.GraphModule) -> list[list[str]]:
+            return runs_of(random.Random(chosen), gm)
+
+        return measure_case(name, function, [(n, m), (m,), (m, m)], groups, machine)
+
+    def gate(x, weight, bias):
+        y = torch.matmul(x, weight)
+        return y * torch.sigmoid(y + bias)
+
+    def means(x):
+        centred = x - torch.mean(x, -1, True)
+        return centred * torch.rsqrt(torch.mean(centred * centred, -1, True) + 1e-5), centred
+
+    slow = {"bandwidth": 2e9, "flops": 5e8, "launch": 1e-6}
+    fast = {"bandwidth": 2e12, "flops": 6e13, "launch": 4e-6}
+    return [
+        measure_case("a norm by hand", means, [(n, m)], [("mean", "sub"), ("mul", "mean_1", "add", "rsqrt", "mul_1")]),
+        measure_case("a gate", gate, [(2 * n, m), (m, n), (n,)], [("add", "sigmoid", "mul")], slow),
+        measure_case("no groups", gate, [(n, m), (m, n), (n,)], [], fast),
+        *(drawn(number, machine) for number, machine in enumerate((MACHINE, slow, fast))),
     ]

@@ -33,7 +33,9 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from passlab import check, diff, models, progress, trace
+from passlab.drawing.roofline import roofline
 from passlab.effects import effects, written
+from passlab.machine import measure_machine
 from passlab.ops import linear_act
 from passlab.relax import tvm
 
@@ -612,4 +614,106 @@ with suppress(NotImplementedError):
 # %% [markdown]
 # ## 7 · What fusion saves
 #
-# SECTION measure [D]
+# Fusing saves two things: kernels that have to be started, and bytes that go to memory and come back. Both follow from
+# the graph alone, and with three numbers of a machine so does a bound: no kernel is faster than its bytes, and none is
+# faster than its operations. That is the **roofline**. Below its *ridge*, the operations/byte at which both take equally
+# long, memory decides, and there fewer bytes are less time.
+
+
+# %% nbgrader={"grade": false, "grade_id": "measure", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def measure(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, float]) -> dict[str, dict]:
+    """Price a graph before and after fusing, from its shapes.
+
+    In:  gm: placeholders, calls and an output; node.meta["tensor_meta"] has shape and dtype. The calls are torch.matmul,
+         torch.sum, torch.mean, torch.amax, and element-wise ones, whose operands are broadcast.
+         groups: names of nodes that are one kernel after fusing; every other call is a kernel by itself. Before, every
+         call is.
+         machine: "bandwidth" in bytes/s, "flops" in operations/s, "launch" in s.
+    Out: {"before": row, "after": row}; a row has
+         "launches"   how many kernels there are
+         "bytes"      for each kernel: all tensors from outside that it reads, and all its values that something outside
+                      reads (another kernel, the output), each once, with the size that the tensor has itself
+         "flops"      of all calls: 2·k for each element of a product that sums over k, one for each element that sum,
+                      mean or amax reads, one for each element of any other result
+         "intensity"  flops / bytes
+         "seconds"    the sum over kernels of launch + the longer of bytes/bandwidth and flops/flops of the machine
+         "roof"       "memory" if the intensity is less than the machine's flops/bandwidth, else "compute"
+
+    Example:  for relu(x * 2) of 1000 float32 in one group: before 2 launches, 16,000 bytes; after 1 launch, 8,000 bytes;
+              2,000 flops both times.
+    """
+    ### BEGIN SOLUTION
+    nodes = {node.name: node for node in gm.graph.nodes}
+    grouped = {name for group in groups for name in group}
+    calls = [node for node in gm.graph.nodes if node.op.startswith("call_")]
+    apart = [[node] for node in calls]
+    together = [[nodes[name] for name in group] for group in groups]
+    together += [[node] for node in calls if node.name not in grouped]
+    return {"before": row(apart, machine), "after": row(together, machine)}
+
+
+def row(kernels, machine):
+    moved, done = [traffic_of(kernel) for kernel in kernels], [sum(map(flops_of, kernel)) for kernel in kernels]
+    seconds = sum(
+        machine["launch"] + max(nbytes / machine["bandwidth"], flops / machine["flops"])
+        for nbytes, flops in zip(moved, done, strict=True)
+    )
+    intensity = sum(done) / sum(moved)
+    return {
+        "launches": len(kernels),
+        "bytes": sum(moved),
+        "flops": sum(done),
+        "intensity": intensity,
+        "seconds": seconds,
+        "roof": "memory" if intensity < machine["flops"] / machine["bandwidth"] else "compute",
+    }
+
+
+def traffic_of(kernel):
+    """The bytes that a kernel of these nodes reads and writes."""
+    read = {operand for node in kernel for operand in node.all_input_nodes if operand not in kernel}
+    written = {node for node in kernel if any(user not in kernel for user in node.users)}
+    return sum(nbytes_of(node) for node in read | written)
+
+
+def nbytes_of(node):
+    meta = node.meta["tensor_meta"]
+    return meta.shape.numel() * meta.dtype.itemsize
+
+
+def flops_of(node):
+    elements = node.meta["tensor_meta"].shape.numel()
+    if node.target is torch.matmul:
+        return 2 * node.args[0].meta["tensor_meta"].shape[-1] * elements
+    if node.target in (torch.sum, torch.mean, torch.amax):
+        return node.args[0].meta["tensor_meta"].shape.numel()
+    return elements
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "measure-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+check("day04.measure", measure)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day04.measure", measure)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# The five operations of the lesson under the roof of this machine, as its three numbers were just measured. Fusing moves
+# the program to the right: as many operations, fewer bytes.
+
+
+# %%
+def five(x):
+    return torch.relu(x * 0.5 + 1.0) * 2.0 - 0.25
+
+
+chain = trace(five, torch.randn(2**20))
+machine = measure_machine()
+print(machine)
+with suppress(NotImplementedError):
+    rows = measure(chain, [[n.name for n in chain.graph.nodes if n.op == "call_function"]], vars(machine))
+    points = {name: (of["flops"], of["bytes"], of["seconds"]) for name, of in rows.items()}
+    display(roofline(points, machine, "Before and after fusing: the bounds"))

@@ -85,13 +85,31 @@ EXERCISES: tuple[Exercise, ...] = (
             "Cast every operand to the type in which the operation works before you combine them: the result's, "
             "or for a comparison torch.result_type(left, right), float32 in place of a half type.",
             "loops[len(loops) - len(shape):] are the loops that an operand of this shape goes along; where its size is "
-            "1, its index is 0. relu is Select(a < 0, 0, a): NaN is not less than 0. maximum is a if a > b or isnan(a), "
-            "else b. to(float16) has to round, though the next line computes in float32: cast there and back.",
+            "1, its index is 0. relu is Select(a < 0, 0, a): NaN is not less than 0. maximum is a if a > b or "
+            "isnan(a), else b. to(float16) has to round, though the next line takes float32: cast there and back.",
         ),
         cases=later("cases_day04_codegen", "codegen_cases"),
         judge=later("cases_day04_codegen", "judge_codegen"),
         call=later("cases_day04_codegen", "call_codegen"),
         flavour="relax",
         seconds=20.0,
+    ),
+    Exercise(
+        id="day04.measure",
+        title="What fusion saves",
+        points={"valid": 1, "did": 4, "spared": 2, "cost": 3},
+        difficulty=2,
+        minutes=20,
+        hints=(
+            "Make one list of kernels first: before, each call is a kernel of one; after, the groups and a kernel for "
+            "each call that is in none. One function then makes a row of either list.",
+            "Of a kernel with the nodes `members`: it reads the set of all operands that are no members, and writes "
+            "the set of members that have a user which is no member. As sets, because each is moved once.",
+            "A tensor's size is its own: shape.numel() * dtype.itemsize, however often it is broadcast or read. The "
+            "operations do not change with fusing. seconds is a sum over kernels, each with a maximum of its own.",
+        ),
+        cases=later("cases_day04_measure", "measure_cases"),
+        judge=later("cases_day04_measure", "judge_measure"),
+        flavour="relax",
     ),
 )

@@ -1,0 +1,211 @@
+"""Bank of day04.measure. A small pricing of kernels with a term of it exchanged."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+
+import torch
+
+from autograder.bank import right, wrong
+
+
+def _numel(node):
+    return node.meta["tensor_meta"].shape.numel()
+
+
+def _size(node, kernel=None):
+    return _numel(node) * node.meta["tensor_meta"].dtype.itemsize
+
+
+def _ops(node):
+    if node.target is torch.matmul:
+        return 2 * node.args[0].meta["tensor_meta"].shape[-1] * _numel(node)
+    return _numel(node.args[0] if node.target in (torch.sum, torch.mean, torch.amax) else node)
+
+
+def _moved(kernel, size=_size):
+    read = {a for node in kernel for a in node.all_input_nodes if a not in kernel}
+    written = {node for node in kernel if any(user not in kernel for user in node.users)}
+    return sum(size(node, kernel) for node in read | written)
+
+
+def _seconds(moved, done, machine):
+    pairs = zip(moved, done, strict=True)
+    return sum(machine["launch"] + max(b / machine["bandwidth"], f / machine["flops"]) for b, f in pairs)
+
+
+def _roof(moved, done, machine):
+    return "memory" if sum(done) / sum(moved) < machine["flops"] / machine["bandwidth"] else "compute"
+
+
+def _measure(gm, groups, machine, moved_by=_moved, ops=_ops, seconds=_seconds, roof=_roof, counted=None):
+    nodes = {node.name: node for node in gm.graph.nodes}
+    calls = [node for node in gm.graph.nodes if node.op.startswith("call_")]
+    together = [[nodes[name] for name in group] for group in groups]
+    inside = list(itertools.chain(*together))
+    rows = {}
+    for name, kernels in (
+        ("before", [[node] for node in calls]),
+        ("after", together + [[node] for node in calls if node not in inside]),
+    ):
+        moved = [moved_by(kernel) for kernel in kernels]
+        done = [sum(map(ops, kernel)) if counted is None else counted(kernel) for kernel in kernels]
+        rows[name] = {
+            "launches": len(kernels),
+            "bytes": sum(moved),
+            "flops": sum(done),
+            "intensity": sum(done) / sum(moved),
+            "seconds": seconds(moved, done, machine),
+            "roof": roof(moved, done, machine),
+        }
+    return rows
+
+
+@right("goes through the edges of the graph once for each way of grouping, with a number for each node's kernel")
+def by_edges(gm, groups, machine):
+    def row(home):
+        moved, done = defaultdict(dict), defaultdict(int)
+        for node in gm.graph.nodes:
+            if node.name in home:
+                done[home[node.name]] += _ops(node)
+            for user in node.users:
+                there, here = home.get(user.name), home.get(node.name)
+                if here != there:
+                    for kernel in (here, there):
+                        if kernel is not None:
+                            moved[kernel][node.name] = _size(node)
+        nbytes = {kernel: sum(sizes.values()) for kernel, sizes in moved.items()}
+        total, flops = sum(nbytes.values()), sum(done.values())
+        times = [max(nbytes[k] / machine["bandwidth"], done[k] / machine["flops"]) for k in done]
+        return {
+            "launches": len(done),
+            "bytes": total,
+            "flops": flops,
+            "intensity": flops / total,
+            "seconds": len(done) * machine["launch"] + sum(times),
+            "roof": "compute" if flops * machine["bandwidth"] >= total * machine["flops"] else "memory",
+        }
+
+    alone = {node.name: node.name for node in gm.graph.nodes if node.op.startswith("call_")}
+    return {"before": row(alone), "after": row(alone | {name: k for k, group in enumerate(groups) for name in group})}
+
+
+@right("prices all calls alone, and takes off what each group saves")
+def by_savings(gm, groups, machine):
+    before = _measure(gm, [], machine)["before"]
+    nodes = {node.name: node for node in gm.graph.nodes}
+    after = dict(before)
+
+    def bound(kernel):
+        return max(_moved(kernel) / machine["bandwidth"], sum(map(_ops, kernel)) / machine["flops"])
+
+    for group in groups:
+        members = [nodes[name] for name in group]
+        after["launches"] -= len(members) - 1
+        after["bytes"] -= sum(_moved([node]) for node in members) - _moved(members)
+        after["seconds"] -= sum(machine["launch"] + bound([node]) for node in members)
+        after["seconds"] += machine["launch"] + bound(members)
+    after["intensity"] = after["flops"] / after["bytes"]
+    after["roof"] = "memory" if after["intensity"] < machine["flops"] / machine["bandwidth"] else "compute"
+    return {"before": before, "after": after}
+
+
+@wrong("did", "an operand that two operations of a kernel read is read twice")
+def every_read(gm, groups, machine):
+    def moved(kernel):
+        read = [a for node in kernel for a in node.all_input_nodes if a not in kernel]
+        written = [node for node in kernel if any(user not in kernel for user in node.users)]
+        return sum(map(_size, read + written))
+
+    return _measure(gm, groups, machine, moved_by=moved)
+
+
+@wrong("did", "a broadcast operand is read as often as the result has elements")
+def broadcast_in_full(gm, groups, machine):
+    def size(node, kernel):
+        reads = [user for user in node.users if user in kernel and user.target is not torch.matmul]
+        largest = max([_numel(node), *(_numel(user) for user in reads)]) if node not in kernel else _numel(node)
+        return largest * node.meta["tensor_meta"].dtype.itemsize
+
+    return _measure(gm, groups, machine, moved_by=lambda kernel: _moved(kernel, size))
+
+
+@wrong("did", "a kernel writes all that it computes, also what stays inside")
+def writes_everything(gm, groups, machine):
+    def moved(kernel):
+        read = {a for node in kernel for a in node.all_input_nodes if a not in kernel}
+        return sum(map(_size, read | set(kernel)))
+
+    return _measure(gm, groups, machine, moved_by=moved)
+
+
+@wrong("did", "a kernel writes its last value, whoever reads the others")
+def writes_the_last(gm, groups, machine):
+    def moved(kernel):
+        read = {a for node in kernel for a in node.all_input_nodes if a not in kernel}
+        return sum(map(_size, read | {kernel[-1]}))
+
+    return _measure(gm, groups, machine, moved_by=moved)
+
+
+@wrong("did", "every number takes four bytes")
+def four_bytes(gm, groups, machine):
+    return _measure(gm, groups, machine, moved_by=lambda kernel: _moved(kernel, lambda node, _: 4 * _numel(node)))
+
+
+@wrong("did", "counts the groups only: what is in none is no kernel")
+def groups_only(gm, groups, machine):
+    rows = _measure(gm, groups, machine)
+    rows["after"]["launches"] = len(groups)
+    return rows
+
+
+@wrong("spared", "a fused kernel does the operations of its last call alone")
+def fewer_operations(gm, groups, machine):
+    return _measure(gm, groups, machine, counted=lambda kernel: _ops(kernel[-1]))
+
+
+@wrong("spared", "multiplying and adding is one operation: a product has k, not 2·k")
+def half_a_product(gm, groups, machine):
+    def ops(node):
+        return _ops(node) // 2 if node.target is torch.matmul else _ops(node)
+
+    return _measure(gm, groups, machine, ops=ops)
+
+
+@wrong("spared", "a sum does an operation for each element that it writes")
+def cheap_sums(gm, groups, machine):
+    return _measure(gm, groups, machine, ops=lambda n: _ops(n) if n.target is torch.matmul else _numel(n))
+
+
+@wrong("cost", "first all bytes are moved, then the operations are done")
+def one_after_the_other(gm, groups, machine):
+    def seconds(moved, done, machine):
+        return len(moved) * machine["launch"] + sum(moved) / machine["bandwidth"] + sum(done) / machine["flops"]
+
+    return _measure(gm, groups, machine, seconds=seconds)
+
+
+@wrong("cost", "one maximum over the whole program, as if the kernels ran at the same time")
+def one_maximum(gm, groups, machine):
+    def seconds(moved, done, machine):
+        return len(moved) * machine["launch"] + max(sum(moved) / machine["bandwidth"], sum(done) / machine["flops"])
+
+    return _measure(gm, groups, machine, seconds=seconds)
+
+
+@wrong("cost", "forgets that kernels have to be started")
+def no_launches(gm, groups, machine):
+    return _measure(gm, groups, machine | {"launch": 0.0})
+
+
+@wrong("cost", "names the roof the wrong way round: much intensity, much memory")
+def upside_down(gm, groups, machine):
+    other = {"memory": "compute", "compute": "memory"}
+    return _measure(gm, groups, machine, roof=lambda *given: other[_roof(*given)])
+
+
+@wrong("valid", "a pair of rows instead of a dictionary")
+def a_pair(gm, groups, machine):
+    return tuple(_measure(gm, groups, machine).values())
