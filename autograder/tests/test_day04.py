@@ -1,0 +1,162 @@
+"""Day 4, the exercises about groups: chains, convex, groups. Reference answers against what they are to foretell.
+
+What needs a TVM is below `# There` and runs in a process that holds it (see `apart`).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from autograder import bank
+from autograder.grading import hidden_cases
+from passlab import exercises
+from passlab.judge import judge
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_groups_of_the_reference_are_those_of_fuse_ops_on_random_graphs(seed, apart):
+    wrong, groups, operations = apart("day04.groups", groups_that_differ, range(60 * seed, 60 * seed + 60))
+    assert wrong == []
+    assert groups < 0.7 * operations, "something is fused"
+
+
+def test_the_patterns_of_fx_are_those_of_relay(apart):
+    """Every operation that has a translation, on its own call."""
+    differ, seen = apart("day04.groups", patterns_that_differ)
+    assert differ == {}
+    assert {"relu", "add", "transpose", "cat", "sum", "conv2d", "softmax", "cumsum", "unsqueeze"} <= seen
+
+
+def test_the_groups_of_kernels_written_down_by_hand(apart):
+    assert apart("day04.groups", groups_by_hand) == {
+        "reductions": [["exp"], ["relu", "sum_1"], ["relu_1"], ["softmax", "mul"], ["sum_2"]],
+        "a fork": [["conv2d"], ["relu"], ["sigmoid"]],
+        "a fork that joins again": [["conv2d", "relu", "sigmoid", "add"]],
+        "pieces": [["exp", "chunk", "tanh", "cat", "relu"]],
+    }
+
+
+def test_an_operation_without_a_translation_is_named(apart):
+    assert "erfinv: there is no translation of erfinv to Relay." in apart("day04.groups", untranslated)
+
+
+def test_large_graphs_are_grouped_by_looking_at_few_nodes(apart):
+    """The reference looks at 256 nodes at most between a node and its post-dominator, however long the way is."""
+    small, large = apart("day04.groups", nodes_looked_at, (200, 2000))
+    assert 0 < large < 15 * small
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ({"groups": []}, "The answer is a list of groups; it is of type dict."),
+        ([["relu", "sum_1"], ["relu"]], "Node relu is in two groups, or twice in one."),
+        (["relu"], "A group is a list of names of nodes; one here is 'relu'."),
+        ([["relu", 7]], "A group holds '7', a int; a node is called by its name."),
+        ([["relu", "rleu"]], "A group holds 'rleu', and the graph has no node of that name."),
+        ([["x", "relu"]], "A group holds 'x', which is no operation."),
+        ([["relu"]], "Node sum_1 is in no group: what is fused with nothing is a group of one."),
+    ],
+)
+def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
+    assert sentence in apart("day04.groups", said_of, "day04.groups", answer)
+
+
+@pytest.mark.parametrize("exercise_id", ["day04.groups"])
+def test_another_seed_draws_other_hidden_cases(exercise_id, apart):
+    one, again, other = (apart(exercise_id, texts, exercise_id, seed) for seed in (3, 3, 4))
+    assert one == again != other
+
+
+# There
+
+
+def said_of(exercise_id, answer):
+    exercise = exercises.find(exercise_id)
+    return judge(exercise, lambda *given: answer, exercise.cases()[:1]).failure.message
+
+
+def texts(exercise_id, seed):
+    return [str(case.build()[0].graph) for case in hidden_cases(exercise_id, seed) if "generated" in case.name]
+
+
+def groups_that_differ(seeds):
+    from autograder.hidden.day04_groups import random_program
+    from passlab.exercises.cases_day04_groups import in_post_order, operations, right_groups
+
+    answer, wrong, groups, number = bank.reference("day04.groups"), [], 0, 0
+    for seed in seeds:
+        gm = in_post_order(random_program(seed, 4 + seed % 30)())
+        there, right = operations(gm), right_groups(gm)
+        groups, number = groups + len(right), number + len(there)
+        mine = ([name for name in group if name in there] for group in answer(gm))
+        if sorted(sorted(group) for group in mine if group) != sorted(map(sorted, right)):
+            wrong.append(seed)
+    return wrong, groups, number
+
+
+def patterns_that_differ():
+    from autograder.hidden.day04_groups import random_program
+    from passlab.exercises.cases_day04_groups import groups_cases, in_post_order, to_relay
+    from passlab.exercises.cases_day07_groups import calls
+    from passlab.op_patterns import canonical, pattern
+
+    differ, seen = {}, set()
+    by_hand = [case for case in hidden_cases("day04.groups", 0) if not case.name.startswith(("generated", "very long"))]
+    graphs = [case.build()[0] for case in [*groups_cases(), *by_hand]]
+    for gm in [*graphs, *(in_post_order(random_program(seed, 20)()) for seed in range(10))]:
+        module, names = to_relay(gm)
+        node_of = {n.name: n for n in gm.graph.nodes}
+        for call, name in zip(calls(module), names, strict=True):
+            seen.add(canonical(node_of[name]))
+            if int(call.op.get_attr("TOpPattern")) != pattern(node_of[name]):
+                differ[canonical(node_of[name])] = str(call.op.name)
+    return differ, seen
+
+
+def groups_by_hand():
+    from passlab.exercises.cases_day04_groups import groups_cases, right_groups
+
+    wanted = ("reductions", "a fork", "a fork that joins again", "pieces")
+    return {case.name: sorted(right_groups(*case.build())) for case in groups_cases() if case.name in wanted}
+
+
+def untranslated():
+    import torch
+
+    from passlab.exercises.cases_day03 import graph
+    from passlab.exercises.cases_day04_groups import to_relay
+
+    try:
+        to_relay(graph(lambda m, x: torch.erfinv(x), (2, 3))())
+    except ValueError as error:
+        return str(error)
+
+
+def nodes_looked_at(sizes):
+    """How many nodes the reference finds between nodes and post-dominators, in towers of skip connections."""
+    import torch
+    from torch import fx
+
+    answer, found = bank.reference("day04.groups"), []
+    search = answer.__globals__["nodes_between"]
+    for size in sizes:
+        graph = fx.Graph()
+        last, tower = graph.placeholder("x"), []
+        for _ in range(size):
+            tower.append(graph.call_function(torch.relu, (last,)))
+            last = graph.call_function(torch.cumsum, (tower[-1], 0))
+        for below in reversed(tower):
+            last = graph.call_function(torch.add, (last, below))
+        graph.output(last)
+        looked = []
+
+        def counted(n, sink, most, looked=looked):
+            between = search(n, sink, most)
+            looked.append(most if between is None else len(between))
+            return between
+
+        answer.__globals__["nodes_between"] = counted
+        answer(fx.GraphModule({}, graph))
+        found.append(sum(looked))
+    return found
