@@ -129,11 +129,24 @@ class _Recorder(TorchDispatchMode):
         return max(self.devices, key=lambda d: d.type == "cuda", default=torch.device("cpu"))
 
 
+_recording: list[_Recorder] = []
+
+
+def note_kernel(name: str) -> None:
+    """A kernel was launched that is none of torch's: `launches` counts it."""
+    for recorder in _recording:
+        recorder.kernels[name] += 1
+
+
 def _record(what: str, fn: Callable, args: tuple) -> _Recorder:
     if not callable(fn):
         raise TypeError(f"{what} wants a function or a module and its inputs; got {type(fn).__name__}.")
     with _Recorder() as recorder:
-        fn(*args)
+        _recording.append(recorder)
+        try:
+            fn(*args)
+        finally:
+            _recording.remove(recorder)
     if recorder.device.type != "cuda" and _is_compiled(fn):
         raise ValueError(
             f"{what} cannot see into code that torch.compile made for a CPU: it would show the eager program. "
@@ -159,8 +172,9 @@ def launches(fn: Callable, *args) -> Measured:
     """How many kernels `fn(*args)` starts.
 
     On a CPU: ATen operations that write to a tensor's memory (views and `empty` do not), each of which eager torch
-    runs as one kernel call. On CUDA: kernels the profiler saw run, copies and fills not counted. `.detail` has the
-    count by name. `fn` is called once on a CPU, three times on CUDA. Raises ValueError for torch.compile on a CPU.
+    runs as one kernel call, and each call of a `passlab.kernels.Kernel`. On CUDA: kernels the profiler saw run, copies
+    and fills not counted. `.detail` has the count by name. `fn` is called once on a CPU, three times on CUDA. Raises
+    ValueError for torch.compile on a CPU.
 
     An IRModule is built by TVM, and the kernels of that are counted: see `passlab.measure_tvm.launches`.
     """

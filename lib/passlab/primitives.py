@@ -1,0 +1,196 @@
+"""What a group of torch operations computes, said in a few dozen primitives with every type and shape spelled out.
+
+    program = primitives(gm, (x, y))      # softmax becomes amax, sub, exp, sum, div; `half + float` gets its casts
+    print(program.code)
+
+torch itself says what each of its operations is: its reference decompositions, which this traces without data. So type
+promotion, broadcasting and NaN are torch's, and whoever makes kernels needs only `POINTWISE`, `REDUCTIONS` and `VIEWS`.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch._decomp
+import torch._refs
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
+
+_prims, _aten = torch.ops.prims, torch.ops.aten
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+#: One element of the result from one element of each operand.
+POINTWISE = _words(
+    """abs neg sqrt rsqrt reciprocal exp exp2 expm1 log log1p log2 log10 sin cos tan sinh cosh tanh asin acos atan
+    erf floor ceil trunc round sign signbit isfinite bitwise_not convert_element_type clone view_of
+    add sub mul div pow fmod remainder maximum minimum atan2 eq ne lt le gt ge bitwise_and bitwise_or bitwise_xor
+    where"""
+)
+REDUCTIONS = _words("sum prod amax amin")
+#: The same elements at other places.
+VIEWS = _words(
+    """broadcast_in_dim squeeze transpose collapse_view split_dim slice select view reshape _unsafe_view permute expand
+    unsqueeze t alias detach"""
+)
+#: A number everywhere.
+CONSTANTS = _words("scalar_tensor full full_like")
+KNOWN = POINTWISE | REDUCTIONS | VIEWS | CONSTANTS
+
+
+class Unsupported(ValueError):
+    """No kernel can be made of an operation; the message names its node. `node` is that name."""
+
+    def __init__(self, node: str, why: str):
+        super().__init__(f"No kernel can be made of node {node!r}: {why}.")
+        self.node = node
+
+
+def name_of(target: Any) -> str:
+    """The primitive's name: "add" for torch.ops.prims.add.default."""
+    return target._schema.name.split("::")[1] if isinstance(target, torch._ops.OpOverload) else str(target)
+
+
+def state(gm: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """The parameters and buffers of a group by name: they are inputs of its kernel, after the placeholders."""
+    return {**dict(gm.named_parameters()), **dict(gm.named_buffers())}
+
+
+def primitives(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+    """The program of `gm` on inputs like these, in primitives. Nothing is computed: only shapes and types matter.
+
+    Placeholders are the inputs that are tensors, in order, then `state(gm)`; the output is a flat list. Every node has
+    `meta["val"]`, a tensor without data, and `meta["of"]`, the name of the node of `gm` that it belongs to.
+    Raises Unsupported.
+    """
+    fake, held = FakeTensorMode(), state(gm)
+    runner = _Run(gm)
+
+    def run(tensors: list, values: dict) -> Any:
+        left = iter(tensors)
+        args = [next(left) if isinstance(x, torch.Tensor) else x for x in inputs]
+        return torch.func.functional_call(runner, values, tuple(args))
+
+    tensors = [fake.from_tensor(x.detach()) for x in inputs if isinstance(x, torch.Tensor)]
+    values = {f"gm.{name}": fake.from_tensor(value.detach()) for name, value in held.items()}
+    with fake, torch.no_grad():
+        traced = make_fx(run, decomposition_table=_table())(tensors, values)
+    for node in traced.graph.nodes:
+        node.meta["of"] = runner.owner.get(node.name, node.name)
+    _share(traced.graph)
+    traced.graph.eliminate_dead_code()
+    for node in traced.graph.nodes:
+        _check(node)
+    return traced
+
+
+def _share(graph: fx.Graph) -> None:
+    """What is computed twice is computed once: only pure primitives stand here. (Others are refused afterwards.)"""
+    first: dict[tuple, fx.Node] = {}
+    for node in graph.nodes:
+        if node.op == "call_function" and name_of(node.target) in KNOWN:
+            one = first.setdefault((node.target, repr(node.args), repr(node.kwargs)), node)
+            if one is not node:
+                node.replace_all_uses_with(one)
+
+
+class _Run(torch.nn.Module):
+    """Runs a graph node by node, and notes to which node each traced one belongs."""
+
+    def __init__(self, gm: fx.GraphModule):
+        super().__init__()
+        self.gm, self.owner = gm, {}
+
+    def forward(self, *args: Any) -> Any:
+        owner = self.owner
+
+        class Noting(fx.Interpreter):
+            def run_node(self, n: fx.Node) -> Any:
+                graph = get_proxy_mode().tracer.graph
+                before = len(graph.nodes)
+                try:
+                    value = super().run_node(n)
+                except Exception as error:
+                    said = str(error).strip().split("\n")[0][:200].rstrip(".")
+                    raise Unsupported(n.name, f"torch cannot follow it ({said})") from error
+                made = len(graph.nodes) - before
+                for new, _ in zip(reversed(graph.nodes), range(made), strict=False):
+                    owner.setdefault(new.name, n.name)
+                return value
+
+        noting = Noting(self.gm)
+        noting.extra_traceback = False
+        return noting.run(*args)
+
+
+def _var(x: torch.Tensor, dims: Sequence[int] | None, correction: float = 1.0, **_: Any) -> torch.Tensor:
+    """The variance in two passes: the mean, and the mean of squared distances to it."""
+    dims = list(range(x.ndim)) if dims is None else list(dims)
+    count = math.prod(x.shape[d] for d in dims)
+    off = x - x.sum(dims, keepdim=True) / count
+    return (off * off).sum(dims) / max(count - correction, 0)
+
+
+_own: dict = {}
+
+
+def _table() -> dict:
+    """torch's decompositions, but for views, which a kernel reads as other places of the same elements."""
+    if not _own:
+        _own.update(torch._decomp.decomposition_table)
+        for packet in ("slice", "select", "view", "reshape", "_unsafe_view", "permute", "expand", "unsqueeze", "t"):
+            for overload in getattr(_aten, packet).overloads():
+                _own.pop(getattr(getattr(_aten, packet), overload), None)
+        _own[_prims.var.default] = _var
+    return _own
+
+
+def _check(node: fx.Node) -> None:
+    if node.op in ("placeholder", "output"):
+        return
+    of = node.meta["of"]
+    if node.op == "get_attr":
+        raise Unsupported(of, "it makes a tensor of its own from data; give that as a buffer")
+    name = name_of(node.target)
+    if node.target is operator.getitem or name not in KNOWN:
+        name = name_of(node.args[0].target) if node.target is operator.getitem else name
+        raise Unsupported(of, f"{name} is neither element-wise nor a view nor one of {', '.join(sorted(REDUCTIONS))}")
+    value = node.meta["val"]
+    if value.dtype.is_complex or value.layout != torch.strided:
+        raise Unsupported(of, f"its result is {value.dtype}, {value.layout}")
+    operands = [a for a in node.args if isinstance(a, fx.Node)]
+    if name in ("div", "fmod", "remainder") and not value.dtype.is_floating_point:
+        divisor = constant(node.args[1])
+        if not divisor:
+            raise Unsupported(
+                of, "it divides integers by a tensor or by nought, for which torch stops, and a kernel cannot"
+            )
+    if name == "pow" and not value.dtype.is_floating_point:
+        power = constant(node.args[1])
+        if power is None or not 0 <= power <= 8:
+            raise Unsupported(of, "it raises integers to a power that is not a number from 0 to 8")
+    devices = {a.meta["val"].device for a in operands}
+    if len(devices) > 1 and any(a.meta["val"].ndim for a in operands if a.meta["val"].device.type == "cpu"):
+        raise Unsupported(of, f"its operands are on {' and '.join(sorted(map(str, devices)))}")
+
+
+def constant(value: Any) -> float | int | bool | None:
+    """The number that an operand is, everywhere; None where it is not one."""
+    if isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, fx.Node) and value.op == "call_function":
+        name = name_of(value.target)
+        if name in CONSTANTS:
+            filled = value.args[0 if name == "scalar_tensor" else 1]
+            return filled if isinstance(filled, bool | int | float) else None
+        if name in ("broadcast_in_dim", "expand", "view_of", "alias"):
+            return constant(value.args[0])
+    return None
