@@ -12,6 +12,7 @@ import numpy as np
 from passlab import builds
 from passlab.polyhedral import (
     PROGRAMS,
+    compiled,
     distribute,
     interchange,
     order,
@@ -22,7 +23,6 @@ from passlab.polyhedral import (
     tile,
     visits,
 )
-from passlab.polyhedral.tensor_ir import run
 from passlab.relax import tvm
 
 SIZES = {"R": 3, "T": 5}
@@ -39,7 +39,7 @@ def found(name, schedule, sizes, **marks) -> dict:
     arrays = random_arrays(program, sizes)
     if name in ("lu", "trisolve"):
         arrays["A" if name == "lu" else "L"] += 10 * np.eye(sizes["N"], dtype="float32")
-    want, got = reference(program, sizes, arrays), run(program, schedule, sizes, arrays, **marks)
+    want, got = reference(program, sizes, arrays), compiled(program, schedule, sizes, arrays, **marks)()
     function = prim_func(program, schedule, sizes, **marks)
     return {
         "equal": all(np.allclose(want[array], got[array], rtol=1e-4) for array in arrays),

@@ -25,7 +25,7 @@ from passlab.polyhedral.schedules import (
     skew,
     tile,
 )
-from passlab.polyhedral.tensor_ir import prim_func, visits
+from passlab.polyhedral.tensor_ir import compiled, prim_func, visits
 from passlab.polyhedral.zoo import PROGRAMS
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "Program",
     "Statement",
     "ast",
+    "compiled",
     "dependences",
     "depth",
     "distribute",

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast as python
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 import islpy as isl
+import numpy as np
 
-from passlab.polyhedral.codegen import Loop, ast, body_at, called, children, constant, expression, plus
+from passlab.polyhedral.codegen import Loop, ast, body_at, called, children, constant, expression, plus, random_arrays
 from passlab.polyhedral.dependences import dependences
 from passlab.polyhedral.program import Program, Statement, at_sizes
 from passlab.polyhedral.schedules import Schedule, depth
@@ -45,21 +46,32 @@ def prim_func(
     return builder.function(ast(program, schedule, sizes))
 
 
-def run(
+def compiled(
     program: Program,
     schedule: Schedule,
     sizes: Mapping[str, int],
-    arrays: Mapping[str, Any],
+    arrays: Mapping[str, np.ndarray] | None = None,
     **marks: Any,
-) -> dict[str, Any]:
-    """The arrays after the loops of a schedule, compiled by TVM, have run on copies of them, in this process."""
+) -> Callable[[], dict[str, np.ndarray]]:
+    """The loops of a schedule, compiled by TVM for this machine: a function that runs them and returns the arrays.
+
+        timed({"as written": compiled(p, p.schedule, sizes), "tiled": compiled(p, tiles, sizes, parallel=[0])})
+
+    It keeps copies of the arrays (random ones where none are given), and each call runs on what the last one left.
+    """
     from passlab.pipelines import host
     from passlab.relax import tvm
 
-    compiled = tvm.compile(prim_func(program, schedule, sizes, **marks), host())["main"]
+    arrays = random_arrays(program, sizes) if arrays is None else arrays
+    function = tvm.compile(prim_func(program, schedule, sizes, **marks), host())["main"]
     held = {name: tvm.runtime.tensor(arrays[name]) for name in program.arrays}
-    compiled(*held.values())
-    return {name: tensor.numpy() for name, tensor in held.items()}
+    views = {name: np.from_dlpack(tensor) for name, tensor in held.items()}
+
+    def run() -> dict[str, np.ndarray]:
+        function(*held.values())
+        return views
+
+    return run
 
 
 class _Builder:
