@@ -89,8 +89,8 @@ def linear_cases() -> list[Case]:
 
     def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
         h = m.gelu(m.one(x))
-        h = F.relu(m.two(h), inplace=True)
-        return F.silu(F.linear(h, m.w, bias=m.b))
+        h = F.silu(F.linear(h, m.w, bias=m.b))
+        return F.relu(m.two(h), inplace=True)
 
     def written(m: Any, x: fx.Proxy) -> fx.Proxy:
         h = F.gelu(x @ m.w1.t() + m.b1, approximate="tanh")
@@ -130,7 +130,7 @@ def linear_cases() -> list[Case]:
     return [
         case(
             "modules and functions",
-            graph(modules, (2, 3), one=layer(3, 4), two=layer(4, 5, bias=False), gelu=nn.GELU, w=(4, 5), b=(4,)),
+            graph(modules, (2, 3), one=layer(3, 4), two=layer(4, 5, bias=False), gelu=nn.GELU, w=(4, 4), b=(4,)),
             did=[layers_made(spellings, gelu=1, relu=1, silu=1)],
             spared=[layers_at_most("Three layers are all there are.", gelu=1, relu=1, silu=1)],
             cost=[calls(3, one)],
