@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autograder.hidden import day10_loops as loops
 from autograder.hidden import day10_nests as nests
 from autograder.hidden import day10_orders as orders
 
@@ -10,4 +11,5 @@ HIDDEN = {
     "day10.dependences": nests.dependences,
     "day10.legality": orders.legality,
     "day10.skew": orders.skew,
+    "day10.generate": loops.generate,
 }

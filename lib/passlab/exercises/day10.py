@@ -98,7 +98,7 @@ EXERCISES: tuple[Exercise, ...] = (
         difficulty=3,
         minutes=30,
         hints=(
-            "Two functions that call themselves: one for nodes, which returns statements, and one for expressions. Both "
+            "Two functions that call themselves: one for nodes, which returns statements, one for expressions. Both "
             "take a dictionary from the names of isl's variables to TensorIR's expressions, which grows at every loop.",
             "A loop has node.for_get_iterator(), for_get_init(), for_get_cond(), for_get_inc() and for_get_body(). The "
             "condition is an operation of two arguments, t1 <= bound or t1 < bound; the increment has a number, "
@@ -107,8 +107,8 @@ EXERCISES: tuple[Exercise, ...] = (
             "be degenerate (for_is_degenerate()): it has no condition.",
             "An expression is an int (get_val), an id (get_id().get_name()) or an operation (get_op_type, "
             "get_op_n_arg, get_op_arg(k)). A table from isl.ast_expr_op_type to functions of two numbers is enough: "
-            "add, sub, mul, min, max, div, fdiv_q, pdiv_q, pdiv_r, zdiv_r, eq, le, lt, ge, gt, and_, or_. Only minus has "
-            "one; min and max can have three. // rounds down in TensorIR, as fdiv_q wants it.",
+            "add, sub, mul, min, max, div, fdiv_q, pdiv_q, pdiv_r, zdiv_r, eq, le, lt, ge, gt, and_, or_. Only "
+            "minus has one; min and max can have three. // rounds down in TensorIR, as fdiv_q wants it.",
         ),
         cases=later("cases_day10_loops", "generate_cases"),
         judge=later("cases_day10_loops", "judge_generate"),

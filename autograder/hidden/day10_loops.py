@@ -1,0 +1,39 @@
+"""Day 10, exercises 5 to 7: the cases that learners do not see, drawn from a seed."""
+
+from __future__ import annotations
+
+import random
+
+from passlab.exercises.cases_day10_loops import (
+    EVERY_FIFTH,
+    RECTANGLE,
+    SOLVE,
+    STENCIL,
+    TRIANGLE,
+    TWO_LOOPS,
+    generate_case,
+)
+from passlab.judge import Case
+
+
+def generate(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n, m = rng.sample(range(6, 12), 2)
+    a, b, c = rng.randrange(2, 5), rng.randrange(2, 5), rng.choice((-3, -2, 2, 3))
+    tiles = f"{{ S[i, j] -> [floor((i - {a}j)/{b + 1}), i - {a}j, j] }}"
+    both = f"{{ S[i, j] -> [floor((i - 3j)/{a + 2}), floor((i + j)/{b}), i - 3j, j] }}"
+    apart = f"{{ S[i] -> [{a}i, 0]; T[i, j] -> [{a + 1}i + {b}, j + 1] }}"
+    remainders = f"{{ S[i, j] -> [i mod {a}, i, j] }}"
+    once = "{ S[t, i] -> [floor(t/3), floor((t + i)/4), t, t + i] }"
+    tile = f"floor(i/{b})"
+    solve = f"{{ S[i] -> [{tile}, i, 0, 0]; T[i, j] -> [{tile}, i, 1, j]; U[i] -> [{tile}, i, 2, 0] }}"
+    return [
+        generate_case("skewed tiles of a rectangle", RECTANGLE, tiles, run=False, N=n, M=m),
+        generate_case("tiles skewed both ways", RECTANGLE, both, N=7, M=9),
+        generate_case("a triangle, stretched", TRIANGLE, f"{{ S[i, j] -> [{c}i + j, j] }}", N=n),
+        generate_case("a lattice, by remainders", EVERY_FIFTH, remainders, run=False, N=n, M=m),
+        generate_case("a triangular solve in tiles", SOLVE, solve, N=n),
+        generate_case("two statements far apart", TWO_LOOPS, apart, N=n),
+        generate_case("one iteration", STENCIL, once, run=False, T=1, N=3),
+        generate_case("a stencil by fronts", STENCIL, "{ S[t, i] -> [2t + i, t] }", T=n, N=m),
+    ]

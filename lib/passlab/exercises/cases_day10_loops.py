@@ -1,0 +1,257 @@
+"""Day 10, exercises 5 to 7: what they have in common, and the loop nest that is made from isl's AST."""
+
+from __future__ import annotations
+
+import ast as python
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from passlab import builds, polyhedral
+from passlab.drawing.lattice import told
+from passlab.exercises.cases_day08_schedule import FOREIGN
+from passlab.judge import Case, Finding
+from passlab.polyhedral import tensor_ir
+
+Sizes = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops as text, an order for them as isl's text, and sizes."""
+
+    source: str
+    schedule: str
+    sizes: Sizes
+
+    @property
+    def program(self) -> polyhedral.Program:
+        return polyhedral.parse(self.source)
+
+
+# ---------------------------------------------------------------------------------------------------- functions
+
+
+def kernel(value: Any, program: polyhedral.Program, sizes: Sizes) -> tuple[Any, str | None]:
+    """The one function of a module that came back, and what is wrong with it in a sentence."""
+    from passlab.relax import tvm
+
+    if isinstance(value, tvm.s_tir.Schedule):
+        return None, "A Schedule came back. Return its module: `schedule.mod`."
+    if not isinstance(value, tvm.IRModule):
+        return None, f"Return TensorIR; {'None' if value is None else f'a {type(value).__name__}'} came back."
+    functions = list(value.functions.values())
+    if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
+        return None, f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions."
+    (function,) = functions
+    wanted = list(program.shapes(sizes).values())
+    found = [tuple(getattr(size, "value", None) for size in getattr(p.ty, "shape", ())) for p in function.params]
+    if found != wanted or any(str(getattr(p.ty, "dtype", "")) != "float32" for p in function.params):
+        shapes = ", ".join(map(str, found))
+        return None, f"The parameters must be float32 arrays of shapes {', '.join(map(str, wanted))}; got {shapes}."
+    try:
+        text = function.script()
+    except Exception as error:
+        return None, f"TVM cannot print the function: {str(error).strip().splitlines()[-1][:200]}"
+    if foreign := [name for name in FOREIGN if name in text]:
+        return None, f"The function calls code from elsewhere ({foreign[0]}). Write the loops yourself."
+    if not tvm.s_tir.analysis.verify_well_formed(function, False):
+        return None, "The function is not well-formed: a variable is used where no loop defines it, or defined twice."
+    if shifted := _shifted(function.body):
+        return None, (
+            f"The loop over {shifted.loop_var.name} begins at {shifted.min} or has a step. Let it begin at 0 and count "
+            "turns: TVM 0.27 (CanonicalizeLoop) is wrong about nested loops that do not."
+        )
+    return function, None
+
+
+def _shifted(node: Any) -> Any:
+    """A loop that does not begin at 0, or that has a step; None without one."""
+    match type(node).__name__:
+        case "For":
+            plain = getattr(node.min, "value", None) == 0 and node.step is None
+            return _shifted(node.body) if plain else node
+        case "SeqStmt":
+            inside = list(node.seq)
+        case "IfThenElse":
+            inside = [part for part in (node.then_case, node.else_case) if part is not None]
+        case "SBlockRealize":
+            inside = [node.block.body]
+        case "AttrStmt":
+            inside = [node.body]
+        case _:
+            inside = []
+    return next(filter(None, map(_shifted, inside)), None)
+
+
+def run(function: Any, arrays: Mapping[str, np.ndarray], repeats: int = 0, seconds: float = 10.0) -> builds.Built:
+    """Run a function that changes its arrays: the outputs are all arrays as it leaves them."""
+    return builds.run_module(
+        _with_copies(function), [tuple(arrays.values())], target=_target(), repeats=repeats, seconds=seconds
+    )
+
+
+def _with_copies(function: Any) -> Any:
+    """The function with a second parameter for each, into which it copies what the first is at its end."""
+    from passlab.relax import tvm
+
+    tir, s_tir = tvm.tirx, tvm.s_tir
+    outputs, copies = [], []
+    for parameter in function.params:
+        shape = [int(size) for size in parameter.ty.shape]
+        output = tir.decl_buffer(shape, "float32", f"{parameter.name}_out")
+        at = [tir.Var(f"e{axis}", "int32") for axis in range(len(shape))]
+        copy = tir.BufferStore(output, tir.BufferLoad(parameter, at), at)
+        for variable, size in reversed(list(zip(at, shape, strict=True))):
+            copy = tir.For(variable, 0, size, tir.ForKind.SERIAL, copy)
+        outputs.append(output)
+        copies.append(copy)
+    root = s_tir.SBlock([], [], [], "root", tir.SeqStmt([function.body, *copies]))
+    attributes = tvm.ir.make_node("ir.DictAttrs", **{"global_symbol": "main", "tirx.noalias": True, "s_tir": True})
+    params = [*function.params, *outputs]
+    return tvm.IRModule({"main": tir.PrimFunc(params, s_tir.SBlockRealize([], True, root), attrs=attributes)})
+
+
+@cache
+def _target() -> str:
+    from passlab.pipelines import host
+
+    return str(host())
+
+
+def difference(built: builds.Built, want: Mapping[str, np.ndarray]) -> str | None:
+    """Where the arrays after a run are not what they must be, in a sentence."""
+    if built.error:
+        return built.error
+    for (name, wanted), got in zip(want.items(), built.outputs[0], strict=True):
+        off = ~np.isclose(got, wanted, rtol=1e-4, atol=1e-5)
+        if off.any():
+            at = tuple(map(int, np.argwhere(off)[0]))
+            where = f"{name}[{', '.join(map(str, at))}]"
+            many = f"{int(off.sum())} of {off.size} elements of {name} are wrong"
+            return f"{where} is {got[at]:.6g} and must be {wanted[at]:.6g}; {many}."
+    return None
+
+
+def other_order(function: Any, wanted: list[tuple[str, tuple[int, ...]]]) -> str | None:
+    """Where a function visits other iterations than wanted, or in another order, in a sentence."""
+    try:
+        seen = polyhedral.visits(function)
+    except ValueError as error:
+        return str(error)
+    if seen == wanted:
+        return None
+    if missing := sorted(set(wanted) - set(seen)):
+        return f"{told(missing[0])} never runs; {len(missing)} of {len(wanted)} iterations are missing."
+    if more := sorted(set(seen) - set(wanted)):
+        return f"{told(more[0])} runs, and is not in the domain; there are {len(more)} such iterations."
+    if len(seen) > len(wanted):
+        twice = next(at for at in seen if seen.count(at) > 1)
+        return f"{told(twice)} runs {seen.count(twice)} times."
+    place = next(n for n, (a, b) in enumerate(zip(seen, wanted, strict=True)) if a != b)
+    return f"Number {place} to run, counted from 0, must be {told(wanted[place])}; it is {told(seen[place])}."
+
+
+# ---------------------------------------------------------------------------------------------------- from isl's AST
+
+TRIANGLE = """
+for i in range(N):
+    for j in range(i + 1):
+        C[i, j] = A[i, j] * 2
+"""
+RECTANGLE = """
+for i in range(N):
+    for j in range(M):
+        C[i, j] = A[j, i] + i
+"""
+EVERY_FIFTH = """
+for i in range(N):
+    for j in range(M):
+        if (i + 2 * j) % 5 == 0:
+            C[i, j] = A[j, i] - 1
+"""
+TWO_LOOPS = """
+for i in range(N):
+    B[i] = A[i] * 3
+for i in range(N):
+    for j in range(i):
+        C[i, j] = B[j] + A[i]
+"""
+STENCIL = """
+for t in range(T):
+    for i in range(1, N - 1):
+        A[t + 1, i] = (A[t, i - 1] + A[t, i] + A[t, i + 1]) / 3
+"""
+SOLVE = """
+for i in range(N):
+    x[i] = b[i]
+    for j in range(i):
+        x[i] -= L[i, j] * x[j]
+    x[i] = x[i] / L[i, i]
+"""
+
+
+def generate_case(name: str, source: str, schedule: str, run: bool = True, **sizes: int) -> Case:
+    about = ("valid", "same", "did") if run else ("valid", "did")
+    return Case(name, lambda: (source, schedule, dict(sizes)), about, expect=Nest(source, schedule, sizes))
+
+
+def generate_cases() -> list[Case]:
+    tiles = "{ S[i, j] -> [floor(i/4), floor(j/3), i, j] }"
+    skewed = "{ S[t, i] -> [floor(t/3), floor((t + i)/4), t, t + i] }"
+    both = "{ S[i, j] -> [floor((i - 3j)/4), floor((i + j)/3), i - 3j, j] }"
+    corner = "{ S[i, j] -> [floor(i/4), floor(j/3), j, i] }"
+    stretched = "{ S[i] -> [3i, 0]; T[i, j] -> [2i + 3, j + 1] }"
+    return [
+        generate_case("a triangle by columns", TRIANGLE, "{ S[i, j] -> [j, i] }", N=7),
+        generate_case("tiles that do not divide", RECTANGLE, tiles, N=10, M=8),
+        generate_case("two statements in one loop", TWO_LOOPS, "{ S[i] -> [i, 0, 0]; T[i, j] -> [j, 1, i] }", N=6),
+        generate_case("by diagonals, from the last", RECTANGLE, "{ S[i, j] -> [-i - j, j] }", run=False, N=5, M=7),
+        generate_case("tiles of a triangle", TRIANGLE, corner, run=False, N=7),
+        generate_case("even sums first", TRIANGLE, "{ S[i, j] -> [(i + j) mod 2, i, j] }", run=False, N=7),
+        generate_case("one statement stretched", TWO_LOOPS, stretched, run=False, N=7),
+        generate_case("skewed tiles", STENCIL, skewed, T=7, N=10),
+        generate_case("tiles skewed both ways", RECTANGLE, both, run=False, N=7, M=9),
+    ]
+
+
+def call_generate(answer: Callable, case: Case) -> Any:
+    """Puts isl's AST of the case to the answer, and makes a function of the statement that comes back."""
+    from passlab.relax import tvm
+
+    source, schedule, sizes = case.build()
+    program = polyhedral.parse(source)
+    maker = tensor_ir._Builder(program, sizes, "float32", {})
+
+    def statement(name: str, values: list[Any]) -> Any:
+        """The TensorIR of one iteration of a statement."""
+        names = [python.Name(f"value {number}") for number in range(len(values))]
+        return maker.block(name, names, {one.id: value for one, value in zip(names, values, strict=True)})
+
+    body = answer(polyhedral.ast(program, schedule, sizes), statement)
+    if not isinstance(body, tvm.tirx.Stmt):
+        return body
+    root = tvm.s_tir.SBlock([], [], [], "root", body)
+    attributes = tvm.ir.make_node("ir.DictAttrs", **{"global_symbol": "main", "tirx.noalias": True, "s_tir": True})
+    parameters = list(maker.buffers.values())
+    function = tvm.tirx.PrimFunc(parameters, tvm.s_tir.SBlockRealize([], True, root), attrs=attributes)
+    return tvm.IRModule({"main": function})
+
+
+def judge_generate(case: Case, value: Any) -> Iterator[Finding]:
+    nest: Nest = case.expect
+    program = nest.program
+    function, broken = kernel(value, program, nest.sizes)
+    yield Finding("valid", broken is None, broken or "")
+    if broken:
+        return
+    wrong = other_order(function, polyhedral.order(program, nest.schedule, nest.sizes))
+    yield Finding("did", not wrong, wrong or "")
+    if "same" not in case.about:
+        return
+    arrays = polyhedral.random_arrays(program, nest.sizes)
+    wrong = difference(run(function, arrays), polyhedral.reference(program, nest.sizes, arrays))
+    yield Finding("same", not wrong, wrong or "")
