@@ -2,6 +2,7 @@
 
     effects(node)       # frozenset({"draws"}) for dropout, frozenset({"writes"}) for x.add_(1), frozenset() for relu
     written(graph)      # the nodes whose memory some node of the graph writes, through any view of it
+    memory_order(graph) # which nodes must stay behind which, though they do not read their values
 
 Reading order: the words, what torch itself says about an operator (`Facts`), one node, a whole graph. Nearly all of it
 is read from torch's operator schemas: in `add_(Tensor(a!) self, …) -> Tensor(a!)` the mark `a!` says "written", in
@@ -266,16 +267,8 @@ def _storage(node: fx.Node) -> Any:
     return at.untyped_storage().data_ptr() if isinstance(at, torch.Tensor) else node.target
 
 
-def written(graph: fx.Graph) -> set[fx.Node]:
-    """The nodes whose value some node of the graph writes into, directly or through a view of the same memory.
-
-    Such a node is not one value: what it holds depends on when one looks. Two inputs may be one tensor, so writing into
-    one is writing into all. Runs in time almost linear in the graph (union-find over nodes that may share memory).
-    """
-    targets = [operand for node in graph.nodes for operand in writes(node)]
-    training = [f"{n.target}." for n in graph.nodes if n.op == "call_module" and effects(n) & {"writes", "unknown"}]
-    if not targets and not training:
-        return set()
+def _memories(graph: fx.Graph) -> Callable[[Any], Any]:
+    """Node → what stands for its memory, the same for all nodes that may share it: one union-find over the graph."""
     leader: dict[Any, Any] = {}
 
     def find(at: Any) -> Any:
@@ -287,12 +280,55 @@ def written(graph: fx.Graph) -> set[fx.Node]:
     for node in graph.nodes:
         if node.op == "get_attr":
             leader[find(node)] = find(_storage(node))
-            if any(node.target.startswith(path) for path in training):
-                targets.append(node)
         elif node.op == "placeholder":
             leader[find(node)] = find("inputs")
         elif may_alias(node):
             for operand in node.all_input_nodes:
                 leader[find(node)] = find(operand)
+    return find
+
+
+def written(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes whose value some node of the graph writes into, directly or through a view of the same memory.
+
+    Such a node is not one value: what it holds depends on when one looks. Two inputs may be one tensor, so writing into
+    one is writing into all. Runs in time almost linear in the graph.
+    """
+    targets = [operand for node in graph.nodes for operand in writes(node)]
+    training = [f"{n.target}." for n in graph.nodes if n.op == "call_module" and effects(n) & {"writes", "unknown"}]
+    if not targets and not training:
+        return set()
+    targets += [n for n in graph.nodes if n.op == "get_attr" and any(n.target.startswith(path) for path in training)]
+    find = _memories(graph)
     changed = {find(node) for node in targets}
     return {node for node in graph.nodes if find(node) in changed}
+
+
+def memory_order(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
+    """For each node those before it that it must stay behind, whether it reads their values or not.
+
+    Two nodes that touch the same memory keep their order if one of them writes it, and so do two that draw random
+    numbers. Only the last such nodes are listed: what is before them follows. Empty lists where nothing is written.
+    """
+    find = _memories(graph)
+    changed = {find(node) for node in written(graph)}
+    wrote_last: dict[Any, fx.Node] = {}
+    read_since: dict[Any, list[fx.Node]] = {}
+    behind: dict[fx.Node, list[fx.Node]] = {}
+    for node in graph.nodes:
+        found = effects(node)
+        read = {find(operand) for operand in node.all_input_nodes} & changed
+        wrote = {find(operand) for operand in writes(node)}
+        wrote |= {"the generator"} if "draws" in found else set()
+        wrote |= {node.target} if node.op == "call_module" and "writes" in found else set()
+        before: dict[fx.Node, None] = {}
+        for place in [*(read - wrote), *wrote]:
+            if place in wrote_last:
+                before[wrote_last[place]] = None
+            if place in wrote:
+                before.update(dict.fromkeys(read_since.pop(place, ())))
+                wrote_last[place] = node
+            else:
+                read_since.setdefault(place, []).append(node)
+        behind[node] = list(before)
+    return behind

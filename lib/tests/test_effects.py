@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab.effects import EFFECTS, effects, may_alias, module_effects, writes, written
+from passlab.effects import EFFECTS, effects, may_alias, memory_order, module_effects, writes, written
 
 aten = torch.ops.aten
 
@@ -243,3 +243,37 @@ def test_a_graph_without_writes_has_nothing_written():
     x = graph.placeholder("x")
     graph.output(graph.call_function(torch.relu, (graph.call_method("view", (x, -1)),)))
     assert written(graph) == set()
+
+
+def order_of(graph):
+    """Node → the nodes it must stay behind, by name; without those that need not stay behind anything."""
+    return {node.name: names(before) for node, before in memory_order(graph).items() if before}
+
+
+def test_reads_stay_on_their_side_of_a_write():
+    graph = fx.Graph()
+    x, other = graph.placeholder("x"), graph.get_attr("w")
+    y = graph.call_function(torch.relu, (x,))
+    early = graph.call_function(torch.exp, (y,))
+    view = graph.call_method("view", (y, -1))
+    graph.call_method("add_", (view, 1))
+    graph.call_function(torch.tanh, (y,))
+    graph.call_method("mul_", (y, 2))
+    graph.call_function(torch.sin, (other,))
+    graph.output((early, y))
+    assert order_of(graph) == {
+        "add_": {"exp", "view"},
+        "tanh": {"add_"},
+        "mul_": {"add_", "tanh"},
+        "output": {"mul_"},
+    }
+
+
+def test_draws_keep_their_order_and_a_graph_without_effects_has_none():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    graph.call_function(torch.rand_like, (x,))
+    graph.call_function(F.dropout, (x, 0.5, True))
+    graph.call_function(F.dropout, (x, 0.5, False))
+    graph.output(graph.call_function(torch.relu, (x,)))
+    assert order_of(graph) == {"dropout": {"rand_like"}}
