@@ -174,6 +174,7 @@ def linear_act(seed: int) -> list[Case]:
             graph(shared, (2, 4), fc=fc, silu=lambda: nn.SiLU(inplace=True), gelu=lambda: nn.GELU("tanh")),
             did=[layers_made("A module may be called from several places.", silu=1, gelu_tanh=1)],
             spared=[layers_at_most("The other calls of the module are other layers.", silu=1, gelu_tanh=1)],
+            cost=[calls(6, "The layers share the module's parameters with its other calls.")],
         ),
         case(
             "more dimensions, a nested module, and a transposition with another reader",
