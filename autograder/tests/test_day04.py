@@ -62,7 +62,33 @@ def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
     assert sentence in apart("day04.groups", said_of, "day04.groups", answer)
 
 
-@pytest.mark.parametrize("exercise_id", ["day04.groups"])
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (True, "The answer is None or a list of names of nodes; it is 'True'."),
+        ([], "The answer is None or a list of names of nodes; it is '[]'."),
+        (["exp", 7], "The answer holds '7', a int; a node is called by its name."),
+        (["expp"], "The answer holds 'expp', and the graph has no node of that name."),
+        (None, "exp → sum_1 → truediv leads out of it and back"),
+        (["sum_1"], "sum_1 is not in the group."),
+        (["exp"], "exp does nothing but compute: it is no reason."),
+        (["exp", "truediv"], "Between exp and truediv your path has no node outside of the group."),
+        (["exp", "sum_1", "relu"], "A path leads from the group back into it; relu is not in the group."),
+        (["exp", "truediv", "truediv"], "truediv stands in the middle of your path and is in the group"),
+        (["exp", "relu", "truediv"], "relu neither reads exp nor has to stay behind it."),
+    ],
+)
+def test_an_answer_that_shows_no_obstacle_is_told_why(answer, sentence, apart):
+    assert sentence in apart("day04.convex", said_of, "day04.convex", answer)
+
+
+def test_an_obstacle_is_found_where_no_order_of_steps_has_the_group_in_one(apart):
+    """The judge's search against the definition: some order keeps every pair and has the members side by side."""
+    differ, refused = apart("day04.convex", obstacles_by_definition, range(300))
+    assert differ == [] and 50 < refused < 250
+
+
+@pytest.mark.parametrize("exercise_id", ["day04.groups", "day04.convex"])
 def test_another_seed_draws_other_hidden_cases(exercise_id, apart):
     one, again, other = (apart(exercise_id, texts, exercise_id, seed) for seed in (3, 3, 4))
     assert one == again != other
@@ -160,3 +186,27 @@ def nodes_looked_at(sizes):
         answer(fx.GraphModule({}, graph))
         found.append(sum(looked))
     return found
+
+
+def obstacles_by_definition(seeds):
+    """Graphs in which the judge says other than the definition, and in how many there is an obstacle."""
+    import random
+
+    import networkx
+
+    from passlab import random_graph
+    from passlab.exercises.cases_day04_convex import waits_for, way_back
+
+    differ, refused = [], 0
+    for seed in seeds:
+        gm, rng = random_graph(seed, 12, mutation=seed % 2 == 0), random.Random(seed)
+        calls = [n.name for n in gm.graph.nodes if n.op.startswith("call_")]
+        group = rng.sample(calls, min(len(calls), rng.randint(2, 4)))
+        step = {n.name: "kernel" if n.name in group else n.name for n in gm.graph.nodes}
+        edges = [(step[b.name], step[n.name]) for n, before in waits_for(gm).items() for b in before]
+        steps = networkx.DiGraph(edge for edge in edges if edge[0] != edge[1])
+        possible = networkx.is_directed_acyclic_graph(steps)
+        refused += not possible
+        if possible != (way_back(gm, group) is None):
+            differ.append(seed)
+    return differ, refused

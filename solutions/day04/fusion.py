@@ -21,6 +21,7 @@
 # hint, three for each question.
 
 # %%
+import itertools
 import math
 import operator
 from collections.abc import Iterator
@@ -34,7 +35,7 @@ from torch.nn import functional as F
 
 from passlab import check, diff, models, progress, trace
 from passlab.drawing.roofline import roofline
-from passlab.effects import effects, written
+from passlab.effects import effects, memory_order, written
 from passlab.machine import measure_machine
 from passlab.ops import linear_act
 from passlab.relax import tvm
@@ -50,7 +51,70 @@ progress("day04")
 # %% [markdown]
 # ## 2 · May this group be one kernel?
 #
-# SECTION convex [B]
+# A kernel starts when all it reads is there, and what it computes is there when it ends. So a group must be *convex*: no
+# way may lead out of it and back into it. Memory counts, too: a node that reads what another one overwrites has to stay
+# on its side of the write, though neither reads the other's value. `memory_order(graph)[node]` (from `passlab.effects`)
+# has the nodes that a node must stay behind for that reason; for most nodes it is empty.
+
+
+# %% nbgrader={"grade": false, "grade_id": "convex", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def obstacle(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
+    """Why the group cannot become one kernel; None if it can.
+
+    In:  a graph, and names of some of its calls, connected or not.
+    Out: None, or a list of names that shows why not:
+         [a]               a member that does more than compute: it draws, writes, may stop the program, or is unknown;
+         [a, u, …, w, b]   a way out of the group and back: a and b are members, all between them are not, and each node
+                           reads the value of the one before it, or must stay behind it for the memory they touch.
+         Where there are several reasons, any one will do.
+
+    Example:  e = exp(x);  s = sum(e);  y = e / s
+              ["exp", "truediv"] cannot be: ["exp", "sum_1", "truediv"]. With "sum_1" in the group it can.
+    """
+    ### BEGIN SOLUTION
+    inside = {node for node in gm.graph.nodes if node.name in group}
+    came_from, memory = {}, memory_order(gm.graph)
+    for node in gm.graph.nodes:
+        if node in inside and effects(node):
+            return [node.name]
+        behind = [*node.all_input_nodes, *memory[node]]
+        reached = [n for n in behind if n in came_from or (n in inside and node not in inside)]
+        if reached and node not in inside:
+            came_from[node] = reached[0]
+        elif reached:
+            path = [node, reached[0]]
+            while path[-1] not in inside:
+                path.append(came_from[path[-1]])
+            return [n.name for n in reversed(path)]
+    return None
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "convex-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+check("day04.convex", obstacle)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day04.convex", obstacle)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# Softmax written out. Each pair of its operations, and what stands in its way:
+
+
+# %%
+class Softmax(nn.Module):
+    def forward(self, x):
+        e = torch.exp(x - x.amax(1, keepdim=True))
+        return e / e.sum(1, keepdim=True)
+
+
+with suppress(Exception):
+    softmax = trace(Softmax(), torch.randn(2, 3))
+    calls = [node.name for node in softmax.graph.nodes if node.op.startswith("call_")]
+    for pair in itertools.combinations(calls, 2):
+        print(f"{' and '.join(pair):<20} {' → '.join(obstacle(softmax, list(pair)) or ['may be one kernel'])}")
 
 # %% [markdown]
 # ## 3 · Linear, bias and activation

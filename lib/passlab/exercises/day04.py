@@ -30,6 +30,25 @@ EXERCISES: tuple[Exercise, ...] = (
         flavour="relay",
     ),
     Exercise(
+        id="day04.convex",
+        title="May this group be one kernel?",
+        points={"valid": 1, "did": 5, "spared": 4},
+        difficulty=3,
+        minutes=20,
+        hints=(
+            "A member that has effects(node) is a reason by itself. For the rest walk the graph once, in its order: "
+            "which nodes outside of the group have to stay behind some member, directly or by way of others outside?",
+            "What a node has to stay behind is [*node.all_input_nodes, *memory_order(gm.graph)[node]]. all_input_nodes "
+            "knows operands in lists and keywords, args alone does not.",
+            "Keep a dictionary came_from: outside node → the node that it is behind, if that is a member or itself in "
+            "came_from. A member that has to stay behind a node of came_from closes the way: follow came_from back to "
+            "the member where it began. Trying all ways takes forever where they fork and join.",
+        ),
+        cases=later("cases_day04_convex", "convex_cases"),
+        judge=later("cases_day04_convex", "judge_convex"),
+        flavour="relax",
+    ),
+    Exercise(
         id="day04.linear-act",
         title="Linear, bias and activation",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3, "cost": 1},
