@@ -12,4 +12,5 @@ HIDDEN = {
     "day10.legality": orders.legality,
     "day10.skew": orders.skew,
     "day10.generate": loops.generate,
+    "day10.tile": loops.tile,
 }

@@ -13,6 +13,7 @@ from passlab.exercises.cases_day10_loops import (
     TWO_LOOPS,
     generate_case,
 )
+from passlab.exercises.cases_day10_tile import tile_case
 from passlab.judge import Case
 
 
@@ -36,4 +37,16 @@ def generate(seed: int) -> list[Case]:
         generate_case("two statements far apart", TWO_LOOPS, apart, N=n),
         generate_case("one iteration", STENCIL, once, run=False, T=1, N=3),
         generate_case("a stencil by fronts", STENCIL, "{ S[t, i] -> [2t + i, t] }", T=n, N=m),
+    ]
+
+
+def tile(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    prime = rng.choice((31, 37, 41, 43))
+    return [
+        tile_case("matmul", timed=True, N=160, M=224, K=192),
+        tile_case("gram", timed=True, N=200, K=160),
+        tile_case("matmul", N=rng.randrange(2, 30), M=prime, K=rng.randrange(1, 12)),
+        tile_case("matmul", N=prime, M=1, K=3),
+        tile_case("gram", N=prime, K=rng.randrange(1, 12)),
     ]

@@ -115,4 +115,25 @@ EXERCISES: tuple[Exercise, ...] = (
         call=later("cases_day10_loops", "call_generate"),
         flavour="relax",
     ),
+    Exercise(
+        id="day10.tile",
+        title="A schedule that is fast",
+        points={"valid": 1, "same": 3, "did": 2, "cost": 4},
+        difficulty=4,
+        minutes=30,
+        hints=(
+            "Which loop is innermost decides most. In k the products jump through memory and wait for each other's "
+            "sums; in j neighbours lie side by side, and nobody waits. Write the order i, k, j first: "
+            "{ S[i, j] -> [i, 0, 0, j]; T[i, j, k] -> [i, 1, k, j] }. Its 0 and 1 keep zeros before sums.",
+            "A row of C is read and written again for each k. A tile of 8 rows and 32 columns fits into registers, if "
+            "all its sums are done before the next tile: floor(i/8) and floor(j/32) outermost, then k, then i and j.",
+            "Vectorize the innermost dimension, unroll the one around it (8 turns), and run the outermost in parallel: "
+            "tiles share nothing. Neither parallel nor vectorize may mark a dimension of k: sums wait for each other.",
+        ),
+        cases=later("cases_day10_tile", "tile_cases"),
+        judge=later("cases_day10_tile", "judge_tile"),
+        call=later("cases_day10_tile", "call_tile"),
+        flavour="relax",
+        seconds=20.0,
+    ),
 )
