@@ -35,7 +35,7 @@ import islpy as isl
 import numpy as np
 
 from passlab import timed
-from passlab.drawing import lattice, slider
+from passlab.drawing import lattice, plot, slider
 from passlab.polyhedral import (
     PROGRAMS,
     NotAffine,
@@ -59,6 +59,7 @@ from passlab.polyhedral import (
     run_python,
     skew,
     tile,
+    times,
     violated,
     visits,
 )
@@ -223,8 +224,8 @@ print("empty?", left.is_empty(), "  a pair that breaks:", violated(deps, swapped
 assert not left.is_empty() and violated(deps, swapped) == ("S[0, 2]", "S[1, 1]")
 
 # %% [markdown]
-# `S[0, 2]` makes a value that `S[1, 1]` needs, and by columns it runs later. The answer is a proof, too: where nothing is
-# left, the order is legal for every `T` and `N`, not only for those that were tried.
+# `S[0, 2]` makes a value that `S[1, 1]` needs, and by columns it runs later. The answer is a proof, too: where nothing
+# is left, the order is legal for every `T` and `N`, not only for those that were tried.
 
 # %%
 lattice(jacobi, swapped, sizes, violated=violated(deps, swapped), title="Interchanged: one pair that breaks")
@@ -256,8 +257,9 @@ assert legal(jacobi, reverse(jacobi.schedule, 1)) and not legal(jacobi, reverse(
 # %% [markdown]
 # ## Tiling, and why it fails
 #
-# A row of `A` that is too long for the cache is loaded anew in each step. Tiling runs a block of cells for several steps
-# before it goes on to the next block: each value is used again while it is near. As a map, tile numbers come in front:
+# A row of `A` that is too long for the cache is loaded anew in each step. Tiling runs a block of cells for several
+# steps before it goes on to the next block: each value is used again while it is near. As a map, tile numbers come in
+# front:
 
 # %%
 blocks = tile(jacobi.schedule, [0, 1], [3, 4])
@@ -300,7 +302,13 @@ lattice(jacobi, tiles, sizes, tiles=2, dependences=deps, title="Skewed tiles: ev
 fronts = interchange(skew(tiles, 1, 0), 0, 1)
 print(fronts)
 assert legal(jacobi, fronts)
-lattice(jacobi, fronts, sizes, tiles=2, fronts=1, title="Wavefronts of tiles")
+at = dict((instance, time) for time, instance in times(jacobi, fronts, sizes))
+plot(
+    {instance: time[:1] for instance, time in at.items()},
+    tiles={instance: time[:2] for instance, time in at.items()},
+    axes={"S": ("t", "i")},
+    title="Tiles of one number may run at once",
+)
 
 # %% [markdown]
 # How is it said that a dimension may run in parallel? No dependence may be carried by it: of the pairs whose outer
@@ -310,12 +318,12 @@ lattice(jacobi, fronts, sizes, tiles=2, fronts=1, title="Wavefronts of tiles")
 # %%
 def carried(program, schedule, dim):
     """The dependences between iterations that differ first in dimension `dim` of their times."""
-    times = dependences(program).apply_domain(schedule).apply_range(schedule)
+    waits = dependences(program).apply_domain(schedule).apply_range(schedule)
     old = [f"a{at}" for at in range(len(schedule.as_map().range().get_var_names(isl.dim_type.set)))]
     new = [name.replace("a", "b") for name in old]
     equal = " and ".join(f"{a} = {b}" for a, b in zip(old[:dim], new[:dim], strict=True)) or "0 = 0"
     first = f"{{ [{', '.join(old)}] -> [{', '.join(new)}] : {equal} and {old[dim]} != {new[dim]} }}"
-    return times.intersect(isl.UnionMap(first))
+    return waits.intersect(isl.UnionMap(first))
 
 
 named = {"as written": jacobi.schedule, "skewed tiles": tiles, "wavefronts": fronts}
@@ -328,7 +336,7 @@ assert carried(jacobi, fronts, 1).is_empty() and not carried(jacobi, tiles, 1).i
 # Drag the slider through time (in a notebook `slider(…).live()` is the same as a widget):
 
 # %%
-slider(jacobi, fronts, {"T": 4, "N": 9}, dependences=deps, tiles=2, fronts=1)
+slider(jacobi, fronts, {"T": 4, "N": 9}, dependences=deps, tiles=2)
 
 # %% [markdown]
 # ## Finding a schedule
@@ -530,8 +538,8 @@ assert legal(both, fuse(both.schedule, 0))
 assert violated(dependences(ahead), fuse(ahead.schedule, 0)) == ("S[1]", "T[0]")
 
 # %% [markdown]
-# `T[0]` reads an element that `S[1]` writes: the second loop looks ahead by one. So let it run behind by one. A shift is
-# also a map, and it is what isl's scheduler proposes:
+# `T[0]` reads an element that `S[1]` writes: the second loop looks ahead by one. So let it run behind by one. A shift
+# is also a map, and it is what isl's scheduler proposes:
 
 # %%
 behind = "{ S[i] -> [i, 0]; T[i] -> [i + 1, 1] }"
@@ -540,9 +548,9 @@ print(python_source(ahead, behind, {"N": 6}))
 lattice(ahead, behind, {"N": 8}, dependences=dependences(ahead), title="Fused, one behind")
 
 # %% [markdown]
-# Fusing saves traffic: `B` is used while it is near. It can also lose. In `matmul` as written, the statement that zeroes
-# `C` shares the loops over `i` and `j` with the product, the most that two statements can share. So only `k` is left to
-# be the innermost loop. If they share `i` alone, or nothing, the product may run by rows:
+# Fusing saves traffic: `B` is used while it is near. It can also lose. In `matmul` as written, the statement that
+# zeroes `C` shares the loops over `i` and `j` with the product, the most that two statements can share. So only `k` is
+# left to be the innermost loop. If they share `i` alone, or nothing, the product may run by rows:
 
 # %%
 assert fuse(nests, 0, 2).is_equal(matmul.schedule)
@@ -586,9 +594,9 @@ assert visits(by_hand.mod["main"]) == before
 print(len(by_hand.get_loops(by_hand.get_sblock("T"))), "loops around T, the same order")
 
 # %% [markdown]
-# Second, TVM does no dependence analysis of this kind. A block says of its variables whether they are parallel or a
-# reduction, and each primitive has its rule about that. For our stencil nothing can be said, so even what is legal is
-# refused; and there is no primitive that skews.
+# Second, TVM does no dependence analysis of this kind. A block says of each variable whether it is data-parallel or a
+# reduction, and each primitive has its rule about that. Neither is true of our stencil's, so even what is legal is
+# refused. The line that is printed is the rule that it breaks. And there is no primitive that skews.
 
 # %%
 heat = tvm.s_tir.Schedule(prim_func(jacobi, jacobi.schedule, {"T": 4, "N": 8}))
@@ -597,7 +605,7 @@ try:
     heat.parallel(i)
     raise AssertionError("TVM has learned about dependences")
 except tvm.s_tir.schedule.ScheduleError as refusal:
-    print(next(line for line in str(refusal).splitlines() if "Error" in line)[:160])
+    print(re.search(r"Definition of a local complete block:\s*(.*)", str(refusal))[1])
 assert carried(jacobi, jacobi.schedule, 1).is_empty(), "isl knows better"
 assert not hasattr(heat, "skew")
 

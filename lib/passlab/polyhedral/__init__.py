@@ -10,7 +10,7 @@ Reading order: `program` (statements with their domains and accesses), `parse` (
 order), `tensor_ir` (the same loops in TensorIR, which TVM compiles).
 """
 
-from passlab.polyhedral.codegen import ast, order, python_source, random_arrays, reference, run_python, timed
+from passlab.polyhedral.codegen import ast, order, python_source, random_arrays, reference, run_python, times
 from passlab.polyhedral.dependences import dependences, legal, violated
 from passlab.polyhedral.parse import NotAffine, parse
 from passlab.polyhedral.program import Program, Statement, fixed, pairs
@@ -55,7 +55,7 @@ __all__ = [
     "schedule_of",
     "skew",
     "tile",
-    "timed",
+    "times",
     "violated",
     "visits",
 ]

@@ -262,10 +262,10 @@ def random_arrays(program: Program, sizes: Mapping[str, int], seed: int = 0, dty
 
 def order(program: Program, schedule: Schedule, sizes: Mapping[str, int]) -> list[tuple[str, tuple[int, ...]]]:
     """The iterations at given sizes, ("S", (0, 1)), in the order of their times: for small sizes."""
-    return [instance for _, instance in timed(program, schedule, sizes)]
+    return [instance for _, instance in times(program, schedule, sizes)]
 
 
-def timed(program: Program, schedule: Schedule, sizes: Mapping[str, int]) -> list[tuple[tuple, tuple[str, tuple]]]:
+def times(program: Program, schedule: Schedule, sizes: Mapping[str, int]) -> list[tuple[tuple, tuple[str, tuple]]]:
     """(time, iteration) for each iteration at given sizes, in the order of their times."""
     schedule = at_sizes(program, schedule_of(schedule).intersect_domain(program.domain), sizes)
     return sorted((time, one) for one, (_, time) in pairs(schedule, {}))
