@@ -92,8 +92,8 @@ def _names(body: list[dict]) -> list[str]:
 
 
 def _drawn(rng: random.Random) -> Nest:
-    """Two to four statements in loops up to three deep, with bounds, steps and guards at random."""
-    left = list("STUV"[: rng.randint(2, 4)])
+    """Two or three statements in loops up to three deep, with bounds, steps and guards at random."""
+    left = list("STU"[: rng.randint(2, 3)])
 
     def subscript(iterators: list[str]) -> str:
         terms = [

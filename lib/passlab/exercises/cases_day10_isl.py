@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
@@ -10,8 +12,12 @@ import islpy as isl
 
 from passlab.judge import Case, Finding
 
-#: So long may a text be, and so many steps may isl take to judge it: both are far more than a right answer needs.
-CHARACTERS, OPERATIONS = 20_000, 1_000_000
+#: So long may a text be, so many numbers may stand in one bracket, and so many steps may isl take to judge it: all of
+#: them are far more than a right answer needs.
+CHARACTERS, NUMBERS, OPERATIONS = 20_000, 64, 4_000_000
+#: A step takes a fraction of a microsecond, or a millisecond where numbers are huge. So a judge begins with few steps,
+#: and takes more only where those took less than so many seconds of the processor's time.
+FEW, MORE, SECONDS = 50_000, 9, 0.2
 
 PARAMETER, IN, OUT = isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out
 
@@ -20,15 +26,19 @@ class Unreadable(Exception):
     """What came back is no isl object of the kind that is asked. The message says so to the learner."""
 
 
+class GaveUp(Unreadable):
+    """isl would take too many steps."""
+
+
 class Reader:
     """Reads isl text in a context of its own, which gives up after so many operations.
 
     isl crashes where objects of two contexts meet, so a judge reads everything, its own texts too, with one reader.
     """
 
-    def __init__(self):
+    def __init__(self, operations: int = OPERATIONS):
         self.context = isl.Context()
-        self.context.set_max_operations(OPERATIONS)
+        self.context.set_max_operations(operations)
 
     def set(self, text: Any, name: str) -> isl.UnionSet:
         return self._read(isl.UnionSet, text, name)
@@ -43,6 +53,8 @@ class Reader:
             )
         if len(text) > CHARACTERS:
             raise Unreadable(f"{name} is {len(text):,} characters long; {CHARACTERS:,} are read. Try `.coalesce()`.")
+        if any(inside.count(",") >= NUMBERS for inside in re.findall(r"\[[^][]*", text)):
+            raise Unreadable(f"{name} has a bracket with more than {NUMBERS} numbers in it.")
         try:
             return kind.read_from_str(self.context, text)
         except isl.Error:
@@ -50,12 +62,13 @@ class Reader:
             raise Unreadable(f"isl cannot read {name} as a {kind.__name__}: {text[:80]!r}.") from None
 
     def raise_if_too_long(self) -> None:
-        """Raises Unreadable if the limit is why isl failed: it does nothing any more then, whatever its error said."""
+        """Raises GaveUp if the limit is why isl failed: it does nothing any more then, whatever its error said."""
         try:
             isl.Set.read_from_str(self.context, "{ [i] : i > 0 }").is_empty()
         except isl.Error:
-            raise Unreadable(
-                f"isl gave up on what came back after {OPERATIONS:,} steps. Make it simpler: fewer cases, `.coalesce()`."
+            steps = self.context.get_max_operations()
+            raise GaveUp(
+                f"isl gave up on what came back after {steps:,} steps: make it simpler, perhaps by `.coalesce()`."
             ) from None
 
 
@@ -63,23 +76,38 @@ def said_type(value: Any) -> str:
     return "None" if value is None else f"of type {type(value).__name__}"
 
 
-def limited(judge: Callable[[Case, Any, Reader], Iterator[Finding]]) -> Callable[[Case, Any], Iterator[Finding]]:
+def limited(judge: Callable[[Case, Any, Reader], Iterator[Finding]]) -> Callable[[Case, Any], list[Finding]]:
     """A judge that is given a reader, and that says in a sentence where isl gives up or fails."""
 
     @wraps(judge)
-    def with_reader(case: Case, value: Any) -> Iterator[Finding]:
-        reader = Reader()
-        try:
+    def with_reader(case: Case, value: Any) -> list[Finding]:
+        operations = FEW
+        while True:
+            start = time.process_time()
             try:
-                yield from judge(case, value, reader)
-            except isl.Error as error:
-                reader.raise_if_too_long()
-                reason = str(error).split(" failed: ")[-1].split(" in /")[0]
-                raise Unreadable(f"isl failed on what came back: {reason[:120]}.") from None
-        except Unreadable as error:
-            yield Finding("valid", False, str(error))
+                return _judged(judge, case, value, Reader(operations))
+            except GaveUp as error:
+                if operations >= OPERATIONS or time.process_time() - start > SECONDS:
+                    return [Finding("valid", False, str(error))]
+                operations = min(MORE * operations, OPERATIONS)
 
     return with_reader
+
+
+def _judged(judge: Callable, case: Case, value: Any, reader: Reader) -> list[Finding]:
+    """What a judge finds, as far as it gets; GaveUp where isl does."""
+    findings: list[Finding] = []
+    try:
+        findings.extend(judge(case, value, reader))
+    except isl.Error as error:
+        reader.raise_if_too_long()
+        reason = str(error).split(" failed: ")[-1].split(" in /")[0]
+        return [Finding("valid", False, f"isl failed on what came back: {reason[:120]}.")]
+    except GaveUp:
+        raise
+    except Unreadable as error:
+        return [Finding("valid", False, str(error))]
+    return findings
 
 
 def as_text(value: Any) -> Any:
@@ -119,7 +147,8 @@ def tuple_name(space: isl.Space, end: Any) -> str:
 
 
 def _numbers(point: isl.Set | isl.Map, end: Any) -> list[str]:
-    return [str(point.plain_get_val_if_fixed(end, i)) for i in range(point.dim(end))]
+    numbers = (str(point.plain_get_val_if_fixed(end, i)) for i in range(point.dim(end)))
+    return [n if len(n) < 20 else f"{n[:6]}… ({len(n)} digits)" for n in numbers]
 
 
 def not_a_function(schedule: isl.UnionMap, domain: isl.UnionSet) -> str | None:
