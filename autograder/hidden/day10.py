@@ -13,4 +13,5 @@ HIDDEN = {
     "day10.skew": orders.skew,
     "day10.generate": loops.generate,
     "day10.tile": loops.tile,
+    "day10.tvm": loops.tvm,
 }

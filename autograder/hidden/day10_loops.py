@@ -14,6 +14,7 @@ from passlab.exercises.cases_day10_loops import (
     generate_case,
 )
 from passlab.exercises.cases_day10_tile import tile_case
+from passlab.exercises.cases_day10_tvm import PRODUCT, TRANSPOSE, tvm_case
 from passlab.judge import Case
 
 
@@ -49,4 +50,32 @@ def tile(seed: int) -> list[Case]:
         tile_case("matmul", N=rng.randrange(2, 30), M=prime, K=rng.randrange(1, 12)),
         tile_case("matmul", N=prime, M=1, K=3),
         tile_case("gram", N=prime, K=rng.randrange(1, 12)),
+    ]
+
+
+def tvm(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n, m, k = rng.sample(range(9, 16), 3)
+    a, b, c = rng.randrange(2, 5), rng.randrange(2, 4), rng.randrange(2, 4)
+
+    def product(name: str, times: str, **more: bool) -> Case:
+        return tvm_case(name, PRODUCT, f"{{ S[i, j, k] -> [{times}] }}", N=n, M=m, K=k, **more)
+
+    def transpose(name: str, times: str, **more: bool) -> Case:
+        return tvm_case(name, TRANSPOSE, f"{{ S[i, j] -> [{times}] }}", N=n + 9, M=m + 9, **more)
+
+    one, two, three = rng.sample("ijk", 3)
+    tiles = f"floor({one}/{a * b}), floor({two}/{c}), floor({one}/{b}), {three}, {two}, {one}"
+    return [
+        product("drawn: tiles of tiles", tiles, run=True),
+        product("drawn: split alone", f"floor({one}/{a}), {two}, {three}, {one}"),
+        product("everything twice", f"{one}, floor({one}/{a}), {two}, {one}, floor({two}/{c}), {three}"),
+        transpose("three levels", f"floor(j/{4 * b}), i, floor(j/4), floor(j/2), 3, j", run=True),
+        transpose("one tile is all", "floor(i/100), floor(j/50), i, j"),
+        transpose("the second goes back", f"floor(i/{a}), -j, i", can=False),
+        transpose("twice as far", "i + 2j, j", can=False),
+        transpose("skewed tiles", f"floor(i/{a}), floor((i + j)/{b + 1}), j, i", can=False),
+        transpose("tiles that begin elsewhere", f"floor((j - 1)/{a}), i, j", can=False),
+        transpose("tiles of six in tiles of four", "floor(i/4), j, floor(i/6), i", can=False),
+        transpose("halves of odd tiles", "floor(j/5), floor(j/2), i, j", can=False),
     ]

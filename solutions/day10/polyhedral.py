@@ -23,7 +23,7 @@
 # %%
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import product
+from itertools import pairwise, product
 
 import islpy as isl
 from IPython.display import display
@@ -513,4 +513,79 @@ with suppress(Exception):
 # %% [markdown]
 # ## 7 · The same order in TVM
 #
-# SECTION tvm [H]
+# TVM has no map from iterations to times: its schedules are made of primitives that change loops. With two of them,
+# `split` and `reorder`, loops become tiles, and many orders can be said in both languages. Not all: a TVM loop runs
+# forward, and a tile of its begins at a multiple of its size.
+
+# %%
+written = polyhedral.prim_func(PROGRAMS["transpose"], PROGRAMS["transpose"].schedule, {"N": 10})
+by_hand = tvm.s_tir.Schedule(written)
+i, j = by_hand.get_loops(by_hand.get_sblock("S"))
+outer, inner = by_hand.split(i, [None, 4])
+by_hand.reorder(outer, j, inner)
+same = "{ S[i, j] -> [floor(i/4), j, i] }"
+print(polyhedral.visits(by_hand.mod["main"]) == polyhedral.order(PROGRAMS["transpose"], same, {"N": 10}))
+
+
+# %% nbgrader={"grade": false, "grade_id": "tvm", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def primitives(function: tvm.tirx.PrimFunc, schedule: isl.Map) -> tvm.tirx.PrimFunc | tvm.IRModule | None:
+    """The function with its loops split and reordered, so that it visits iterations in the order of the schedule.
+
+    In:  a function of TensorIR whose loops run in the order in which they are written, one for each variable of its
+         only block, "S", from 0; and a map of isl from iterations to times, { S[i, j, …] -> […] }.
+    Out: the scheduled function, or module, if splits and reorders give that order: they do if each dimension is a
+         variable, floor(variable/n) or a number, and tiles of one variable are whole tiles of its larger ones.
+         None if they do not: a variable goes back, two are added, tiles begin elsewhere, or tiles cut through tiles.
+
+    Example:  { S[i, j] -> [floor(i/4), j, i] }  is  split(i, [None, 4]) and reorder(outer, j, inner), as above;
+              { S[i, j] -> [-i, j] }  is None
+    """
+    ### BEGIN SOLUTION
+    grains = [[] for _ in range(schedule.dim(isl.dim_type.in_))]  # for each variable, its n from large to small
+    order = []  # (variable, which of its loops)
+    for dim in range(schedule.dim(isl.dim_type.out)):
+        [(_, value)] = isl.PwMultiAff.from_map(schedule).get_pw_aff(dim).get_pieces()
+        if value.is_cst():
+            continue
+        variable, n = variable_of(value)
+        if variable is None:
+            return None
+        finest = grains[variable][-1] if grains[variable] else None
+        if finest and n % finest == 0:
+            continue
+        if finest and finest % n:
+            return None
+        order.append((variable, len(grains[variable])))
+        grains[variable].append(n)
+    result = tvm.s_tir.Schedule(function)
+    parts = []
+    for loop, sizes in zip(result.get_loops(result.get_sblock("S")), grains, strict=True):
+        turns = [large // small for large, small in pairwise(sizes)]
+        parts.append(result.split(loop, [None, *turns]) if turns else [loop])
+    result.reorder(*(parts[variable][part] for variable, part in order))
+    return result.mod
+
+
+def variable_of(value):
+    """(k, n) where the value is floor(v/n) of the variable number k, or v itself, with n = 1; else (None, 0)."""
+    n = 1
+    if value.dim(isl.dim_type.div):
+        inside = value.get_div(0)
+        n = inside.get_denominator_val().to_python()
+        if not (value - inside.floor()).is_cst() or not (value - inside.floor()).get_constant_val().is_zero():
+            return None, 0
+        value = inside.scale_val(isl.Val(n))
+    factors = [value.get_coefficient_val(isl.dim_type.in_, k).to_python() for k in range(value.dim(isl.dim_type.in_))]
+    if not value.get_constant_val().is_zero() or sorted(factors) != [0] * (len(factors) - 1) + [1]:
+        return None, 0
+    return factors.index(1), n
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "tvm-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+check("day10.tvm", primitives)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day10.tvm", primitives)
+### END HIDDEN TESTS

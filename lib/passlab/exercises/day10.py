@@ -136,4 +136,27 @@ EXERCISES: tuple[Exercise, ...] = (
         flavour="relax",
         seconds=20.0,
     ),
+    Exercise(
+        id="day10.tvm",
+        title="The same order in TVM",
+        points={"valid": 1, "same": 1, "did": 4, "spared": 3},
+        difficulty=3,
+        minutes=25,
+        hints=(
+            "Read the schedule as a list of (variable, n): floor(v/n), and v alone with n = 1. isl helps: "
+            "isl.PwMultiAff.from_map(schedule).get_pw_aff(d).get_pieces() has one piece, a set and an isl.Aff. "
+            "aff.get_coefficient_val(isl.dim_type.in_, k) is what stands before variable k; where "
+            "aff.dim(isl.dim_type.div) is not 0, aff.get_div(0) is what stands in the floor, v/n.",
+            "Keep for each variable the finest n so far. A dimension whose n is a multiple of it says nothing new. One "
+            "whose n divides it is one more loop: of finest / n turns, or of as many as it takes if it is the "
+            "variable's first. Every other n cuts through tiles, and no split does that.",
+            "schedule = tvm.s_tir.Schedule(function); loops = schedule.get_loops(schedule.get_sblock('S')). A loop "
+            "with n of 8, 2 and 1 is schedule.split(loop, [None, 4, 2]). All the parts, in the order in which their "
+            "dimensions came, go to one schedule.reorder(*parts). Tiles that do not divide are TVM's care.",
+        ),
+        cases=later("cases_day10_tvm", "tvm_cases"),
+        judge=later("cases_day10_tvm", "judge_tvm"),
+        call=later("cases_day10_tvm", "call_tvm"),
+        flavour="relax",
+    ),
 )
