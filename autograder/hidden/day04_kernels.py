@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from passlab.exercises.cases_day04_codegen import codegen_case, half, numbers, positive, whole
+from passlab.exercises.cases_day04_cost import cost_case, situations
 from passlab.exercises.cases_day04_measure import MACHINE, measure_case
 from passlab.judge import Case
 
@@ -99,6 +100,14 @@ def codegen(seed: int) -> list[Case]:
             for i in range(3)
         ),
     ]
+
+
+# ---------------------------------------------------------------------------------------------------- a cost model
+
+
+def cost(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    return [cost_case("twelve choices", situations(rng))]
 
 
 # ---------------------------------------------------------------------------------------------------- measuring

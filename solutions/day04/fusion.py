@@ -24,6 +24,7 @@
 import itertools
 import math
 import operator
+import random
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -33,10 +34,14 @@ from IPython.display import display
 from torch import fx, nn
 from torch.nn import functional as F
 
-from passlab import check, diff, models, progress, trace
+from passlab import check, diff, draw, launches, models, progress, trace
 from passlab.drawing.roofline import roofline
 from passlab.effects import effects, memory_order, written
+from passlab.exercises.cases_day04_cost import MACHINE, sides, situations
+from passlab.kernels import fused
 from passlab.machine import measure_machine
+from passlab.measure import seconds
+from passlab.op_patterns import Pattern, pattern
 from passlab.ops import linear_act
 from passlab.relax import tvm
 
@@ -46,7 +51,62 @@ progress("day04")
 # %% [markdown]
 # ## 1 · Chains of element-wise operations
 #
-# SECTION chains [B]
+# Five element-wise operations in a row read and write the tensor five times; as one kernel, once. Which of them can be
+# put together? Here a kernel has *one* result, the value of its last node. What is in the middle is never written to
+# memory, so nobody else may read it. (Kernels with several results exist; TVM's FuseOps makes none, torch.compile does.)
+
+
+# %% nbgrader={"grade": false, "grade_id": "chains", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def chains(gm: fx.GraphModule) -> list[list[str]]:
+    """The largest groups of element-wise operations that can be one kernel with one result.
+
+    In:  a graph with shapes on its nodes.
+    Out: a list of groups; a group is a list of names of nodes. A group of one saves nothing and may be left out.
+    In a group: only operations whose `pattern` is ELEMWISE or BROADCAST. Every value but that of the last node is read
+         in the group, by one member or by several, and nowhere else; returning it is reading it. The group may read as
+         many values from outside as it likes.
+    In no group: what has effects (its pattern is OPAQUE), and what touches memory that the program writes, as its
+         operand or as its result (`passlab.effects.written`).
+    Largest: no two groups, or a group and an operation, could be one.
+
+    Example:  a = x * 2;  b = exp(a);  c = relu(b) + b;  return sum(c), tanh(c)
+              [["mul", "exp", "relu", "add"]]: b is read twice, both times inside; c leaves, so tanh is on its own.
+    """
+    ### BEGIN SOLUTION
+    memory, last = written(gm.graph), {}  # last: node -> the last node of its group
+    for node in reversed(gm.graph.nodes):
+        if pattern(node) <= Pattern.BROADCAST and memory.isdisjoint([node, *node.all_input_nodes]):
+            readers = {last.get(reader) for reader in node.users}
+            last[node] = readers.pop() if len(readers) == 1 and None not in readers else node
+    groups = {}
+    for node in gm.graph.nodes:
+        if node in last:
+            groups.setdefault(last[node], []).append(node.name)
+    return [group for group in groups.values() if len(group) > 1]
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "chains-check", "locked": true, "points": 11, "schema_version": 3, "solution": false, "task": false}
+check("day04.chains", chains)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day04.chains", chains)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# A GELU written out: your groups framed, and as kernels that run.
+
+
+# %%
+with suppress(Exception):
+    x = torch.randn(64, 64)
+    gelu = trace(models.TanhGELU(), x)
+    after = fused(gelu, chains(gelu))
+    display(draw(gelu, groups=chains(gelu)))
+    torch.testing.assert_close(after(x), gelu(x))
+    print(f"{launches(gelu, x)} become {launches(after, x)}")
 
 # %% [markdown]
 # ## 2 · May this group be one kernel?
@@ -673,7 +733,128 @@ with suppress(NotImplementedError):
 # %% [markdown]
 # ## 6 · To fuse or not
 #
-# SECTION cost [D]
+# A kernel that TVM makes of a group computes **one** value, its result, and everything else in place, wherever and as
+# often as it is read there. That costs no memory, and sometimes a lot of arithmetic: each element of a product reads a
+# whole row, each element of a matrix reads its element of a row vector, and whoever reads a sum adds it up again. A value
+# that several kernels read is computed in each of those that hold it. So fusing can lose.
+
+# %%
+for situation in situations(random.Random(3))[:7]:
+    both = sides(situation)
+    print(
+        f"{situation.name:<42} apart {seconds(both.apart):>8}   fused {seconds(both.fused):>8}   {both.gain:.2f} times"
+    )
+
+# %% [markdown]
+# Both sides are kernels of TVM with the same rule of scheduling. A cost model foretells which one is faster, from the graph
+# and a few numbers of the machine. It need not foretell the time.
+
+
+# %% nbgrader={"grade": false, "grade_id": "cost", "locked": false, "schema_version": 3, "solution": true, "task": false}
+def cost(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, float]) -> bool:
+    """Is the graph faster with these groups than with a kernel for each call?
+
+    In:  gm: placeholders, calls and an output, float32. The calls are torch.matmul (of two matrices), torch.sum over the
+         last dimension, and element-wise ones, whose operands are broadcast; node.meta["tensor_meta"] has their shapes.
+         groups: names of nodes; a node can be in several. Each group is one kernel, whose result is the one node of the
+         group that no other node of it reads; all else in it is computed in place, each time it is read. Calls in no
+         group are kernels of their own.
+         machine: "bandwidth" in bytes/s; "launch", seconds for a kernel; "step", seconds for an addition or a
+         comparison; "dear", how many steps exp, erf, tanh or sigmoid take; "registers", how many values a kernel can keep
+         at a time: for each one more it takes two steps, to put it away and to fetch it.
+    Out: True to fuse, False to leave the calls apart. Right in nine of ten cases where one side is 1.2 times as fast.
+
+    Example:  matmul(exp(x), w) with w of 384 columns in one group: False, each exp would be computed 384 times.
+              relu(x * 2) of 100,000 elements in one group: True, half as many bytes and one launch.
+    """
+    ### BEGIN SOLUTION
+    apart = [[node] for node in gm.graph.nodes if node.op == "call_function"]
+    grouped = {name for group in groups for name in group}
+    fused = [[node for node in gm.graph.nodes if node.name in group] for group in groups]
+    fused += [[node] for [node] in apart if node.name not in grouped]
+    return sum(price(kernel, machine) for kernel in fused) < sum(price(kernel, machine) for kernel in apart)
+
+
+def price(kernel, machine):
+    """Seconds for a kernel of these nodes, given in the order of the graph: a launch, and the longer of moving bytes and
+    computing."""
+    result = next(node for node in kernel if not any(user in kernel for user in node.users))
+    read = {operand for node in kernel for operand in node.all_input_nodes if operand not in kernel}
+    moved = sum(4 * elements(node) for node in {result, *read})
+    times = evaluations(kernel, result)
+    steps = sum(times[node] * steps_of(node, machine) for node in kernel)
+    steps += 2 * max(0, most_alive(kernel) - machine["registers"]) * times[result]
+    return machine["launch"] + max(moved / machine["bandwidth"], steps * machine["step"])
+
+
+def elements(node):
+    return node.meta["tensor_meta"].shape.numel()
+
+
+def evaluations(kernel, result):
+    """How often an element of each node is computed: as often as those that read it read one."""
+    times = dict.fromkeys(kernel, 0) | {result: elements(result)}
+    for node in reversed(kernel):
+        for operand in node.all_input_nodes:
+            if operand in times:
+                times[operand] += times[node] * added_up(node)
+    return times
+
+
+def added_up(node):
+    """How many elements of an operand one element of this node reads."""
+    if node.target is torch.matmul:
+        return node.args[0].meta["tensor_meta"].shape[-1]
+    return elements(node.args[0]) // elements(node) if node.target is torch.sum else 1
+
+
+def steps_of(node, machine):
+    """Steps for one element."""
+    if node.target in (torch.exp, torch.erf, torch.tanh, torch.sigmoid):
+        return machine["dear"]
+    return 2 * added_up(node) if node.target is torch.matmul else added_up(node)
+
+
+def most_alive(kernel):
+    """The most values that are needed at one time: computed or loaded, and yet to be read."""
+    last = {operand: place for place, node in enumerate(kernel) for operand in node.all_input_nodes}
+    first = {operand: place for place, node in reversed(list(enumerate(kernel))) for operand in node.all_input_nodes}
+    first |= {node: place for place, node in enumerate(kernel)}
+    return max(sum(first[v] <= place <= last[v] for v in last) for place in range(len(kernel)))
+    ### END SOLUTION
+
+
+# %% nbgrader={"grade": true, "grade_id": "cost-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+check("day04.cost", cost)
+### BEGIN HIDDEN TESTS
+from autograder.grading import grade
+
+grade("day04.cost", cost)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# Which of the terms decide? Leave one out, by a machine for which it is free, and count what is still right:
+
+# %%
+WITHOUT = {
+    "all terms": {},
+    "no launches": {"launch": 0.0},
+    "no bytes": {"bandwidth": math.inf},
+    "no steps": {"step": 0.0},
+    "exp as cheap as +": {"dear": 1},
+    "no end of registers": {"registers": math.inf},
+}
+choices = situations(random.Random(3))
+with suppress(NotImplementedError):
+    for name, change in WITHOUT.items():
+        guesses = [cost(gm, choice.named(gm), MACHINE | change) for choice in choices for gm in [choice.graph()]]
+        right = sum(not sides(choice).wrong(guess) for choice, guess in zip(choices, guesses, strict=True))
+        print(f"{name:<20} {right} of {len(choices)} right")
+
+# %% [markdown]
+# Registers decide nothing here: a value that does not fit goes to the first-level cache, which is near. On a GPU a kernel
+# with many live values runs with fewer threads at a time, and there the term counts.
 
 # %% [markdown]
 # ## 7 · What fusion saves

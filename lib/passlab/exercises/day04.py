@@ -7,6 +7,26 @@ from passlab.judge import Exercise
 
 EXERCISES: tuple[Exercise, ...] = (
     Exercise(
+        id="day04.chains",
+        title="Chains of element-wise operations",
+        points={"valid": 1, "same": 2, "did": 3, "spared": 3, "cost": 2},
+        difficulty=2,
+        minutes=20,
+        hints=(
+            "Begin with what may be in a group at all: pattern(node) at most Pattern.BROADCAST, and neither the node "
+            "nor an operand in written(gm.graph). For which nodes do you know best whether they may join: those whose "
+            "readers you have already put into groups.",
+            "Walk the nodes from the last to the first. A node joins the group of its readers if all its readers are "
+            "in one and the same group. Otherwise, be it because one of them is in none, it is the last of a new group.",
+            "Call a group by its last node: last = {}; for node in reversed(gm.graph.nodes): readers = {last.get(r) for "
+            "r in node.users}. If that set has one element, and it is not None, last[node] is that element; else it "
+            "is the node itself. At the end collect the names by last[node], in the order of the graph.",
+        ),
+        cases=later("cases_day04_chains", "chains_cases"),
+        judge=later("cases_day04_chains", "judge_chains"),
+        flavour="relax",
+    ),
+    Exercise(
         id="day04.groups",
         title="The groups of FuseOps, on FX",
         points={"valid": 1, "did": 8, "spared": 3},
@@ -112,6 +132,28 @@ EXERCISES: tuple[Exercise, ...] = (
         call=later("cases_day04_codegen", "call_codegen"),
         flavour="relax",
         seconds=20.0,
+    ),
+    Exercise(
+        id="day04.cost",
+        title="To fuse or not",
+        points={"valid": 1, "did": 3, "spared": 3, "cost": 3},
+        difficulty=4,
+        minutes=35,
+        hints=(
+            "Price one kernel, and compare two sums: over the groups and what is in none, and over all calls. A kernel "
+            "costs its launch, and the longer of bytes / bandwidth and steps · step.",
+            "The heart is how often each node of a group is computed. Begin at the result, once for each of its "
+            "elements, and go through the group backwards: an operand is computed as often as its reader is, times the "
+            "elements of it that one element of the reader reads (1, or the length of what is added up).",
+            "A value in two groups is paid in both, with no further thought. Broadcasting needs none either: the "
+            "operand is computed as often as its reader, however small it is itself. Bytes: what the kernel reads from "
+            "outside, and its result, each once.",
+        ),
+        cases=later("cases_day04_cost", "cost_cases"),
+        judge=later("cases_day04_cost", "judge_cost"),
+        call=later("cases_day04_cost", "call_cost"),
+        flavour="relax",
+        seconds=60.0,
     ),
     Exercise(
         id="day04.measure",
