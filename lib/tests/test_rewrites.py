@@ -206,6 +206,7 @@ def test_rms_norm_in_its_spellings(name):
         lambda m, x: x * torch.rsqrt(x.pow(3).mean(-1, keepdim=True) + 1e-6),
         lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) - 1e-6),
         lambda m, x: x * torch.rsqrt(x.pow(2).mean(0, keepdim=True) + 1e-6),
+        lambda m, x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + (-1e-6)),
         lambda m, x: x / torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6),
         lambda m, x: (lambda s: (x * torch.rsqrt(s + 1e-6), s))(x.pow(2).mean(-1, keepdim=True)),
         lambda m, x: (lambda r, _: x * r)(torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6), x.mul_(2)),
