@@ -164,7 +164,7 @@ def not_a_function(schedule: isl.UnionMap, domain: isl.UnionSet) -> str | None:
         one = maps.get_at(i)
         lengths[(one.dim(OUT), tuple_name(one.space, OUT))] = tuple_name(one.space, IN)
     if len(lengths) > 1:
-        (first, a), (second, b) = list(lengths.items())[:2]
+        (first, a), (second, b) = sorted(lengths.items())[:2]
         if first[0] != second[0]:
             return (
                 f"The times of {a} have {first[0]} numbers, those of {b} {second[0]}: times that are compared need the "
