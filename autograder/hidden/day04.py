@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from autograder.hidden import day04_chains as chains
 from autograder.hidden import day04_convex as convex
 from autograder.hidden import day04_kernels as kernels
 from autograder.hidden import day04_rewrites as rewrites
@@ -15,6 +16,7 @@ def groups(seed: int) -> list[Case]:
 
 
 HIDDEN = {
+    "day04.chains": chains.chains,
     "day04.groups": groups,
     "day04.convex": convex.convex,
     "day04.linear-act": rewrites.linear_act,

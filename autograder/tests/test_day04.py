@@ -52,7 +52,7 @@ def test_large_graphs_are_grouped_by_looking_at_few_nodes(apart):
         ({"groups": []}, "The answer is a list of groups; it is of type dict."),
         ([["relu", "sum_1"], ["relu"]], "Node relu is in two groups, or twice in one."),
         (["relu"], "A group is a list of names of nodes; one here is 'relu'."),
-        ([["relu", 7]], "A group holds '7', a int; a node is called by its name."),
+        ([["relu", 7]], "A group holds '7', of type int; a node is called by its name."),
         ([["relu", "rleu"]], "A group holds 'rleu', and the graph has no node of that name."),
         ([["x", "relu"]], "A group holds 'x', which is no operation."),
         ([["relu"]], "Node sum_1 is in no group: what is fused with nothing is a group of one."),
@@ -67,7 +67,7 @@ def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
     [
         (True, "The answer is None or a list of names of nodes; it is 'True'."),
         ([], "The answer is None or a list of names of nodes; it is '[]'."),
-        (["exp", 7], "The answer holds '7', a int; a node is called by its name."),
+        (["exp", 7], "The answer holds '7', of type int; a node is called by its name."),
         (["expp"], "The answer holds 'expp', and the graph has no node of that name."),
         (None, "exp → sum_1 → truediv leads out of it and back"),
         (["sum_1"], "sum_1 is not in the group."),
@@ -88,7 +88,43 @@ def test_an_obstacle_is_found_where_no_order_of_steps_has_the_group_in_one(apart
     assert differ == [] and 50 < refused < 250
 
 
-@pytest.mark.parametrize("exercise_id", ["day04.groups", "day04.convex"])
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("mul", "The answer is a list of groups; it is of type str."),
+        ([["mul", "add"], []], "A group is a list of names of nodes; one here is '[]'."),
+        ([["mul", 7]], "A group holds '7', of type int; a node is called by its name."),
+        ([["mull"]], "A group holds 'mull', and the graph has no node of that name."),
+        ([["x", "mul"]], "A group holds 'x', which is no operation."),
+        ([["mul", "add"], ["add"]], "Node add is in two groups, or twice in one."),
+        ([], "add alone reads mul: they may be one kernel; you keep them apart."),
+        ([["mul", "add", "relu"], ["mul_1", "add_1"]], "mul_1 alone reads relu: they may be one kernel"),
+        ([["mul", "relu"]], "The group (mul, relu) has a cycle: 'mul' leaves it, and by way of 'add' it comes back"),
+    ],
+)
+def test_an_answer_that_makes_no_kernels_is_told_why(answer, sentence, apart):
+    assert sentence in apart("day04.chains", said_of, "day04.chains", answer)
+
+
+@pytest.mark.parametrize(
+    ("case", "answer", "sentence"),
+    [
+        ("a value that leaves", [["mul", "relu", "tanh", "add"]], "relu is read by output, outside, and add is its"),
+        ("softmax written out", [["sub", "exp"], ["sum_1"], ["truediv", "mul"]], "sum_1 is in a group, but it is no"),
+        ("a dropout", [["mul", "relu"], ["dropout", "exp", "sub"]], "dropout is in a group, but it has an effect"),
+        ("written in between", [["exp", "mul", "add"]], "exp is in a group, but it touches memory that the program"),
+    ],
+)
+def test_a_group_that_goes_too_far_is_told_why(case, answer, sentence, apart):
+    assert sentence in apart("day04.chains", spared_of, "day04.chains", case, answer)
+
+
+def test_the_largest_groups_are_largest_whichever_way_they_are_found(apart):
+    """The judge's walk against merging pairs of groups for as long as one result is left."""
+    assert apart("day04.chains", chains_that_differ, range(200)) == []
+
+
+@pytest.mark.parametrize("exercise_id", ["day04.chains", "day04.groups", "day04.convex"])
 def test_another_seed_draws_other_hidden_cases(exercise_id, apart):
     one, again, other = (apart(exercise_id, texts, exercise_id, seed) for seed in (3, 3, 4))
     assert one == again != other
@@ -100,6 +136,25 @@ def test_another_seed_draws_other_hidden_cases(exercise_id, apart):
 def said_of(exercise_id, answer):
     exercise = exercises.find(exercise_id)
     return judge(exercise, lambda *given: answer, exercise.cases()[:1]).failure.message
+
+
+def spared_of(exercise_id, name, answer):
+    [case] = [case for case in exercises.find(exercise_id).cases() if case.name == name]
+    findings = judge(exercises.find(exercise_id), lambda *given: answer, [case]).findings
+    return next(f.message for f in findings if f.verdict == "spared")
+
+
+def chains_that_differ(seeds):
+    from autograder.bank.day04.chains import merging
+    from autograder.hidden.day04_chains import random_chains
+
+    answer = bank.reference("day04.chains")
+
+    def large(groups):
+        return sorted(sorted(group) for group in groups if len(group) > 1)
+
+    graphs = {seed: random_chains(seed, 6 + seed % 12, 0.2)() for seed in seeds}
+    return [seed for seed, gm in graphs.items() if large(answer(gm)) != large(merging(gm))]
 
 
 def texts(exercise_id, seed):

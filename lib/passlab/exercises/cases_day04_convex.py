@@ -74,7 +74,7 @@ def _invalid(gm: fx.GraphModule, value: Any) -> str | None:
     there = {node.name for node in gm.graph.nodes}
     for name in value:
         if not isinstance(name, str):
-            return f"The answer holds {str(name)[:60]!r}, a {type(name).__name__}; a node is called by its name."
+            return f"The answer holds {str(name)[:60]!r}, of type {type(name).__name__}; a node is called by its name."
         if name not in there:
             return f"The answer holds {name[:60]!r}, and the graph has no node of that name."
     return None

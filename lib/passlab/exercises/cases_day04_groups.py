@@ -263,7 +263,7 @@ def _invalid(value: Any, gm: fx.GraphModule) -> str | None:
             return f"A group is a list of names of nodes; one here is {str(group)[:60]!r}."
         for name in group:
             if not isinstance(name, str):
-                return f"A group holds {str(name)[:60]!r}, a {type(name).__name__}; a node is called by its name."
+                return f"A group holds {str(name)[:60]!r}, of type {type(name).__name__}; a node is called by its name."
             if name not in may_be:
                 why = "which is no operation" if name in there else "and the graph has no node of that name"
                 return f"A group holds {name[:60]!r}, {why}."

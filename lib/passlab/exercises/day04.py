@@ -17,10 +17,10 @@ EXERCISES: tuple[Exercise, ...] = (
             "nor an operand in written(gm.graph). For which nodes do you know best whether they may join: those whose "
             "readers you have already put into groups.",
             "Walk the nodes from the last to the first. A node joins the group of its readers if all its readers are "
-            "in one and the same group. Otherwise, be it because one of them is in none, it is the last of a new group.",
-            "Call a group by its last node: last = {}; for node in reversed(gm.graph.nodes): readers = {last.get(r) for "
-            "r in node.users}. If that set has one element, and it is not None, last[node] is that element; else it "
-            "is the node itself. At the end collect the names by last[node], in the order of the graph.",
+            "in one and the same group. Otherwise, be it because one of them is in none, it is the last of a new one.",
+            "Call a group by its last node: last = {}; for node in reversed(gm.graph.nodes): readers = {last.get(r) "
+            "for r in node.users}. If that set has one element, and it is not None, last[node] is that element; else "
+            "it is the node itself. At the end collect the names by last[node], in the order of the graph.",
         ),
         cases=later("cases_day04_chains", "chains_cases"),
         judge=later("cases_day04_chains", "judge_chains"),

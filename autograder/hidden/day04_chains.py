@@ -1,0 +1,162 @@
+"""Day 4, chains: the cases that learners do not see. Generated graphs, and traps made by hand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from passlab.exercises.cases_day03 import graph, store
+from passlab.exercises.cases_day04_chains import chains_case
+from passlab.judge import Case
+
+#: Steps (tensor, tensor) → tensor: the first row are element-wise, the others stand between groups.
+POINTWISE: tuple[Callable[[Any, fx.Proxy, fx.Proxy], fx.Proxy], ...] = (
+    lambda m, x, y: torch.relu(x),
+    lambda m, x, y: torch.tanh(x),
+    lambda m, x, y: x.sigmoid(),
+    lambda m, x, y: m.act(x),
+    lambda m, x, y: x * 0.5,
+    lambda m, x, y: 1 - x,
+    lambda m, x, y: x + y,
+    lambda m, x, y: torch.maximum(x, y),
+    lambda m, x, y: x * m.row,
+    lambda m, x, y: y + m.col,
+)
+OTHERS: tuple[Callable[[Any, fx.Proxy, fx.Proxy], fx.Proxy], ...] = (
+    lambda m, x, y: x - x.amax(1, keepdim=True),
+    lambda m, x, y: torch.softmax(x, 1),
+    lambda m, x, y: x.reshape(-1).reshape(4, 6),
+    lambda m, x, y: torch.cat([x[:, :3], y[:, 3:]], 1),
+    lambda m, x, y: x @ m.w,
+    lambda m, x, y: torch.cumsum(x, 1) * 0.25,
+)
+PARTS = {"row": (6,), "col": (4, 1), "w": (6, 6), "act": nn.SiLU}
+
+
+def random_chains(seed: int, steps: int, others: float) -> Callable[[], fx.GraphModule]:
+    """A random graph of so many steps, the rest of the given share; what nobody reads is returned."""
+
+    def body(m: Any, x: fx.Proxy, y: fx.Proxy) -> Any:
+        rng, values = random.Random(seed), [x, y]
+        for _ in range(steps):
+            step = rng.choice(OTHERS if rng.random() < others else POINTWISE)
+            values.append(step(m, *(values[max(0, len(values) - 1 - int(rng.expovariate(0.7)))] for _ in range(2))))
+        ends = [v for v in values[2:] if not v.node.users]
+        return tuple(ends + rng.sample(values[2:-1], 1)) if rng.random() < 0.5 else tuple(ends)
+
+    return graph(body, (4, 6), (4, 6), **PARTS)
+
+
+def chains(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    rows, columns = rng.randint(2, 9), rng.randint(2, 9)
+    all_three = ("did", "spared", "cost")
+
+    def ladder(m: Any, x: fx.Proxy) -> fx.Proxy:
+        for _ in range(4):
+            x = torch.relu(x) * 0.5 + x
+        return x
+
+    def long(m: Any, x: fx.Proxy) -> fx.Proxy:
+        for at in range(60):
+            x = torch.sin(x) if at % 2 else x + 0.25
+        return x
+
+    def two_groups_read_it(m: Any, x: fx.Proxy) -> tuple:
+        a = torch.exp(-x)
+        return (torch.relu(a) + 1).sum(1), torch.tanh(a * 2).amax(1)
+
+    def comes_back(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = torch.exp(x * 0.5)
+        return torch.relu(a / a.sum(1, keepdim=True) - a)
+
+    def shapes(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return torch.relu((torch.exp(x) * 2).t() + 1) * 3
+
+    def through_a_view(m: Any, x: fx.Proxy) -> tuple:
+        y = torch.relu(x)
+        a = torch.tanh(x + 1)
+        y.view(-1).mul_(2)
+        return y * a, torch.sigmoid(a) * 2
+
+    def stored(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = torch.exp(x) * 2
+        z = torch.relu(y + 0)
+        store(y, 0, 0.0)
+        return torch.neg(z + 1)
+
+    def in_place(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return F.relu(torch.exp(x + 1) * 2, inplace=True).sigmoid() - 1
+
+    def draws(m: Any, x: fx.Proxy) -> fx.Proxy:
+        noise = torch.rand_like(x) * 0.1 + 1
+        return torch.relu(m.off(x * noise)) - m.on(torch.tanh(x))
+
+    def whole_numbers(m: Any, n: fx.Proxy) -> tuple:
+        return torch.maximum(n * 3 - 1, n) + n, (n > 1).logical_not()
+
+    def casts(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return (x.half() * 2 + 1).float() * x
+
+    def masks(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return torch.where((x > 0).logical_and(x < 1), x, -x).clamp(-2, 2)
+
+    def gelu(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = x @ m.w + m.b
+        return (0.5 * y * (1 + torch.tanh(0.79788456 * (y + 0.044715 * y**3)))) @ m.v
+
+    def norm(m: Any, x: fx.Proxy) -> fx.Proxy:
+        centred = x - x.mean(1, keepdim=True)
+        return centred * torch.rsqrt((centred * centred).mean(1, keepdim=True) + 1e-5) * m.b + m.b
+
+    def constants(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x * torch.exp(m.b * 2) + torch.relu(m.b)
+
+    def returned_first(m: Any, x: fx.Proxy) -> tuple:
+        a = x + 1
+        b = torch.relu(a)
+        return b, torch.exp(b) * a
+
+    def dead(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = torch.relu(x * 2)
+        torch.tanh(a) + 1
+        return torch.exp(a) - 1
+
+    shape = (rows, columns)
+    parts = {"w": (columns, 4), "v": (4, columns), "b": (columns,)}
+    return [
+        chains_case("a ladder", graph(ladder, shape), "did", "cost"),
+        chains_case("sixty in a row", graph(long, shape), "did", "cost", built=False),
+        chains_case("read by two groups", graph(two_groups_read_it, shape), *all_three),
+        chains_case("a value that leaves and comes back", graph(comes_back, shape), *all_three),
+        chains_case("a transpose in the middle", graph(shapes, shape), *all_three),
+        chains_case("written through a view", graph(through_a_view, shape), *all_three),
+        chains_case("stored into", graph(stored, shape), *all_three),
+        chains_case("a relu in place", graph(in_place, shape), *all_three),
+        chains_case(
+            "draws", graph(draws, shape, training=True, on=nn.Dropout, off=lambda: nn.Dropout(0.0)), *all_three
+        ),
+        chains_case("whole numbers", graph(whole_numbers, torch.arange(rows)), *all_three),
+        chains_case("casts", graph(casts, shape), "did", "cost"),
+        chains_case("masks", graph(masks, shape), "did", "cost"),
+        chains_case("GELU between products", graph(gelu, shape, **parts | {"b": (4,)}), *all_three),
+        chains_case("a layer norm", graph(norm, shape, b=(columns,)), *all_three),
+        chains_case("constants", graph(constants, shape, b=(columns,)), "did", "cost"),
+        chains_case("the first one is returned", graph(returned_first, shape), *all_three),
+        chains_case("nobody reads it", graph(dead, shape), *all_three),
+        chains_case("an empty tensor", graph(comes_back, (0, columns)), *all_three),
+        *(
+            chains_case(
+                f"generated, number {at + 1}",
+                random_chains(rng.randrange(10**6), rng.randint(8, 16), others),
+                *all_three,
+                built=at < 3,
+            )
+            for at, others in enumerate((0.0, 0.2, 0.4, 0.1, 0.2, 0.3, 0.4))
+        ),
+    ]
