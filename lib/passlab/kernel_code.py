@@ -38,18 +38,39 @@ LONG, LANES, RUN = 64, 16, 512
 @dataclass(frozen=True)
 class Layout:
     """How a kernel sees an input: with its shape where it is contiguous, else as the `span` elements it lies in, of
-    which element (i, j, …) is number `i·strides[0] + j·strides[1] + …`."""
+    which element (i, j, …) is number `skip + i·strides[0] + j·strides[1] + …`.
+
+    Vectors are read from memory that starts at a multiple of ALIGNED bytes: `skip` elements before the tensor.
+    """
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
+    skip: int = 0
 
     @property
     def flat(self) -> bool:
-        return self.strides != _dense(self.shape)
+        return self.skip > 0 or self.strides != _dense(self.shape)
 
     @property
     def span(self) -> int:
-        return 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+        return self.skip + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as the kernel takes it, in the same memory."""
+        if not self.flat:
+            return tensor
+        return tensor.as_strided((self.span,), (1,), tensor.storage_offset() - self.skip)
+
+
+#: What a vector register holds at most, in bytes: where memory has to start that is read a vector at a time.
+ALIGNED = 64
+
+
+def skipped(tensor: torch.Tensor) -> int | None:
+    """How many elements before a tensor its memory is aligned; None where nothing of it is."""
+    past = tensor.data_ptr() % ALIGNED
+    elements = past // tensor.element_size()
+    return elements if past % tensor.element_size() == 0 and elements <= tensor.storage_offset() else None
 
 
 def _dense(shape: Sequence[int]) -> tuple[int, ...]:
@@ -57,9 +78,9 @@ def _dense(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(math.prod(shape[at + 1 :]) for at in range(len(shape)))
 
 
-def layout(tensor: torch.Tensor) -> Layout:
+def layout(tensor: torch.Tensor, skip: int = 0) -> Layout:
     strides = [d if n == 1 else s for n, s, d in zip(tensor.shape, tensor.stride(), _dense(tensor.shape), strict=True)]
-    return Layout(tuple(tensor.shape), tuple(strides))
+    return Layout(tuple(tensor.shape), tuple(strides), skip)
 
 
 def order(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -162,9 +183,11 @@ class _Body:
         reads = [user for user in node.users for operand in user.args if operand is node]
         if len(reads) < 2 and all(user.op == "output" or name_of(user.target) in _READ_ONCE for user in node.users):
             return value
-        variable = self.function.tirx.Var(node.name, value.ty)
+        function, truth = self.function, _dtype(node) == "bool"
+        value = value.astype("int8") if truth else value
+        variable = function.tirx.Var(node.name, value.ty)
         self.named.append((variable, value))
-        return variable
+        return function.tirx.NE(variable, function.number(0, "int8")) if truth else variable
 
     def whole(self, value: Any) -> Any:
         """The expression with its names."""
@@ -232,15 +255,15 @@ def _reshaped(source: tuple, shape: tuple, at: tuple) -> tuple:
 class _Function:
     """A program on its way to TensorIR: which nodes are buffers, and how they are made."""
 
-    def __init__(self, program: fx.GraphModule, names: Sequence[str], partial: bool):
+    def __init__(self, program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], partial: bool):
         from passlab.relax import tvm
 
         self.tvm, self.te, self.tirx = tvm, tvm.te, tvm.tirx
         self.program, self.partial = program, partial
         self.buffers: dict[fx.Node, Any] = {}
         self.layouts: dict[fx.Node, Layout] = {}
-        for (_, node), name in zip(operands(program), names, strict=True):
-            seen = self.layouts[node] = layout(node.meta["val"])
+        for (at, node), name in zip(operands(program), names, strict=True):
+            seen = self.layouts[node] = layout(node.meta["val"], skips[at] if skips else 0)
             self.buffers[node] = self.te.placeholder(
                 (seen.span,) if seen.flat else seen.shape, _stored(_dtype(node)), name
             )
@@ -250,7 +273,7 @@ class _Function:
         if seen is None or not seen.flat:
             return self.buffers[node](*at)
         steps = [i * s for i, s in zip(at, seen.strides, strict=True) if s and not (isinstance(i, int) and i == 0)]
-        return self.buffers[node](sum(steps) if steps else 0)
+        return self.buffers[node](sum(steps, seen.skip))
 
     def number(self, value: float, dtype: str) -> Any:
         if dtype == "bfloat16":
@@ -284,7 +307,7 @@ class _Function:
             bits = T.shift_left(value.astype("uint32"), T.const(16, "uint32"))
             return self.cast(T.reinterpret("float32", bits), "float32", dtype)
         if dtype == "bool":
-            return value != self.number(0, source)
+            return self._not(T.EQ(value, self.number(0, source)))
         if dtype != "bfloat16":
             return value.astype(dtype)
         value = value if source == "float32" else value.astype("float32")
@@ -296,15 +319,14 @@ class _Function:
         return T.Let(given, value, T.Let(bits, T.reinterpret("uint32", given), chosen))
 
     def _in(self, name: str, dtype: str, args: list, node: fx.Node) -> Any:
-        from tvm_ffi import structural_equal
-
         T, a, b = self.tirx, args[0], args[-1]
         if dtype == "bool":
             return self._logic(name, args)
         if not _is_float(dtype):
-            return self._whole(name, dtype, args, node)
+            same = len(args) > 1 and _same(a, b)
+            return self._whole(name, dtype, args, node.args[-1], same)
         zero, one, infinite = (T.const(v, dtype) for v in (0.0, 1.0, math.inf))
-        same, number = structural_equal(a, b), constant(node.args[-1])
+        same, number = _same(a, b), constant(node.args[-1])
         if name == "mul" and constant(node.args[0]) == 0:
             a, b, number = b, a, 0
         finite = T.abs(a) < infinite
@@ -318,7 +340,7 @@ class _Function:
             "abs": lambda: T.abs(a),
             "reciprocal": lambda: one / a,
             "rsqrt": lambda: one / T.sqrt(a),
-            "sign": lambda: T.Select(a > zero, one, T.Select(a < zero, -one, a * T.const(1, dtype))),
+            "sign": lambda: T.Select(a > zero, one, T.Select(a < zero, -one, zero)),
             "expm1": lambda: self._library("expm1", dtype, a),
             "log1p": lambda: self._library("log1p", dtype, a),
             "round": lambda: T.nearbyint(a),
@@ -328,11 +350,11 @@ class _Function:
             "maximum": lambda: T.Select(T.any(T.isnan(a), a > b), a, b),
             "minimum": lambda: T.Select(T.any(T.isnan(a), a < b), a, b),
             "isfinite": lambda: finite,
-            "signbit": lambda: T.reinterpret(f"int{dtype[5:]}", a) < T.const(0, f"int{dtype[5:]}"),
-            "eq": lambda: T.Not(T.isnan(a)) if same else a.equal(b),
-            "ne": lambda: T.isnan(a) if same else a != b,
-            "le": lambda: T.Not(T.isnan(a)) if same else a <= b,
-            "ge": lambda: T.Not(T.isnan(a)) if same else a >= b,
+            "signbit": lambda: (T.reinterpret(f"int{dtype[5:]}", a) < T.const(0, f"int{dtype[5:]}")).astype(dtype),
+            "eq": lambda: self._not(T.isnan(a)) if same else T.EQ(a, b),
+            "ne": lambda: T.isnan(a) if same else self._not(T.EQ(a, b)),  # a NaN is other than all; TVM's != says no
+            "le": lambda: self._not(T.isnan(a)) if same else a <= b,
+            "ge": lambda: self._not(T.isnan(a)) if same else a >= b,
             "lt": lambda: a < b,
             "gt": lambda: a > b,
         }
@@ -358,22 +380,30 @@ class _Function:
         simple |= {-1: lambda: one / a, -2: lambda: one / (a * a), 0: lambda: one, 1: lambda: a}
         return simple[power]() if power in simple else T.pow(a, b)
 
+    def _not(self, truth: Any) -> Any:
+        """TVM's own Not turns a comparison round, and so says yes to a NaN."""
+        return self.tirx.EQ(truth.astype("int8"), self.number(0, "int8"))
+
     def _logic(self, name: str, args: list) -> Any:
+        """A primitive of truth values, which are 0 and 1."""
         T = self.tirx
         if name == "bitwise_not":
-            return T.Not(args[0])
-        if name in ("bitwise_and", "mul", "minimum"):
-            return T.And(*args)
-        if name in ("bitwise_or", "add", "maximum"):
-            return T.Or(*args)
-        return self._whole("ne" if name == "bitwise_xor" else name, "int8", [a.astype("int8") for a in args], None)
+            return self._not(args[0])
+        a, b = (x.astype("int8") for x in (args[0], args[-1]))
+        table = {"bitwise_and": T.bitwise_and, "mul": T.bitwise_and, "minimum": T.bitwise_and}
+        table |= {"bitwise_or": T.bitwise_or, "add": T.bitwise_or, "maximum": T.bitwise_or}
+        if name in table:
+            return T.NE(table[name](a, b), self.number(0, "int8"))
+        return self._whole("ne" if name == "bitwise_xor" else name, "int8", [a, b], None, _same(a, b))
 
-    def _whole(self, name: str, dtype: str, args: list, node: fx.Node | None) -> Any:
+    def _whole(self, name: str, dtype: str, args: list, divisor: Any, same: bool) -> Any:
         """A primitive of whole numbers."""
         T, (a, *rest) = self.tirx, args
         b, zero, one = rest[0] if rest else a, T.const(0, dtype), T.const(1, dtype)
-        if name in ("div", "fmod", "remainder") and abs(constant(node.args[1])) == 1:  # the least number / -1
-            return (a if constant(node.args[1]) == 1 else -a) if name == "div" else zero
+        if same and name in ("eq", "le", "ge", "ne", "lt", "gt"):
+            return T.const(name in ("eq", "le", "ge"), "bool")
+        if name in ("div", "fmod", "remainder") and abs(constant(divisor)) == 1:  # the least number / -1
+            return (a if constant(divisor) == 1 else zero - a) if name == "div" else zero
         table: dict[str, Callable[[], Any]] = {
             "add": lambda: a + b,
             "sub": lambda: a - b,
@@ -381,11 +411,11 @@ class _Function:
             "div": lambda: T.truncdiv(a, b),
             "fmod": lambda: T.truncmod(a, b),
             "remainder": lambda: T.floormod(a, b),
-            "pow": lambda: math.prod([a] * int(constant(node.args[1])), start=one),
+            "pow": lambda: math.prod([a] * int(constant(divisor)), start=one),
             "neg": lambda: zero - a,
             "abs": lambda: T.Select(a < zero, zero - a, a),
             "sign": lambda: T.Select(a > zero, one, T.Select(a < zero, zero - one, zero)),
-            "signbit": lambda: a < zero,
+            "signbit": lambda: (a < zero).astype(dtype),
             "isfinite": lambda: T.const(True, "bool"),
             "maximum": lambda: T.max(a, b),
             "minimum": lambda: T.min(a, b),
@@ -393,8 +423,8 @@ class _Function:
             "bitwise_and": lambda: T.bitwise_and(a, b),
             "bitwise_or": lambda: T.bitwise_or(a, b),
             "bitwise_xor": lambda: T.bitwise_xor(a, b),
-            "eq": lambda: a.equal(b),
-            "ne": lambda: a != b,
+            "eq": lambda: T.EQ(a, b),
+            "ne": lambda: T.NE(a, b),
             "lt": lambda: a < b,
             "le": lambda: a <= b,
             "gt": lambda: a > b,
@@ -440,8 +470,9 @@ class _Function:
         lanes = _divisor(size, LANES) if size >= LONG else 1
         lanes = lanes if lanes >= 4 else 1
         run = _divisor(size // lanes, RUN) if size // lanes > 2 * RUN else size // lanes
-        run = run if run >= 8 else size // lanes
-        runs = size // lanes // run
+        if run < 8 <= size // lanes:  # a long size without such divisors: the last run is filled up
+            lanes, run = LANES, RUN
+        runs = -(-size // (lanes * run))
         kept = [*outer, *([runs] if runs > 1 else []), *([lanes] if lanes > 1 else [])]
         axis = te.reduce_axis((0, run), f"{node.name}_k")
 
@@ -449,7 +480,10 @@ class _Function:
             row, inner = at[: len(rows)], at[len(rows) :]
             place = inner[len(outer)] * run + axis.var if runs > 1 else axis.var
             place = place * lanes + inner[-1] if lanes > 1 else place
-            return self._combine(node, body.whole(value(body, row, (*inner[: len(outer)], place))), [axis])
+            if lanes * run * runs == size:
+                return self._combine(node, body.whole(value(body, row, (*inner[: len(outer)], place))), [axis])
+            there = body.whole(value(body, row, (*inner[: len(outer)], self.tirx.min(place, size - 1))))
+            return self._combine(node, self.tirx.Select(place < size, there, self._neutral(node)), [axis])
 
         stage = te.compute((*rows, *kept), element, f"{node.name}_part" if kept else node.name)
         if not kept:
@@ -460,23 +494,26 @@ class _Function:
         te, T, name, dtype = self.te, self.tirx, name_of(node.target), _dtype(node)
         if name == "sum":
             return te.sum(value, axis=axes)
-        if name == "prod":
-            product = T.comm_reducer(lambda x, y: x * y, lambda t: T.const(1, t), name="prod")
-            return product(value, axis=axes)
-        if not _is_float(dtype):
-            return (te.max if name == "amax" else te.min)(value, axis=axes)
-        above = name == "amax"  # te.max loses a NaN
+        above = name == "amax"
 
         def keep(x: Any, y: Any) -> Any:
-            new = T.Var("new", y.ty)
+            if name == "prod":
+                return x * y
+            if not _is_float(dtype):
+                return T.max(x, y) if above else T.min(x, y)
+            new = T.Var("new", y.ty)  # TVM's max loses a NaN
             return T.Let(new, y, T.Select(T.any(T.isnan(x), x > new if above else x < new), x, new))
 
-        keeps = T.comm_reducer(
-            keep,
-            lambda t: T.const(-math.inf if above else math.inf, t),
-            name=name,
-        )
-        return keeps(value, axis=axes)
+        return T.comm_reducer(keep, lambda _: self._neutral(node), name=name)(value, axis=axes)
+
+    def _neutral(self, node: fx.Node) -> Any:
+        """What a reduction starts with."""
+        name, dtype = name_of(node.target), node.meta["val"].dtype
+        if name in ("sum", "prod"):
+            return self.number(int(name == "prod"), _dtype(node))
+        if dtype.is_floating_point:
+            return self.number(-math.inf if name == "amax" else math.inf, _dtype(node))
+        return self.number(torch.iinfo(dtype).min if name == "amax" else torch.iinfo(dtype).max, _dtype(node))
 
     # ---- all of it
 
@@ -503,6 +540,16 @@ class _Function:
         name = nodes[0].name if len(nodes) == 1 else "out"
         made = self.te.compute(tuple(shape[d] for d in dims), elements, name)
         return made if isinstance(made, list | tuple) or len(nodes) > 1 else [made]
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Are two expressions equal? TVM has no answer where they read different inputs, and raises a TypeError."""
+    from tvm_ffi import structural_equal
+
+    try:
+        return structural_equal(a, b)
+    except TypeError:
+        return False
 
 
 def _divisor(size: int, most: int) -> int:
@@ -546,15 +593,15 @@ def _erf(T: Any, x: Any) -> Any:
 
 
 def tensor_ir(
-    program: fx.GraphModule, names: Sequence[str] | None = None, *, partial: bool = True
+    program: fx.GraphModule, names: Sequence[str] | None = None, skips: Sequence[int] = (), *, partial: bool = True
 ) -> tvm.tirx.PrimFunc:
     """The program as one function of TensorIR, not scheduled. Parameters: the tensors that it reads, its outputs.
 
-    names: of the parameters that are read. partial: make long sums of partial ones, and tanh and erf of steps for
-    vector registers, as a CPU wants it.
+    names: of the parameters that are read. skips: for each input, how many elements before it its parameter starts.
+    partial: make long sums of partial ones, and tanh and erf of steps for vector registers, as a CPU wants it.
     """
     names = names or [node.name for _, node in operands(program)]
-    function = _Function(program, names, partial)
+    function = _Function(program, names, skips, partial)
     made = function.outputs()
     inputs = [function.buffers[node] for _, node in operands(program)]
     return function.te.create_prim_func([*inputs, *made])

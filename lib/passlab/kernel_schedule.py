@@ -17,19 +17,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import tvm
 
-#: A vector has up to this many elements; where no such vector divides a loop, a core takes chunks of that many.
+#: A reduction keeps a vector of up to this many sums; an element-wise loop is cut into chunks of about that many.
 VECTOR, CHUNK = 64, 2**14
 
 
-def on_cpu(function: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    """Over the cores outside, over vector registers inside; what belongs to one row of a reduction stays together."""
+def on_cpu(function: tvm.tirx.PrimFunc, vectors: bool = True) -> tvm.tirx.PrimFunc:
+    """Over the cores outside, over vector registers inside; what belongs to one row of a reduction stays together.
+
+    Element-wise loops become vectors in LLVM. Those of reductions do not, as floats may not be added in another order:
+    there `vectors` says whether to.
+    """
     from passlab.relax import tvm
 
     schedule = tvm.s_tir.Schedule(function)
-    if (rows := _tried(schedule, _by_rows)) is not None:
+    if (rows := _tried(schedule, functools.partial(_by_rows, vectors=vectors))) is not None:
         return rows.mod["main"]
     for nest in _nests(schedule):
-        step = _element_wise if _is_spatial(schedule, nest[0]) else _reduction
+        element_wise = _is_spatial(schedule, nest[0])
+        step = _element_wise if element_wise else functools.partial(_reduction, vectors=vectors)
         schedule = _tried(schedule, functools.partial(step, nest=nest)) or schedule
     return schedule.mod["main"]
 
@@ -91,7 +96,7 @@ def _parallel(schedule: Any, loop: Any, steps: int) -> None:
 
 
 def _element_wise(schedule: Any, nest: list) -> None:
-    """Stages without a reduction in one loop nest: parallel vectors."""
+    """Stages without a reduction in one loop nest: over the cores, with a loop inside that LLVM can make vectors of."""
     loops = schedule.get_loops(nest[0])
     if not loops:
         return
@@ -100,13 +105,12 @@ def _element_wise(schedule: Any, nest: list) -> None:
         loops = [schedule.fuse(*loops)]
     *outer, inner = loops
     (size,) = _sizes(schedule, [inner])
-    if (width := _width(size)) > 1:
-        rest, vector = schedule.split(inner, [None, width])
-        schedule.vectorize(vector)
+    if size > CHUNK:
+        even = max((d for d in range(1, CHUNK + 1) if size % d == 0), default=1)
+        rest, _ = schedule.split(inner, [None, even if even >= CHUNK // 16 else CHUNK])
         outer.append(rest)
-    elif not outer:
-        outer.append(schedule.split(inner, [None, min(CHUNK, size)])[0])  # LLVM makes the vectors
-    _parallel(schedule, schedule.fuse(*outer), steps)
+    if outer:
+        _parallel(schedule, schedule.fuse(*outer), steps)
 
 
 def _is_plain(stage: Any) -> bool:
@@ -132,7 +136,7 @@ def _reads(index: Any, axes: list) -> bool:
     return any(variable.same_as(axis) for variable in found for axis in axes)
 
 
-def _by_rows(schedule: Any) -> None:
+def _by_rows(schedule: Any, vectors: bool) -> None:
     """Reductions over the last dimensions and one nest that reads them: all of a row, then the next row."""
     from passlab.relax import cores
 
@@ -151,19 +155,18 @@ def _by_rows(schedule: Any) -> None:
         for block in nest:
             schedule.compute_at(block, row)
             schedule.set_scope(block, 0, "local")
-    for block in reducing:
+    for block in reducing if vectors else ():
         _vectors(schedule, block, shared=1)
-    if _is_spatial(schedule, last[0]) and len(inside := schedule.get_loops(last[0])) > 1:
-        (size,) = _sizes(schedule, inside[-1:])
-        if (width := _width(size)) > 1:
-            schedule.vectorize(schedule.split(inside[-1], [None, width])[1])
     _parallel(schedule, row, steps)
 
 
-def _reduction(schedule: Any, nest: list) -> None:
+def _reduction(schedule: Any, nest: list, vectors: bool) -> None:
     """A reduction by itself: other elements on other cores."""
-    outer = _vectors(schedule, nest[0])
-    steps = math.prod(_sizes(schedule, schedule.get_loops(nest[0])))
+    loops = schedule.get_loops(nest[0])
+    steps = math.prod(_sizes(schedule, loops))
+    kinds = [int(axis.iter_type) for axis in schedule.get(nest[0]).iter_vars]
+    plain = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == 0]
+    outer = _vectors(schedule, nest[0]) if vectors else plain
     if outer:
         _parallel(schedule, schedule.fuse(*outer), steps)
 

@@ -286,7 +286,7 @@ def prim_func(gm: fx.GraphModule, *, strides: Sequence[Sequence[int]] | None = N
 def _names(gm: fx.GraphModule, program: fx.GraphModule, inputs: Sequence[Any]) -> list[str]:
     """What a kernel's inputs are called in its source."""
     placeholders = [node.name for node in gm.graph.find_nodes(op="placeholder")]
-    names = [name for name, x in zip(placeholders, inputs, strict=True) if isinstance(x, torch.Tensor)] + [*state(gm)]
+    names = [name for name, x in zip(placeholders, inputs, strict=False) if isinstance(x, torch.Tensor)] + [*state(gm)]
     return [re.sub(r"\W", "_", names[at]) for at, _ in kernel_code.operands(program)]
 
 
@@ -294,16 +294,16 @@ def _names(gm: fx.GraphModule, program: fx.GraphModule, inputs: Sequence[Any]) -
 
 
 class _Built:
-    """A program that was built: how its outputs are made, and what runs it."""
+    """A program that was built: how its outputs are made, and what runs it. `skips`: see `kernel_code.Layout`."""
 
-    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], device: torch.device, backend: str, name: str):
-        self.program = program = primitives(gm, inputs)
+    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], skips: Sequence[int], backend: str, name: str):
+        program = primitives(gm, inputs)
         names = _names(gm, program, inputs)
         (output,) = program.graph.find_nodes(op="output")
         placeholders = program.graph.find_nodes(op="placeholder")
         written = kernel_code.results(program)
         layouts = [kernel_code.written(node) for node in written]
-        self.given = [(at, kernel_code.layout(node.meta["val"])) for at, node in kernel_code.operands(program)]
+        self.given = [(at, kernel_code.layout(n.meta["val"], skips[at])) for at, n in kernel_code.operands(program)]
         self.orders = [dims if dims != tuple(range(len(dims))) else None for dims, _ in layouts]
         self.made = [
             (tuple(n.meta["val"].shape), strides, n.meta["val"].dtype)
@@ -312,22 +312,21 @@ class _Built:
         self.answer = [
             (False, placeholders.index(n)) if n in placeholders else (True, written.index(n)) for n in output.args[0]
         ]
-        self.device = device
-        key = (name, program.code, str(device), backend, *names, *(str(n.meta["val"].stride()) for n in placeholders))
-        key += tuple((str(n.meta["val"].dtype), tuple(n.meta["val"].shape)) for n in (*placeholders, *written))
+        values = [n.meta["val"] for n in placeholders]
+        self.device = next((x.device for x in values if x.ndim), values[0].device)
+        key = (name, program.code, backend, str(self.device), *names, *skips, *self.orders, *self.made)
+        key += tuple((x.dtype, tuple(x.shape), x.stride()) for x in values)
         with _lock:
             if key not in _compiled:
-                _compiled[key] = _compile(program, names, device, backend, name) if written else (None, "")
+                how = (program, names, skips, self.device, backend, name)
+                _compiled[key] = _compile(*how) if written else (None, "")
             self.run, self.source = _compiled[key]
 
     def __call__(self, tensors: Sequence[torch.Tensor], out: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
-        given = []
-        for at, seen in self.given:
-            x = tensors[at]
-            given.append(_bits(x.as_strided((seen.span,), (1,)) if seen.flat else x))
+        given = [_bits(seen.of(tensors[at])) for at, seen in self.given]
         made = out or [torch.empty_strided(*how, dtype=dtype, device=self.device) for *how, dtype in self.made]
+        into = (m if d is None else m.permute(d) for m, d in zip(made, self.orders, strict=True))
         if self.run is not None:
-            into = (m if d is None else m.permute(d) for m, d in zip(made, self.orders, strict=True))
             self.run(*given, *map(_bits, into))
         return [made[at] if new else tensors[at] for new, at in self.answer]
 
@@ -341,24 +340,31 @@ _lock = threading.RLock()
 
 
 def _compile(
-    program: fx.GraphModule, names: list[str], device: torch.device, backend: str, name: str
+    program: fx.GraphModule, names: list[str], skips: Sequence[int], device: torch.device, backend: str, name: str
 ) -> tuple[Callable, str]:
     """What runs a program on tensors, and its source."""
     if backend == "triton":
         from passlab import kernel_triton
 
-        return kernel_triton.build(program, names, name)
+        return kernel_triton.build(program, names, skips, name)
     from passlab import kernel_schedule
     from passlab.pipelines import host
     from passlab.relax import tvm
 
+    def built(function: tvm.tirx.PrimFunc, target: Any) -> tuple[Callable, str]:
+        module = tvm.IRModule({name: function.with_attr("global_symbol", name)})
+        return tvm.compile(module, target)[name], function.script()
+
     if device.type == "cuda":
         target = tvm.target.Target.from_device(tvm.cuda(device.index or 0)).with_host(host())
-        function = kernel_schedule.on_cuda(kernel_code.tensor_ir(program, names, partial=False), target)
-    else:
-        target, function = host(), kernel_schedule.on_cpu(kernel_code.tensor_ir(program, names))
-    built = tvm.compile(tvm.IRModule({name: function.with_attr("global_symbol", name)}), target)
-    return built[name], function.script()
+        return built(
+            kernel_schedule.on_cuda(kernel_code.tensor_ir(program, names, skips, partial=False), target), target
+        )
+    function = kernel_code.tensor_ir(program, names, skips)
+    try:
+        return built(kernel_schedule.on_cpu(function), host())
+    except (ValueError, TypeError):  # TVM cannot make vectors of some truth values
+        return built(kernel_schedule.on_cpu(function, vectors=False), host())
 
 
 class Kernel(nn.Module):
@@ -396,27 +402,32 @@ class Kernel(nn.Module):
 
     def build(self, *inputs: Any) -> None:
         """Build for inputs like these, if that has not been done."""
-        self._for(inputs, [*(x for x in inputs if isinstance(x, torch.Tensor)), *state(self.gm).values()])
+        tensors = [*(x for x in inputs if isinstance(x, torch.Tensor)), *state(self.gm).values()]
+        self._for(inputs, tensors, [0] * len(tensors))
 
-    def _for(self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor]) -> _Built:
+    def _for(self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor], skips: Sequence[int]) -> _Built:
         key = tuple((x.shape, x.stride(), x.dtype, x.device) for x in tensors)
-        key += tuple((type(x), x) for x in inputs if not isinstance(x, torch.Tensor))
+        key += (*skips, *((type(x), x) for x in inputs if not isinstance(x, torch.Tensor)))
         if key not in self._built:
-            devices = {x.device for x in tensors if x.ndim} or {x.device for x in tensors}
-            if len(devices) != 1:
-                said = " and ".join(sorted(map(str, devices))) or "no device"
+            devices = {x.device for x in tensors if x.ndim}
+            if len(devices) > 1:
+                said = " and ".join(sorted(map(str, devices)))
                 raise ValueError(f"The kernel {self.name} got tensors on {said}: it runs on one device.")
             with _disable_current_modes():  # what watches the program run is not to see how its kernels are made
-                self._built[key] = _Built(self.gm, inputs, devices.pop(), self.backend, self.name)
+                self._built[key] = _Built(self.gm, inputs, skips, self.backend, self.name)
         return self._built[key]
 
     def forward(self, *inputs: Any, out: Sequence[torch.Tensor] | None = None) -> Any:
-        """out: tensors to write the results to, as the kernel itself would make them."""
+        """out: fresh tensors to write the results to, as the kernel itself would make them."""
         tensors = [x.detach() for x in inputs if isinstance(x, torch.Tensor)]
         tensors += [x.detach() for x in state(self.gm).values()] if self._holds else []
         if any(not x.numel() or x.is_meta or isinstance(x, FakeTensor) for x in tensors):
             return self.gm(*inputs)
-        results = self._for(inputs, tensors)(tensors, out)
+        skips = [kernel_code.skipped(x) for x in tensors]
+        if None in skips:
+            tensors = [x if skip is not None else x.clone() for x, skip in zip(tensors, skips, strict=True)]
+            skips = [skip or 0 for skip in skips]
+        results = self._for(inputs, tensors, skips)(tensors, out)
         measure.note_kernel(self.name)
         (output,) = self.gm.graph.find_nodes(op="output")
         found = iter(results)

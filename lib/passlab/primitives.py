@@ -85,11 +85,23 @@ def primitives(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         traced = make_fx(run, decomposition_table=_table())(tensors, values)
     for node in traced.graph.nodes:
         node.meta["of"] = runner.owner.get(node.name, node.name)
+    _without_copies(traced.graph)
     _share(traced.graph)
     traced.graph.eliminate_dead_code()
     for node in traced.graph.nodes:
         _check(node)
     return traced
+
+
+def _without_copies(graph: fx.Graph) -> None:
+    """Where a decomposition writes into a value that it has just computed, what it writes is the value from then on."""
+    for node in [n for n in graph.nodes if n.target is _aten.copy_.default]:
+        into, new = node.args[:2]
+        same = into.meta["val"].shape == new.meta["val"].shape and into.meta["val"].dtype == new.meta["val"].dtype
+        if same and into.op == "call_function" and name_of(into.target) in POINTWISE:
+            into.replace_all_uses_with(new, delete_user_cb=lambda user, node=node: user > node)
+            node.replace_all_uses_with(new)
+            graph.erase_node(node)
 
 
 def _share(graph: fx.Graph) -> None:
@@ -139,6 +151,10 @@ def _var(x: torch.Tensor, dims: Sequence[int] | None, correction: float = 1.0, *
     return (off * off).sum(dims) / max(count - correction, 0)
 
 
+def _split(x: torch.Tensor, size: int, dim: int = 0) -> tuple:
+    return tuple(x.narrow(dim, at, min(size, x.shape[dim] - at)) for at in range(0, x.shape[dim], size))
+
+
 _own: dict = {}
 
 
@@ -150,6 +166,7 @@ def _table() -> dict:
             for overload in getattr(_aten, packet).overloads():
                 _own.pop(getattr(getattr(_aten, packet), overload), None)
         _own[_prims.var.default] = _var
+        _own[_aten.split.Tensor] = _split
     return _own
 
 
