@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import islpy as isl
 
 from passlab import builds, polyhedral
-from passlab.exercises.cases_day10_isl import OPERATIONS, Reader, Unreadable, as_text
+from passlab.exercises.cases_day10_isl import Reader, Unreadable, as_text
 from passlab.exercises.cases_day10_loops import Sizes, difference, run
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
@@ -22,6 +23,8 @@ SOME = 2.0
 #: Another program may take a core in the middle of a measurement: only several failures in a row are one.
 ROUNDS = 3
 MARKS = ("parallel", "vectorize", "unroll")
+#: So many steps may isl take, and so many digits a number have: with huge numbers, each step takes long.
+OPERATIONS, DIGITS = 2_000_000, 6
 
 MATMUL = """
 for i in range(N):
@@ -130,7 +133,9 @@ def _read(value: Any, program: polyhedral.Program) -> tuple[isl.UnionMap, dict[s
     if not isinstance(value, tuple | list) or len(value) != 2 or not isinstance(value[1], dict):
         raise Unreadable("Return a pair: the schedule, and a dictionary of marks such as {'parallel': [0]}.")
     text, given = value
-    Reader().map(text, "The schedule")
+    Reader(OPERATIONS).map(text, "The schedule")
+    if long := re.search(rf"\d{{{DIGITS + 1},}}", text):
+        raise Unreadable(f"The schedule has a number of {len(long[0])} digits; {DIGITS} are read.")
     if unknown := sorted(set(map(str, given)) - set(MARKS)):
         raise Unreadable(f"There is no mark {unknown[0]!r}; there are {', '.join(MARKS)}.")
     marks = {kind: given[kind] for kind in MARKS if kind in given}

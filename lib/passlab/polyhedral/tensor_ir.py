@@ -83,7 +83,7 @@ class _Builder:
         self.tvm, self.tir, self.program, self.dtype, self.marks = tvm, tvm.tirx, program, dtype, marks
         self.sizes = {name: sizes[name] for name in program.parameters}
         shapes = program.shapes(sizes)
-        self.buffers = {name: self.tir.decl_buffer(shapes[name], dtype, name) for name in program.arrays}
+        self.buffers = {name: self.tir.decl_buffer(shapes[name], dtype, name, layout=None) for name in program.arrays}
         self.kinds = {statement.name: iterator_kinds(program, statement) for statement in program.statements}
         self.extents = {statement.name: self._extents(statement) for statement in program.statements}
 
@@ -270,17 +270,23 @@ def iterator_kinds(program: Program, statement: Statement) -> list[int]:
 # ── What a function visits ────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def visits(function: Any) -> list[tuple[str, tuple[int, ...]]]:
+def visits(function: Any, most: int | None = None) -> list[tuple[str, tuple[int, ...]]]:
     """The iterations that a TensorIR function visits, ("S", (0, 1)), in order: its innermost blocks, by name and value.
 
     Loops that are parallel, vectorized or unrolled are walked from their first turn to their last. Raises ValueError
-    for a bound or branch that depends on values in memory.
+    for a bound or branch that depends on values in memory, and for more than `most` iterations.
     """
     lines, seen = _Walker().lines(function.body, "  "), []
     code = "\n".join(["def walk(note):", *lines, "  return"])
     names: dict[str, Any] = {}
     exec(compile(code, "<visits>", "exec"), names)
-    names["walk"](lambda name, *values: seen.append((name, values)))
+
+    def note(name: str, *values: int) -> None:
+        if len(seen) == most:
+            raise ValueError(f"The function visits more than {most:,} iterations.")
+        seen.append((name, values))
+
+    names["walk"](note)
     return seen
 
 
