@@ -40,7 +40,7 @@ from passlab.effects import effects, memory_order, written
 from passlab.exercises.cases_day04_cost import MACHINE, sides, situations
 from passlab.kernels import fused
 from passlab.machine import measure_machine
-from passlab.measure import seconds
+from passlab.measure import peak_memory, seconds
 from passlab.op_patterns import Pattern, pattern
 from passlab.ops import linear_act
 from passlab.relax import tvm
@@ -338,25 +338,30 @@ with suppress(Exception):
 # %% [markdown]
 # ## 4 · Attention
 #
-# Between the two products stands a matrix of tokens × tokens, the only thing in a transformer that grows with the square
-# of the text. `F.scaled_dot_product_attention` never has it in memory as a whole (FlashAttention: Dao et al., NeurIPS
-# 2022), so this is the fusion that pays most. Two things to know about it:
+# Between the two products stands a matrix of tokens × tokens, the one value in a transformer that grows with the square
+# of the text. `F.scaled_dot_product_attention` works through it piece by piece and never has it in memory as a whole
+# (FlashAttention: Dao et al., NeurIPS 2022; for q, k and v of four dimensions). Two things to know about the op:
 #
 # - without `scale=` it divides by the root of the head's width; where the program has no scale, say `scale=1.0`;
 # - a boolean `attn_mask` says where to **look**; `masked_fill` is told where not to.
 #
-# A row in which everything is masked has no largest score: written out, it is 0 / 0. The op gives zeros there:
+# And a row in which everything is masked has no largest score: written out, it is 0 / 0. The op gives zeros there.
 
 # %%
-q = torch.randn(1, 2, 4)
-nowhere = torch.zeros(2, 2, dtype=torch.bool)
-by_hand = torch.softmax((q @ q.mT).masked_fill(~nowhere, -math.inf), -1) @ q
-by_op = F.scaled_dot_product_attention(q, q, q, attn_mask=nowhere, scale=1.0)
+q = torch.randn(1, 1, 512, 16)
+scores = peak_memory(lambda q: torch.softmax(q @ q.mT, -1) @ q, q)
+whole = peak_memory(lambda q: F.scaled_dot_product_attention(q, q, q, scale=1.0), q)
+assert scores >= 512 * 512 * 4 > 4 * whole
+print(f"most bytes in tensors at one time: written out {scores:,}, as one op {whole:,}")
+
+blind = torch.ones(512, 512, dtype=torch.bool)
+by_hand = torch.softmax((q @ q.mT).masked_fill(blind, -math.inf), -1) @ q
+by_op = F.scaled_dot_product_attention(q, q, q, attn_mask=~blind, scale=1.0)
 assert by_hand.isnan().all() and (by_op == 0).all()
 
 # %% [markdown]
-# So the law promises a value only where the program has one: where a row of the program is NaN or infinite, the op may
-# give anything. That is the bargain that every compiler strikes here; it is written down in the law.
+# So the law promises a value only where the program has one: where the program gives NaN or infinity, the op may give
+# anything.
 
 
 # %% nbgrader={"grade": false, "grade_id": "attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -420,7 +425,7 @@ SWAP, ORDER, FILL = forms("transpose"), forms("permute"), forms("masked_fill")
 
 
 def inside(node: Any, *ops: Any) -> bool:
-    """Does the node call one of these, and is its value read once?"""
+    """Does the node call one of these, and is its value read once? (`read_once`, `CALLS`: as in the question before.)"""
     return read_once(node) and node.op in CALLS and node.target in ops
 
 
