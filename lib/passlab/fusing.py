@@ -335,8 +335,8 @@ def by(policy: Callable[[tvm.IRModule], Groups]) -> Callable[[tvm.IRModule], tvm
 # ------------------------------------------------------------------------------------------------ the rewriting
 
 
-def fuse(module: tvm.IRModule, groups: Groups) -> tvm.IRModule:
-    """The module with one kernel for each group, and the loops of every kernel merged.
+def fuse(module: tvm.IRModule, groups: Groups, merge: Callable[[Any], Any] | None = None) -> tvm.IRModule:
+    """The module with one kernel for each group, and the loops of every kernel merged: by `merged`, or by `merge`.
 
     Build it with pipeline="none": TVM's default one would fuse what is left. Raises ValueError, with the reason, for
     groups that cannot be.
@@ -364,7 +364,7 @@ def fuse(module: tvm.IRModule, groups: Groups) -> tvm.IRModule:
     fused = tvm.transform.Sequential([getattr(relax.transform, step)() for step in names])(fused)
     for variable, function in fused.functions.items():
         if isinstance(function, tvm.tirx.PrimFunc):
-            fused.update_func(variable, merged(function))
+            fused.update_func(variable, (merge or merged)(function))
     return fused
 
 

@@ -2,7 +2,7 @@
 
 A situation is a graph and groups of its operations. `passlab.fusing` makes a kernel of each group: it computes one
 value, and everything else in the group in place, as often as it is read there. Both sides get the same rule of
-scheduling, run in the same process one after the other, and count with their least times.
+scheduling, run one after the other, and count with their least times.
 """
 
 from __future__ import annotations
@@ -229,9 +229,34 @@ def sides(situation: Situation) -> Sides:
     scheduled = kernels(fuse=False, schedule=cpu_schedule)
     generator = torch.Generator().manual_seed(0)
     inputs = [torch.randn(shape, generator=generator) for shape in situation.shapes]
-    made = Sides((scheduled(module), scheduled(fuse(module, groups))), inputs)
+    made = Sides((scheduled(module), scheduled(fuse(module, groups, in_place))), inputs)
     made.run()
     return made
+
+
+def in_place(kernel: Any) -> Any:
+    """A kernel's loops as the schedule wants them: what is element-wise is computed where it is read.
+
+    Sums go inside the loops that read them, unless there is one for each element: then the schedule puts the reader
+    after each tile of sums, as it does where there is no reader.
+    """
+    from passlab.fusing import merged
+    from passlab.relax import tvm
+
+    schedule = tvm.s_tir.Schedule(kernel)
+    *before, last = schedule.get_child_blocks(schedule.get_sblock("root"))
+    sums = [block for block in before if schedule.get(block).init is not None]
+    if any(_sizes(schedule.get(block)) != _sizes(schedule.get(last)) for block in sums):
+        return merged(kernel)
+    for block in before:
+        if block not in sums:
+            schedule.compute_inline(block)
+    return schedule.mod["main"]
+
+
+def _sizes(block: Any) -> list[int]:
+    """How long the loops are that do not add up."""
+    return [int(axis.dom.extent) for axis in block.iter_vars if int(axis.iter_type) == 0]
 
 
 @cache

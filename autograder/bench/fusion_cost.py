@@ -1,0 +1,81 @@
+"""`make bench`, part fusion-cost: does the cost model of day 4 choose the faster side?
+
+    python -m autograder.bench.fusion_cost      # in this process, a figure a line, as JSON: what the part itself starts
+
+Six times the twelve kinds of choices of the exercise, of drawn sizes, and some that are no part of it, because little
+decides them, or something that the model has no term for. Both sides of a choice are built and timed in the same run;
+where they differ by less than a factor of 1.2, either choice is right and none is counted.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from autograder.bench.figures import Figure, apart, at_least, tell
+
+PART = "fusion-cost"
+SEEDS = range(6)
+
+
+def fusion_cost(largest: int) -> Iterator[Figure | str]:
+    yield "to fuse or not: starting"
+    yield from apart(PART, "autograder.bench.fusion_cost")
+
+
+def figures() -> Iterator[Figure | str]:
+    from autograder.bank import reference
+    from passlab.exercises.cases_day04_cost import MACHINE, sides, situations
+
+    model, right, clear = reference("day04.cost"), 0, []
+    choices = [*(choice for seed in SEEDS for choice in situations(random.Random(seed))), *others()]
+    choices = list(dict.fromkeys(choices))
+    for choice in choices:
+        gm = choice.graph()
+        guess, both = model(gm, choice.named(gm), dict(MACHINE)), sides(choice)
+        both.run()
+        yield f"{choice.name}: {both.gain:.2f} times as fast fused, and {'fused' if guess else 'apart'} is chosen"
+        if both.wrong(True) or both.wrong(False):
+            clear.append(both.gain)
+            right += not both.wrong(guess)
+    wins = sum(gain > 1 for gain in clear)
+    said = f"{right} of {len(clear)}; {len(choices) - len(clear)} of {len(choices)} choices too close to count"
+    yield at_least(PART, "cost model: share of choices that are right", right / len(clear), 0.9, "", said)
+    least = min(max(gain, 1 / gain) for gain in clear)
+    said = f"fusing wins {wins} times, by {max(clear):.3g}x at most, and loses {len(clear) - wins} times"
+    what = "sides of the choices that count: least and largest factor"
+    yield Figure(PART, what, f"{least:.3g}x, {max(max(gain, 1 / gain) for gain in clear):.3g}x", said)
+
+
+def others() -> list[Any]:
+    """Choices that the exercise leaves out."""
+    import torch
+
+    from passlab.exercises.cases_day04_cost import Situation, along_rows, chain, epilogue, into_product, to_two
+
+    def dear(x):
+        return torch.sigmoid(torch.erf(torch.exp(x)))
+
+    def summed(x, y):
+        return torch.sum((x * y + 1.0) * 0.5, -1, True)
+
+    ends = ("mul", "add", "abs_1", "add_1"), ("mul", "add", "abs_1", "relu")
+    return [
+        Situation("a chain of 5, from memory", chain(5), ((2**24,),)),
+        Situation("a cheap chain that two read, from memory", to_two, ((2**22,),), ends),
+        Situation("a chain of dear operations", dear, ((100_000,),)),
+        Situation("relu of what a product reads", into_product(torch.relu), ((64, 64), (64, 256))),
+        Situation("exp of what a small product reads", into_product(torch.exp), ((4, 4), (4, 4))),
+        Situation("exp of a column", along_rows(torch.exp), ((256, 1), (256, 300))),
+        Situation("relu of a row", along_rows(torch.relu), ((300,), (256, 300))),
+        Situation("what a sum reads", summed, ((64, 1024), (64, 1024))),
+        Situation("what follows a thick product", epilogue, ((128, 256), (256, 128))),
+    ]
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    for news in figures():
+        tell(news)
