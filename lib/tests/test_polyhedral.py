@@ -26,6 +26,7 @@ from passlab.polyhedral import (
     not_a_schedule,
     order,
     pairs,
+    parallel,
     parse,
     python_source,
     random_arrays,
@@ -34,6 +35,7 @@ from passlab.polyhedral import (
     run_python,
     skew,
     tile,
+    times,
     violated,
 )
 from passlab.polyhedral.program import at_sizes
@@ -150,6 +152,17 @@ def test_legality_is_what_enumeration_says_and_the_witness_is_a_violated_pair(na
         found = violated(dependences(program), schedule, sizes)
         assert found == (broken[0] if broken else None), what
         assert legal(program, schedule) == (not broken), what
+
+
+@EACH
+def test_parallel_dimensions_are_those_without_a_pair_that_they_tell_apart(name):
+    program = PROGRAMS[name]
+    sizes = {**sizes_of(program), "N": 10}  # tiles of 2 × 3 want a few of them to show what they carry
+    every = pairs(dependences(program), sizes)
+    for what, schedule in transformed(program):
+        time = {at: when for when, at in times(program, schedule, sizes)}
+        carrying = {next(d for d, (a, b) in enumerate(zip(time[s], time[t], strict=True)) if a != b) for s, t in every}
+        assert parallel(program, schedule) == [d for d in range(depth(schedule)) if d not in carrying], what
 
 
 def test_the_witness_without_sizes_is_at_the_smallest_sizes():

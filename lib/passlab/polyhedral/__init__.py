@@ -11,7 +11,7 @@ order), `tensor_ir` (the same loops in TensorIR, which TVM compiles).
 """
 
 from passlab.polyhedral.codegen import ast, order, python_source, random_arrays, reference, run_python, times
-from passlab.polyhedral.dependences import dependences, legal, violated
+from passlab.polyhedral.dependences import dependences, legal, parallel, violated
 from passlab.polyhedral.parse import NotAffine, parse
 from passlab.polyhedral.program import Program, Statement, fixed, pairs
 from passlab.polyhedral.schedules import (
@@ -45,6 +45,7 @@ __all__ = [
     "not_a_schedule",
     "order",
     "pairs",
+    "parallel",
     "parse",
     "prim_func",
     "python_source",

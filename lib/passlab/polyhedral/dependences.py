@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import islpy as isl
 
 from passlab.polyhedral.program import Program, first_pair, fixed, instance
-from passlab.polyhedral.schedules import Schedule, not_a_schedule, schedule_of
+from passlab.polyhedral.schedules import Schedule, depth, not_a_schedule, schedule_of
 
 #: What the earlier and the later iteration do to the element that both touch.
 KINDS = {"flow": ("writes", "reads"), "anti": ("reads", "writes"), "output": ("writes", "writes")}
@@ -59,6 +59,24 @@ def violated(
         return None
     source, target = first_pair(rest)
     return instance(*source), instance(*target)
+
+
+def parallel(program: Program, schedule: Schedule) -> list[int]:
+    """The dimensions of the times whose loops may run their turns all at once: those that carry no dependence.
+
+    A dimension carries a pair of iterations if their times differ there, and are equal in all dimensions outside of it.
+    """
+    schedule = schedule_of(schedule)
+    waits = dependences(program).apply_domain(schedule).apply_range(schedule)
+    count, free = depth(schedule), []
+    early, late = ([f"{letter}{dim}" for dim in range(count)] for letter in "ab")
+    for dim in range(count):
+        conditions = [f"{a} = {b}" for a, b in zip(early[:dim], late[:dim], strict=True)]
+        conditions.append(f"{early[dim]} != {late[dim]}")
+        apart = isl.UnionMap(f"{{ [{', '.join(early)}] -> [{', '.join(late)}] : {' and '.join(conditions)} }}")
+        if waits.is_disjoint(apart):
+            free.append(dim)
+    return free
 
 
 def legal(program: Program, schedule: Schedule) -> bool:
