@@ -37,6 +37,14 @@ for t in range(T):
         for j in range(1, N - 1):
             A[t + 1, i, j] = (A[t, i, j] + A[t, i - 1, j] + A[t, i + 1, j] + A[t, i, j - 1] + A[t, i, j + 1]) / 5
 """,
+    "jacobi2d_two_planes": """
+for t in range(T):
+    for i in range(1, N - 1):
+        for j in range(1, N - 1):
+            A[(t + 1) % 2, i, j] = (
+                A[t % 2, i, j] + A[t % 2, i - 1, j] + A[t % 2, i + 1, j] + A[t % 2, i, j - 1] + A[t % 2, i, j + 1]
+            ) / 5
+""",
     "seidel": """
 for t in range(T):
     for i in range(1, N - 1):
