@@ -268,11 +268,9 @@ def _target() -> str:
 
 def judge_cost(case: Case, value: object) -> Iterator[Finding]:
     choices: tuple[Situation, ...] = case.expect
-    odd = next((it for it in value if not isinstance(it, bool)), None) if isinstance(value, list) else value
-    yield Finding(
-        "valid", odd is None, f"The answer is True (fuse) or False; it is {str(odd)[:60]}." if odd is not None else ""
-    )
-    if odd is not None:
+    odd = [it for it in value if not isinstance(it, bool)] if isinstance(value, list) else [value]
+    yield Finding("valid", not odd, f"The answer is True (fuse) or False; it is {str(odd[0])[:60]}." if odd else "")
+    if odd:
         return
     found = []
     for situation, choice in zip(choices, value, strict=True):
