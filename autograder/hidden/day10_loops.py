@@ -74,8 +74,8 @@ def tvm(seed: int) -> list[Case]:
         transpose("one tile is all", "floor(i/100), floor(j/50), i, j"),
         transpose("the second goes back", f"floor(i/{a}), -j, i", can=False),
         transpose("twice as far", "i + 2j, j", can=False),
-        transpose("skewed tiles", f"floor(i/{a}), floor((i + j)/{b + 1}), j, i", can=False),
+        transpose("skewed tiles", f"floor(i/{a}), floor((i + j)/{b + 1}), i, j", can=False),
         transpose("tiles that begin elsewhere", f"floor((j - 1)/{a}), i, j", can=False),
-        transpose("tiles of six in tiles of four", "floor(i/4), j, floor(i/6), i", can=False),
+        transpose("tiles of four in tiles of six", "floor(i/6), floor(i/4), j, i", can=False),
         transpose("halves of odd tiles", "floor(j/5), floor(j/2), i, j", can=False),
     ]
