@@ -120,7 +120,7 @@ def groups(seed: int) -> list[Case]:
     )
     return [
         groups_case("resnet18", zoo("resnet18")),
-        groups_case("mobilenetv2", zoo("mobilenetv2")),
+        groups_case("convnet", zoo("convnet")),
         *(
             groups_case(f"generated, number {at + 1}", random_program(rng.randrange(10**6), rng.randint(8, 25), only))
             for at, only in enumerate([*kinds, *kinds, *kinds])
