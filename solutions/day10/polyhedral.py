@@ -267,7 +267,8 @@ with suppress(Exception):
 # For `(t, t + i)` it is (1, 0).
 #
 # Too much of it is not good, either: a distance that is long crosses many tiles. The **reach** of a dimension is the
-# largest distance of a dependence in it: 1 + 2 = 3 for `(t, t + i)`, and 1 + 101 = 102 for `(t, 100·t + i)`.
+# largest distance of a dependence in it. The two of `(t, t + i)` add up to 1 + 2 = 3, those of `(t, 100·t + i)` to
+# 1 + 101 = 102.
 
 
 # %% nbgrader={"grade": false, "grade_id": "skew", "locked": false, "schema_version": 3, "solution": true, "task": false}

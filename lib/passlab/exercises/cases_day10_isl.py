@@ -14,7 +14,7 @@ from passlab.judge import Case, Finding
 
 #: So long may a text be, so many numbers may stand in one bracket, and so many steps may isl take to judge it: all of
 #: them are far more than a right answer needs.
-CHARACTERS, NUMBERS, OPERATIONS = 20_000, 64, 4_000_000
+CHARACTERS, NUMBERS, OPERATIONS = 20_000, 64, 2_000_000
 #: A step takes a fraction of a microsecond, or a millisecond where numbers are huge. So a judge begins with few steps,
 #: and takes more only where those took less than so many seconds of the processor's time.
 FEW, MORE, SECONDS = 50_000, 9, 0.2
