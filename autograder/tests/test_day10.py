@@ -167,7 +167,7 @@ def large_numbers(n):
         (f"{{ S[t, i] -> [{'t, ' * 5000} i] }}", "a bracket with more than 64 numbers"),
         (f"[{', '.join(f'p{k}' for k in range(3000))}] -> {{ S[t, i] -> [t, i] }}", "more than 64 numbers"),
         (heavy(16), "isl gave up on what came back after"),
-        (large_numbers(6), "isl gave up on what came back after 50,000 steps"),
+        (large_numbers(6), "isl gave up on what came back after"),
         ("{ S[t, i] -> [t, i] : " + "exists (a : " * 1500 + "a > t" + ")" * 1500 + " }", "isl cannot read"),
         ("{ S[t, i] -> [t, " + "floor((" * 800 + "i" + " + 1)/2)" * 800 + "] }", "digits)"),
         ("\0{ S[t, i] -> [t, i] }", "isl cannot read"),
