@@ -503,13 +503,14 @@ grade("day10.tile", fast)
 
 
 # %% [markdown]
-# The order of a small product, tile by tile:
+# In which order your schedule comes to the elements of C, and its two outermost dimensions as tiles:
 
 # %%
 with suppress(Exception):
     gram = polyhedral.parse(SOURCES["gram"], "gram")
-    sizes = {"N": 12, "K": 2}
-    display(lattice(gram, fast(gram, sizes)[0], sizes, tiles=2, title="A·Aᵀ"))
+    schedule, _ = fast(gram, {"N": 36, "K": 1})
+    zeros = polyhedral.parse("for i in range(N):\n    for j in range(i + 1):\n        C[i, j] = 0")
+    display(lattice(zeros, schedule, {"N": 36}, tiles=2, title="The elements of C, by tiles"))
 
 # %% [markdown]
 # ## 7 · The same order in TVM
