@@ -60,6 +60,8 @@ def main() -> None:
     marks = {"parallel": [1], "unroll": [7], "vectorize": [8]}
     results["matmul tiled"] = found("matmul", register, {"M": 16, "N": 32, "K": 8}, **marks)
     results["matmul tiled, cut off"] = found("matmul", register, {"M": 13, "N": 35, "K": 7}, **marks)
+    cut_off = prim_func(PROGRAMS["matmul"], register, {"M": 13, "N": 35, "K": 7}, vectorize=[8]).script()
+    results["whole tiles"] = {"vectors of 8": "T.vectorized(8)" in cut_off, "others": cut_off.count("T.vectorized(")}
     results["wavefront"] = found("jacobi1d", wavefront(), {"T": 6, "N": 40}, parallel=[1])
     rows = tile(wavefront(), [3], [4])
     results["wavefront, vectors"] = found("jacobi1d", rows, {"T": 6, "N": 40}, vectorize=[4])

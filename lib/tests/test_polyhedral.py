@@ -438,6 +438,7 @@ def test_tensor_ir_computes_the_same_and_visits_in_order(name):
 
 def test_tensor_ir_elsewhere():
     found = compiled()
+    assert found["whole tiles"] == {"vectors of 8": True, "others": 2}
     assert found["through builds"] == {"error": ""}
     assert found["TVM's primitives"] == {"order": True, "instances": 512}
     assert found["TVM on jacobi"] == {"refused": True}
