@@ -22,6 +22,7 @@ from passlab.exercises.cases_day03_pipelines import wiring
 from passlab.exercises.cases_day04_rewrites import attentions, causal, layers
 from passlab.judge import judge
 from passlab.judge_fx import rebuild, validate
+from passlab.op_patterns import pattern
 from passlab.ops import ACTIVATIONS, add_layer_norm, linear_act
 
 IDS = ("day04.linear-act", "day04.attention")
@@ -46,6 +47,12 @@ def test_the_two_forms_of_gelu_are_two():
 def test_an_unknown_activation_is_named_with_those_there_are():
     with pytest.raises(ValueError, match="no activation 'relu6'; it has relu, gelu, gelu_tanh, silu"):
         linear_act(torch.ones(2, 2), torch.ones(2, 2), None, "relu6")
+
+
+def test_linear_act_has_the_pattern_of_its_product():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    assert pattern(graph.call_function(linear_act, (x, x))) == pattern(graph.call_function(F.linear, (x, x)))
 
 
 @pytest.mark.parametrize(("op", "rest"), [(linear_act, (None, "silu")), (add_layer_norm, ((4, 4),))])

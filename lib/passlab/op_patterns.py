@@ -45,7 +45,7 @@ _NAMES = {
     Pattern.OUT_ELEMWISE_FUSABLE: "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution "
     "linear matmul bmm mm addmm baddbmm conv2d_relu softmax log_softmax batch_norm max_pool1d max_pool2d max_pool3d "
     "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
-    "adaptive_max_pool1d adaptive_max_pool2d one_hot",
+    "adaptive_max_pool1d adaptive_max_pool2d one_hot linear_act",
 }
 _PATTERNS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
 
