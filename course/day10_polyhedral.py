@@ -36,35 +36,7 @@ import numpy as np
 
 from passlab import timed
 from passlab.drawing import lattice, plot, slider
-from passlab.polyhedral import (
-    PROGRAMS,
-    NotAffine,
-    ast,
-    compiled,
-    dependences,
-    depth,
-    distribute,
-    fixed,
-    fuse,
-    interchange,
-    legal,
-    not_a_schedule,
-    order,
-    pairs,
-    parallel,
-    parse,
-    prim_func,
-    python_source,
-    random_arrays,
-    reference,
-    reverse,
-    run_python,
-    skew,
-    tile,
-    times,
-    violated,
-    visits,
-)
+from passlab.polyhedral import PROGRAMS, NotAffine, dependences, fixed, order, pairs, parse
 
 # %% [markdown]
 # ## A loop nest is a set
@@ -199,6 +171,8 @@ print("distances, target minus source:", dependences(jacobi).deltas().project_ou
 # the second. The loops as written are the map `S[t, i] -> [t, i]`. Another map is another order:
 
 # %%
+from passlab.polyhedral import interchange, legal, not_a_schedule, reverse, violated
+
 print(jacobi.schedule)
 swapped = isl.UnionMap("{ S[t, i] -> [i, t] }")
 assert swapped.is_equal(interchange(jacobi.schedule, 0, 1).gist_params(isl.Set("{ : }")))
@@ -236,6 +210,8 @@ lattice(jacobi, swapped, sizes, violated=violated(deps, swapped), title="Interch
 # Is it really wrong, or only against the rules? Code comes later today; running it is one line:
 
 # %%
+from passlab.polyhedral import python_source, random_arrays, reference, run_python
+
 arrays = random_arrays(jacobi, {"T": 8, "N": 20})
 right = reference(jacobi, {"T": 8, "N": 20}, arrays)["A"]
 
@@ -264,6 +240,8 @@ assert legal(jacobi, reverse(jacobi.schedule, 1)) and not legal(jacobi, reverse(
 # front:
 
 # %%
+from passlab.polyhedral import depth, parallel, skew, tile, times
+
 blocks = tile(jacobi.schedule, [0, 1], [3, 4])
 print(isl.UnionMap("{ S[t, i] -> [floor(t/3), floor(i/4), t, i] }").is_equal(blocks.gist_params(isl.Set("{ : }"))))
 pair = violated(deps, blocks)
@@ -364,6 +342,8 @@ assert "coincident: [ 1, 1, 1 ]" in str(proposed(matmul)), "and yet the sum over
 # the set of times onto its first dimension, which gives the outermost loop's bounds, then goes on inside.
 
 # %%
+from passlab.polyhedral import ast, compiled, prim_func, visits
+
 print(ast(jacobi, tiles).to_C_str())
 
 # %% [markdown]
@@ -392,6 +372,8 @@ print(len(walked), "instances, in the order of the schedule")
 # below), then every schedule is a map of `[which nest, i, j, k]`.
 
 # %%
+from passlab.polyhedral import distribute, fuse
+
 big = {"M": 512, "N": 512, "K": 512}
 nests = distribute(matmul.schedule, 2, 2)
 rows = interchange(nests, 2, 3)
