@@ -374,7 +374,7 @@ print(len(walked), "instances, in the order of the schedule")
 # %%
 from passlab.polyhedral import distribute, fuse
 
-big = {"M": 512, "N": 512, "K": 512}
+big = {"M": 384, "N": 384, "K": 384}
 nests = distribute(matmul.schedule, 2, 2)
 rows = interchange(nests, 2, 3)
 print(matmul.schedule, nests, rows, sep="\n")
@@ -390,7 +390,7 @@ cached = tile(nests, [1, 2, 3], [32, 128, 128])  # [nest, I, J, K, i, j, k]
 small_blocks = tile(cached, [4, 5], [4, 32])  # [nest, I, J, K, i/4, j/32, i, j, k]
 blocked = interchange(interchange(small_blocks, 6, 8), 7, 8)  # … k, i, j
 assert legal(matmul, blocked)
-print(python_source(matmul, blocked, {"M": 512, "N": 512, "K": 512}))
+print(python_source(matmul, blocked, big))
 
 # %%
 inputs = random_arrays(matmul, big)
@@ -415,7 +415,7 @@ race
 two_rows = PROGRAMS["jacobi1d_two_rows"]
 print(two_rows.source)
 assert not dependences(two_rows, "anti").is_empty() and not dependences(two_rows, "output").is_empty()
-long = {"T": 32, "N": 6_000_000}
+long = {"T": 32, "N": 5_000_000}
 wide = tile(skew(two_rows.schedule, 1, 0), [0, 1], [32, 32768])
 waves = interchange(skew(wide, 1, 0), 0, 1)
 assert legal(two_rows, waves) and not legal(two_rows, tile(two_rows.schedule, [0, 1], [32, 32768]))
@@ -441,7 +441,7 @@ race
 # On a plane it is the same: skew both `i` and `j` by `t`. Tiles of steps and rows are enough, whole rows stay vectors.
 
 # %%
-plane, square = PROGRAMS["jacobi2d_two_planes"], {"T": 16, "N": 3000}
+plane, square = PROGRAMS["jacobi2d_two_planes"], {"T": 16, "N": 2500}
 print(dependences(plane, "values").deltas().project_out_all_params())
 both_skewed = skew(skew(plane.schedule, 1, 0), 2, 0)
 strips = tile(both_skewed, [0, 1], [16, 64])
