@@ -28,6 +28,7 @@ from passlab.polyhedral import (
     pairs,
     parallel,
     parse,
+    prim_func,
     python_source,
     random_arrays,
     reference,
@@ -242,6 +243,16 @@ def test_what_is_no_schedule_says_why(schedule, said):
         assert not legal(program, schedule)
         with pytest.raises(ValueError, match="T"):
             ast(program, schedule)
+
+
+def test_kinds_and_marks_that_there_are_not_say_what_there_is():
+    copy = PROGRAMS["copy"]
+    with pytest.raises(
+        ValueError, match="There is no kind of dependence 'input': there are flow, anti, output, values"
+    ):
+        dependences(copy, "input")
+    with pytest.raises(ValueError, match="No loop can be marked at dimension 2: the times of this schedule have 2"):
+        prim_func(copy, copy.schedule, {"N": 4}, unroll=[2])
 
 
 def test_a_schedule_is_none_of_these():
