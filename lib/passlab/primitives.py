@@ -43,6 +43,8 @@ VIEWS = _words(
 )
 #: A number everywhere.
 CONSTANTS = _words("scalar_tensor full full_like")
+#: Memory that nothing was written to: only its shape may matter.
+_MEMORY = _words("empty_strided empty empty_like")
 KNOWN = POINTWISE | REDUCTIONS | VIEWS | CONSTANTS
 
 
@@ -94,11 +96,11 @@ def primitives(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
 
 
 def _without_copies(graph: fx.Graph) -> None:
-    """Where a decomposition writes into a value that it has just computed, what it writes is the value from then on."""
+    """Where a decomposition writes into what it has just made, what it writes is the value from then on."""
     for node in [n for n in graph.nodes if n.target is _aten.copy_.default]:
         into, new = node.args[:2]
         same = into.meta["val"].shape == new.meta["val"].shape and into.meta["val"].dtype == new.meta["val"].dtype
-        if same and into.op == "call_function" and name_of(into.target) in POINTWISE:
+        if same and into.op == "call_function" and name_of(into.target) in POINTWISE | _MEMORY:
             into.replace_all_uses_with(new, delete_user_cb=lambda user, node=node: user > node)
             node.replace_all_uses_with(new)
             graph.erase_node(node)
@@ -177,6 +179,8 @@ def _check(node: fx.Node) -> None:
     if node.op == "get_attr":
         raise Unsupported(of, "it makes a tensor of its own from data; give that as a buffer")
     name = name_of(node.target)
+    if name in _MEMORY and all(user.op == "call_function" and constant(user) is not None for user in node.users):
+        return
     if node.target is operator.getitem or name not in KNOWN:
         name = name_of(node.args[0].target) if node.target is operator.getitem else name
         raise Unsupported(of, f"{name} is neither element-wise nor a view nor one of {', '.join(sorted(REDUCTIONS))}")
@@ -210,4 +214,10 @@ def constant(value: Any) -> float | int | bool | None:
             return filled if isinstance(filled, bool | int | float) else None
         if name in ("broadcast_in_dim", "expand", "view_of", "alias"):
             return constant(value.args[0])
+        operands = [constant(a) for a in value.args if isinstance(a, fx.Node)]
+        if name in POINTWISE and operands and None not in operands:
+            filled = iter(operands)
+            types = [a.meta["val"].dtype if isinstance(a, fx.Node) else None for a in value.args]
+            known = [torch.tensor(next(filled), dtype=t) if t else a for a, t in zip(value.args, types, strict=True)]
+            return value.target(*known).item()
     return None

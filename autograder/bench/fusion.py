@@ -1,0 +1,145 @@
+"""`make bench`, part fusion: finding groups in large graphs, and what a group gains as one kernel.
+
+    python -m autograder.bench.fusion      # in this process, a figure a line, as JSON: what the part itself starts
+
+TVM belongs in a process of its own, since one holds only one of them. Candidates for the chain take turns, and ratios
+are of the least times: another program on the machine can only make a time longer.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from autograder.bench.course import SIZES, fresh
+from autograder.bench.figures import Figure, apart, at_least, at_most, exponent, interleaved, skipped, tell
+
+PART = "fusion"
+#: CapabilityBasedPartitioner needs time for the square of the nodes: it is asked at this many.
+PARTITIONED = 3_000
+ELEMENTS, ROUNDS = 2**24, 9
+
+
+def fusion(largest: int) -> Iterator[Figure | str]:
+    yield from apart(PART, "autograder.bench.fusion", str(largest))
+
+
+def figures(largest: int) -> Iterator[Figure | str]:
+    yield from grouping([n for n in SIZES if n <= largest])
+    yield from chain(ELEMENTS)
+
+
+# Grouping
+
+
+def grouping(sizes: list[int]) -> Iterator[Figure | str]:
+    """The groups of the reference answer: growth with the graph, and time beside torch's own partitioner."""
+    from autograder.bank import reference
+
+    try:
+        groups = reference("day04.groups")
+    except KeyError as error:
+        yield skipped(PART, "grouping", error.args[0])
+        return
+    times: dict[int, float] = {}
+    for n in sizes:
+        yield f"grouping {n:,} nodes"
+        times[n] = interleaved({"groups": _on(graph(n), groups)}, 3 if n <= 10_000 else 2)["groups"]
+    if len(times) > 1:
+        seen = ", ".join(f"{n:,}: {t:.3g} s" for n, t in times.items())
+        yield at_most(PART, "grouping: growth, exponent of n", exponent(times), 1.2, "", seen)
+    yield f"grouping {PARTITIONED:,} nodes, and torch's partitioner"
+    gm = graph(PARTITIONED)
+    found = interleaved({"groups": _on(gm, groups), "partitioner": _on(gm, partitions)}, 2)
+    ratio, base = found["partitioner"] / found["groups"], f"{found['groups']:.3g} s / {found['partitioner']:.3g} s"
+    what = f"grouping {PARTITIONED:,} nodes, times as fast as CapabilityBasedPartitioner"
+    yield at_least(PART, what, ratio, 20, "x", base)
+
+
+def graph(nodes: int) -> Any:
+    from passlab.generate import random_graph
+
+    return random_graph(0, size=nodes, views=False)
+
+
+def _on(gm: Any, run: Callable[[Any], Any]) -> Callable[[], Callable[[], Any]]:
+    """What is timed, on a copy of its own."""
+
+    def prepare() -> Callable[[], Any]:
+        copy = fresh(gm)
+        return lambda: run(copy)
+
+    return prepare
+
+
+def partitions(gm: Any) -> list:
+    """torch's partitions of all that is no opaque operation."""
+    from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+    from torch.fx.passes.operator_support import OperatorSupportBase
+
+    from passlab.op_patterns import Pattern, pattern
+
+    class Fusible(OperatorSupportBase):
+        def is_node_supported(self, submodules: Any, node: Any) -> bool:
+            return node.op.startswith("call_") and pattern(node, gm) != Pattern.OPAQUE
+
+    return CapabilityBasedPartitioner(gm, Fusible(), allows_single_node_partition=True).propose_partitions()
+
+
+# A chain of five
+
+
+def chain(elements: int) -> Iterator[Figure | str]:
+    """mul, add, relu, mul, add as one kernel. Each candidate makes its result anew, but for those that say "given"."""
+    import torch
+
+    import passlab
+    from passlab.kernels import fused
+    from passlab.measure import timed
+
+    def five(x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x * 1.5 + 0.25) * 0.75 + 0.5
+
+    name = f"mul, add, relu, mul, add on {elements / 1e6:.3g} M floats"
+    yield f"{name}: building"
+    x, given = torch.randn(elements), torch.empty(elements)
+    gm = passlab.trace(five, x)
+    one = fused(gm, [[node.name for node in gm.graph.nodes if node.op == "call_function"]])
+    (kernel,) = one.children()
+    candidates = {
+        "torch eager": gm,
+        "one kernel": one,
+        "torch.compile": torch.compile(five),
+        "a copy": torch.clone,
+        "one kernel, memory given": lambda x: kernel(x, out=[given]),
+        "a copy, memory given": lambda x: given.copy_(x),
+    }
+    off = float((one(x) - five(x)).abs().max())
+    yield at_most(PART, f"{name}: largest difference to torch", off, 1e-6, "")
+    yield f"{name}: timing"
+    times = timed(candidates, x, repeats=ROUNDS)
+
+    def versus(mine: str, other: str) -> tuple[float, str]:
+        mine, other = times[mine].min, times[other].min
+        return other / mine, f"{mine * 1e3:.3g} ms / {other * 1e3:.3g} ms"
+
+    ratio, base = versus("one kernel", "torch eager")
+    yield at_least(PART, f"{name}: one kernel, times as fast as torch eager", ratio, 3, "x", base)
+    for given_memory in ("", ", memory given"):
+        ratio, base = versus(f"one kernel{given_memory}", f"a copy{given_memory}")
+        yield at_least(PART, f"{name}: bandwidth / that of a copy{given_memory}", ratio, 0.7, "x", base)
+    ratio, base = versus("one kernel", "torch.compile")
+    yield at_most(PART, f"{name}: time / torch.compile's", 1 / ratio, 1.1, "x", base)
+
+
+def main(largest: str = str(SIZES[-1])) -> None:
+    warnings.simplefilter("ignore")
+    for news in figures(int(largest)):
+        tell(news)
+
+
+if __name__ == "__main__":
+    import sys
+
+    main(*sys.argv[1:])
