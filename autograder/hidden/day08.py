@@ -12,7 +12,7 @@ from torch import nn
 from autograder.bank import reference
 from passlab import models
 from passlab.exercises.cases_day08 import case, module, op
-from passlab.exercises.cases_day08_pipeline import pipeline_case
+from passlab.exercises.cases_day08_pipeline import FASTER, pipeline_case
 from passlab.exercises.cases_day08_policy import number, policy_case
 from passlab.exercises.cases_day08_rewrites import IMAGE, SQUARE, VECTOR, WEIGHT, conv
 from passlab.exercises.cases_day08_schedule import schedule_case
@@ -233,9 +233,9 @@ def pipeline(seed: int) -> list[Case]:
         return models.gpt(width=128, heads=4, context=tokens)
 
     return [
-        pipeline_case("ResNet-18", models.ZOO["resnet18"].build, (1, 3, 64, 64), 2.5, True),
-        pipeline_case(f"a block of {tokens} tokens", block, (1, tokens, 128), 2.5, False),
-        pipeline_case("two images at once", models.ZOO["convnet"].build, (2, 3, 24, 40), 2.5, True),
+        pipeline_case("ResNet-18", models.ZOO["resnet18"].build, (1, 3, 64, 64), FASTER, True),
+        pipeline_case(f"a block of {tokens} tokens", block, (1, tokens, 128), FASTER, False),
+        pipeline_case("three images at once", models.ZOO["convnet"].build, (3, 3, 24, 40), FASTER, True),
     ]
 
 

@@ -104,13 +104,15 @@ def run_module(
     config: Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
     repeats: int = 0,
+    threads: int = 0,
     seconds: float = 60.0,
 ) -> Built:
     """Build a module once and run it on each tuple of inputs (NumPy arrays, torch tensors or numbers).
 
     level, disabled, config: of the PassContext in which it is built. pipeline: for Relax, None is TVM's default for the
     target and "none" only makes operators loops (nothing is folded or fused). params: values for parameters, by name.
-    repeats: how many runs on the first inputs are timed. seconds: for all of it, once TVM is loaded.
+    repeats: how many runs on the first inputs are timed. threads: how many a kernel may use, 0 for one per core; on a
+    busy machine only times of one thread compare. seconds: for all of it, once TVM is loaded.
 
     A module of TIR alone is called with the inputs and a buffer for each parameter that is left, which is an output.
     Raises Unreachable where that TVM cannot be used on this machine.
@@ -133,6 +135,7 @@ def run_module(
         "disabled": list(disabled),
         "config": dict(config or {}),
         "repeats": repeats,
+        "threads": threads,
     }
     return _ask(module.flavour, head, [text, *bound.values(), *(a for arrays in given for a in arrays)], seconds)
 
