@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from autograder.bench import course, fusion_cost, grading, polyhedral, tvm
+from autograder.bench import course, fusion, fusion_cost, grading, polyhedral, tvm
 from autograder.bench.figures import Figure, skipped
 
 PARTS = {
@@ -30,6 +30,7 @@ PARTS = {
     "grading": grading.grading,
     "load": grading.load,
     "tvm": tvm.tvm,
+    "fusion": fusion.fusion,
     "fusion-cost": fusion_cost.fusion_cost,
     "polyhedral": polyhedral.polyhedral,
 }
