@@ -42,7 +42,7 @@ for i in range(N):
 """
 SOURCES = {"matmul": MATMUL, "gram": GRAM}
 #: Program → how many times as fast as its own loops. Good schedules are far above it, because machines are busy.
-ENOUGH = {"matmul": 15.0, "gram": 4.0}
+ENOUGH = {"matmul": 10.0, "gram": 4.0}
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def judge_tile(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("same", not wrong, wrong or "")
         return
     plain = polyhedral.prim_func(program, program.schedule, task.sizes)
-    first, mine = run(plain, arrays, 5), run(function, arrays, 10)
+    first, mine = run(plain, arrays, 5), run(function, arrays, 30)
     wrong = difference(mine, dict(zip(program.arrays, first.outputs[0], strict=True)))
     yield Finding("same", not wrong, wrong or "")
     if wrong:
@@ -185,7 +185,7 @@ def _times(task: Task, mine: tuple, plain: tuple, arrays: dict) -> tuple[float, 
     for again in range(ROUNDS):
         built: list[builds.Built] = [mine[1], plain[1]]
         if again:
-            built = [run(mine[0], arrays, 20), run(plain[0], arrays, 5)]
+            built = [run(mine[0], arrays, 60), run(plain[0], arrays, 5)]
         least, written = min([least, *built[0].times]), min([written, *built[1].times])
         if written / least >= ENOUGH[task.name]:
             break
