@@ -449,8 +449,27 @@ class _Function:
                 )
 
             last_is_fast = self.partial and dims and max(dims) == len(sizes) - 1
-            self.buffers[node] = self._stages(node, rows, left, first, last_is_fast)
+            made = self._stages(node, rows, left, first, last_is_fast)
+            if not self.partial and name_of(node.target) in ("amax", "amin") and _is_float(_dtype(node)):
+                made = self._with_nan(node, rows, left, first, made)
+            self.buffers[node] = made
         return self.buffers[node]
+
+    def _with_nan(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, made: Any) -> Any:
+        """The threads of a GPU share the work of TVM's own maximum, which loses a NaN: here they are counted."""
+        te, T, dtype, body = self.te, self.tirx, _dtype(node), _Body(self)
+        axes = [te.reduce_axis((0, n), f"{node.name}_k") for n in left]
+        one, zero = self.number(1, dtype), self.number(0, dtype)
+
+        def count(*row: Any) -> Any:
+            element = body.whole(value(body, row, tuple(axis.var for axis in axes)))
+            return te.sum(T.Select(T.isnan(element), one, zero), axis=axes)
+
+        counted = te.compute(tuple(rows), count, f"{node.name}_nan")
+        lost = self.number(math.nan, dtype)
+        return te.compute(
+            tuple(rows), lambda *row: T.Select(counted(*row) > zero, lost, made(*row)), f"{node.name}_or_nan"
+        )
 
     def _stages(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, partial: bool) -> Any:
         """Adds up over the sizes `left`; `value(body, row, inner)` is an element.
@@ -495,6 +514,8 @@ class _Function:
         if name == "sum":
             return te.sum(value, axis=axes)
         above = name == "amax"
+        if not self.partial and name != "prod":
+            return (te.max if above else te.min)(value, axis=axes)
 
         def keep(x: Any, y: Any) -> Any:
             if name == "prod":
