@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast as python
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -113,9 +112,8 @@ def _with_copies(function: Any) -> Any:
         outputs.append(output)
         copies.append(copy)
     root = s_tir.SBlock([], [], [], "root", tir.SeqStmt([function.body, *copies]))
-    attributes = tvm.ir.make_node("ir.DictAttrs", **{"global_symbol": "main", "tirx.noalias": True, "s_tir": True})
-    params = [*function.params, *outputs]
-    return tvm.IRModule({"main": tir.PrimFunc(params, s_tir.SBlockRealize([], True, root), attrs=attributes)})
+    both = tir.PrimFunc([*function.params, *outputs], s_tir.SBlockRealize([], True, root))
+    return tvm.IRModule({"main": both.with_attrs({"global_symbol": "main", "tirx.noalias": True, "s_tir": True})})
 
 
 @cache
@@ -230,21 +228,9 @@ def call_generate(answer: Callable, case: Case) -> Any:
 
     source, schedule, sizes = case.build()
     program = polyhedral.parse(source)
-    maker = tensor_ir._Builder(program, sizes, "float32", {})
-
-    def statement(name: str, values: list[Any]) -> Any:
-        """The TensorIR of one iteration of a statement."""
-        names = [python.Name(f"value {number}") for number in range(len(values))]
-        return maker.block(name, names, {one.id: value for one, value in zip(names, values, strict=True)})
-
+    statement, function = tensor_ir.by_hand(program, sizes)
     body = answer(polyhedral.ast(program, schedule, sizes), statement)
-    if not isinstance(body, tvm.tirx.Stmt):
-        return body
-    root = tvm.s_tir.SBlock([], [], [], "root", body)
-    attributes = tvm.ir.make_node("ir.DictAttrs", **{"global_symbol": "main", "tirx.noalias": True, "s_tir": True})
-    parameters = list(maker.buffers.values())
-    function = tvm.tirx.PrimFunc(parameters, tvm.s_tir.SBlockRealize([], True, root), attrs=attributes)
-    return tvm.IRModule({"main": function})
+    return tvm.IRModule({"main": function(body)}) if isinstance(body, tvm.tirx.Stmt) else body
 
 
 def judge_generate(case: Case, value: Any) -> Iterator[Finding]:

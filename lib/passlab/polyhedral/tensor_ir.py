@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast as python
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import islpy as isl
@@ -43,7 +43,20 @@ def prim_func(
         if not 0 <= dim < dims:
             raise ValueError(f"No loop can be marked at dimension {dim}: the times of this schedule have {dims}.")
     builder = _Builder(program, sizes, dtype, {"parallel": parallel, "vectorize": vectorize, "unroll": unroll})
-    return builder.function(ast(program, schedule, sizes))
+    return builder.function(builder.statement(ast(program, schedule, sizes), builder.sizes))
+
+
+def by_hand(program: Program, sizes: Mapping[str, int], dtype: str = "float32") -> tuple[Callable, Callable]:
+    """What a generator of one's own needs: `statement(name, values)` makes the block that runs a statement at an
+    iteration, whose values are expressions of TensorIR, and `function(body)` a function like those of `prim_func`.
+    """
+    builder = _Builder(program, sizes, dtype, {})
+
+    def statement(name: str, values: Sequence[Any]) -> tvm.tirx.Stmt:
+        names = [python.Name(f"value {number}") for number in range(len(values))]
+        return builder.block(name, names, {one.id: value for one, value in zip(names, values, strict=True)})
+
+    return statement, builder.function
 
 
 def compiled(
@@ -94,9 +107,9 @@ class _Builder:
         ends = [(domain.dim_min_val(at), domain.dim_max_val(at)) for at in range(len(statement.iterators))]
         return [(low.to_python(), high.to_python() - low.to_python() + 1) for low, high in ends]
 
-    def function(self, node: isl.AstNode) -> tvm.tirx.PrimFunc:
+    def function(self, body: tvm.tirx.Stmt) -> tvm.tirx.PrimFunc:
         s_tir = self.tvm.s_tir
-        root = s_tir.SBlock([], [], [], "root", self.statement(node, self.sizes))
+        root = s_tir.SBlock([], [], [], "root", body)
         function = self.tir.PrimFunc(list(self.buffers.values()), s_tir.SBlockRealize([], True, root))
         return function.with_attrs({"global_symbol": "main", "tirx.noalias": True, "s_tir": True})
 
