@@ -751,8 +751,8 @@ for situation in situations(random.Random(3))[:7]:
     )
 
 # %% [markdown]
-# Both sides are kernels of TVM with the same rule of scheduling. A cost model foretells which one is faster, from the graph
-# and a few numbers of the machine. It need not foretell the time.
+# Both sides are kernels of TVM with the same rule of scheduling, on one core. A cost model foretells which one is faster,
+# from the graph and a few numbers of the machine. It need not foretell the time.
 
 
 # %% nbgrader={"grade": false, "grade_id": "cost", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -2,7 +2,7 @@
 
 A situation is a graph and groups of its operations. `passlab.fusing` makes a kernel of each group: it computes one
 value, and everything else in the group in place, as often as it is read there. Both sides get the same rule of
-scheduling, run one after the other, and count with their least times.
+scheduling, run one after the other on one core, which disturbs the clock least, and count with their least times.
 """
 
 from __future__ import annotations
@@ -111,8 +111,7 @@ DEAR = {"exp": torch.exp, "erf": torch.erf, "sigmoid": torch.sigmoid}
 def situations(rng: random.Random) -> list[Situation]:
     """One of each kind, of sizes drawn so that one side is well ahead: seven where fusing wins, five where it loses.
 
-    They are small enough for one core, which disturbs the clock least. What a sum reads is not among them: there it is
-    the schedule that decides, and not what has to be done.
+    What a sum reads is not among them: there it is the schedule that decides, and not what has to be done.
     """
     one, two, third = (rng.choice(list(DEAR)) for _ in range(3))
     many, few, long = rng.choice((60_000, 100_000)), rng.choice((32, 100, 500)), rng.choice((4, 5, 6))
@@ -203,7 +202,9 @@ class Sides:
     def run(self) -> None:
         """Another round. RuntimeError where a side cannot be built or run."""
         for name, module in zip(("apart", "fused"), self.modules, strict=True):
-            built = builds.run_module(module, [self.inputs], target=_target(), pipeline="none", repeats=3, seconds=20)
+            built = builds.run_module(
+                module, [self.inputs], target=_target(), pipeline="none", repeats=3, threads=1, seconds=20
+            )
             if not built.ok:
                 raise RuntimeError(f"The module of the judge did not run: {built.error}")
             setattr(self, name, min(getattr(self, name), *built.times))
