@@ -312,6 +312,7 @@ class _Built:
         self.answer = [
             (False, placeholders.index(n)) if n in placeholders else (True, written.index(n)) for n in output.args[0]
         ]
+        self.taken = _bits if backend == "tvm" else lambda x: x
         values = [n.meta["val"] for n in placeholders]
         self.device = next((x.device for x in values if x.ndim), values[0].device)
         key = (name, program.code, backend, str(self.device), *names, *skips, *self.orders, *self.made)
@@ -323,11 +324,11 @@ class _Built:
             self.run, self.source = _compiled[key]
 
     def __call__(self, tensors: Sequence[torch.Tensor], out: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
-        given = [_bits(seen.of(tensors[at])) for at, seen in self.given]
+        given = [self.taken(seen.of(tensors[at])) for at, seen in self.given]
         made = out or [torch.empty_strided(*how, dtype=dtype, device=self.device) for *how, dtype in self.made]
         into = (m if d is None else m.permute(d) for m, d in zip(made, self.orders, strict=True))
         if self.run is not None:
-            self.run(*given, *map(_bits, into))
+            self.run(*given, *map(self.taken, into))
         return [made[at] if new else tensors[at] for new, at in self.answer]
 
 
@@ -353,7 +354,9 @@ def _compile(
 
     def built(function: tvm.tirx.PrimFunc, target: Any) -> tuple[Callable, str]:
         module = tvm.IRModule({name: function.with_attr("global_symbol", name)})
-        return tvm.compile(module, target)[name], function.script()
+        # TVM's own search for equal expressions fails where two outputs hold one name; LLVM and nvcc look, too.
+        with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):
+            return tvm.compile(module, target)[name], function.script()
 
     if device.type == "cuda":
         target = tvm.target.Target.from_device(tvm.cuda(device.index or 0)).with_host(host())
