@@ -164,7 +164,7 @@ class _Body:
             return self.function.number(number, _dtype(node))
         if name in VIEWS:
             source = node.args[0]
-            return self.value(source, _viewed(node, name, _shape(source), _shape(node), at))
+            return self.value(source, viewed(node, _shape(source), at))
         if name in REDUCTIONS:
             return self.function.reduced(node)(*at)
         return self._named(node, self.function.pointwise(node, name, [self._operand(node, a, at) for a in node.args]))
@@ -196,9 +196,9 @@ class _Body:
         return value
 
 
-def _viewed(node: fx.Node, name: str, source: tuple, shape: tuple, at: tuple) -> tuple:
-    """Where element `at` of a view lies in what it is a view of."""
-    args = node.args
+def viewed(node: fx.Node, source: tuple, at: tuple) -> tuple:
+    """Where element `at` of a view lies in what it is a view of, which has the shape `source`."""
+    name, args, shape = name_of(node.target), node.args, _shape(node)
     if name == "broadcast_in_dim":
         return tuple(0 if n == 1 else at[d] for n, d in zip(source, args[2], strict=True))
     if name == "expand":
