@@ -467,6 +467,7 @@ def sorts(x):
     return torch.relu(torch.argsort(x) * 2)
 
 
+# %%
 REFUSED = {
     "a way out and back": (detour, [["mul", "add"]]),
     "two that wait": (crossed, knot),
@@ -573,6 +574,7 @@ def read_twice(a, b, c):
 
 given = torch.randn(8, 8), torch.randn(8, 8), torch.randn(8, 8)
 wider = *given[:2], torch.randn(3, 8, 8)
+# %%
 SIMILAR = {
     "the law holds": (written_gemm, given),
     "C is larger than A·B": (written_gemm, wider),
@@ -846,6 +848,7 @@ def loops(order, fuse_at):
     return schedule.mod
 
 
+# %%
 made = {
     "unfused, i k j": loops("ikj", None),
     "fused at j, i j k": loops("ijk", "j"),
@@ -956,6 +959,7 @@ def on_the_stack(gm):
     return sum("rsp" in line or "[sp" in line for line in built.mod.inspect_source("asm").splitlines())
 
 
+# %%
 x = torch.rand(2**16)
 place, counted = torch.empty_like(x), {}
 for n in (8, 32, 64):
