@@ -17,8 +17,9 @@ from passlab.judge import Case
 
 judge_linear = expecting()
 
-#: Where scores are infinite or NaN the law of attention promises nothing.
-judge_attention = expecting(trials=("given", "double", "extreme", "structured", "sizes", "half"))
+#: Where scores are infinite or NaN the law of attention promises nothing; where they are huge, the last bit of a score
+#: decides between one row of v and another.
+judge_attention = expecting(trials=("given", "double", "structured", "sizes", "half"))
 
 
 def calls(number: int, why: str) -> Expectation:
