@@ -113,6 +113,14 @@ INTERCHANGED = "jacobi-1d: interchange"
         ("[T, N] -> { S[1, 1] -> S[0, 2] : T = 9 and N = 9 }", INTERCHANGED, "did", "is no dependence."),
         ("[T, N] -> { S[0, 1] -> S[1, 2] : T = 9 and N = 9 }", INTERCHANGED, "did", "as it must be"),
         ("[T, N] -> { S[0, 2] -> S[1, 1] : T = 2 and N = 3 }", INTERCHANGED, "did", "is no dependence."),
+        (
+            "{ S[0, 2] -> S[1, 1] }",
+            INTERCHANGED,
+            "did",
+            "a dependence for some N and T only: the pair must come with numbers",
+        ),
+        ("[T] -> { S[0, 2] -> S[1, 1] : T = 9 }", INTERCHANGED, "did", "a dependence for some N only: "),
+        ("{ S[1, 1] -> S[0, 2] }", INTERCHANGED, "did", "S[1, 1] → S[0, 2] is no dependence."),
         ("[N] -> { S[0, 0, 0] -> S[0, 0, 1] : N = 2 }", "matmul: k outermost", "spared", "as it must be"),
     ],
 )

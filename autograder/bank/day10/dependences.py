@@ -101,6 +101,12 @@ def one_source_each(domain, reads, writes, schedule):
     return found | {"values": times.apply_range(schedule.reverse()).reverse()}
 
 
+@wrong("did", "one cell overwritten, and nothing of an instance is left: pairs are compared, not cells")
+def without_cells(domain, reads, writes, schedule):
+    found = _plain(domain, reads, writes, schedule)
+    return found | {"values": found["flow"].subtract(found["output"].apply_range(found["flow"]))}
+
+
 @wrong("did", "source and target the wrong way round")
 def backwards(domain, reads, writes, schedule):
     return {kind: found.reverse() for kind, found in _plain(domain, reads, writes, schedule).items()}

@@ -117,6 +117,12 @@ def any_change(dependences, schedule):
     return by_intersection(dependences, schedule) or dependences.sample()
 
 
+@wrong("did", "the numbers of the parameters are no part of the pair: projects them out")
+def without_parameters(dependences, schedule):
+    pair = by_intersection(dependences, schedule)
+    return None if pair is None else str(isl.UnionMap(pair).project_out_all_params())
+
+
 @wrong("valid", "returns all violations at once")
 def all_of_them(dependences, schedule):
     violated = dependences.intersect(_not_before(schedule))

@@ -107,6 +107,21 @@ def by_the_longest(domain, dependences):
     return _schedule(rows)
 
 
+@wrong("cost", "multiples are never negative: what goes forward is left as it is, however far it goes")
+def never_back(domain, dependences):
+    vectors = _vectors(dependences)
+    depth, most = len(vectors[0]), max(abs(step) for vector in vectors for step in vector)
+    rows = []
+    for k in range(depth):
+        found = []
+        for multiples in product(range(most + 1), repeat=k):
+            row = [sum(m * r[i] for m, r in zip(multiples, rows, strict=True)) + int(i == k) for i in range(depth)]
+            if min(_steps(row, vectors)) >= 0:
+                found.append((max(_steps(row, vectors)), row))
+        rows.append(min(found)[1])
+    return _schedule(rows)
+
+
 @wrong("did", "skews by the time alone, where a row in place needs the row above")
 def by_time_alone(domain, dependences):
     def factor(k, vectors):

@@ -254,6 +254,17 @@ def dependences_cases() -> list[Case]:
             values="[N] -> { S[i] -> T[i] : 0 <= i < N }",
         ),
         dependences_case(
+            "two cells, of which one is overwritten",
+            "[N] -> { S[i] : 0 <= i < N; P[i] : 0 <= i < N; T[i] : 0 <= i < N }",
+            "{ T[i] -> A[i]; T[i] -> B[i] }",
+            "{ S[i] -> A[i]; S[i] -> B[i]; P[i] -> A[i] }",
+            "{ S[i] -> [i, 0]; P[i] -> [i, 1]; T[i] -> [i, 2] }",
+            flow="[N] -> { S[i] -> T[i] : 0 <= i < N; P[i] -> T[i] : 0 <= i < N }",
+            anti="{ }",
+            output="[N] -> { S[i] -> P[i] : 0 <= i < N }",
+            values="[N] -> { S[i] -> T[i] : 0 <= i < N; P[i] -> T[i] : 0 <= i < N }",
+        ),
+        dependences_case(
             "a matmul",
             "[N] -> { Zero[i, j] : 0 <= i < N and 0 <= j < N; "
             "Add[i, j, k] : 0 <= i < N and 0 <= j < N and 0 <= k < N }",

@@ -11,6 +11,7 @@ import islpy as isl
 from passlab.exercises.cases_day10_isl import (
     IN,
     OUT,
+    PARAMETER,
     Reader,
     Unreadable,
     call_with,
@@ -139,11 +140,24 @@ def judge_legality(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
     yield Finding("valid", True)
     wrong = ""
     if not pair.is_subset(dependences):
-        wrong = f"{example(pair)} is no dependence."
+        wrong = _not_there(pair, dependences)
     elif pair.intersect(not_before(schedule)).is_empty():
         wrong = f"{_times(pair, schedule)}: as it must be. This pair is no reason against the schedule."
     # A pair against a legal schedule is one too many; a wrong pair against an illegal one is a violation not found.
     yield Finding("spared" if case.expect else "did", not wrong, wrong)
+
+
+def _not_there(pair: isl.UnionMap, dependences: isl.UnionMap) -> str:
+    """Why a pair is none of the dependences: a sentence."""
+    wanted, given = (
+        {relation.space.get_dim_name(PARAMETER, k) for k in range(relation.dim(PARAMETER))}
+        for relation in (dependences, pair)
+    )
+    missing = sorted(wanted - given)
+    if not missing or pair.intersect(dependences).is_empty():
+        return f"{example(pair)} is no dependence."
+    names = " and ".join(missing)
+    return f"{example(pair)} is a dependence for some {names} only: the pair must come with numbers for the parameters."
 
 
 def _times(pairs: isl.UnionMap, schedule: isl.UnionMap) -> str:
@@ -175,6 +189,7 @@ STENCILS = {
     "seidel-1d": (SEIDEL_1D, 2),
     "seidel-2d with nine points": (SEIDEL_2D, 4),
     "wind from the left": (stencil("t i", *flow_of((-1,), (0,))), 2),
+    "a drift to the right": (stencil("t i", (1, 1), (1, 2)), 2),
 }
 
 
