@@ -61,6 +61,22 @@ def groups(seed: int) -> list[Case]:
         pair = torch.cat([torch.cat([a, torch.exp(b)], 1), c], 1)
         return pair.transpose(1, 2), torch.tanh(b).sum(), a
 
+    def late_product(m: Any, x: fx.Proxy) -> fx.Proxy:
+        e = torch.exp(x)
+        return torch.relu(e) @ torch.tanh(e)
+
+    def turned(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x.transpose(2, 3) + conv(m, x)
+
+    def turned_first(m: Any, x: fx.Proxy) -> fx.Proxy:
+        t = x.transpose(2, 3)
+        return conv(m, x) + t
+
+    def long_into_cat(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        for _ in range(255):  # with the cat 256, and its list is one more
+            x = torch.tanh(x)
+        return torch.cat([x, y], 1)
+
     def two_convs(m: Any, x: fx.Proxy) -> fx.Proxy:
         joined = conv(m, x) + F.conv2d(x, m.v, None, 1, 1)
         return torch.relu(joined + m.b) * F.max_pool2d(joined, 1)
@@ -134,6 +150,10 @@ def groups(seed: int) -> list[Case]:
         groups_case("wider than the convolution", graph(wide_then_conv, IMAGE, wide=(3, 4, 6, 6), w=(4, 4, 3, 3))),
         groups_case("shapes in one of two branches", graph(branches, IMAGE, w=(4, 4, 3, 3))),
         groups_case("very long", graph(long, (2, 3))),
+        groups_case("a product at the end of two ways", graph(late_product, (4, 4))),
+        groups_case("a transpose meets a convolution", graph(turned, IMAGE, w=(4, 4, 3, 3))),
+        groups_case("a transpose before a convolution that it meets", graph(turned_first, IMAGE, w=(4, 4, 3, 3))),
+        groups_case("the list counts, too", graph(long_into_cat, (2, 3), (2, 3))),
         groups_case("a ladder", graph(ladder, (2, 3))),
         groups_case("returned in the middle", graph(returned, IMAGE, w=(4, 4, 3, 3))),
         groups_case("layers", graph(layers, (6, 8), **BLOCK)),

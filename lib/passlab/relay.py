@@ -15,6 +15,7 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
+import logging
 import os
 import platform
 import shlex
@@ -91,6 +92,7 @@ def _load() -> ModuleType:
         if elsewhere is not None:
             os.environ["TVM_LIBRARY_PATH"] = elsewhere
     sys.modules.setdefault("onnx.mapping", _OnnxMapping("onnx.mapping"))
+    logging.getLogger("autotvm").setLevel(logging.ERROR)  # the first build would advise to tune
     return tvm
 
 

@@ -240,6 +240,33 @@ def no_limit(gm):
     return Endless(gm).run()
 
 
+@wrong("spared", "the path is the edges of the node itself: a product that only those between lead to is not seen")
+def own_edges(gm):
+    class Own(_Partition):
+        def path(self, n, between):
+            return super().path(n, [])
+
+    return Own(gm).run()
+
+
+@wrong("spared", "kind 2 joins in the first phase already, when a convolution has not come to the sum yet")
+def shapes_at_once(gm):
+    class AtOnce(_Partition):
+        def allowed(self, n, phase, between, path, inside, end):
+            return super().allowed(n, 2 if self.kind[n] == 2 and phase == 1 else phase, between, path, inside, end)
+
+    return AtOnce(gm).run()
+
+
+@wrong("spared", "counts a cat as one node near the limit, and forgets its list")
+def lists_uncounted(gm):
+    class Uncounted(_Partition):
+        def size(self, n):
+            return len(self.group[n])
+
+    return Uncounted(gm).run()
+
+
 @wrong("spared", "joins every operation that may with its first reader: values leave the middle of kernels")
 def first_readers(gm):
     class First(_Partition):

@@ -296,8 +296,8 @@ def judge_groups(case: Case, value: Any) -> Iterator[Finding]:
     right = right_groups(gm)
     apart, joined = _first_split(right, mine, place), _first_split(mine, right, place)
     split = f"FuseOps puts {apart[0]} and {apart[1]} into one kernel; you keep them apart." if apart else ""
-    yield Finding("did", not apart and not joined, split, before=gm, mark=apart or ())
     merged = f"You put {joined[0]} and {joined[1]} into one kernel; FuseOps keeps them apart." if joined else ""
+    yield Finding("did", not apart and not joined, split or merged, before=gm, mark=apart or joined or ())
     yield Finding("spared", not joined, merged, before=gm, mark=joined or ())
 
 
