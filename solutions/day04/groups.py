@@ -46,9 +46,9 @@ progress("day04")
 # operand has the shape of the result. The *path pattern* of a node is the largest pattern of the edges on the ways from
 # it to its post-dominator.
 #
-# **Groups.** At first each node is a group, and its *kind* is its pattern. A kind can change, a pattern cannot. The kind
-# of a group is that of its last node.
-# There are three phases; in each, all nodes from first to last get a turn, except those of kind 8 and those without a
+# **Groups.** At first each node is a group, and its *kind* is its pattern. A node's kind can change later, its pattern
+# cannot; edges ask for the pattern, the table for the kind. The kind of a group is that of its last node. There are
+# three phases; in each, all nodes from first to last get a turn, except those of kind 8 and those without a
 # post-dominator. *Between* are the nodes on the ways from a node to its post-dominator. If what the table asks is
 # fulfilled, the groups of the node and of those between join the group of the post-dominator. If one of them is of kind
 # 4, the last node of the group they join is of kind 4 from then on.
