@@ -174,11 +174,24 @@ def measure(seed: int) -> list[Case]:
         centred = x - torch.mean(x, -1, True)
         return centred * torch.rsqrt(torch.mean(centred * centred, -1, True) + 1e-5), centred
 
+    def unread(x):
+        y = x * 2.0
+        torch.abs(y), torch.exp(y)
+        return torch.relu(y)
+
+    def steps(x):
+        return torch.relu(x * 2.0 + 1.0)
+
     slow = {"bandwidth": 2e9, "flops": 5e8, "launch": 1e-6}
     fast = {"bandwidth": 2e12, "flops": 6e13, "launch": 4e-6}
+    level = {"bandwidth": 8e9, "flops": 3e9, "launch": 1e-6}  # its ridge is the intensity of `steps` in one kernel
     return [
         measure_case("a norm by hand", means, [(n, m)], [("mean", "sub"), ("mul", "mean_1", "add", "rsqrt", "mul_1")]),
         measure_case("a gate", gate, [(2 * n, m), (m, n), (n,)], [("add", "sigmoid", "mul")], slow),
         measure_case("no groups", gate, [(n, m), (m, n), (n,)], [], fast),
+        measure_case("values that nobody reads", unread, [(n, m)], [("mul", "abs_1")], unread=True),
+        measure_case("on the ridge", steps, [(n, m)], [("mul", "add", "relu")], level),
+        measure_case("no elements", steps, [(0, m)], [("mul", "add")]),
+        measure_case("no calls", lambda x: x, [(n,)], []),
         *(drawn(number, machine) for number, machine in enumerate((MACHINE, slow, fast))),
     ]

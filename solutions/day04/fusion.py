@@ -882,10 +882,11 @@ def measure(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, floa
     Out: {"before": row, "after": row}; a row has
          "launches"   how many kernels there are
          "bytes"      for each kernel: all tensors from outside that it reads, and all its values that something outside
-                      reads (another kernel, the output), each once, with the size that the tensor has itself
+                      reads (another kernel, the output), each once, with the size that the tensor has itself; what
+                      nobody reads is not written
          "flops"      of all calls: 2·k for each element of a product that sums over k, one for each element that sum,
                       mean or amax reads, one for each element of any other result
-         "intensity"  flops / bytes
+         "intensity"  flops / bytes; 0.0 where no byte moves
          "seconds"    the sum over kernels of launch + the longer of bytes/bandwidth and flops/flops of the machine
          "roof"       "memory" if the intensity is less than the machine's flops/bandwidth, else "compute"
 
@@ -908,7 +909,7 @@ def row(kernels, machine):
         machine["launch"] + max(nbytes / machine["bandwidth"], flops / machine["flops"])
         for nbytes, flops in zip(moved, done, strict=True)
     )
-    intensity = sum(done) / sum(moved)
+    intensity = sum(done) / sum(moved) if any(moved) else 0.0
     return {
         "launches": len(kernels),
         "bytes": sum(moved),

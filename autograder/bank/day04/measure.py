@@ -35,8 +35,12 @@ def _seconds(moved, done, machine):
     return sum(machine["launch"] + max(b / machine["bandwidth"], f / machine["flops"]) for b, f in pairs)
 
 
+def _intensity(moved, done):
+    return sum(done) / sum(moved) if any(moved) else 0.0
+
+
 def _roof(moved, done, machine):
-    return "memory" if sum(done) / sum(moved) < machine["flops"] / machine["bandwidth"] else "compute"
+    return "memory" if _intensity(moved, done) < machine["flops"] / machine["bandwidth"] else "compute"
 
 
 def _measure(gm, groups, machine, moved_by=_moved, ops=_ops, seconds=_seconds, roof=_roof, counted=None):
@@ -55,7 +59,7 @@ def _measure(gm, groups, machine, moved_by=_moved, ops=_ops, seconds=_seconds, r
             "launches": len(kernels),
             "bytes": sum(moved),
             "flops": sum(done),
-            "intensity": sum(done) / sum(moved),
+            "intensity": _intensity(moved, done),
             "seconds": seconds(moved, done, machine),
             "roof": roof(moved, done, machine),
         }
@@ -82,9 +86,9 @@ def by_edges(gm, groups, machine):
             "launches": len(done),
             "bytes": total,
             "flops": flops,
-            "intensity": flops / total,
+            "intensity": flops / max(total, 1),
             "seconds": len(done) * machine["launch"] + sum(times),
-            "roof": "compute" if flops * machine["bandwidth"] >= total * machine["flops"] else "memory",
+            "roof": "compute" if total and flops * machine["bandwidth"] >= total * machine["flops"] else "memory",
         }
 
     alone = {node.name: node.name for node in gm.graph.nodes if node.op.startswith("call_")}
@@ -106,7 +110,7 @@ def by_savings(gm, groups, machine):
         after["bytes"] -= sum(_moved([node]) for node in members) - _moved(members)
         after["seconds"] -= sum(machine["launch"] + bound([node]) for node in members)
         after["seconds"] += machine["launch"] + bound(members)
-    after["intensity"] = after["flops"] / after["bytes"]
+    after["intensity"] = after["flops"] / after["bytes"] if after["bytes"] else 0.0
     after["roof"] = "memory" if after["intensity"] < machine["flops"] / machine["bandwidth"] else "compute"
     return {"before": before, "after": after}
 
@@ -136,6 +140,16 @@ def writes_everything(gm, groups, machine):
     def moved(kernel):
         read = {a for node in kernel for a in node.all_input_nodes if a not in kernel}
         return sum(map(_size, read | set(kernel)))
+
+    return _measure(gm, groups, machine, moved_by=moved)
+
+
+@wrong("did", "a kernel writes what is not read inside it, also what nobody reads")
+def writes_the_unread(gm, groups, machine):
+    def moved(kernel):
+        read = {a for node in kernel for a in node.all_input_nodes if a not in kernel}
+        written = {node for node in kernel if not node.users or any(user not in kernel for user in node.users)}
+        return sum(map(_size, read | written))
 
     return _measure(gm, groups, machine, moved_by=moved)
 
@@ -204,6 +218,31 @@ def no_launches(gm, groups, machine):
 def upside_down(gm, groups, machine):
     other = {"memory": "compute", "compute": "memory"}
     return _measure(gm, groups, machine, roof=lambda *given: other[_roof(*given)])
+
+
+@wrong("cost", "at the ridge itself memory still decides")
+def memory_at_the_ridge(gm, groups, machine):
+    def roof(moved, done, machine):
+        return "memory" if _intensity(moved, done) <= machine["flops"] / machine["bandwidth"] else "compute"
+
+    return _measure(gm, groups, machine, roof=roof)
+
+
+@wrong("cost", "where no byte moves the intensity has no bound, and so the operations decide")
+def endless_intensity(gm, groups, machine):
+    rows = _measure(gm, groups, machine)
+    for row in rows.values():
+        if not row["bytes"]:
+            row.update(intensity=float("inf"), roof="compute")
+    return rows
+
+
+@wrong("valid", "divides by the bytes, also where none moves")
+def divides_by_nothing(gm, groups, machine):
+    rows = _measure(gm, groups, machine)
+    for row in rows.values():
+        row["intensity"] = row["flops"] / row["bytes"]
+    return rows
 
 
 @wrong("valid", "a pair of rows instead of a dictionary")

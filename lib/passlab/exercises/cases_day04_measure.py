@@ -20,16 +20,26 @@ WHOLE, ROWS = ("launches", "bytes", "flops"), ("before", "after")
 
 
 def measure_case(
-    name: str, function: Callable, shapes: Sequence[Any], groups: Any, machine: dict | None = None
+    name: str,
+    function: Callable,
+    shapes: Sequence[Any],
+    groups: Any,
+    machine: dict | None = None,
+    *,
+    unread: bool = False,
 ) -> Case:
-    """A case: a function of tensors of these shapes, or (shape, dtype), and groups of names, or what finds them."""
+    """A case: a function of tensors of these shapes, or (shape, dtype), and groups of names, or what finds them.
+
+    unread: calls that nobody reads stay in the graph.
+    """
 
     def build() -> tuple:
         pairs = [
             s if isinstance(s, tuple) and len(s) == 2 and isinstance(s[1], torch.dtype) else (s, None) for s in shapes
         ]
         gm = trace(function, *(torch.ones(shape, dtype=dtype) for shape, dtype in pairs))
-        gm.graph.eliminate_dead_code()
+        if not unread:
+            gm.graph.eliminate_dead_code()
         chosen = groups(gm) if callable(groups) else [list(group) for group in groups]
         return gm, chosen, dict(machine or MACHINE)
 
@@ -142,7 +152,7 @@ def priced(gm: fx.GraphModule, kernels: Sequence[Sequence[str]], machine: dict) 
         seconds = machine["launch"] + max(moved / machine["bandwidth"], done / machine["flops"])
         each["+".join(kernel)] = {"bytes": moved, "flops": done, "seconds": seconds}
     row = {key: sum(numbers[key] for numbers in each.values()) for key in ("bytes", "flops", "seconds")}
-    intensity = row["flops"] / row["bytes"]
+    intensity = row["flops"] / row["bytes"] if row["bytes"] else 0.0
     roof = "memory" if intensity < machine["flops"] / machine["bandwidth"] else "compute"
     return row | {"launches": len(each), "intensity": intensity, "roof": roof, "kernels": each}
 
