@@ -5,8 +5,12 @@ from __future__ import annotations
 import random
 
 from passlab.exercises.cases_day10_loops import (
+    EITHER,
     EVERY_FIFTH,
+    FIFTHS,
+    LINE,
     RECTANGLE,
+    SIEVE,
     SOLVE,
     STENCIL,
     TRIANGLE,
@@ -29,6 +33,8 @@ def generate(seed: int) -> list[Case]:
     once = "{ S[t, i] -> [floor(t/3), floor((t + i)/4), t, t + i] }"
     tile = f"floor(i/{b})"
     solve = f"{{ S[i] -> [{tile}, i, 0, 0]; T[i, j] -> [{tile}, i, 1, j]; U[i] -> [{tile}, i, 2, 0] }}"
+    fifths = f"{{ S[i] -> [floor(i/{a + 2}), i, 0]; T[i] -> [floor(i/{a + 2}), i, 1] }}"
+    odd_back = f"{{ S[i] -> [i] : i % 2 = 0; S[i] -> [{2 * n} - i] : i % 2 = 1 }}"
     return [
         generate_case("skewed tiles of a rectangle", RECTANGLE, tiles, run=False, N=n, M=m),
         generate_case("tiles skewed both ways", RECTANGLE, both, N=7, M=9),
@@ -37,6 +43,10 @@ def generate(seed: int) -> list[Case]:
         generate_case("a triangular solve in tiles", SOLVE, solve, N=n),
         generate_case("two statements far apart", TWO_LOOPS, apart, N=n),
         generate_case("one iteration", STENCIL, once, run=False, T=1, N=3),
+        generate_case("one branch or the other", EITHER, "{ S[i] -> [-i]; T[i] -> [-i] }", N=20 + n),
+        generate_case("a branch in a branch", FIFTHS, fifths, N=20),
+        generate_case("a sieve by diagonals", SIEVE, "{ S[i, j] -> [i - j, i] }", N=n, M=m),
+        generate_case("odd ones from the end", LINE, odd_back, N=2 * n + 1),
         generate_case("a stencil by fronts", STENCIL, "{ S[t, i] -> [2t + i, t] }", T=n, N=m),
     ]
 

@@ -17,9 +17,12 @@ BROKEN = {
         "nothing": ("valid", "Return TensorIR; None came back."),
         "an empty loop": ("did", "S[0, 0] never runs; 35 of 35 iterations are missing."),
         "a loop without a variable": ("valid", "a variable is used where no loop defines it"),
-        "a loop from 1": ("valid", "The loop over t begins at 1 or has a step. Let it begin at 0"),
+        "a loop from 1": ("valid", "The loop over t begins at 1. Let it begin at 0"),
+        "a loop with a step": ("valid", "The loop over t has a step, 2. Let it begin at 0"),
+        "a loop from 1 with a step": ("valid", "The loop over t begins at 1 and has a step, 2. Let it"),
+        "a division by 0": ("did", "A bound or a branch of the function divides by 0."),
         "endless loops": ("did", "Its loops are still turning after 5 s"),
-        "one statement again and again": ("did", "The function visits more than 70 iterations."),
+        "one statement again and again": ("did", "The function visits more than 70 iterations. There are 35: which"),
         "a call from elsewhere": ("valid", "calls code from elsewhere (call_extern)"),
     },
     "day10.tile": {
@@ -92,8 +95,9 @@ def of_generate(name):
 
     tir = tvm.tirx
 
-    def loop(turns, body, first=0, variable="t"):
-        return tir.For(tir.Var(variable, "int32"), first, turns, tir.ForKind.SERIAL, body)
+    def loop(turns, body, first=0, variable="t", step=None):
+        step = step and tir.const(step, "int32")
+        return tir.For(tir.Var(variable, "int32"), first, turns, tir.ForKind.SERIAL, body, step=step)
 
     def answer(node, statement):
         zero = tir.const(0, "int32")
@@ -107,6 +111,14 @@ def of_generate(name):
                 return loop(3, statement("S", [tir.Var("t", "int32"), zero]))
             case "a loop from 1":
                 return loop(3, once, first=1)
+            case "a loop with a step":
+                return loop(3, once, step=2)
+            case "a loop from 1 with a step":
+                return loop(3, once, first=1, step=2)
+            case "a division by 0":
+                turn = tir.Var("t", "int32")
+                test = tir.EQ(tir.truncdiv(zero + 7, turn), zero)
+                return tir.For(turn, 0, 3, tir.ForKind.SERIAL, tir.IfThenElse(test, once, None))
             case "endless loops":
                 return loop(10**9, loop(10**9, nothing), variable="u")
             case "one statement again and again":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import islpy as isl
 
 from autograder.bank import right, wrong
-from passlab.polyhedral.codegen import called, children, expression
+from passlab.polyhedral.codegen import children, expression
 from passlab.relax import tvm
 
 tir = tvm.tirx
@@ -32,6 +32,7 @@ MEANING = {
     **dict.fromkeys((OP.and_, OP.and_then), tir.all),
     **dict.fromkeys((OP.or_, OP.or_else), tir.any),
 }
+CHOICES = (OP.select, OP.cond)
 
 
 class Walk:
@@ -87,6 +88,8 @@ class Walk:
     def applied(self, kind, numbers):
         if kind == OP.minus:
             return -numbers[0]
+        if kind in CHOICES:
+            return tir.Select(*numbers)
         result = numbers[0]
         for other in numbers[1:]:
             result = self.meaning[kind](result, other)
@@ -112,19 +115,26 @@ def by_text(node, statement):
     names = {"min": fold(tir.min), "max": fold(tir.max)}
 
     class Mine(Walk):
-        def of(self, node, values):
-            if node.get_type() != isl.ast_node_type.user:
-                return super().of(node, values)
-            name, iteration = called(node)
-            texts = (ast.unparse(part) for part in iteration)
-            return self.statement(name, [tir.const(0, "int32") + eval(text, names, values) for text in texts])
-
         def number(self, given, values):
             if given.get_type() == isl.ast_expr_type.op and given.get_op_type() not in (OP.and_, OP.or_):
-                kinds = (OP.eq, OP.le, OP.lt, OP.ge, OP.gt)
+                kinds = (OP.eq, OP.le, OP.lt, OP.ge, OP.gt, *CHOICES)
                 if given.get_op_type() not in kinds:
                     return tir.const(0, "int32") + eval(ast.unparse(expression(given)), names, values)
             return super().number(given, values)
+
+    return Mine(statement).of(node, {})
+
+
+@right("divides as C does where isl knows that rounding makes no difference, and chooses without evaluating both")
+def as_in_c_where_allowed(node, statement):
+    class Mine(Walk):
+        meaning = MEANING | {
+            **dict.fromkeys((OP.div, OP.pdiv_q), tir.truncdiv),
+            **dict.fromkeys((OP.pdiv_r, OP.zdiv_r), tir.truncmod),
+        }
+
+        def applied(self, kind, numbers):
+            return tir.if_then_else(*numbers) if kind in CHOICES else super().applied(kind, numbers)
 
     return Mine(statement).of(node, {})
 
@@ -226,6 +236,36 @@ def no_branches(node, statement):
     return Mine(statement).of(node, {})
 
 
+@wrong("did", "a condition has one branch: else is dropped")
+def drops_else(node, statement):
+    class Mine(Walk):
+        def branch(self, node, values):
+            test, then = self.number(node.if_get_cond(), values), self.of(node.if_get_then_node(), values)
+            return tir.IfThenElse(test, then, None)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "the parts of a condition have to hold together, joined by or as well as by and")
+def or_as_and(node, statement):
+    class Mine(Walk):
+        meaning = MEANING | dict.fromkeys((OP.or_, OP.or_else), tir.all)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "a choice has what is taken otherwise first")
+def swapped_arms(node, statement):
+    class Mine(Walk):
+        def applied(self, kind, numbers):
+            if kind in CHOICES:
+                test, then, other = numbers
+                return tir.Select(test, other, then)
+            return super().applied(kind, numbers)
+
+    return Mine(statement).of(node, {})
+
+
 @wrong("did", "of a block only the first part is walked")
 def first_of_block(node, statement):
     class Mine(Walk):
@@ -246,7 +286,7 @@ def remainder_as_quotient(node, statement):
 @wrong("did", "division rounds towards zero, as in C: floord of a negative number is one too large")
 def as_in_c(node, statement):
     class Mine(Walk):
-        meaning = MEANING | {OP.fdiv_q: lambda a, b: tir.Select(a < 0, -(-a // b), a // b)}
+        meaning = MEANING | {OP.fdiv_q: tir.truncdiv}
 
     return Mine(statement).of(node, {})
 

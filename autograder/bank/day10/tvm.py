@@ -21,6 +21,9 @@ def dimensions(schedule):
         if whole.dim(isl.dim_type.div):
             plain = whole.get_div(0)
             size = plain.get_denominator_val().to_python()
+            if not (whole - plain.floor()).plain_is_zero():  # not only that floor: a remainder
+                yield [(0, 0)], size, 0
+                continue
             plain = plain.scale_val(isl.Val(size))
         factors = [
             plain.get_coefficient_val(isl.dim_type.in_, at).to_python() for at in range(plain.dim(isl.dim_type.in_))

@@ -64,7 +64,7 @@ def kernel(value: Any, program: polyhedral.Program, sizes: Sizes) -> tuple[Any, 
         return None, "The function is not well-formed: a variable is used where no loop defines it, or defined twice."
     if shifted := _shifted(function.body):
         return None, (
-            f"The loop over {shifted.loop_var.name} begins at {shifted.min} or has a step. Let it begin at 0 and count "
+            f"The loop over {shifted.loop_var.name} {_how_shifted(shifted)}. Let it begin at 0 and count "
             "turns: TVM 0.27 (CanonicalizeLoop) is wrong about nested loops that do not."
         )
     return function, None
@@ -87,6 +87,12 @@ def _shifted(node: Any) -> Any:
         case _:
             inside = []
     return next(filter(None, map(_shifted, inside)), None)
+
+
+def _how_shifted(loop: Any) -> str:
+    start = "" if getattr(loop.min, "value", None) == 0 else f"begins at {loop.min}"
+    step = "" if loop.step is None else f"has a step, {loop.step}"
+    return " and ".join(filter(None, (start, step)))
 
 
 def run(function: Any, arrays: Mapping[str, np.ndarray], repeats: int = 0, seconds: float = 10.0) -> builds.Built:
@@ -142,6 +148,8 @@ def other_order(function: Any, wanted: list[tuple[str, tuple[int, ...]]]) -> str
     try:
         with time_limit(PATIENCE):
             seen = polyhedral.visits(function, most=2 * len(wanted))
+    except tensor_ir.TooMany as error:
+        return f"{error} There are {len(wanted):,}: which loop turns too often?"
     except ValueError as error:
         return str(error)
     except OutOfTime:
@@ -189,6 +197,32 @@ for t in range(T):
     for i in range(1, N - 1):
         A[t + 1, i] = (A[t, i - 1] + A[t, i] + A[t, i + 1]) / 3
 """
+EITHER = """
+for i in range(N):
+    if i % 3 == 0:
+        A[i] = B[i] * 2
+    else:
+        A[i] = B[i] + 1
+"""
+SIEVE = """
+for i in range(N):
+    for j in range(M):
+        if i % 3 == 0 or j % 4 == 1:
+            C[i, j] = A[j, i] + i
+"""
+LINE = """
+for i in range(N):
+    A[i] = B[i] * 2
+"""
+#: Guards that have a branch in a branch: what is no multiple of 5 may be one of 7 and 1 more.
+FIFTHS = """
+for i in range(N):
+    if i % 5 == 0 or i % 7 == 1:
+        A[i] = B[i] * 2
+for i in range(N):
+    if i % 5 != 0:
+        C[i] = B[i] + 1
+"""
 SOLVE = """
 for i in range(N):
     x[i] = b[i]
@@ -209,6 +243,7 @@ def generate_cases() -> list[Case]:
     both = "{ S[i, j] -> [floor((i - 3j)/4), floor((i + j)/3), i - 3j, j] }"
     corner = "{ S[i, j] -> [floor(i/4), floor(j/3), j, i] }"
     stretched = "{ S[i] -> [3i, 0]; T[i, j] -> [2i + 3, j + 1] }"
+    odd_back = "{ S[i] -> [i] : i % 2 = 0; S[i] -> [10 - i] : i % 2 = 1 }"
     return [
         generate_case("a triangle by columns", TRIANGLE, "{ S[i, j] -> [j, i] }", N=7),
         generate_case("tiles that do not divide", RECTANGLE, tiles, N=10, M=8),
@@ -219,6 +254,9 @@ def generate_cases() -> list[Case]:
         generate_case("one statement stretched", TWO_LOOPS, stretched, run=False, N=7),
         generate_case("skewed tiles", STENCIL, skewed, T=7, N=10),
         generate_case("tiles skewed both ways", RECTANGLE, both, run=False, N=7, M=9),
+        generate_case("one branch or the other", EITHER, "{ S[i] -> [i]; T[i] -> [i] }", run=False, N=20),
+        generate_case("one guard or the other", SIEVE, "{ S[i, j] -> [i - j, i] }", run=False, N=6, M=7),
+        generate_case("odd ones from the end", LINE, odd_back, run=False, N=11),
     ]
 
 

@@ -108,7 +108,8 @@ EXERCISES: tuple[Exercise, ...] = (
             "An expression is an int (get_val), an id (get_id().get_name()) or an operation (get_op_type, "
             "get_op_n_arg, get_op_arg(k)). A table from isl.ast_expr_op_type to functions of two numbers is enough: "
             "add, sub, mul, min, max, div, fdiv_q, pdiv_q, pdiv_r, zdiv_r, eq, le, lt, ge, gt, and_, or_. Only "
-            "minus has one; min and max can have three. // rounds down in TensorIR, as fdiv_q wants it.",
+            "minus has one, and select has three, tirx.Select(test, then, otherwise); min and max can have three. // "
+            "rounds down in TensorIR, as fdiv_q wants it.",
         ),
         cases=later("cases_day10_loops", "generate_cases"),
         judge=later("cases_day10_loops", "judge_generate"),

@@ -283,24 +283,40 @@ def iterator_kinds(program: Program, statement: Statement) -> list[int]:
 # ── What a function visits ────────────────────────────────────────────────────────────────────────────────────────────
 
 
+class TooMany(ValueError):
+    """A function visits more iterations than are wanted of it."""
+
+
 def visits(function: Any, most: int | None = None) -> list[tuple[str, tuple[int, ...]]]:
     """The iterations that a TensorIR function visits, ("S", (0, 1)), in order: its innermost blocks, by name and value.
 
     Loops that are parallel, vectorized or unrolled are walked from their first turn to their last. Raises ValueError
-    for a bound or branch that depends on values in memory, and for more than `most` iterations.
+    for a bound or branch that depends on values in memory or divides by 0, and TooMany for more than `most` iterations.
     """
     lines, seen = _Walker().lines(function.body, "  "), []
     code = "\n".join(["def walk(note):", *lines, "  return"])
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"quotient": _quotient, "remainder": _remainder}
     exec(compile(code, "<visits>", "exec"), names)
 
     def note(name: str, *values: int) -> None:
         if len(seen) == most:
-            raise ValueError(f"The function visits more than {most:,} iterations.")
+            raise TooMany(f"The function visits more than {most:,} iterations.")
         seen.append((name, values))
 
-    names["walk"](note)
+    try:
+        names["walk"](note)
+    except ZeroDivisionError:
+        raise ValueError("A bound or a branch of the function divides by 0.") from None
     return seen
+
+
+def _quotient(a: int, b: int) -> int:
+    """a / b, rounded towards zero."""
+    return a // b if (a < 0) == (b < 0) else -(-a // b)
+
+
+def _remainder(a: int, b: int) -> int:
+    return a - _quotient(a, b) * b
 
 
 class _Walker:
@@ -359,6 +375,9 @@ class _Walker:
             return _PYTHON[kind].format(*map(self.text, parts))
         if kind == "Select":
             return f"({self.text(node.true_value)} if {self.text(node.condition)} else {self.text(node.false_value)})"
+        if kind == "Call" and node.op.name == "prim.if_then_else":
+            test, then, other = map(self.text, node.args)
+            return f"({then} if {test} else {other})"
         if kind == "Cast":
             return self.text(node.value)
         raise ValueError(f"The expression {str(node)[:60]} has no value before the function runs.")
@@ -369,5 +388,6 @@ _PYTHON = {
     **{name: f"({{}} {sign} {{}})" for name, sign in {"LT": "<", "LE": "<=", "GT": ">", "GE": ">="}.items()},
     **{name: f"({{}} {sign} {{}})" for name, sign in {"EQ": "==", "NE": "!=", "Or": "or"}.items()},
     **{name: f"({{}} {sign} {{}})" for name, sign in {"FloorDiv": "//", "FloorMod": "%"}.items()},
+    **{"Div": "quotient({}, {})", "Mod": "remainder({}, {})"},
     **{"Min": "min({}, {})", "Max": "max({}, {})", "Not": "(not {})"},
 }
