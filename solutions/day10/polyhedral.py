@@ -463,7 +463,7 @@ grade("day10.generate", generate)
 
 
 # %% [markdown]
-# Your loops for the triangle in tiles, as TVM shows them:
+# Your loops for a rectangle in tiles that do not divide, as TVM shows them:
 
 # %%
 try:
