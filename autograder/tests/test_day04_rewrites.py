@@ -78,6 +78,7 @@ LINEAR = {
     "two of one weight": (lambda m, x: torch.relu(x @ m.w.t()) + F.silu(F.linear(x, m.w)), {"relu": 1, "silu": 1}),
     "written before": (lambda m, x: (lambda y: torch.relu(F.linear(y, m.w)))(torch.tanh(x).add_(1)), {}),
     "a negative dimension": (lambda m, x: torch.relu(x @ m.w.transpose(-2, -1)), {"relu": 1}),
+    "in place, read": (lambda m, x: F.silu(F.linear(F.relu(F.linear(x, m.w), True), m.w)), {"relu": 1, "silu": 1}),
     "no transposition": (lambda m, x: torch.relu(x @ m.w.transpose(1, 1)), {}),
     "a sum of two products": (lambda m, x: torch.relu(x @ m.w.t() + F.linear(x, m.w)), {}),
 }  # fmt: skip
@@ -95,6 +96,8 @@ def softmax(x, dim=-1):
 ATTENTION = {
     "negative scale": (lambda m, q: softmax(q @ q.mT * -0.5) @ q, 1),
     "two scales": (lambda m, q: softmax((q * 2) @ q.mT / 3) @ q, 1),
+    "a scaled query that others read": (lambda m, q: (lambda s: softmax(s @ q.mT) @ q + s)(q * 2), 1),
+    "a boolean mask added": (lambda m, q: softmax(q @ q.mT + m.hidden) @ q, 0),
     "an integer": (lambda m, q: softmax(2 * (q @ q.mT)) @ q, 1),
     "a mask of a row": (lambda m, q: softmax(q @ q.mT + m.row) @ q, 1),
     "a causal mask": (lambda m, q: softmax(q @ q.mT + m.causal) @ q, 1),
@@ -137,9 +140,12 @@ def test_an_answer_that_does_nothing_earns_nothing(exercise_id):
         (IDS[0], "one_gelu", "1 linear layer ends in gelu_tanh here, and the result has 0 linear_act nodes"),
         (IDS[0], "any_readers", "Somebody else reads the value between"),
         (IDS[0], "leaves_dead_nodes", "any more: erase it."),
-        (IDS[1], "any_dimension", "None of these is attention: look at every dimension, order and constant."),
-        (IDS[1], "no_permute", "3 attentions can be found here, and 2 became one op."),
+        (IDS[1], "any_dimension", "None of these is attention: look at every dimension, order, number and dtype."),
+        (IDS[1], "no_permute", "4 attentions can be found here, and 3 became one op."),
         (IDS[1], "drops_dropout", "In training this dropout draws"),
+        (IDS[0], "modules_by_name", "with 'relu' came in for relu6_1; none may."),
+        (IDS[1], "adds_booleans", "scaled_dot_product_attention came in for matmul_16; none may."),
+        (IDS[1], "one_of_two_scales", "4 are enough. It still calls mul_1."),
     ],
 )
 def test_messages_say_what_to_look_at(exercise_id, answer, sentence, apart):

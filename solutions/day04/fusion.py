@@ -66,7 +66,7 @@ def chains(gm: fx.GraphModule) -> list[list[str]]:
          in the group, by one member or by several, and nowhere else; returning it is reading it. The group may read as
          many values from outside as it likes.
     In no group: what has effects (its pattern is OPAQUE), and what touches memory that the program writes, as its
-         operand or as its result (`passlab.effects.written`).
+         operand or as its result: `passlab.effects.written(gm.graph)` is the set of the nodes whose memory is written.
     Largest: no two groups, or a group and an operation, could be one.
 
     Example:  a = x * 2;  b = exp(a);  c = relu(b) + b;  return sum(c), tanh(c)
@@ -203,21 +203,22 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
     Out: each such group is one call of linear_act. Parameters are shared, not copied; a parameter p of the module fc is
          read by `gm.graph.get_attr("fc.p")`. Nodes that nobody reads any more are gone.
     Stays: a product or sum that somebody else reads, or that is an output; a bias that is not of shape (outputs,), or a
-         second one; a weight that is not a matrix; what is not of one floating-point dtype; what reads memory that the
-         program writes (`passlab.effects.written`); all other activations; other calls of a shared module.
+         second one; a weight that is not a matrix; what is not of one floating-point dtype; an x, weight or bias in
+         memory that the program writes (`written(gm.graph)`) by other calls than the activations that are fused, also a
+         module's parameter, if a get_attr of its path is in it; all other activations; other calls of a shared module.
 
     Example:  y = x @ w.t();  s = b + y;  return relu(s)     becomes     return linear_act(x, w, b, "relu")
     """
     ### BEGIN SOLUTION
     memory = written(gm.graph)
+    memory |= {node.target for node in memory if node.op == "get_attr"}  # parameters of modules are given by their path
     for node in list(gm.graph.nodes):
         name = activation(gm, node)
         found = name and read_once(node.args[0]) and linear_layer(gm, node.args[0])
         if not found:
             continue
         x, weight, bias, inner = found
-        operands = [n for n in (x, weight, bias) if isinstance(n, fx.Node)]
-        if any(n in memory for n in operands):
+        if any(n in memory for n in (x, weight, bias)):
             continue
         with gm.graph.inserting_before(node):
             weight, bias = (gm.graph.get_attr(n) if isinstance(n, str) else n for n in (weight, bias))
@@ -374,9 +375,10 @@ def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
          torch and F are the same op. To be found, in this order:
          - the scores: q @ kᵀ by @, matmul or bmm, with kᵀ a node that swaps the last two dimensions of k: transpose, mT,
            or permute of three or four dimensions;
-         - a scale, or none: a Python number that q or the scores are multiplied with (on either side) or divided by;
-         - a mask, or none: a tensor that is added to the scaled scores (on either side); masked_fill(mask, -inf);
-           torch.where(mask, scores, -inf) or torch.where(mask, -inf, scores);
+         - a scale, or none: a Python number that q, the scores or both are multiplied with (on either side) or divided
+           by; the scale is the product of both. If others read q * c too, it may be folded or stay as it is;
+         - a mask, or none: a tensor of q's dtype that is added to the scaled scores (on either side); or a boolean one
+           in masked_fill(mask, -inf), torch.where(mask, scores, -inf) or torch.where(mask, -inf, scores);
          - softmax over the last dimension (its number may be positive or negative; nn.Softmax is one, too);
          - any number of dropouts that draw nothing: training=False, p=0, or a module in eval mode;
          - the product with v by @, matmul or bmm.
@@ -384,9 +386,10 @@ def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
          that nobody reads any more are gone; one more node may turn a boolean mask round.
     Stays: a dropout that draws; scores or probabilities that somebody else reads, or that are an output; a scale behind
          the mask, or one that is a tensor; another number than -inf; softmax with a dtype, without a dimension, or over
-         another one; a mask of fewer than two dimensions, one that makes the scores larger, or one that is neither
-         boolean nor of q's dtype; q, k, v that are not of 3 or 4 dimensions, of the same leading ones, and of one
-         floating-point dtype; and what reads memory that the program writes (`passlab.effects.written`).
+         another one; a mask of fewer than two dimensions, one that makes the scores larger, or an added one of another
+         dtype than q's (a boolean one, which adds 0 and 1, too); q, k, v that are not of 3 or 4 dimensions, of the same
+         leading ones, and of one floating-point dtype; and what reads memory that the program writes
+         (`written(gm.graph)`).
 
     Example:  s = q @ k.transpose(1, 2) / 8;  p = softmax(s + m, -1);  return p @ v
               becomes     return scaled_dot_product_attention(q, k, v, attn_mask=m, scale=0.125)
@@ -578,7 +581,8 @@ with suppress(Exception):
 #
 # A group has been found; now it becomes a kernel. TensorIR is TVM's language for that: buffers, loops, stores. Here is
 # y = exp(x) · exp(x), with exp computed once: what is used twice stands in a buffer of one element, which becomes a
-# register.
+# register. An expression that is put in two places is computed in both. After thirty lines like x = x * x that is 2³⁰
+# times, and TVM walks through all of them: the check then says that the kernel was still being built.
 
 # %%
 TIR = tvm.tirx
@@ -602,9 +606,12 @@ print(square)
 #
 # Three things are easy to get wrong. **Broadcasting** aligns shapes at their last dimension; an operand that has size 1
 # there is read at 0. **Types**: the result's stands in `node.meta["tensor_meta"].dtype`, but a comparison works in the
-# type of its operands (`torch.result_type`), and `n < 0.5` of whole numbers is no comparison with 0. In float16 and
-# bfloat16 compute in float32 and cast when you store: that is what kernels do, and TVM wants it so. **NaN**: torch's
-# relu, maximum and minimum hand it on; `TIR.max` does not, and TVM takes `a != a` for False.
+# type of its operands (`torch.result_type`), and `n < 0.5` of whole numbers is no comparison with 0. Both operands, a
+# number too, are rounded to that type before they are compared: 0.1 in float16 is `torch.tensor(0.1, dtype=...).item()`.
+# In float16 and bfloat16 compute in float32 and cast when you store: that is what kernels do, and TVM wants it so. Only
+# an explicit `to` rounds at once. **NaN**: torch's relu, maximum and minimum hand it on; `TIR.max` does not, and TVM
+# takes `a != a` for False. `TIR.isnan` knows no bfloat16 ("not supported for isnan op"): ask it in float32. **Zero** has
+# a sign: -x of 0.0 is -0.0, and 0 - x is not.
 
 
 # %% nbgrader={"grade": false, "grade_id": "codegen", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -614,7 +621,8 @@ def codegen(gm: fx.GraphModule) -> tvm.tirx.PrimFunc:
     In:  a graph of placeholders, calls and an output of one or more values that have the same shape. Its calls:
          operator.add, sub, mul, truediv, neg, gt, lt, eq; torch.abs, relu, exp, tanh, sigmoid, sqrt, maximum, minimum,
          where; the method to(dtype). Operands are nodes and numbers. Shapes and dtypes (float32, float16, bfloat16,
-         int32, bool) stand in node.meta["tensor_meta"]; there may be no elements, or no dimensions.
+         int32, bool) stand in node.meta["tensor_meta"]; there may be no elements, or no dimensions. A bool is the
+         condition of where, is cast by `to`, or stands beside an operand of another type: nothing is computed in bool.
     Out: a PrimFunc (or an IRModule with it) whose parameters are a buffer for each placeholder and one for each output
          value, in this order. It computes what the graph does, writes each element of an output once, and nothing else
          (buffers of one element are registers). A value that is used twice is computed once.
@@ -672,7 +680,8 @@ def written_out(node, values):
     wanted = node.meta["tensor_meta"].dtype
     if name == "to":
         return values[node.args[0]].astype(name_of(wanted)).astype(working(wanted))
-    if name in ("gt", "lt", "eq"):
+    compares = name in ("gt", "lt", "eq")
+    if compares:
         left, right = (
             torch.empty(a.meta["tensor_meta"].shape, dtype=a.meta["tensor_meta"].dtype, device="meta")
             if isinstance(a, fx.Node)
@@ -682,7 +691,10 @@ def written_out(node, values):
         wanted = torch.result_type(left, right)
 
     def operand(a):
-        return values[a].astype(working(wanted)) if isinstance(a, fx.Node) else TIR.const(a, working(wanted))
+        if isinstance(a, fx.Node):
+            value = values[a].astype(name_of(wanted)) if compares else values[a]
+            return value.astype(working(wanted))
+        return TIR.const(torch.tensor(a, dtype=wanted).item() if compares else a, working(wanted))
 
     if name == "where":
         condition, yes, no = node.args

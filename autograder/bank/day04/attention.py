@@ -15,6 +15,10 @@ from passlab.effects import effects, written
 CARE = {
     "scale given",
     "scale on q",
+    "both scales",
+    "added dtype",
+    "where turned",
+    "where both ways",
     "quotients",
     "either side",
     "mask turned",
@@ -114,7 +118,8 @@ class _Walk:
         if self.is_(at, ADD) and not at.kwargs:
             a, b = at.args
             orders = ((a, b), (b, a)) if "either side" in self.care else ((a, b),)
-            yield from ((s, m, False) for s, m in orders if _dtype(m) == _dtype(s))
+            also = () if "added dtype" in self.care else (torch.bool,)
+            yield from ((s, m, False) for s, m in orders if _dtype(m) in (_dtype(s), *also))
         if self.is_(at, FILL) and "boolean masks" in self.care:
             given = _given(at, "input", "mask", "value")
             low = given["value"] == -math.inf or ("minus infinity" not in self.care and given["value"] < -1000)
@@ -124,8 +129,8 @@ class _Walk:
             mask, a, b = at.args
             if b == -math.inf:
                 yield a, mask, False
-            if a == -math.inf:
-                yield b, mask, True
+            if a == -math.inf and "where both ways" in self.care:
+                yield b, mask, "where turned" in self.care
         yield at, None, False
 
     def times(self, node):
@@ -150,7 +155,7 @@ class _Walk:
         if k is None:
             return None
         self.own.append(right)
-        if "scale on q" in self.care:
+        if "scale on q" in self.care and (scale == 1.0 or "both scales" in self.care):
             inner, more = self.times(q)
             if inner is not q:
                 self.own.append(q)
@@ -310,6 +315,26 @@ def no_quotients(gm):
 @wrong("cost", "leaves the scale of q to q: one more reading and writing of all queries")
 def query_stays_scaled(gm):
     return _fuse(gm, "scale on q")
+
+
+@wrong("cost", "one scale is enough: where the scores have one, q keeps its own")
+def one_of_two_scales(gm):
+    return _fuse(gm, "both scales")
+
+
+@wrong("same", "hands an added boolean mask on: the program adds 0 and 1, the op looks where it is True")
+def adds_booleans(gm):
+    return _fuse(gm, "added dtype")
+
+
+@wrong("same", "where(mask, -inf, scores) and where(mask, scores, -inf) are one: the mask goes on as it is")
+def where_upside_down(gm):
+    return _fuse(gm, "where turned")
+
+
+@wrong("did", "knows where(mask, scores, -inf) alone")
+def where_one_way(gm):
+    return _fuse(gm, "where both ways")
 
 
 @wrong("did", "scores on the left, numbers and masks on the right")

@@ -27,6 +27,9 @@ CARE = {
     "matrix",
     "addmm",
     "exact",
+    "exact module",
+    "subclass",
+    "module writes",
     "share",
     "erase",
     "bias",
@@ -54,7 +57,7 @@ class _Matcher:
         if not isinstance(node, fx.Node) or node.op != "call_module":
             return None
         module = self.gm.get_submodule(node.target)
-        return module if type(module) is kind else None
+        return module if type(module) is kind or ("subclass" not in self.care and isinstance(module, kind)) else None
 
     def activation(self, node):
         for name, ops, kind in (("relu", RELU, nn.ReLU), ("silu", SILU, nn.SiLU), ("gelu", GELU, nn.GELU)):
@@ -63,6 +66,8 @@ class _Matcher:
                 continue
             form = module.approximate if kind is nn.GELU and module else node.kwargs.get("approximate")
             return "gelu_tanh" if name == "gelu" and form == "tanh" and "tanh form" in self.care else name
+        if "exact module" not in self.care and node.op == "call_module":
+            return "relu" if "relu" in type(self.gm.get_submodule(node.target)).__name__.lower() else None
         if "exact" not in self.care and node.op == "call_function" and "relu" in str(node.target):
             return "relu"
         return None
@@ -140,9 +145,16 @@ def _read(gm, value, share=True):
     return gm.graph.get_attr(name)
 
 
+def _memory(gm):
+    """The nodes whose memory is written, and the paths of the parameters among them."""
+    memory = written(gm.graph)
+    return memory | {n.target for n in memory if n.op == "get_attr"}
+
+
 def _fuse(gm, *dropped, matcher=_Matcher):
     care = CARE - set(dropped)
-    match, memory = matcher(gm, care), written(gm.graph) if "writes" in care else set()
+    match, memory = matcher(gm, care), _memory(gm) if "writes" in care else set()
+    memory = memory if "module writes" in care else {n for n in memory if isinstance(n, fx.Node)}
     for node in list(gm.graph.nodes):
         name = match.activation(node) if node.op.startswith("call") else None
         if name is None or not node.args or not match.free(node.args[0]):
@@ -171,7 +183,7 @@ def by_class(gm):
 
 @right("copies the graph node by node, and copies a whole layer where its activation stands")
 def rebuilt(gm):
-    match, memory = _Matcher(gm, CARE), written(gm.graph)
+    match, memory = _Matcher(gm, CARE), _memory(gm)
     found = {}
     for node in gm.graph.nodes:
         name = match.activation(node) if node.op.startswith("call") else None
@@ -261,6 +273,21 @@ def any_weight(gm):
 @wrong("same", "does not ask what is written between the product and the activation")
 def ignores_writes(gm):
     return _fuse(gm, "writes")
+
+
+@wrong("same", "asks what is written of nodes, and forgets the parameters that a module reads")
+def ignores_written_modules(gm):
+    return _fuse(gm, "module writes")
+
+
+@wrong("spared", "isinstance(module, nn.Linear): a subclass may do something else")
+def any_subclass(gm):
+    return _fuse(gm, "subclass")
+
+
+@wrong("same", "a module with relu in the name of its class is relu: nn.ReLU6")
+def modules_by_name(gm):
+    return _fuse(gm, "exact module")
 
 
 @wrong("same", "whatever has relu in its name is relu: relu6 and leaky_relu")

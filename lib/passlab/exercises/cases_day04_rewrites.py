@@ -12,7 +12,7 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from passlab.exercises.cases_day02_rewrites import parameters
-from passlab.exercises.cases_day03 import Expectation, case, expecting, graph, live, names, op_name, plural
+from passlab.exercises.cases_day03 import Expectation, case, expecting, graph, live, names, op_name, plural, read
 from passlab.judge import Case
 
 judge_linear = expecting()
@@ -20,6 +20,20 @@ judge_linear = expecting()
 #: Where scores are infinite or NaN the law of attention promises nothing; where they are huge, the last bit of a score
 #: decides between one row of v and another.
 judge_attention = expecting(trials=("given", "double", "structured", "sizes", "half"))
+
+
+FUSED = ("linear_act", "scaled_dot_product_attention")
+#: What turns a boolean mask round.
+TURNS = ("logical_not", "bitwise_not", "invert", "inv")
+
+
+def replaced(before: fx.GraphModule, after: fx.GraphModule, part: str = "") -> str:
+    """Words for the last of the nodes that are gone, as " for relu_1": of ops with `part` in their name, if any."""
+    kept = {(node.name, op_name(after, node)) for node in live(after)}
+    gone = [node for node in live(before) if (node.name, op_name(before, node)) not in kept]
+    last = [node for node in gone if node.op.startswith("call") and not any(user in gone for user in node.users)]
+    last = [node for node in last if part in op_name(before, node).lower()] or last
+    return f" for {names(last)}" if last else ""
 
 
 def calls(number: int, why: str) -> Expectation:
@@ -30,7 +44,9 @@ def calls(number: int, why: str) -> Expectation:
         there = [n for n in after.graph.nodes if n.op.startswith("call")]
         if len(there) > number:
             dead = [n for n in there if n not in alive]
-            left = f" Nothing uses {names(dead)} any more: erase it." if dead else ""
+            rest = [n for n in there if op_name(after, n) not in FUSED]
+            rest = [n for n in rest if op_name(after, n) not in TURNS] or rest
+            left = f" Nothing uses {names(dead)} any more: erase it." if dead else f" It still calls {names(rest)}."
             return f"{why} The graph has {plural(len(there), 'call')}; {number} are enough.{left}"
         extra = parameters(after) - parameters(before)
         if extra > 0:
@@ -77,7 +93,8 @@ def layers_at_most(why: str, **allowed: int) -> Expectation:
             return None
         name, found = next(iter(extra.items()))
         may = allowed.get(name, 0)
-        return f"{why} {names(found)} with {name!r} came in; {may or 'none'} may."
+        source = replaced(before, after, name.removesuffix("_tanh"))
+        return f"{why} {names(found)} with {name!r} came in{source}; {may or 'none'} may."
 
     return law
 
@@ -123,7 +140,17 @@ def linear_cases() -> list[Case]:
             torch.relu(x @ m.w + m.b),
             torch.relu(m.one(x) * 2),
             torch.relu(torch.addmm(m.b, x, m.w.t(), beta=2)),
+            m.relu6(m.one(x)),
+            torch.relu(m.heir(x)),
         )
+
+    def rewritten(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = m.one(x)
+        read(x, "one.bias").add_(1)
+        return torch.relu(y)
+
+    def heir() -> nn.Module:
+        return nn.modules.linear.NonDynamicallyQuantizableLinear(4, 4)
 
     def layer(inputs: int, outputs: int, **options: Any) -> Callable[[], nn.Module]:
         return lambda: nn.Linear(inputs, outputs, **options)
@@ -167,8 +194,15 @@ def linear_cases() -> list[Case]:
         ),
         case(
             "near-misses",
-            graph(near, (4, 4), one=layer(4, 4), w=(4, 4), b=(4,)),
-            spared=[layers_at_most("None of these is a linear layer followed by relu, gelu or silu.")],
+            graph(near, (4, 4), one=layer(4, 4), w=(4, 4), b=(4,), relu6=nn.ReLU6, heir=heir),
+            spared=[layers_at_most("None of these is a layer (nn.Linear, no subclass), then relu, gelu or silu.")],
+        ),
+        case(
+            "a bias that is written in between",
+            graph(rewritten, (2, 4), one=layer(4, 4)),
+            spared=[
+                layers_at_most("The layer reads its bias before the program writes it, the activation comes after.")
+            ],
         ),
     ]
 
@@ -202,7 +236,7 @@ def attention_at_most(number: int, why: str) -> Expectation:
         there = attentions(after)
         if len(there) <= number:
             return None
-        return f"{why} {names(there)} came in; {number or 'none'} may."
+        return f"{why} {names(there)} came in{replaced(before, after)}; {number or 'none'} may."
 
     return law
 
@@ -221,13 +255,15 @@ def attention_cases() -> list[Case]:
             torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(8), dim=-1) @ v,
             torch.matmul(((q * 0.25) @ k.mT).softmax(-1), v),
             F.softmax(torch.matmul(q, k.permute(0, 1, 3, 2)), dim=3) @ v,
+            torch.softmax((q * 0.9) @ k.mT / 2, -1) @ v,
         )
 
     def masks(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
         added = torch.softmax(m.mask + 0.5 * (q @ k.transpose(-1, -2)), -1) @ v
         filled = torch.softmax((q @ k.mT * 0.5).masked_fill(m.hidden, -inf), -1) @ v
         kept = torch.softmax(torch.where(m.seen, q @ k.mT * 0.5, -inf), -1) @ v
-        return added, filled, kept
+        put = torch.softmax(torch.where(m.hidden, -inf, q @ k.mT * 0.5), -1) @ v
+        return added, filled, kept, put
 
     def flat(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
         p = m.drop(m.softmax(torch.bmm(q, torch.transpose(k, 1, 2)).div(3.0)))
@@ -251,22 +287,23 @@ def attention_cases() -> list[Case]:
             torch.softmax(x @ x * s, -1) @ x,
             torch.softmax(x @ x.transpose(1, 2) * s, -1) @ x,
             torch.softmax(x @ x.mT - x @ x.mT, -1) @ x,
+            torch.softmax(x @ x.mT * s + m.hidden, -1) @ x,
         )
 
     bare = "All of the formula belongs to the op: the transposition, the scale, and a dropout that does nothing."
     seen = torch.ones(4, 4, dtype=torch.bool).tril()
     return [
         case(
-            "three ways to scale",
+            "four ways to scale",
             graph(scales, heads, heads, heads),
-            did=[attention_made(3, "The scale is a product, a quotient, a product with q, or not there.")],
-            cost=[calls(3, bare)],
+            did=[attention_made(4, "The scores are scaled, or q, or both, or nothing is.")],
+            cost=[calls(4, bare + " Where q and the scores are scaled, the scale is the product of both.")],
         ),
         case(
             "masks that are added, filled in, chosen",
             graph(masks, heads, heads, heads, mask=causal(4), hidden=~seen, seen=seen),
-            did=[attention_made(3, "A mask is a tensor that is added, or a boolean one that puts -inf.")],
-            cost=[calls(4, bare + " Only the mask of masked_fill has to be turned round.")],
+            did=[attention_made(4, "A mask is a tensor that is added, or a boolean one that puts -inf.")],
+            cost=[calls(6, bare + " Only a mask that says where -inf goes has to be turned round.")],
         ),
         case(
             "three dimensions, no dropout, wider values",
@@ -289,6 +326,8 @@ def attention_cases() -> list[Case]:
         case(
             "near-misses",
             graph(near, (2, 4, 4, 4), hidden=~seen, bias=(4, 4)),
-            spared=[attention_at_most(0, "None of these is attention: look at every dimension, order and constant.")],
+            spared=[
+                attention_at_most(0, "None of these is attention: look at every dimension, order, number and dtype.")
+            ],
         ),
     ]

@@ -83,7 +83,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "with gm.graph.inserting_before(activation): weight = gm.graph.get_attr('fc.weight'), then new = "
             "gm.graph.call_function(linear_act, (x, weight, bias, 'relu')). Hand over the users, then erase the "
             "activation, the sum, the product and w.t(), in this order, each if it has no users. Leave it all alone if "
-            "x, weight or bias is in written(gm.graph).",
+            "x, weight or bias is in written(gm.graph), or a get_attr of the path of one.",
         ),
         cases=later("cases_day04_rewrites", "linear_cases"),
         judge=later("cases_day04_rewrites", "judge_linear"),
