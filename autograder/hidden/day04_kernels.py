@@ -76,7 +76,15 @@ def codegen(seed: int) -> list[Case]:
     def conditions(n, x):
         return torch.where(n == 3, n, 0) / (n * n + 1), torch.where(x < n, 1.0, 0.0) * 2.5
 
+    def compared(x, n):
+        return x == 0.1, x < 0.1, x == 2049, x == n
+
+    def truths(x, n):
+        return torch.where(x.to(torch.bool), 1.0, 0.0) + n.to(torch.bool) * 2.0
+
     sizes = ((n, 1, m), (m,), (4, 1))
+    halved = torch.tensor((0.1, 2048.0, 0.2, -0.1), dtype=torch.float16)
+    counts = torch.tensor((0, 2049, 256, -1), dtype=torch.int32)
     return [
         codegen_case("squares of squares", squares, numbers(n)),
         codegen_case("each value used twice, and dear", waves, numbers(n)),
@@ -84,6 +92,9 @@ def codegen(seed: int) -> list[Case]:
         codegen_case("float16", halves, half(n, m, dtype=torch.float16), half(m, dtype=torch.float16)),
         codegen_case("float16 and float32", halves, half(n, m, dtype=torch.float16), numbers(m)),
         codegen_case("bfloat16 and a number without dimensions", halves, half(m), half(), edges=False),
+        codegen_case("float16 beside what it cannot hold", compared, halved, counts),
+        codegen_case("to bool", truths, torch.tensor((0.5, 0.0, -0.25, 2.0)), counts),
+        codegen_case("one over minus nothing", lambda x: 1 / -x, numbers(n, 2)),
         codegen_case("to whole numbers", casts, numbers(n, m), whole(m), edges=False),
         codegen_case("too large for float16 in between", rounds, 100000 * numbers(n), edges=False),
         codegen_case("one value returned twice, an input unused", twice, numbers(2, n), numbers(3)),

@@ -582,7 +582,7 @@ with suppress(Exception):
 # A group has been found; now it becomes a kernel. TensorIR is TVM's language for that: buffers, loops, stores. Here is
 # y = exp(x) · exp(x), with exp computed once: what is used twice stands in a buffer of one element, which becomes a
 # register. An expression that is put in two places is computed in both. After thirty lines like x = x * x that is 2³⁰
-# times, and TVM walks through all of them: the check then says that the kernel was still being built.
+# times, and TVM walks through all of them: the check then says that the answer was still running.
 
 # %%
 TIR = tvm.tirx
@@ -604,14 +604,14 @@ print(square)
 # type), `a.astype("float32")`, `TIR.const(2, "float32")`, `TIR.exp(a)`, `TIR.tanh`, `TIR.sigmoid`, `TIR.sqrt`, `TIR.abs`,
 # `TIR.isnan`, `TIR.Select(condition, a, b)`. A buffer without dimensions is loaded with `TIR.BufferLoad(buffer, [])`.
 #
-# Three things are easy to get wrong. **Broadcasting** aligns shapes at their last dimension; an operand that has size 1
+# Four things are easy to get wrong. **Broadcasting** aligns shapes at their last dimension; an operand that has size 1
 # there is read at 0. **Types**: the result's stands in `node.meta["tensor_meta"].dtype`, but a comparison works in the
-# type of its operands (`torch.result_type`), and `n < 0.5` of whole numbers is no comparison with 0. Both operands, a
-# number too, are rounded to that type before they are compared: 0.1 in float16 is `torch.tensor(0.1, dtype=...).item()`.
-# In float16 and bfloat16 compute in float32 and cast when you store: that is what kernels do, and TVM wants it so. Only
-# an explicit `to` rounds at once. **NaN**: torch's relu, maximum and minimum hand it on; `TIR.max` does not, and TVM
-# takes `a != a` for False. `TIR.isnan` knows no bfloat16 ("not supported for isnan op"): ask it in float32. **Zero** has
-# a sign: -x of 0.0 is -0.0, and 0 - x is not.
+# type of its operands (`torch.result_type`), and `n < 0.5` of whole numbers is no comparison with 0. Both operands are
+# rounded to that type before they are compared, a number too: beside float16, 0.1 is
+# `torch.tensor(0.1, dtype=torch.float16).item()`. In float16 and bfloat16 compute in float32 and cast when you store: that
+# is what kernels do, and TVM wants it so. An explicit `to` rounds at once. **NaN**: torch's relu, maximum and minimum hand
+# it on; `TIR.max` does not, and TVM takes `a != a` for False. `TIR.isnan` of bfloat16 raises an error ("not supported for
+# isnan op"): ask in float32. **Zero** has a sign: -x of 0.0 is -0.0, and 0 - x is not.
 
 
 # %% nbgrader={"grade": false, "grade_id": "codegen", "locked": false, "schema_version": 3, "solution": true, "task": false}

@@ -50,14 +50,26 @@ def _compared(node):
     return torch.result_type(*sides)
 
 
-def _expression(node, values, table=TABLE, compared=_compared):
+def _number(a, dtype, compares):
+    """A number beside an operand: rounded to the type of the comparison, if there is one."""
+    return torch.tensor(a, dtype=dtype).item() if compares else a
+
+
+def _expression(node, values, table=TABLE, compared=_compared, number=_number):
     name = node.target if isinstance(node.target, str) else node.target.__name__
     dtype = _meta(node).dtype
     if name == "to":
         return values[node.args[0]].astype(_name(dtype)).astype(_wide(dtype))
-    work = _wide(compared(node) if name in ("gt", "lt", "eq") else dtype)
+    compares = name in ("gt", "lt", "eq")
+    dtype = compared(node) if compares else dtype
+    work = _wide(dtype)
     operands = node.args[1:] if name == "where" else node.args
-    operands = [values[a].astype(work) if isinstance(a, fx.Node) else TIR.const(a, work) for a in operands]
+    operands = [
+        values[a].astype(_name(dtype) if compares else work).astype(work)
+        if isinstance(a, fx.Node)
+        else TIR.const(number(a, dtype, compares), work)
+        for a in operands
+    ]
     return TIR.Select(values[node.args[0]], *operands) if name == "where" else table[name](*operands)
 
 
@@ -119,8 +131,12 @@ def as_text(gm):
             values[node] = f"p_{node.name}[{index(_aligned(loops, _meta(node).shape))}]"
         elif node.op != "output":
             name = node.target if isinstance(node.target, str) else node.target.__name__
-            work = _wide(_compared(node) if name in ("gt", "lt", "eq") else dtype)
-            given = [f"T.Cast('{work}', {values[a]})" if isinstance(a, fx.Node) else f"{types[work]}({a})"
+            compares = name in ("gt", "lt", "eq")
+            inner = _compared(node) if compares else dtype
+            work = _wide(inner)
+            first = _name(inner) if compares else work
+            given = [f"T.Cast('{work}', T.Cast('{first}', {values[a]}))" if isinstance(a, fx.Node)
+                     else f"{types[work]}({_number(a, inner, compares)})"
                      for a in node.args if not isinstance(a, torch.dtype)]  # fmt: skip
             zero = f"{types[work]}(0)"
             if name in symbols:
@@ -235,6 +251,40 @@ def numbers_are_whole(gm):
         return next(_meta(a).dtype for a in node.args if isinstance(a, fx.Node))
 
     return _kernel(gm, lambda node, values: _expression(node, values, compared=compared))
+
+
+@wrong("same", "compares a value of float16 with a number as it was written: 0.1, which no float16 is")
+def numbers_unrounded(gm):
+    def number(a, *_):
+        return a
+
+    return _kernel(gm, lambda node, values: _expression(node, values, number=number))
+
+
+@wrong("same", "what is computed in float32 stays there: to(float16) rounds nothing")
+def rounds_when_stored(gm):
+    def expression(node, values):
+        if node.target == "to" and _meta(node).dtype in (torch.float16, torch.bfloat16):
+            return values[node.args[0]].astype("float32")
+        return _expression(node, values)
+
+    return _kernel(gm, expression)
+
+
+@wrong("same", "to(bool) by way of whole numbers: 0.5 becomes False")
+def half_is_false(gm):
+    def expression(node, values):
+        if node.target == "to" and _meta(node).dtype == torch.bool:
+            return values[node.args[0]].astype("int32").astype("bool")
+        return _expression(node, values)
+
+    return _kernel(gm, expression)
+
+
+@wrong("same", "-x is 0 - x: zero loses its sign")
+def from_nothing(gm):
+    table = TABLE | {"neg": lambda a: TIR.const(0, a.ty.dtype) - a}
+    return _kernel(gm, lambda node, values: _expression(node, values, table))
 
 
 @wrong("same", "divides whole numbers as C does")
