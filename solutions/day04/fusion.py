@@ -203,9 +203,9 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
     Out: each such group is one call of linear_act. Parameters are shared, not copied; a parameter p of the module fc is
          read by `gm.graph.get_attr("fc.p")`. Nodes that nobody reads any more are gone.
     Stays: a product or sum that somebody else reads, or that is an output; a bias that is not of shape (outputs,), or a
-         second one; a weight that is not a matrix; what is not of one floating-point dtype; an x, weight or bias in
-         memory that the program writes (`written(gm.graph)`) by other calls than the activations that are fused, also a
-         module's parameter, if a get_attr of its path is in it; all other activations; other calls of a shared module.
+         second one; a weight that is not a matrix; what is not of one floating-point dtype; an x, weight or bias whose
+         memory the program writes (`written(gm.graph)`; a parameter of a module is written if a get_attr of its path
+         is), unless only an activation that is fused does; all other activations; other calls of a shared module.
 
     Example:  y = x @ w.t();  s = b + y;  return relu(s)     becomes     return linear_act(x, w, b, "relu")
     """
