@@ -187,16 +187,16 @@ def bottleneck(channels: int, width: int, stride: int = 1) -> Residual:
 
 
 class ResNet(nn.Module):
-    def __init__(self, block: Callable[..., Residual], blocks: tuple[int, ...], expand: int, classes: int):
+    def __init__(self, block: Callable[..., Residual], blocks: tuple[int, ...], expand: int, classes: int, width: int):
         super().__init__()
-        self.conv, self.bn = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64)
+        self.conv, self.bn = nn.Conv2d(3, width, 7, 2, 3, bias=False), nn.BatchNorm2d(width)
         self.relu, self.pool = nn.ReLU(), nn.MaxPool2d(3, 2, 1)
-        channels = 64
+        channels = width
         for stage, count in enumerate(blocks):
-            layers, width = [], 64 * 2**stage
+            layers, inner = [], width * 2**stage
             for i in range(count):
-                layers.append(block(channels, width, 2 if stage and not i else 1))
-                channels = width * expand
+                layers.append(block(channels, inner, 2 if stage and not i else 1))
+                channels = inner * expand
             self.add_module(f"stage{stage + 1}", nn.Sequential(*layers))
         self.fc = nn.Linear(channels, classes)
 
@@ -213,15 +213,15 @@ def residual(channels: int = 8) -> nn.Module:
 
 
 @zoo(3, 64, 64)
-def resnet18(classes: int = 1000) -> nn.Module:
-    """ResNet-18: 11,689,512 parameters for 1000 classes."""
-    return ResNet(basic, (2, 2, 2, 2), 1, classes)
+def resnet18(classes: int = 1000, width: int = 64) -> nn.Module:
+    """ResNet-18: 11,689,512 parameters for 1000 classes. `width`: channels of its first stage."""
+    return ResNet(basic, (2, 2, 2, 2), 1, classes, width)
 
 
 @zoo(3, 64, 64)
 def resnet50(classes: int = 1000) -> nn.Module:
     """ResNet-50: 25,557,032 parameters for 1000 classes."""
-    return ResNet(bottleneck, (3, 4, 6, 3), 4, classes)
+    return ResNet(bottleneck, (3, 4, 6, 3), 4, classes, 64)
 
 
 # MobileNetV2: Sandler, Howard, Zhu, Zhmoginov, Chen, Inverted Residuals and Linear Bottlenecks, CVPR 2018.
