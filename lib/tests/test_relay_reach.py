@@ -57,6 +57,12 @@ def test_a_torch_model_is_built_and_runs():
 
 
 @here
+def test_a_build_gives_no_advice_to_tune():
+    load = 'mod, params = relay.frontend.from_pytorch(torch.jit.trace(net, x), [("x", x.shape)])'
+    assert "have not been tuned" not in python(MODEL + "sys.stderr = sys.stdout\n" + load + RUN)
+
+
+@here
 def test_a_model_comes_in_through_onnx():
     load = """
 import io, onnx, warnings
