@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import fx
 
-from passlab.primitives import REDUCTIONS, VIEWS, _words, constant, name_of
+from passlab.primitives import REDUCTIONS, VIEWS, Unsupported, _words, constant, name_of
 
 if TYPE_CHECKING:
     import tvm
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 #: A sum over at least so many elements is made of partial ones: for vector registers, and because a float that only
 #: grows swallows what is small beside it.
 LONG, LANES, RUN = 64, 16, 512
+#: With each name in an expression TVM 0.27 takes twice as long to lower it: 20 take seconds, 30 an hour.
+NAMES = 18
 
 
 # ------------------------------------------------------------------------------------------------ where tensors lie
@@ -147,7 +149,7 @@ class _Body:
     """The expression of one stage's element. Values that got a name stand in `named`, in order."""
 
     def __init__(self, function: _Function):
-        self.function, self.named, self.known = function, [], {}
+        self.function, self.named, self.known, self.last = function, [], {}, ""
 
     def value(self, node: fx.Node, at: tuple) -> Any:
         """The expression for element `at` of a node's value."""
@@ -187,10 +189,16 @@ class _Body:
         value = value.astype("int8") if truth else value
         variable = function.tirx.Var(node.name, value.ty)
         self.named.append((variable, value))
+        self.last = node.meta["of"]
         return function.tirx.NE(variable, function.number(0, "int8")) if truth else variable
 
     def whole(self, value: Any) -> Any:
-        """The expression with its names."""
+        """The expression with its names. Raises Unsupported where there are more of them than TVM can lower."""
+        if len(self.named) > NAMES:
+            raise Unsupported(
+                self.last,
+                f"it takes {len(self.named)} values that are read again, and {NAMES} are the most: split the group",
+            )
         for variable, named in reversed(self.named):
             value = self.function.tirx.Let(variable, named, value)
         return value

@@ -207,17 +207,24 @@ def constant(value: Any) -> float | int | bool | None:
     """The number that an operand is, everywhere; None where it is not one."""
     if isinstance(value, bool | int | float):
         return value
-    if isinstance(value, fx.Node) and value.op == "call_function":
-        name = name_of(value.target)
-        if name in CONSTANTS:
-            filled = value.args[0 if name == "scalar_tensor" else 1]
-            return filled if isinstance(filled, bool | int | float) else None
-        if name in ("broadcast_in_dim", "expand", "view_of", "alias"):
-            return constant(value.args[0])
-        operands = [constant(a) for a in value.args if isinstance(a, fx.Node)]
-        if name in POINTWISE and operands and None not in operands:
-            filled = iter(operands)
-            types = [a.meta["val"].dtype if isinstance(a, fx.Node) else None for a in value.args]
-            known = [torch.tensor(next(filled), dtype=t) if t else a for a, t in zip(value.args, types, strict=True)]
-            return value.target(*known).item()
-    return None
+    if not isinstance(value, fx.Node) or value.op != "call_function":
+        return None
+    if "number" not in value.meta:  # kept: a value that is read twice would be walked twice, and so on
+        value.meta["number"] = _number(value)
+    return value.meta["number"]
+
+
+def _number(node: fx.Node) -> float | int | bool | None:
+    name = name_of(node.target)
+    if name in CONSTANTS:
+        filled = node.args[0 if name == "scalar_tensor" else 1]
+        return filled if isinstance(filled, bool | int | float) else None
+    if name in ("broadcast_in_dim", "expand", "view_of", "alias"):
+        return constant(node.args[0])
+    operands = [constant(a) for a in node.args if isinstance(a, fx.Node)]
+    if name not in POINTWISE or not operands or None in operands:
+        return None
+    filled = iter(operands)
+    types = [a.meta["val"].dtype if isinstance(a, fx.Node) else None for a in node.args]
+    known = [torch.tensor(next(filled), dtype=t) if t else a for a, t in zip(node.args, types, strict=True)]
+    return node.target(*known).item()
