@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 #: A sum over at least so many elements is made of partial ones: for vector registers, and because a float that only
 #: grows swallows what is small beside it.
 LONG, LANES, RUN = 64, 16, 512
-#: With each name in an expression TVM 0.27 takes twice as long to lower it: 20 take seconds, 30 an hour.
-NAMES = 18
+#: Operations of an expression written out without names, which TVM 0.27 goes through while it lowers one with names.
+WRITTEN_OUT = 2**19
 
 
 # ------------------------------------------------------------------------------------------------ where tensors lie
@@ -149,7 +149,7 @@ class _Body:
     """The expression of one stage's element. Values that got a name stand in `named`, in order."""
 
     def __init__(self, function: _Function):
-        self.function, self.named, self.known, self.last = function, [], {}, ""
+        self.function, self.named, self.known, self.sizes = function, [], {}, {}
 
     def value(self, node: fx.Node, at: tuple) -> Any:
         """The expression for element `at` of a node's value."""
@@ -189,16 +189,20 @@ class _Body:
         value = value.astype("int8") if truth else value
         variable = function.tirx.Var(node.name, value.ty)
         self.named.append((variable, value))
-        self.last = node.meta["of"]
+        if self._written_out(node) > WRITTEN_OUT:
+            why = "written out, it is an expression of millions of operations, which TVM goes through: split the group"
+            raise Unsupported(node.meta["of"], why)
         return function.tirx.NE(variable, function.number(0, "int8")) if truth else variable
 
+    def _written_out(self, node: fx.Node) -> int:
+        """How many operations the value takes if what is read twice is written twice."""
+        if node not in self.sizes:
+            inside = node.op == "call_function" and name_of(node.target) not in REDUCTIONS
+            self.sizes[node] = 1 + sum(self._written_out(a) for a in node.args if inside and isinstance(a, fx.Node))
+        return self.sizes[node]
+
     def whole(self, value: Any) -> Any:
-        """The expression with its names. Raises Unsupported where there are more of them than TVM can lower."""
-        if len(self.named) > NAMES:
-            raise Unsupported(
-                self.last,
-                f"it takes {len(self.named)} values that are read again, and {NAMES} are the most: split the group",
-            )
+        """The expression with its names."""
         for variable, named in reversed(self.named):
             value = self.function.tirx.Let(variable, named, value)
         return value
