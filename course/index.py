@@ -56,10 +56,10 @@ equivalent(before, after)
 # | 1 | [A model is a graph](day01_graphs.ipynb) | [Read and measure graphs](../work/day01/graphs.ipynb) |
 # | 2 | [Writing a pass](day02_passes.ipynb) | [Visit, fuse, fold, prove](../work/day02/passes.ipynb) |
 # | 3 | [Optimizing graphs](day03_optimizations.ipynb) | [The classics, in order](../work/day03/optimizations.ipynb) |
-# | 4 | [Fusion](day04_fusion.ipynb) | [Group, check, generate, decide](../work/day04/fusion.ipynb) |
+# | 4 | [Fusion](day04_fusion.ipynb) | [Group, check, generate](../work/day04/fusion.ipynb) |
 # | 7 | [TVM Relay](day07_relay.ipynb) | [Passes in a real compiler](../work/day07/relay.ipynb) |
 # | 8 | [TVM today: Relax, TensorIR, tuning](day08_relax.ipynb) | [Port, schedule, tune](../work/day08/relax.ipynb) |
-# | 10 | [The polyhedral model](day10_polyhedral.ipynb) | [Dependences, legal orders, loops](../work/day10/polyhedral.ipynb) |
+# | 10 | [The polyhedral model](day10_polyhedral.ipynb) | [Dependences, orders, loops](../work/day10/polyhedral.ipynb) |
 #
 # Days 1, 2 and 4 have a second exercise notebook each, for a compiler that needs a process of its own:
 # [Relay](../work/day01/relay.ipynb), [Relax](../work/day02/relax.ipynb) and
