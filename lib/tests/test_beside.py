@@ -118,7 +118,8 @@ def test_where_it_cannot_be_reached_it_says_so_once(tmp_path):
 
 
 def test_it_ends_with_the_process_that_started_it():
-    code = "from passlab.notebook import beside; beside.run('relax', 'import os'); print(beside.value('relax', 'os.getpid()'))"
+    code = "from passlab.notebook import beside; beside.run('relax', 'import os')\n"
+    code += "print(beside.value('relax', 'os.getpid()'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     stays = subprocess.run(["ps", "-o", "stat=", "-p", done.stdout.strip()], capture_output=True, text=True).stdout
     assert not stays or stays.startswith("Z"), "it still runs"
