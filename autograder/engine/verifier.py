@@ -28,7 +28,7 @@ from autograder.engine.flavours import warm
 from autograder.engine.frames import Garbled, Gone, receive, send
 from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verdicts import Key, Misconceptions, Mistakes, Question, Seen, cases_of, payloads
-from passlab import builds, exercises
+from passlab import builds, exercises, ui
 
 #: Judging one question takes seconds; a value that takes longer was made to. What modules take is counted by itself.
 MOST_SECONDS = 30
@@ -193,6 +193,7 @@ def _undecided(question: dict[str, Any]) -> Verdict:
 def main(numbers: list[str]) -> None:
     flavour, *fds = numbers
     warm(flavour)
+    ui.templates()  # once here, not in every child
     sockets = [socket.socket(fileno=int(fd)) for fd in fds]
     if flavour in builds.FLAVOURS:
         builds.use(flavour, sockets.pop(0))
