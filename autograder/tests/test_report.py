@@ -8,11 +8,12 @@ import pytest
 import synthetic
 from test_browser import QUIET, chromium
 
+from autograder import pages
 from autograder.exports import Row, rows
-from autograder.pages import UNSAFE
 from autograder.report import Facts, report
 from autograder.similar import Pair, Similar
 
+UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 LAYERS = [
     SimpleNamespace(name="bubblewrap", holds=True, sentence="No network."),
     SimpleNamespace(name="cgroup", holds=False, sentence="No limit."),
@@ -138,6 +139,19 @@ def test_in_a_browser_tables_sort_and_no_name_is_markup(tmp_path):
         wide = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert wide, "a long name does not push the page sideways"
         browser.close()
+
+
+def test_what_a_template_does_not_call_safe_is_escaped():
+    from jinja2 import DictLoader
+
+    made = pages.templates.__wrapped__()
+    made.loader = DictLoader({"t": '<b title="{{ x }}">{{ x }}{{ [x] | join }}{{ x | cut(30) }}</b>{{ made | safe }}'})
+    evil = "\x1b[31m<i\x00>\"'&"
+    shown = "&lt;i&gt;&#34;&#39;&amp;"
+    assert made.get_template("t").render(x=evil, made="<i>") == f'<b title="{shown}">{shown}{shown}{shown}</b><i>'
+    every = "".join(path.read_text() for path in pages.TEMPLATES.glob("*.html"))
+    assert "autoescape" not in every
+    assert sorted(re.findall(r"{{ ([^}]*?) \| safe", every)) == ["chart.svg", "verdict.html"]
 
 
 @pytest.mark.parametrize("size", [1, 3])
