@@ -11,7 +11,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from test_browser import QUIET, chromium
 
 from autograder.engine.data import NotebookResult, Ran, Verdict
-from autograder.feedback import Marks, feedback
+from autograder.reports.feedback import Marks, feedback
 
 UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 PIXEL = base64.b64encode(

@@ -8,10 +8,10 @@ import pytest
 import synthetic
 from test_browser import QUIET, chromium
 
-from autograder import pages
-from autograder.exports import Row, rows
-from autograder.report import Facts, report
-from autograder.similar import Pair, Similar
+from autograder.reports import pages
+from autograder.reports.exports import Row, rows
+from autograder.reports.report import Facts, report
+from autograder.reports.similar import Pair, Similar
 
 UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 LAYERS = [

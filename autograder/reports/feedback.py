@@ -1,0 +1,171 @@
+"""The learner's feedback: one page for one graded notebook, scores first, then the notebook as it ran.
+
+Everything in a notebook but the verdicts is a stranger's text. Source and printed text are shown as text; Markdown is
+rendered with its HTML escaped; pictures become data of an <img>, where nothing runs; other HTML goes into a sandboxed
+frame without scripts, which cannot reach the page around it. The page's own policy (`templates/page.html`) forbids
+everything else a second time. Verdicts come from the verifier and are shown as they are, in panels that only grading
+makes.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Any
+
+from markupsafe import Markup
+from nbformat.notebooknode import NotebookNode
+
+from autograder.engine.data import NotebookResult, Verdict
+from autograder.reports.pages import cut, page, plain
+
+#: Characters of a cell up to which it is coloured, and up to which it is rendered once for a class.
+MOST_COLOURED, MOST_KEPT = 20_000, 10_000
+MOST_OUTPUTS = 200
+#: nbgrader's own comment on an answer that is as it was released.
+UNANSWERED = "No response."
+
+#: A picture as data. No other type is shown, whatever a cell or an attachment claims.
+_PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+_BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
+_HIDDEN = re.compile(r"^[ \t]*### BEGIN HIDDEN TESTS.*?(?:^[ \t]*### END HIDDEN TESTS[^\n]*\n?|\Z)", re.S | re.M)
+_ATTACHED = re.compile(r'src="attachment:([^"]*)"')
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a notebook got. `points`: grade id → (points, or None as long as a person has to grade it; of how many).
+    `comments`: grade id → what a grader wrote about it."""
+
+    points: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
+    comments: Mapping[str, str] = field(default_factory=dict)
+    late_penalty: float = 0.0
+
+
+def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
+    """What grading by itself gives a notebook, before anyone else has looked at it."""
+    found: dict[str, tuple[float | None, float]] = {}
+    for index, cell in enumerate(nb.cells):
+        meta = _meta(cell)
+        if meta.get("grade") or meta.get("task"):
+            verdict, ran, points = result.verdicts.get(index), result.ran.get(index), None
+            if verdict:
+                points = verdict.points
+            elif ran and not meta.get("solution"):
+                points = 0.0 if ran.error or ran.died else float(meta["points"])
+            found[meta["grade_id"]] = (points, float(meta.get("points", 0)))
+    return Marks(found)
+
+
+def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = None) -> str:
+    """Return the page for one notebook with its outputs. `given`: what counts; else what grading by itself gives."""
+    given = given or marks(nb, result)
+    points = [got for got, _ in given.points.values()]
+    return page(
+        "feedback.html",
+        result=result,
+        given=given,
+        got=sum(got or 0.0 for got in points) - given.late_penalty,
+        most=sum(most for _, most in given.points.values()),
+        waiting=points.count(None),
+        cells=[_cell(cell, result.verdicts.get(index)) for index, cell in enumerate(nb.cells)],
+        question=lambda name: name.removesuffix("-check"),
+        code=lambda source: _code(plain(source)),
+        without_hidden=lambda source: _HIDDEN.sub("", plain(source)).rstrip(),
+        text=_text,
+        picture=_picture,
+        traceback=_traceback,
+        UNANSWERED=UNANSWERED,
+        MOST_OUTPUTS=MOST_OUTPUTS,
+    )
+
+
+def _meta(cell: NotebookNode) -> dict:
+    return cell.metadata.get("nbgrader") or {}
+
+
+def _cell(cell: NotebookNode, verdict: Verdict | None) -> tuple[NotebookNode, str, str, Verdict | None]:
+    """(the cell, its grade id, what to show it as, its verdict)."""
+    meta = _meta(cell)
+    if cell.cell_type != "code":
+        kind = "written" if meta.get("grade") or meta.get("solution") or meta.get("task") else "text"
+    elif verdict or (meta.get("grade") and not meta.get("solution")):
+        kind = "check"
+    else:
+        kind = "answer" if meta.get("solution") else "code"
+    return cell, meta.get("grade_id", ""), kind, verdict
+
+
+def _traceback(output: dict) -> str:
+    lines = "\n".join(map(plain, output.get("traceback") or []))
+    return lines or f"{output.get('ename')}: {output.get('evalue')}"
+
+
+# Text and code
+
+
+@cache
+def _tools() -> tuple[Any, Any, Any]:
+    """Markdown to HTML, a lexer for Python, and what colours its tokens: made once."""
+    import mistune
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
+    renderer = mistune.HTMLRenderer(escape=True, allow_harmful_protocols=["attachment:"])
+    render = mistune.create_markdown(renderer=renderer, plugins=["table", "strikethrough", "math"])
+    return render, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True)
+
+
+def _kept(render):
+    """Remember what short texts become: the cells of a release are the same for a whole class."""
+    remembered = lru_cache(2_000)(render)
+    return lambda text: (remembered if len(text) <= MOST_KEPT else render)(text)
+
+
+@_kept
+def _code(source: str) -> Markup:
+    if not source:
+        return Markup()
+    if len(source) > MOST_COLOURED:
+        return Markup('<pre class="code">{}</pre>').format(cut(source))
+    from pygments import highlight
+
+    _, lexer, formatter = _tools()
+    return Markup(f'<pre class="code">{highlight(source, lexer, formatter)}</pre>')
+
+
+@_kept
+def _markdown(text: str) -> Markup:
+    if len(text) <= MOST_COLOURED:
+        try:
+            return Markup(_tools()[0](text))
+        except Exception:  # so odd a text that the renderer gave up: it is shown as it is
+            pass
+    return Markup("<pre>{}</pre>").format(cut(text))
+
+
+def _text(text: str, attachments: Mapping[str, dict] | None = None) -> Markup:
+    """Markdown as HTML, with the attachments of its cell put into it."""
+    made = _markdown(plain(text))
+    return Markup(_ATTACHED.sub(lambda found: f'src="{_picture((attachments or {}).get(found[1]) or {})}"', made))
+
+
+# Outputs
+
+
+def _picture(data: dict) -> str:
+    """The first picture among the forms of an output, as the address of an <img>; "" if there is none."""
+    return next(filter(None, (_data(mime, value) for mime, value in data.items())), "")
+
+
+def _data(mime: str, value: Any) -> str:
+    """A picture as the address of an <img>, "" for anything else. In an <img>, SVG runs and loads nothing."""
+    text = "".join(value) if isinstance(value, list) else value
+    if mime in _PICTURES and isinstance(text, str) and _BASE64.fullmatch(text):
+        return f"data:{mime};base64,{''.join(text.split())}"
+    if mime == "image/svg+xml" and isinstance(text, str):
+        return f"data:{mime};base64,{base64.b64encode(plain(text).encode()).decode()}"
+    return ""

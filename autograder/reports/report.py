@@ -1,0 +1,209 @@
+"""The instructor's report on a graded class: one page, read without a server, printed if need be.
+
+    report(rows(recorder.scores()), recorder.results(), Facts(…))
+
+Points are the gradebook's (`exports.Row`); times, crashes and what was unsafe come from the results. Shades of one
+blue and grey, with every number written out, so that nothing hangs on telling colours apart.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import NamedTuple, Protocol
+
+from autograder.engine.data import NotebookResult
+from autograder.reports.exports import Row
+from autograder.reports.pages import page
+from autograder.reports.similar import Similar
+
+
+class Layer(Protocol):
+    """A layer of the sandbox, as it was found on the machine that graded."""
+
+    name: str
+    holds: bool
+    sentence: str
+
+
+@dataclass(frozen=True)
+class Facts:
+    """How a class was graded. `notes`: learner ("" for the whole class) → sentences; `unread`: (learner, sentence) for
+    submissions that could not be read or graded; `seconds`, `graded`: of this run, which may have resumed an earlier
+    one; `workers`: how many and where, in words."""
+
+    when: str = ""
+    seed: int | None = None
+    seconds: float = 0.0
+    graded: int = 0
+    workers: str = ""
+    layers: Sequence[Layer] = ()
+    unsafe: bool = False
+    notes: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unread: Sequence[tuple[str, str]] = ()
+    similar: Similar = field(default_factory=Similar)
+
+
+class _Question(NamedTuple):
+    """A line of the questions: who got it right, what went wrong most often and how often, how long it took."""
+
+    assignment: str
+    question: str
+    right: float
+    count: Counter[str]
+    told: str
+    mean: float | None
+    most: float
+    misconception: str
+    alike: int
+    crashed: int
+    median: float
+    largest: float
+
+
+class _Learner(NamedTuple):
+    """A line of the learners. `points`: for each assignment, if there are several, and the total."""
+
+    name: str
+    points: list[float | None]
+    total: float
+    crashed: int
+    waiting: int
+
+
+class _Chart(NamedTuple):
+    """How the points of an assignment are spread over the class."""
+
+    assignment: str
+    median: float
+    worth: float
+    svg: str
+
+
+def report(rows: Sequence[Row], results: Sequence[NotebookResult], facts: Facts) -> str:
+    """Return the page for a class."""
+    assignments = sorted({row.assignment for row in rows})
+    got, worth = _totals(rows)
+    several = assignments if len(assignments) > 1 else []
+    return page(
+        "report.html",
+        assignments=assignments,
+        submissions=len(got),
+        unsafe=facts.unsafe or any(result.unsafe for result in results),
+        facts=facts,
+        similar=facts.similar,
+        notes=sorted((who, sentences) for who, sentences in facts.notes.items() if sentences),
+        questions=list(_questions(rows, results)),
+        charts=[_chart(name, [p for (_, of), p in got.items() if of == name], worth[name]) for name in assignments],
+        learners=list(_learners(rows, got, several)),
+        columns=[
+            ("learner", False),
+            *((name, True, worth[name]) for name in several),
+            ("total", True, sum(worth.values())),
+            ("share", False),
+            ("crashed", True),
+            ("to be read", True),
+        ],
+        worth=sum(worth.values()),
+        took=_took(results),
+        time=_time,
+        long=_long,
+    )
+
+
+def _questions(rows: Sequence[Row], results: Sequence[NotebookResult]) -> Iterator[_Question]:
+    of: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        of[row.assignment, row.question].append(row)
+    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for result in results:
+        for verdict in result.verdicts.values():
+            seconds[result.assignment, verdict.exercise.split(".", 1)[-1]].append(verdict.seconds)
+    for (assignment, question), mine in sorted(of.items(), key=lambda item: item[0][0]):
+        count = Counter("wrong" if row.status == "crashed" else row.status for row in mine)
+        points = [row.points for row in mine if row.points is not None]
+        notes = Counter(row.misconception for row in mine if row.misconception).most_common(1)
+        took = seconds.get((assignment, question), [])
+        yield _Question(
+            assignment,
+            question,
+            right=count["right"] / len(mine),
+            count=count,
+            told=", ".join(f"{n:,} {name}" for name, n in count.most_common()),
+            mean=fmean(points) if points else None,
+            most=max(row.max_points for row in mine),
+            misconception=notes[0][0] if notes else "",
+            alike=notes[0][1] if notes else 0,
+            crashed=sum(row.status == "crashed" for row in mine),
+            median=median(took) if took else 0.0,
+            largest=max(took, default=0.0),
+        )
+
+
+def _totals(rows: Sequence[Row]) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
+    """(learner, assignment) → points, and what each assignment is worth."""
+    got: dict[tuple[str, str], float] = defaultdict(float)
+    of: dict[tuple[str, str], float] = defaultdict(float)
+    for row in rows:
+        got[row.learner, row.assignment] += row.points or 0.0
+        of[row.learner, row.assignment] += row.max_points
+    worth: dict[str, float] = {}
+    for (_, assignment), most in of.items():
+        worth[assignment] = max(worth.get(assignment, 0.0), most)
+    return got, worth
+
+
+def _chart(assignment: str, points: Sequence[float], worth: float) -> _Chart:
+    tenths = Counter(min(int(10 * p / worth), 9) if worth else 0 for p in points)
+    return _Chart(assignment, median(points), worth, _histogram(tenths))
+
+
+def _histogram(tenths: Counter) -> str:
+    """Learners in each tenth of the points, as SVG with its numbers."""
+    most, shapes = max(tenths.values(), default=1), []
+    for tenth in range(10):
+        count, x = tenths[tenth], 28 * tenth
+        high = 70 * count / most
+        shapes.append(f'<rect x="{x}" y="{84 - high:.1f}" width="24" height="{high:.1f}" fill="#0b5cad"/>')
+        shapes.append(f'<text x="{x + 12}" y="{80 - high:.1f}" text-anchor="middle">{count or ""}</text>')
+    shapes.append('<path d="M0 84.5H276" stroke="#d0d7de"/><text x="0" y="98">0 %</text>')
+    shapes.append('<text x="276" y="98" text-anchor="end">100 %</text>')
+    told = "; ".join(f"{10 * t} to {10 * t + 10} %: {tenths[t]}" for t in range(10) if tenths[t])
+    label = f"learners by share of the points: {told}"
+    return f'<svg role="img" aria-label="{label}" width="276" height="102">{"".join(shapes)}</svg>'
+
+
+def _learners(
+    rows: Sequence[Row], got: Mapping[tuple[str, str], float], assignments: Sequence[str]
+) -> Iterator[_Learner]:
+    crashes = Counter(row.learner for row in rows if row.status == "crashed")
+    waiting = Counter(row.learner for row in rows if row.status == "to be graded")
+    totals: dict[str, float] = defaultdict(float)
+    for (learner, _), points in got.items():
+        totals[learner] += points
+    for learner, total in sorted(totals.items()):
+        points = [got.get((learner, assignment)) for assignment in assignments]
+        yield _Learner(learner, [*points, total], total, crashes[learner], waiting[learner])
+
+
+def _took(results: Sequence[NotebookResult]) -> str:
+    """What a notebook took, in words; "" where no results are kept."""
+    if not results:
+        return ""
+    seconds, peak = [r.seconds for r in results], max(r.peak_mib for r in results)
+    cpu = f"{median(r.cpu_seconds for r in results):.2f} s of CPU time"
+    took = f"median {median(seconds):.2f} s ({cpu}), largest {max(seconds):.1f} s"
+    return took + (f", {peak:,.0f} MiB of memory at most" if peak else "")
+
+
+def _time(seconds: float) -> str:
+    if not seconds:
+        return "–"
+    return f"{1000 * seconds:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _long(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{seconds:.1f} s"

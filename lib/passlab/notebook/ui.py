@@ -1,0 +1,197 @@
+"""The four verbs of an exercise notebook: `check`, `hint`, `solution`, `progress`."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from passlab import exercises
+from passlab.judge import MEANING, Exercise, Judgement, judge
+from passlab.notebook.project import load_progress, remember, root
+
+
+@cache
+def templates() -> Any:
+    """Load `templates/cards.html`: its macros make the HTML of the cards, and escape every text put into them."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(Path(__file__).with_name("templates"))
+    made = Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+    return made.get_template("cards.html").module
+
+
+class Card:
+    """Something a notebook shows as HTML and a terminal as text. `macro`: what of `templates()` makes the HTML."""
+
+    def __init__(self, text: str, macro: str, /, **facts: Any):
+        self.text, self._macro, self._facts = text, macro, facts
+
+    @cached_property
+    def html(self) -> str:
+        return str(getattr(templates(), self._macro)(**self._facts))
+
+    def __repr__(self) -> str:
+        return self.text
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+
+def in_notebook() -> bool:
+    """Does this code run in an IPython shell? (Where it does, IPython is loaded; elsewhere it stays unloaded.)"""
+    shell = sys.modules.get("IPython")
+    return shell is not None and shell.get_ipython() is not None
+
+
+def show(card: Any) -> None:
+    """Display in a notebook; print elsewhere."""
+    if in_notebook():
+        from IPython.display import display
+
+        display(card)
+    else:
+        print(card)
+
+
+def say(sentence: str) -> Card:
+    """One sentence as a card."""
+    return Card(sentence, "sentence", text=sentence)
+
+
+def _number(value: float) -> str:
+    return f"{value:g}"
+
+
+def _find(name: str) -> Exercise | None:
+    try:
+        return exercises.find(name)
+    except KeyError as error:
+        show(say(error.args[0]))
+        return None
+
+
+def picture(result: Judgement):
+    """The failed finding's graphs, drawn: their difference if there are two. None if they are too big to help."""
+    from passlab.drawing import diff, draw
+    from passlab.graph import Graph, view
+
+    finding = result.failure
+    graphs = [g if isinstance(g, Graph) else view(g) for g in (finding.before, finding.after) if g is not None]
+    if not graphs or max(len(g.nodes) for g in graphs) > 40:
+        return None
+    return diff(*graphs) if len(graphs) == 2 else draw(graphs[0], mark=finding.mark)
+
+
+def report(result: Judgement, *, draw: Callable[[Judgement], Any] = picture) -> Card:
+    """A judgement as a card: points, the verdicts, one sentence, and the small graph that shows it.
+
+    `draw` gives the picture of what failed (anything with `text` and `svg`), or None.
+    """
+    exercise, finding = result.exercise, result.failure
+    if not result.attempted:
+        return say(f"{exercise.title}: not written yet. hint({exercise.id!r}) opens the first hint.")
+    points = f"{_number(result.points)} of {_number(result.total)} points"
+    verdicts = [(v, held, MEANING[v], _number(exercise.points[v])) for v, held in result.verdicts.items()]
+    lines = [f"{exercise.title}: {points}"]
+    for verdict, held, meaning, worth in verdicts:
+        lines.append(f"  {'✓' if held else '✗'} {verdict:<7}{meaning} ({worth})")
+    where, drawn = "", None
+    if finding is not None and finding.message:
+        where = f" On the case “{finding.case}”." if finding.case else ""
+        lines.append(f"{finding.message}{where}")
+        try:
+            drawn = draw(result)
+        except Exception as error:  # a picture must never cost the verdict
+            result.notes.append(f"The graph could not be drawn: {type(error).__name__}: {str(error)[:120]}")
+        if drawn is not None:
+            lines.append(drawn.text)
+    lines += result.notes
+    facts = {"result": result, "points": points, "verdicts": verdicts, "where": where, "drawn": drawn}
+    return Card("\n".join(lines), "judgement", **facts)
+
+
+def check(name: str, answer: Callable) -> None:
+    """Judge your answer on the visible cases, show the verdicts, and remember the points.
+
+    >>> check("day03.cse", cse)
+    """
+    exercise = _find(name)
+    if exercise is None:
+        return
+    result = judge(exercise, answer)
+    if result.attempted:
+        attempts = load_progress().get(exercise.id, {}).get("attempts", 0) + 1
+        remember(exercise.id, points=result.points, total=result.total, attempts=attempts)
+    show(report(result))
+    if os.environ.get("NBGRADER_VALIDATING") and not result.ok:  # nbgrader validate asks by way of errors
+        raise AssertionError(f"{exercise.id}: {_number(result.points)} of {_number(result.total)} points")
+
+
+def hint(name: str) -> None:
+    """Open the next hint of an exercise; the ones already open are shown with it."""
+    exercise = _find(name)
+    if exercise is None:
+        return
+    opened = min(load_progress().get(exercise.id, {}).get("hints", 0) + 1, len(exercise.hints))
+    remember(exercise.id, hints=opened, total=exercise.total)
+    shown = exercise.hints[:opened]
+    if left := len(exercise.hints) - opened:
+        tail = f"{left} more: call hint({exercise.id!r}) again."
+    else:
+        tail = f"That was the last one; solution({exercise.id!r}) shows an answer."
+    text = "\n".join([*(f"{n}. {text}" for n, text in enumerate(shown, 1)), tail])
+    show(Card(text, "hints", title=exercise.title, shown=shown, tail=tail))
+
+
+def solution(name: str) -> None:
+    """Show one right answer, where this copy of the course holds the solutions."""
+    exercise = _find(name)
+    if exercise is None:
+        return
+    home = root()
+    cell = re.escape(f'"grade_id": "{exercise.id.split(".")[1]}"')
+    for path in sorted((home / "solutions" / exercise.day).glob("*.py")) if home else ():
+        found = re.search(rf"^# %%[^\n]*{cell}[^\n]*\n(.*?)(?=^# %%|\Z)", path.read_text(encoding="utf-8"), re.M | re.S)
+        if found:
+            code = re.sub(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n", "", found[1], flags=re.M).strip()
+            where = f"From {path.relative_to(home)}"
+            return show(Card(f"{code}\n\n# {where}", "solution", code=code, where=where))
+    show(say(f"This copy of the course holds no solution of {exercise.id}."))
+
+
+def _status(entry: dict | None, total: float) -> str:
+    """A sign and a word: not attempted, wrong so far, partly right, done."""
+    if not entry or not entry.get("attempts"):
+        return "· not attempted"
+    if entry["points"] >= total:
+        return "✓ done"
+    return "◐ partly right" if entry["points"] else "✗ not right yet"
+
+
+def progress(day: str | None = None) -> None:
+    """Show days × exercises with the points reached so far; with a day ("day03"), its exercises with their details."""
+    if day is not None and day not in exercises.days():
+        return show(say(f"There is no {day!r}. The days are {', '.join(exercises.days())}."))
+    record = load_progress()
+    lines, rows, got, of = [], [], 0.0, 0.0
+    for each in [day] if day else exercises.days():
+        for exercise in exercises.of_day(each):
+            entry = record.get(exercise.id)
+            points = float(entry["points"]) if entry else 0.0
+            got, of = got + points, of + exercise.total
+            level = "●" * exercise.difficulty + "○" * (5 - exercise.difficulty)
+            minutes = f"{exercise.minutes} min"
+            score = f"{_number(points)} / {_number(exercise.total)}"
+            status = _status(entry, exercise.total)
+            lines.append(
+                f"{status[0]} {exercise.id:<24}{exercise.title:<44}{level}  {minutes:>7}  {score:>8}  {status[2:]}"
+            )
+            rows.append((exercise.id, exercise.title, level, minutes, score, status))
+    tail = f"{_number(got)} of {_number(of)} points"
+    lines.append(tail)
+    show(Card("\n".join(lines), "progress", rows=rows, tail=tail))
