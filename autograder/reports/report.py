@@ -12,12 +12,17 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from autograder.engine.data import NotebookResult
 from autograder.reports.exports import Row
 from autograder.reports.pages import page
 from autograder.reports.similar import Similar
+from passlab.drawing.axes import Plot
+from passlab.drawing.picture import PALE
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 class Layer(Protocol):
@@ -160,19 +165,27 @@ def _chart(assignment: str, points: Sequence[float], worth: float) -> _Chart:
     return _Chart(assignment, median(points), worth, _histogram(tenths))
 
 
-def _histogram(tenths: Counter) -> str:
+def _histogram(tenths: Counter[int]) -> str:
     """Learners in each tenth of the points, as SVG with its numbers."""
-    most, shapes = max(tenths.values(), default=1), []
-    for tenth in range(10):
-        count, x = tenths[tenth], 28 * tenth
-        high = 70 * count / most
-        shapes.append(f'<rect x="{x}" y="{84 - high:.1f}" width="24" height="{high:.1f}" fill="#0b5cad"/>')
-        shapes.append(f'<text x="{x + 12}" y="{80 - high:.1f}" text-anchor="middle">{count or ""}</text>')
-    shapes.append('<path d="M0 84.5H276" stroke="#d0d7de"/><text x="0" y="98">0 %</text>')
-    shapes.append('<text x="276" y="98" text-anchor="end">100 %</text>')
+
+    def figure() -> Figure:
+        from matplotlib.figure import Figure
+
+        made = Figure(figsize=(2.8, 0.8))
+        axes = made.add_axes((0, 0, 1, 1), xlim=(0, 9.86))
+        counts = [tenths[tenth] for tenth in range(10)]
+        drawn = axes.bar(range(10), counts, width=0.86, align="edge", color="#0b5cad")
+        axes.bar_label(drawn, [f"{count:,}" if count else "" for count in counts], padding=1, color=PALE)
+        for tick, side in zip(axes.set_xticks([0, 9.86], ["0 %", "100 %"]), ("left", "right"), strict=True):
+            tick.label1.set_horizontalalignment(side)
+        axes.set_yticks([])
+        axes.tick_params(length=0)
+        axes.spines[["left", "right", "top"]].set_visible(False)
+        axes.spines.bottom.set_color("#d0d7de")
+        return made
+
     told = "; ".join(f"{10 * t} to {10 * t + 10} %: {tenths[t]}" for t in range(10) if tenths[t])
-    label = f"learners by share of the points: {told}"
-    return f'<svg role="img" aria-label="{label}" width="276" height="102">{"".join(shapes)}</svg>'
+    return Plot(told, figure, f"learners by share of the points: {told}", pad=0.02).svg
 
 
 def _learners(
