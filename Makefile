@@ -33,9 +33,8 @@ test: setup ## run all tests
 bench: setup ## measure, each figure beside a baseline from the same run
 	@$(PYTHON_HERE) -m autograder.bench
 
-notebooks: setup ## rebuild the notebooks, the exercises and the sample class from what is authored
-	@$(PYTHON_HERE) -m autograder.notebooks
-	@$(PYTHON_HERE) -m autograder.samples
+notebooks: setup ## rebuild the notebooks and the exercises from what is authored
+	@$(PYTHON_HERE) -m autograder.authoring.notebooks
 
 prove: setup ## right and wrong answers through all checks, with a table per exercise
 	@$(PYTHON_HERE) -m passlab.cli prove

@@ -17,13 +17,14 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from autograder import source, tables
-from autograder.intake import Class, Damaged, Submission, collect
+from autograder.authoring import samples, source
+from autograder.grading.intake import Class, Damaged, Submission, collect
+from autograder.reports import tables
 
 if TYPE_CHECKING:
-    from autograder.exports import Learner
-    from autograder.pipeline import Grader, Session
-    from autograder.scores import Run
+    from autograder.grading.class_run import Grader, Session
+    from autograder.grading.scores import Run
+    from autograder.reports.exports import Learner
 
 RUN = "autograder/run"
 SAMPLES_RUN = f"{RUN}/samples"
@@ -35,7 +36,7 @@ def _fail(sentence: str) -> None:
 
 
 def _known() -> dict[str, set[str]]:
-    from autograder.notebooks import assignments
+    from autograder.authoring.notebooks import assignments
 
     known = assignments()
     if not known:
@@ -45,7 +46,7 @@ def _known() -> dict[str, set[str]]:
 
 def release() -> None:
     """Rebuild the notebooks and the learners' exercises from what is authored."""
-    from autograder import notebooks
+    from autograder.authoring import notebooks
 
     _known()
     changed = notebooks.build()
@@ -134,7 +135,8 @@ def _place(submissions: Path | None, keep: bool) -> tuple[Path, str]:
     if submissions is None:
         if "PASSLAB_RUN" not in os.environ and not keep:  # a gradebook of its own, and always a fresh one
             shutil.rmtree(source.ROOT / SAMPLES_RUN, ignore_errors=True)
-        return source.ROOT / "autograder/samples", os.environ.get("PASSLAB_RUN", SAMPLES_RUN)
+        samples.build()
+        return source.ROOT / samples.FOLDER, os.environ.get("PASSLAB_RUN", SAMPLES_RUN)
     if not submissions.exists():
         _fail(f"There is no {submissions}. Expected: a folder laid out as learner/assignment/notebook.ipynb.")
     return submissions.resolve(), os.environ.get("PASSLAB_RUN", RUN)
@@ -142,7 +144,7 @@ def _place(submissions: Path | None, keep: bool) -> tuple[Path, str]:
 
 def _roster(given: Path | None, folder: Path) -> dict[str, Learner]:
     """The learners on the roster: the one that was given, or the one that lies beside the submissions, or nobody."""
-    from autograder.exports import read_roster
+    from autograder.reports.exports import read_roster
 
     path = given or folder / "roster.csv"
     if path.is_file():
@@ -160,8 +162,8 @@ def _set_aside(found: Class, learners: dict[str, Learner]) -> None:
 
 
 def _grader(jobs: int, scheduler: str, unsafe: bool) -> Grader:
-    from autograder.cluster import Cluster, NoCluster
     from autograder.engine.engine import Engine, Unsafe
+    from autograder.grading.cluster import Cluster, NoCluster
 
     try:
         return Cluster(scheduler, unsafe) if scheduler else Engine(jobs, unsafe)
@@ -185,10 +187,10 @@ class Work:
 
     def publish(self, run: Run, seconds: float, before: int) -> None:
         """Write grades and the report, and show the table. Exits with 1 if something could not be graded."""
-        from autograder import exports
         from autograder.engine import sandbox
-        from autograder.report import Facts, report
-        from autograder.similar import similar
+        from autograder.reports import exports
+        from autograder.reports.report import Facts, report
+        from autograder.reports.similar import similar
 
         session, folder = self.session, source.ROOT / self.run
         scores = session.recorder.scores()
@@ -233,7 +235,7 @@ class Work:
 @contextlib.contextmanager
 def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, keep) -> Iterator[Work]:
     """Everything that grading needs, from the folder with submissions to the gradebook with the release in it."""
-    from passlab.workspace import writable_home
+    from passlab.notebook.workspace import writable_home
 
     folder, run = _place(submissions, keep)
     os.environ["PASSLAB_RUN"] = run
@@ -259,7 +261,7 @@ def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, keep)
             )
         writable_home()
         with _gradebook(chosen) as recorder, _grader(jobs, scheduler, unsafe) as grader, _bar(work) as advance:
-            from autograder.pipeline import Session
+            from autograder.grading.class_run import Session
 
             work.session = Session(recorder, grader, source.ROOT / run / "submitted", advance)
             yield work
@@ -268,9 +270,9 @@ def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, keep)
 @contextlib.contextmanager
 def _gradebook(chosen: list[str]):
     """The gradebook, with the questions of these assignments in it."""
-    from autograder import notebooks
-    from autograder.gradebook import Failed, enter_release, place, settings
-    from autograder.recorder import Recorder
+    from autograder.authoring import notebooks
+    from autograder.grading.gradebook import Failed, enter_release, place, settings
+    from autograder.grading.recorder import Recorder
 
     if stale := notebooks.stale_solutions():
         _fail(f"{', '.join(stale)}: not what the .py beside it gives. Run `passlab release` first.")
@@ -307,6 +309,6 @@ def prove(
     seed: Annotated[int, typer.Option(help="The seed of the hidden cases.")] = 0,
 ) -> None:
     """Prove the checks: reference, stub, wrong and alternative answers must each get what they deserve."""
-    from autograder import prove as proving
+    from autograder.authoring import prove as proving
 
     raise typer.Exit(proving.main(exercise or [], json, jobs, seed))

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from autograder import gradebook, preprocessors
+from autograder.grading import gradebook, preprocessors
 
 c = get_config()  # noqa: F821  (given by traitlets)
 

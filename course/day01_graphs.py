@@ -32,8 +32,9 @@ import torch
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
-from passlab import beside, draw, models, trace, view
+from passlab import draw, models, trace, view
 from passlab.graph import table
+from passlab.notebook import beside
 
 logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it would report that torchvision is not installed
 warnings.filterwarnings("ignore", message=".*torch.jit.*deprecated", category=DeprecationWarning)
@@ -300,7 +301,7 @@ draw(lowered.compile().as_text(), title="HLO after XLA's passes")
 import torch
 
 from passlab import draw, equivalent
-from passlab.importers import relax_module, relay_module
+from passlab.tvm.importers import relax_module, relay_module
 
 
 class Tiny(torch.nn.Module):

@@ -32,8 +32,9 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab import beside, diff, draw, equivalent, models, steps, trace, view
+from passlab import diff, draw, equivalent, models, steps, trace, view
 from passlab.graph import Table
+from passlab.notebook import beside
 
 # %% [markdown]
 # ## The smallest pass
@@ -569,7 +570,7 @@ import torch
 from torch import nn
 
 from passlab import diff, equivalent
-from passlab.importers import relax_module, relay_module
+from passlab.tvm.importers import relax_module, relay_module
 
 
 class Both(nn.Module):

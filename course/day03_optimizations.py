@@ -174,7 +174,7 @@ exported = torch.export.export(InPlace(), (x,)).run_decompositions()
 draw(exported.graph_module, title="The same program, functionalized")
 
 # %%
-from passlab.effects import effects
+from passlab.fx.effects import effects
 
 
 class Effects(nn.Module):

@@ -35,28 +35,16 @@ from torch import nn
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import create_op_support
 
-from passlab import (
-    beside,
-    bytes_moved,
-    cost,
-    diff,
-    draw,
-    equivalent,
-    kernels,
-    launches,
-    models,
-    peak_memory,
-    rewrites,
-    timed,
-    trace,
-)
+from passlab import bytes_moved, cost, diff, draw, equivalent, kernels, launches, models, peak_memory, timed, trace
 from passlab.drawing.roofline import roofline, traffic
+from passlab.fx import rewrites
+from passlab.fx.dominators import post_dominators
+from passlab.fx.patterns import Pattern, canonical, pattern
 from passlab.graph import Graph, Node, Table
-from passlab.kernel_schedule import on_cpu
-from passlab.machine import measure_machine
-from passlab.op_patterns import Pattern, canonical, pattern
-from passlab.pipelines import host
-from passlab.postdominators import post_dominators
+from passlab.kernels.schedule import on_cpu
+from passlab.measure.machine import measure_machine
+from passlab.notebook import beside
+from passlab.relax.pipelines import host
 
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")  # torch.export, about its own insides
 
@@ -236,14 +224,14 @@ assert count["INJECTIVE"] == ({1}, {1}) and not torch.equal(mask["INJECTIVE"], m
 assert count["COMM_REDUCE"] == ({4}, {1}) and count["OUT_ELEMWISE_FUSABLE"] == ({4}, {4})
 
 # %% [markdown]
-# `passlab.op_patterns` knows the pattern of a torch.fx node, whatever form it is written in. Here is what it says
+# `passlab.fx.patterns` knows the pattern of a torch.fx node, whatever form it is written in. Here is what it says
 # beside what Relay has in its registry. (The first cell runs in a process beside this one, as on day 1.)
 
 # %%
 # %%beside relay
 from passlab.relay import relay
 from passlab.relay import tvm as old_tvm
-from passlab.structure_tvm import groups
+from passlab.tvm.modules import groups
 
 ASKED = "nn.relu exp cast add multiply expand_dims reshape transpose squeeze take concatenate sum mean "
 ASKED += "nn.conv2d nn.dense nn.softmax nn.max_pool2d argsort"
@@ -538,9 +526,9 @@ assert len(find(strangers)) == 1
 # ## Groups with a name
 #
 # Some groups occur so often that someone has written their kernel by hand, and better than a compiler would. Then
-# fusing is matching: find the group, check the conditions, put the one operation in its place. `passlab.rewrites` has
-# the usual ones, each with its law in its docstring. First the **GEMM** of every linear algebra library, a product that
-# is scaled and added to something, α·A·B + β·C:
+# fusing is matching: find the group, check the conditions, put the one operation in its place. `passlab.fx.rewrites`
+# has the usual ones, each with its law in its docstring. First the **GEMM** of every linear algebra library, a product
+# that is scaled and added to something, α·A·B + β·C:
 
 
 # %%

@@ -34,12 +34,12 @@ import onnx
 import torch
 
 from passlab import chart, diff, draw, equivalent, models, timed
-from passlab.builds import run_module, targets
 from passlab.graph import Table
-from passlab.importers import relay_from_onnx, relay_module, to_onnx
-from passlab.measure_tvm import bytes_moved, cost, launches, runner
 from passlab.relay import relay, tvm
-from passlab.structure_tvm import consumers, counts, groups
+from passlab.tvm.builds import run_module, targets
+from passlab.tvm.importers import relay_from_onnx, relay_module, to_onnx
+from passlab.tvm.measure import bytes_moved, cost, launches, runner
+from passlab.tvm.modules import consumers, counts, groups
 
 logging.getLogger("autotvm").setLevel(logging.ERROR)  # "operators have not been tuned": that is for day 8
 print("TVM", tvm.__version__, "builds for", ", ".join(targets()))

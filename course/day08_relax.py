@@ -32,14 +32,16 @@ import numpy as np
 import torch
 from torch import nn
 
-from passlab import beside, builds, diff, draw, models, timed, trace
-from passlab.fusing import everything, fuse, nothing, prepare, price, program
-from passlab.importers import relax_module
-from passlab.judge_tvm import random_inputs
-from passlab.measure_tvm import allocations, runner
-from passlab.pipelines import cpu_schedule, host, pipeline, tune
+from passlab import diff, draw, models, timed, trace
+from passlab.notebook import beside
 from passlab.relax import relax, tvm
-from passlab.structure_tvm import counts, groups
+from passlab.relax.fusing import everything, fuse, nothing, prepare, price, program
+from passlab.relax.pipelines import cpu_schedule, host, pipeline, tune
+from passlab.tvm import builds
+from passlab.tvm.importers import relax_module
+from passlab.tvm.judge import random_inputs
+from passlab.tvm.measure import allocations, runner
+from passlab.tvm.modules import counts, groups
 
 op, passes = relax.op, relax.transform
 warnings.filterwarnings("ignore", category=FutureWarning, module="copyreg")  # torch.export, about its own insides
@@ -401,8 +403,8 @@ diff(conv, converted, title="Channels last: converted at the borders")
 #
 # `FuseTIR` puts the loop nests of a group one after the other into one function. That saves launches; merging the loops
 # would save memory traffic, too, and can lose a lot: what is merged into a reduction is computed again at every turn.
-# `passlab.fusing` merges, and leaves the choice of groups to you. A product of matrices, with something element-wise
-# before and after it:
+# `passlab.relax.fusing` merges, and leaves the choice of groups to you. A product of matrices, with something
+# element-wise before and after it:
 
 
 # %%
@@ -590,9 +592,9 @@ for name, value in {**history, "MetaSchedule": tuned.best.seconds, "torch.matmul
 # %% [markdown]
 # ## Your own step in TVM's pipeline
 #
-# `passlab.pipelines` is small, and yours to keep: `pipeline(before=…, fuse=…, schedule=…)` is TVM's default pipeline
-# with passes, a fusion and a schedule of your choice plugged in. `cpu_schedule` is a rule of this kind: it does to
-# every reduction roughly what you have just done by hand.
+# `passlab.relax.pipelines` is small, and yours to keep: `pipeline(before=…, fuse=…, schedule=…)` is TVM's default
+# pipeline with passes, a fusion and a schedule of your choice plugged in. `cpu_schedule` is a rule of this kind: it
+# does to every reduction roughly what you have just done by hand.
 
 
 # %%

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from autograder.source import answer_of
+from autograder.authoring.source import answer_of
 from passlab.judge import VERDICTS
 
 

@@ -12,8 +12,8 @@ from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from typing import Any
 
+from autograder.authoring.source import ROOT
 from autograder.bench.figures import Figure, at_most, exponent, interleaved, skipped
-from autograder.source import ROOT
 
 SIZES = (1_000, 10_000, 100_000)
 #: Something of torch's that would take longer than this is not waited for.
@@ -77,7 +77,7 @@ def _torch_passes() -> dict[str, tuple[str, Callable[[Any], Any]]]:
 def passes(largest: int) -> Iterator[Figure | str]:
     """Time of the reference passes against n, and against torch's on the same graphs."""
     from autograder.bank import reference
-    from passlab.generate import random_graph
+    from passlab.fx.generate import random_graph
 
     graphs = {}
     for n in (n for n in SIZES if n <= largest):
@@ -167,7 +167,7 @@ def equivalence(largest: int) -> Iterator[Figure | str]:
 DRAW = """
 import time
 import torch
-from passlab.generate import random_graph
+from passlab.fx.generate import random_graph
 gm = random_graph(0, size={size})
 start = time.perf_counter()
 from passlab import draw

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autograder.source import ROOT
+from autograder.authoring.source import ROOT
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def grouping(largest: int) -> Iterator[Figure | str]:
 
 
 def graph(nodes: int) -> Any:
-    from passlab.generate import random_graph
+    from passlab.fx.generate import random_graph
 
     return random_graph(0, size=nodes, views=False)
 
@@ -75,7 +75,7 @@ def partitions(gm: Any) -> list:
     from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
     from torch.fx.passes.operator_support import OperatorSupportBase
 
-    from passlab.op_patterns import Pattern, pattern
+    from passlab.fx.patterns import Pattern, pattern
 
     class Fusible(OperatorSupportBase):
         def is_node_supported(self, submodules: Any, node: Any) -> bool:

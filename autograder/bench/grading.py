@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from autograder.authoring.source import ROOT
 from autograder.bench.figures import Figure, at_least, at_most
-from autograder.source import ROOT
 
 sys.path.insert(0, str(ROOT / "autograder/tests"))
 
@@ -32,9 +32,11 @@ DRIVER = """
 import itertools, json, psutil, sys, time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from autograder import engine, intake, source
+from autograder import engine
+from autograder.authoring import source
+from autograder.grading import intake
 from autograder.engine import engine as module
-from autograder.notebooks import source_notebook
+from autograder.authoring.notebooks import source_notebook
 
 order = json.loads(sys.stdin.read())
 def job(path):
@@ -56,7 +58,7 @@ with module.Engine(order["jobs"], order["unsafe"]) as engine:
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         times = process.cpu_times()
         used += times.user + times.system
-        if "autograder.engine.verifier" in process.cmdline():
+        if "autograder.engine.verifier.process" in process.cmdline():
             used += times.children_user + times.children_system
 print(json.dumps({
     "start": begun - start, "took": took, "cpu": used,
@@ -102,7 +104,7 @@ def _answers(learner: int) -> dict[str, str]:
 
 def _course(folder: Path, learners: int) -> Path:
     course = tiny_fx.make(folder / "course")
-    built = tiny.run(course, "-m", "autograder.notebooks")
+    built = tiny.run(course, "-m", "autograder.authoring.notebooks")
     if built.returncode:
         raise RuntimeError(built.stderr.strip().split("\n")[-1])
     for learner in range(learners):

@@ -80,9 +80,9 @@ def jacobi() -> Iterator[Figure | str]:
 
 
 def kernel(program: Any, schedule: Any, sizes: dict, **marks: Any) -> Callable[..., None]:
-    from passlab.pipelines import host
     from passlab.polyhedral import prim_func
     from passlab.relax import tvm
+    from passlab.relax.pipelines import host
 
     return tvm.compile(prim_func(program, schedule, sizes, **marks), host())["main"]
 

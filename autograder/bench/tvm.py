@@ -77,10 +77,10 @@ def relax_models() -> Iterator[Figure | str]:
     import torch
 
     from autograder.bank import reference
-    from passlab.importers import relax_module
     from passlab.measure import timed
-    from passlab.measure_tvm import allocations, runner
-    from passlab.pipelines import host, kernels, pipeline
+    from passlab.relax.pipelines import host, kernels, pipeline
+    from passlab.tvm.importers import relax_module
+    from passlab.tvm.measure import allocations, runner
 
     mine = reference("day08.pipeline")
     for name, (model, inputs) in models().items():
@@ -115,10 +115,10 @@ def element_wise() -> Iterator[Figure | str]:
     import torch
     from torch import nn
 
-    from passlab.importers import relax_module
     from passlab.measure import timed
-    from passlab.measure_tvm import runner
-    from passlab.pipelines import cpu_schedule, host, pipeline
+    from passlab.relax.pipelines import cpu_schedule, host, pipeline
+    from passlab.tvm.importers import relax_module
+    from passlab.tvm.measure import runner
 
     class Six(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -148,8 +148,8 @@ def matmuls() -> Iterator[Figure | str]:
     from autograder.bank import reference
     from passlab.exercises.cases_day08_schedule import naive
     from passlab.measure import timed
-    from passlab.pipelines import host, tune
     from passlab.relax import tvm
+    from passlab.relax.pipelines import host, tune
 
     def kernel(made: Any) -> Callable[..., Any]:
         module = made if isinstance(made, tvm.IRModule) else tvm.IRModule({"main": made})
@@ -187,9 +187,9 @@ def matmuls() -> Iterator[Figure | str]:
 def relay_figures() -> Iterator[Figure | str]:
     import torch
 
-    from passlab.importers import relay_module
     from passlab.measure import timed
-    from passlab.measure_tvm import runner
+    from passlab.tvm.importers import relay_module
+    from passlab.tvm.measure import runner
 
     flags = Path("/proc/cpuinfo").read_text().split()  # the LLVM of this TVM knows no processors of today by name
     named = {"avx512f": "skylake-avx512", "avx2": "core-avx2"}

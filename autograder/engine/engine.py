@@ -24,12 +24,15 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autograder.engine import flavours, outputs, sandbox, snapshots
-from autograder.engine.cgroups import Group
+from autograder.engine import flavours, sandbox
 from autograder.engine.data import Cell, Job, NotebookResult, Verdict, verdict_from_json
-from autograder.engine.frames import Garbled, Gone, Late, receive, send
-from autograder.engine.outcomes import lost, plain
-from passlab import builds, exercises
+from autograder.engine.runner import snapshots
+from autograder.engine.sandbox.cgroups import Group
+from autograder.engine.wire import outputs
+from autograder.engine.wire.frames import Garbled, Gone, Late, receive, send
+from autograder.engine.wire.outcomes import lost, plain
+from passlab import exercises
+from passlab.tvm import builds
 
 #: A cell is interrupted after this long, an answer after its exercise's; what cannot be interrupted is ended this much
 #: later. (An interrupted cell still draws its traceback.)
@@ -85,15 +88,15 @@ class Station:
         self.lock = threading.Lock()
         self.cases: dict[tuple[str, int], CaseData] = {}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.runner = _start("runner", "autograder.engine.warm", flavour, [theirs], unsafe)
+        self.runner = _start("runner", "autograder.engine.runner.warm", flavour, [theirs], unsafe)
         self.slots, ends = zip(*(socket.socketpair() for _ in range(slots)), strict=True)
         self.processes = [self.runner]
         if flavour in builds.FLAVOURS:
             asks, builder = socket.socketpair()
-            self.builder = _start("runner", "autograder.engine.builder", flavour, [builder], unsafe)
+            self.builder = _start("runner", "autograder.engine.verifier.builder", flavour, [builder], unsafe)
             self.processes.append(self.builder)
             ends = (asks, *ends)
-        self.verifier = _start("verifier", "autograder.engine.verifier", flavour, ends, unsafe)
+        self.verifier = _start("verifier", "autograder.engine.verifier.process", flavour, ends, unsafe)
         self.processes.append(self.verifier)
         try:
             if not self.control.recv(2**16):

@@ -21,15 +21,15 @@ _NOT_WARMED = (
     "passlab.cli",
     "passlab.exercises",
     "passlab.jupyter",
-    "passlab.readers.hlo",
-    "passlab.readers.stablehlo",
+    "passlab.formats.hlo",
+    "passlab.formats.stablehlo",
 )
 #: Of one compiler alone: prefix → the flavour that imports it.
 _OF = {
-    "passlab.readers.relay": "relay",
-    "passlab.readers.relax": "relax",
-    "passlab.readers.tensorir": "relax",
-    "passlab.readers.tvm_module": "relay relax",
+    "passlab.relay.reader": "relay",
+    "passlab.relax.reader": "relax",
+    "passlab.relax.tensorir": "relax",
+    "passlab.tvm.reader": "relay relax",
 }
 #: Imported by torch, onnx or passlab itself only when something first needs them: half a second to several each.
 _LATE = (

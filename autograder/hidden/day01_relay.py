@@ -9,10 +9,10 @@ import numpy as np
 
 from passlab import models
 from passlab.exercises.cases_day01_relay import case, ladder, typed
-from passlab.generate_tvm import random_relay
-from passlab.importers import relay_module
 from passlab.judge import Case
 from passlab.relay import relay, tvm
+from passlab.tvm.generate import random_relay
+from passlab.tvm.importers import relay_module
 
 
 def _zoo(name: str, bind: bool, fuse: bool = False) -> Callable[[], tvm.IRModule]:

@@ -34,9 +34,9 @@ from passlab.exercises.cases_day02_rewrites import (
     seeded,
 )
 from passlab.exercises.cases_day02_walks import Managed, Scenario, Step, chain, ladder, manager_cases, visitor_cases
-from passlab.generate import random_graph
+from passlab.fx.generate import random_graph
+from passlab.fx.ops import ConvReLU2d
 from passlab.judge import Case
-from passlab.ops import ConvReLU2d
 
 KEPT = ("valid", "same", "spared")
 

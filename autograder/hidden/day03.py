@@ -21,9 +21,9 @@ from passlab.exercises.cases_day03 import Expect, call, case, graph, least, live
 from passlab.exercises.cases_day03_classics import constants
 from passlab.exercises.cases_day03_pipelines import Best, pipeline_case, shrinking_cases
 from passlab.exercises.cases_day03_rewrites import gelus, layout_case, made, none_made
+from passlab.fx.layout import converts
+from passlab.fx.stages import STAGES
 from passlab.judge import Case
-from passlab.layout import converts
-from passlab.stages import STAGES
 
 Build = Callable[[], fx.GraphModule]
 

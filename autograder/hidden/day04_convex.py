@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import fx
 
 from passlab import random_graph
-from passlab.effects import effects
 from passlab.exercises.cases_day03 import call, graph, read
 from passlab.exercises.cases_day04_convex import allowed, effectful, refused, way_back
+from passlab.fx.effects import effects
 from passlab.judge import Case
 
 

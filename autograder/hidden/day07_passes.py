@@ -42,8 +42,8 @@ from passlab.exercises.cases_day07_programs import (
 )
 from passlab.exercises.cases_day07_timing import conv, network, norm
 from passlab.judge import Case
-from passlab.judge_tvm import counts
 from passlab.relay import relay, tvm
+from passlab.tvm.judge import counts
 
 # ---------------------------------------------------------------------------------------------------- instruments
 
@@ -404,7 +404,7 @@ def _calls_helper(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
 
 def imported() -> tvm.IRModule:
     """The feed-forward half of a transformer block, imported from torch."""
-    from passlab.importers import relay_module
+    from passlab.tvm.importers import relay_module
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

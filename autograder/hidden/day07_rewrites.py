@@ -10,9 +10,9 @@ from passlab.exercises.cases_day07_counts import block, counts_case, fused_twice
 from passlab.exercises.cases_day07_groups import groups_case, simplified
 from passlab.exercises.cases_day07_mutators import clip_case, conv, instruction, norm, norm_case, whole
 from passlab.exercises.cases_day07_programs import number, program, tuple_of, typed, weight
-from passlab.generate_tvm import random_relay
 from passlab.judge import Case
 from passlab.relay import relay, tvm
+from passlab.tvm.generate import random_relay
 
 SHAPE = (1, 4, 6, 6)
 TEN_MODELS = ("mlp", "convnet", "skip", "residual", "attention", "gpt", "vit", "lstm", "unet", "resnet18")

@@ -17,10 +17,10 @@ from passlab.exercises.cases_day08_policy import number, policy_case
 from passlab.exercises.cases_day08_rewrites import IMAGE, SQUARE, VECTOR, WEIGHT, conv
 from passlab.exercises.cases_day08_schedule import schedule_case
 from passlab.exercises.cases_day08_tuner import drawn_machine, tuner_case
-from passlab.generate_tvm import random_relax
-from passlab.importers import relax_module
 from passlab.judge import Case
 from passlab.relax import relax
+from passlab.tvm.generate import random_relax
+from passlab.tvm.importers import relax_module
 
 Build = Callable[[], Any]
 

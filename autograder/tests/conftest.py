@@ -19,7 +19,7 @@ import tiny
 def course(tmp_path_factory) -> Path:
     """A tiny course of its own for each test module, notebooks built."""
     folder = tiny.make(tmp_path_factory.mktemp("tiny") / "a course")
-    built = tiny.run(folder, "-m", "autograder.notebooks")
+    built = tiny.run(folder, "-m", "autograder.authoring.notebooks")
     assert built.returncode == 0, built.stderr
     return folder
 

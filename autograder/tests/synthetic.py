@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 
 from autograder.engine.data import CaseResult, NotebookResult, Ran, Verdict
-from autograder.recorder import Score
+from autograder.grading.recorder import Score
 
 #: Assignment, its notebook, and its questions with their points.
 COURSE = {

@@ -15,8 +15,8 @@ import torch
 from onnx.reference import ReferenceEvaluator
 from torch import fx, nn
 
-from autograder import source
-from autograder.grading import hidden_cases
+from autograder.authoring import source
+from autograder.authoring.checking import hidden_cases
 from passlab import exercises, models, trace
 from passlab.exercises import cases_day01 as common
 from passlab.exercises import cases_day01_graphs as graphs

@@ -15,10 +15,10 @@ from autograder.hidden.day02 import HIDDEN, conv_bn_pairs, conv_relu_pairs, prog
 from passlab import exercises
 from passlab.exercises.cases_day02_rewrites import _changed, batch_norm, call_fold, program, seeded
 from passlab.exercises.cases_day02_walks import call_manager, call_visitor
+from passlab.fx.judge import rebuild
+from passlab.fx.ops import ConvReLU2d, conv2d_relu
+from passlab.fx.suspects import SUSPECTS
 from passlab.judge import Case, judge
-from passlab.judge_fx import rebuild
-from passlab.ops import ConvReLU2d, conv2d_relu
-from passlab.suspects import SUSPECTS
 
 ALL = [e.id for e in exercises.of_day("day02")]
 

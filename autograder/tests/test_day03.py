@@ -20,10 +20,10 @@ from passlab.exercises.cases_day03 import graph, live, op_name
 from passlab.exercises.cases_day03_classics import _Memory
 from passlab.exercises.cases_day03_pipelines import budget, pipeline_cases, wiring
 from passlab.exercises.cases_day03_rewrites import layout_cases
+from passlab.fx.judge import rebuild, validate
+from passlab.fx.layout import ANY, NHWC, clashes, converts, is_image, wants
+from passlab.fx.stages import STAGES
 from passlab.judge import Outcome, judge, judge_outcome
-from passlab.judge_fx import rebuild, validate
-from passlab.layout import ANY, NHWC, clashes, converts, is_image, wants
-from passlab.stages import STAGES
 
 ALL = [e.id for e in exercises.of_day("day03")]
 PASSES = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from autograder import bank
-from autograder.grading import hidden_cases
+from autograder.authoring.checking import hidden_cases
 from passlab import exercises
 from passlab.judge import judge
 
@@ -180,7 +180,7 @@ def patterns_that_differ():
     from autograder.hidden.day04_groups import random_program
     from passlab.exercises.cases_day04_groups import groups_cases, in_post_order, to_relay
     from passlab.exercises.cases_day07_groups import calls
-    from passlab.op_patterns import canonical, pattern
+    from passlab.fx.patterns import canonical, pattern
 
     differ, seen = {}, set()
     by_hand = [case for case in hidden_cases("day04.groups", 0) if not case.name.startswith(("generated", "very long"))]

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from autograder import bank
-from autograder.grading import hidden_cases
+from autograder.authoring.checking import hidden_cases
 from passlab import bytes_moved, exercises, launches
 from passlab.exercises import cases_day04_cost as choosing
 from passlab.exercises import cases_day04_measure as measuring
@@ -330,8 +330,8 @@ def reference_on(exercise_id, seeds):
 
 def both_sides(seed):
     """Situations whose sides do not compute what torch does, and how many kernels there are on each side."""
-    from passlab import builds
-    from passlab.fusing import fuse, prepare
+    from passlab.relax.fusing import fuse, prepare
+    from passlab.tvm import builds
 
     differ, kernels = [], []
     for situation in choosing.situations(random.Random(seed)):

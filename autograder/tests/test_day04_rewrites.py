@@ -13,17 +13,16 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from autograder import bank
-from autograder.engine import targets
-from autograder.engine.wire import decode, encode
-from autograder.grading import hidden_cases
+from autograder.authoring.checking import hidden_cases
+from autograder.engine.wire import decode, encode, targets
 from passlab import equivalent, exercises, random_graph
 from passlab.exercises.cases_day03 import graph, op_name
 from passlab.exercises.cases_day03_pipelines import wiring
 from passlab.exercises.cases_day04_rewrites import attentions, causal, layers
+from passlab.fx.judge import rebuild, validate
+from passlab.fx.ops import ACTIVATIONS, add_layer_norm, linear_act
+from passlab.fx.patterns import pattern
 from passlab.judge import judge
-from passlab.judge_fx import rebuild, validate
-from passlab.op_patterns import pattern
-from passlab.ops import ACTIVATIONS, add_layer_norm, linear_act
 
 IDS = ("day04.linear-act", "day04.attention")
 INF = math.inf
@@ -63,7 +62,7 @@ def test_fused_ops_travel(op, rest):
     gm = fx.GraphModule(nn.Module(), graph)
     back = decode(encode(gm))
     assert [n.target for n in back.graph.nodes if n.op == "call_function"] == [op]
-    assert targets.name_of(op) == f"passlab.ops.{op.__name__}"
+    assert targets.name_of(op) == f"passlab.fx.ops.{op.__name__}"
     assert equivalent(gm, rebuild(back), (torch.randn(4, 4), torch.randn(4, 4)))
 
 

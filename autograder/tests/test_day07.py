@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from autograder import bank
-from autograder.grading import hidden_cases
+from autograder.authoring.checking import hidden_cases
 from passlab import exercises
 from passlab.judge import judge
 
@@ -243,7 +243,7 @@ def groups_that_differ(seeds):
     import random
 
     from passlab.exercises.cases_day07_groups import calls, fused_groups
-    from passlab.generate_tvm import FEATURES, random_relay
+    from passlab.tvm.generate import FEATURES, random_relay
 
     answer, wrong, groups, number = bank.reference("day07.fusion-groups"), [], 0, 0
     features = [name for name in FEATURES if name not in ("dead", "blocks")]

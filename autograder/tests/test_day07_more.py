@@ -144,8 +144,8 @@ def _reduced(name, seed):
     """A generated program before and after the reference: outputs; calls, also after TVM's pass and a second time."""
     from autograder import bank
     from autograder.hidden import day07_passes as hidden
-    from passlab.judge_tvm import counts
     from passlab.relay import relay, tvm
+    from passlab.tvm.judge import counts
 
     rng = random.Random(seed)
     steps = hidden.recipe(rng, 14)
@@ -211,7 +211,7 @@ def _limits(seed):
     from autograder.bank.day07 import fold_and_time
     from autograder.hidden import day07_passes
     from passlab.exercises.cases_day07_timing import fold_cases
-    from passlab.judge_tvm import counts
+    from passlab.tvm.judge import counts
 
     found = {}
     for case in (*fold_cases(), *day07_passes.fold_and_time(seed)):
@@ -228,7 +228,7 @@ def test_the_limits_of_folding_are_what_tvm_reaches(there):
 
 
 def _drawn(name, seed):
-    from autograder.grading import hidden_cases
+    from autograder.authoring.checking import hidden_cases
 
     return [(case.name, str(case.build()[0])) for case in hidden_cases(f"day07.{name}", seed)]
 

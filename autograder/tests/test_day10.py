@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from autograder.grading import hidden_cases
+from autograder.authoring.checking import hidden_cases
 from autograder.hidden.day10_orders import least
 from passlab import exercises
 from passlab.exercises import cases_day10_isl

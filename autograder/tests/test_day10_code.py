@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 
 from autograder import bank
-from autograder.grading import hidden_cases
+from autograder.authoring.checking import hidden_cases
 from passlab import exercises
 from passlab.judge import judge
 

@@ -19,7 +19,7 @@ EXERCISES = '''
 
 import numpy as np
 
-from passlab import builds
+from passlab.tvm import builds
 from passlab.judge import Case, Exercise, Finding
 
 

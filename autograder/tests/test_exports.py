@@ -6,9 +6,9 @@ import os
 import pytest
 import synthetic
 
-from autograder import exports
-from autograder.exports import Learner, Row
-from autograder.recorder import Score
+from autograder.grading.recorder import Score
+from autograder.reports import exports
+from autograder.reports.exports import Learner, Row
 
 EVIL = ["=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "\tx", "＝1"]
 

@@ -11,8 +11,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from test_browser import QUIET, chromium
 
 from autograder.engine.data import NotebookResult, Ran, Verdict
-from autograder.feedback import Marks, feedback
-from autograder.pages import UNSAFE
+from autograder.reports.feedback import Marks, feedback
+from autograder.reports.pages import UNSAFE
 
 PIXEL = base64.b64encode(
     base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")

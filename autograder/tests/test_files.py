@@ -12,8 +12,8 @@ import zipfile
 
 import pytest
 
-from autograder import files
-from autograder.files import Damaged, read_bytes, read_text, unpack
+from autograder.grading import files
+from autograder.grading.files import Damaged, read_bytes, read_text, unpack
 
 
 @pytest.fixture

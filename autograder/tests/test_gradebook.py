@@ -9,7 +9,7 @@ import sys
 import pytest
 from traitlets.config import Config
 
-from autograder import gradebook
+from autograder.grading import gradebook
 
 
 @pytest.mark.parametrize("before", [None, "as it was"])

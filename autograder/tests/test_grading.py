@@ -243,13 +243,13 @@ def test_changed_questions_after_grading_began_are_explained(graded, tmp_path):
     authored = course / "solutions/day00/tiny.py"
     text = authored.read_text()
     authored.write_text(text.replace('"grade_id": "shout', '"grade_id": "yell'))
-    assert tiny.run(course, "-m", "autograder.notebooks").returncode == 0
+    assert tiny.run(course, "-m", "autograder.authoring.notebooks").returncode == 0
     result = grade(course, "class")
     assert result.returncode == 1 and "gradebook.db aside and grade again" in result.stderr
 
 
 ENTER = """
-from autograder import gradebook
+from autograder.grading import gradebook
 from nbgrader.api import Gradebook
 
 config = gradebook.settings()

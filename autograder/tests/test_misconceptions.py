@@ -7,9 +7,9 @@ from functools import cache
 import pytest
 
 from autograder import bank
+from autograder.authoring.checking import hidden_cases
 from autograder.engine.data import CaseResult
-from autograder.grading import hidden_cases
-from autograder.misconceptions import match, signature
+from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises
 from passlab.judge import judge_outcome, run
 

@@ -6,9 +6,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from autograder import notebooks
-from autograder.grading import VERDICT
-from autograder.source import ROOT
+from autograder.authoring import notebooks
+from autograder.authoring.checking import VERDICT
+from autograder.authoring.source import ROOT
 
 #: Warnings that arise in a notebook's cells or in this project's code become errors; those inside other packages pass.
 STRICT = 'import warnings\nwarnings.filterwarnings("error", module=r"(__main__|passlab|autograder)(\\.|$)")'

@@ -20,8 +20,8 @@ from nbgrader.api import Gradebook
 from test_recorder import ALL, SCENARIOS, Tenth, stock, tables, total
 from test_recorder_crash import CLASS, attempt, fork, grade, state, survives
 
-from autograder.gradebook import Failed, database, place, prepare
-from autograder.recorder import Recorder
+from autograder.grading.gradebook import Failed, database, place, prepare
+from autograder.grading.recorder import Recorder
 
 pytestmark = test_recorder.pytestmark
 

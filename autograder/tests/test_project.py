@@ -11,9 +11,9 @@ import tiny
 import yaml
 from packaging.requirements import Requirement
 
-from autograder import notebooks, samples, source
+from autograder.authoring import notebooks, samples, source
+from autograder.authoring.source import ROOT, blank, cells
 from autograder.engine.flavours import FLAVOURS
-from autograder.source import ROOT, blank, cells
 from passlab import exercises
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -38,8 +38,12 @@ def test_every_pair_and_release_is_in_step(wanted):
     assert notebooks.out_of_step(wanted) == []
 
 
-def test_the_sample_class_is_in_step():
-    assert samples.out_of_step(samples.wanted()) == []
+def test_the_sample_class_is_built_once(tmp_path):
+    course = tiny.make(tmp_path / "c")
+    tiny.run(course, "-m", "autograder.authoring.notebooks")
+    build = [tiny.run(course, "-m", "autograder.authoring.samples").stdout for _ in range(2)]
+    assert build == ["wrote autograder/samples\n", "The sample class was in step.\n"]
+    assert len(list((course / samples.FOLDER).glob("*/*/*.ipynb"))) == len(samples.CLASS) + 1  # and the damaged one
 
 
 def test_building_twice_gives_the_same_bytes(wanted):
@@ -48,11 +52,11 @@ def test_building_twice_gives_the_same_bytes(wanted):
 
 def test_what_is_out_of_step_is_found_and_mended(tmp_path):
     course = tiny.make(tmp_path / "c")
-    build = tiny.run(course, "-m", "autograder.notebooks")
+    build = tiny.run(course, "-m", "autograder.authoring.notebooks")
     assert "wrote exercises/day00/tiny.ipynb" in build.stdout
 
     def check():
-        result = tiny.run(course, "-m", "autograder.notebooks", "--check")
+        result = tiny.run(course, "-m", "autograder.authoring.notebooks", "--check")
         return result.returncode, result.stdout
 
     assert check() == (0, "All notebooks are in step.\n")
@@ -68,7 +72,7 @@ def test_what_is_out_of_step_is_found_and_mended(tmp_path):
         "exercises/day00/notes.py",
     ):
         assert place in said
-    assert tiny.run(course, "-m", "autograder.notebooks").returncode == 0
+    assert tiny.run(course, "-m", "autograder.authoring.notebooks").returncode == 0
     assert check()[0] == 0 and not (course / "exercises/day00/notes.py").exists()
 
 
@@ -86,7 +90,7 @@ def test_no_solution_text_is_released(path):
     shown = {line.strip() for cell in nb["cells"] for line in "".join(cell["source"]).split("\n")}
     assert not secret & shown
     raw = released.read_text()
-    assert "HIDDEN TESTS" not in raw and "BEGIN SOLUTION" not in raw and "autograder.grading" not in raw
+    assert "HIDDEN TESTS" not in raw and "BEGIN SOLUTION" not in raw and "autograder.authoring.checking" not in raw
     assert not any(cell.get("outputs") for cell in nb["cells"])
 
 

@@ -8,7 +8,7 @@ import pytest
 import tiny
 from each import for_each_exercise
 
-from autograder.prove import prove
+from autograder.authoring.prove import prove
 
 
 def the_proof_holds(exercise_id, apart):

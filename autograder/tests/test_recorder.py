@@ -15,12 +15,12 @@ from nbgrader.converters import Autograde
 from nbgrader.plugins import LateSubmissionPlugin
 from sqlalchemy import create_engine, select
 
-from autograder import gradebook
 from autograder.engine.data import NotebookResult
-from autograder.gradebook import Failed, convert
-from autograder.intake import Submission
-from autograder.recorder import Recorder, digest
-from autograder.scores import RUN, differences
+from autograder.grading import gradebook
+from autograder.grading.gradebook import Failed, convert
+from autograder.grading.intake import Submission
+from autograder.grading.recorder import Recorder, digest
+from autograder.grading.scores import RUN, differences
 
 #: nbgrader's own, from entering a submission.
 pytestmark = pytest.mark.filterwarnings("ignore:Object of type <Submitted")

@@ -16,8 +16,8 @@ import books
 from sqlalchemy import Engine, event, select
 from test_recorder import tables
 
-from autograder.recorder import Recorder
-from autograder.scores import NOTEBOOK, RUN, SCORE
+from autograder.grading.recorder import Recorder
+from autograder.grading.scores import NOTEBOOK, RUN, SCORE
 
 CLASS = [f"learner {n:02}" for n in range(30)]
 CHANGED = CLASS[3]

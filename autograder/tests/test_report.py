@@ -8,10 +8,10 @@ import pytest
 import synthetic
 from test_browser import QUIET, chromium
 
-from autograder.exports import Row, rows
-from autograder.pages import UNSAFE
-from autograder.report import Facts, report
-from autograder.similar import Pair, Similar
+from autograder.reports.exports import Row, rows
+from autograder.reports.pages import UNSAFE
+from autograder.reports.report import Facts, report
+from autograder.reports.similar import Pair, Similar
 
 LAYERS = [
     SimpleNamespace(name="bubblewrap", holds=True, sentence="No network."),

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from autograder import source
-from autograder.source import ROOT
+from autograder.authoring import source
+from autograder.authoring.source import ROOT
 
 DAY = "day01"
 PLACES = source.places(DAY)

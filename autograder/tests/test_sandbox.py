@@ -20,8 +20,9 @@ from pathlib import Path
 
 import pytest
 
-from autograder.engine import cgroups, landlock, sandbox, seccomp
-from autograder.engine.linux import NUMBERS
+from autograder.engine import sandbox
+from autograder.engine.sandbox import cgroups, landlock, seccomp
+from autograder.engine.sandbox.linux import NUMBERS
 
 
 def can_sandbox() -> bool:
@@ -36,7 +37,8 @@ ROOT = sandbox.ROOT
 WARM = """
 import ctypes, errno, glob, json, mmap, os, signal, socket, stat, sys, time, traceback
 from pathlib import Path
-from autograder.engine import landlock, linux, sandbox, seccomp
+from autograder.engine import sandbox
+from autograder.engine.sandbox import landlock, linux, seccomp
 
 sock, off = socket.socket(fileno=int(sys.argv[1])), sys.argv[2].split()
 for place, name in dict(seccomp=(seccomp, "install"), landlock=(landlock, "restrict"), rlimits=(sandbox, "_rlimits"),

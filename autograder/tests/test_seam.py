@@ -7,8 +7,8 @@ from dataclasses import replace
 from each import for_each_exercise
 
 from autograder import bank
+from autograder.authoring.checking import hidden_cases
 from autograder.engine import wire
-from autograder.grading import hidden_cases
 from passlab import exercises
 from passlab.judge import Case, conclude, run
 

@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[2]
 WARM = """
 import json, os, resource, sys, time
 told, asked = os.fdopen(os.dup2(1, 200), "w"), os.fdopen(os.dup(0))  # out of reach of a cell that closes the rest
-from autograder.engine.shell import Shell
+from autograder.engine.runner.shell import Shell
 shell = Shell()
 loaded = sorted({"sqlite3", "matplotlib", "torch", "ipykernel"} & set(sys.modules))
 for line in asked:

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from autograder.similar import COMMON, digest, similar
+from autograder.reports.similar import COMMON, digest, similar
 
 ORIGINAL = '''
 import torch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from autograder.engine.data import Cell
-from autograder.engine.snapshots import needed
+from autograder.engine.runner.snapshots import needed
 
 ANSWER = (
     "TABLE = {}\n\ndef helper(x):\n    return TABLE.get(x, x)\n\ndef double(x):\n    y = helper(x)\n    return y + y"

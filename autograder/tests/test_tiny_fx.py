@@ -13,7 +13,7 @@ import tiny_fx
 @pytest.fixture(scope="module")
 def fx(tmp_path_factory):
     folder = tiny_fx.make(tmp_path_factory.mktemp("fx") / "course")
-    built = tiny.run(folder, "-m", "autograder.notebooks")
+    built = tiny.run(folder, "-m", "autograder.authoring.notebooks")
     assert built.returncode == 0, built.stderr
     return folder
 
@@ -29,7 +29,7 @@ def test_reference_alternative_and_wrong_answers_get_what_they_deserve(fx):
 
 SHOW = """
 import json
-from autograder.grading import hidden_cases
+from autograder.authoring.checking import hidden_cases
 from passlab import exercises
 
 def shown(cases):

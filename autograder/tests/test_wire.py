@@ -15,13 +15,12 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from autograder import bank
-from autograder.engine import kinds, targets
-from autograder.engine.wire import Refused, decode, encode, fingerprint
-from autograder.grading import hidden_cases
+from autograder.authoring.checking import hidden_cases
+from autograder.engine.wire import Refused, decode, encode, fingerprint, kinds, targets
 from passlab import exercises, trace
 from passlab.exercises.cases_day02_walks import Scenario, Step
+from passlab.fx.judge import validate
 from passlab.judge import Outcome, judge_outcome, run
-from passlab.judge_fx import validate
 
 SEED = 3
 #: Modules of TVM have a codec of their own (test_wire_tvm), and test_seam puts the answers of its exercises through it.

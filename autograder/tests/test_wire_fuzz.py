@@ -17,8 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import fx, nn
 
-from autograder.engine import kinds, targets
-from autograder.engine.wire import Refused, decode, encode, fingerprint
+from autograder.engine.wire import Refused, decode, encode, fingerprint, kinds, targets
 from passlab import trace
 
 

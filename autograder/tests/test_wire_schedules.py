@@ -8,10 +8,10 @@ import sys
 CODE = """
 from passlab import models
 from passlab.exercises.cases_day08_schedule import naive
-from passlab.importers import relax_module
-from passlab.pipelines import cpu_schedule, kernels
+from passlab.tvm.importers import relax_module
+from passlab.relax.pipelines import cpu_schedule, kernels
 from passlab.relax import tvm
-from autograder.engine.wire_tvm import decode_module, encode_module
+from autograder.engine.wire.tvm import decode_module, encode_module
 
 model = relax_module(models.ZOO["tiny"].build(), *models.ZOO["tiny"].inputs())
 for module in (tvm.IRModule({"main": naive(5, 6, 7)}), cpu_schedule(naive(64, 64, 64)).mod,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder.engine import wire_tvm
-from autograder.engine.refusal import Refused
+from autograder.engine.wire import tvm as wire_tvm
+from autograder.engine.wire.refusal import Refused
 
 FLAVOURS = ["relax"] + ["relay"] * (sys.platform == "linux" and platform.machine() == "x86_64")
 

@@ -90,7 +90,7 @@ def {signature}:
 # %% nbgrader={{"grade": true, "grade_id": "{name}-check", {check}}}
 check("day00.{name}", {function})
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day00.{name}", {function})
 ### END HIDDEN TESTS

@@ -359,7 +359,7 @@ import torch
 from torch import fx, nn
 
 from passlab.judge import Case, Finding
-from passlab.judge_fx import rebuild, validate
+from passlab.fx.judge import rebuild, validate
 
 TRAP = ("valid", "same", "spared")  # a graph with nothing to do says nothing about doing it
 
@@ -549,7 +549,7 @@ def notebook() -> str:
 
 
 def make(folder: Path) -> Path:
-    """Write the course into a folder that does not exist yet. Its notebooks are built by `autograder.notebooks`."""
+    """Write the course into a folder that does not exist yet; `autograder.authoring.notebooks` builds its notebooks."""
     tiny.machinery(folder)
     exercises = folder / "lib/passlab/exercises"
     (exercises / "cases_day00.py").write_text(_visible())

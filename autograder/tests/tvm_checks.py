@@ -14,8 +14,8 @@ import sys
 import warnings
 
 from autograder.engine import flavours
-from autograder.engine.refusal import Refused
-from autograder.engine.wire_tvm import MAX_NODES, carries, decode_module, encode_module
+from autograder.engine.wire.refusal import Refused
+from autograder.engine.wire.tvm import MAX_NODES, carries, decode_module, encode_module
 
 FLAVOUR = sys.argv[1]
 REFUSED, OTHER, SECONDS, DAMAGED = 3, 4, 30, 100

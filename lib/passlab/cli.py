@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from passlab.project import root
+from passlab.notebook.project import root
 
 app = typer.Typer(help="PassLab: learn compiler passes by writing them.", no_args_is_help=True, add_completion=False)
 console = Console()
@@ -139,7 +139,7 @@ def lab(
     port: int = typer.Option(8888, help="The port to try first."),
 ) -> None:
     """Copy exercises that you do not have yet into work/, and open the course in JupyterLab."""
-    from passlab.workspace import prepare, writable_home
+    from passlab.notebook.workspace import prepare, writable_home
 
     home = _course()
     writable_home()
@@ -158,7 +158,7 @@ def lab(
 @app.command()
 def progress(day: str = typer.Argument(None, help="One day only, for example day03.")) -> None:
     """Show days × exercises with the points reached so far."""
-    from passlab.ui import progress as show_progress
+    from passlab.notebook.ui import progress as show_progress
 
     show_progress(day)
 

@@ -14,8 +14,8 @@ import time
 import numpy as np
 import torch
 
-from passlab import builds
-from passlab.builds import Packed, as_torch, run_module
+from passlab.tvm import builds
+from passlab.tvm.builds import Packed, as_torch, run_module
 
 FLAVOUR = sys.argv[1]
 ONES = np.ones(4, "float32")

@@ -9,7 +9,6 @@ import json
 
 import numpy as np
 
-from passlab import builds
 from passlab.polyhedral import (
     PROGRAMS,
     compiled,
@@ -24,6 +23,7 @@ from passlab.polyhedral import (
     visits,
 )
 from passlab.relax import tvm
+from passlab.tvm import builds
 
 SIZES = {"R": 3, "T": 5}
 

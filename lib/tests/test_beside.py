@@ -127,7 +127,7 @@ def test_it_ends_with_the_process_that_started_it():
 def test_an_interrupt_stops_the_cell_and_keeps_the_variables():
     code = """
 import os, signal, threading
-from passlab import beside
+from passlab.notebook import beside
 beside.run("relax", "x = 5")
 threading.Timer(2, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:

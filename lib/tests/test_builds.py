@@ -133,7 +133,7 @@ def test_the_helper_ends_also_when_its_owner_is_killed():
 
 def _alive(pid: int) -> bool:
     try:
-        return "passlab.builder" in Path(f"/proc/{pid}/cmdline").read_text()
+        return "passlab.tvm.server" in Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return False
 
@@ -146,7 +146,7 @@ def test_a_file_beside_the_notebook_does_not_take_the_place_of_a_module(tmp_path
 
 
 def test_what_is_no_module_is_said_at_once():
-    from passlab import builds
+    from passlab.tvm import builds
 
     with pytest.raises(TypeError, match="wants an IRModule or a function of TVM; it got int"):
         builds.run_module(3, [])
@@ -178,7 +178,7 @@ def test_what_is_no_module_is_said_at_once():
     ],
 )
 def test_an_answer_that_a_module_has_made_up_is_none(answer):
-    from passlab import builds
+    from passlab.tvm import builds
 
     ours, theirs = socket.socketpair()
     control, other = socket.socketpair()
@@ -198,7 +198,7 @@ def test_an_answer_that_a_module_has_made_up_is_none(answer):
 
 def _ready(control: socket.socket) -> None:
     """A builder that only says that it is there."""
-    from passlab import builds
+    from passlab.tvm import builds
 
     while True:
         data, fds, _, _ = socket.recv_fds(control, 1, 1)

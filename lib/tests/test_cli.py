@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from passlab import cli
-from passlab.workspace import prepare
+from passlab.notebook.workspace import prepare
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -80,7 +80,7 @@ def test_progress_prints_every_day(tmp_path):
     assert all(day in done.stdout for day in ("day01.", "day02.", "day03.")) and "not attempted" in done.stdout
 
 
-@pytest.mark.parametrize("name", ["passlab", "passlab.ui", "passlab.exercises", "passlab.graph"])
+@pytest.mark.parametrize("name", ["passlab", "passlab.notebook.ui", "passlab.exercises", "passlab.graph"])
 def test_importing_loads_no_framework(name):
     heavy = "torch jax onnx matplotlib numpy IPython"
     code = f"import sys, {name}; print([m for m in {heavy.split()!r} if m in sys.modules])"

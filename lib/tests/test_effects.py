@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab.effects import EFFECTS, effects, may_alias, memory_order, module_effects, writes, written
+from passlab.fx.effects import EFFECTS, effects, may_alias, memory_order, module_effects, writes, written
 
 aten = torch.ops.aten
 

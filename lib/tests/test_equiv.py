@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from torch import Tensor, fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
-from passlab.diverge import record
-from passlab.equiv import Equivalence, equivalent
-from passlab.generate import random_graph
-from passlab.programs import Program, copy_inputs
-from passlab.trials import DEFAULT, TRIALS, spread
-from passlab.values import EXACT, Tolerance, compare, rms, ulps
+from passlab.equivalence import Equivalence, equivalent
+from passlab.equivalence.values import EXACT, Tolerance, compare, rms, ulps
+from passlab.fx.diverge import record
+from passlab.fx.generate import random_graph
+from passlab.fx.programs import Program, copy_inputs
+from passlab.fx.trials import DEFAULT, TRIALS, spread
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:

@@ -87,8 +87,9 @@ def checks(flavour: str, folder: Path) -> dict[str, Callable[[], Any]]:
     import torch
 
     import passlab
-    from passlab import builds, equiv_tvm, importers
-    from passlab.equiv_tvm import equivalent_modules as same
+    from passlab.tvm import builds, importers
+    from passlab.tvm import equivalent as equiv_tvm
+    from passlab.tvm.equivalent import equivalent_modules as same
 
     make = Relay() if flavour == "relay" else Relax()
     load = importers.relay_module if flavour == "relay" else importers.relax_module

@@ -8,9 +8,9 @@ import textwrap
 
 START = """
 import numpy as np
-from passlab import builds
+from passlab.tvm import builds
 from passlab.exercises.cases_day08 import module, op
-from passlab.fusing import by, everything, fuse, illegal, nothing, prepare, price, program
+from passlab.relax.fusing import by, everything, fuse, illegal, nothing, prepare, price, program
 from passlab.relax import relax, tvm
 
 def norm(e, x, w):

@@ -18,8 +18,8 @@ from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 from torch.utils import _pytree as pytree
 
-from passlab.equiv import equivalent
-from passlab.generate import FEATURES, random_graph, shrink
+from passlab.equivalence import equivalent
+from passlab.fx.generate import FEATURES, random_graph, shrink
 
 RANDOM = {F.dropout, torch.rand_like, torch.randn_like, torch.bernoulli}
 

@@ -22,9 +22,9 @@ FLAVOURS = [
 START = """
 import numpy as np
 from collections import Counter
-from passlab import generate_tvm, structure_tvm
-from passlab.builds import run_module
-from passlab.generate_tvm import FEATURES, shrink_module, random_{flavour} as make
+from passlab.tvm import generate as generate_tvm, modules as structure_tvm
+from passlab.tvm.builds import run_module
+from passlab.tvm.generate import FEATURES, shrink_module, random_{flavour} as make
 from passlab.{flavour} import {flavour} as ir, tvm
 def params(module):
     found = [(p.type_annotation if {relay} else p.ty) for p in module["main"].params]

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from torch import fx, nn
 
 from passlab import models
-from passlab.graph import KINDS, Graph, Node, Table, breaks_ssa, table, trace, view
+from passlab.fx.reader import trace
+from passlab.graph import KINDS, Graph, Node, Table, breaks_ssa, table, view
 
 
 class Tiny(nn.Module):
@@ -801,7 +802,7 @@ def test_edges_agree_with_torch_on_random_operands(seed, size):
 @settings(deadline=None, max_examples=20)
 @given(seed=st.integers(0, 10**6))
 def test_edges_agree_with_torch_on_generated_graphs(seed):
-    from passlab.generate import random_graph
+    from passlab.fx.generate import random_graph
 
     gm = random_graph(seed, size=15)
     agrees_with_users(gm.graph)

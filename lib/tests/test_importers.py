@@ -22,7 +22,8 @@ FLAVOURS = [
 START = """
 import numpy as np, torch, sys
 from torch import nn
-from passlab import importers, models
+from passlab import models
+from passlab.tvm import importers
 from passlab.{flavour} import {flavour}, tvm
 importer, from_onnx = importers.{flavour}_module, importers.{flavour}_from_onnx
 torch.set_num_threads(1)

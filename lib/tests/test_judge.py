@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import fx, nn
 
+from passlab.fx.judge import judge_pass, rebuild, validate
 from passlab.judge import Case, Exercise, Finding, judge, run
-from passlab.judge_fx import judge_pass, rebuild, validate
 
 
 class Net(nn.Module):

@@ -142,8 +142,9 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
     """Name → a function that gives a sentence, or None."""
     import torch
 
-    from passlab import builds, judge_tvm
     from passlab.judge import Case, Exercise, judge
+    from passlab.tvm import builds
+    from passlab.tvm import judge as judge_tvm
 
     make = Relay() if flavour == "relay" else Relax()
     before = make.start()
@@ -353,7 +354,7 @@ class Relay:
         }
 
     def own(self) -> dict[str, Callable]:
-        from passlab import judge_tvm
+        from passlab.tvm import judge as judge_tvm
 
         relay = self.relay
 
@@ -521,7 +522,7 @@ class Relax:
         }
 
     def own(self) -> dict[str, Callable]:
-        from passlab import judge_tvm
+        from passlab.tvm import judge as judge_tvm
 
         relax, op = self.relax, self.relax.op
 

@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 import passlab
-from passlab import kernel_triton, kernels
+from passlab import kernels
 from passlab.kernels import illegal, subgraph
-from passlab.primitives import Unsupported, primitives
+from passlab.kernels import triton as kernel_triton
+from passlab.kernels.primitives import Unsupported, primitives
 
 START = """
 import operator, torch, torch.nn.functional as F, warnings
@@ -253,8 +254,8 @@ def test_prim_func_is_what_the_group_says():
 
 def test_cuda_source_without_a_gpu():
     python("""
-    from passlab import kernel_code, kernel_schedule
-    from passlab.primitives import primitives
+    from passlab.kernels import code as kernel_code, schedule as kernel_schedule
+    from passlab.kernels.primitives import primitives
     from passlab.relax import tvm
     target = tvm.target.Target({"kind": "cuda", "arch": "sm_80", "max_threads_per_block": 1024, "thread_warp_size": 32,
                                 "max_shared_memory_per_block": 49152}, host="llvm")

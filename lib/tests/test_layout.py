@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from passlab import trace
-from passlab.layout import ANY, NCHW, NHWC, clashes, converts, is_image, wants
+from passlab.fx.layout import ANY, NCHW, NHWC, clashes, converts, is_image, wants
 
 
 class Net(nn.Module):

@@ -81,7 +81,8 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
     import torch
 
     import passlab
-    from passlab import importers, measure_tvm
+    from passlab.tvm import importers
+    from passlab.tvm import measure as measure_tvm
 
     class Net(torch.nn.Module):
         def __init__(self):

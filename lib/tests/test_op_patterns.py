@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from passlab import trace
-from passlab.op_patterns import Pattern, canonical, pattern
+from passlab.fx.patterns import Pattern, canonical, pattern
 
 
 def last(body, *inputs, **parts) -> fx.Node:

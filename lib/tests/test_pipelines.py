@@ -10,8 +10,8 @@ START = """
 import numpy as np, torch, warnings
 warnings.simplefilter("ignore")
 from passlab import models
-from passlab.importers import relax_module
-from passlab.pipelines import cpu_schedule, host, kernels, pipeline, schedule_pass, tune
+from passlab.tvm.importers import relax_module
+from passlab.relax.pipelines import cpu_schedule, host, kernels, pipeline, schedule_pass, tune
 from passlab.relax import relax, tvm
 from tvm import te
 

@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from passlab import random_graph
-from passlab.postdominators import nodes_between, post_dominators
+from passlab.fx.dominators import nodes_between, post_dominators
 
 
 def random_dag(seed: int, size: int, near: int, dead: bool) -> fx.Graph:

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from passlab import equivalent, models, random_graph, trace
 from passlab.exercises.cases_day03 import graph, live, op_name
-from passlab.judge_fx import rebuild, validate
-from passlab.rewrites import conv_bn_relu, gemm, layer_norm, residual, rms_norm
+from passlab.fx.judge import rebuild, validate
+from passlab.fx.rewrites import conv_bn_relu, gemm, layer_norm, residual, rms_norm
 
 ALL = (gemm, conv_bn_relu, layer_norm, rms_norm, residual)
 

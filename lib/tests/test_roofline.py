@@ -4,9 +4,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from passlab import machine as machines
 from passlab.drawing.roofline import roofline, traffic
-from passlab.machine import Machine, measure_machine
+from passlab.measure import machine as machines
+from passlab.measure.machine import Machine, measure_machine
 
 SVG = "{http://www.w3.org/2000/svg}"
 LAPTOP = Machine(bandwidth=8e9, flops=64e9, launch=1e-6, name="a laptop")

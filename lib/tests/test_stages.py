@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from passlab import equivalent, random_graph, trace
-from passlab.stages import STAGES
+from passlab.fx.stages import STAGES
 
 
 def traced(body, **parts):

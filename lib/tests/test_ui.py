@@ -4,9 +4,10 @@ import json
 
 import pytest
 
-from passlab import exercises, ui
+from passlab import exercises
 from passlab.judge import Case, Exercise, Finding
-from passlab.project import load_progress, progress_file, remember
+from passlab.notebook import ui
+from passlab.notebook.project import load_progress, progress_file, remember
 
 
 def judged(case, value):

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from passlab.workspace import prepare, writable_home
+from passlab.notebook.workspace import prepare, writable_home
 
 
 def notebook(release: str, text: str = "") -> str:

@@ -115,7 +115,7 @@ def count_kinds(gm: fx.GraphModule) -> dict[str, tuple[int, int]]:
 # %% nbgrader={"grade": true, "grade_id": "count-kinds-check", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 check("day01.count-kinds", count_kinds)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day01.count-kinds", count_kinds)
 ### END HIDDEN TESTS
@@ -181,7 +181,7 @@ def residual_edges(gm: fx.GraphModule) -> set[tuple[str, str]]:
 # %% nbgrader={"grade": true, "grade_id": "residual-edges-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day01.residual-edges", residual_edges)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day01.residual-edges", residual_edges)
 ### END HIDDEN TESTS
@@ -248,7 +248,7 @@ def levels(gm: fx.GraphModule) -> dict:
 # %% nbgrader={"grade": true, "grade_id": "levels-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day01.levels", levels)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day01.levels", levels)
 ### END HIDDEN TESTS
@@ -362,7 +362,7 @@ def match_onnx(gm: fx.GraphModule, model: onnx.ModelProto) -> dict[str, tuple[st
 # %% nbgrader={"grade": true, "grade_id": "match-onnx-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day01.match-onnx", match_onnx)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day01.match-onnx", match_onnx)
 ### END HIDDEN TESTS
@@ -432,7 +432,7 @@ def swap_relu(gm: fx.GraphModule, slope: float) -> fx.GraphModule:
 # %% nbgrader={"grade": true, "grade_id": "swap-relu-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day01.swap-relu", swap_relu)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day01.swap-relu", swap_relu)
 ### END HIDDEN TESTS
@@ -510,7 +510,7 @@ def propagate(gm: fx.GraphModule, *inputs: torch.Tensor) -> dict[str, tuple[tupl
 # %% nbgrader={"grade": true, "grade_id": "propagate-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day01.propagate", propagate)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day01.propagate", propagate)
 ### END HIDDEN TESTS
@@ -591,7 +591,7 @@ def to_ssa(source: str) -> tuple[str, dict[str, str]]:
 # %% nbgrader={"grade": true, "grade_id": "to-ssa-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
 check("day01.to-ssa", to_ssa)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day01.to-ssa", to_ssa)
 ### END HIDDEN TESTS

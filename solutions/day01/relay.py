@@ -27,8 +27,8 @@ import numpy as np
 from IPython.display import display
 
 from passlab import check, draw, models, progress
-from passlab.importers import relay_module
 from passlab.relay import relay, tvm
+from passlab.tvm.importers import relay_module
 
 # %%
 progress("day01")
@@ -104,7 +104,7 @@ def size(kind):
 # %% nbgrader={"grade": true, "grade_id": "read-relay-check", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
 check("day01.read-relay", read_relay)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day01.read-relay", read_relay)
 ### END HIDDEN TESTS

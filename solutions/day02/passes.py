@@ -36,9 +36,9 @@ from torch.nn import functional as F
 
 from passlab import check, diff, draw, models, progress, trace
 from passlab.exercises import find
-from passlab.ops import ConvReLU2d, conv2d_relu
-from passlab.passes import Analysis, Pass, PassError
-from passlab.suspects import SUSPECTS
+from passlab.fx.manager import Analysis, Pass, PassError
+from passlab.fx.ops import ConvReLU2d, conv2d_relu
+from passlab.fx.suspects import SUSPECTS
 
 # %%
 progress("day02")
@@ -92,7 +92,7 @@ def visit(root: fx.Node, callbacks: dict[Any, Callable]) -> Any:
 # %% nbgrader={"grade": true, "grade_id": "visitor-check", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
 check("day02.visitor", visit)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day02.visitor", visit)
 ### END HIDDEN TESTS
@@ -113,7 +113,7 @@ with suppress(Exception):  # shows nothing before `visit` is written
 # ## 2 · Fuse conv2d and relu
 #
 # A convolution followed by a ReLU writes its whole result to memory, only for the ReLU to read it back. Every compiler
-# fuses the two. `passlab.ops` has both fused forms, with the operands that the plain ones have:
+# fuses the two. `passlab.fx.ops` has both fused forms, with the operands that the plain ones have:
 #
 # | in the graph | becomes |
 # |---|---|
@@ -179,7 +179,7 @@ def fuse_conv_relu(gm: fx.GraphModule) -> fx.GraphModule:
 # %% nbgrader={"grade": true, "grade_id": "fuse-conv-relu-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day02.fuse-conv-relu", fuse_conv_relu)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day02.fuse-conv-relu", fuse_conv_relu)
 ### END HIDDEN TESTS
@@ -259,7 +259,7 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
 # %% nbgrader={"grade": true, "grade_id": "fold-batchnorm-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day02.fold-batchnorm", fold_batchnorm)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day02.fold-batchnorm", fold_batchnorm)
 ### END HIDDEN TESTS
@@ -281,7 +281,7 @@ with suppress(Exception):  # shows nothing before both passes are written
 # after every pass, and so it can name the culprit. It also hands out the facts that passes need. A fact that was
 # computed once is kept, until a pass runs that does not promise to preserve it.
 #
-# A pass is described by `passlab.passes.Pass`:
+# A pass is described by `passlab.fx.manager.Pass`:
 
 # %%
 print(inspect.getsource(Pass))
@@ -346,7 +346,7 @@ class PassManager:
 # %% nbgrader={"grade": true, "grade_id": "pass-manager-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day02.pass-manager", PassManager)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day02.pass-manager", PassManager)
 ### END HIDDEN TESTS
@@ -449,7 +449,7 @@ def equivalent(before: Callable, after: Callable, inputs: tuple) -> tuple[bool, 
 # %% nbgrader={"grade": true, "grade_id": "equivalent-check", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
 check("day02.equivalent", equivalent)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day02.equivalent", equivalent)
 ### END HIDDEN TESTS
@@ -529,7 +529,7 @@ def lost_attribute(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple)
 # %% nbgrader={"grade": true, "grade_id": "lost-attribute-check", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 check("day02.lost-attribute", lost_attribute)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day02.lost-attribute", lost_attribute)
 ### END HIDDEN TESTS
@@ -582,7 +582,7 @@ def counterexample(name: str) -> tuple[fx.GraphModule, tuple]:
 # %% nbgrader={"grade": true, "grade_id": "counterexample-check", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
 check("day02.counterexample", counterexample)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day02.counterexample", counterexample)
 ### END HIDDEN TESTS

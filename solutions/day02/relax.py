@@ -26,8 +26,8 @@ from IPython.display import display
 from torch import nn
 
 from passlab import check, diff, progress
-from passlab.importers import relax_module
 from passlab.relax import relax, tvm
+from passlab.tvm.importers import relax_module
 
 # %%
 progress("day02")
@@ -87,7 +87,7 @@ class FuseSilu(relax.PyExprMutator):
 # %% nbgrader={"grade": true, "grade_id": "fuse-silu-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day02.fuse-silu", fuse_silu)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day02.fuse-silu", fuse_silu)
 ### END HIDDEN TESTS

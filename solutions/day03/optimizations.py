@@ -39,9 +39,9 @@ from torch.fx.node import map_arg
 from torch.nn import functional as F
 
 from passlab import check, diff, draw, models, progress, steps, trace
-from passlab.effects import EFFECTS, effects, written
-from passlab.layout import NCHW, NHWC, converts, is_image, wants
-from passlab.stages import STAGES
+from passlab.fx.effects import EFFECTS, effects, written
+from passlab.fx.layout import NCHW, NHWC, converts, is_image, wants
+from passlab.fx.stages import STAGES
 
 # %%
 progress("day03")
@@ -51,7 +51,7 @@ progress("day03")
 # ## Before you start: what a node does besides computing
 #
 # Whether a node may be computed earlier, once instead of twice, or not at all hangs on its side effects. torch knows
-# them; `passlab.effects` asks it. You are free to use these two, in any exercise of today:
+# them; `passlab.fx.effects` asks it. You are free to use these two, in any exercise of today:
 
 
 # %%
@@ -139,7 +139,7 @@ def nbytes(meta: Any) -> int:
 # %% nbgrader={"grade": true, "grade_id": "constant-folding-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day03.constant-folding", fold_constants)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day03.constant-folding", fold_constants)
 ### END HIDDEN TESTS
@@ -196,7 +196,7 @@ def dce(gm: fx.GraphModule) -> fx.GraphModule:
 # %% nbgrader={"grade": true, "grade_id": "dce-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day03.dce", dce)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day03.dce", dce)
 ### END HIDDEN TESTS
@@ -271,7 +271,7 @@ def frozen(arg: Any) -> Any:
 # %% nbgrader={"grade": true, "grade_id": "cse-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day03.cse", cse)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day03.cse", cse)
 ### END HIDDEN TESTS
@@ -320,7 +320,7 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
     Out: no law that holds can be applied any more, also not to what another law left. The replaced nodes are gone;
          operands that nobody reads any more may stay, for DCE.
     Careful: the result has the dtype and shape of what it replaces. A call with options (alpha=2,
-         rounding_mode="floor") is another op. Values that the program writes into (`passlab.effects.written`) are not
+         rounding_mode="floor") is another op. Values that the program writes into (`passlab.fx.effects.written`) are not
          touched.
 
     Example:  a = x * 1.0;  b = relu(relu(a));  return b + 0.0     becomes     b = relu(x);  return b + 0.0
@@ -464,7 +464,7 @@ def number(x):
 # %% nbgrader={"grade": true, "grade_id": "simplify-check", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
 check("day03.simplify", simplify)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day03.simplify", simplify)
 ### END HIDDEN TESTS
@@ -486,7 +486,7 @@ with suppress(Exception):
 #
 # One pass makes work for another: folding leaves equal constants, CSE leaves `where(c, y, y)`, and everything leaves
 # dead nodes. So passes run in sweeps until a whole sweep changes nothing, a *fixpoint*. In which order? For a handful
-# of passes one can simply try them all. `passlab.stages` has small passes for that: each knows a law or two.
+# of passes one can simply try them all. `passlab.fx.stages` has small passes for that: each knows a law or two.
 
 # %%
 for name, stage in STAGES.items():
@@ -530,7 +530,7 @@ def to_fixpoint(gm: fx.GraphModule, passes: list[Callable]) -> tuple[fx.GraphMod
 # %% nbgrader={"grade": true, "grade_id": "pipeline-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day03.pipeline", pipeline)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day03.pipeline", pipeline)
 ### END HIDDEN TESTS
@@ -690,7 +690,7 @@ def floating(x):
 # %% nbgrader={"grade": true, "grade_id": "gelu-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
 check("day03.gelu", match_gelu)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day03.gelu", match_gelu)
 ### END HIDDEN TESTS
@@ -710,7 +710,7 @@ with suppress(Exception):
 # Convolutions are faster on images that lie in memory as NHWC (`torch.channels_last`), flattening and the world outside
 # want NCHW. Every conversion copies the image. Wrapping each convolution in a pair of them loses twice over, so the
 # layout is propagated: `relu` and its like take either and give what they got. Where should the borders run? The rules
-# are data, in `passlab.layout`:
+# are data, in `passlab.fx.layout`:
 #
 # - `wants(node)` is `"NHWC"`, `"NCHW"` or `"any"`; what takes any must get all its images in *one* layout, and gives
 #   that;
@@ -772,7 +772,7 @@ def channels_last(gm: fx.GraphModule) -> fx.GraphModule:
 # %% nbgrader={"grade": true, "grade_id": "channels-last-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day03.channels-last", channels_last)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day03.channels-last", channels_last)
 ### END HIDDEN TESTS
@@ -785,7 +785,7 @@ with suppress(Exception):
 # %% [markdown]
 # ## 8 · The other way round
 #
-# To know what a pass needs, write the program that feeds it. Four stages of `passlab.stages` run in sweeps: `fold`,
+# To know what a pass needs, write the program that feeds it. Four stages of `passlab.fx.stages` run in sweeps: `fold`,
 # `simplify`, `cse`, `dce`, and again. Write a program in which *every* run of a stage removes at least one node. For
 # one sweep, put in a target for each. For more, what a stage removes has to lay open the next one's target: after `cse`
 # has merged `a` and `b`, `where(c, a, b)` is something for `simplify`, and only then.
@@ -799,7 +799,7 @@ def shrinking(rounds: int) -> fx.GraphModule:
     Out: a graph with one input x, a float tensor of shape (3, 4), that runs, and that the stages keep the meaning of.
          At each of the 4 * rounds runs of a stage, `len(gm.graph.nodes)` goes down. At most 12 + 12 * rounds nodes.
 
-    What the stages do is in `passlab.stages`, a page to read. `fold` makes one constant of a whole expression, so an
+    What the stages do is in `passlab.fx.stages`, a page to read. `fold` makes one constant of a whole expression, so an
     expression of one op gets no smaller by it. A stage erases what it replaces and leaves unread operands for dce.
 
     Example: cse, then simplify, then dce shrink this one: the relus become one, then the where goes, then x > 0.
@@ -834,7 +834,7 @@ def shrinking(rounds: int) -> fx.GraphModule:
 # %% nbgrader={"grade": true, "grade_id": "shrinking-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day03.shrinking", shrinking)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day03.shrinking", shrinking)
 ### END HIDDEN TESTS

@@ -36,13 +36,13 @@ from torch.nn import functional as F
 
 from passlab import bytes_moved, check, diff, draw, launches, models, progress, timed, trace
 from passlab.drawing import roofline, traffic
-from passlab.effects import effects, memory_order, written
 from passlab.exercises.cases_day04_cost import MACHINE, sides, situations
+from passlab.fx.effects import effects, memory_order, written
+from passlab.fx.ops import linear_act
+from passlab.fx.patterns import Pattern, pattern
 from passlab.kernels import fused
-from passlab.machine import measure_machine
 from passlab.measure import peak_memory, seconds
-from passlab.op_patterns import Pattern, pattern
-from passlab.ops import linear_act
+from passlab.measure.machine import measure_machine
 from passlab.relax import tvm
 
 # %%
@@ -66,7 +66,7 @@ def chains(gm: fx.GraphModule) -> list[list[str]]:
          in the group, by one member or by several, and nowhere else; returning it is reading it. The group may read as
          many values from outside as it likes.
     In no group: what has effects (its pattern is OPAQUE), and what touches memory that the program writes, as its
-         operand or as its result: `passlab.effects.written(gm.graph)` is the set of the nodes whose memory is written.
+         operand or as its result: `passlab.fx.effects.written(gm.graph)` is the set of the nodes whose memory is written.
     Largest: no two groups, or a group and an operation, could be one.
 
     Example:  a = x * 2;  b = exp(a);  c = relu(b) + b;  return sum(c), tanh(c)
@@ -89,7 +89,7 @@ def chains(gm: fx.GraphModule) -> list[list[str]]:
 # %% nbgrader={"grade": true, "grade_id": "chains-check", "locked": true, "points": 11, "schema_version": 3, "solution": false, "task": false}
 check("day04.chains", chains)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day04.chains", chains)
 ### END HIDDEN TESTS
@@ -113,7 +113,7 @@ with suppress(Exception):
 #
 # A kernel starts when all it reads is there, and what it computes is there when it ends. So a group must be *convex*: no
 # way may lead out of it and back into it. Memory counts, too: a node that reads what another one overwrites has to stay
-# on its side of the write, though neither reads the other's value. `memory_order(graph)[node]` (from `passlab.effects`)
+# on its side of the write, though neither reads the other's value. `memory_order(graph)[node]` (from `passlab.fx.effects`)
 # has the nodes that a node must stay behind for that reason; for most nodes it is empty.
 
 
@@ -153,7 +153,7 @@ def obstacle(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
 # %% nbgrader={"grade": true, "grade_id": "convex-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day04.convex", obstacle)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day04.convex", obstacle)
 ### END HIDDEN TESTS
@@ -181,7 +181,7 @@ with suppress(Exception):
 #
 # A matrix product is followed by a sum and an activation in every layer of every transformer. Each of the two reads and
 # writes the whole result again, for one addition and one function of a number. Libraries have one kernel for all three
-# (an *epilogue* of the product, in the words of cuBLASLt and CUTLASS); here it is `passlab.ops.linear_act`:
+# (an *epilogue* of the product, in the words of cuBLASLt and CUTLASS); here it is `passlab.fx.ops.linear_act`:
 #
 #     linear_act(x, weight, bias, "relu")      # or "gelu", "gelu_tanh", "silu"; weight is (outputs, inputs)
 #
@@ -312,7 +312,7 @@ def fits_linear(gm: fx.GraphModule, x: fx.Node, weight: Any, bias: Any) -> bool:
 # %% nbgrader={"grade": true, "grade_id": "linear-act-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day04.linear-act", fuse_linear_act)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day04.linear-act", fuse_linear_act)
 ### END HIDDEN TESTS
@@ -561,7 +561,7 @@ def fits_attention(q: Any, k: Any, v: Any, mask: Any, scores: fx.Node) -> bool:
 # %% nbgrader={"grade": true, "grade_id": "attention-check", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
 check("day04.attention", fuse_attention)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day04.attention", fuse_attention)
 ### END HIDDEN TESTS
@@ -729,7 +729,7 @@ EXPRESSIONS = {
 # %% nbgrader={"grade": true, "grade_id": "codegen-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day04.codegen", codegen)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day04.codegen", codegen)
 ### END HIDDEN TESTS
@@ -844,7 +844,7 @@ def most_alive(kernel):
 # %% nbgrader={"grade": true, "grade_id": "cost-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day04.cost", cost)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day04.cost", cost)
 ### END HIDDEN TESTS
@@ -957,7 +957,7 @@ def flops_of(node):
 # %% nbgrader={"grade": true, "grade_id": "measure-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day04.measure", measure)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day04.measure", measure)
 ### END HIDDEN TESTS

@@ -29,8 +29,8 @@ from torch import fx
 
 from passlab import check, progress
 from passlab.exercises.cases_day04_groups import zoo
-from passlab.op_patterns import Pattern, canonical, pattern
-from passlab.postdominators import nodes_between, post_dominators
+from passlab.fx.dominators import nodes_between, post_dominators
+from passlab.fx.patterns import Pattern, canonical, pattern
 
 # %%
 progress("day04")
@@ -143,7 +143,7 @@ def shape(n):
 # %% nbgrader={"grade": true, "grade_id": "groups-check", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
 check("day04.groups", fusion_groups)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day04.groups", fusion_groups)
 ### END HIDDEN TESTS

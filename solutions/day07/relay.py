@@ -34,9 +34,10 @@ import torch
 from IPython.display import display
 from torch import nn
 
-from passlab import builds, check, diff, models, progress
-from passlab.importers import relay_module
+from passlab import check, diff, models, progress
 from passlab.relay import relay, tvm
+from passlab.tvm import builds
+from passlab.tvm.importers import relay_module
 
 # %%
 progress("day07")
@@ -83,7 +84,7 @@ def count_calls(mod: tvm.IRModule) -> dict[str, int]:
 # %% nbgrader={"grade": true, "grade_id": "pipeline-counts-check", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
 check("day07.pipeline-counts", pipeline_counts)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day07.pipeline-counts", pipeline_counts)
 ### END HIDDEN TESTS
@@ -174,7 +175,7 @@ def operands(e):
 # %% nbgrader={"grade": true, "grade_id": "relu-to-clip-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day07.relu-to-clip", relu_to_clip)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day07.relu-to-clip", relu_to_clip)
 ### END HIDDEN TESTS
@@ -239,7 +240,7 @@ class Unpack(relay.ExprMutator):
 # %% nbgrader={"grade": true, "grade_id": "batchnorm-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day07.batchnorm", simplify_batch_norm)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day07.batchnorm", simplify_batch_norm)
 ### END HIDDEN TESTS
@@ -408,7 +409,7 @@ def nodes_between(readers, source, sink):
 # %% nbgrader={"grade": true, "grade_id": "fusion-groups-check", "locked": true, "points": 14, "schema_version": 3, "solution": false, "task": false}
 check("day07.fusion-groups", fusion_groups)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day07.fusion-groups", fusion_groups)
 ### END HIDDEN TESTS
@@ -486,7 +487,7 @@ def size(mod):
 # %% nbgrader={"grade": true, "grade_id": "instrument-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day07.instrument", PassLog)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day07.instrument", PassLog)
 ### END HIDDEN TESTS
@@ -546,7 +547,7 @@ def levels(mod, disabled=()):
 # %% nbgrader={"grade": true, "grade_id": "levels-check", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
 check("day07.levels", levels)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day07.levels", levels)
 ### END HIDDEN TESTS
@@ -620,7 +621,7 @@ class Numbering(relay.ExprMutator):
 # %% nbgrader={"grade": true, "grade_id": "cse-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
 check("day07.cse", cse)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day07.cse", cse)
 ### END HIDDEN TESTS
@@ -705,7 +706,7 @@ def has_effects(expr):
 # %% nbgrader={"grade": true, "grade_id": "dce-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day07.dce", dce)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day07.dce", dce)
 ### END HIDDEN TESTS
@@ -788,7 +789,7 @@ def bias_fits(whole):
 # %% nbgrader={"grade": true, "grade_id": "dense-gelu-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
 check("day07.dense-gelu", dense_gelu)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day07.dense-gelu", dense_gelu)
 ### END HIDDEN TESTS
@@ -865,7 +866,7 @@ def runner(mod, off, x):
 # %% nbgrader={"grade": true, "grade_id": "fold-and-time-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
 check("day07.fold-and-time", fold_and_time)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day07.fold-and-time", fold_and_time)
 ### END HIDDEN TESTS

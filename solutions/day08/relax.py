@@ -31,13 +31,14 @@ import torch
 from IPython.display import display
 from torch import nn
 
-from passlab import builds, check, diff, draw, exercises, progress
+from passlab import check, diff, draw, exercises, progress
 from passlab.exercises.cases_day08_tuner import tuner_cases
-from passlab.fusing import everything, fuse, illegal, nothing, prepare, price, program
-from passlab.importers import relax_module
-from passlab.judge_tvm import random_inputs
-from passlab.pipelines import cpu_schedule, kernels
 from passlab.relax import relax, tvm
+from passlab.relax.fusing import everything, fuse, illegal, nothing, prepare, price, program
+from passlab.relax.pipelines import cpu_schedule, kernels
+from passlab.tvm import builds
+from passlab.tvm.importers import relax_module
+from passlab.tvm.judge import random_inputs
 
 # %%
 progress("day08")
@@ -124,7 +125,7 @@ def conv_relu(conv):
 # %% nbgrader={"grade": true, "grade_id": "port-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day08.port", port)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day08.port", port)
 ### END HIDDEN TESTS
@@ -227,7 +228,7 @@ def per_channel(context, channel):
 # %% nbgrader={"grade": true, "grade_id": "pattern-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
 check("day08.pattern", pattern)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day08.pattern", pattern)
 ### END HIDDEN TESTS
@@ -245,7 +246,7 @@ with suppress(Exception):
 # %% [markdown]
 # ## 3 · A fusion policy
 #
-# TVM's own rule for fusing is fixed: patterns and post-dominators. What if the choice is yours? `passlab.fusing` makes
+# TVM's own rule for fusing is fixed: patterns and post-dominators. What if the choice is yours? `passlab.relax.fusing` makes
 # kernels of any groups that you name, and merges their loops. A kernel computes **one** value, its result; what else is
 # in the group is computed in place, as often as it is read there. So a value can be in several groups (it is computed
 # again in each), and a value that another kernel reads must be the result of one.
@@ -321,7 +322,7 @@ def around(there, kept):
 # %% nbgrader={"grade": true, "grade_id": "policy-check", "locked": true, "points": 11, "schema_version": 3, "solution": false, "task": false}
 check("day08.policy", policy)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day08.policy", policy)
 ### END HIDDEN TESTS
@@ -386,7 +387,7 @@ def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
 # %% nbgrader={"grade": true, "grade_id": "schedule-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day08.schedule", schedule_matmul)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day08.schedule", schedule_matmul)
 ### END HIDDEN TESTS
@@ -437,7 +438,7 @@ def features(candidate):
 # %% nbgrader={"grade": true, "grade_id": "tuner-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
 check("day08.tuner", choose)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day08.tuner", choose)
 ### END HIDDEN TESTS
@@ -446,7 +447,7 @@ grade("day08.tuner", choose)
 # ## 6 · A whole pipeline
 #
 # From a torch model to kernels that one would ship: operators rewritten, fused, and their loops scheduled. TVM's default
-# pipeline does the first two and never touches a loop. `passlab.pipelines` has its steps with places for yours.
+# pipeline does the first two and never touches a loop. `passlab.relax.pipelines` has its steps with places for yours.
 
 
 # %% nbgrader={"grade": false, "grade_id": "pipeline", "locked": false, "schema_version": 3, "solution": true, "task": false}
@@ -476,7 +477,7 @@ def optimize(module: tvm.IRModule) -> tvm.IRModule:
 # %% nbgrader={"grade": true, "grade_id": "pipeline-check", "locked": true, "points": 11, "schema_version": 3, "solution": false, "task": false}
 check("day08.pipeline", optimize)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day08.pipeline", optimize)
 ### END HIDDEN TESTS

@@ -141,7 +141,7 @@ def statements(body, iterators, conditions, time):
 # %% nbgrader={"grade": true, "grade_id": "domains-check", "locked": true, "points": 11, "schema_version": 3, "solution": false, "task": false}
 check("day10.domains", domains)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day10.domains", domains)
 ### END HIDDEN TESTS
@@ -194,7 +194,7 @@ def dependences(
 # %% nbgrader={"grade": true, "grade_id": "dependences-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
 check("day10.dependences", dependences)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day10.dependences", dependences)
 ### END HIDDEN TESTS
@@ -241,7 +241,7 @@ def legality(dependences: isl.UnionMap, schedule: isl.UnionMap) -> isl.BasicMap 
 # %% nbgrader={"grade": true, "grade_id": "legality-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
 check("day10.legality", legality)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day10.legality", legality)
 ### END HIDDEN TESTS
@@ -322,7 +322,7 @@ def distances(dependences):
 # %% nbgrader={"grade": true, "grade_id": "skew-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day10.skew", skew)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day10.skew", skew)
 ### END HIDDEN TESTS
@@ -456,7 +456,7 @@ OPERATIONS = {
 # %% nbgrader={"grade": true, "grade_id": "generate-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
 check("day10.generate", generate)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day10.generate", generate)
 ### END HIDDEN TESTS
@@ -509,7 +509,7 @@ def fast(program: polyhedral.Program, sizes: dict[str, int]) -> tuple[isl.UnionM
 # %% nbgrader={"grade": true, "grade_id": "tile-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
 check("day10.tile", fast)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day10.tile", fast)
 ### END HIDDEN TESTS
@@ -605,7 +605,7 @@ def variable_of(value):
 # %% nbgrader={"grade": true, "grade_id": "tvm-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
 check("day10.tvm", primitives)
 ### BEGIN HIDDEN TESTS
-from autograder.grading import grade
+from autograder.authoring.checking import grade
 
 grade("day10.tvm", primitives)
 ### END HIDDEN TESTS

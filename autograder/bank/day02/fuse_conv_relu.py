@@ -9,7 +9,7 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from autograder.bank import right, wrong
-from passlab.ops import ConvReLU2d, conv2d_relu
+from passlab.fx.ops import ConvReLU2d, conv2d_relu
 
 ATTRIBUTES = ("stride", "padding", "dilation", "groups", "padding_mode")
 

@@ -6,8 +6,8 @@ from collections import Counter
 from types import SimpleNamespace
 
 from autograder.bank import right, wrong
-from passlab.judge_tvm import bindings
 from passlab.relax import relax, tvm
+from passlab.tvm.judge import bindings
 
 MULTIPLY, SIGMOID = "relax.multiply", "relax.sigmoid"
 

@@ -9,7 +9,7 @@ from torch import nn
 
 from autograder.bank import right, wrong
 from autograder.bank.day02.equivalent import in_steps as equivalent
-from passlab.ops import ConvReLU2d
+from passlab.fx.ops import ConvReLU2d
 
 NAMES = ("stride", "padding", "dilation", "groups", "padding_mode")
 

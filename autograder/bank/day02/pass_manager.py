@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autograder.bank import right, wrong
-from passlab.passes import PassError
+from passlab.fx.manager import PassError
 
 
 class _Manager:

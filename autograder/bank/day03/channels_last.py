@@ -7,7 +7,7 @@ from collections import defaultdict, deque
 import torch
 
 from autograder.bank import right, wrong
-from passlab.layout import NCHW, NHWC, is_image, wants
+from passlab.fx.layout import NCHW, NHWC, is_image, wants
 
 FORMATS = {NCHW: torch.contiguous_format, NHWC: torch.channels_last}
 

@@ -9,7 +9,7 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from autograder.bank import right, wrong
-from passlab.effects import effects, written
+from passlab.fx.effects import effects, written
 
 
 def _size(meta, count=lambda t: t.shape.numel() * t.dtype.itemsize):

@@ -7,7 +7,7 @@ from torch.fx.node import map_arg
 from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
 from autograder.bank import right, wrong
-from passlab.effects import effects, written
+from passlab.fx.effects import effects, written
 
 
 def _spell(arg, number=lambda a: f"{type(a).__name__} {a!r}"):

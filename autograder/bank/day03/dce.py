@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from autograder.bank import right, wrong
-from passlab.effects import effects, module_effects
+from passlab.fx.effects import effects, module_effects
 
 KEPT = ("placeholder", "output")
 

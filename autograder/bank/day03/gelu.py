@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import fx
 
 from autograder.bank import right, wrong
-from passlab.effects import written
+from passlab.fx.effects import written
 
 MUL, ADD, SUB = (operator.mul, torch.mul, "mul"), (operator.add, torch.add, "add"), (operator.sub, torch.sub, "sub")
 DIV, NEG, POW = (operator.truediv, torch.div, "div"), (operator.neg, torch.neg, "neg"), (operator.pow, torch.pow, "pow")

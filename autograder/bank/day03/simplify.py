@@ -11,7 +11,7 @@ from torch import fx
 from torch.fx.node import map_arg
 
 from autograder.bank import right, wrong
-from passlab.effects import written
+from passlab.fx.effects import written
 
 _BINARY = {operator.add: "add", operator.sub: "sub", operator.mul: "mul", operator.truediv: "div", operator.pow: "pow"}
 _METHODS = ["add", "sub", "mul", "div", "pow", "neg", "abs", "relu", "transpose", "reshape", "exp", "log", "sqrt"]

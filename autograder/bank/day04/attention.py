@@ -10,7 +10,7 @@ from torch import fx
 from torch.nn import functional as F
 
 from autograder.bank import right, wrong
-from passlab.effects import effects, written
+from passlab.fx.effects import effects, written
 
 CARE = {
     "scale given",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from autograder.bank import right, wrong
-from passlab.effects import written
-from passlab.op_patterns import Pattern, canonical, pattern
+from passlab.fx.effects import written
+from passlab.fx.patterns import Pattern, canonical, pattern
 
 
 def _fits(gm, most=Pattern.BROADCAST, memory=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 from autograder.bank import right, wrong
-from passlab.effects import effects, memory_order, written
+from passlab.fx.effects import effects, memory_order, written
 
 
 def _members(gm, group):

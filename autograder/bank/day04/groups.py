@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from autograder.bank import right, wrong
-from passlab.op_patterns import canonical, pattern
+from passlab.fx.patterns import canonical, pattern
 
 
 class _Partition:

@@ -9,8 +9,8 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from autograder.bank import right, wrong
-from passlab.effects import written
-from passlab.ops import linear_act
+from passlab.fx.effects import written
+from passlab.fx.ops import linear_act
 
 CARE = {
     "one reader",

@@ -51,7 +51,7 @@ def by_parts(mod, x):
 
 @right("calls the passes one by one, which asks for no level, and takes the times in the process that builds")
 def one_by_one(mod, x):
-    from passlab.builds import run_module
+    from passlab.tvm.builds import run_module
 
     folded = mod
     for name in ("SimplifyInference", "FoldConstant", "BackwardFoldScaleAxis", "ForwardFoldScaleAxis", "FoldConstant"):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from autograder.bank import right, wrong
-from passlab.pipelines import cpu_schedule, kernels, schedule_pass
 from passlab.relax import relax, tvm
+from passlab.relax.pipelines import cpu_schedule, kernels, schedule_pass
 
 step = relax.transform
 #: A batch norm becomes element-wise operators.

@@ -6,9 +6,8 @@ import itertools
 import math
 
 from autograder.bank import right, wrong
-from passlab import fusing
-from passlab.fusing import illegal, price, program
-from passlab.relax import relax
+from passlab.relax import fusing, relax
+from passlab.relax.fusing import illegal, price, program
 
 
 def _around(there, kept):

@@ -188,7 +188,8 @@ for fd in connections():
         "lying-heads",
         "what is told about a case is of wrong types, endless, negative, and holds scripts",
         """
-from autograder.engine import outcomes, worker
+from autograder.engine.runner import worker
+from autograder.engine.wire import outcomes
 turn = 0
 odd = [
     {"status": ["ok"], "error": {"a": 1}, "printed": -5, "seconds": "x"},

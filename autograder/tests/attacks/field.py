@@ -24,7 +24,7 @@ import tiny
 import tiny_fx
 
 from attacks.attack import GOOD, MARK, Attack, Place
-from autograder import intake
+from autograder.grading import intake
 
 #: They hand in the reference answers; one has been graded the day before.
 HONEST = ("aa-before", "m-between", "zz-after")
@@ -34,7 +34,7 @@ SEED = 7
 #: Time limits for a course whose cells take milliseconds: file → (text there, text instead).
 _SHORT = {
     "autograder/engine/engine.py": ("CELL_SECONDS = 30.0", "CELL_SECONDS = 2.0"),
-    "autograder/engine/verifier.py": ("MOST_SECONDS = 30", "MOST_SECONDS = 2"),
+    "autograder/engine/verifier/process.py": ("MOST_SECONDS = 30", "MOST_SECONDS = 2"),
 }
 #: Where an attack may have left a file called by its mark.
 _ELSEWHERE = [
@@ -105,7 +105,7 @@ def prepare(folder: Path, attacks: dict[str, Attack]) -> Field:
         text = (course / name).read_text()
         assert there in text, f"{name} has no {there!r} any more"
         (course / name).write_text(text.replace(there, instead))
-    built = tiny.run(course, "-m", "autograder.notebooks")
+    built = tiny.run(course, "-m", "autograder.authoring.notebooks")
     assert built.returncode == 0, built.stderr
     (folder.parent / "home").mkdir()
     tiny_fx.submission(course, YESTERDAY, GOOD, course / "earlier")

@@ -6,7 +6,7 @@ from attacks.attack import EARNED, answer, cell
 
 _FAKE_GRADE = """
 import sys, types
-fake = types.ModuleType("autograder.grading")
+fake = types.ModuleType("autograder.authoring.checking")
 fake.grade = lambda exercise, answer: 3.0 if "count" in exercise else 5.0
 """
 
@@ -34,7 +34,7 @@ judge.Judgement.verdicts = property(lambda self: dict.fromkeys(self.exercise.poi
         "judge",
         "the judge's functions find nothing wrong, everywhere they have been imported to",
         """
-import passlab.judge as judge, passlab.judge_fx as judge_fx
+import passlab.judge as judge, passlab.fx.judge as judge_fx
 
 def fine(*a, **k):
     return [judge.Finding(v, True) for v in judge.VERDICTS]
@@ -63,8 +63,8 @@ for exercise in exercises.of_day("day00"):
     ),
     cell(
         "grading-module",
-        "a module `autograder.grading` whose `grade` gives full marks stands in sys.modules",
-        _FAKE_GRADE + "sys.modules['autograder.grading'] = fake\n",
+        "a module `autograder.authoring.checking` whose `grade` gives full marks stands in sys.modules",
+        _FAKE_GRADE + "sys.modules['autograder.authoring.checking'] = fake\n",
         forges_stock=True,
     ),
     cell(
@@ -75,7 +75,7 @@ for exercise in exercises.of_day("day00"):
 import builtins
 original = builtins.__import__
 def hook(name, *arguments, **keywords):
-    return fake if name == "autograder.grading" else original(name, *arguments, **keywords)
+    return fake if name == "autograder.authoring.checking" else original(name, *arguments, **keywords)
 builtins.__import__ = hook
 """,
         forges_stock=True,
@@ -204,7 +204,7 @@ session.send = send
         """
 def rebind(info=None):
     get_ipython().user_ns["check"] = lambda *a: None
-    import autograder.grading as grading
+    import autograder.authoring.checking as grading
     grading.grade = lambda exercise, answer: 3.0 if "count" in exercise else 5.0
     grading.verdict = None
 
@@ -221,7 +221,7 @@ shell = get_ipython()
 shell.run_cell = lambda *a, **k: shell.displayhook(5.0)
 shell.run_cell_async = None
 try:
-    from autograder.engine.shell import Shell
+    from autograder.engine.runner.shell import Shell
     from autograder.engine.data import Ran
     result = {"output_type": "execute_result", "data": {"text/plain": "5.0"}, "metadata": {}, "execution_count": 1}
     Shell.run = lambda self, *a: Ran([result])
@@ -237,11 +237,12 @@ except ImportError:
         """
 import os, sys
 try:
-    for name in ("passlab", "autograder"):
+    for name in ("passlab", "autograder/authoring"):
         os.makedirs(name, exist_ok=True)
-    for path in ("torch.py", "passlab/__init__.py", "autograder/__init__.py", "sitecustomize.py", "nbgrader_config.py"):
+    for path in ("torch.py", "passlab/__init__.py", "autograder/__init__.py", "sitecustomize.py"):
         open(path, "w").write("check = grade = lambda *a: 5.0\\n")
-    open("autograder/grading.py", "w").write("grade = lambda exercise, a: 3.0 if 'count' in exercise else 5.0\\n")
+    with open("autograder/authoring/checking.py", "w") as file:
+        file.write("grade = lambda exercise, a: 3.0 if 'count' in exercise else 5.0\\n")
 except OSError as error:
     print(error)
 import importlib
@@ -266,7 +267,7 @@ class Yes:
     def __iter__(self): return iter(())
     __hash__ = None
 
-sys.modules["torch"] = sys.modules["torch.fx"] = sys.modules["passlab.judge_fx"] = Yes()
+sys.modules["torch"] = sys.modules["torch.fx"] = sys.modules["passlab.fx.judge"] = Yes()
 """,
         keeps=False,
     ),
@@ -382,7 +383,7 @@ for name in ("worker", "wire", "frames", "shell", "outcomes", "data", "verifier"
     except ImportError as error:
         print(error)
 for name, module in list(sys.modules.items()):
-    if name in ("autograder.engine.verdicts", "autograder.engine.outcomes", "autograder.engine.data"):
+    if name in ("autograder.engine.verifier.verdicts", "autograder.engine.wire.outcomes", "autograder.engine.data"):
         for key, value in list(vars(module).items()):
             if isinstance(value, types.FunctionType):
                 setattr(module, key, lambda *a, **k: ({"status": "ok", "points": 5.0, "verdicts": {}}, b"5.0"))
@@ -394,7 +395,8 @@ for name, module in list(sys.modules.items()):
         "what the worker sends says that every question was answered and is worth five points",
         """
 try:
-    from autograder.engine import frames, worker
+    from autograder.engine.runner import worker
+    from autograder.engine.wire import frames
     original = frames.send
     def send(sock, head, payload=b"", deadline=None):
         head = head | {"status": "ok", "points": 5.0, "total": 5.0, "verdicts": {"did": True, "valid": True}}

@@ -72,7 +72,7 @@ for path in glob.glob("@COURSE@/autograder/hidden/*.py") + glob.glob("@COURSE@/a
 try:
     import sys
     sys.path += ["@COURSE@", "@COURSE@/lib"]
-    from autograder import grading
+    from autograder.authoring import checking as grading
     for seed in (7, grading.run_seed()):
         for case in grading.hidden_cases("day00.dce", seed):
             print(case.name, case.expect, case.build()[0].graph)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, Picture, cut, escape, size
 
 if TYPE_CHECKING:
-    from passlab.machine import Machine
+    from passlab.measure.machine import Machine
 
 #: Okabe and Ito's colours, which colour-blind readers tell apart; the shape of a mark says it once more.
 COLOURS = (BLUE, "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

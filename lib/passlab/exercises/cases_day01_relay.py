@@ -12,9 +12,9 @@ import torch
 from torch import nn
 
 from passlab import models
-from passlab.importers import relay_module
 from passlab.judge import Case, Finding
 from passlab.relay import relay, tvm
+from passlab.tvm.importers import relay_module
 
 ENTRIES = ("operators", "readers", "parameters", "constants")
 

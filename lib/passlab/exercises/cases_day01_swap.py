@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from passlab.exercises.cases_day01 import line, listed, net, seeded
+from passlab.fx.judge import rebuild, validate
 from passlab.judge import Case, Finding
-from passlab.judge_fx import rebuild, validate
 
 #: Every form in which these graphs call ReLU, and whether it works in place.
 FUNCTIONS = {torch.relu: False, F.relu: False, torch.relu_: True}

@@ -12,10 +12,10 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from passlab.exercises.cases_day02_rewrites import ATTRIBUTES, plural, program, seeded
+from passlab.fx.judge import rebuild, validate
+from passlab.fx.ops import ConvReLU2d
+from passlab.fx.suspects import SUSPECTS
 from passlab.judge import Case, Finding
-from passlab.judge_fx import rebuild, validate
-from passlab.ops import ConvReLU2d
-from passlab.suspects import SUSPECTS
 
 # ---------------------------------------------------------------------------------------------------- equivalent
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from passlab.exercises.cases_day08 import case, module, op
 from passlab.judge import Case
-from passlab.judge_tvm import bindings, counts, functions, judge_pass
 from passlab.relax import relax, tvm
+from passlab.tvm.judge import bindings, counts, functions, judge_pass
 
 MULTIPLY, SIGMOID, SILU = "relax.multiply", "relax.sigmoid", "relax.nn.silu"
 

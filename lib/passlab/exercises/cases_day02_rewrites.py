@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
+from passlab.fx.judge import judge_pass, rebuild
+from passlab.fx.ops import ConvReLU2d, conv2d_relu
 from passlab.judge import Case, Finding
-from passlab.judge_fx import judge_pass, rebuild
-from passlab.ops import ConvReLU2d, conv2d_relu
 
 # ---------------------------------------------------------------------------------------------------- programs
 

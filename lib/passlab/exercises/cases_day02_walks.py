@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from torch import fx
 
+from passlab.fx.judge import validate
+from passlab.fx.manager import Pass, PassError
 from passlab.judge import Case, Finding
-from passlab.judge_fx import validate
-from passlab.passes import Pass, PassError
 
 # ---------------------------------------------------------------------------------------------------- visitor
 

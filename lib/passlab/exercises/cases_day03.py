@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from passlab.effects import effects
-from passlab.graph import trace
+from passlab.fx.effects import effects
+from passlab.fx.judge import judge_pass
+from passlab.fx.reader import trace
 from passlab.judge import Case, Finding
-from passlab.judge_fx import judge_pass
 
 Expectation = Callable[[fx.GraphModule, fx.GraphModule], str | None]
 

@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from passlab.equiv import equivalent
+from passlab.equivalence import equivalent
 from passlab.exercises.cases_day03 import graph, plural
+from passlab.fx.judge import rebuild, validate
+from passlab.fx.stages import STAGES
 from passlab.judge import Case, Finding
-from passlab.judge_fx import rebuild, validate
-from passlab.stages import STAGES
 
 SWEEP = ("fold", "simplify", "cse", "dce")
 

@@ -21,9 +21,9 @@ from passlab.exercises.cases_day03 import (
     op_name,
     plural,
 )
+from passlab.fx.judge import judge_pass
+from passlab.fx.layout import ANY, NCHW, NHWC, clashes, converts, wants
 from passlab.judge import Case, Finding
-from passlab.judge_fx import judge_pass
-from passlab.layout import ANY, NCHW, NHWC, clashes, converts, wants
 
 # ---------------------------------------------------------------------------------------------------- GELU
 

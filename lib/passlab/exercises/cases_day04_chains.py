@@ -9,12 +9,12 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from passlab.effects import EFFECTS, effects, written
-from passlab.equiv import equivalent
+from passlab.equivalence import equivalent
 from passlab.exercises.cases_day03 import graph, names, plural
+from passlab.fx.effects import EFFECTS, effects, written
+from passlab.fx.patterns import POINTWISE, pattern
 from passlab.judge import Case, Finding
 from passlab.kernels import fused
-from passlab.op_patterns import POINTWISE, pattern
 
 
 def unfit(node: fx.Node, memory: set[fx.Node]) -> str | None:

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import fx
 
-from passlab import builds
+from passlab.equivalence.values import Tolerance, compare
 from passlab.exercises.cases_day08_schedule import FOREIGN
-from passlab.graph import trace
+from passlab.fx.reader import trace
 from passlab.judge import Case, Finding
-from passlab.values import Tolerance, compare
+from passlab.tvm import builds
 
 #: What a group of this exercise is made of, and the one method `to(dtype)`.
 OPERATIONS = {

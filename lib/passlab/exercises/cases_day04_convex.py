@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from passlab.effects import EFFECTS, effects, memory_order
 from passlab.exercises.cases_day03 import graph
+from passlab.fx.effects import EFFECTS, effects, memory_order
 from passlab.judge import Case, Finding
 
 

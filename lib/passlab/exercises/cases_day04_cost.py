@@ -1,7 +1,7 @@
 """Day 4, exercise 6: cases and judge of a cost model. Both sides of every choice are built and timed by the judge.
 
-A situation is a graph and groups of its operations. `passlab.fusing` makes a kernel of each group: it computes one
-value, and everything else in the group in place, as often as it is read there. Both sides get the same rule of
+A situation is a graph and groups of its operations. `passlab.relax.fusing` makes a kernel of each group: it computes
+one value, and everything else in the group in place, as often as it is read there. Both sides get the same rule of
 scheduling, run one after the other on one core, which disturbs the clock least, and count with their least times.
 """
 
@@ -17,10 +17,10 @@ from typing import Any
 import torch
 from torch import fx
 
-from passlab import builds
-from passlab.graph import trace
+from passlab.fx.reader import trace
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
+from passlab.tvm import builds
 
 #: What an answer is told of the machine; the numbers of an ordinary laptop. See the question for what they mean.
 MACHINE = {"bandwidth": 2e10, "launch": 1e-6, "step": 1e-10, "dear": 30, "registers": 16}
@@ -222,8 +222,8 @@ class Sides:
 @cache
 def sides(situation: Situation) -> Sides:
     """Both sides, timed once."""
-    from passlab.fusing import fuse, prepare
-    from passlab.pipelines import cpu_schedule, kernels
+    from passlab.relax.fusing import fuse, prepare
+    from passlab.relax.pipelines import cpu_schedule, kernels
 
     gm = situation.graph()
     module, groups = prepare(as_relax(gm)), situation.named(gm)
@@ -241,8 +241,8 @@ def in_place(kernel: Any) -> Any:
     Sums go inside the loops that read them, unless there is one for each element: then the schedule puts the reader
     after each tile of sums, as it does where there is no reader.
     """
-    from passlab.fusing import merged
     from passlab.relax import tvm
+    from passlab.relax.fusing import merged
 
     schedule = tvm.s_tir.Schedule(kernel)
     *before, last = schedule.get_child_blocks(schedule.get_sblock("root"))
@@ -262,7 +262,7 @@ def _sizes(block: Any) -> list[int]:
 
 @cache
 def _target() -> str:
-    from passlab.pipelines import host
+    from passlab.relax.pipelines import host
 
     return str(host())
 

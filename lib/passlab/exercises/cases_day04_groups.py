@@ -18,9 +18,9 @@ from torch import fx, nn
 from passlab import models
 from passlab.exercises.cases_day03 import graph
 from passlab.exercises.cases_day07_groups import calls, fused_groups
-from passlab.graph import trace
+from passlab.fx.patterns import canonical
+from passlab.fx.reader import trace
 from passlab.judge import Case, Finding
-from passlab.op_patterns import canonical
 from passlab.relay import relay, tvm
 
 # ---------------------------------------------------------------------------------------------------- plain graphs

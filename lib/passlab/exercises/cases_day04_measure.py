@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from passlab.graph import trace
+from passlab.fx.reader import trace
 from passlab.judge import Case, Finding
 
 #: The machine of most cases: ten operations in the time of a byte.

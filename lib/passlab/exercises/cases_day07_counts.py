@@ -9,10 +9,10 @@ from typing import Any
 
 from passlab import models
 from passlab.exercises.cases_day07_programs import number, program, tuple_of, weight
-from passlab.importers import relay_module
 from passlab.judge import Case, Finding
-from passlab.judge_tvm import counts
 from passlab.relay import relay, tvm
+from passlab.tvm.importers import relay_module
+from passlab.tvm.judge import counts
 
 
 @cache

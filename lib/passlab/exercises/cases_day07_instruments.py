@@ -12,8 +12,8 @@ from typing import Any
 
 from passlab.exercises.cases_day07_programs import field, let, number, program, tuple_of, weight
 from passlab.judge import Case, Finding
-from passlab.judge_tvm import first_difference, functions
 from passlab.relay import relay, tvm
+from passlab.tvm.judge import first_difference, functions
 
 COLUMNS = ("name", "depth", "before", "after", "seconds")
 

@@ -11,8 +11,8 @@ import numpy as np
 from passlab.exercises.cases_day07_counts import ladder
 from passlab.exercises.cases_day07_programs import calls, number, program, tuple_of, typed, weight
 from passlab.judge import Case
-from passlab.judge_tvm import counts, is_primitive, judge_pass
 from passlab.relay import relay, tvm
+from passlab.tvm.judge import counts, is_primitive, judge_pass
 
 CONV, RELU, NORM = "nn.conv2d", "nn.relu", "nn.batch_norm"
 

@@ -18,8 +18,8 @@ from passlab.exercises.cases_day07_programs import (
     weight,
 )
 from passlab.judge import Case
-from passlab.judge_tvm import counts, functions, is_primitive
 from passlab.relay import relay, tvm
+from passlab.tvm.judge import counts, functions, is_primitive
 
 NAME = "dense_gelu"
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from passlab.judge import Case, Finding
-from passlab.judge_tvm import counts, judge_pass
 from passlab.relay import relay, tvm
+from passlab.tvm.judge import counts, judge_pass
 
 Expectation = Callable[["tvm.IRModule", "tvm.IRModule"], str | None]
 

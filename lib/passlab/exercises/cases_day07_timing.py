@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from passlab.builds import Built, as_torch, packed, run_module
+from passlab.equivalence.values import Tolerance, compare
 from passlab.exercises.cases_day07_programs import program, weight
 from passlab.judge import Case, Finding
-from passlab.judge_tvm import counts, first_difference, random_inputs, valid
 from passlab.relay import relay, tvm
-from passlab.values import Tolerance, compare
+from passlab.tvm.builds import Built, as_torch, packed, run_module
+from passlab.tvm.judge import counts, first_difference, random_inputs, valid
 
 LEVEL, RUNS = 3, 5
 

@@ -9,10 +9,11 @@ from typing import Any
 import torch
 from torch import nn
 
-from passlab import builds, models
+from passlab import models
+from passlab.equivalence.values import Tolerance, compare
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
-from passlab.values import Tolerance, compare
+from passlab.tvm import builds
 
 #: Another program may take a core in the middle of a measurement: only several failures in a row are one.
 ROUNDS = 3
@@ -36,7 +37,7 @@ def pipeline_case(name: str, build: Callable[[], nn.Module], shape: tuple, faste
     about = ("valid", "same", "cost", *(["did"] if fewer else []))
 
     def arguments() -> tuple:
-        from passlab.importers import relax_module
+        from passlab.tvm.importers import relax_module
 
         return (relax_module(build(), *inputs),)
 
@@ -52,7 +53,7 @@ def pipeline_cases() -> list[Case]:
 
 
 def judge_pipeline(case: Case, value: object) -> Iterator[Finding]:
-    from passlab import judge_tvm
+    from passlab.tvm import judge as judge_tvm
 
     task: Task = case.expect
     (before,) = case.build()
@@ -83,7 +84,7 @@ def judge_pipeline(case: Case, value: object) -> Iterator[Finding]:
 
 
 def _run(module: Any, task: Task, pipeline: str | None) -> builds.Built:
-    from passlab.pipelines import host
+    from passlab.relax.pipelines import host
 
     return builds.run_module(
         module, [task.inputs], target=str(host()), pipeline=pipeline, repeats=5, threads=1, seconds=60

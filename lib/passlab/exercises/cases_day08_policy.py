@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from passlab import judge_tvm
 from passlab.exercises.cases_day08 import module, op
-from passlab.fusing import Program, everything, fuse, illegal, nothing, prepare, price, program
 from passlab.judge import Case, Finding
 from passlab.relax import relax
+from passlab.relax.fusing import Program, everything, fuse, illegal, nothing, prepare, price, program
+from passlab.tvm import judge as judge_tvm
 
 #: How much dearer than the best that is known a choice may be, and how many of all steps it may do again beyond it.
 SLACK, AGAIN = 1.05, 0.05

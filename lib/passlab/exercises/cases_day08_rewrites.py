@@ -9,9 +9,9 @@ import numpy as np
 
 from passlab.exercises.cases_day08 import case, module, op
 from passlab.judge import Case
-from passlab.judge_tvm import judge_pass
 from passlab.relax import relax
-from passlab.structure_tvm import Node, bindings, consumers, functions, is_primitive, nodes
+from passlab.tvm.judge import judge_pass
+from passlab.tvm.modules import Node, bindings, consumers, functions, is_primitive, nodes
 
 CONV, RELU, CLIP = "relax.nn.conv2d", "relax.nn.relu", "relax.clip"
 ADD, MATMUL, GELU = "relax.add", "relax.matmul", "relax.nn.gelu"

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from passlab import builds
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
+from passlab.tvm import builds
 
 #: How much faster than the naive loop nest: what counts as a schedule at all, and what has to be reached.
 SOME, ENOUGH = 2.5, 8.0
@@ -123,7 +123,7 @@ def _run(module: Any, a: np.ndarray, b: np.ndarray, repeats: int) -> builds.Buil
 
 @cache
 def _target() -> str:
-    from passlab.pipelines import host
+    from passlab.relax.pipelines import host
 
     return str(host())
 

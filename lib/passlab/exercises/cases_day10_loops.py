@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from passlab import builds, polyhedral
+from passlab import polyhedral
 from passlab.drawing.lattice import told
 from passlab.exercises.cases_day08_schedule import FOREIGN
 from passlab.judge import Case, Finding, OutOfTime, time_limit
 from passlab.polyhedral import tensor_ir
+from passlab.tvm import builds
 
 Sizes = Mapping[str, int]
 
@@ -124,7 +125,7 @@ def _with_copies(function: Any) -> Any:
 
 @cache
 def _target() -> str:
-    from passlab.pipelines import host
+    from passlab.relax.pipelines import host
 
     return str(host())
 

@@ -11,12 +11,13 @@ from typing import Any
 
 import islpy as isl
 
-from passlab import builds, polyhedral
+from passlab import polyhedral
 from passlab.exercises.cases_day10_isl import Reader, Unreadable, as_text
 from passlab.exercises.cases_day10_loops import Sizes, difference, run
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
 from passlab.polyhedral.program import at_sizes, first_pair, instance
+from passlab.tvm import builds
 
 #: How much faster than the loops as they are written counts as a schedule at all.
 SOME = 2.0

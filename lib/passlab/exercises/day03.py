@@ -37,8 +37,8 @@ EXERCISES = (
             "If a node goes, its operands may have lost their last user. In which direction do you walk, so that once "
             "is enough?",
             "The list of what must stay is long: methods that end in _, setitem, out=, inplace=True, assertions, "
-            "draws, and modules in training mode. effects(node) from passlab.effects knows them all; it is empty for "
-            "a pure node.",
+            "draws, and modules in training mode. effects(node) from passlab.fx.effects knows them all; it is empty "
+            "for a pure node.",
             "for node in reversed(gm.graph.nodes): if not node.users and not effects(node): "
             "gm.graph.erase_node(node). Inputs and output have the effect 'signature'.",
         ),
@@ -147,7 +147,7 @@ EXERCISES = (
         difficulty=4,
         minutes=20,
         hints=(
-            "Read passlab.stages. For one sweep: tanh(w) * 2 for fold, where(c, y, y) for simplify, two equal relus "
+            "Read passlab.fx.stages. For one sweep: tanh(w) * 2 for fold, where(c, y, y) for simplify, two equal relus "
             "for cse, and what the where no longer reads is there for dce. Then put them all into one result.",
             "For more sweeps, delay: a, b = relu(where(c, a, b)), relu(a) makes two relus that are the same only "
             "after the where has gone, and the where goes only after its own a and b have become the same.",

@@ -123,7 +123,7 @@ EXERCISES: tuple[Exercise, ...] = (
             "a CPU needs is missing altogether?",
             "relax.transform.DecomposeOpsForInference() writes a batch norm as element-wise operators, and after it "
             "CanonicalizeBindings() tidies up: both belong before LegalizeOps. kernels(before=[…], schedule=…) from "
-            "passlab.pipelines puts parts into their places; cpu_schedule there is a rule for every kernel.",
+            "passlab.relax.pipelines puts parts into their places; cpu_schedule there is a rule for every kernel.",
             "What a vector loads must lie side by side in memory: in NHWC these are the channels, and there are more "
             "of them than columns in a small image. ConvertLayout({'relax.nn.conv2d': ['NHWC', 'HWIO']}), then "
             "Normalize(). (The keys need their prefix, or nothing happens.)",

@@ -72,8 +72,8 @@ def compiled(
 
     It keeps copies of the arrays (random ones where none are given), and each call runs on what the last one left.
     """
-    from passlab.pipelines import host
     from passlab.relax import tvm
+    from passlab.relax.pipelines import host
 
     arrays = random_arrays(program, sizes) if arrays is None else arrays
     function = tvm.compile(prim_func(program, schedule, sizes, **marks), host())["main"]

@@ -1,0 +1,182 @@
+"""Build notebooks from their source: `python -m autograder.authoring.notebooks`; `--check` names those out of step.
+
+course/*.py, solutions/day*/*.py   written by hand, percent format
+  → the .ipynb beside each         the same cells, no outputs, ids that do not change from build to build
+    → exercises/day*/*.ipynb       what nbgrader releases of the solutions
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import jupytext
+import nbformat
+from nbformat.notebooknode import NotebookNode
+
+from autograder.authoring import source
+
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+PAIRING = "ipynb,py:percent"
+AUTHORED = ("course/*.py", "solutions/day*/*.py")
+
+
+def authored(root: Path | None = None) -> list[Path]:
+    """Every notebook that is written by hand, as its `.py`."""
+    root = root or source.ROOT
+    return sorted(path for pattern in AUTHORED for path in root.glob(pattern))
+
+
+def cell_id(name: str) -> str:
+    """A name as a cell id: letters, digits, hyphen and underscore, 64 at most."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:64]
+
+
+def notebook(path: Path) -> NotebookNode:
+    """The notebook that a `.py` stands for: no outputs, and ids taken from grade ids or positions."""
+    nb = jupytext.read(path, fmt="py:percent")
+    nb.nbformat, nb.nbformat_minor = 4, 5
+    nb.metadata = nbformat.from_dict(
+        {"jupytext": {"formats": PAIRING}, "kernelspec": KERNEL, "language_info": {"name": "python"}}
+    )
+    for number, cell in enumerate(nb.cells):
+        cell["id"] = cell_id(cell.metadata.get("nbgrader", {}).get("grade_id", f"cell-{number:02d}"))
+        for layout in ("lines_to_next_cell", "lines_to_end_of_cell_marker"):  # of the .py, not of the notebook
+            cell.metadata.pop(layout, None)
+    try:
+        nbformat.validate(nb)
+    except nbformat.ValidationError as error:
+        raise ValueError(f"{path.name} does not make a valid notebook: {error.message}") from None
+    return nb
+
+
+def _text(nb: NotebookNode) -> str:
+    return nbformat.writes(nb, version=nbformat.NO_CONVERT) + "\n"
+
+
+@cache
+def _source_notebook(path: Path, changed: int) -> NotebookNode:
+    return notebook(path)
+
+
+def source_notebook(assignment: str, name: str) -> NotebookNode:
+    """The authored notebook of an exercise, answers and hidden tests included."""
+    path = source.ROOT / "solutions" / assignment / f"{name}.py"
+    return _source_notebook(path, path.stat().st_mtime_ns)
+
+
+def assignments() -> dict[str, set[str]]:
+    """Assignment → names of its notebooks."""
+    known: dict[str, set[str]] = {}
+    for path in source.notebooks():
+        known.setdefault(path.parent.name, set()).add(path.stem)
+    return known
+
+
+def release(notebooks: dict[str, str]) -> dict[str, str]:
+    """What nbgrader releases of authored notebooks: "day03/optimizations.ipynb" → text, for both.
+
+    Runs nbgrader's own converter with this course's settings in a folder of its own, without a gradebook.
+    """
+    from nbgrader.converters import GenerateAssignment
+    from nbgrader.coursedir import CourseDirectory
+
+    from autograder.grading.gradebook import settings
+
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder).resolve()
+        for name, text in notebooks.items():
+            path = root / "solutions" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        config = settings()
+        config.CourseDirectory.root = str(root)
+        config.CourseDirectory.db_url = f"sqlite:///{root / 'none.db'}"
+        config.SaveCells.enabled = False
+        log = logging.getLogger("traitlets")
+        level = log.level
+        log.setLevel(logging.ERROR)
+        try:
+            for day in sorted({name.split("/")[0] for name in notebooks}):
+                course = CourseDirectory(config=config, assignment_id=day)
+                GenerateAssignment(coursedir=course, config=config, no_database=True).start()
+        finally:
+            log.setLevel(level)
+        return {
+            str(path.relative_to(root / "exercises")): path.read_text(encoding="utf-8")
+            for path in sorted((root / "exercises").glob("*/*"))
+        }
+
+
+def wanted() -> dict[Path, str]:
+    """Every generated file of the project and the text it must hold."""
+    root = source.ROOT
+    pairs = {path.with_suffix(".ipynb"): _text(notebook(path)) for path in authored()}
+    solutions = root / "solutions"
+    to_release = {str(p.relative_to(solutions)): text for p, text in pairs.items() if p.is_relative_to(solutions)}
+    released = release(to_release) if to_release else {}
+    return pairs | {root / "exercises" / name: text for name, text in released.items()}
+
+
+def out_of_step(files: dict[Path, str]) -> list[str]:
+    """One sentence for each file that is missing, differs, or should not be there."""
+    root, said = source.ROOT, []
+    for path, text in files.items():
+        if not path.exists():
+            said.append(f"{path.relative_to(root)} is missing")
+        elif path.read_bytes() != text.encode("utf-8"):
+            said.append(f"{path.relative_to(root)} differs from what its .py gives")
+    there = [*root.glob("course/*.ipynb"), *root.glob("solutions/*/*.ipynb"), *_released(root)]
+    said += [f"{path.relative_to(root)} comes from no .py" for path in sorted(there) if path not in files]
+    return said
+
+
+def stale_solutions() -> list[str]:
+    """The notebooks in `solutions/` that are not what their `.py` gives."""
+    pairs = {path.with_suffix(".ipynb"): path for path in source.notebooks()}
+    return [
+        str(pair.relative_to(source.ROOT))
+        for pair, path in pairs.items()
+        if not pair.exists() or pair.read_bytes() != _text(notebook(path)).encode("utf-8")
+    ]
+
+
+def _released(root: Path) -> list[Path]:
+    return [p for p in root.glob("exercises/*/*") if p.name != ".ipynb_checkpoints"]
+
+
+def build() -> list[str]:
+    """Write what is out of step, and nothing else. Gives the names of the files that changed."""
+    files = wanted()
+    changed = []
+    for path, text in files.items():
+        if not path.exists() or path.read_bytes() != text.encode("utf-8"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh = path.with_suffix(".tmp")
+            fresh.write_text(text, encoding="utf-8")
+            fresh.replace(path)
+            changed.append(str(path.relative_to(source.ROOT)))
+    for path in _released(source.ROOT):
+        if path not in files:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+            changed.append(f"{path.relative_to(source.ROOT)} (removed)")
+    return changed
+
+
+def main() -> int:
+    if "--check" in sys.argv[1:]:
+        said = out_of_step(wanted())
+        print("\n".join([*said, "Run `make notebooks`."]) if said else "All notebooks are in step.")
+        return 1 if said else 0
+    changed = build()
+    print("\n".join(f"wrote {name}" for name in changed) if changed else "All notebooks were in step.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

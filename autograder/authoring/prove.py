@@ -1,0 +1,195 @@
+"""Prove the checks: every exercise's reference, stub, wrong and alternative answers through visible and hidden cases.
+
+The proof holds when reference and alternatives have all points, the stub has none, and every wrong answer falls short
+in the verdict that its misconception breaks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import asdict, dataclass, field
+from multiprocessing import get_context
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from autograder import bank
+from autograder.authoring.checking import hidden_cases
+from passlab import exercises
+from passlab.judge import Exercise, Judgement, judge
+
+WRONG, RIGHT = 6, 2
+
+
+@dataclass
+class Row:
+    """What one answer got. `lost`: verdicts not held with all cases; `should`: the one a wrong answer must lose."""
+
+    name: str
+    kind: str
+    visible: float
+    points: float
+    lost: list[str]
+    should: str | None
+    note: str
+    message: str
+    seconds: float
+    problem: str = ""
+
+
+@dataclass
+class Proof:
+    """The kill table of one exercise, and what is wrong with it."""
+
+    exercise: str
+    total: float
+    rows: list[Row] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    seconds_visible: float = 0.0
+    seconds_hidden: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems and not any(row.problem for row in self.rows)
+
+
+def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) -> str:
+    lost = [verdict for verdict, held in full.verdicts.items() if not held]
+    if kind in ("reference", "right") and not (full.ok and seen.ok):
+        return "must have all points"
+    if kind == "stub" and (full.points or full.attempted):
+        return "must have no points, as not attempted"
+    if kind == "wrong" and full.ok:
+        return "survives: it has all points"
+    if kind == "wrong" and should not in lost:
+        return f"must lose {should!r}, it loses {', '.join(lost)}"
+    return ""
+
+
+def _put(exercise: Exercise, seed: int, kind: str, answer: object) -> tuple[Row, float, float]:
+    """Put one answer through visible and hidden cases."""
+    entry = getattr(answer, "bank", None)
+    should, note = (entry.verdict, entry.note) if entry else (None, "")
+    seen = judge(exercise, answer)
+    # A module takes seconds to build: one that has fallen short as it should is not put to the hidden cases, too.
+    short = kind == "wrong" and exercise.flavour != "torch" and seen.verdicts.get(should) is False
+    unseen = judge(exercise, answer, [] if short else hidden_cases(exercise.id, seed))
+    full = Judgement(exercise, seen.findings + unseen.findings, attempted=seen.attempted and unseen.attempted)
+    row = Row(
+        name=getattr(answer, "__name__", kind) if entry else kind,
+        kind=kind,
+        visible=seen.points,
+        points=full.points,
+        lost=[verdict for verdict, held in full.verdicts.items() if not held],
+        should=should,
+        note=note,
+        message=full.failure.message if full.failure else "",
+        seconds=round(seen.seconds + unseen.seconds, 3),
+        problem=_problem(kind, should, seen, full),
+    )
+    return row, seen.seconds, unseen.seconds
+
+
+def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
+    yield "stub", bank.stub(exercise_id)  # first: it pays for the imports, so that the reference's times are its own
+    yield "reference", bank.reference(exercise_id)
+    for answer in bank.load(exercise_id):
+        yield answer.bank.kind, answer
+
+
+def prove(exercise_id: str, seed: int = 0) -> Proof:
+    """The kill table of one exercise. Raises nothing: what breaks is a problem of the proof."""
+    exercise = exercises.find(exercise_id)
+    proof = Proof(exercise.id, exercise.total)
+    try:
+        answers = list(_answers(exercise.id))
+    except Exception as error:
+        proof.problems.append(f"its answers cannot be loaded: {type(error).__name__}: {error}")
+        return proof
+    for kind, wanted in (("wrong", WRONG), ("right", RIGHT)):
+        there = sum(k == kind for k, _ in answers)
+        if there < wanted:
+            proof.problems.append(f"its bank has {there} {kind} answers; {wanted} are needed")
+    for kind, answer in answers:
+        name = getattr(answer, "__name__", kind)
+        try:
+            row, visible, hidden = _put(exercise, seed, kind, answer)
+        except Exception as error:
+            proof.problems.append(f"judging {name} raised {type(error).__name__}: {error}")
+            continue
+        proof.rows.append(row)
+        if kind == "reference":
+            proof.seconds_visible, proof.seconds_hidden = round(visible, 3), round(hidden, 3)
+    return proof
+
+
+def _task(task: tuple[str, int]) -> Proof:
+    return prove(*task)
+
+
+def prove_all(names: list[str], jobs: int = 0, seed: int = 0, console: Console | None = None) -> list[Proof]:
+    """Prove several exercises in processes of their own, with a progress bar on `console`.
+
+    Each flavour has its own processes, one flavour after the other: a process can hold only one TVM.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    jobs = max(1, min(jobs or cores, len(names)))
+    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // jobs)))
+    columns = (TextColumn("Proving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    flavours = {name: exercises.find(name).flavour for name in names}
+    proofs = {}
+    with Progress(*columns, console=console, transient=True, disable=console is None or not console.is_terminal) as bar:
+        task = bar.add_task("", total=len(names))
+        for flavour in dict.fromkeys(flavours.values()):
+            of_flavour = [name for name in names if flavours[name] == flavour]
+            with ProcessPoolExecutor(min(jobs, len(of_flavour)), mp_context=get_context("spawn")) as pool:
+                for name, proof in zip(of_flavour, pool.map(_task, [(n, seed) for n in of_flavour]), strict=True):
+                    proofs[name] = proof
+                    bar.advance(task)
+    return [proofs[name] for name in names]
+
+
+def _table(proof: Proof) -> Table:
+    title = f"{proof.exercise}  (visible {proof.seconds_visible:.2f} s, hidden {proof.seconds_hidden:.2f} s)"
+    table = Table(title=title, title_justify="left")
+    for column in ("", "answer", "visible", "all", "lost", "what it shows"):
+        table.add_column(column, justify="right" if column in ("visible", "all") else "left", overflow="fold")
+    for row in proof.rows:
+        lost = [f"[bold]{verdict}[/]" if verdict == row.should else verdict for verdict in row.lost]
+        sign = "[red]✗[/]" if row.problem else "[green]✓[/]"
+        of = f"{row.points:g}/{proof.total:g}"
+        name = f"{row.kind}: {row.name}" if row.note else row.kind
+        table.add_row(sign, name, f"{row.visible:g}", of, " ".join(lost), escape(row.note))
+    return table
+
+
+def main(names: list[str], as_json: bool, jobs: int, seed: int) -> int:
+    """Print the kill tables; 1 if anything does not hold."""
+    try:
+        chosen = [exercises.find(name).id for name in names]
+    except KeyError as error:
+        Console(stderr=True).print(error.args[0], markup=False)
+        return 1
+    chosen = chosen or [e.id for day in exercises.days() for e in exercises.of_day(day)]
+    proofs = prove_all(chosen, jobs, seed, Console(stderr=True))
+    if as_json:
+        print(json.dumps([asdict(proof) | {"ok": proof.ok} for proof in proofs], indent=1))
+        return 0 if all(proof.ok for proof in proofs) else 1
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    for proof in proofs:
+        console.print(_table(proof))
+        rows = [f"{row.name} {row.problem}. {row.message}" for row in proof.rows if row.problem]
+        for problem in [*proof.problems, *rows]:
+            console.print(f"[red]✗[/] {escape(proof.exercise)}: {escape(problem)}", soft_wrap=True)
+    wrong = [row for proof in proofs for row in proof.rows if row.kind == "wrong"]
+    bad = [proof.exercise for proof in proofs if not proof.ok]
+    killed, seen = (sum(r.points < p.total for p in proofs for r in p.rows if r.kind == "wrong"), sum(1 for _ in wrong))
+    console.print(f"{len(proofs)} exercises, seed {seed}: {killed} of {seen} wrong answers fall short.")
+    console.print(f"[red]Not proved: {', '.join(bad)}[/]" if bad else "[green]The proof holds.[/]")
+    return 1 if bad else 0

@@ -1,0 +1,173 @@
+"""Write the sample class, one learner for each way it can go: `python -m autograder.authoring.samples`.
+
+Every notebook is the released one with answer cells filled in: from `solutions/`, from the bank of wrong answers, or
+with an accident. `passlab grade` builds the class; it is not under version control.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+
+from autograder import bank
+from autograder.authoring import source
+
+FOLDER = "autograder/samples"
+
+#: An answer cell for a place, or None to leave the stub. Called with the place's number in its notebook, from 0.
+Fill = Callable[[int, str, source.Place], str | None]
+
+
+def reference_text(place: source.Place) -> str:
+    """The answer cell as in `solutions/`, without the marks around the answer."""
+    lines = place.answer.text.rstrip().split("\n")
+    return "\n".join(line for line in lines if line.strip() not in ("### BEGIN SOLUTION", "### END SOLUTION"))
+
+
+def _names(tree: ast.AST) -> set[str]:
+    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+
+
+def _defines(statement: ast.stmt) -> set[str]:
+    if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+        return {statement.name}
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return {(alias.asname or alias.name).split(".")[0] for alias in statement.names}
+    return {t.id for t in ast.walk(statement) if isinstance(t, ast.Name) and isinstance(t.ctx, ast.Store)}
+
+
+def bank_text(path: Path, kind: str, handed: ast.expr) -> str | None:
+    """The first bank answer of a kind ("wrong") as a learner would have typed it: itself, what it uses of its module,
+    under the expected name. None where there is none.
+
+    It is read from the text: the modules need several compilers, and a process can hold only one TVM.
+    """
+    if not path.is_file():
+        return None
+    statements = [
+        s
+        for s in ast.parse(path.read_text(encoding="utf-8")).body
+        if not (isinstance(s, ast.ImportFrom) and s.module == "autograder.bank")
+    ]
+    answers = (s for s in statements if any(_is_mark(d, kind) for d in getattr(s, "decorator_list", ())))
+    answer = next(answers, None)
+    if answer is None:
+        return None
+    definitions = {name: statement for statement in statements for name in _defines(statement)}
+    wanted, todo = [], [answer.name]
+    while todo:
+        statement = definitions.get(todo.pop())
+        if statement is not None and statement not in wanted:
+            wanted.append(statement)
+            bare = copy.copy(statement)
+            bare.decorator_list = []
+            todo += _names(bare)
+    cell = []
+    for statement in (s for s in statements if s in wanted):
+        if statement is answer:
+            statement.decorator_list = [d for d in statement.decorator_list if not _is_mark(d, kind)]
+        if not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
+            cell.append(ast.unparse(statement))
+    name = ast.unparse(handed)
+    return "\n\n\n".join([*cell, *([f"{name} = {answer.name}"] if name != answer.name else [])])
+
+
+def _is_mark(decorator: ast.expr, kind: str) -> bool:
+    return isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == kind
+
+
+def _perfect(number: int, exercise: str, place: source.Place) -> str | None:
+    return reference_text(place)
+
+
+def _untouched(number: int, exercise: str, place: source.Place) -> str | None:
+    return None
+
+
+def _partly(number: int, exercise: str, place: source.Place) -> str | None:
+    """Right, wrong and not written, in turn."""
+    if number % 3 == 2:
+        return None
+    wrong = None
+    if number % 3 == 1:
+        module = source.ROOT / Path(*bank.module_name(exercise).split(".")).with_suffix(".py")
+        wrong = bank_text(module, "wrong", place.handed)
+    return wrong or reference_text(place)
+
+
+def _instead(body: str) -> Callable[[source.Place], str]:
+    def cell(place: source.Place) -> str:
+        return f"def {ast.unparse(place.handed)}(*given):\n{body}"
+
+    return cell
+
+
+def _accident(body: str) -> Fill:
+    """All right, but for the first question, whose answer is an accident."""
+
+    def fill(number: int, exercise: str, place: source.Place) -> str | None:
+        return _instead(body)(place) if number == 0 else reference_text(place)
+
+    return fill
+
+
+#: learner → how the answer cells are filled
+CLASS: dict[str, Fill] = {
+    "perfect": _perfect,
+    "untouched": _untouched,
+    "partly-right": _partly,
+    "crash": _accident("    import os\n\n    os._exit(1)"),
+    "endless-loop": _accident("    while True:\n        pass"),
+}
+
+
+def wanted() -> dict[Path, str]:
+    """Every file of the sample class and the text it must hold. Reads the releases in `exercises/`."""
+    files = {}
+    for path in source.notebooks():
+        day = path.parent.name
+        released = nbformat.read(source.ROOT / "exercises" / day / f"{path.stem}.ipynb", as_version=4)
+        places = {name: place for name, place in source.places(day).items() if place.path == path}
+        for learner, fill in CLASS.items():
+            nb = copy.deepcopy(released)
+            cells = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell for cell in nb.cells}
+            for number, (exercise, place) in enumerate(places.items()):
+                if (text := fill(number, exercise, place)) is not None:
+                    cells[place.answer.nbgrader["grade_id"]].source = text
+            text = nbformat.writes(nb, version=nbformat.NO_CONVERT) + "\n"
+            files[source.ROOT / FOLDER / learner / day / f"{path.stem}.ipynb"] = text
+            if learner == "perfect":
+                files[source.ROOT / FOLDER / "damaged" / day / f"{path.stem}.ipynb"] = text[: len(text) // 2]
+    return files
+
+
+def out_of_step(files: dict[Path, str]) -> list[str]:
+    """One sentence for each file that is missing, differs, or should not be there."""
+    there = [p for p in (source.ROOT / FOLDER).rglob("*") if p.is_file()]
+    said = [f"{p.relative_to(source.ROOT)} is out of step" for p, text in files.items() if not _holds(p, text)]
+    return said + [f"{p.relative_to(source.ROOT)} belongs to no sample" for p in there if p not in files]
+
+
+def _holds(path: Path, text: str) -> bool:
+    return path.exists() and path.read_bytes() == text.encode("utf-8")
+
+
+def build() -> bool:
+    """Write the sample class anew if anything of it is out of step."""
+    files = wanted()
+    if not out_of_step(files):
+        return False
+    shutil.rmtree(source.ROOT / FOLDER, ignore_errors=True)
+    for path, text in files.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return True
+
+
+if __name__ == "__main__":
+    print(f"wrote {FOLDER}" if build() else "The sample class was in step.")

@@ -1,0 +1,156 @@
+"""The authored notebooks in `solutions/`, read as Python: which cell is which, and what an answer is made of.
+
+A percent-format `.py` is valid Python from top to bottom, so it is parsed once and its statements are dealt out to the
+cells by line number. Tracebacks and `inspect.getsource` therefore point at the real line of the real file.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+STUB = "raise NotImplementedError()"
+
+_HEADER = re.compile(r"^# %%(?P<rest>.*)$")
+_NBGRADER = re.compile(r"nbgrader=(\{[^}]*\})")
+_SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION.*?^[ \t]*### END SOLUTION[^\n]*$", re.S | re.M)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell of a percent-format file. `first`, `last`: its lines, counted from 1, header excluded."""
+
+    first: int
+    last: int
+    markdown: bool
+    nbgrader: dict
+    text: str
+
+    @property
+    def is_answer(self) -> bool:
+        return bool(self.nbgrader.get("solution")) and not self.nbgrader.get("grade")
+
+    @property
+    def is_check(self) -> bool:
+        return bool(self.nbgrader.get("grade")) and not self.nbgrader.get("solution")
+
+
+def cells(text: str) -> list[Cell]:
+    """The cells of a percent-format notebook."""
+    lines = text.split("\n")
+    starts = [i for i, line in enumerate(lines) if _HEADER.match(line)]
+    found = []
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        rest = _HEADER.match(lines[start])["rest"]
+        meta = _NBGRADER.search(rest)
+        body = "\n".join(lines[start + 1 : end])
+        found.append(Cell(start + 2, end, "[markdown]" in rest, json.loads(meta[1]) if meta else {}, body))
+    return found
+
+
+def blank(text: str) -> str:
+    """`text` with every SOLUTION region replaced by the stub, as nbgrader does it."""
+    return _SOLUTION.sub(lambda m: m[1] + STUB, text)
+
+
+def notebooks(day: str | None = None) -> list[Path]:
+    """The authored notebooks (`.py`) of one day, or of all days."""
+    return sorted((ROOT / "solutions").glob(f"{day or 'day*'}/*.py"))
+
+
+def checked(cell: Cell) -> tuple[str, ast.expr] | None:
+    """What a check cell checks: ("day03.cse", the expression of the answer)."""
+    if not cell.is_check:
+        return None
+    for node in ast.walk(ast.parse(cell.text)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check":
+            name, answer = node.args
+            return ast.literal_eval(name), answer
+    return None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an exercise stands: its notebook, its answer cell and its check cell."""
+
+    path: Path
+    answer: Cell
+    check: Cell
+    handed: ast.expr
+
+    @property
+    def notebook(self) -> str:
+        return self.path.stem
+
+    @property
+    def day(self) -> str:
+        return self.path.parent.name
+
+
+@cache
+def _places(path: Path, text: str) -> dict[str, Place]:
+    found: dict[str, Place] = {}
+    answer = None
+    for cell in cells(text):
+        if cell.is_answer:
+            answer = cell
+        elif (name := checked(cell)) and answer:
+            found[name[0]] = Place(path, answer, cell, name[1])
+    return found
+
+
+def places(day: str | None = None) -> dict[str, Place]:
+    """Exercise id → where it stands, in the order of the notebooks."""
+    return {name: place for path in notebooks(day) for name, place in _places(path, path.read_text()).items()}
+
+
+def find(exercise_id: str) -> Place:
+    """Where the exercise stands. Raises KeyError if no notebook of its day checks it."""
+    day = exercise_id.split(".")[0]
+    here = places(day)
+    if exercise_id not in here:
+        raise KeyError(
+            f"No notebook in solutions/{day} has a cell `check({exercise_id!r}, …)`. "
+            f"It has: {', '.join(here) or 'none'}."
+        )
+    return here[exercise_id]
+
+
+def _wanted(statement: ast.stmt) -> bool:
+    """Does a statement of an ordinary cell belong to what answers stand on: an import, a definition, a CONSTANT?"""
+    if isinstance(statement, ast.Assign | ast.AnnAssign):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        return all(isinstance(t, ast.Name) and t.id.isupper() for t in targets)
+    return isinstance(statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
+
+
+def answer_of(exercise_id: str, stub: bool = False) -> Any:
+    """The reference answer to an exercise (or its untouched stub), made in a fresh namespace.
+
+    Runs the imports, definitions and CONSTANTS of the cells above, the answer cells above, and its own answer cell.
+    """
+    place = find(exercise_id)
+    text = place.path.read_text()
+    if stub:
+        lines = text.split("\n")
+        region = "\n".join(lines[place.answer.first - 1 : place.answer.last])
+        lines[place.answer.first - 1 : place.answer.last] = blank(region).split("\n")
+        text = "\n".join(lines)
+        place = _places(place.path, text)[exercise_id]
+    owner = {line: cell for cell in cells(text) for line in range(cell.first, cell.last + 1)}
+    body = []
+    for statement in ast.parse(text).body:
+        cell = owner.get(statement.lineno)
+        if cell is None or statement.lineno > place.answer.last or cell.is_check:
+            continue
+        if cell.is_answer or _wanted(statement):
+            body.append(statement)
+    namespace: dict[str, Any] = {"__name__": f"solutions.{place.day}.{place.notebook}"}
+    exec(compile(ast.Module(body, []), str(place.path), "exec"), namespace)
+    return eval(compile(ast.Expression(place.handed), str(place.path), "eval"), namespace)

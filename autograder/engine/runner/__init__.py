@@ -1,0 +1,1 @@
+"""The learner's side of the engine: confined processes that run notebooks."""

@@ -1,0 +1,80 @@
+"""A warm parent: a process that has imported what notebooks need, runs no learner code, and forks a worker for each.
+
+    python -m autograder.engine.runner.warm torch 5      (a flavour, and the number of the control socket)
+
+It is started in the sandbox by the engine, which gives orders over the control socket: fork a worker (the worker's own
+sockets come with the order), end a worker. It ends when the engine does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import signal
+import socket
+import sys
+
+from autograder.engine import sandbox
+from autograder.engine.flavours import warm
+from autograder.engine.runner.shell import Shell
+from autograder.engine.runner.worker import serve
+from passlab import exercises
+
+
+def end(pid: int) -> dict[str, float]:
+    """Kill a worker, and with it every process it started. The processor time it took, where the kernel says so."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    try:
+        _, _, used = os.wait4(pid, 0)
+    except ChildProcessError:
+        return {"cpu_seconds": 0.0}
+    return {"cpu_seconds": used.ru_utime + used.ru_stime}
+
+
+def learn_exercises(flavour: str) -> None:
+    """Import what the exercises of a flavour name `later`."""
+    for day in exercises.days():
+        for exercise in exercises.of_day(day):
+            for part in (exercise.cases, exercise.judge, exercise.call):
+                if exercise.flavour == flavour and hasattr(part, "home"):
+                    importlib.import_module(part.home)
+
+
+def main(flavour: str, control: socket.socket) -> None:
+    warm(flavour)
+    learn_exercises(flavour)
+    shell = Shell()
+    gc.collect()
+    gc.freeze()  # a collection in a worker then leaves the shared pages alone
+    control.send(b'{"ready": true}')
+    workers: set[int] = set()
+    while True:
+        order, fds, _, _ = socket.recv_fds(control, 2**16, 256)
+        if not order:
+            break
+        order = json.loads(order)
+        if "end" in order:
+            workers.discard(order["end"])
+            control.send(json.dumps(end(order["end"])).encode())
+            continue
+        pid = sandbox.enter(sandbox.Limits(**order["limits"]), keep=fds)
+        if pid == 0:
+            try:
+                reins, *talks = (socket.socket(fileno=fd) for fd in fds)
+                serve(shell, reins, talks)
+            finally:
+                os._exit(0)
+        for fd in fds:
+            os.close(fd)
+        workers.add(pid)
+        control.send(json.dumps({"pid": pid}).encode())
+    for pid in workers:
+        end(pid)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))

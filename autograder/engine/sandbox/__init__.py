@@ -1,0 +1,535 @@
+"""The sandbox: where learner code runs, in layers that hold each by itself.
+
+Two levels. `launch` starts a long-lived, trusted process (the warm parent "runner", the "verifier") under bubblewrap:
+it sees the system, the Python packages and its own part of the project, as a user of its own, without a network.
+`enter` is the warm parent's fork: the child is what a submission gets, with namespaces, an empty /proc, a small /tmp,
+Landlock, a seccomp filter and rlimits on top. `cgroup` counts all of a submission's processes together, from outside.
+
+`layers` tries each layer on this machine; `missing` says what to do about those that grading cannot do without.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import json
+import mmap
+import os
+import queue
+import resource
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from autograder.engine.sandbox import cgroups, landlock, linux, seccomp
+from autograder.engine.sandbox.cgroups import Group
+
+ROOT = Path(__file__).resolve().parents[3]
+
+#: role → what it sees of the project (glob patterns below ROOT). Nobody sees gradebook, submissions or tests.
+READABLE = {
+    "runner": (
+        "lib/passlab",
+        "autograder/__init__.py",
+        "autograder/engine/*.py",
+        *(
+            f"autograder/engine/{p}"
+            for p in ("sandbox", "wire", "runner", "verifier/__init__.py", "verifier/builder.py")
+        ),
+    ),
+    "verifier": (
+        "lib/passlab",
+        "solutions",
+        "autograder/*.py",
+        *(f"autograder/{p}" for p in ("engine", "authoring", "hidden", "bank")),
+    ),
+}
+#: role → the user it runs as when started by root: nobody else's, so that it may touch no file and no process.
+USERS = {"runner": 61001, "verifier": 61002}
+#: What a confined process sees of the system: no /home, /root, /var, /run, /srv, /mnt; of /etc what programs need, of
+#: /sys how many processors there are and how large a huge page is.
+SYSTEM = (
+    *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store"),
+    *("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage"),
+)
+ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "localtime", "nsswitch.conf")
+_PROGRAMS = "/usr/local/bin:/usr/bin:/bin"
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+#: Variables by which `launch` tells `enter` what it started: that it may do without layers; the paths to be read.
+_UNSAFE, _SEEN = "PASSLAB_UNSAFE", "PASSLAB_READABLE"
+#: Exit status of a worker that could not be confined; the reason is on the warm parent's standard error.
+NOT_CONFINED = 125
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one submission may use. `memory_mib`: above what the warm parent holds, for each process; see `cgroup`."""
+
+    memory_mib: int = 1024
+    cpu_s: int = 120  # of each process
+    processes: int = 32  # threads count
+    files: int = 256  # open at once, in each process
+    file_mib: int = 32  # the size of one file
+    tmp_mib: int = 64  # all files together
+    inodes: int = 2000
+    stack_mib: int = 8
+
+
+# ── Level 1: a trusted process that sees only its part ────────────────────────────────────────────────────────────────
+
+
+def _visible(role: str) -> set[str]:
+    """Python, its packages and the system, which every role may read, and its own part of the project."""
+    python = [path for prefix in (sys.base_prefix, sys.prefix) for path in (prefix, os.path.realpath(prefix))]
+    part = [path for pattern in READABLE[role] for path in glob.glob(str(ROOT / pattern))]
+    paths = [*SYSTEM, *(f"/etc/{name}" for name in ETC), *python, *part]
+    return {path for path in paths if os.path.exists(path)}
+
+
+def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:
+    return {
+        "PATH": f"{sys.prefix}/bin:{_PROGRAMS}",
+        "HOME": "/tmp",
+        "TMPDIR": "/tmp",
+        "USER": "learner",
+        "LANG": "C.UTF-8",
+        "OMP_NUM_THREADS": "1",
+        "TVM_NUM_THREADS": "1",
+        "MPLBACKEND": "module://matplotlib_inline.backend_inline",
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'lib'}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        _SEEN: json.dumps(list(paths)),
+        **extra,
+    }
+
+
+def _bubblewrap(role: str, paths: Iterable[str], filter_fd: int | None) -> list[str]:
+    """The command line before the program's own."""
+    own = "--unshare-pid --unshare-ipc --unshare-uts --unshare-net --unshare-cgroup-try --new-session"
+    program = shutil.which("bwrap", path=f"{os.environ.get('PATH', '')}:{_PROGRAMS}")
+    if program is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "bwrap")
+    command = [program, *own.split(), "--die-with-parent", "--hostname", "passlab"]
+    command += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--chmod", "1777", "/tmp"]
+    made, bound = {"/", "/tmp"}, ["/dev", "/proc"]
+    for path in sorted({*paths, str(ROOT)}):  # a folder before what is in it, so that no mount hides an earlier one
+        for folder in map(str, reversed(Path(path).parents)):
+            if folder not in made and not any(Path(folder).is_relative_to(one) for one in bound):
+                command += ["--perms", "0755", "--dir", folder]  # left to bubblewrap, it may be 0700
+                made.add(folder)
+        if path == str(ROOT):  # covered also where the project lies in a folder that is visible, such as /usr/src
+            command += ["--tmpfs", path]
+            made.add(path)
+        elif path in SYSTEM and os.path.islink(path):
+            command += ["--symlink", os.readlink(path), path]
+        else:
+            command += ["--ro-bind", path, path]
+            bound.append(path)
+    if role == "verifier":
+        for device in sorted(glob.glob("/dev/nvidia*")):
+            command += ["--dev-bind", device, device]
+    for path in (str(ROOT), "/dev", "/"):
+        command += ["--remount-ro", path]
+    command += ["--chdir", "/tmp"]
+    if filter_fd is not None:
+        command += ["--seccomp", str(filter_fd)]
+    if os.geteuid() != 0:
+        return [*command, "--unshare-user", "--"]
+    # bubblewrap started by root leaves all capabilities in place; they go with the user.
+    user = str(USERS[role])
+    drop = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
+    return [*command, "--", *drop, "--"]
+
+
+def launch(
+    role: str,
+    argv: Sequence[str],
+    *,
+    fds: Iterable[int] = (),
+    readable: Iterable[str] = (),
+    environment: Mapping[str, str] | None = None,
+    errors: int | IO | None = None,
+    unsafe: bool = False,
+) -> subprocess.Popen:
+    """Start a trusted, long-lived process that sees only its part of the project; /tmp is its own.
+
+    role: "runner" (may confine its children further, see `enter`) or "verifier" (can make no namespaces).
+    fds: open files it is handed, under the same numbers. readable: more paths for it to see. environment: more
+    variables. errors: where its standard error goes. unsafe: a plain process instead, in a clean environment.
+    It ends with this process, and everything that it started ends with it. Raises FileNotFoundError without bubblewrap.
+    """
+    paths = sorted({*_visible(role), *map(str, readable)})
+    variables = _environment(paths, environment or {})
+    if unsafe:
+        return _start([*argv], variables | {_UNSAFE: "1"}, tuple(fds), errors)
+    with tempfile.TemporaryFile() as program:
+        if role == "verifier":
+            program.write(seccomp.program())
+            program.seek(0)
+        command = _bubblewrap(role, paths, program.fileno() if role == "verifier" else None)
+        return _start([*command, *argv], variables, (*fds, program.fileno()), errors)
+
+
+def _start(command: list[str], variables: dict[str, str], fds: tuple[int, ...], errors) -> subprocess.Popen:
+    """Popen, by a thread that lives as long as the process: --die-with-parent is about the thread that started it."""
+    started: queue.SimpleQueue = queue.SimpleQueue()
+
+    def stay() -> None:
+        try:
+            process = subprocess.Popen(command, env=variables, stdin=subprocess.DEVNULL, stderr=errors, pass_fds=fds)
+        except BaseException as error:
+            started.put(error)
+            return
+        started.put(process)
+        with contextlib.suppress(ChildProcessError):  # somebody has waited for it: it has ended
+            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+
+    threading.Thread(target=stay, daemon=True, name=f"keeps {command[0]}").start()
+    process = started.get()
+    if isinstance(process, BaseException):
+        raise process
+    return process
+
+
+# ── Level 2: the warm parent's fork ───────────────────────────────────────────────────────────────────────────────────
+
+_NAMESPACES = linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
+
+
+def enter(limits: Limits = Limits(), keep: Iterable[int] = ()) -> int:
+    """os.fork() for a process that `launch` started as runner, but the child is confined: 0 in the child, its pid here.
+
+    keep: the open files that the child still has; standard input, output and error lead nowhere unless they are in it.
+    The child is process 1 of its namespace: when it ends or is killed, every process of the submission ends with it;
+    and of signals from inside it gets those alone that it handles. Raises OSError where there are no namespaces; the
+    child ends with NOT_CONFINED where another layer cannot be had. In a process launched as unsafe, what cannot be had
+    is done without. For a process with one thread.
+    """
+    unsafe = _UNSAFE in os.environ
+    before_mib, user, group = address_space_mib(), os.geteuid(), os.getegid()
+    try:
+        pid = linux.fork_into(_NAMESPACES)
+        apart = True
+    except OSError:
+        if not unsafe:
+            raise
+        pid, apart = os.fork(), False
+    if pid:
+        return pid
+    try:
+        readable = json.loads(os.environ[_SEEN])
+        os.setsid()
+        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+        steps = [lambda: _map_user(user, group), lambda: _mounts(limits, readable)] if apart else []
+        for step in (
+            *steps,
+            lambda: _rlimits(limits, before_mib),
+            lambda: landlock.restrict(readable, ("/tmp", *DEVICES)),
+            linux.drop_capabilities,
+            seccomp.install,
+            lambda: _descriptors(set(keep)),
+        ):
+            _take(step, unsafe)
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.write(2, f"A worker could not be confined. {type(error).__name__}: {error}\n".encode())
+        os._exit(NOT_CONFINED)
+    return 0
+
+
+def _take(step: Callable[[], object], unsafe: bool) -> None:
+    try:
+        step()
+    except OSError:
+        if not unsafe:
+            raise
+
+
+def address_space_mib() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[0]) * mmap.PAGESIZE // 2**20
+
+
+def _map_user(user: int, group: int) -> None:
+    """The new user namespace knows one user and one group: those that this process has outside."""
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+        Path("/proc/self", name).write_text(text)
+
+
+def _mounts(limits: Limits, readable: Iterable[str]) -> None:
+    """Everything read-only, but for a fresh and small /tmp; nothing in /proc."""
+    Path("/proc/self/oom_score_adj").write_text("1000")  # when memory runs out, it is the submission that goes
+    try:
+        linux.make_read_only("/")
+    except OSError as error:
+        if error.errno != errno.ENOSYS:  # before Linux 5.12: what bubblewrap mounted read-only stays so
+            raise
+    in_tmp = {path: os.open(path, os.O_PATH) for path in readable if path.startswith("/tmp/")}
+    flags = linux.MS_NOSUID | linux.MS_NODEV
+    linux.mount("tmpfs", "/tmp", "tmpfs", flags, f"size={limits.tmp_mib}m,nr_inodes={limits.inodes},mode=0700")
+    for path, fd in in_tmp.items():  # a project that itself lies in /tmp
+        if os.path.isdir(f"/proc/self/fd/{fd}"):
+            os.makedirs(path, exist_ok=True)
+        else:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            Path(path).touch()
+        linux.mount(f"/proc/self/fd/{fd}", path, "", linux.MS_BIND | linux.MS_REC)
+        os.close(fd)
+    linux.mount("tmpfs", "/proc", "tmpfs", flags | linux.MS_RDONLY, "size=4k,mode=0555")
+    os.chdir("/tmp")
+
+
+def _rlimits(limits: Limits, before_mib: int) -> None:
+    mib = 2**20
+    wanted = {
+        "AS": (before_mib + limits.memory_mib) * mib,
+        "NPROC": limits.processes,
+        "NOFILE": limits.files,
+        "FSIZE": limits.file_mib * mib,
+        "STACK": limits.stack_mib * mib,
+        "CORE": 0,
+        "MEMLOCK": 0,
+        "MSGQUEUE": 0,
+        "CPU": limits.cpu_s,  # then SIGKILL
+    }
+    for name, value in wanted.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        value = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+def _descriptors(keep: set[int]) -> None:
+    """Close all but `keep`; the three standard ones then lead to /dev/null."""
+    start = 0
+    for fd in [*sorted(keep), 2**20]:
+        os.closerange(start, fd)
+        start = fd + 1
+    null = os.open(os.devnull, os.O_RDWR)  # the lowest free number
+    for fd in {0, 1, 2} - keep - {null}:
+        os.dup2(null, fd)
+    if null > 2:
+        os.close(null)
+    else:
+        os.set_inheritable(null, True)
+
+
+# ── What the grader does about a worker from outside ──────────────────────────────────────────────────────────────────
+
+
+def pid_of(sock: socket.socket) -> int:
+    """The process at the other end, which calls `announce`, by its id in this process's namespace, as the kernel says.
+
+    Raises OSError (TimeoutError, after the socket's own timeout) where nobody answers.
+    """
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+    try:
+        sock.sendall(b"?")
+        answer, ancillary, _, _ = sock.recvmsg(1, socket.CMSG_SPACE(struct.calcsize("3i")))
+    finally:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 0)
+    for level, kind, data in ancillary:
+        if answer and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
+            return struct.unpack("3i", data)[0]
+    raise ConnectionError("The worker ended before it could say which process it is.")
+
+
+def announce(sock: socket.socket) -> None:
+    """The worker's side of `pid_of`."""
+    if sock.recv(1):
+        sock.sendall(b"!")
+
+
+def cgroup(name: str, limits: Limits) -> contextlib.AbstractContextManager[Group]:
+    """A control group for one submission (see `cgroups`): the memory of all its processes and its /tmp together."""
+    return cgroups.cgroup(name, limits.memory_mib + limits.tmp_mib, limits.processes)
+
+
+# ── Which layers hold here ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer on this machine, as tried out: `sentence` says what holds, or what does not and what to do about it."""
+
+    name: str
+    holds: bool
+    needed: bool
+    sentence: str
+
+
+#: layer → (needed?, what holds, what to do where it does not)
+LAYERS = {
+    "bubblewrap": (
+        True,
+        "learner code sees the system, Python and lib/passlab; no network",
+        "learner code could read hidden cases and use the network: install bubblewrap "
+        "(Debian: apt install bubblewrap); in a container, allow it namespaces "
+        "(docker run --security-opt seccomp=unconfined --cap-add SYS_ADMIN)",
+    ),
+    "own user": (
+        True,
+        f"learner code runs as users {USERS['runner']} and {USERS['verifier']}, whom nothing belongs to",
+        "learner code runs as you: only root can start it as another user",
+    ),
+    "namespaces": (
+        True,
+        "each submission has its own processes; none is left when it is done",
+        "submissions could reach each other's processes and leave some behind: allow user namespaces "
+        "(sysctl kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces=10000; "
+        "on older Debians kernel.unprivileged_userns_clone=1)",
+    ),
+    "seccomp": (
+        True,
+        f"{len(seccomp.DENIED)} system calls are refused, among them socket, ptrace, mount, bpf",
+        "learner code may make every system call: grade on Linux (x86-64 or ARM64) with CONFIG_SECCOMP_FILTER",
+    ),
+    "landlock": (
+        False,
+        f"files are kept apart a second time (ABI {landlock.abi() if sys.platform == 'linux' else 0})",
+        "files are kept apart by mounts alone: a kernel with Landlock (Linux 5.13, in `lsm=`) does it a second time",
+    ),
+    "rlimits": (
+        True,
+        "memory, processes, open files and file sizes are limited",
+        "learner code can take all memory or all processes: grade on Linux 5.14 or newer",
+    ),
+    "own tmp": (
+        True,
+        "each submission has its own /tmp of limited size; nothing else can be written",
+        "learner code can fill the disk: it needs the namespaces above",
+    ),
+    "cgroup": (
+        False,
+        "memory and processes of a submission are counted together",
+        "memory is limited for each process of a submission, not for all of them together: grade as root, "
+        "or in a control group of your own (systemd-run --user --scope -p Delegate=yes passlab grade …)",
+    ),
+}
+
+
+def layers() -> list[Layer]:
+    """Each layer, really tried on this machine: a confined process does what the layer forbids. Under a second."""
+    try:
+        held, why = _probe(unsafe=False), ""
+    except OSError as error:
+        why = str(error)
+        try:
+            held = _probe(unsafe=True)
+        except OSError:
+            held = {}
+    held["cgroup"] = _cgroup_holds()
+    found = []
+    for name, (needed, good, remedy) in LAYERS.items():
+        holds = held.get(name, False)
+        sentence = good if holds else f"{remedy}; it said: {why}" if why and name == "bubblewrap" else remedy
+        needed = needed and (name != "own user" or os.geteuid() == 0)
+        found.append(Layer(name, holds, needed, f"{sentence[0].upper()}{sentence[1:]}."))
+    return found
+
+
+def missing() -> list[str]:
+    """What grading cannot do without and this machine lacks, a sentence for each with its remedy."""
+    return [f"The layer “{one.name}” is missing. {one.sentence}" for one in layers() if one.needed and not one.holds]
+
+
+def looks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
+    """Rows for `passlab doctor`. None is needed there: learners do not grade."""
+    return {f"sandbox: {one.name}": (False, lambda one=one: (one.holds, one.sentence)) for one in layers()}
+
+
+def _cgroup_holds() -> bool:
+    sleep = [sys.executable, "-S", "-c", "import time; time.sleep(60)"]
+    with cgroup("probe", Limits()) as group, subprocess.Popen(sleep) as sleeper:
+        try:
+            group.add(sleeper.pid)
+            return sleeper.pid in group.pids()
+        except OSError:
+            return False
+        finally:
+            sleeper.kill()
+
+
+def _probe(unsafe: bool) -> dict[str, bool]:
+    """Layer → does it hold. Raises OSError with what was said where the processes do not start."""
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        argv = [sys.executable, "-m", "autograder.engine.sandbox", str(theirs.fileno()), str(os.geteuid())]
+        try:
+            process = launch("runner", argv, fds=[theirs.fileno()], errors=subprocess.PIPE, unsafe=unsafe)
+        except FileNotFoundError as error:
+            raise OSError(f"{error.filename} is not there") from None
+        theirs.close()
+        _, errors = process.communicate()
+        said = b"".join(iter(lambda: ours.recv(2**16), b""))
+    if process.returncode or not said.endswith(b"}"):
+        raise OSError(errors.decode(errors="replace").strip().rpartition("\n")[2] or "nothing")
+    return json.loads(said)
+
+
+_TRIAL = Limits(memory_mib=64, processes=8, files=64, file_mib=8, tmp_mib=1, inodes=64)
+
+
+def _refused(attempt: Callable[[], object], *numbers: int) -> bool:
+    try:
+        attempt()
+    except OSError as error:
+        return error.errno in numbers
+    return False
+
+
+def _too_much() -> bool:
+    """Is memory beyond the limit refused, and a process too many?"""
+    memory = _refused(lambda: mmap.mmap(-1, (_TRIAL.memory_mib + 1) * 2**20), errno.ENOMEM)
+    children = []
+    try:
+        for _ in range(_TRIAL.processes + 1):
+            children.append(os.fork())
+            if not children[-1]:
+                signal.pause()
+    except BlockingIOError:
+        return memory
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+    return False
+
+
+def _trials() -> dict[str, bool]:
+    """Layer → was the forbidden thing refused to this process, which `enter` confined?"""
+    return {
+        "namespaces": os.getpid() == 1 and not os.path.exists("/proc/self"),
+        "seccomp": _refused(lambda: linux.call("unshare", 0), errno.EPERM),  # it does nothing, and works for anybody
+        "landlock": _refused(lambda: os.listdir("/dev"), errno.EACCES),
+        "rlimits": _too_much(),
+        "own tmp": _refused(lambda: Path("/tmp/large").write_bytes(bytes(2 * 2**20)), errno.ENOSPC)
+        and _refused(lambda: Path("/dev/small").touch(), errno.EROFS, errno.EACCES),
+    }
+
+
+def _main(sock: socket.socket, grader: int) -> None:
+    """The launched side of `_probe`."""
+    held = {
+        "bubblewrap": not (ROOT / "autograder" / "commands.py").exists() and len(socket.if_nameindex()) == 1,
+        "own user": os.geteuid() != grader,
+    }
+    pid = enter(_TRIAL, keep=[sock.fileno()])
+    if not pid:
+        sock.sendall(json.dumps(held | _trials()).encode())
+        os._exit(0)
+    sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+
+if __name__ == "__main__":
+    _main(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))

@@ -1,0 +1,209 @@
+"""The verifier: holds the hidden cases, judges what came back, never runs learner code.
+
+    python -m autograder.engine.verifier.process relax 5 6 7
+
+The arguments: a flavour, for one of TVM the socket of its builder, and the sockets over which it is asked, one for
+each job of the engine.
+
+It runs in a sandbox of its own. A request is judged in a forked child, which a hostile value may crash: then each of
+its questions gets a child of its own, and the one that crashes is lost alone. What a module of TVM computes it asks the
+builder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import selectors
+import signal
+import socket
+import sys
+import time
+import traceback
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from autograder.engine.data import Verdict
+from autograder.engine.flavours import warm
+from autograder.engine.sandbox import address_space_mib
+from autograder.engine.verifier.verdicts import Key, Misconceptions, Mistakes, Question, Seen, cases_of, payloads
+from autograder.engine.wire.frames import Garbled, Gone, receive, send
+from passlab import exercises
+from passlab.tvm import builds
+
+#: Judging one question takes seconds; a value that takes longer was made to. What modules take is counted by itself.
+MOST_SECONDS = 30
+MOST_MEMORY = 4 * 2**30
+MOST_KEPT = 100_000
+#: Exit status of a child that could not judge because the builder has ended.
+_NO_BUILDER = 3
+
+
+@dataclass
+class Request:
+    """Questions of one submission, the child that judges some of them, and the verdicts so far, by place."""
+
+    sock: socket.socket
+    questions: list[dict[str, Any]]
+    values: list[list[bytes]]
+    waiting: list[list[int]]
+    verdicts: dict[int, dict] = field(default_factory=dict)
+    pid: int = 0
+    pipe: socket.socket | None = None
+    deadline: float = 0.0
+
+
+class Verifier:
+    """Answers requests on its sockets until they are closed. `kept`: findings of earlier questions."""
+
+    def __init__(self, sockets: list[socket.socket]):
+        self.kept: dict[Key, Seen] = {}
+        self.mistakes: Mistakes = {}
+        self.running: dict[socket.socket, Request] = {}
+        self.select = selectors.DefaultSelector()
+        for sock in sockets:
+            self.select.register(sock, selectors.EVENT_READ)
+
+    def serve(self) -> None:
+        while len(self.select.get_map()):
+            for key, _ in self.select.select(timeout=0.5 if self.running else None):
+                if key.fileobj in self.running:
+                    self._finished(self.running[key.fileobj])
+                else:
+                    self._asked(key.fileobj)
+            for request in [r for r in self.running.values() if time.monotonic() > r.deadline]:
+                os.kill(request.pid, signal.SIGKILL)  # its pipe closes, and the loop above sees it
+
+    def _asked(self, sock: socket.socket) -> None:
+        try:
+            head, payload = receive(sock)
+        except Gone:
+            self.select.unregister(sock)
+            return
+        if "cases" in head:
+            cases, visible = cases_of(head["cases"], head["seed"])
+            about = [list(case.about) for case in cases]
+            send(sock, {"about": about, "visible": visible, "seconds": exercises.find(head["cases"]).seconds})
+            for data in payloads(head["cases"], head["seed"]):
+                send(sock, {}, data)
+            return
+        values, at = [], 0
+        for question in head["judge"]:
+            mine = []
+            for size in question["sizes"]:
+                mine.append(payload[at : at + size])
+                at += size
+            values.append(mine)
+        self._start(Request(sock, head["judge"], values, [list(range(len(values)))]))
+
+    def _start(self, request: Request) -> None:
+        """Judge the next group of a request's questions in a child; without one, answer."""
+        if not request.waiting:
+            send(request.sock, {"verdicts": [request.verdicts[at] for at in range(len(request.questions))]})
+            return
+        request.pipe, theirs = socket.socketpair()
+        patience = (MOST_SECONDS + _for_modules(request.questions[at]) for at in request.waiting[0])
+        request.deadline = time.monotonic() + sum(patience)
+        request.pid = os.fork()
+        if request.pid == 0:
+            for sock in [key.fileobj for key in self.select.get_map().values()]:
+                sock.close()
+            request.pipe.close()
+            self._child(request, theirs)
+        theirs.close()
+        self.running[request.pipe] = request
+        self.select.register(request.pipe, selectors.EVENT_READ)
+
+    def _child(self, request: Request, out: socket.socket) -> None:
+        try:
+            _limit_memory()
+            verdicts, fresh, misconceptions = {}, [], Misconceptions(self.mistakes)
+            for at in request.waiting[0]:
+                asked = request.questions[at]
+                builds.allow(_for_modules(asked))
+                question = Question(asked["exercise"], asked["seed"], asked["heads"], request.values[at], self.kept)
+                verdicts[at] = asdict(question.verdict(misconceptions))
+                fresh += [(key, seen.to_json()) for key, seen in question.fresh.items()]
+            send(out, {"verdicts": verdicts, "fresh": fresh, "mistakes": list(misconceptions.fresh.items())})
+            os._exit(0)
+        except builds.Ended:
+            os._exit(_NO_BUILDER)
+        except BaseException:  # the judge itself is at fault, or out of memory: whoever runs the grader should see it
+            traceback.print_exc()
+        finally:
+            os._exit(1)
+
+    def _finished(self, request: Request) -> None:
+        """A child has answered or died."""
+        self.select.unregister(request.pipe)
+        del self.running[request.pipe]
+        group = request.waiting.pop(0)
+        try:
+            head, _ = receive(request.pipe, request.deadline + 1)
+            if len(self.kept) > MOST_KEPT:
+                self.kept.clear()
+            self.kept |= {tuple(key): Seen.from_json(seen) for key, seen in head["fresh"]}
+            self.mistakes |= {tuple(key): tuple(found) for key, found in head["mistakes"]}
+            request.verdicts |= {int(at): verdict for at, verdict in head["verdicts"].items()}
+        except (Gone, Garbled):
+            if len(group) > 1:
+                request.waiting = [[at] for at in group]
+            else:
+                request.verdicts[group[0]] = asdict(_undecided(request.questions[group[0]]))
+        request.pipe.close()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(request.pid, signal.SIGKILL)
+        if os.waitstatus_to_exitcode(os.waitpid(request.pid, 0)[1]) == _NO_BUILDER:
+            sys.exit("The builder has ended.")  # and the engine starts all of them anew
+        self._start(request)
+
+
+def _for_modules(question: dict[str, Any]) -> float:
+    """How many seconds modules may take, all cases together. An answer has so many for each; what it was given is built
+    as well as what it returned."""
+    exercise = exercises.find(question["exercise"])
+    if exercise.flavour not in builds.FLAVOURS:
+        return 0.0
+    return 2 * exercise.seconds * len(cases_of(exercise.id, question["seed"])[0])
+
+
+def _limit_memory() -> None:
+    most = address_space_mib() * 2**20 + MOST_MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
+def _undecided(question: dict[str, Any]) -> Verdict:
+    """The verdict on an answer whose results could not be judged: nothing was shown to be right."""
+    exercise = exercises.find(question["exercise"])
+    message = "What your code returned could not be judged: judging it ended the judge's process, or took too long."
+    held = dict.fromkeys(exercise.points, False)
+    text = f"{exercise.title}: 0 of {exercise.total:g} points\n{message}"
+    return Verdict(
+        exercise.id,
+        0.0,
+        exercise.total,
+        question["seed"],
+        held,
+        message,
+        text=text,
+        html=f"<pre>{text}</pre>",
+        crash=message,
+    )
+
+
+def main(numbers: list[str]) -> None:
+    flavour, *fds = numbers
+    warm(flavour)
+    sockets = [socket.socket(fileno=int(fd)) for fd in fds]
+    if flavour in builds.FLAVOURS:
+        builds.use(flavour, sockets.pop(0))
+    gc.collect()
+    gc.freeze()
+    send(sockets[0], {"ready": True})
+    Verifier(sockets).serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

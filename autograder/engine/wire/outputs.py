@@ -1,0 +1,69 @@
+"""Outputs of cells as a worker claims them, brought into the form that notebook files have.
+
+Types that only the grader writes, and whatever is not of a known form, are left out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autograder.engine.data import Ran
+from autograder.engine.wire.outcomes import printable
+
+#: What a learner's cell may show.
+MIMES = {
+    "text/plain",
+    "text/html",
+    "text/markdown",
+    "text/latex",
+    "image/png",
+    "image/jpeg",
+    "image/svg+xml",
+}
+MOST_OUTPUTS = 1_000
+
+
+def _text(value: Any) -> str:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def _output(raw: Any) -> dict[str, Any] | None:
+    kind = raw.get("output_type") if isinstance(raw, dict) else None
+    if kind == "stream":
+        name = "stderr" if raw.get("name") == "stderr" else "stdout"
+        return {"output_type": "stream", "name": name, "text": _text(raw.get("text"))}
+    if kind == "error":
+        lines = raw.get("traceback")
+        return {
+            "output_type": "error",
+            "ename": printable(raw.get("ename")),
+            "evalue": _text(raw.get("evalue")),
+            "traceback": [_text(line) for line in lines] if isinstance(lines, list) else [],
+        }
+    if kind in ("display_data", "execute_result") and isinstance(raw.get("data"), dict):
+        data = {mime: _text(value) for mime, value in raw["data"].items() if mime in MIMES}
+        made: dict[str, Any] = {"output_type": kind, "data": data, "metadata": {}}
+        if kind == "execute_result":
+            count = raw.get("execution_count")
+            made["execution_count"] = count if type(count) is int else None
+        return made if data else None
+    return None
+
+
+def ran(raw: Any) -> Ran:
+    """What a worker says about one cell."""
+    raw = raw if isinstance(raw, dict) else {}
+    outputs = raw.get("outputs")
+    made = [_output(one) for one in outputs[:MOST_OUTPUTS]] if isinstance(outputs, list) else []
+    return Ran([one for one in made if one], printable(raw.get("error")))
+
+
+def died(sentence: str) -> Ran:
+    """A cell that ended the process, or had to be ended with it."""
+    error = {
+        "output_type": "error",
+        "ename": "KernelDied",
+        "evalue": sentence,
+        "traceback": [f"KernelDied: {sentence}"],
+    }
+    return Ran([error], f"KernelDied: {sentence}", sentence)

@@ -1,0 +1,466 @@
+"""A value as a document: lists, text and numbers for JSON, and the bytes of tensors beside it.
+
+    document, storages = pack(value)
+
+A document is `[value, storages, tensors, shapes, modules, graphs]`. What has an identity (a tensor, its memory, a
+module, a graph) stands once in a table and is referred to by its place, so the same thing twice is the same thing
+again on the other side. Anything else is JSON itself, or a list that begins with a tag: `["t", 1, 2]` is a tuple.
+
+This runs beside learner code. What it reads, it reads by exact type and with torch's own methods, so that a class with
+overridden methods is refused or taken for what it is; but nobody believes what comes out of here.
+"""
+
+from __future__ import annotations
+
+import base64
+import collections
+import dataclasses
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy
+import torch
+from torch import fx, nn
+from torch.fx.immutable_collections import immutable_dict, immutable_list
+from torch.fx.passes.shape_prop import TensorMetadata
+
+from autograder.engine.wire import kinds, modules, targets
+from autograder.engine.wire import tvm as wire_tvm
+from autograder.engine.wire.refusal import Refused
+
+_NAMES = {
+    torch.dtype: {v: k for k, v in kinds.DTYPES.items()},
+    torch.memory_format: {v: k for k, v in kinds.FORMATS.items()},
+    torch.layout: {v: k for k, v in kinds.LAYOUTS.items()},
+}
+_CLASSES = {cls: name for name, cls in kinds.CLASSES.items()}
+_RECORDS = {cls: name for name, cls in kinds.RECORDS.items()}
+_TENSORS = (torch.Tensor, nn.Parameter)
+_WANTED = "Give numbers, text, tensors, lists, tuples, sets or dicts of them, or a GraphModule."
+_OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
+
+
+def pack(value: Any) -> tuple[list, list[torch.UntypedStorage]]:
+    """The document of a value, and the memory of its tensors. Raises Refused."""
+    packer = _Packer()
+    root = packer.value(value, 0)
+    tables = packer.storages, packer.tensors, packer.shapes, packer.modules, packer.graphs
+    return [root, *tables], packer.memory
+
+
+class _Packer:
+    """Tables that grow while a value is walked. `where`: what is being walked, for sentences."""
+
+    def __init__(self):
+        self.storages: list[list] = []
+        self.tensors: list[list] = []
+        self.shapes: list[list] = []
+        self.modules: list[list | None] = []
+        self.graphs: list[list | None] = []
+        self.memory: list[torch.UntypedStorage] = []
+        self.places: dict[tuple[str, int], int] = {}
+        self.nodes: dict[int, dict[fx.Node, int]] = {}  # id of a graph → place of each of its nodes
+        self.kept: list[Any] = []  # whose id is in `places` stays alive
+        self.items = 0
+        self.where = "What came back"
+        self.inside: dict[fx.Node, int] | None = None  # while operands are walked: the nodes there are
+
+    def refuse(self, value: object) -> Refused:
+        return Refused(f"{self.where} holds {kinds.kind(value)}, which cannot leave your notebook. {_WANTED}")
+
+    # ------------------------------------------------------------------------------------------------ plain values
+
+    def value(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if value is None or kind is bool:
+            return value
+        if kind is str:
+            if self.inside is not None and not kinds.is_text(value):
+                raise Refused(f"{self.where} holds the text {value!r:.60}, which torch.fx takes for a mark of its own.")
+            return value
+        if kind is int:
+            return value if -(2**63) <= value < 2**63 else self.big(value)
+        if kind is float:
+            return value if math.isfinite(value) else ["f", str(value)]
+        if depth > kinds.DEPTH:
+            raise Refused(f"{self.where} is nested more than {kinds.DEPTH} levels deep, or holds itself.")
+        pack = _PACK.get(kind)
+        if pack is None:
+            pack = _tvm if wire_tvm.carries(value) else _inherited(value)
+        if pack is None:
+            raise self.refuse(value)
+        packed = pack(self, value, depth + 1)
+        if self.inside is not None and type(packed) is list and packed[0] not in kinds.OPERANDS:
+            raise Refused(
+                f"{self.where} has {kinds.kind(value)} among its operands. An operand is a node, a number or text."
+            )
+        return packed
+
+    def big(self, value: int) -> list:
+        text = format(value, "x")
+        if len(text) > kinds.DIGITS:
+            raise Refused(f"{self.where} holds a whole number of more than {kinds.DIGITS * 4:,} bits.")
+        return ["i", text]
+
+    def many(self, tag: str, values: Any, depth: int) -> list:
+        self.count(len(values))
+        return [tag, *[self.value(v, depth) for v in values]]
+
+    def count(self, more: int) -> None:
+        self.items += more
+        if self.items > kinds.ITEMS:
+            raise Refused(f"{self.where} holds more than {kinds.ITEMS:,} values.")
+
+    def unordered(self, tag: str, values: Any, depth: int) -> list:
+        """A set, in an order that depends on what is in it alone."""
+        self.count(len(values))
+        return [tag, *sorted((self.value(v, depth) for v in values), key=repr)]
+
+    def mapping(self, value: dict, depth: int) -> list:
+        self.count(2 * len(value))
+        flat = ["d"]
+        for key, item in value.items():
+            flat += self.value(key, depth), self.value(item, depth)
+        return flat
+
+    def named(self, tag: str, value: Any) -> list:
+        name = _NAMES[type(value)].get(value)
+        if name is None:
+            raise self.refuse(value)
+        return [tag, name]
+
+    def function(self, value: Any, depth: int) -> list:
+        name = targets.name_of(value)
+        if name is None:
+            called = getattr(value, "__name__", "?")
+            raise Refused(
+                f"{self.where} holds the function {called}: only functions of torch, math and operator travel."
+            )
+        return ["fn", name]
+
+    def cls(self, value: type, depth: int) -> list:
+        if value in _CLASSES:
+            return ["ty", _CLASSES[value]]
+        return self.function(value, depth)
+
+    def record(self, value: Any, depth: int) -> list:
+        fields = [getattr(value, f.name) for f in dataclasses.fields(value)]
+        return ["rec", _RECORDS[type(value)], *[self.value(v, depth) for v in fields]]
+
+    def shape(self, value: TensorMetadata, depth: int) -> list:
+        """What ShapeProp notes of a tensor. Many nodes have the same one: it stands in a table."""
+        if value.is_quantized or type(value.shape) is not torch.Size or type(value.stride) is not tuple:
+            raise self.refuse(value)
+        return ["sh", self.place(self.shapes, value, self._shape)]
+
+    def _shape(self, value: TensorMetadata) -> list:
+        sizes = [[self.value(n, 0) for n in part] for part in (value.shape, value.stride)]
+        return [
+            sizes[0],
+            self.value(value.dtype, 0),
+            bool(value.requires_grad),
+            sizes[1],
+            self.value(value.memory_format, 0),
+        ]
+
+    def place(self, table: list, value: Any, make: Callable[[Any], Any]) -> int:
+        """Where `value` stands in a table; it is put there when it is first met."""
+        key = id(value)
+        known = self.places.get(key)
+        if known is None:
+            self.kept.append(value)
+            made = make(value)
+            known = self.places[key] = len(table)
+            table.append(made)
+        return known
+
+    # ------------------------------------------------------------------------------------------------------ tensors
+
+    def tensor(self, value: torch.Tensor, depth: int) -> list:
+        return ["T", self.place(self.tensors, value, self._tensor)]
+
+    def _tensor(self, t: torch.Tensor) -> list:
+        dtype = _NAMES[torch.dtype].get(t.dtype)
+        if t.layout is not torch.strided or dtype is None or t.is_nested:
+            what = "a nested tensor" if t.is_nested else f"a tensor of {t.dtype}, {t.layout}"
+            raise Refused(f"{self.where} holds {what}. Give a dense one of an ordinary dtype.")
+        if t.device.type not in ("cpu", "meta"):
+            raise Refused(f"{self.where} holds a tensor on {t.device}. Move it: tensor.cpu().")
+        try:
+            storage = t.untyped_storage()
+        except (RuntimeError, NotImplementedError):
+            raise Refused(
+                f"{self.where} holds a tensor without memory of its own (made inside vmap or grad?)."
+            ) from None
+        flags = t.requires_grad | (type(t) is nn.Parameter) << 1 | t.is_conj() << 2 | t.is_neg() << 3
+        return [self.storage(storage), dtype, list(t.shape), list(t.stride()), t.storage_offset(), int(flags)]
+
+    def storage(self, storage: torch.UntypedStorage) -> int:
+        known = self.places.get(key := -storage._cdata)
+        if known is None:
+            known = self.places[key] = len(self.storages)
+            self.storages.append([storage.nbytes(), storage.device.type])
+            self.memory.append(storage)
+            if sum(size for size, device in self.storages if device == "cpu") > kinds.PAYLOAD_BYTES:
+                raise Refused(f"{self.where} holds more than {kinds.PAYLOAD_BYTES >> 20} MiB of tensors.")
+        return known
+
+    # ------------------------------------------------------------------------------------------------------ modules
+
+    def module(self, value: nn.Module, depth: int) -> list:
+        known = self.places.get(id(value))
+        if known is None:
+            self.kept.append(value)
+            self.places[id(value)] = -1
+            traced = fx.GraphModule in type.mro(type(value))
+            try:
+                row = self.graph_module(value, depth) if traced else self.plain_module(value, depth)
+            except Refused:
+                del self.places[id(value)]
+                raise
+            known = self.places[id(value)] = len(self.modules)
+            self.modules.append(row)
+        if known < 0:
+            raise Refused(f"{self.where} holds a module that holds itself.")
+        return ["M", known]
+
+    def plain_module(self, module: nn.Module, depth: int) -> list:
+        name = modules.class_name(module, self.where)
+        return [name, *self.parts(module, depth, None)]
+
+    def parts(self, module: nn.Module, depth: int, needed: set[str] | None) -> list:
+        """Training flag, parameters, buffers, children and settings. All of them must travel, or those in `needed`."""
+        modules.unhooked(module, self.where)
+        state, outer = vars(module), self.where
+        transient = state["_non_persistent_buffers_set"]
+        found: list[list] = [[], [], [], []]
+        lists = (state["_parameters"], state["_buffers"], state["_modules"], dict(modules.settings(module)))
+        for rows, held in zip(found, lists, strict=True):
+            for name, value in held.items():
+                self.where = f"{outer}.{name}" if outer.startswith("Module ") else f"Module {name}"
+                if type(name) is not str:
+                    raise Refused(f"{outer} has a part whose name is {kinds.kind(name)}.")
+                try:
+                    row = [name, self.value(value, depth)]
+                    if held is lists[3] and not modules.may_be_set(type(module), name):
+                        raise Refused(f"{self.where} hides what its class calls {name}. Remove it from the module.")
+                except Refused:
+                    if needed is None or name in needed:
+                        raise
+                    continue
+                rows.append([*row, name in transient] if held is lists[1] else row)
+        self.where = outer
+        return [bool(module.training), *found]
+
+    def graph_module(self, gm: fx.GraphModule, depth: int) -> list:
+        graph = vars(gm).get("_graph")
+        if not isinstance(graph, fx.Graph):
+            raise Refused(f"{self.where} holds a GraphModule without a graph.")
+        outer = self.where
+        place = self.graph(graph, depth)[1]
+        needed = {str(row[2]).split(".")[0] for row in self.graphs[place][0] if row[1] in ("get_attr", "call_module")}
+        for row in self.graphs[place][0]:
+            if row[1] in ("get_attr", "call_module") and modules.part(gm, row[2]) == "other":
+                raise Refused(f"Node {row[0]} refers to {row[2]!r}, which is no module, parameter or buffer.")
+        parts = self.parts(gm, depth, needed)
+        self.where = outer
+        called = type(gm).__name__
+        inputs = vars(gm).get("meta", {}).get("inputs")
+        notes = ["d"] if inputs is None else ["d", "inputs", self.value(inputs, depth)]
+        return ["GraphModule", *parts, place, called if kinds.is_word(called) else "GraphModule", notes]
+
+    # ------------------------------------------------------------------------------------------------------- graphs
+
+    def graph(self, graph: fx.Graph, depth: int) -> list:
+        known = self.places.get(id(graph))
+        if known is None:
+            self.kept.append(graph)
+            known = self.places[id(graph)] = len(self.graphs)
+            self.graphs.append(None)
+            self.graphs[known] = self._graph(graph, depth)
+        return ["G", known]
+
+    def _graph(self, graph: fx.Graph, depth: int) -> list:
+        """[the nodes in order, strays]: strays are nodes used as operands that are not in the graph."""
+        if type(vars(graph)["_codegen"]) is not fx.graph.CodeGen:
+            raise Refused(
+                f"{self.where} holds a graph whose inputs are packed (torch.export, concrete_args): unpack them."
+            )
+        nodes = self.listed(graph)
+        place = {node: i for i, node in enumerate(nodes)}
+        self.nodes[id(graph)] = place
+        self.count(len(nodes))
+        outer, outside, strays = self.where, self.inside, []
+        for node in nodes:
+            for operand in node._input_nodes:
+                if operand not in place:
+                    place[operand] = len(nodes) + len(strays)
+                    strays.append([operand.name, operand.graph is not graph])
+        rows = []
+        try:
+            for node in nodes:
+                self.where, self.inside = f"Node {node.name}", place
+                row = self.node(node, depth)
+                self.inside = None
+                rows.append([*row, self.notes(node), node.graph is not graph])
+        finally:
+            self.where, self.inside = outer, outside
+        return [rows, strays]
+
+    def listed(self, graph: fx.Graph) -> list[fx.Node]:
+        """The nodes of a graph in its order; raises Refused for a list that is none."""
+        nodes: dict[fx.Node, None] = {}
+        for node in fx.graph._node_list(graph):
+            if type(node) is not fx.Node:
+                raise Refused(f"The graph holds a {type(node).__name__} where a torch.fx.Node belongs.")
+            if node in nodes:
+                raise Refused(f"The node list runs in a circle at {node.name}: it was linked into the graph twice.")
+            nodes[node] = None
+            if len(nodes) > kinds.NODES:
+                raise Refused(f"{self.where} holds a graph of more than {kinds.NODES:,} nodes.")
+        return list(nodes)
+
+    def node(self, node: fx.Node, depth: int) -> list:
+        op, target = node.op, node.target
+        if op not in _OPS:
+            raise Refused(f"Node {node.name} has the opcode {op!r:.40}; there are {', '.join(_OPS)}.")
+        args, kwargs = self.value(node.args, depth), self.mapping(node.kwargs, depth)
+        for key in node.kwargs:
+            if not kinds.is_word(key):
+                raise Refused(f"Node {node.name} has the keyword argument {key!r:.40}, which is no name in Python.")
+        kind = self.annotation(node.type)
+        return [str(node.name), op, self.target(node, op, target), args, kwargs, kind]
+
+    def target(self, node: fx.Node, op: str, target: Any) -> Any:
+        name = node.name
+        if op == "call_function":
+            return self.called(node, target)
+        if op == "output":
+            return op
+        if type(target) is not str:
+            raise Refused(f"Node {name} is a {op} with {kinds.kind(target)} as its target; it must be text.")
+        if op == "call_method" and target not in targets.METHODS:
+            raise Refused(
+                f"Node {name} calls the method {target!r:.60}: a graph may call methods of tensors that compute."
+            )
+        if op == "placeholder" and not kinds.is_parameter(target):
+            raise Refused(f"Node {name} is an input called {target!r:.60}, which is no name in Python.")
+        if op in ("get_attr", "call_module") and not kinds.is_path(target):
+            raise Refused(f"Node {name} refers to {target!r:.60}, which the module does not have. Add it to gm first.")
+        return target
+
+    def called(self, node: fx.Node, target: Any) -> list:
+        """The target of a call_function: a name, or, for what cannot be called, the thing itself."""
+        name = targets.name_of(target)
+        if name == "builtins.getattr" and (len(node.args) < 2 or node.args[1] not in targets.ATTRIBUTES):
+            read = node.args[1] if len(node.args) > 1 else "?"
+            raise Refused(
+                f"Node {node.name} reads the attribute {read!r:.40}: a graph may read shape, dtype and the like."
+            )
+        if name is not None:
+            return ["fn", name]
+        if target is None or type(target) in (bool, int, float, str):
+            return ["no", self.value(target, 0)]
+        if not callable(target):
+            raise Refused(f"Node {node.name} calls {target!r:.60}, which is not callable.")
+        called = getattr(target, "__name__", None) or type(target).__name__
+        raise Refused(
+            f"Node {node.name} calls {called}, which a graph may not: only functions of torch, math and operator that "
+            f"compute, and passlab's. Put what a function of your own does into the graph as nodes."
+        )
+
+    def annotation(self, kind: Any) -> Any:
+        """A node's type: a class of the table or text. Another one says nothing that is judged, and stays behind."""
+        if type(kind) is str:
+            return kind if len(kind) <= kinds.NAME else None
+        return ["ty", _CLASSES[kind]] if isinstance(kind, type) and kind in _CLASSES else None
+
+    def notes(self, node: fx.Node) -> list:
+        flat = ["d"]
+        meta = node.meta
+        for key in kinds.NOTES:
+            if key in meta:
+                try:
+                    flat += key, self.value(meta[key], 0)
+                except Refused:  # a fake tensor, a class of the learner's: nothing is judged by it
+                    continue
+        return flat
+
+    def operand(self, node: fx.Node, depth: int) -> list:
+        """A node: among operands its place in the same graph, elsewhere its graph and its place there."""
+        if self.inside is not None:
+            return ["n", self.inside[node]]
+        place = self.graph(node.graph, depth)[1]
+        within = self.nodes[id(node.graph)].get(node)
+        if within is None:
+            raise Refused(f"{self.where} holds the node {node.name}, which was erased from its graph.")
+        return ["N", place, within]
+
+
+def _onnx(packer: _Packer, value: Any, depth: int) -> list:
+    return ["o", base64.b64encode(value.SerializeToString(deterministic=True)).decode()]
+
+
+def _tvm(packer: _Packer, value: Any, depth: int) -> list:
+    """A Relay or Relax module: its bytes travel as those of a tensor do."""
+    return ["tvm", packer.value(torch.frombuffer(bytearray(wire_tvm.encode_module(value)), dtype=torch.uint8), depth)]
+
+
+#: Exact type → how it is packed.
+_PACK: dict[type, Callable[[_Packer, Any, int], list]] = {
+    tuple: lambda p, v, d: p.many("t", v, d),
+    list: lambda p, v, d: p.many("l", v, d),
+    immutable_list: lambda p, v, d: p.many("l", v, d),
+    torch.Size: lambda p, v, d: p.many("sz", v, d),
+    dict: _Packer.mapping,
+    immutable_dict: _Packer.mapping,
+    set: lambda p, v, d: p.unordered("s", v, d),
+    frozenset: lambda p, v, d: p.unordered("fs", v, d),
+    complex: lambda p, v, d: ["c", p.value(v.real, d), p.value(v.imag, d)],
+    bytes: lambda p, v, d: ["b", base64.b64encode(v).decode()],
+    slice: lambda p, v, d: ["sl", *[p.value(x, d) for x in (v.start, v.stop, v.step)]],
+    range: lambda p, v, d: ["r", *[p.value(x, d) for x in (v.start, v.stop, v.step)]],
+    type(...): lambda p, v, d: ["..."],
+    torch.dtype: lambda p, v, d: p.named("dt", v),
+    torch.memory_format: lambda p, v, d: p.named("mf", v),
+    torch.layout: lambda p, v, d: p.named("lo", v),
+    torch.device: lambda p, v, d: ["dv", str(v)],
+    fx.Node: _Packer.operand,
+    fx.Graph: _Packer.graph,
+    TensorMetadata: _Packer.shape,
+    type: _Packer.cls,
+} | {kind: _Packer.tensor for kind in _TENSORS}
+_PACK |= {cls: _Packer.record for cls in _RECORDS}
+_PACK |= {
+    type(f): _Packer.function for f in (len, _onnx, torch.Tensor.add, torch.ops.aten.add, torch.ops.aten.add.Tensor)
+}
+
+#: Bases of classes that travel as the plain thing: an OrderedDict as a dict, a named tuple as a tuple.
+_PLAIN: dict[type, Callable[[_Packer, Any, int], Any]] = {
+    bool: lambda p, v, d: bool(v),
+    int: lambda p, v, d: p.value(int.__add__(v, 0), d),
+    float: lambda p, v, d: p.value(float.__float__(v), d),
+    str: lambda p, v, d: str.__str__(v),
+    tuple: lambda p, v, d: p.many("t", list(tuple.__iter__(v)), d),
+    list: lambda p, v, d: p.many("l", list(list.__iter__(v)), d),
+    collections.OrderedDict: lambda p, v, d: p.mapping(dict(collections.OrderedDict.items(v)), d),
+    dict: lambda p, v, d: p.mapping(dict(dict.items(v)), d),
+    set: lambda p, v, d: p.unordered("s", list(set.__iter__(v)), d),
+    frozenset: lambda p, v, d: p.unordered("fs", list(frozenset.__iter__(v)), d),
+    fx.Graph: _Packer.graph,
+    nn.Module: _Packer.module,
+    numpy.bool_: lambda p, v, d: bool(v),
+    numpy.number: lambda p, v, d: p.value(v.item(), d),
+    type: _Packer.cls,
+}
+
+
+def _inherited(value: Any) -> Callable[[_Packer, Any, int], Any] | None:
+    """How a value of another class is packed: as the first plain thing that its class inherits from."""
+    for base in type.mro(type(value)):
+        if base in _PLAIN:
+            return _PLAIN[base]
+    onnx = sys.modules.get("onnx")
+    return _onnx if onnx is not None and type(value) is onnx.ModelProto else None

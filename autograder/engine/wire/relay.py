@@ -1,0 +1,217 @@
+"""Reading a Relay module from TVM 0.17's JSON, node by node, with Relay's own constructors.
+
+The loader of TVM 0.17 checks no types: a string where an array belongs is read as an array. The constructors do check,
+so the graph is rebuilt by them, and only the settings of operators pass through the loader, each of them then set anew
+by the constructor of its attributes. Spans and devices are left out; types are inferred again.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from autograder.engine.wire.refusal import Refused
+from autograder.engine.wire.tvm import first_line, in_order, tensor
+
+_OPS = re.compile(r"((nn|image|vision|qnn|dyn)\.)?\w+ | annotation\.(stop_fusion|checkpoint|cast_hint)", re.X)
+#: Operators under those names that call a function of Python, or one given by its name.
+_CALLS_OUT = {"debug", "call_lowered"}
+#: What a function may not say about itself: that another compiler builds it, or where its code is.
+_ELSEWHERE = {"Compiler", "ExternalSymbol"}
+
+#: The settings of an operator.
+_ATTRS = re.compile(r"relay\.attrs\.\w+")
+_OTHER = "(something else)"  # stands among them for anything they do not hold
+
+#: DLPack's type codes in NumPy's names (the bits follow).
+_DTYPES = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
+
+
+def read(graph: dict, nodes: list[dict]) -> Any:
+    """The module, or function, that `graph` describes, with types."""
+    from passlab.relay import relay, tvm
+
+    root = int(graph["root"])
+    order = in_order(nodes, root, lambda at: _children(nodes[at]))
+    made = _settings(tvm, nodes, [at for at in order if _is_settings(nodes[at]["type_key"])])
+    for at in order:
+        if at not in made:
+            made[at] = _make(tvm, graph, nodes[at], made)
+    module = made[root]
+    function = isinstance(module, relay.Function)
+    if not function and not isinstance(module, tvm.IRModule):
+        raise Refused("What came is neither a module nor a function.")
+    try:
+        module = relay.transform.InferType()(tvm.IRModule.from_expr(module) if function else module)
+    except Exception as error:
+        raise Refused(f"The module is not well-typed: {first_line(error)}") from None
+    return module["main"] if function else module
+
+
+#: Node type → its fields that are other nodes, in the order in which `_make` takes them.
+_FIELDS = {
+    "relay.Id": ("name_hint",),
+    "GlobalVar": ("name_hint",),
+    "relay.TensorType": ("shape",),
+    "TupleType": ("fields",),
+    "FuncType": ("arg_types", "ret_type", "type_params", "type_constraints"),
+    "DictAttrs": ("__dict__",),
+    "relay.Var": ("vid", "type_annotation"),
+    "relay.Tuple": ("fields",),
+    "relay.TupleGetItem": ("tuple_value",),
+    "relay.Call": ("op", "args", "attrs"),
+    "relay.attrs.ArangeAttrs": ("start", "stop", "step"),  # the only settings that are expressions
+    "relay.Let": ("var", "value", "body"),
+    "relay.If": ("cond", "true_branch", "false_branch"),
+    "relay.Function": ("params", "body", "ret_type", "type_params", "attrs"),
+    "IRModule": ("functions",),  # the types that importers add go unused: what uses them cannot travel
+}
+_LEAVES = {"", "runtime.String", "IntImm", "FloatImm", "tir.Any", "Op", "IncompleteType", "relay.Constant"}
+
+
+def _is_settings(kind: str) -> bool:
+    return bool(_ATTRS.fullmatch(kind)) and kind not in _FIELDS
+
+
+def _children(node: dict) -> list[int]:
+    """The nodes that a node refers to."""
+    kind = node["type_key"]
+    if kind in ("Array", "Map"):
+        return [int(at) for at in node.get("data", [])]
+    if kind in _FIELDS:
+        return [int(node["attrs"][field]) for field in _FIELDS[kind]]
+    if kind not in _LEAVES and not _is_settings(kind):
+        raise Refused(f"The module holds something that cannot travel: {str(kind)[:60]}.")
+    return []
+
+
+def _make(tvm: Any, graph: dict, node: dict, made: dict[int, Any]) -> Any:
+    """The object that a node stands for, by its constructor."""
+    relay, kind, own = tvm.relay, node["type_key"], node.get("attrs", {})
+    needs = [made[child] for child in _children(node)]
+    match kind:
+        case "":
+            return None
+        case "Array":
+            return needs
+        case "Map":  # texts for keys stand in the node itself
+            keys = node.get("keys")
+            return dict(zip(keys, needs, strict=True) if keys else zip(needs[::2], needs[1::2], strict=True))
+        case "runtime.String":
+            return base64.b64decode(node["repr_b64"])[8:].decode() if "repr_b64" in node else node.get("repr_str", "")
+        case "IntImm":
+            return tvm.tir.IntImm(own["dtype"], int(own["value"]))
+        case "FloatImm":
+            return tvm.tir.FloatImm(own["dtype"], float(own["value"]))
+        case "tir.Any":
+            return relay.Any()
+        case "IncompleteType":
+            return None
+        case "Op":
+            return _operator(tvm, node["repr_str"])
+        case "relay.Constant":
+            return relay.Constant(tvm.nd.array(_array(graph["b64ndarrays"][int(own["data"])])))
+        case "relay.Id":
+            return needs[0]
+        case "GlobalVar":
+            return relay.GlobalVar(*needs)
+        case "relay.TensorType":
+            return relay.TensorType(needs[0], own["dtype"])
+        case "TupleType":
+            return relay.TupleType(*needs)
+        case "FuncType":
+            return relay.FuncType(*needs)
+        case "DictAttrs":
+            return needs[0]
+        case "relay.Var":
+            return relay.Var(*needs)
+        case "relay.Tuple":
+            return relay.Tuple(*needs)
+        case "relay.TupleGetItem":
+            return relay.TupleGetItem(needs[0], int(own["index"]))
+        case "relay.Call":
+            op, args, attrs = needs
+            return relay.Call(op, args, None if isinstance(attrs, dict) else attrs)
+        case "relay.attrs.ArangeAttrs":
+            start, stop, step = needs
+            return tvm.ir.make_node(kind, start=start, stop=stop, step=step, dtype=own["dtype"])
+        case "relay.Let":
+            return relay.Let(*needs)
+        case "relay.If":
+            return relay.If(*needs)
+        case "relay.Function":
+            return _function(tvm, *needs)
+        case "IRModule":
+            return tvm.IRModule(*needs)
+    raise Refused(f"The module holds something that cannot travel: {kind[:60]}.")
+
+
+def _operator(tvm: Any, name: str) -> Any:
+    if not _OPS.fullmatch(name) or name in _CALLS_OUT:
+        raise Refused(f"The module uses the operator {name[:60]}, which cannot travel.")
+    return tvm.ir.Op.get(name)
+
+
+def _function(tvm: Any, params: list, body: Any, returns: Any, types: list, attrs: dict | None) -> Any:
+    function = tvm.relay.Function(params, body, returns, types)
+    for key, value in (attrs or {}).items():
+        if key in _ELSEWHERE:
+            raise Refused(f"The module wants another compiler (a function has the attribute {key}).")
+        if value is not None:
+            function = function.with_attr(key, value)
+    return function
+
+
+def _array(text: str) -> np.ndarray:
+    body, shape, (code, bits) = tensor(text)
+    if code == 4:
+        dtype = np.dtype(ml_dtypes.bfloat16)
+    else:
+        dtype = np.dtype("bool" if (code, bits) in ((1, 1), (6, 8)) else f"{_DTYPES[code]}{bits}")
+    return np.frombuffer(body, dtype).reshape(shape)
+
+
+def _settings(tvm: Any, nodes: list[dict], wanted: list[int]) -> dict[int, Any]:
+    """The settings of operators, by node. TVM's loader makes them from the few kinds of node they may hold, and nothing
+    of what it made is kept: each value is read off and handed to a constructor, which checks it."""
+    if not wanted:
+        return {}
+    kept = set(wanted)
+    plain = [node if at in kept else _plain(node) for at, node in enumerate(nodes)]
+    arrays = [at for at, node in enumerate(plain) if node["type_key"] == "Array"]
+    plain.append({"type_key": "Array", "data": [*wanted, *arrays]})
+    root = len(nodes)
+    in_order(plain, root, lambda at: _children(plain[at]) if plain[at]["type_key"] == "Array" else [])
+    text = json.dumps({"root": root, "nodes": plain, "b64ndarrays": [], "attrs": {}})
+    loaded = tvm.runtime._ffi_node_api.LoadJSON(text)  # load_json would try to mend what fails
+    made = {}
+    for at, found in zip(wanted, loaded, strict=False):  # the arrays come after them
+        values = {name: _value(tvm, getattr(found, name)) for name in nodes[at]["attrs"]}
+        made[at] = tvm.ir.make_node(nodes[at]["type_key"], **values)
+    return made
+
+
+def _plain(node: dict) -> dict:
+    """The node, where settings may hold it, without its place in the source; else one that `_value` refuses."""
+    kind = node["type_key"]
+    if kind in ("IntImm", "FloatImm"):
+        return {"type_key": kind, "attrs": {**node["attrs"], "span": "0"}}
+    return node if kind in ("", "Array", "runtime.String") else {"type_key": "runtime.String", "repr_str": _OTHER}
+
+
+def _value(tvm: Any, found: Any) -> Any:
+    """A value among the settings, made anew."""
+    if found is None or isinstance(found, bool | int | float):
+        return found
+    if isinstance(found, str) and found != _OTHER:
+        return str(found)
+    if isinstance(found, tvm.ir.Array):
+        return [_value(tvm, part) for part in found]
+    if isinstance(found, tvm.tir.IntImm | tvm.tir.FloatImm):
+        return type(found)(found.dtype, found.value)
+    raise Refused("An operator has a setting that cannot travel.")

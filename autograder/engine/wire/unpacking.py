@@ -1,0 +1,411 @@
+"""A document as the value it stands for. The document may have been written by an attacker.
+
+    value = unpack(document, blobs)
+
+Nothing in it is imported, called, evaluated or followed with getattr; names are looked up in the tables of `kinds`,
+`targets` and `modules`. What becomes Python code when a graph is compiled (names of nodes, keywords, paths, the text
+of operands) is checked here, because torch.fx writes it into the code as it is. Whatever is not as `packing` writes it
+raises Refused or another exception; `wire.decode` makes one of all.
+"""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.fx.passes.shape_prop import TensorMetadata
+
+from autograder.engine.wire import kinds, modules, targets
+from autograder.engine.wire import tvm as wire_tvm
+from autograder.engine.wire.refusal import Refused
+
+_MOST = 2**62
+
+
+def unpack(document: Any, blobs: dict[str, bytes]) -> Any:
+    """The value of a document; `blobs` has the bytes of its storages by their number."""
+    root, *tables = _rows(document, 6)
+    return _Unpacker(blobs, *tables).value(root, 0)
+
+
+def _rows(value: Any, length: int | None = None, most: int = kinds.ITEMS) -> list:
+    """`value` if it is a list of that length."""
+    if type(value) is not list or len(value) > most or (length is not None and len(value) != length):
+        raise Refused("The payload has something else where a list belongs.")
+    return value
+
+
+def _number(value: Any, most: int = _MOST) -> int:
+    """`value` if it is a whole number from 0 to `most`."""
+    if type(value) is not int or not 0 <= value <= most:
+        raise Refused("The payload has something else where a number belongs, or too large a one.")
+    return value
+
+
+def _text(value: Any, most: int = kinds.NAME) -> str:
+    if type(value) is not str or len(value) > most:
+        raise Refused("The payload has something else where a name belongs.")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    if type(value) is not bool:
+        raise Refused("The payload has something else where true or false belongs.")
+    return value
+
+
+def _known(table: dict[str, Any], name: Any) -> Any:
+    """What stands in a table under a name."""
+    if type(name) is not str or name not in table:
+        raise Refused("The payload names something that is in no table.")
+    return table[name]
+
+
+class _Unpacker:
+    """The tables of a document, made real in the order in which they refer to each other."""
+
+    def __init__(self, blobs: dict[str, bytes], storages: Any, tensors: Any, shapes: Any, parts: Any, graphs: Any):
+        self.items = 0
+        self.bytes = 0
+        self.inside: list[fx.Node] | None = None
+        self.graphs: list[fx.Graph] = []
+        self.aside = fx.Graph()  # the graph of all nodes that are said to be of another one
+        self.modules: list[nn.Module] = []
+        self.graph_nodes: list[list[fx.Node]] = []
+        many, few = kinds.TENSORS, kinds.MODULES
+        self.storages = [self._storage(row, blobs.get(str(i))) for i, row in enumerate(_rows(storages, most=many))]
+        self.tensors = [self._tensor(row) for row in _rows(tensors, most=many)]
+        self.shapes = [self._shape(row) for row in _rows(shapes, most=many)]
+        rows = [_rows(row, 2) for row in _rows(graphs, most=few)]
+        if sum(len(_rows(nodes)) + len(_rows(strays)) for nodes, strays in rows) > kinds.NODES:
+            raise Refused(f"The payload holds more than {kinds.NODES:,} nodes.")
+        # All nodes first: operands may refer to nodes that come later, or to none that is in the list.
+        self.graphs = [self._bare(nodes, strays) for nodes, strays in rows]
+        for graph, nodes, (written, _) in zip(self.graphs, self.graph_nodes, rows, strict=True):
+            self._operands(graph, nodes, written)
+        for row in _rows(parts, most=few):
+            self.modules.append(self._module(row))
+
+    # ------------------------------------------------------------------------------------------------ plain values
+
+    def value(self, value: Any, depth: int) -> Any:
+        kind = type(value)
+        if value is None or kind is bool or kind is float:
+            return value
+        if kind is str:
+            if self.inside is not None and not kinds.is_text(value):
+                raise Refused("The payload has text among operands that torch.fx takes for a mark of its own.")
+            return value
+        if kind is int:
+            if not -(2**63) <= value < 2**63:
+                raise Refused("The payload has too large a number.")
+            return value
+        if kind is not list or not value or type(value[0]) is not str:
+            raise Refused("The payload holds something that is no value.")
+        if depth > kinds.DEPTH:
+            raise Refused(f"The payload is nested more than {kinds.DEPTH} levels deep.")
+        tag = value[0]
+        if self.inside is not None and tag not in kinds.OPERANDS:
+            raise Refused("The payload has an operand that is none.")
+        self.items += len(value)
+        if self.items > kinds.ITEMS:
+            raise Refused(f"The payload holds more than {kinds.ITEMS:,} values.")
+        return _known(_UNPACK, tag)(self, value, depth + 1)
+
+    def many(self, row: list, depth: int) -> list:
+        return [self.value(v, depth) for v in row[1:]]
+
+    def mapping(self, row: list, depth: int) -> dict:
+        flat = self.many(row, depth)
+        made = dict(zip(flat[::2], flat[1::2], strict=True))
+        if 2 * len(made) != len(flat):
+            raise Refused("The payload holds a dict with the same key twice.")
+        return made
+
+    def big(self, row: list, depth: int) -> int:
+        return int(_text(_rows(row, 2)[1], kinds.DIGITS + 1), 16)
+
+    def odd_float(self, row: list, depth: int) -> float:
+        return _known({"nan": math.nan, "inf": math.inf, "-inf": -math.inf}, _rows(row, 2)[1])
+
+    def complex(self, row: list, depth: int) -> complex:
+        real, imag = self.many(_rows(row, 3), depth)
+        if type(real) is not float or type(imag) is not float:
+            raise Refused("The payload holds a complex number that is none.")
+        return complex(real, imag)
+
+    def bytes_(self, row: list, depth: int) -> bytes:
+        return base64.b64decode(_text(_rows(row, 2)[1], kinds.PAYLOAD_BYTES), validate=True)
+
+    def range_(self, row: list, depth: int) -> range:
+        bounds = self.many(_rows(row, 4), depth)
+        if not all(type(b) is int for b in bounds):
+            raise Refused("The payload holds a range that is none.")
+        return range(*bounds)
+
+    def size(self, row: list, depth: int) -> torch.Size:
+        return torch.Size([_number(n) for n in row[1:]])
+
+    def record(self, row: list, depth: int) -> Any:
+        cls = _known(kinds.RECORDS, row[1])
+        return cls(*[self.value(v, depth) for v in row[2:]])
+
+    def device(self, row: list, depth: int) -> torch.device:
+        return torch.device(_text(_rows(row, 2)[1], 20))
+
+    def function(self, row: list, depth: int) -> Callable:
+        found = targets.by_name(_text(_rows(row, 2)[1]))
+        if found is None:
+            raise Refused("The payload names a function that a graph may not call.")
+        return found
+
+    def model(self, row: list, depth: int) -> Any:
+        import onnx  # only where a value has one
+
+        return onnx.ModelProto.FromString(self.bytes_(row, depth))
+
+    def module_of_tvm(self, row: list, depth: int) -> Any:
+        data = self.value(_rows(row, 2)[1], depth)
+        if type(data) is not torch.Tensor or data.dtype is not torch.uint8:
+            raise Refused("The payload holds a module of TVM that is none.")
+        return wire_tvm.decode_module(data.numpy().tobytes())
+
+    def entry(self, table: list, row: list) -> Any:
+        return table[_number(_rows(row, 2)[1], len(table) - 1)]
+
+    def node(self, row: list, depth: int) -> fx.Node:
+        if self.inside is None:
+            raise Refused("The payload has an operand outside of a graph.")
+        return self.entry(self.inside, row)
+
+    def node_of_graph(self, row: list, depth: int) -> fx.Node:
+        _, graph, place = _rows(row, 3)
+        nodes = self.graph_nodes[_number(graph, len(self.graph_nodes) - 1)]
+        return nodes[_number(place, len(nodes) - 1)]
+
+    # ------------------------------------------------------------------------------------------------------ tensors
+
+    def _storage(self, row: Any, blob: bytes | None) -> torch.UntypedStorage:
+        size, device = _rows(row, 2)
+        if _known({"cpu": False, "meta": True}, device):
+            return torch.UntypedStorage(_number(size), device="meta")
+        if _number(size, kinds.PAYLOAD_BYTES) == 0:
+            return torch.UntypedStorage(0)
+        if blob is None or len(blob) != size:
+            raise Refused("The payload has other bytes than its table says.")
+        # Copied: torch wants its memory aligned, and writable.
+        return torch.frombuffer(bytearray(blob), dtype=torch.uint8).clone().untyped_storage()
+
+    def _tensor(self, row: Any) -> torch.Tensor:
+        memory, name, shape, stride, offset, flags = _rows(row, 6)
+        storage = self.storages[_number(memory, len(self.storages) - 1)]
+        dtype = _known(kinds.DTYPES, name)
+        sizes = [_number(n) for n in _rows(shape, most=kinds.DIMENSIONS)]
+        steps = [_number(n) for n in _rows(stride, len(sizes))]
+        flags = _number(flags, 15)
+        count, reach = math.prod(sizes), _number(offset)
+        if count:
+            reach += 1 + sum((n - 1) * step for n, step in zip(sizes, steps, strict=True))
+        if reach * dtype.itemsize > storage.nbytes() or count > _MOST:
+            raise Refused("The payload holds a tensor that reaches beyond its memory.")
+        if storage.device.type == "cpu":
+            self.bytes += count * dtype.itemsize
+            if self.bytes > kinds.TENSOR_BYTES:
+                raise Refused(f"The payload holds tensors of more than {kinds.TENSOR_BYTES >> 30} GiB.")
+        grad, parameter, conjugate, negative = (bool(flags >> i & 1) for i in range(4))
+        if (grad and not (dtype.is_floating_point or dtype.is_complex)) or (conjugate and not dtype.is_complex):
+            raise Refused("The payload holds a tensor whose flags do not fit its dtype.")
+        made = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, sizes, steps)
+        made = made.conj() if conjugate else made
+        made = torch._neg_view(made) if negative else made
+        return nn.Parameter(made, requires_grad=grad) if parameter else made.requires_grad_(grad)
+
+    def _shape(self, row: Any) -> TensorMetadata:
+        shape, dtype, grad, stride, memory_format = _rows(row, 5)
+        sizes = [tuple(_number(n) for n in _rows(part, most=kinds.DIMENSIONS)) for part in (shape, stride)]
+        kind, laid = self.value(dtype, 0), self.value(memory_format, 0)
+        if type(kind) is not torch.dtype or not (laid is None or type(laid) is torch.memory_format):
+            raise Refused("The payload holds a shape that is none.")
+        return TensorMetadata(torch.Size(sizes[0]), kind, _flag(grad), sizes[1], laid, False, {})
+
+    # ------------------------------------------------------------------------------------------------------ modules
+
+    def _module(self, row: Any) -> nn.Module:
+        row = _rows(row)
+        traced = bool(row) and row[0] == "GraphModule"
+        name, training, *parts = _rows(row, 9 if traced else 6)
+        if not traced:
+            module = modules.blank(_known(modules.CLASSES, name))
+            self._parts(module, training, parts)
+            modules.remake(module)
+            return module
+        graph, called, notes = parts[4:]
+        if not kinds.is_word(called):
+            raise Refused("The payload holds a GraphModule whose class has no proper name.")
+        gm = modules.lazy_graph_module(called)
+        self._parts(gm, training, parts[:4])
+        gm.meta.update(self._notes(notes, ("inputs",)))
+        self._graph_of(gm, self.graphs[_number(graph, len(self.graphs) - 1)])
+        return gm
+
+    def _parts(self, module: nn.Module, training: Any, parts: list) -> None:
+        state = vars(module)
+        state["training"] = _flag(training)
+        for name, value in self._named(parts[0]):
+            state["_parameters"][name] = self._part(value, nn.Parameter)
+        for name, value, transient in self._named(parts[1], 3):
+            state["_buffers"][name] = self._part(value, torch.Tensor)
+            if _flag(transient):
+                state["_non_persistent_buffers_set"].add(name)
+        for name, value in self._named(parts[2]):
+            state["_modules"][name] = self._part(value, nn.Module)
+        for name, value in self._named(parts[3]):
+            if not modules.may_be_set(type(module), name):
+                raise Refused("The payload gives a module a setting that would hide a part of its class.")
+            state[name] = self.value(value, 0)
+
+    def _named(self, rows: Any, length: int = 2) -> list[list]:
+        rows = [_rows(row, length) for row in _rows(rows)]
+        names = {_text(row[0]) for row in rows}
+        if len(names) != len(rows) or any("." in name or name.startswith("__") for name in names):
+            raise Refused("The payload holds a module whose parts are not named properly.")
+        return rows
+
+    def _part(self, value: Any, cls: type) -> Any:
+        made = self.value(value, 0)
+        if made is not None and not isinstance(made, cls):
+            raise Refused(f"The payload has something else where a {cls.__name__} belongs.")
+        return made
+
+    def _graph_of(self, gm: fx.GraphModule, graph: fx.Graph) -> None:
+        """Give a GraphModule its graph, if that names only its parts, or what is nowhere."""
+        for node in graph.nodes:
+            if node.op in ("get_attr", "call_module") and modules.part(gm, node.target) == "other":
+                raise Refused("The payload holds a graph that reaches for a method or a field of torch's own.")
+        modules.with_graph(gm, graph)
+
+    # ------------------------------------------------------------------------------------------------------- graphs
+
+    def _bare(self, written: list, strays: list) -> fx.Graph:
+        """A graph with its nodes in order, and no operands yet. Nodes that are elsewhere belong to a side graph."""
+        graph, aside, nodes = fx.Graph(), self.aside, []
+        for row in written:
+            name, op, target, _, _, kind, notes, foreign = _rows(row, 8)
+            node = _linked(graph, aside if _flag(foreign) else graph, _text(name), op, self._target(op, target))
+            node.type = self._annotation(kind)
+            node.meta = self._notes(notes, kinds.NOTES)
+            nodes.append(node)
+        for row in strays:
+            name, foreign = _rows(row, 2)
+            nodes.append(_loose(aside if _flag(foreign) else graph, aside, _text(name)))
+        self.graph_nodes.append(nodes)
+        return graph
+
+    def _target(self, op: Any, target: Any) -> Any:
+        if op == "call_function":
+            tag, what = _rows(target, 2)
+            if tag == "no" and (what is None or type(what) in (bool, int, float, str)):
+                return _Uncallable(what)
+            return self.function(target, 0) if tag == "fn" else _known({}, tag)
+        fits = {
+            "placeholder": kinds.is_parameter,
+            "get_attr": kinds.is_path,
+            "call_module": kinds.is_path,
+            "call_method": targets.METHODS.__contains__,
+            "output": "output".__eq__,
+        }
+        if not _known(fits, op)(_text(target)):
+            raise Refused(f"The payload has a {op} with a target that it may not have.")
+        return target
+
+    def _annotation(self, kind: Any) -> Any:
+        if kind is None or type(kind) is str:
+            return kind and _text(kind)
+        tag, name = _rows(kind, 2)
+        return _known(kinds.CLASSES, name) if tag == "ty" else _known({}, tag)
+
+    def _notes(self, notes: Any, keys: tuple[str, ...]) -> dict[str, Any]:
+        made = self.value(notes, 0)
+        if type(made) is not dict or not set(made) <= set(keys):
+            raise Refused("The payload holds notes under another key.")
+        return made
+
+    def _operands(self, graph: fx.Graph, nodes: list[fx.Node], written: list) -> None:
+        self.inside = nodes
+        for node, row in zip(nodes, written, strict=False):
+            args, kwargs = self.value(row[3], 0), self.value(row[4], 0)
+            if type(args) is not tuple or type(kwargs) is not dict or not all(map(kinds.is_word, kwargs)):
+                raise Refused("The payload has a node whose operands are none.")
+            if node.target is getattr and (
+                len(args) < 2 or type(args[1]) is not str or args[1] not in targets.ATTRIBUTES
+            ):
+                raise Refused("The payload has a node that reads an attribute which a graph may not read.")
+            node._update_args_kwargs(args, kwargs)
+            if isinstance(node.target, _Uncallable):
+                fx.Node.__setattr__(node, "target", node.target.what)
+        self.inside = None
+
+
+class _Uncallable:
+    """Stands for the target of a call_function that cannot be called, while its node is made."""
+
+    def __init__(self, what: Any):
+        self.what = what
+
+    def __call__(self) -> None:
+        """Never called: torch.fx wants to see that it could be."""
+
+
+def _linked(graph: fx.Graph, owner: fx.Graph, name: str, op: str, target: Any) -> fx.Node:
+    """A node at the end of a graph, as `Graph.create_node` makes it; `owner`: the graph that it says it is of."""
+    names = graph._graph_namespace
+    node = fx.Node(graph, names.create_name(name, None), op, target, (), {}, None)
+    names.associate_name_with_obj(node.name, node)
+    graph._insert(node)
+    graph._find_nodes_lookup_table.insert(node)
+    graph._len += 1
+    if owner is not graph:
+        node.graph = owner
+    return node
+
+
+def _loose(owner: fx.Graph, names: fx.Graph, name: str) -> fx.Node:
+    """A node that stands in no list of nodes: one that was erased, or one of another graph."""
+    return fx.Node(owner, names._graph_namespace.create_name(name, None), "placeholder", "elsewhere", (), {}, None)
+
+
+#: Tag → how it is read.
+_UNPACK: dict[str, Callable[[_Unpacker, list, int], Any]] = {
+    "t": lambda u, r, d: tuple(u.many(r, d)),
+    "l": _Unpacker.many,
+    "d": _Unpacker.mapping,
+    "s": lambda u, r, d: set(u.many(r, d)),
+    "fs": lambda u, r, d: frozenset(u.many(r, d)),
+    "i": _Unpacker.big,
+    "f": _Unpacker.odd_float,
+    "c": _Unpacker.complex,
+    "b": _Unpacker.bytes_,
+    "sl": lambda u, r, d: slice(*u.many(_rows(r, 4), d)),
+    "r": _Unpacker.range_,
+    "...": lambda u, r, d: ...,
+    "dt": lambda u, r, d: _known(kinds.DTYPES, _rows(r, 2)[1]),
+    "mf": lambda u, r, d: _known(kinds.FORMATS, _rows(r, 2)[1]),
+    "lo": lambda u, r, d: _known(kinds.LAYOUTS, _rows(r, 2)[1]),
+    "ty": lambda u, r, d: _known(kinds.CLASSES, _rows(r, 2)[1]),
+    "dv": _Unpacker.device,
+    "sz": _Unpacker.size,
+    "fn": _Unpacker.function,
+    "rec": _Unpacker.record,
+    "o": _Unpacker.model,
+    "tvm": _Unpacker.module_of_tvm,
+    "T": lambda u, r, d: u.entry(u.tensors, r),
+    "sh": lambda u, r, d: u.entry(u.shapes, r),
+    "M": lambda u, r, d: u.entry(u.modules, r),
+    "G": lambda u, r, d: u.entry(u.graphs, r),
+    "n": _Unpacker.node,
+    "N": _Unpacker.node_of_graph,
+}

@@ -1,0 +1,1 @@
+"""From the submissions of a class to its gradebook."""

@@ -1,0 +1,196 @@
+"""A class, from submissions to scores: each is read, run, judged, recorded, and then forgotten.
+
+Several go at once, and no more of them are in memory. The gradebook keeps what tables and the report are made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+import nbformat
+from nbformat.notebooknode import NotebookNode
+
+from autograder.authoring.notebooks import source_notebook
+from autograder.engine.data import Job, NotebookResult
+from autograder.grading import files, intake
+from autograder.grading.gradebook import Failed
+from autograder.grading.intake import Damaged, Submission
+from autograder.grading.recorder import Recorder, digest
+from autograder.grading.scores import Difference, Key, Run, differences
+from autograder.reports.feedback import feedback
+
+#: When learners handed in, beside their notebooks, as nbgrader's exchange writes it.
+TIMESTAMP = "timestamp.txt"
+
+
+class Grader(Protocol):
+    """Whoever turns a job into a result: an Engine here, or a Cluster of them. `jobs`: how many at once."""
+
+    jobs: int
+
+    def grade(self, job: Job) -> NotebookResult: ...
+
+
+@dataclass
+class Paper:
+    """A submission that has been read: its notebooks as they will be run, in nbgrader's form, and when it came in."""
+
+    submission: Submission
+    notebooks: dict[str, NotebookNode] = field(default_factory=dict)
+    results: dict[str, NotebookResult] = field(default_factory=dict)
+    timestamp: str = ""
+
+    @property
+    def key(self) -> Key:
+        return (self.submission.learner, self.submission.assignment)
+
+    @property
+    def failure(self) -> str:
+        return next((result.failure for result in self.results.values() if result.failure), "")
+
+    def answers(self) -> Iterator[tuple[str, str, str]]:
+        """(learner, question, source) of the answer cells."""
+        for nb in self.notebooks.values():
+            for cell in nb.cells:
+                meta = cell.metadata.get("nbgrader", {})
+                if meta.get("solution") and cell.cell_type == "code":
+                    yield self.submission.learner, meta["grade_id"], cell.source
+
+
+def read(submission: Submission) -> Paper:
+    """Read a submission. What cannot be read, and what had to be put right, is noted in the submission."""
+    paper = Paper(submission)
+    for name, path in sorted(submission.notebooks.items()):
+        try:
+            nb = intake.read(path)
+        except Damaged as error:
+            submission.notes.append(str(error))
+            continue
+        submission.notes += intake.repair(nb, source_notebook(submission.assignment, name))
+        paper.notebooks[name] = nb
+        paper.timestamp = paper.timestamp or _timestamp(path.with_name(TIMESTAMP))
+    return paper
+
+
+def _timestamp(path: Path) -> str:
+    try:
+        return files.read_bytes(path, 200).decode("utf-8", "replace").strip()
+    except Damaged:
+        return ""
+
+
+def hand_over(paper: Paper, folder: Path) -> None:
+    """Put what was handed in where nbgrader looks for it, so that its own commands and formgrader's buttons work."""
+    target = folder / paper.submission.learner / paper.submission.assignment
+    target.mkdir(parents=True, exist_ok=True)
+    for name, nb in paper.notebooks.items():
+        (target / f"{name}.ipynb").write_text(nbformat.writes(nb), encoding="utf-8")
+    if paper.timestamp:
+        (target / TIMESTAMP).write_text(paper.timestamp, encoding="utf-8")
+
+
+def grade(submission: Submission, grader: Grader, seed: int, submitted: Path) -> Paper:
+    """Read, run and judge one submission; its notebooks then hold outputs and points."""
+    paper = read(submission)
+    hand_over(paper, submitted)
+    for name, nb in paper.notebooks.items():
+        authored = source_notebook(submission.assignment, name)
+        job = intake.job(nb, authored, submission.learner, submission.assignment, name, seed)
+        result = paper.results[name] = grader.grade(job)
+        intake.fill(nb, result)
+    return paper
+
+
+def grade_all(
+    submissions: Iterable[Submission], grader: Grader, seed_of: Callable[[Submission], int], submitted: Path
+) -> Iterator[Paper]:
+    """Grade submissions, `grader.jobs` at once, and give them back as they are done. No two wait to be taken."""
+    waiting = iter(submissions)
+    with ThreadPoolExecutor(grader.jobs) as pool:
+        running = set()
+        try:
+            while True:
+                for submission in waiting:
+                    running.add(pool.submit(grade, submission, grader, seed_of(submission), submitted))
+                    if len(running) > grader.jobs:
+                        break
+                if not running:
+                    return
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield future.result()
+        finally:
+            for future in running:
+                future.cancel()
+
+
+@dataclass
+class Session:
+    """One grading of a class. `submitted`: nbgrader's folder of that name. `failures`: submissions that are not in the
+    gradebook, and why; `answers`: (learner, question, source) of the answer cells."""
+
+    recorder: Recorder
+    grader: Grader
+    submitted: Path
+    advance: Callable[[], None] = lambda: None
+    failures: dict[Key, str] = field(default_factory=dict)
+    answers: list[tuple[str, str, str]] = field(default_factory=list)
+
+    def _papers(self, submissions: Iterable[Submission], seed_of: Callable[[Submission], int]) -> Iterator[Paper]:
+        for paper in grade_all(submissions, self.grader, seed_of, self.submitted):
+            self.advance()
+            self.answers += paper.answers()
+            if paper.failure or not paper.notebooks:
+                self.failures[paper.key] = paper.failure or " ".join(paper.submission.notes) or "it holds no notebook"
+            else:
+                yield paper
+
+    def grade(self, submissions: Iterable[Submission], run: Run) -> int:
+        """Grade and record what this run has not recorded yet. How many it had."""
+        done, todo, digests = self.recorder.done(run), [], {}
+        for submission in submissions:
+            key = (submission.learner, submission.assignment)
+            digests[key] = digest(submission)
+            if done.get(key) == digests[key]:
+                self.answers += read(submission).answers()
+                self.advance()
+            else:
+                todo.append(submission)
+        for paper in self._papers(todo, lambda _: run.seed):
+            try:
+                self.recorder.record(run, paper, digests[paper.key], feedback)
+            except Failed as error:
+                self.failures[paper.key] = str(error)
+        return len(digests) - len(todo)
+
+    def _stored_seed(self, submission: Submission, otherwise: int) -> int:
+        seeds = (score.seed for score in self.recorder.stored(submission.learner, submission.assignment))
+        return next((seed for seed in seeds if seed is not None), otherwise)
+
+    def replay(self, submissions: Iterable[Submission]) -> list[Difference]:
+        """Grade again on the very cases of the last time, and say what comes out differently. Writes nothing."""
+        known = [s for s in submissions if self.recorder.stored(s.learner, s.assignment)]
+        found = []
+        for paper in self._papers(known, lambda s: self._stored_seed(s, 0)):
+            new = [replace(score, points=score.auto) for score in self.recorder.preview(paper)]
+            found += differences({paper.key: self.recorder.stored(*paper.key)}, {paper.key: new})
+        return found
+
+    def regrade(self, submissions: Iterable[Submission], run: Run, fresh: bool) -> tuple[list[Difference], list[Paper]]:
+        """Grade again, on the cases of the last time unless `fresh`: what would change, and the papers to record."""
+        before = self.recorder.scores()
+        found, changed = [], []
+        for paper in self._papers(submissions, lambda s: run.seed if fresh else self._stored_seed(s, run.seed)):
+            mine = differences(before, {paper.key: self.recorder.preview(paper)})
+            if mine:
+                found += mine
+                changed.append(paper)
+        return found, changed
+
+    def record(self, papers: Iterable[Paper], run: Run) -> None:
+        for paper in papers:
+            self.recorder.record(run, paper, digest(paper.submission), feedback)

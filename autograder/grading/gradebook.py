@@ -1,0 +1,158 @@
+"""nbgrader's gradebook of this course: its settings, where it lies, and what must be in it before anyone is graded."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from nbgrader.api import Base, Gradebook, Student
+from nbgrader.converters import GenerateAssignment
+from nbgrader.converters.base import NbGraderException
+from nbgrader.coursedir import CourseDirectory
+from sqlalchemy import Connection, MetaData, create_engine
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from traitlets.config import Config, PyFileConfigLoader
+
+HERE = Path(__file__).resolve().parents[1]
+#: INSERT … ON CONFLICT, which SQLAlchemy keeps per database.
+INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+
+
+class Failed(Exception):
+    """nbgrader gave up on something. The message says on what and why."""
+
+
+@contextlib.contextmanager
+def variable(name: str, value: str) -> Iterator[None]:
+    """An environment variable with a value for a while. (nbgrader's `setenv` would delete the variable at the end.)"""
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def settings() -> Config:
+    """This course's settings for nbgrader, from `nbgrader_config.py` beside this file."""
+    return PyFileConfigLoader("nbgrader_config.py", path=str(HERE)).load_config()
+
+
+def database(run: Path) -> str:
+    """The URL of the gradebook: what PASSLAB_DB names, else an SQLite file in the run's folder.
+
+    Raises ValueError for a PASSLAB_DB that is no URL of SQLite or PostgreSQL.
+    """
+    given = os.environ.get("PASSLAB_DB", "")
+    if not given:
+        # Whoever wants to write waits for the other writer instead of giving up.
+        return f"sqlite:///{run / 'gradebook.db'}?timeout=60"
+    expected = "expected postgresql://user:password@host/database or sqlite:////folder/gradebook.db"
+    try:
+        # The driver that this course installs, whatever SQLAlchemy would take.
+        url = make_url(re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", given))
+    except (ArgumentError, ValueError):
+        raise ValueError(f"PASSLAB_DB (or --db) is no database URL: {expected}.") from None
+    if url.get_backend_name() not in INSERT:
+        raise ValueError(f"PASSLAB_DB (or --db) names a database of {url.get_backend_name()}: {expected}.")
+    return url.render_as_string(hide_password=False)
+
+
+def place(config: Config) -> str:
+    """Where the gradebook lies, in words that may be printed: a file, or a URL without its password."""
+    url = make_url(CourseDirectory(config=config).db_url)
+    return url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
+
+
+class _Last(logging.Handler):
+    """Remembers the warnings and errors of nbgrader's log, to say in one sentence what went wrong."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.lines: list[str] = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+    def reason(self) -> str:
+        """The last line of the last traceback; without one, the last message."""
+        tracebacks = [line for line in self.lines if line.startswith("Traceback")]
+        last = (tracebacks or self.lines or ["nbgrader said nothing"])[-1]
+        return last.strip().split("\n")[-1][:300]
+
+
+def convert(converter_class, config: Config, assignment: str, learner: str = ".", **more) -> None:
+    """Run one of nbgrader's converters on one assignment of one learner, quietly. Raises Failed."""
+    course = CourseDirectory(config=config, assignment_id=assignment, student_id=learner)
+    converter = converter_class(coursedir=course, config=config, force=True, **more)
+    last = _Last()
+    log, handlers = converter.log, converter.log.handlers
+    propagate, log.handlers, log.propagate = log.propagate, [last], False
+    try:
+        converter.start()
+    except NbGraderException:
+        raise Failed(last.reason()) from None
+    except Exception as error:
+        raise Failed(f"{type(error).__name__}: {str(error)[:300]}") from None
+    finally:
+        log.handlers, log.propagate = handlers, propagate
+
+
+def prepare(config: Config, more: MetaData | None = None) -> None:
+    """Make nbgrader's tables, and `more`, where there are none. Raises Failed for a database that cannot be reached."""
+    course = CourseDirectory(config=config)
+    # nbgrader asks the command `alembic`, which lies beside this Python, for the version of its tables.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    for attempt in range(5):
+        try:
+            with variable("PATH", path), Gradebook(course.db_url, course.course_id) as gradebook:
+                if more:
+                    more.create_all(gradebook.engine)
+            return
+        except DBAPIError as error:  # another process may be making the same tables: they are there the next time
+            if attempt == 4:
+                reason = str(error.orig).strip().split("\n")[0]
+                raise Failed(f"The gradebook {place(config)} cannot be used: {reason}") from None
+            time.sleep(0.1 * attempt)
+
+
+def enter_release(config: Config, assignments: list[str]) -> None:
+    """Enter the questions of these assignments, with their hidden tests, into the gradebook. Raises Failed."""
+    prepare(config)
+    config = Config(config)
+    run = config.CourseDirectory.submitted_directory.removesuffix("/submitted")
+    config.CourseDirectory.release_directory = f"{run}/release"
+    for assignment in assignments:
+        convert(GenerateAssignment, config, assignment)
+
+
+def add_learners(connection: Connection, learners: Iterable[str]) -> None:
+    """Enter learners where they are not in the gradebook; another process may be entering the same ones."""
+    rows = [{"id": learner} for learner in sorted(set(learners))]
+    if rows:
+        insert = INSERT[connection.dialect.name](Student.__table__)
+        connection.execute(insert.on_conflict_do_nothing(), rows)
+
+
+def enter_learners(config: Config, learners: Iterable[str]) -> None:
+    """Enter learners into the gradebook, all at once, where they are not in it."""
+    prepare(config)
+    engine = create_engine(CourseDirectory(config=config).db_url)
+    with engine.begin() as connection:
+        add_learners(connection, learners)
+    engine.dispose()
+
+
+#: nbgrader's tables, by name.
+TABLES = Base.metadata.tables

@@ -1,0 +1,543 @@
+"""Taking in submissions: find notebooks in whatever folders arrived, read them, and put back what they lost.
+
+Nothing here changes a submitted file, and nothing here runs a learner's code.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import nbformat
+from nbformat.notebooknode import NotebookNode
+from nbformat.v4 import new_output
+
+from autograder.authoring import source
+from autograder.authoring.checking import HIDDEN_BEGINS, VERDICT
+from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
+from autograder.grading import files
+from autograder.grading.files import Damaged, read_text
+
+__all__ = ["Class", "Damaged", "Submission", "collect", "fill", "job", "read", "read_text", "repair"]
+
+#: No honest notebook of this course comes near any of these.
+MAX_DEPTH = 100
+MAX_PARTS = 500_000  # lists and objects in the file
+MAX_CELLS = 2_000
+MAX_SOURCE = 2**20  # characters of one cell
+
+_PATTERN = str.maketrans({"[": "(", "]": ")", "*": "_", "?": "_"})
+_LITTER = {"__MACOSX", "__pycache__", "node_modules"}
+_HIDDEN_TESTS = re.compile(r"^[ \t]*### BEGIN HIDDEN TESTS.*?^[ \t]*### END HIDDEN TESTS[^\n]*$", re.S | re.M)
+_ARCHIVES = (".zip", ".tar.gz", ".tgz")
+#: As Canvas names what a learner handed in: lovelaceada_12345_67890_graphs.ipynb, with _LATE behind the name.
+_CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_(?P<file>.+\.(?:ipynb|zip))")
+#: As Moodle names the folder of a learner: Ada Lovelace_12345_assignsubmission_file.
+_MOODLE = re.compile(r"(?P<who>.+)_\d+_assignsubmission_(?P<what>file|onlinetext)_?")
+
+
+@dataclass
+class Submission:
+    """What a learner handed in for one assignment: its folder, its notebooks by name, and what is to be said."""
+
+    learner: str
+    assignment: str
+    notebooks: dict[str, Path] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass
+class Class:
+    """Everything found in a folder of submissions. `notes`: learner ("" for the whole class) → sentences."""
+
+    submissions: dict[tuple[str, str], Submission] = field(default_factory=dict)
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+    def note(self, learner: str, sentence: str) -> None:
+        said = self.notes.setdefault(learner, [])
+        if sentence not in said:
+            said.append(sentence)
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(
+        p
+        for p in path.iterdir()
+        if p.is_dir() and not p.is_symlink() and not p.name.startswith(".") and p.name not in _LITTER
+    )
+
+
+def _handed_in(path: Path) -> list[Path]:
+    """All notebooks and zip archives below a folder, the shallow ones first. Links are not followed."""
+    found = []
+    for folder, below, names in os.walk(path):
+        below[:] = [b for b in below if not b.startswith(".") and b not in _LITTER]
+        found += [Path(folder) / n for n in names if n.endswith((".ipynb", ".zip")) and not n.startswith(".")]
+    return sorted(found, key=lambda p: (len(p.parts), p))
+
+
+def _class_folder(path: Path, known: dict[str, set[str]], found: Class) -> Path:
+    """The folder that holds the learners: `path`, or the only folder in it when unpacking made one more."""
+    while True:
+        inside = _folders(path)
+        if len(inside) != 1 or any(p.suffix == ".ipynb" for p in path.iterdir()):
+            return path
+        below = {p.name for p in _folders(inside[0])}
+        holds_learners = any(set(known) & {q.name for q in _folders(p)} for p in _folders(inside[0])) or any(
+            _MOODLE.fullmatch(p.name) or _CANVAS.fullmatch(p.name) for p in inside[0].iterdir()
+        )
+        if below & set(known) or not holds_learners or below == {inside[0].name}:
+            return path
+        found.note("", f"The learners' folders are taken from {inside[0].name}/, one level deeper than expected.")
+        path = inside[0]
+
+
+def _learner(folder: str, found: Class, taken: set[str]) -> str:
+    """The learner's id: the folder's name, without what nbgrader would read as a pattern or strip."""
+    name = "".join(ch if ch.isprintable() else "_" for ch in folder).translate(_PATTERN).strip() or "_"
+    if name != folder:
+        found.note(name, f"The folder is called {folder!r}; nbgrader cannot use that name.")
+    number, plain = 1, name
+    while name in taken:
+        number += 1
+        name = f"{plain} ({number})"
+    if name != plain:
+        found.note(name, f"Another learner is called {plain!r} too.")
+    taken.add(name)
+    return name
+
+
+def collect(
+    path: Path, known: dict[str, set[str]], scratch: Path | None = None, ids: Mapping[str, str] | None = None
+) -> Class:
+    """Find the submissions of a class, and name what is elsewhere.
+
+    `path`: a folder laid out as learner/assignment/notebook.ipynb, as Moodle or as Canvas lays it out; or such a folder
+    in a .zip or .tar.gz. A learner may have handed in a .zip. `known`: assignment → names of its notebooks. `scratch`:
+    an empty folder to unpack archives into; without one they are not unpacked. `ids`: Canvas's number → learner;
+    else Canvas's learners are called name_number.
+    """
+    found = Class()
+    if path.is_file():
+        path = _unpacked_class(path, scratch, found)
+    home = _class_folder(path.resolve(), known, found)
+    search = _Search(found, known, scratch)
+    taken: set[str] = set()
+    for folder in _folders(home):
+        if folder.name in known:
+            found.note("", f"{folder.name}/ is the folder of an assignment; here a learner's folder was expected.")
+            continue
+        moodle = _MOODLE.fullmatch(folder.name)
+        if moodle and moodle["what"] == "onlinetext":  # typed into the browser
+            continue
+        learner = _learner(moodle["who"] if moodle else folder.name, found, taken)
+        if not search.below(learner, folder, as_expected=bool(moodle)):
+            found.note(learner, "No notebook in this folder.")
+    flat, strays = [], []
+    for p in sorted(home.iterdir()):
+        if p.is_symlink():
+            found.note("", f"{files.shown(p.name)} is a link and was not followed.")
+        elif canvas := _CANVAS.fullmatch(p.name):
+            flat.append((p, canvas))
+        elif p.suffix == ".ipynb":
+            strays.append(p.name)
+    # Of several attempts (graphs.ipynb, graphs-1.ipynb, …) the last one counts: it is taken first.
+    for p, canvas in sorted(flat, key=lambda one: (_attempt(one[1]["file"]), one[0]), reverse=True):
+        number = canvas["number"]
+        learner = (ids or {}).get(number) or f"{canvas['who'].translate(_PATTERN)}_{number}"
+        search.file(learner, p, Path(canvas["file"]), as_expected=True)
+    for stray in strays:
+        found.note("", f"{files.shown(stray)} lies outside of any learner's folder and was not graded.")
+    return found
+
+
+def _attempt(name: str) -> int:
+    """The number that Canvas puts behind the name of a file that was handed in again."""
+    again = re.fullmatch(r".+-(\d{1,6})", Path(name).stem)
+    return int(again[1]) if again else 0
+
+
+def _unpacked_class(path: Path, scratch: Path | None, found: Class) -> Path:
+    """The folder that a class's archive was unpacked into. Raises Damaged if it is none."""
+    if not path.name.lower().endswith(_ARCHIVES):
+        raise Damaged(f"{path.name} is no folder and no archive; expected a folder, or one of {', '.join(_ARCHIVES)}.")
+    if scratch is None:
+        raise Damaged(f"{path.name} is an archive, and there is no folder to unpack it into.")
+    inside = scratch / "class"
+    inside.mkdir()
+    wanted = (".ipynb", ".zip", "timestamp.txt", "roster.csv")
+    for note in files.unpack(path.resolve(), inside, wanted, files.CLASS_BYTES, files.CLASS_FILES):
+        found.note("", note)
+    return inside
+
+
+class _Search:
+    """Looks through what learners handed in, and files what it finds in a Class."""
+
+    def __init__(self, found: Class, known: dict[str, set[str]], scratch: Path | None):
+        self.found, self.known, self.scratch, self.unpacked = found, known, scratch, 0
+        self.owner = {notebook: assignment for assignment, names in known.items() for notebook in names}
+
+    def below(self, learner: str, folder: Path, prefix: Path = Path(), as_expected=False, archives=True) -> bool:
+        """Everything in a folder. `prefix`: the archive it came from. Was there anything?"""
+        paths = [p for p in _handed_in(folder) if archives or p.suffix != ".zip"]
+        for p in paths:
+            self.file(learner, p, prefix / p.relative_to(folder), as_expected)
+        return bool(paths)
+
+    def file(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
+        """One notebook or archive. `inside`: where it lies in what the learner handed in."""
+        if path.is_symlink():
+            self.found.note(learner, f"{inside} is a link and was not followed: hand in the file itself.")
+        elif not path.is_file():
+            self.found.note(learner, f"{inside} is no ordinary file and was not read.")
+        elif path.suffix == ".zip":
+            self._archive(learner, path, inside)
+        else:
+            self._notebook(learner, path, inside, as_expected)
+
+    def _archive(self, learner: str, path: Path, inside: Path) -> None:
+        if self.scratch is None:
+            self.found.note(learner, f"{inside} is an archive and was not unpacked: hand in the notebook itself.")
+            return
+        self.unpacked += 1
+        into = self.scratch / f"learner-{self.unpacked}"
+        into.mkdir()
+        try:
+            wanted = (".ipynb", "timestamp.txt")
+            for note in files.unpack(path, into, wanted, files.LEARNER_BYTES, files.LEARNER_FILES):
+                self.found.note(learner, note)
+        except Damaged as error:
+            self.found.note(learner, str(error))
+            return
+        if not self.below(learner, into, inside, archives=False):
+            self.found.note(learner, f"{inside}: no notebook in this archive.")
+
+    def _notebook(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
+        known, name = self.known, inside.stem
+        if as_expected and name not in self.owner and _attempt(inside.name):
+            name = name.rpartition("-")[0]
+        assignment = inside.parent.name if len(inside.parts) > 1 else None
+        if assignment not in known:
+            guess = self.owner.get(name)
+            if guess is None or (len(inside.parts) == 2 and (assignment or "").startswith("day")):
+                what = f"assignment {assignment!r}" if assignment else f"notebook {inside.name!r}"
+                self.found.note(learner, f"{inside}: unknown {what}. Known: {', '.join(sorted(known))}.")
+                return
+            assignment = guess
+        if name not in known[assignment]:
+            expected = ", ".join(sorted(f"{n}.ipynb" for n in known[assignment]))
+            self.found.note(learner, f"{inside}: {assignment} has no notebook of that name. Expected: {expected}.")
+            return
+        submission = self.found.submissions.setdefault((learner, assignment), Submission(learner, assignment))
+        if name in submission.notebooks:
+            kept = submission.notebooks[name]
+            why = "is a later attempt" if _attempt(kept.name) else "lies closer to the top"
+            submission.notes.append(f"{inside} was not graded: {_below(kept, learner)} is there too and {why}.")
+            return
+        if not as_expected and inside.parts != (assignment, path.name):
+            submission.notes.append(f"Taken from {inside} (expected: {assignment}/{path.name}).")
+        submission.notebooks[name] = path
+
+
+def _below(path: Path, learner: str) -> Path:
+    """A path as the learner knows it: below the own folder, where it lies in one."""
+    parts = path.parts
+    return Path(*parts[parts.index(learner) + 1 :]) if learner in parts else Path(path.name)
+
+
+def read(path: Path) -> NotebookNode:
+    """Read a submitted notebook as nbformat 4. Raises Damaged with a sentence for whatever cannot be a notebook."""
+    try:
+        text = files.read_bytes(path, files.MAX_BYTES).decode("utf-8-sig")
+        if not text:
+            raise Damaged(f"{path.name} is empty.")
+        if text.count("{") + text.count("[") > MAX_PARTS:
+            raise Damaged(f"{path.name} holds more than {MAX_PARTS:,} lists and objects; it is not read.")
+        data = json.loads(text)
+    except UnicodeDecodeError:
+        raise Damaged(f"{path.name} is not text in UTF-8, so it is not a notebook.") from None
+    except json.JSONDecodeError as error:
+        raise Damaged(f"{path.name} is damaged: at line {error.lineno} it stops being JSON ({error.msg}).") from None
+    except ValueError:
+        raise Damaged(f"{path.name} is damaged: it holds a number with thousands of digits.") from None
+    except RecursionError:
+        raise Damaged(f"{path.name} is nested too deeply to be a notebook.") from None
+    if not isinstance(data, dict) or type(data.get("nbformat")) is not int:
+        raise Damaged(f"{path.name} is JSON, but no notebook: it has no `nbformat`.")
+    if not 1 <= data["nbformat"] <= 4:
+        raise Damaged(f"{path.name} has notebook format {data['nbformat']}; 4 is the newest that is known.")
+    if _depth(data) > MAX_DEPTH:
+        raise Damaged(f"{path.name} is nested too deeply to be a notebook.")
+    try:
+        nb = nbformat.convert(nbformat.from_dict(data), 4)
+        _normalise(nb)
+        _check_sizes(nb, path.name)
+        nbformat.validate(nb)
+        # Lone surrogates pass as JSON and cannot be written again.
+        nbformat.writes(nb).encode("utf-8")
+    except Damaged:
+        raise
+    except UnicodeEncodeError:
+        raise Damaged(f"{path.name} holds characters that are no valid text (lone surrogates).") from None
+    except Exception as error:
+        what = files.shown(str(error).strip().split("\n")[0])
+        raise Damaged(f"{path.name} is not a valid notebook ({type(error).__name__}: {what}).") from None
+    return nb
+
+
+def _depth(data: object) -> int:
+    """How deep lists and objects are nested, found without recursion."""
+    level, depth = [data], 0
+    while level:
+        level = [
+            inner
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
+        ]
+        depth += bool(level)
+    return depth
+
+
+def _check_sizes(nb: NotebookNode, name: str) -> None:
+    if len(nb.cells) > MAX_CELLS:
+        raise Damaged(f"{name} has {len(nb.cells):,} cells; more than {MAX_CELLS:,} are not read.")
+    for number, cell in enumerate(nb.cells, 1):
+        if len(cell.source) > MAX_SOURCE:
+            raise Damaged(f"{name}: cell {number} has more than {MAX_SOURCE:,} characters; it is not read.")
+
+
+def _normalise(nb: NotebookNode) -> None:
+    """Small repairs that lose nothing: outputs go (they are made anew), cell ids become unique, sources one string."""
+    nb.nbformat_minor = max(nb.get("nbformat_minor", 0), 5)
+    seen: set[str] = set()
+    for number, cell in enumerate(nb.cells):
+        cell.setdefault("metadata", NotebookNode())
+        if isinstance(cell.get("source"), list):
+            cell.source = "".join(cell.source)
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+        name = cell.get("id")
+        if not isinstance(name, str) or name in seen or not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
+            cell["id"] = f"submitted-{number}"
+        seen.add(cell.id)
+
+
+def _grade_id(cell: NotebookNode) -> str | None:
+    meta = cell.metadata.get("nbgrader")
+    name = meta.get("grade_id") if isinstance(meta, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
+    """Give a submission the cells and ids of the authored notebook back, in place. What was done, in sentences.
+
+    Of a locked cell everything comes from the authored notebook, of an answer cell everything but its text: hidden
+    tests, points, ids, and the kernel too.
+    Cells are known by their nbgrader id, else by their cell id, which some editors keep when they drop the rest.
+    An answer cell that is gone is added as the untouched stub would be: empty, so that its question scores nothing.
+    """
+    known = {_grade_id(cell): cell for cell in authored.cells if _grade_id(cell)}
+    by_cell_id = {cell.id: name for name, cell in known.items()}
+    notes = []
+    holders: dict[str, list[NotebookNode]] = {}
+    strangers = []
+    for cell in nb.cells:
+        name = _grade_id(cell)
+        if name in known:
+            holders.setdefault(name, []).append(cell)
+        else:
+            strangers.append((name, cell))
+    for name, cell in strangers:
+        guess = by_cell_id.get(cell.id)
+        if guess and guess not in holders:
+            holders[guess] = [cell]
+            notes.append(f"Cell {guess!r} had lost its nbgrader id; it was recognised by its cell id.")
+        elif name is not None:
+            notes.append(f"A cell has the id {name!r}, which this notebook does not know; it was not graded.")
+            cell.metadata.pop("nbgrader", None)
+        else:
+            cell.metadata.pop("nbgrader", None)
+    for name, cells in holders.items():
+        for extra in cells[:-1]:
+            extra.metadata.pop("nbgrader", None)
+        if len(cells) > 1:
+            notes.append(f"Cell {name!r} is there {len(cells)} times; the last one was graded.")
+        cell, original = cells[-1], known[name]
+        cell.metadata["nbgrader"] = copy.deepcopy(original.metadata["nbgrader"])
+        if cell.cell_type != original.cell_type:
+            notes.append(f"Cell {name!r} had become a {cell.cell_type} cell; it was turned back.")
+        elif is_locked(original) and _told(cell.source) != _told(original.source):
+            notes.append(f"Cell {name!r} is read-only and had been changed; it was put back.")
+        if cell.cell_type != original.cell_type or is_locked(original):
+            fresh = copy.deepcopy(original)
+            if not is_locked(original):
+                fresh.source = cell.source
+            nb.cells[_index(nb, cell)] = holders[name][-1] = fresh
+    _add_missing(nb, authored, holders, notes)
+    for name in ("kernelspec", "language_info"):
+        nb.metadata.pop(name, None)
+        if name in authored.metadata:
+            nb.metadata[name] = copy.deepcopy(authored.metadata[name])
+    return notes
+
+
+def _told(text: str) -> list[str]:
+    """The lines of a cell as learners get them: without hidden tests, and without what editors change unasked."""
+    text = _HIDDEN_TESTS.sub("", text)
+    return [line.rstrip() for line in text.strip().splitlines() if line.strip()]
+
+
+def _index(nb: NotebookNode, cell: NotebookNode) -> int:
+    return next(i for i, c in enumerate(nb.cells) if c is cell)
+
+
+def _add_missing(nb: NotebookNode, authored: NotebookNode, holders: dict, notes: list[str]) -> None:
+    """Put every missing cell right after the one that stands before it in the authored notebook."""
+    before = -1
+    for original in authored.cells:
+        name = _grade_id(original)
+        if name is None:
+            continue
+        if name not in holders:
+            fresh = copy.deepcopy(original)
+            meta = fresh.metadata["nbgrader"]
+            if meta.get("solution"):
+                fresh.source = ""
+                notes.append(f"Answer cell {name!r} is missing; it was put back empty.")
+            elif meta.get("grade"):
+                notes.append(f"Check cell {name!r} was missing; it was put back.")
+            nb.cells.insert(before + 1, fresh)
+            before += 1
+        else:
+            before = _index(nb, holders[name][-1])
+    used = Counter(cell.id for cell in nb.cells)
+    for number, cell in enumerate(nb.cells):
+        if used[cell.id] > 1 and not _grade_id(cell):
+            cell["id"] = f"submitted-{number}"
+
+
+# From the repaired notebook to the engine, and back
+
+
+def job(nb: NotebookNode, authored: NotebookNode, learner: str, assignment: str, notebook: str, seed: int) -> Job:
+    """What the engine is to run of a repaired notebook: its code cells, in order, blank ones left out."""
+    known = {_grade_id(cell): cell for cell in authored.cells if _grade_id(cell)}
+    cells = []
+    for index, cell in enumerate(nb.cells):
+        if not _runs(cell):
+            continue
+        name, exercise, answer = _grade_id(cell), "", ""
+        if name in known and is_autograded(known[name]):
+            exercise, answer = _checks(known[name].source)
+        graded = name in known and is_autograded(known[name]) and not exercise
+        cells.append(Cell(index, name or cell.id, cell.source, exercise, answer, graded))
+    return Job(learner, assignment, notebook, tuple(cells), seed)
+
+
+def _runs(cell: NotebookNode) -> bool:
+    return cell.cell_type == "code" and bool(cell.source.strip())
+
+
+def _meta(cell: NotebookNode) -> dict:
+    meta = cell.metadata.get("nbgrader")
+    return meta if isinstance(meta, dict) else {}
+
+
+def is_locked(cell: NotebookNode) -> bool:
+    """Is the text of this cell the course's alone? (As nbgrader decides it.)"""
+    meta = _meta(cell)
+    return not meta.get("solution") and bool(meta.get("grade") or meta.get("locked"))
+
+
+def is_autograded(cell: NotebookNode) -> bool:
+    """Does nbgrader take the points of this cell from its outputs?"""
+    meta = _meta(cell)
+    return cell.cell_type == "code" and bool(meta.get("grade")) and not meta.get("solution")
+
+
+def _checks(text: str) -> tuple[str, str]:
+    """The exercise that an authored cell checks and the expression it hands to the check; two empty texts without."""
+    try:
+        found = source.checked(source.Cell(0, 0, False, {"grade": True}, text))
+    except SyntaxError:  # a cell with magics
+        return "", ""
+    return (found[0], ast.unparse(found[1])) if found else ("", "")
+
+
+def fill(nb: NotebookNode, result: NotebookResult) -> None:
+    """Put outputs into a repaired notebook, as a run would have left them, in place.
+
+    nbgrader reads the points of a check cell from its last output, and gives all of them to a cell without any: so a
+    graded cell of which nothing is known gets an error.
+    """
+    count = 0
+    for index, cell in enumerate(nb.cells):
+        if cell.cell_type != "code":
+            continue
+        cell.outputs, cell.execution_count = [], None
+        verdict, ran = result.verdicts.get(index), result.ran.get(index)
+        if _runs(cell):
+            count += 1
+            cell.execution_count = count
+        if verdict is not None:
+            cell.outputs = _verdict_outputs(verdict, float(_meta(cell).get("points", verdict.total)), count)
+        elif ran is not None:
+            cell.outputs = _ran_outputs(ran, cell, count)
+        elif is_autograded(cell):
+            cell.outputs = [died(f"This question was not graded: {result.failure or 'its cell did not run.'}")]
+
+
+def died(why: str) -> NotebookNode:
+    """The output of a cell that took the Python process with it."""
+    return new_output("error", ename="KernelDied", evalue=why, traceback=[f"KernelDied: {why}"])
+
+
+def _verdict_outputs(verdict: Verdict, most: float, count: int) -> list[NotebookNode]:
+    """A verdict as a check cell shows it: the card, and then the points, or what the question was lost to."""
+    told = {k: v for k, v in asdict(verdict).items() if k not in ("cases", "html", "text")}
+    data = {VERDICT: told, "text/plain": verdict.text or verdict.message or verdict.crash, "text/html": verdict.html}
+    card = new_output("display_data", {mime: value for mime, value in data.items() if value})
+    points = min(max(round(verdict.points, 4), 0.0), most)
+    if verdict.crash and not points:
+        return [card, died(verdict.crash)]
+    return [card, new_output("execute_result", {"text/plain": repr(points)}, execution_count=count)]
+
+
+def _ran_outputs(ran: Ran, cell: NotebookNode, count: int) -> list[NotebookNode]:
+    """What a cell gave. In a graded one a warning is no error, and a result is no points beyond the cell's own."""
+    outputs = [nbformat.from_dict(output) for output in ran.outputs]
+    for output in outputs:
+        for mime in (VERDICT, HIDDEN_BEGINS):  # the grader's own words
+            output.get("data", {}).pop(mime, None)
+        if output.output_type == "execute_result":
+            output.execution_count = count
+        if is_autograded(cell) and output.output_type == "stream":
+            output.name = "stdout"
+        elif is_autograded(cell) and output.output_type == "execute_result" and not _fair(output, cell):
+            output.output_type = "display_data"
+            del output["execution_count"]
+    failed = any(output.output_type == "error" for output in outputs)
+    if ran.died and not failed:
+        outputs.append(died(ran.died))
+    elif ran.error and not failed:
+        outputs.append(new_output("error", ename="Error", evalue=ran.error, traceback=[ran.error]))
+    return outputs
+
+
+def _fair(output: NotebookNode, cell: NotebookNode) -> bool:
+    """Can nbgrader read this result? It stumbles over one without text, and over more points than there are."""
+    try:
+        return not float(output.data["text/plain"]) > float(_meta(cell)["points"])
+    except ValueError:
+        return True
+    except KeyError:
+        return False

@@ -1,0 +1,480 @@
+"""The recorder: the only part of grading that holds the gradebook.
+
+One submission (all notebooks of one learner for one assignment) is recorded in one transaction: what `nbgrader
+autograde` would leave in nbgrader's tables, and, in two tables of this course, the seed and the verdicts behind it. The
+files are written before the transaction ends, so a submission that counts as done has all of them; whatever a kill left
+half done is done again.
+
+    with Recorder(settings()) as recorder:
+        run = recorder.begin()
+        done = recorder.done(run)
+        ...
+        recorder.record(run, paper, digest(submission))
+        recorder.finish(run)
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import nbformat
+from nbformat.notebooknode import NotebookNode
+from nbgrader import utils
+from nbgrader.api import SubmittedNotebook, new_uuid
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.preprocessors import AssignLatePenalties
+from sqlalchemy import Connection, bindparam, create_engine, select
+from sqlalchemy.exc import DBAPIError
+from traitlets.config import Config
+
+from autograder.engine.data import NotebookResult, Verdict
+from autograder.grading import scores
+from autograder.grading.files import Damaged, read_bytes
+from autograder.grading.gradebook import INSERT, TABLES, Failed, add_learners, place, prepare
+from autograder.grading.intake import Submission
+from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
+from autograder.reports.feedback import Marks
+
+if TYPE_CHECKING:
+    from autograder.grading.class_run import Paper
+
+#: Makes the feedback on a notebook (`feedback.feedback`).
+Page = Callable[[NotebookNode, NotebookResult, Marks], str]
+
+
+def digest(submission: Submission) -> str:
+    """A fingerprint of what was handed in: the notebooks, byte for byte, and when."""
+    told = hashlib.sha256()
+    for name, path in sorted(submission.notebooks.items()):
+        for file in (path, path.with_name("timestamp.txt")):
+            try:
+                data = read_bytes(file)
+            except Damaged as error:
+                data = str(error).encode()
+            told.update(f"\0{name}\0{len(data)}\0".encode() + data)
+    return told.hexdigest()[:32]
+
+
+def when(timestamp: str) -> datetime | None:
+    """The time that a timestamp.txt tells, in UTC; None if it tells none."""
+    try:
+        return utils.parse_utc(timestamp) if timestamp.strip() else None
+    except (ValueError, OverflowError, TypeError):
+        return None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC).replace(tzinfo=None)
+
+
+@dataclass
+class _Cell:
+    """A cell of an assignment that nbgrader's gradebook knows: a grade, a task, or a solution with its comment."""
+
+    id: str
+    kind: str
+    max_score: float
+    checksum: str
+
+
+class Recorder:
+    """The gradebook and the folder of autograded notebooks of one course, as nbgrader's settings name them."""
+
+    def __init__(self, config: Config):
+        prepare(config, OWN)
+        self.course = CourseDirectory(config=config)
+        self.folder = str(Path(self.course.root, self.course.autograded_directory).resolve().parent)
+        self.late = AssignLatePenalties(config=config)
+        self.place = place(config)
+        self.engine = create_engine(self.course.db_url)
+
+    def __enter__(self) -> Recorder:
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self.engine.dispose()
+
+    # Runs
+
+    def begin(self, seed: int | None = None) -> Run:
+        """The unfinished run of this folder, unless another seed is asked for; else a new one."""
+        unfinished = select(RUN).where(RUN.c.folder == self.folder, RUN.c.finished.is_(None))
+        with self.engine.begin() as db:
+            there = db.execute(unfinished).one_or_none()
+            if there and seed not in (None, there.seed):
+                db.execute(RUN.update().where(RUN.c.id == there.id).values(finished=_now()))
+                there = None
+            if there is None:
+                fresh = {"id": new_uuid(), "folder": self.folder, "started": _now()}
+                fresh["seed"] = secrets.randbelow(2**31) if seed is None else seed
+                db.execute(INSERT[db.dialect.name](RUN).on_conflict_do_nothing(), fresh)
+                there = db.execute(unfinished).one()
+        return Run(there.id, there.seed, there.started)
+
+    def aside(self, seed: int) -> Run:
+        """A run for what is graded one by one: nobody resumes it."""
+        run = Run(new_uuid(), seed, _now())
+        with self.engine.begin() as db:
+            row = {"id": run.id, "folder": self.folder, "seed": seed, "started": run.started, "finished": run.started}
+            db.execute(RUN.insert(), row)
+        return run
+
+    def done(self, run: Run) -> dict[Key, str]:
+        """What this run has recorded already: (learner, assignment) → digest of what was handed in."""
+        c = NOTEBOOK.c
+        with self.engine.begin() as db:
+            rows = db.execute(select(c.learner, c.assignment, c.digest).where(c.run == run.id)).all()
+        return {(row.learner, row.assignment): row.digest for row in rows}
+
+    def finish(self, run: Run) -> None:
+        """The run is complete; the next one draws new cases."""
+        with self.engine.begin() as db:
+            db.execute(RUN.update().where(RUN.c.id == run.id, RUN.c.finished.is_(None)).values(finished=_now()))
+
+    # Writing
+
+    def record(self, run: Run, paper: Paper, digest: str, page: Page | None = None) -> None:
+        """Write a graded submission: its scores, its notebooks, and a `page` of feedback for each; all, or nothing.
+
+        Raises Failed for a submission that was not graded, for an assignment that the gradebook does not know, and
+        where gradebook or disk take no more.
+        """
+        try:
+            with self.engine.begin() as db:
+                self._write(db, run, paper, digest)
+                pages = {}
+                if page:
+                    marks = scores.marks(db, *paper.key)
+                    pages = {name: page(nb, paper.results[name], marks[name]) for name, nb in paper.notebooks.items()}
+                self._write_files(paper, pages)
+        except DBAPIError as error:
+            reason = str(error.orig).strip().split("\n")[0]
+            raise Failed(f"{', '.join(paper.key)}: the gradebook did not take it: {reason}") from None
+        except OSError as error:
+            raise Failed(f"{', '.join(paper.key)}: {error.filename} cannot be written: {error.strerror}") from None
+
+    def note(self, run: Run, learner: str, nb: NotebookNode, result: NotebookResult) -> None:
+        """Write the verdicts on a notebook whose grades nbgrader itself has written."""
+        with self.engine.begin() as db:
+            _, _, cells = self._assignment(db, result.assignment)
+            known = next(known for name, known in cells.values() if name == result.notebook)
+            scored, _ = _assess(nb, result, known)
+            totals = {name: cell.max_score for (name, _), cell in known.items()}
+            rows = [auto.row | {"notebook": result.notebook, "total": totals[name]} for name, auto in scored.items()]
+            _keep(db, run, (learner, result.assignment), {result.notebook: result}, "", rows)
+
+    def preview(self, paper: Paper) -> list[Score]:
+        """The scores that a submission would have if it were recorded now. Writes nothing. Raises Failed."""
+        with self.engine.connect() as db:
+            self._write(db, Run("preview", 0, _now()), paper, "")
+            found = scores.scores(db, *paper.key)[paper.key]
+            db.rollback()
+        return found
+
+    def _write(self, db: Connection, run: Run, paper: Paper, digest: str) -> None:
+        learner, assignment = paper.key
+        if paper.failure or not paper.notebooks:
+            raise Failed(f"{learner}, {assignment}: {paper.failure or 'no notebook that could be read'}")
+        # Two graders with the same submission take turns: on SQLite from this first write on, elsewhere by a lock.
+        add_learners(db, [learner])
+        student = TABLES["student"].c
+        db.execute(select(student.id).where(student.id == learner).with_for_update())
+
+        id, duedate, cells = self._assignment(db, assignment)
+        if unknown := set(paper.notebooks) - {name for name, _ in cells.values()}:
+            raise Failed(f"{learner}, {assignment}: the gradebook knows no notebook {', '.join(sorted(unknown))}.")
+        submission = _submission(db, id, learner, when(paper.timestamp))
+        notebooks = _rows(db, "submitted_notebook", "assignment_id", [submission.id], "notebook_id")
+        mine = {notebook: notebooks.get((notebook,)) for notebook in cells}
+        fresh = [
+            {"id": new_uuid(), "assignment_id": submission.id, "notebook_id": notebook, "flagged": False}
+            for notebook, there in mine.items()
+            if there is None
+        ]
+        _insert(db, "submitted_notebook", fresh)
+        ids = {notebook: there.id for notebook, there in mine.items() if there}
+        ids |= {row["notebook_id"]: row["id"] for row in fresh}
+        grades = _rows(db, "grade", "notebook_id", ids.values(), "notebook_id", "cell_id")
+        comments = _rows(db, "comment", "notebook_id", ids.values(), "notebook_id", "cell_id")
+
+        stored, new_grades, new_comments = [], {}, {}
+        for notebook, (name, known) in cells.items():
+            handed_in = name in paper.notebooks
+            if handed_in:
+                scored, said = _assess(paper.notebooks[name], paper.results[name], known)
+            else:
+                scored, said = _zeros(known, run.seed), {}
+            for (cell, kind), entry in known.items():
+                at = (ids[notebook], entry.id)
+                if kind != "SolutionCell":
+                    auto, old = scored.get(cell), grades.get(at) if handed_in else None
+                    new_grades[at] = auto and auto.grade(old and old.manual_score)
+                    if auto:
+                        stored.append(auto.row | {"notebook": name, "total": entry.max_score})
+                if kind != "GradeCell":
+                    new_comments[at] = {"auto_comment": said[cell]} if cell in said else None
+        _put(db, "grade", grades, new_grades, {"auto_score": None, "needs_manual_grade": True})
+        _put(db, "comment", comments, new_comments, {"auto_comment": None})
+        graded = [ids[notebook] for notebook, (name, _) in cells.items() if name in paper.notebooks]
+        self._penalties(db, learner, submission, duedate, graded)
+        _forget(db, run, paper.key)
+        _keep(db, run, paper.key, paper.results, digest, stored)
+
+    def _assignment(self, db: Connection, name: str):
+        """Id, due date, and notebook id → (name, {(cell name, kind): cell}), as the release was entered."""
+        assignment, notebook, cell = (TABLES[t].c for t in ("assignment", "notebook", "base_cell"))
+        found = db.execute(select(assignment.id, assignment.duedate).where(assignment.name == name)).one_or_none()
+        if found is None:
+            raise Failed(f"{name} is not in the gradebook {self.place}: its release has to be entered first.")
+        grade, task, source = (TABLES[t] for t in ("grade_cells", "task_cells", "source_cell"))
+        of_cell = (source.c.notebook_id == notebook.id) & (source.c.name == cell.name)
+        query = (
+            select(
+                notebook.id.label("notebook"),
+                notebook.name.label("notebook_name"),
+                cell.id,
+                cell.name,
+                cell.type,
+                grade.c.max_score,
+                task.c.max_score.label("task_score"),
+                source.c.checksum,
+            )
+            .select_from(TABLES["notebook"])
+            .outerjoin(TABLES["base_cell"], cell.notebook_id == notebook.id)
+            .outerjoin(grade, grade.c.id == cell.id)
+            .outerjoin(task, task.c.id == cell.id)
+            .outerjoin(source, of_cell)
+            .where(notebook.assignment_id == found.id)
+        )
+        cells: dict[str, tuple[str, dict]] = {}
+        for row in db.execute(query):
+            known = cells.setdefault(row.notebook, (row.notebook_name, {}))[1]
+            if row.id:
+                most = row.max_score if row.max_score is not None else row.task_score or 0.0
+                known[row.name, row.type] = _Cell(row.id, row.type, most, row.checksum)
+        return found.id, found.duedate, cells
+
+    def _penalties(self, db: Connection, learner: str, submission, duedate, graded: list[str]) -> None:
+        """Late penalties of the notebooks that were graded, by the plugin that nbgrader's settings name."""
+        late = 0.0
+        if submission.timestamp is not None and duedate is not None:
+            late = (submission.timestamp - duedate - (submission.extension or duedate - duedate)).total_seconds()
+        penalties = dict.fromkeys(graded)
+        if late > 0:
+            self.late.init_plugin()
+            query = select(SubmittedNotebook.id, SubmittedNotebook.score).where(SubmittedNotebook.id.in_(graded))
+            for id, score in db.execute(query):
+                penalty = self.late.plugin_inst.late_submission_penalty(learner, score, late)
+                if penalty is not None:
+                    penalty = self.late._check_late_penalty(SimpleNamespace(score=score), penalty)
+                penalties[id] = penalty
+        _update(db, "submitted_notebook", [{"row": id, "late_submission_penalty": p} for id, p in penalties.items()])
+
+    def _write_files(self, paper: Paper, pages: Mapping[str, str]) -> None:
+        """The notebooks as graded, and the pages, each put in place whole; then nothing else is left beside them."""
+        learner, assignment = paper.key
+        files = {f"{name}.ipynb": _text(nb) for name, nb in paper.notebooks.items()}
+        if when(paper.timestamp):
+            files["timestamp.txt"] = paper.timestamp
+        course = self.course
+        _fill_folder(Path(course.format_path(course.autograded_directory, learner, assignment)), files, 0o444)
+        if pages:
+            files = {f"{name}.html": page for name, page in pages.items()}
+            _fill_folder(Path(course.format_path(course.feedback_directory, learner, assignment)), files, 0o644)
+
+    # Reading: see `scores`
+
+    def scores(self) -> dict[Key, list[Score]]:
+        """(learner, assignment) → scores as they count now, questions in the order of the notebooks."""
+        with self.engine.begin() as db:
+            return scores.scores(db)
+
+    def stored(self, learner: str, assignment: str) -> list[Score]:
+        """What grading by itself gave a submission the last time: points and seed of each question, to replay."""
+        with self.engine.begin() as db:
+            return scores.stored(db, learner, assignment)
+
+    def penalties(self) -> dict[Key, float]:
+        """(learner, assignment) → points taken off for being late."""
+        with self.engine.begin() as db:
+            return scores.penalties(db)
+
+    def results(self) -> list[NotebookResult]:
+        """The latest result of every notebook, for reports: verdicts without pictures, cells without outputs."""
+        with self.engine.begin() as db:
+            return scores.results(db)
+
+
+# What a notebook is worth
+
+
+@dataclass(frozen=True)
+class _Auto:
+    """What grading by itself gives a question, None where a person has to, and its part of `passlab_score`.
+
+    `task`: nbgrader leaves the grade of a task to people altogether.
+    """
+
+    points: float | None
+    row: dict[str, Any]
+    task: bool = False
+
+    def grade(self, manual: float | None) -> dict[str, Any] | None:
+        """What changes in nbgrader's grade. A person looks again at what was graded by hand before (`manual`)."""
+        if self.task:
+            return None
+        return {"auto_score": self.points, "needs_manual_grade": manual is not None or self.points is None}
+
+
+def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str], _Cell]):
+    """What nbgrader's SaveAutoGrades finds in a notebook: cell name → points, and cell name → automatic comment."""
+    scored: dict[str, _Auto] = {}
+    said: dict[str, str | None] = {}
+    for index, cell in enumerate(nb.cells):
+        name = cell.metadata.get("nbgrader", {}).get("grade_id")
+        graded, solution, task = (known.get((name, kind)) for kind in ("GradeCell", "SolutionCell", "TaskCell"))
+        if original := graded or solution or task:
+            cell.metadata["nbgrader"]["checksum"] = original.checksum  # the release's word, not the submission's
+        if graded and utils.is_grade(cell):
+            scored[name] = _auto(index, cell, result, graded)
+        elif task:
+            scored[name] = _Auto(None, _row(index, name, None, result.seed, None, ""), task=True)
+        if (solution and utils.is_solution(cell)) or (task and utils.is_task(cell)):
+            untouched = original.checksum == utils.compute_checksum(cell) and not utils.is_task(cell)
+            said[name] = "No response." if untouched else None
+    return scored, said
+
+
+def _auto(index: int, cell: NotebookNode, result: NotebookResult, graded: _Cell) -> _Auto:
+    verdict, ran = result.verdicts.get(index), result.ran.get(index)
+    error = ""
+    if verdict:
+        points, error = min(max(round(verdict.points, 4), 0.0), graded.max_score), verdict.crash
+    elif cell.cell_type == "code" and not utils.is_solution(cell) and (ran is None or ran.error or ran.died):
+        # nbgrader would give all points to a cell that did not run, for it has no error.
+        points, error = 0.0, (ran.error or ran.died) if ran else "Its cell did not run."
+    else:
+        cell.metadata["nbgrader"]["points"] = graded.max_score
+        try:
+            points, _ = utils.determine_grade(cell)
+        except (ValueError, KeyError):  # it claims more points than there are, or gives no text: nbgrader gives up
+            points, error = None, "What the cell gave cannot be read as points."
+    return _Auto(points, _row(index, cell.metadata["nbgrader"]["grade_id"], points, result.seed, verdict, error))
+
+
+def _zeros(known: dict[tuple[str, str], _Cell], seed: int) -> dict[str, _Auto]:
+    """A notebook that was not handed in: nothing for every question."""
+    names = [name for name, kind in known if kind != "SolutionCell"]
+    return {name: _Auto(0.0, _row(i, name, 0.0, seed, None, "not handed in")) for i, name in enumerate(names)}
+
+
+def _row(index: int, cell: str, points: float | None, seed: int, verdict: Verdict | None, error: str) -> dict[str, Any]:
+    # PostgreSQL takes neither a NUL nor half a character.
+    error = error.replace("\0", "").encode("utf-8", "replace").decode()
+    told = {"question": question(cell), "place": index, "points": points, "seed": seed, "error": error}
+    return told | {"verdict": verdict_text(verdict)}
+
+
+# Rows
+
+
+def _rows(db: Connection, table: str, column: str, values: Iterable[str], *key: str) -> dict[tuple, Any]:
+    """The rows of one of nbgrader's tables with one of `values` in `column`, by `key`."""
+    rows = db.execute(select(TABLES[table]).where(TABLES[table].c[column].in_(list(values))))
+    return {tuple(getattr(row, part) for part in key): row for row in rows}
+
+
+def _insert(db: Connection, table: str, rows: list[dict]) -> None:
+    if rows:
+        db.execute(TABLES[table].insert(), rows)
+
+
+def _update(db: Connection, table: str, rows: list[dict]) -> None:
+    """Change rows; each `row` is an id."""
+    if rows:
+        db.execute(TABLES[table].update().where(TABLES[table].c.id == bindparam("row")), rows)
+
+
+def _put(db: Connection, table: str, there: Mapping[tuple, Any], rows: dict[tuple, dict | None], fresh: dict) -> None:
+    """Write the rows of a submission, by notebook and cell: changed where they are there, entered where not.
+
+    None leaves a row as it is, or enters it as `fresh`.
+    """
+    new = [at for at in rows if at not in there]
+    keys = {at: {"id": new_uuid(), "notebook_id": at[0], "cell_id": at[1]} for at in new}
+    _insert(db, table, [fresh | (rows[at] or {}) | keys[at] for at in new])
+    _update(db, table, [rows[at] | {"row": row.id} for at, row in there.items() if rows.get(at)])
+
+
+def _submission(db: Connection, assignment: str, learner: str, timestamp: datetime | None):
+    """The submission, entered if it is new; a time that is not known does not replace one that is."""
+    table = TABLES["submitted_assignment"]
+    there = select(table).where(table.c.assignment_id == assignment, table.c.student_id == learner)
+    row = db.execute(there).one_or_none()
+    if row is None:
+        fresh = {"id": new_uuid(), "assignment_id": assignment, "student_id": learner, "timestamp": timestamp}
+        _insert(db, "submitted_assignment", [fresh])
+    elif timestamp is not None and timestamp != row.timestamp:
+        _update(db, "submitted_assignment", [{"row": row.id, "timestamp": timestamp}])
+    else:
+        return row
+    return db.execute(there).one()
+
+
+def _forget(db: Connection, run: Run, key: Key) -> None:
+    """Take out this course's own rows on a submission that the same run wrote before."""
+    for table in (NOTEBOOK, SCORE):
+        c = table.c
+        db.execute(table.delete().where(c.run == run.id, c.learner == key[0], c.assignment == key[1]))
+
+
+def _keep(
+    db: Connection, run: Run, key: Key, results: Mapping[str, NotebookResult], digest: str, stored: list[dict]
+) -> None:
+    """Enter this course's own rows on a submission."""
+    row = {"run": run.id, "learner": key[0], "assignment": key[1], "digest": digest}
+    told = row | {"recorded": _now()}
+    rows = [told | {"notebook": name, "result": result_text(result)} for name, result in results.items()]
+    db.execute(NOTEBOOK.insert(), rows)
+    if stored:
+        db.execute(SCORE.insert(), [mine | row for mine in stored])
+
+
+# Files
+
+
+def _text(nb: NotebookNode) -> str:
+    return nbformat.writes(nb, version=nbformat.NO_CONVERT) + "\n"
+
+
+def _fill_folder(folder: Path, files: Mapping[str, str], mode: int) -> None:
+    """Make a folder hold these files and nothing else. Every file is the old one or the new one at any moment."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        fresh = folder / f".{name}.{os.getpid()}.tmp"
+        fresh.unlink(missing_ok=True)
+        with fresh.open("xb") as out:
+            out.write(text.encode("utf-8", "replace"))
+            out.flush()
+            os.fsync(out.fileno())
+        fresh.chmod(mode)
+        fresh.replace(folder / name)
+    for left in folder.iterdir():
+        if left.name not in files and not left.is_dir():
+            left.unlink()
+    here = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(here)
+    finally:
+        os.close(here)

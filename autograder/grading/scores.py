@@ -1,0 +1,291 @@
+"""What the gradebook says: the scores as they count now, and, in tables of this course, what is behind them.
+
+`passlab_run`: one grading of a class, and the seed of its hidden cases. `passlab_notebook`: a notebook that was graded,
+and the fingerprint of what was handed in. `passlab_score`: one of its questions. They stand in the same database as
+nbgrader's tables, which nbgrader and formgrader go on editing: points that count come from there.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    DateTime,
+    Float,
+    Index,
+    Integer,
+    MetaData,
+    Row,
+    String,
+    Table,
+    Text,
+    select,
+)
+
+from autograder.engine.data import NotebookResult, Verdict, from_json, to_json, verdict_from_json
+from autograder.grading.gradebook import TABLES
+from autograder.reports.feedback import Marks
+
+Key = tuple[str, str]  # learner, assignment
+
+OWN = MetaData()
+RUN = Table(
+    "passlab_run",
+    OWN,
+    Column("id", String(32), primary_key=True),
+    Column("folder", Text, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("started", DateTime, nullable=False),
+    Column("finished", DateTime),
+)
+# A folder has one unfinished run: two graders that start at once share it.
+Index(
+    "passlab_run_unfinished",
+    RUN.c.folder,
+    unique=True,
+    sqlite_where=RUN.c.finished.is_(None),
+    postgresql_where=RUN.c.finished.is_(None),
+)
+
+
+def _of_a_notebook(name: str, *more: Column) -> Table:
+    key = ("run", "learner", "assignment", "notebook")
+    table = Table(name, OWN, *(Column(part, Text, primary_key=True) for part in key), *more)
+    Index(f"{name}_of", table.c.learner, table.c.assignment)
+    return table
+
+
+#: `result`: the NotebookResult as JSON, without outputs and verdicts (the notebook file and `passlab_score` have them).
+NOTEBOOK = _of_a_notebook(
+    "passlab_notebook",
+    Column("digest", Text, nullable=False),
+    Column("recorded", DateTime, nullable=False),
+    Column("result", Text, nullable=False),
+)
+#: `points`: what grading gave by itself, NULL where a person has to. `verdict`: JSON, {} where there is none.
+SCORE = _of_a_notebook(
+    "passlab_score",
+    Column("question", Text, primary_key=True),
+    Column("place", Integer, nullable=False),
+    Column("points", Float),
+    Column("total", Float, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("verdict", Text, nullable=False),
+    Column("error", Text, nullable=False),
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One grading of a class. All its hidden cases are drawn from `seed`."""
+
+    id: str
+    seed: int
+    started: datetime
+
+
+@dataclass(frozen=True)
+class Score:
+    """One question of one submission.
+
+    `points`: what counts, extra credit included; None as long as a person has to grade it. `auto`, `manual`, `extra`:
+    what it is made of. `error`: what a whole question was lost to, besides a wrong answer.
+    """
+
+    notebook: str
+    question: str
+    points: float | None
+    total: float
+    auto: float | None = None
+    manual: float | None = None
+    extra: float | None = None
+    seed: int | None = None
+    verdict: Verdict | None = None
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A question whose points change. `old`, `new`: None where there is no such score."""
+
+    learner: str
+    assignment: str
+    question: str
+    old: Score | None
+    new: Score | None
+
+
+def differences(old: dict[Key, list[Score]], new: dict[Key, list[Score]]) -> list[Difference]:
+    """Old against new, question by question, for the submissions in `new`; what stays as it is is left out."""
+    found = []
+    for (learner, assignment), scores in sorted(new.items()):
+        after = {(score.notebook, score.question): score for score in scores}
+        before = {(score.notebook, score.question): score for score in old.get((learner, assignment), ())}
+        for key in [*after, *(key for key in before if key not in after)]:
+            was, now = before.get(key), after.get(key)
+            if was is None or now is None or (was.points, was.auto, was.total) != (now.points, now.auto, now.total):
+                found.append(Difference(learner, assignment, key[1], was, now))
+    return found
+
+
+def question(cell: str) -> str:
+    """The question that a check cell is about."""
+    return cell.removesuffix("-check")
+
+
+def verdict_text(verdict: Verdict | None) -> str:
+    """A verdict as it is kept: the notebook has the picture."""
+    return "{}" if verdict is None else json.dumps(asdict(verdict) | {"html": "", "text": ""})
+
+
+def result_text(result: NotebookResult) -> str:
+    """The rest of a result as it is kept."""
+    ran = {index: replace(told, outputs=[]) for index, told in result.ran.items()}
+    return json.dumps(to_json(replace(result, ran=ran, verdicts={})))
+
+
+def _verdict(text: str) -> Verdict | None:
+    data = json.loads(text)
+    return verdict_from_json(data) if data else None
+
+
+def _latest(db: Connection, table: Table, learner: str | None = None, assignment: str | None = None) -> list[Row]:
+    """The rows of a table of ours, each submission's from the run that recorded it last."""
+    c = NOTEBOOK.c
+    runs = select(c.learner, c.assignment, c.run, c.recorded).distinct().order_by(c.recorded)
+    rows = select(table)
+    if learner is not None:
+        runs = runs.where(c.learner == learner, c.assignment == assignment)
+        rows = rows.where(table.c.learner == learner, table.c.assignment == assignment)
+    last = {(row.learner, row.assignment): row.run for row in db.execute(runs)}
+    return [row for row in db.execute(rows) if last.get((row.learner, row.assignment)) == row.run]
+
+
+def _grades(learner: str | None, assignment: str | None):
+    """The query for nbgrader's grades, of one submission or of all."""
+    submitted, page, grade, cell = (
+        TABLES[name] for name in ("submitted_assignment", "submitted_notebook", "grade", "base_cell")
+    )
+    assigned, notebook, checked, task = (
+        TABLES[name] for name in ("assignment", "notebook", "grade_cells", "task_cells")
+    )
+    query = (
+        select(
+            submitted.c.student_id.label("learner"),
+            assigned.c.name.label("assignment"),
+            notebook.c.name.label("notebook"),
+            cell.c.name.label("cell"),
+            grade.c.auto_score.label("auto"),
+            grade.c.manual_score.label("manual"),
+            grade.c.extra_credit.label("extra"),
+            grade.c.needs_manual_grade.label("waits"),
+            checked.c.max_score,
+            task.c.max_score.label("task_score"),
+        )
+        .select_from(grade)
+        .join(page, page.c.id == grade.c.notebook_id)
+        .join(submitted, submitted.c.id == page.c.assignment_id)
+        .join(assigned, assigned.c.id == submitted.c.assignment_id)
+        .join(notebook, notebook.c.id == page.c.notebook_id)
+        .join(cell, cell.c.id == grade.c.cell_id)
+        .outerjoin(checked, checked.c.id == cell.c.id)
+        .outerjoin(task, task.c.id == cell.c.id)
+    )
+    if learner is not None:
+        query = query.where(submitted.c.student_id == learner, assigned.c.name == assignment)
+    return query
+
+
+def _counts(row: Row) -> tuple[float | None, float]:
+    """Points of a grade, None as long as a person has to give them, and how many there are."""
+    points = None
+    if row.manual is not None or not row.waits:
+        base = row.auto if row.manual is None else row.manual
+        points = 0.0 if base is None else base + (row.extra or 0.0)
+    return points, row.task_score if row.max_score is None else row.max_score
+
+
+def scores(db: Connection, learner: str | None = None, assignment: str | None = None) -> dict[Key, list[Score]]:
+    """(learner, assignment) → scores as they count now, questions in the order of the notebooks."""
+    behind = {
+        (row.learner, row.assignment, row.notebook, row.question): row
+        for row in _latest(db, SCORE, learner, assignment)
+    }
+    found: dict[Key, list[tuple]] = {}
+    for row in db.execute(_grades(learner, assignment)):
+        name = question(row.cell)
+        told = behind.get((row.learner, row.assignment, row.notebook, name))
+        score = Score(row.notebook, name, *_counts(row), row.auto, row.manual, row.extra)
+        if told:
+            score = replace(score, seed=told.seed, verdict=_verdict(told.verdict), error=told.error)
+        order = (row.notebook, told.place if told else 10**6, name)
+        found.setdefault((row.learner, row.assignment), []).append((order, score))
+    return {key: [score for _, score in sorted(found[key], key=lambda s: s[0])] for key in sorted(found)}
+
+
+def marks(db: Connection, learner: str, assignment: str) -> dict[str, Marks]:
+    """Notebook → what a submission got, for its feedback: points that count, comments, late penalty."""
+    submitted, page, comment, cell = (
+        TABLES[name] for name in ("submitted_assignment", "submitted_notebook", "comment", "base_cell")
+    )
+    assigned, notebook = TABLES["assignment"], TABLES["notebook"]
+    query = (
+        select(notebook.c.name, page.c.id, page.c.late_submission_penalty)
+        .select_from(page)
+        .join(notebook, notebook.c.id == page.c.notebook_id)
+        .join(submitted, submitted.c.id == page.c.assignment_id)
+        .join(assigned, assigned.c.id == submitted.c.assignment_id)
+        .where(submitted.c.student_id == learner, assigned.c.name == assignment)
+    )
+    pages = db.execute(query).all()
+    points: dict[str, dict] = {row.name: {} for row in pages}
+    for row in db.execute(_grades(learner, assignment)):
+        points[row.notebook][row.cell] = _counts(row)
+    said = select(comment.c.notebook_id, cell.c.name, comment.c.manual_comment, comment.c.auto_comment)
+    said = said.join(cell, cell.c.id == comment.c.cell_id).where(comment.c.notebook_id.in_([row.id for row in pages]))
+    comments: dict[str, dict[str, str]] = {row.id: {} for row in pages}
+    for row in db.execute(said):
+        if text := row.auto_comment if row.manual_comment is None else row.manual_comment:
+            comments[row.notebook_id][row.name] = text
+    return {row.name: Marks(points[row.name], comments[row.id], row.late_submission_penalty or 0.0) for row in pages}
+
+
+def penalties(db: Connection) -> dict[Key, float]:
+    """(learner, assignment) → points taken off for being late, where there are some."""
+    submitted, page, assigned = (TABLES[name] for name in ("submitted_assignment", "submitted_notebook", "assignment"))
+    late = page.c.late_submission_penalty
+    query = (
+        select(submitted.c.student_id, assigned.c.name, late)
+        .join(submitted, submitted.c.id == page.c.assignment_id)
+        .join(assigned, assigned.c.id == submitted.c.assignment_id)
+        .where(late > 0)
+    )
+    found: dict[Key, float] = {}
+    for learner, assignment, points in db.execute(query):
+        found[learner, assignment] = found.get((learner, assignment), 0.0) + points
+    return found
+
+
+def stored(db: Connection, learner: str, assignment: str) -> list[Score]:
+    """What grading by itself gave a submission the last time: points and seed of each question, to replay."""
+    return [
+        Score(r.notebook, r.question, r.points, r.total, r.points, None, None, r.seed, _verdict(r.verdict), r.error)
+        for r in sorted(_latest(db, SCORE, learner, assignment), key=lambda r: (r.notebook, r.place))
+    ]
+
+
+def results(db: Connection) -> list[NotebookResult]:
+    """The latest result of every notebook: verdicts without pictures, cells without outputs."""
+    verdicts: dict[tuple, dict[str, Any]] = {}
+    for row in _latest(db, SCORE):
+        if verdict := json.loads(row.verdict):
+            verdicts.setdefault((row.learner, row.assignment, row.notebook), {})[str(row.place)] = verdict
+    found = {(row.learner, row.assignment, row.notebook): json.loads(row.result) for row in _latest(db, NOTEBOOK)}
+    return [from_json(found[key] | {"verdicts": verdicts.get(key, {})}) for key in sorted(found)]

@@ -1,0 +1,255 @@
+"""Grades for other programs: grades.csv, and files that Canvas and Moodle import.
+
+Everything starts from `Row`s, one for each learner and question. Whoever made a folder chose its learner's id, and a
+spreadsheet runs a field that begins with =, +, - or @; such a field gets an apostrophe in front (OWASP, "CSV
+Injection"), which spreadsheets show as plain text.
+
+Canvas: instructure/canvas-lms, lib/gradebook_importer.rb. Its header has Student, ID, SIS User ID, SIS Login ID,
+Section, and then the assignments; a row "Points Possible" follows. A learner is found by ID (a number that Canvas
+gave), else by SIS User ID, else by SIS Login ID, else by name; an empty field is no grade.
+
+Moodle: https://docs.moodle.org/en/Grade_import and moodle/moodle, grade/import/csv. Columns are mapped by hand in the
+browser: "Map from" the column identifier "Map to" the email address (or the ID number), and every assignment to its
+grade item; "-" is no grade, and one identifier that Moodle does not know refuses the whole file.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autograder.engine.data import Verdict
+from passlab.judge import VERDICTS
+
+if TYPE_CHECKING:
+    from autograder.grading.recorder import Score
+
+COLUMNS = (
+    "learner", "assignment", "question", "points", "max_points", "seed", "lost", "message", "misconception", "status",
+)  # fmt: skip
+
+#: First characters for which a spreadsheet reads a field as a formula, their full-width forms included.
+_RUN = tuple("=+-@\t\r\n＝＋－＠")
+
+
+@dataclass(frozen=True)
+class Row:
+    """One question of one learner. `points`: None as long as a person has to grade it.
+
+    `status`: right, partly right, wrong, not attempted, crashed, or to be graded.
+    """
+
+    learner: str
+    assignment: str
+    question: str
+    points: float | None
+    max_points: float
+    seed: int | str = ""
+    lost: tuple[str, ...] = ()
+    message: str = ""
+    misconception: str = ""
+    status: str = ""
+
+
+@dataclass(frozen=True)
+class Learner:
+    """One line of the roster: who a learner is for other programs. What is not known is empty."""
+
+    id: str
+    name: str = ""
+    email: str = ""
+    section: str = ""
+    canvas_id: str = ""
+    sis_id: str = ""
+
+
+def status(verdict: Verdict | None, points: float | None, total: float, error: str = "") -> str:
+    """What came of a question, in a word or two."""
+    if points is None:
+        return "to be graded"
+    if verdict and verdict.crash:
+        return "crashed"
+    if (verdict and not verdict.attempted) or error == "not handed in":
+        return "not attempted"
+    if points >= total:
+        return "right"
+    return "partly right" if points > 0 else "wrong"
+
+
+def rows(scores: Mapping[tuple[str, str], Iterable[Score]]) -> list[Row]:
+    """The rows of a class. `scores`: (learner, assignment) → scores, as the recorder gives them: with what people
+    graded, and in the order of the notebooks."""
+    found = []
+    for (learner, assignment), mine in sorted(scores.items()):
+        for score in mine:
+            verdict = score.verdict
+            row = Row(
+                learner=learner,
+                assignment=assignment,
+                question=score.question,
+                points=score.points,
+                max_points=score.total,
+                seed="" if score.seed is None else score.seed,
+                lost=tuple(v for v in VERDICTS if verdict and not verdict.verdicts.get(v, True)),
+                message=(verdict.crash or verdict.message if verdict else "") or score.error,
+                misconception=verdict.misconception if verdict else "",
+                status=status(verdict, score.points, score.total, score.error),
+            )
+            found.append(row)
+    return found
+
+
+def harmless(text: str) -> str:
+    """`text` as a field that no spreadsheet runs, without characters that cannot be written."""
+    text = str(text).replace("\0", "").encode("utf-8", "replace").decode("utf-8")
+    return f"'{text}" if text.startswith(_RUN) else text
+
+
+def _number(value: float) -> str:
+    return f"{round(value, 4):.10g}"
+
+
+def _write(path: Path, lines: Iterable[Iterable[str]]) -> None:
+    """Write a file whole or not at all: into a new file beside it, which then takes its name."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with open(handle, "w", newline="", encoding="utf-8") as out:
+            csv.writer(out, lineterminator="\n").writerows(lines)
+        os.chmod(fresh, 0o666 & ~_umask())
+        os.replace(fresh, path)
+    except BaseException:
+        os.unlink(fresh)
+        raise
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def write_grades(path: Path, rows: Iterable[Row]) -> None:
+    """grades.csv: a line for each learner and question."""
+    lines = [COLUMNS]
+    for row in rows:
+        points = "" if row.points is None else f"{row.points:g}"
+        given = (row.learner, row.assignment, row.question, points, f"{row.max_points:g}", str(row.seed))
+        lines.append([harmless(f) for f in (*given, " ".join(row.lost), row.message, row.misconception, row.status)])
+    _write(path, lines)
+
+
+def read_roster(path: Path) -> dict[str, Learner]:
+    """The roster by learner id. The first line names the columns (id, name, email, section, canvas_id, sis_id, in any
+    order) if one of them is `id`; else every line is a learner, and its first column the id."""
+    with path.open(newline="", encoding="utf-8-sig") as lines:
+        table = [[field.strip() for field in line] for line in csv.reader(lines)]
+    table = [line for line in table if line and any(line)]
+    known = list(Learner.__dataclass_fields__)
+    header = [name.lower().replace(" ", "_") for name in table[0]] if table else []
+    if "id" not in header:
+        return {line[0]: Learner(line[0]) for line in table if line[0]}
+    learners = {}
+    for line in table[1:]:
+        fields = {name: value for name, value in zip(header, line, strict=False) if name in known}
+        if fields.get("id"):
+            learners[fields["id"]] = Learner(**fields)
+    return learners
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Learner × assignment: points (None: no grade yet), and what an assignment is worth."""
+
+    learners: list[str]
+    worth: dict[str, float]
+    points: dict[tuple[str, str], float | None]
+    notes: list[str]
+
+
+def _sums(rows: Iterable[Row], roster: Mapping[str, Learner], penalties: Mapping[tuple[str, str], float]) -> _Sums:
+    points: dict[tuple[str, str], float | None] = {}
+    most: dict[tuple[str, str], float] = {}
+    for row in rows:
+        key = (row.learner, row.assignment)
+        most[key] = most.get(key, 0.0) + row.max_points
+        so_far = points.get(key, 0.0)
+        points[key] = None if row.points is None or so_far is None else so_far + row.points
+    worth: dict[str, float] = {}
+    for (_, assignment), total in sorted(most.items(), key=lambda item: item[0][1]):
+        worth[assignment] = max(worth.get(assignment, 0.0), total)
+    points = {k: v if v is None else max(v - penalties.get(k, 0.0), 0.0) for k, v in points.items()}
+    waiting = sorted(key for key, value in points.items() if value is None)
+    notes = [
+        f"{learner}, {assignment}: no grade, because an answer still has to be read." for learner, assignment in waiting
+    ]
+    return _Sums(sorted(set(roster) | {learner for learner, _ in points}), worth, points, notes)
+
+
+def write_canvas(
+    path: Path,
+    rows: Iterable[Row],
+    roster: Mapping[str, Learner] | None = None,
+    penalties: Mapping[tuple[str, str], float] | None = None,
+) -> list[str]:
+    """A file for Canvas' gradebook import, one column for each assignment. Gives sentences on what will not import.
+
+    `penalties`: (learner, assignment) → points taken off for being late.
+    """
+    roster, sums = roster or {}, _sums(rows, roster or {}, penalties or {})
+    notes = sums.notes
+    fixed = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
+    lines = [[*fixed, *(harmless(name) for name in sums.worth)]]
+    lines.append(["    Points Possible", "", "", "", "", *(_number(total) for total in sums.worth.values())])
+    for learner in sums.learners:
+        who = roster.get(learner, Learner(learner))
+        grades = (sums.points.get((learner, assignment)) for assignment in sums.worth)
+        fields = [who.name or who.id, who.canvas_id, who.sis_id, who.id, who.section]
+        if not (who.canvas_id or who.sis_id) and harmless(who.id) != who.id:
+            notes.append(
+                f"{learner}: Canvas will not find this learner, because a spreadsheet would run the id. "
+                "Put canvas_id or sis_id into the roster."
+            )
+        lines.append([*map(harmless, fields), *("" if g is None else _number(g) for g in grades)])
+    _write(path, lines)
+    return notes
+
+
+def write_moodle(
+    path: Path,
+    rows: Iterable[Row],
+    roster: Mapping[str, Learner] | None = None,
+    penalties: Mapping[tuple[str, str], float] | None = None,
+) -> list[str]:
+    """A file for Moodle's grade import, one column for each assignment. Gives sentences on what will not import.
+
+    The identifier is the email address for a roster that has one for everybody, else the learner's id, which then has
+    to be the ID number in Moodle. Who has an identifier that a spreadsheet would run is left out, and named.
+    """
+    roster, sums = roster or {}, _sums(rows, roster or {}, penalties or {})
+    notes = sums.notes
+    by_email = bool(roster) and all(learner in roster and roster[learner].email for learner in sums.learners)
+    lines = [["identifier", "full name", *(harmless(name) for name in sums.worth)]]
+    for learner in sums.learners:
+        who = roster.get(learner, Learner(learner))
+        identifier = who.email if by_email else who.id
+        if harmless(identifier) != identifier:
+            notes.append(
+                f"{learner}: left out of the file for Moodle, because a spreadsheet would run the identifier. "
+                "Put an email address for everybody into the roster."
+            )
+            continue
+        grades = (sums.points.get((learner, assignment)) for assignment in sums.worth)
+        lines.append([identifier, harmless(who.name), *("-" if g is None else _number(g) for g in grades)])
+    for assignment, total in sums.worth.items():
+        if total > 100:
+            notes.append(
+                f"{assignment} is worth {total:g} points: Moodle takes more than 100 only with unlimitedgrades on."
+            )
+    _write(path, lines)
+    return notes

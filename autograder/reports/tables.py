@@ -1,0 +1,116 @@
+"""What grading shows in a terminal: who got what, and what would change."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Mapping
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from autograder.authoring import source
+from autograder.authoring.samples import reference_text
+from autograder.grading.intake import Class, Submission
+from autograder.grading.scores import Difference, Key, Score
+
+#: A table of more submissions than this is not read in a terminal; the report has all of them.
+MOST_ROWS = 200
+
+
+def safe(text: str) -> str:
+    """A learner's text in a table: no markup, no control characters."""
+    return escape("".join(ch if ch.isprintable() else "?" for ch in text))
+
+
+def _questions(assignment: str, known: dict[str, set[str]]) -> dict[str, float]:
+    """Question → points, in the order of the notebooks."""
+    from autograder.authoring.notebooks import source_notebook
+
+    metas = (
+        c.metadata.get("nbgrader", {}) for n in sorted(known[assignment]) for c in source_notebook(assignment, n).cells
+    )
+    return {m["grade_id"].removesuffix("-check"): float(m["points"]) for m in metas if m.get("grade")}
+
+
+def unsaying(assignments: Iterable[str]) -> dict[str, list[str]]:
+    """Question → answers that many hand in without having copied: the stub and the reference."""
+    found: dict[str, list[str]] = {}
+    for assignment in assignments:
+        for place in source.places(assignment).values():
+            name = place.answer.nbgrader["grade_id"]
+            found[name] = [source.blank(place.answer.text), reference_text(place)]
+    return found
+
+
+def show(
+    found: Class,
+    tasks: Mapping[Key, Submission],
+    scores: Mapping[Key, list[Score]],
+    failures: Mapping[Key, str],
+    chosen: list[str],
+    known: dict[str, set[str]],
+) -> None:
+    """One table per assignment, learner × question; whatever has to be said about a learner stands in its row."""
+    console = Console(width=None if sys.stdout.isatty() else 140)
+    with_rows = set()
+    for assignment in chosen:
+        rows = {learner: s for (learner, a), s in sorted(tasks.items()) if a == assignment}
+        if not rows:
+            continue
+        questions = _questions(assignment, known)
+        table = Table(title=assignment, title_justify="left", caption_justify="left")
+        table.caption = "  ".join(f"{n} {name}" for n, name in enumerate(questions, 1))
+        table.add_column("learner", overflow="fold")
+        for number, points in enumerate(questions.values(), 1):
+            table.add_column(f"{number}\n/{points:g}", justify="right")
+        table.add_column(f"total\n/{sum(questions.values()):g}", justify="right", style="bold")
+        table.add_column("note", overflow="fold")
+        for learner, submission in list(rows.items())[:MOST_ROWS]:
+            with_rows.add(learner)
+            notes = [*found.notes.get(learner, ()), *submission.notes]
+            mine = {score.question: score for score in scores.get((learner, assignment), ())}
+            if (learner, assignment) in failures or not mine:
+                if not submission.notes:
+                    notes.append(f"Not graded: {failures.get((learner, assignment), 'nothing was recorded')}")
+                cells = ["–"] * (len(questions) + 1)
+            else:
+                notes += _lost(mine.values())
+                points = [mine[q].points if q in mine else None for q in questions]
+                cells = ["?" if p is None else f"{p:g}" for p in points] + [f"{sum(p or 0 for p in points):g}"]
+            table.add_row(safe(learner), *cells, safe(" ".join(notes)))
+        console.print(table)
+        if len(rows) > MOST_ROWS:
+            console.print(f"… and {len(rows) - MOST_ROWS} more in the report.")
+    for learner, notes in sorted(found.notes.items()):
+        if learner not in with_rows:
+            name = f"{safe(learner)}: " if learner else ""
+            console.print(f"{name}{safe(' '.join(notes))}", highlight=False)
+
+
+def _lost(scores: Iterable[Score]) -> list[str]:
+    """What whole questions were lost to, besides a wrong answer."""
+    return [f"{score.question}: {score.error[:160]}" for score in scores if score.error]
+
+
+def changes(found: list[Difference]) -> Table:
+    """Old against new, a row for each question that changes."""
+    table = Table(title="What changes", title_justify="left")
+    for column, justify in (("learner", "left"), ("assignment", "left"), ("question", "left")):
+        table.add_column(column, justify=justify, overflow="fold")
+    for column in ("old", "new", "of"):
+        table.add_column(column, justify="right")
+    table.add_column("why", overflow="fold")
+    for change in found:
+        said = change.new and change.new.verdict
+        why = (said.crash or said.message) if said else (change.new.error if change.new else "")
+        old, new = (_points(score) for score in (change.old, change.new))
+        total = (change.new or change.old).total
+        table.add_row(*map(safe, (change.learner, change.assignment, change.question, old, new, f"{total:g}", why)))
+    return table
+
+
+def _points(score: Score | None) -> str:
+    if score is None:
+        return "–"
+    return "?" if score.points is None else f"{score.points:g}"

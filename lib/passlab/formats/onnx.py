@@ -1,0 +1,130 @@
+"""ONNX: a `ModelProto`, or the `ONNXProgram` that `torch.onnx.export` gives. Shapes come from ONNX's own inference."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import onnx
+from onnx import TensorProto, helper
+
+from passlab.graph import Graph, kinds
+from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, sized
+
+#: ONNX's two names that differ from everybody else's.
+_DTYPES = {"float": "float32", "double": "float64"}
+
+
+def read(obj: Any, *inputs: Any) -> Graph:
+    """The view of a model, of its values as they are typed; `inputs` are not needed."""
+    model = obj if isinstance(obj, onnx.ModelProto) else obj.model_proto
+    with contextlib.suppress(Exception):  # over 2 GB, or not well-formed: then it has the types that are written in it
+        model = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    reader = _Reader(model.graph.name or "graph")
+    returned = reader.graph(model.graph)
+    reader.build.outputs = returned
+    reader.build.add("output", "output", "data", returned, text=f"return {', '.join(returned)}", ours=True)
+    return reader.build.graph()
+
+
+class _Reader:
+    def __init__(self, name: str):
+        self.build = Builder(name, "ONNX")
+        self.made: dict[str, str] = {}  # value → id of the node that makes it
+        self.types: dict[str, Type] = {}
+
+    def graph(self, graph: onnx.GraphProto, given: list[str | None] = ()) -> list[str]:
+        """Read a graph or subgraph, whose inputs take the `given` values; the ids that it returns."""
+        for info in [*graph.value_info, *graph.input, *graph.output]:
+            self.types[info.name] = _type(info.type)
+        weights = {tensor.name for tensor in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
+        starts = [*given, *[None] * len(graph.input)]
+        for info, start in zip(graph.input, starts, strict=False):
+            if info.name not in weights:  # old models list their weights among the inputs too
+                self._define(info.name, "input", [start] if start else [])
+        for tensor in graph.initializer:
+            self.types[tensor.name] = _tensor_type(tensor.data_type, tensor.dims)
+            self._define(tensor.name, "initializer", [])
+        for sparse in graph.sparse_initializer:
+            self.types[sparse.values.name] = _tensor_type(sparse.values.data_type, sparse.dims)
+            self._define(sparse.values.name, "initializer", [])
+        for node in graph.node:
+            self._node(node)
+        return [self._use(info.name) for info in graph.output]
+
+    def _define(self, name: str, op: str, inputs: list[str]) -> None:
+        type = self.types.get(name, UNKNOWN)
+        self.made[name] = self.build.add(name, op, kinds.ONNX[op], inputs, type, f"{op} {name}")
+
+    def _use(self, name: str) -> str:
+        return self.made.get(name) or self.build.missing(name)
+
+    def _node(self, node: onnx.NodeProto) -> None:
+        op = f"{node.domain}.{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+        results = [name for name in node.output if name]
+        id = results[0] if results else op
+        operands = [self._use(name) for name in node.input if name]
+        attrs, inputs = {}, list(operands)
+        for attribute in node.attribute:
+            graphs = [attribute.g] if attribute.HasField("g") else list(attribute.graphs)
+            for graph in graphs:
+                inputs += self._inner(f"{id}:{attribute.name}", node, graph, operands)
+            if not graphs:
+                attrs[attribute.name] = _attribute(attribute)
+        label = cut(", ".join(map(str, attrs.values()))) if node.op_type == "Constant" else node.name
+        options = [*operands, *(f"{name}={short(value)}" for name, value in attrs.items())]
+        text = cut(f"{', '.join(results)} = {op}({', '.join(options)})")
+        kind = kinds.ONNX.get(node.op_type, "compute")
+        type = several(self.types.get(name, UNKNOWN) for name in results) if results else UNKNOWN
+        id = self.build.add(id, op, kind, inputs, type, text, attrs, label, ours=not results)
+        for name in results:
+            self.made[name] = id
+
+    def _inner(self, name: str, node: onnx.NodeProto, graph: onnx.GraphProto, operands: list[str]) -> list[str]:
+        """Read a subgraph. Its names may hide those outside, so that what they meant is put back afterwards."""
+        outer, made = self.build.block, dict(self.made)
+        self.build.block = name
+        given = operands[:]
+        if node.op_type == "Loop":  # trip count and condition may be left out, and the body has both as inputs
+            given = [self.made.get(name) if name else None for name in node.input]
+        returned = self.graph(graph, given)
+        self.build.block, self.made = outer, made
+        return returned
+
+
+def _attribute(attribute: onnx.AttributeProto) -> Any:
+    value = helper.get_attribute_value(attribute)
+    if isinstance(value, TensorProto):
+        if not value.dims or list(value.dims) == [1]:
+            return onnx.numpy_helper.to_array(value).item()
+        return f"tensor{list(value.dims)}"
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return tuple(_plain(part) for part in value) if isinstance(value, list) else _plain(value)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if isinstance(value, (int, float, str)) else cut(str(value))
+
+
+def _type(type: onnx.TypeProto) -> Type:
+    which = type.WhichOneof("value")
+    if which != "tensor_type":
+        return None, (which or "").removesuffix("_type") or None, None
+    tensor = type.tensor_type
+    if not tensor.elem_type:
+        return UNKNOWN
+    dims = None
+    if tensor.HasField("shape"):
+        dims = [d.dim_value if d.HasField("dim_value") else d.dim_param or "?" for d in tensor.shape.dim]
+    return _tensor_type(tensor.elem_type, dims)
+
+
+def _tensor_type(elem_type: int, dims: Any) -> Type:
+    name = TensorProto.DataType.Name(elem_type).lower()
+    itemsize = None
+    if name != "string":
+        itemsize = 0.5 if name.endswith("int4") else helper.tensor_dtype_to_np_dtype(elem_type).itemsize
+    return sized(dims, _DTYPES.get(name, name), itemsize)

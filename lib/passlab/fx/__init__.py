@@ -1,0 +1,1 @@
+"""torch.fx: reading, judging, comparing, measuring, generating and shrinking its graphs."""

@@ -1,0 +1,334 @@
+"""What a torch.fx node does besides computing its value, and whose memory changes under whom.
+
+    effects(node)       # frozenset({"draws"}) for dropout, frozenset({"writes"}) for x.add_(1), frozenset() for relu
+    written(graph)      # the nodes whose memory some node of the graph writes, through any view of it
+    memory_order(graph) # which nodes must stay behind which, though they do not read their values
+
+Reading order: the words, what torch itself says about an operator (`Facts`), one node, a whole graph. Nearly all of it
+is read from torch's operator schemas: in `add_(Tensor(a!) self, …) -> Tensor(a!)` the mark `a!` says "written", in
+`view(Tensor(a) self, …) -> Tensor(a)` the mark `a` says "the result is the same memory", and the tag
+`nondeterministic_seeded` says "draws random numbers". What is not known is said to be "unknown", never pure.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+#: The words of `effects`.
+EFFECTS = {
+    "signature": "it is an input or the output: part of how the program is called",
+    "draws": "it draws random numbers: every call gives others, and moves those of all later calls",
+    "writes": "it changes memory that others can see",
+    "stops": "it may stop the program: an assertion",
+    "unknown": "nothing is known about it, so anything is possible",
+}
+PURE: frozenset[str] = frozenset()
+
+_NAMES = {
+    # Tensor methods and Python functions that have no operator schema and do nothing but compute.
+    "plain": "size dim ndimension numel nelement stride is_contiguous is_floating_point is_complex element_size "
+    "storage_offset float double half bfloat16 long int short char byte bool type tolist len getattr getitem tuple "
+    "list slice abs round range",
+    # Those whose result may be an operand itself or a part of it, which their schema (if any) does not say.
+    "viewing": "float double half bfloat16 long int short char byte bool type getattr getitem tuple list pos "
+    "broadcast_tensors meshgrid atleast_1d atleast_2d atleast_3d",
+    # Python's operators that write into their first operand.
+    "writing": "setitem delitem iadd isub imul itruediv ifloordiv imod imatmul ipow iand ior ixor ilshift irshift",
+    # Those that draw unless they are switched off.
+    "dropout": "dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout rrelu",
+    # Those that always draw, and are built of several operators.
+    "drawing": "gumbel_softmax multi_head_attention_forward fractional_max_pool2d fractional_max_pool3d",
+}
+_NAMES = {group: frozenset(names.split()) for group, names in _NAMES.items()}
+_NAMES["drawing"] |= _NAMES["dropout"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known about a target, whatever it is called with.
+
+    `writes`: positions and names of the operands it writes. `views`: its result may be an operand's memory.
+    """
+
+    draws: bool = False
+    writes: tuple[int | str, ...] = ()
+    views: bool = True
+    known: bool = True
+    stops: bool = False
+    signature: inspect.Signature | None = None
+
+
+def _name(target: Any) -> str:
+    if isinstance(target, torch._ops.OpOverload):
+        return target._schema.name.split("::")[1]
+    return target if isinstance(target, str) else getattr(target, "__name__", "")
+
+
+def _home(target: Any) -> str:
+    """The package a function comes from. Built-ins of torch do not say; they are torch's."""
+    if isinstance(target, str | torch._ops.OpOverload | torch._ops.OpOverloadPacket):
+        return "torch"
+    return (getattr(target, "__module__", None) or "torch").split(".")[0]
+
+
+def _overloads(target: Any, name: str) -> list:
+    """The torch operators a target may stand for: those of its name that take tensors."""
+    if isinstance(target, torch._ops.OpOverload):
+        return [target]
+    packet = target if isinstance(target, torch._ops.OpOverloadPacket) else getattr(torch.ops.aten, name, None)
+    found = [getattr(packet, overload) for overload in packet.overloads()] if packet is not None else []
+    return [o for o in found if "out" not in o._overloadname.split("_") and "Tensor" in str(o._schema)]
+
+
+@lru_cache(maxsize=4096)
+def facts(target: Callable | str) -> Facts:
+    """What is known about the target of a call_function node, or about the method of that name."""
+    name, home = _name(target), _home(target)
+    if home == "passlab":  # passlab.fx.ops: fused operations, pure by construction
+        return Facts(views=False)
+    if home not in ("torch", "_operator", "builtins", "math"):
+        return Facts(known=False)
+    if name.startswith(("_assert", "sym_constrain")):
+        return Facts(stops=True)
+    dunder = name.startswith("__") and hasattr(torch.Tensor, name)
+    bare = name.strip("_") if dunder else name
+    if (home == "_operator" or dunder) and bare in _NAMES["writing"]:
+        return Facts(writes=(0,))
+    if home in ("_operator", "math") or dunder or name in _NAMES["plain"]:
+        return Facts(views=bare in _NAMES["viewing"])
+    draws, signature = name in _NAMES["drawing"], inspect.signature(target) if inspect.isfunction(target) else None
+    overloads = _overloads(target, name)
+    if not overloads:
+        writes = (0,) if name.endswith("_") and hasattr(torch.Tensor, name) else ()
+        known = bool(writes) or getattr(target, "__module__", "") == "torch.nn.functional"
+        return Facts(draws, writes, known=known, signature=signature)
+    aliasing = torch.Tag.maybe_aliasing_or_mutating
+    return Facts(
+        draws=draws or any(torch.Tag.nondeterministic_seeded in o.tags for o in overloads),
+        writes=_written_operands(overloads),
+        views=name in _NAMES["viewing"]
+        or any(aliasing in o.tags or any(r.alias_info for r in o._schema.returns) for o in overloads),
+        signature=signature,
+    )
+
+
+def _written_operands(overloads: list) -> tuple[int | str, ...]:
+    """Positions (or names, where only a name will do) of the operands that any of the overloads writes."""
+    found: dict[int | str, None] = {}
+    for overload in overloads:
+        for place, argument in enumerate(overload._schema.arguments):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                found[argument.name if argument.kwarg_only else place] = None
+    return tuple(found)
+
+
+def _option(node: fx.Node, known: Facts, name: str, default: Any = None) -> Any:
+    """The value of operand `name` of a call, wherever it was written; None where it cannot be told."""
+    if name in node.kwargs:
+        return node.kwargs[name]
+    if known.signature is not None:
+        try:
+            bound = known.signature.bind(*node.args, **node.kwargs)
+        except TypeError:
+            return default
+        bound.apply_defaults()
+        return bound.arguments.get(name, default)
+    return default
+
+
+def writes(node: fx.Node) -> list[fx.Node]:
+    """The operands whose memory the node changes: `[x]` for `x.add_(1)`, `x[0] = 1`, `relu(x, inplace=True)`."""
+    if node.op == "call_module":
+        leaf = node.graph.owning_module.get_submodule(node.target) if node.graph.owning_module is not None else None
+        inplace = any(getattr(m, "inplace", False) for m in leaf.modules()) if leaf is not None else True
+        return node.all_input_nodes[:1] if inplace else []
+    if node.op not in ("call_function", "call_method"):
+        return []
+    known = facts(node.target)
+    if not known.known:
+        return node.all_input_nodes
+    places = list(known.writes)
+    if known.signature is not None and "inplace" in known.signature.parameters and _option(node, known, "inplace"):
+        places.append(0)
+    if _name(node.target) in ("batch_norm", "instance_norm") and _trains(node, known):
+        places += [1, 2, "running_mean", "running_var"]
+    if "out" in node.kwargs:
+        places.append("out")
+    found: dict[fx.Node, None] = {}
+    for place in places:
+        operand = node.kwargs.get(place) if isinstance(place, str) else _at(node.args, place)
+        fx.node.map_arg(operand, lambda n: found.setdefault(n))
+    return list(found)
+
+
+def _at(args: tuple, place: int) -> Any:
+    return args[place] if place < len(args) else None
+
+
+def _trains(node: fx.Node, known: Facts) -> bool:
+    """Does a functional dropout or batch norm run in training mode? Where it cannot be told, it does."""
+    for name in ("training", "use_input_stats", "train"):
+        value = _option(node, known, name)
+        if value is not None:
+            return value is not False
+    booleans = [a for a in node.args if isinstance(a, bool)]
+    return booleans[0] if booleans else True
+
+
+def effects(node: fx.Node) -> frozenset[str]:
+    """What the node does besides computing its value, in the words of `EFFECTS`; empty when it is pure.
+
+    Modules are taken as they are now: a dropout in eval mode draws nothing.
+    """
+    if node.op in ("placeholder", "output"):
+        return frozenset({"signature"})
+    if node.op == "get_attr":
+        return PURE
+    if node.op == "call_module":
+        if node.graph.owning_module is None:
+            return frozenset({"unknown"})
+        return module_effects(node.graph.owning_module.get_submodule(node.target))
+    known = facts(node.target)
+    if known.known and not (known.draws or known.writes or known.stops or known.signature or node.kwargs):
+        return PURE
+    found = set()
+    if not known.known:
+        found.add("unknown")
+    if known.stops:
+        found.add("stops")
+    if known.draws and not _draws_nothing(node, known):
+        found.add("draws")
+    if known.known and writes(node):
+        found.add("writes")
+    return frozenset(found)
+
+
+def _draws_nothing(node: fx.Node, known: Facts) -> bool:
+    """A dropout that is switched off, or attention without dropout."""
+    name = _name(node.target)
+    if name in _NAMES["dropout"]:
+        return not _trains(node, known) or _option(node, known, "p", _at(node.args, 1)) == 0
+    if name == "scaled_dot_product_attention":
+        return node.kwargs.get("dropout_p", _at(node.args, 4) or 0.0) == 0
+    return False
+
+
+def module_effects(module: nn.Module) -> frozenset[str]:
+    """The effects of calling a module, in the mode it is in."""
+    found: set[str] = set()
+    for part in module.modules():
+        if isinstance(part, fx.GraphModule):
+            for node in part.graph.nodes:
+                found |= effects(node) - {"signature"}
+            break
+        home = type(part).__module__.split(".")[0]
+        if home not in ("torch", "passlab"):
+            found |= {"unknown"} if getattr(part, "_is_impure", True) else set()
+        elif part.training and isinstance(part, nn.modules.dropout._DropoutNd | nn.RReLU | nn.RNNBase):
+            rate = getattr(part, "p", getattr(part, "dropout", 1))
+            found |= {"draws"} if rate else set()
+        elif isinstance(part, nn.MultiheadAttention) and part.training and part.dropout:
+            found.add("draws")
+        elif part.training and getattr(part, "track_running_stats", False):
+            found.add("writes")
+        if getattr(part, "inplace", False):
+            found.add("writes")
+    return frozenset(found)
+
+
+#: Modules whose result may be their operand, or a view of it.
+_VIEW_MODULES = (nn.Identity, nn.Flatten, nn.Unflatten, nn.modules.dropout._DropoutNd)
+
+
+def may_alias(node: fx.Node) -> bool:
+    """Can the node's value share memory with one of its operands?"""
+    if node.op in ("placeholder", "get_attr", "output"):
+        return False
+    if node.op == "call_module":
+        leaf = node.graph.owning_module.get_submodule(node.target) if node.graph.owning_module is not None else None
+        plain = type(leaf).__module__.startswith("torch.nn.modules.") and not any(leaf.children())
+        return not plain or isinstance(leaf, _VIEW_MODULES) or bool(getattr(leaf, "inplace", False))
+    known = facts(node.target)
+    return known.views or not known.known or bool(writes(node))
+
+
+def _storage(node: fx.Node) -> Any:
+    """What tells whether two get_attr nodes read the same memory."""
+    at: Any = node.graph.owning_module
+    for part in str(node.target).split("."):
+        at = getattr(at, part, None)
+    return at.untyped_storage().data_ptr() if isinstance(at, torch.Tensor) else node.target
+
+
+def _memories(graph: fx.Graph) -> Callable[[Any], Any]:
+    """Node → what stands for its memory, the same for all nodes that may share it: one union-find over the graph."""
+    leader: dict[Any, Any] = {}
+
+    def find(at: Any) -> Any:
+        while (above := leader.setdefault(at, at)) is not at:
+            leader[at] = leader.setdefault(above, above)
+            at = above
+        return at
+
+    for node in graph.nodes:
+        if node.op == "get_attr":
+            leader[find(node)] = find(_storage(node))
+        elif node.op == "placeholder":
+            leader[find(node)] = find("inputs")
+        elif may_alias(node):
+            for operand in node.all_input_nodes:
+                leader[find(node)] = find(operand)
+    return find
+
+
+def written(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes whose value some node of the graph writes into, directly or through a view of the same memory.
+
+    Such a node is not one value: what it holds depends on when one looks. Two inputs may be one tensor, so writing into
+    one is writing into all. Runs in time almost linear in the graph.
+    """
+    targets = [operand for node in graph.nodes for operand in writes(node)]
+    training = [f"{n.target}." for n in graph.nodes if n.op == "call_module" and effects(n) & {"writes", "unknown"}]
+    if not targets and not training:
+        return set()
+    targets += [n for n in graph.nodes if n.op == "get_attr" and any(n.target.startswith(path) for path in training)]
+    find = _memories(graph)
+    changed = {find(node) for node in targets}
+    return {node for node in graph.nodes if find(node) in changed}
+
+
+def memory_order(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
+    """For each node those before it that it must stay behind, whether it reads their values or not.
+
+    Two nodes that touch the same memory keep their order if one of them writes it, and so do two that draw random
+    numbers. Only the last such nodes are listed: what is before them follows. Empty lists where nothing is written.
+    """
+    find = _memories(graph)
+    changed = {find(node) for node in written(graph)}
+    wrote_last: dict[Any, fx.Node] = {}
+    read_since: dict[Any, list[fx.Node]] = {}
+    behind: dict[fx.Node, list[fx.Node]] = {}
+    for node in graph.nodes:
+        found = effects(node)
+        read = {find(operand) for operand in node.all_input_nodes} & changed
+        wrote = {find(operand) for operand in writes(node)}
+        wrote |= {"the generator"} if "draws" in found else set()
+        wrote |= {node.target} if node.op == "call_module" and "writes" in found else set()
+        before: dict[fx.Node, None] = {}
+        for place in [*(read - wrote), *wrote]:
+            if place in wrote_last:
+                before[wrote_last[place]] = None
+            if place in wrote:
+                before.update(dict.fromkeys(read_since.pop(place, ())))
+                wrote_last[place] = node
+            else:
+                read_since.setdefault(place, []).append(node)
+        behind[node] = list(before)
+    return behind

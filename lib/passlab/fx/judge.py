@@ -1,0 +1,213 @@
+"""Judging passes over torch.fx: is what came back a graph, and which law did the pass keep?
+
+`judge_pass` makes the judge of an exercise whose answer is `pass(gm) -> gm`. Only the nodes of the returned graph
+count: the judge rebuilds the module from them, so neither a forgotten `recompile()` nor an overridden method has a say.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from functools import cache
+
+import torch
+from torch import fx
+from torch.utils._pytree import tree_leaves
+
+from passlab.equivalence import equivalent
+from passlab.judge import Case, Finding
+
+#: (before, after, case) → None when the law is kept, else the sentence that says where it was broken
+Law = Callable[[fx.GraphModule, fx.GraphModule, Case], str | None]
+
+
+def _placeholders(graph: fx.Graph) -> list[str]:
+    return [n.target for n in graph.nodes if n.op == "placeholder"]
+
+
+def _missing_attribute(gm: fx.GraphModule, path: str) -> bool:
+    at = gm
+    for part in path.split("."):
+        if not hasattr(at, part):
+            return True
+        at = getattr(at, part)
+    return False
+
+
+@cache
+def _signature(target: Callable) -> inspect.Signature | None:
+    try:
+        return inspect.signature(target)
+    except (TypeError, ValueError):  # most built-in functions do not say
+        return None
+
+
+def _misfit(node: fx.Node) -> str | None:
+    """Why the operands of a call_function do not fit its target, as Python puts it."""
+    signature = _signature(node.target)
+    if signature is None:
+        return None
+    try:
+        signature.bind(*node.args, **node.kwargs)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def _on_cycle(node: fx.Node, order: dict[fx.Node, int]) -> bool:
+    """Can `node` be reached from its own operands?"""
+    seen, todo = set(), list(node.all_input_nodes)
+    while todo:
+        at = todo.pop()
+        if at is node:
+            return True
+        if at not in seen and at in order:
+            seen.add(at)
+            todo.extend(at.all_input_nodes)
+    return False
+
+
+def validate(before: fx.GraphModule | None, after: object) -> str | None:
+    """What makes `after` no answer to a pass over `before`: one sentence, or None when nothing does.
+
+    Looked for, in this order: nothing or another type returned; nodes of another graph; nodes that were erased but are
+    still used; a cycle; a use before its definition; modules and attributes that do not exist; operands that do not
+    fit; a missing or misplaced output; placeholders that are not those of `before`.
+    """
+    if after is None:
+        return "The pass returned None. End it with `return gm`."
+    if isinstance(after, fx.Graph):
+        return "The pass returned a Graph. Return a GraphModule: `fx.GraphModule(gm, graph)`, or the gm you edited."
+    if not isinstance(after, fx.GraphModule):
+        return f"The pass returned {type(after).__name__}, not a torch.fx.GraphModule."
+    graph = after.graph
+    order: dict[fx.Node, int] = {}
+    for place, node in enumerate(graph.nodes):
+        if node in order:
+            return f"The node list runs in a circle at {node.name}: it was linked into the graph twice."
+        order[node] = place
+    for node, place in order.items():
+        if not isinstance(node, fx.Node):
+            return f"The graph holds a {type(node).__name__} where a torch.fx.Node belongs."
+        if node.graph is not graph:
+            return f"Node {node.name} belongs to another graph. Copy it with `graph.node_copy(node, …)`."
+        for operand in node.all_input_nodes:
+            if operand in order:
+                continue
+            if operand.graph is not graph:
+                return (
+                    f"Node {node.name} uses {operand.name}, which belongs to another graph. "
+                    f"Map operands to their copies while you copy nodes."
+                )
+            return (
+                f"Node {node.name} still uses {operand.name}, which is no longer in the graph. "
+                f"Call {operand.name}.replace_all_uses_with(…) before you erase it."
+            )
+        for operand in node.all_input_nodes:
+            if order[operand] >= place:
+                if _on_cycle(node, order):
+                    return f"Node {node.name} depends on itself through {operand.name}: the graph has a cycle."
+                return (
+                    f"Node {node.name} uses {operand.name} before it is defined. "
+                    f"Insert new nodes with `graph.inserting_before({node.name})` or later than their operands."
+                )
+    for node in order:
+        if node.op in ("call_module", "get_attr") and _missing_attribute(after, node.target):
+            return f"Node {node.name} refers to {node.target!r}, which the module does not have. Add it to gm first."
+        if node.op == "call_function" and not callable(node.target):
+            return f"Node {node.name} calls {node.target!r}, which is not callable."
+        if node.op == "call_function" and (misfit := _misfit(node)):
+            return f"The operands of node {node.name} do not fit {node.target.__name__}: {misfit}."
+    outputs = [n for n in order if n.op == "output"]
+    if len(outputs) != 1:
+        return f"A graph has exactly one output node; this one has {len(outputs)}."
+    if order[outputs[0]] != len(order) - 1:
+        return f"Nodes come after the output node {outputs[0].name}: nothing there is ever run."
+    if before is not None:
+        old, new = _placeholders(before.graph), _placeholders(graph)
+        if old != new:
+            return (
+                f"The inputs changed: the program took ({', '.join(old)}) and now takes ({', '.join(new)}). "
+                f"Placeholders are the signature; keep them even when nothing uses them."
+            )
+        old_n, new_n = _arity(before.graph), _arity(graph)
+        if old_n is not None and new_n is not None and old_n != new_n:
+            return f"The program returned {_values(old_n)} and now returns {_values(new_n)}."
+    return None
+
+
+def _arity(graph: fx.Graph) -> int | None:
+    """How many values the output node names: None when it names one node (which may itself be a tuple)."""
+    result = next(n for n in graph.nodes if n.op == "output").args[0]
+    return len(result) if isinstance(result, tuple | list | dict) else None
+
+
+def _values(n: int) -> str:
+    return f"{n} value" + ("" if n == 1 else "s")
+
+
+def rebuild(gm: fx.GraphModule) -> fx.GraphModule:
+    """The same nodes in a fresh, compiled GraphModule; parameters and modules are shared with `gm`."""
+    graph, copies = fx.Graph(), {}
+    for node in gm.graph.nodes:
+        copies[node] = graph.node_copy(node, copies.__getitem__)
+    rebuilt = fx.GraphModule(gm, graph)
+    rebuilt.training = gm.training  # of this module alone: a child may be frozen on its own
+    rebuilt.meta.update(gm.meta)
+    return rebuilt
+
+
+def _nan_everywhere(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple) -> bool:
+    """Is some output of `after` nothing but NaN, where that of `before` is not?"""
+
+    def outputs(gm):
+        copies = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
+        with torch.no_grad():
+            return [t for t in tree_leaves(gm(*copies)) if isinstance(t, torch.Tensor) and t.numel()]
+
+    try:
+        pairs = zip(outputs(before), outputs(after), strict=False)
+        return any(bool(new.isnan().all()) and not old.isnan().all() for old, new in pairs)
+    except Exception:  # it does not even run; the comparison has said so
+        return False
+
+
+def _sameness(before: fx.GraphModule, after: fx.GraphModule, case: Case, equivalence: dict) -> Finding:
+    """Do the two compute the same function?"""
+    inputs = case.inputs() if case.inputs else None
+    result = equivalent(before, after, inputs, **equivalence)
+    reason = "" if result.ok else result.reason
+    if not result.ok and _nan_everywhere(before, after, inputs or before.meta.get("inputs", ())):
+        reason = f"An output of your graph is NaN everywhere, on ordinary inputs. {reason}"
+    small = (result.graph, result.graph_after) if result.graph is not None else (before, after)
+    mark = (result.first_diverging,) if result.first_diverging else ()
+    return Finding("same", result.ok, reason, before=small[0], after=small[1], mark=mark)
+
+
+def judge_pass(
+    did: Law, spared: Law | None = None, cost: Law | None = None, **equivalence
+) -> Callable[[Case, object], Iterator[Finding]]:
+    """The judge of a pass: valid, then same (by `equivalent`), then the exercise's own laws.
+
+    A case's first built argument is the graph before the pass. Keyword arguments go to `equivalent`. The programs of a
+    case that names what it is about, and does not name `same`, are not run.
+    """
+
+    def judge(case: Case, value: object) -> Iterator[Finding]:
+        before = case.build()[0]
+        broken = validate(before, value)
+        if broken:
+            yield Finding(
+                "valid", False, broken, before=before, after=value if isinstance(value, fx.GraphModule) else None
+            )
+            return
+        after = rebuild(value)
+        yield Finding("valid", True)
+        if not case.about or "same" in case.about:
+            yield _sameness(before, after, case, equivalence)
+        for verdict, law in (("did", did), ("spared", spared), ("cost", cost)):
+            if law is not None:
+                sentence = law(before, after, case)
+                yield Finding(verdict, sentence is None, sentence or "", before=before, after=after)
+
+    return judge

@@ -1,0 +1,93 @@
+"""Which layout each op wants its images in: the rules of the layout exercise, as data.
+
+    wants(node)        # "NHWC" for a convolution, "any" for relu, "NCHW" for flatten
+    converts(node)     # "NHWC" for x.to(memory_format=torch.channels_last), None for what converts nothing
+
+An image is a 4-D tensor. Its layout is how it lies in memory: NCHW (contiguous) or NHWC (channels_last); its shape and
+its values are the same in both. An op that takes any layout gives what it got, so all its images must be in one.
+Parameters can be laid out once, ahead of time: they need no conversion while the program runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from passlab.fx.effects import effects
+from passlab.graph import view
+
+NCHW, NHWC, ANY = "NCHW", "NHWC", "any"
+
+#: Functions, methods and (in lower case) modules. What is in no row wants NCHW.
+_WANTS = {
+    NHWC: "conv2d convtranspose2d conv_transpose2d",
+    ANY: "relu relu6 leaky_relu leakyrelu elu gelu silu hardswish sigmoid tanh neg abs exp sqrt clamp hardtanh "
+    "add iadd sub mul div truediv maximum minimum where cat clone identity "
+    "batch_norm batchnorm2d dropout dropout2d mean sum interpolate upsample "
+    "size dim shape getattr numel "
+    "max_pool2d maxpool2d avg_pool2d avgpool2d adaptive_avg_pool2d adaptiveavgpool2d",
+}
+_WANTED = {name: layout for layout, names in _WANTS.items() for name in names.split()}
+_FORMATS = {torch.channels_last: NHWC, torch.contiguous_format: NCHW}
+
+
+def converts(node: fx.Node) -> str | None:
+    """The layout that a conversion (`.to(memory_format=…)`, `.contiguous(…)`) converts to; None for other nodes."""
+    if node.op != "call_method" or node.target not in ("to", "contiguous"):
+        return None
+    formats = [a for a in (*node.args[1:], *node.kwargs.values()) if isinstance(a, torch.memory_format)]
+    if node.target == "contiguous" and not formats:
+        return NCHW
+    return _FORMATS.get(formats[0]) if formats else None
+
+
+def wants(node: fx.Node) -> str:
+    """The layout in which a node takes its images: "NHWC", "NCHW" or "any".
+
+    What draws random numbers (dropout in training) wants NCHW: it draws in the order of memory.
+    """
+    if effects(node):
+        return NCHW
+    if node.op == "call_module":
+        leaf = node.graph.owning_module.get_submodule(node.target)
+        return _WANTED.get(type(leaf).__name__.lower(), NCHW)
+    if node.op in ("call_function", "call_method"):
+        return _WANTED.get(getattr(node.target, "__name__", node.target), NCHW)
+    return NCHW
+
+
+def is_image(node: fx.Node) -> bool:
+    """Is the node's value a 4-D tensor that the program computes (no parameter)? Needs shapes on the nodes."""
+    meta = node.meta.get("tensor_meta")
+    return node.op != "get_attr" and hasattr(meta, "shape") and len(meta.shape) == 4
+
+
+@dataclass(frozen=True)
+class Clash:
+    """An operand in another layout than its reader wants; for a reader that takes any, than its first image has."""
+
+    reader: fx.Node
+    operand: fx.Node
+    have: str
+    want: str
+
+
+def clashes(gm: fx.GraphModule, *inputs: Any) -> list[Clash]:
+    """Follow the layouts through the graph, and list where a node gets an image as it does not want it.
+
+    `inputs`: example inputs, to find the shapes with.
+    """
+    images = {n.id for n in view(gm, *inputs) if n.op != "get_attr" and n.shape and len(n.shape) == 4}
+    layout: dict[fx.Node, str] = {}
+    found = []
+    for node in gm.graph.nodes:
+        operands = [n for n in node.all_input_nodes if n.name in images]
+        first = layout[operands[0]] if operands else NCHW
+        want = first if wants(node) == ANY else wants(node)
+        if converts(node) is None:
+            found += [Clash(node, n, layout[n], want) for n in operands if layout[n] != want]
+        layout[node] = converts(node) or (NCHW if wants(node) == NCHW else first)
+    return found

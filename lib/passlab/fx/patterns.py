@@ -1,0 +1,140 @@
+"""Which kind of loop an operation is: the op patterns of Relay's FuseOps, for nodes of torch.fx.
+
+    pattern(node)       # Pattern.BROADCAST for x + y, Pattern.COMM_REDUCE for x.sum(1)
+    canonical(node)     # "add" for torch.add, operator.add, x.add(…), aten.add.Tensor; "relu" for nn.ReLU, F.relu, …
+
+The words and numbers are those that Relay gives its operators (`TOpPattern`), and an operation has the word of the
+operator that does the same there. What is not in the table is OPAQUE, and so is all that does more than compute.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import torch
+from torch import fx
+
+from passlab.fx.effects import effects
+
+
+class Pattern(IntEnum):
+    """How an element of the result comes from elements of the operands; the larger, the harder to fuse."""
+
+    ELEMWISE = 0  # from the element in the same place
+    BROADCAST = 1  # the same, where an operand's dimension may be missing or repeated
+    INJECTIVE = 2  # from one element in another place: transpose, reshape, cat
+    COMM_REDUCE = 3  # from many elements, in any order: sum, mean, amax
+    OUT_ELEMWISE_FUSABLE = 4  # by loops of its own, at the end of which an element-wise operation fits: conv2d, matmul
+    TUPLE = 7  # several values side by side
+    OPAQUE = 8  # not to be fused
+
+
+_NAMES = {
+    Pattern.ELEMWISE: "relu tanh sigmoid exp expm1 exp2 log log1p log2 log10 neg abs sqrt rsqrt square reciprocal erf "
+    "sin cos tan sinh cosh asin acos atan floor ceil round trunc frac sign sgn clamp clamp_min clamp_max leaky_relu "
+    "relu6 hardtanh hardswish hardsigmoid elu selu celu gelu silu mish softplus softsign logsigmoid tanhshrink "
+    "hardshrink softshrink threshold nan_to_num isnan isinf isfinite logical_not bitwise_not to clone contiguous "
+    "detach dropout identity zeros_like ones_like full_like tril triu positive",
+    Pattern.BROADCAST: "add sub rsub mul div floor_divide remainder fmod pow maximum minimum fmax fmin where eq ne lt "
+    "le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor atan2 hypot lerp addcmul addcdiv "
+    "masked_fill prelu unsqueeze expand expand_as broadcast_to tile repeat",
+    Pattern.INJECTIVE: "transpose permute t reshape view flatten unflatten squeeze cat stack chunk split getitem "
+    "select narrow slice flip roll gather index_select embedding pad movedim view_as reshape_as unbind tensor_split "
+    "pixel_shuffle pixel_unshuffle",
+    Pattern.COMM_REDUCE: "sum mean amax amin max min prod argmax argmin any all var std norm logsumexp",
+    Pattern.OUT_ELEMWISE_FUSABLE: "conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d convolution "
+    "linear matmul bmm mm addmm baddbmm conv2d_relu softmax log_softmax batch_norm max_pool1d max_pool2d max_pool3d "
+    "avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d "
+    "adaptive_max_pool1d adaptive_max_pool2d one_hot linear_act",
+}
+_PATTERNS = {name: kind for kind, names in _NAMES.items() for name in names.split()}
+
+#: Other spellings of names above.
+_ALIASES = {
+    "truediv": "div",
+    "true_divide": "div",
+    "divide": "div",
+    "floordiv": "floor_divide",
+    "mod": "remainder",
+    "subtract": "sub",
+    "multiply": "mul",
+    "negative": "neg",
+    "pos": "positive",
+    "absolute": "abs",
+    "clip": "clamp",
+    "concat": "cat",
+    "concatenate": "cat",
+    "swapaxes": "transpose",
+    "swapdims": "transpose",
+    "invert": "bitwise_not",
+    "and_": "bitwise_and",
+    "or_": "bitwise_or",
+    "xor": "bitwise_xor",
+    "greater": "gt",
+    "less": "lt",
+    "not_equal": "ne",
+    "greater_equal": "ge",
+    "less_equal": "le",
+    "special_erf": "erf",
+    "special_expit": "sigmoid",
+    "expit": "sigmoid",
+    "_to_copy": "to",
+    "_softmax": "softmax",
+    "_log_softmax": "log_softmax",
+    "_unsafe_view": "view",
+    "split_with_sizes": "split",
+    "convrelu2d": "conv2d_relu",
+    **{f"batchnorm{n}d": "batch_norm" for n in (1, 2, 3)},
+    **{f"dropout{n}d": "dropout" for n in (1, 2, 3)},
+    **{name: "to" for name in "float double half bfloat16 long int short bool type type_as".split()},  # noqa: SIM905
+}
+#: nn.LeakyReLU is called like F.leaky_relu, but for underscores and capitals.
+_MODULES = {name.replace("_", ""): name for name in _PATTERNS}
+
+#: Operations that a kernel may compute element by element, the shapes of operands made to fit.
+POINTWISE = (Pattern.ELEMWISE, Pattern.BROADCAST)
+
+
+def canonical(node: fx.Node, gm: fx.GraphModule | None = None) -> str:
+    """One name for all forms of an operation: "relu" for nn.ReLU, F.relu, x.relu() and aten.relu.
+
+    In-place forms keep a name of their own ("add_"). Other nodes are called by their op: "placeholder", "get_attr".
+    `gm`: the module that holds the node's modules, where that is not the graph's own.
+    """
+    if node.op == "call_module":
+        home = gm if gm is not None else node.graph.owning_module
+        name = type(home.get_submodule(node.target)).__name__.lower()
+        return _ALIASES.get(name) or _MODULES.get(name, name)
+    if node.op == "call_method":
+        name = node.target
+    elif node.op == "call_function":
+        target = node.target
+        if isinstance(target, torch._ops.OpOverload):
+            name = target._schema.name.split("::")[1]
+        else:
+            name = getattr(target, "__name__", str(target))
+    else:
+        return node.op
+    if name.startswith("__") and name.endswith("__"):
+        name = name.strip("_")
+    return _ALIASES.get(name, name)
+
+
+def pattern(node: fx.Node, gm: fx.GraphModule | None = None) -> Pattern:
+    """The op pattern of a node, as Relay would have it.
+
+    OPAQUE are inputs, attributes and the output; what draws, writes or may stop the program; what makes no tensor (as
+    `x.size(0)` does); and what is not in the table.
+    """
+    if node.op not in ("call_function", "call_method", "call_module") or effects(node):
+        return Pattern.OPAQUE
+    made = node.meta.get("type")
+    if isinstance(made, type) and not issubclass(made, torch.Tensor | tuple | list):
+        return Pattern.OPAQUE
+    name = canonical(node, gm)
+    if name in ("max", "min") and any(isinstance(a, fx.Node) for a in [*node.args[1:], node.kwargs.get("other")]):
+        return Pattern.BROADCAST
+    found = _PATTERNS.get(name, Pattern.OPAQUE)
+    has_shapes = "tensor_meta" in next(iter(node.graph.nodes)).meta
+    # x.size(0) * 2 in a graph with shapes: a product of numbers has none.
+    return Pattern.OPAQUE if found in POINTWISE and has_shapes and "tensor_meta" not in node.meta else found

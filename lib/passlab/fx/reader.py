@@ -1,0 +1,351 @@
+"""torch.fx: `GraphModule`, `Graph`, and an `nn.Module`, which is traced first."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import fx
+from torch.fx.passes.shape_prop import TensorMetadata
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from passlab.graph import Graph, Node, kinds
+from passlab.graph.assemble import UNKNOWN, Type, several, short, sized
+
+#: Opcodes whose kind does not hang on a target.
+_OPCODE_KIND = {"placeholder": "data", "get_attr": "data", "output": "data"}
+
+
+def read(obj: Any, *inputs: Any) -> Graph:
+    """The view of a GraphModule, a Graph, or an nn.Module; `inputs`, when given, are used to find shapes."""
+    if not isinstance(obj, (fx.Graph, fx.GraphModule)):
+        gm = symbolic_trace(obj)
+        found = _need_shapes(gm, *inputs) if inputs else {}
+        return from_nodes(list(gm.graph.nodes), "torch.fx", gm._get_name(), gm, found)
+    graph, module = (obj, obj.owning_module) if isinstance(obj, fx.Graph) else (obj.graph, obj)
+    found, failed, why = {}, None, ""
+    if inputs and isinstance(module, fx.GraphModule):
+        found, failed, why = find_shapes(module, *inputs)
+    name = module._get_name() if module is not None else "graph"
+    view = from_nodes(list(_walk(graph)), "torch.fx", name, module, found)
+    if failed is not None:
+        view.node(failed.name).attrs["error"] = why
+    return view
+
+
+def _walk(graph: fx.Graph) -> Iterable[fx.Node]:
+    """The nodes of a graph, also when its linked list was bent into a ring."""
+    seen = set()
+    for node in graph.nodes:
+        if node in seen:
+            return
+        seen.add(node)
+        yield node
+
+
+def from_nodes(
+    fx_nodes: list[fx.Node], ir: str, name: str, module: torch.nn.Module | None = None, found: dict | None = None
+) -> Graph:
+    """The view of a list of FX nodes; `found` gives values by node where `node.meta` does not."""
+    found, modules = found or {}, {}
+    listed = dict.fromkeys(fx_nodes)
+    missing = dict.fromkeys(used for node in fx_nodes for used in node.all_input_nodes if used not in listed)
+    ids: dict[fx.Node, str] = {}
+    taken: set[str] = set()
+    for node in [*fx_nodes, *missing]:  # names are unique in one graph, not across graphs that were mixed up
+        id, number = node.name, 1
+        while id in taken:
+            id, number = f"{node.name}#{number}", number + 1
+        taken.add(id)
+        ids[node] = id
+    nodes = [Node(ids[node], "missing", "data", text=f"{ids[node]} is used and not in the graph") for node in missing]
+    outputs: list[str] = []
+    for node in fx_nodes:
+        nodes.append(_node(node, ids, module, modules, found))
+        if node.op == "output":
+            outputs += [ids[used] for used in node.all_input_nodes]
+    return Graph(name, ir, tuple(nodes), tuple(outputs), "\n".join(node.text for node in nodes))
+
+
+def _node(node: fx.Node, ids: dict, module: torch.nn.Module | None, modules: dict, found: dict) -> Node:
+    leaf = _leaf(module, node.target, modules) if node.op == "call_module" else None
+    op, label = _op(node, leaf)
+    meta = node.meta or {}
+    value = found.get(node, meta.get("val", meta.get("tensor_meta", meta.get("example_value"))))
+    shape, dtype, size = describe(value)
+    if dtype is None and meta.get("type") in (bool, int, float):
+        dtype = meta["type"].__name__
+    attrs = {"opcode": node.op}
+    if node.op in ("call_module", "get_attr"):
+        attrs["target"] = node.target
+    attrs |= {name: getattr(leaf, name, None) for name in getattr(leaf, "__constants__", ())}
+    attrs |= {f"arg{i}": arg for i, arg in enumerate(node.args) if _constant(arg)}
+    attrs |= {name: arg for name, arg in node.kwargs.items() if _constant(arg)}
+    kind = _kind(node, op, leaf)
+    if kind == "memory" and _writes(node, op, leaf):
+        attrs["mutates"] = True
+    if ids[node] != node.name:
+        attrs["redefines"] = node.name
+    return Node(
+        id=ids[node],
+        op=op,
+        kind=kind,
+        inputs=tuple(ids[used] for used in node.all_input_nodes),
+        shape=shape,
+        dtype=dtype,
+        bytes=None if node.op == "output" else size,
+        text=_text(node, op, ids[node]),
+        attrs=attrs,
+        label=label,
+    )
+
+
+def _leaf(module: torch.nn.Module | None, target: str, modules: dict) -> torch.nn.Module | None:
+    """The module a call_module node calls, or None where there is none of that name."""
+    if not isinstance(target, str):
+        return None
+    if target not in modules:
+        try:
+            modules[target] = module.get_submodule(target) if module is not None else None
+        except AttributeError:
+            modules[target] = None
+    return modules[target]
+
+
+def _op(node: fx.Node, leaf: torch.nn.Module | None) -> tuple[str, str]:
+    """The operation's name, and the label to show beside it."""
+    if node.op == "call_module":
+        return (type(leaf).__name__ if leaf is not None else str(node.target)), str(node.target)
+    if node.op == "get_attr":
+        return "get_attr", str(node.target)
+    if node.op == "call_function":
+        return target_name(node.target), ""
+    return (str(node.target) if node.op == "call_method" else node.op), ""
+
+
+def target_name(target: Any) -> str:
+    """`relu` for torch.relu, `aten.relu` for torch.ops.aten.relu.default, `aten.add.Tensor` for another overload."""
+    if isinstance(target, torch._ops.OpOverload):
+        return str(target).removesuffix(".default")
+    return getattr(target, "__name__", None) or str(target)
+
+
+def _kind(node: fx.Node, op: str, leaf: torch.nn.Module | None) -> str:
+    if node.op in _OPCODE_KIND:
+        return _OPCODE_KIND[node.op]
+    if _writes(node, op, leaf):
+        return "memory"
+    if node.op == "call_module":
+        return kinds.MODULES.get(op, "compute")
+    bare = op.split(".")[1] if isinstance(node.target, torch._ops.OpOverload) else op
+    return kinds.TORCH.get(bare) or kinds.TORCH.get(bare.strip("_"), "compute")
+
+
+def _writes(node: fx.Node, op: str, leaf: torch.nn.Module | None) -> bool:
+    """Does the node write into storage that was there before? By its schema, its name, `out=` or `inplace=True`."""
+    if isinstance(node.target, torch._ops.OpOverload):
+        return node.target._schema.is_mutable
+    if node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True or getattr(leaf, "inplace", False):
+        return True
+    if node.op == "call_module":
+        return False
+    if op.strip("_") in kinds.WRITING_OPERATORS:
+        return True
+    named_so = op.endswith("_") and not op.startswith("_")
+    return named_so and getattr(node.target, "__module__", None) != "_operator"  # and_, or_, not_ end in one for Python
+
+
+def _constant(arg: Any) -> bool:
+    """Does this operand hold no node?"""
+    holds = []
+    fx.node.map_arg(arg, holds.append)
+    return not holds
+
+
+def _text(node: fx.Node, op: str, id: str) -> str:
+    """The node as a line of Python: `relu = relu(linear)`."""
+    if node.op == "placeholder":
+        return f"{id} = input{f' (default {short(node.args[0])})' if node.args else ''}"
+    if node.op == "get_attr":
+        return f"{id} = self.{node.target}"
+    if node.op == "output":
+        return f"return {short(node.args[0]) if node.args else None}"
+    operands = [short(arg) for arg in node.args] + [f"{name}={short(arg)}" for name, arg in node.kwargs.items()]
+    if node.op == "call_method" and operands:
+        return f"{id} = {operands[0]}.{op}({', '.join(operands[1:])})"
+    called = f"self.{node.target}" if node.op == "call_module" else op
+    return f"{id} = {called}({', '.join(operands)})"
+
+
+def describe(value: Any) -> Type:
+    """(shape, dtype, bytes) of a tensor, fake tensor, TensorMetadata, or a tuple or dict of them."""
+    if isinstance(getattr(value, "dtype", None), torch.dtype) and hasattr(value, "shape"):
+        return sized(value.shape, str(value.dtype).removeprefix("torch."), value.dtype.itemsize)
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        parts = [part for part in map(describe, value) if part[0] is not None]
+        return several(parts) if len(parts) > 1 or not parts else ((parts[0][0],), *parts[0][1:])
+    if isinstance(value, (bool, int, float, torch.SymInt, torch.SymFloat, torch.SymBool)):
+        return None, type(value).__name__.lower().removeprefix("sym"), None
+    return UNKNOWN
+
+
+def symbolic_trace(model: torch.nn.Module) -> fx.GraphModule:
+    """`torch.fx.symbolic_trace`, whose failure says what to do. The caller's module is not changed."""
+    try:
+        return fx.symbolic_trace(model)
+    except Exception as error:
+        why = "its forward uses a tensor in a way that symbolic tracing, which has no values, cannot follow"
+        if isinstance(error, fx.proxy.TraceError):
+            why = "its forward decides what to run by looking at values (an if, a while, a loop over a tensor)"
+        raise ValueError(
+            f"torch.fx cannot trace {type(model).__name__}{_line_of(error)}: {why}. View torch.jit.script(model) "
+            f"or torch.export.export(model, inputs) instead. (torch says: {type(error).__name__}: {error})"
+        ) from error
+
+
+def _line_of(error: BaseException) -> str:
+    """ " (line 12 of forward)", for the innermost line that is not torch's own."""
+    place, step = "", error.__traceback__
+    while step:
+        code = step.tb_frame.f_code
+        if (
+            f"{os.sep}torch{os.sep}" not in code.co_filename
+            and "passlab" not in code.co_filename
+            and code.co_name != "module_call_wrapper"
+        ):
+            place = f" (line {step.tb_lineno} of {code.co_name})"
+        step = step.tb_next
+    return place
+
+
+class _Shapes(fx.Interpreter):
+    """Runs a graph on stand-ins for all tensors and keeps what each node gave: shape, dtype, strides, not the data.
+
+    Parameters and buffers have stand-ins too: a batch norm in training writes its statistics into those.
+    """
+
+    def __init__(self, module: fx.GraphModule, stand_in: Callable[[torch.Tensor], torch.Tensor]):
+        super().__init__(module, garbage_collect_values=False)
+        self.extra_traceback = False  # torch would add the node and a hint to a log viewer to the error
+        self.stand_in = stand_in
+        self.found: dict[fx.Node, Any] = {}
+
+    def run_each(self, nodes: list[fx.Node], inputs: tuple) -> None:
+        """What `run` does, on this list of nodes: `run` never returns where the graph's own list is a ring."""
+        self.args_iter = iter(tree_map_only(torch.Tensor, self.stand_in, inputs))
+        last_use = {used: node for node in nodes for used in node.all_input_nodes}
+        for node in nodes:
+            self.env[node] = value = self.run_node(node)
+            self.found[node] = fx.node.map_aggregate(value, _metadata)
+            for used in node.all_input_nodes:
+                if last_use[used] is node:
+                    del self.env[used]
+
+    def fetch_attr(self, target: str) -> Any:
+        value = super().fetch_attr(target)
+        return self.stand_in(value) if isinstance(value, torch.Tensor) else value
+
+    def call_module(self, target: str, args: tuple, kwargs: dict) -> Any:
+        leaf = self.module.get_submodule(target)
+        state = {name: self.stand_in(tensor) for name, tensor in [*leaf.named_parameters(), *leaf.named_buffers()]}
+        return torch.func.functional_call(leaf, state, args, kwargs)
+
+
+def _metadata(value: Any) -> Any:
+    """What ShapeProp keeps of a tensor. (Its own `_extract_tensor_metadata` loads sympy, a third of a second.)"""
+    if not isinstance(value, torch.Tensor):
+        return value
+    formats = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d) if _strided(value) else ()
+    fits = (f for f in formats if value.dim() in _RANKS.get(f, (value.dim(),)) and value.is_contiguous(memory_format=f))
+    stride = value.stride() if formats else ()
+    return TensorMetadata(
+        value.shape, value.dtype, value.requires_grad, stride, next(fits, None), value.is_quantized, {}
+    )
+
+
+def _strided(tensor: torch.Tensor) -> bool:
+    return tensor.layout == torch.strided and not tensor.is_quantized
+
+
+#: Ranks for which a memory format is defined; the plain one is for all.
+_RANKS = {torch.channels_last: (4,), torch.channels_last_3d: (5,)}
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().clone()
+
+
+def _without_data(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+
+
+def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], fx.Node | None, str]:
+    """What each node gives: (node → TensorMetadata, the node that failed, why it failed).
+
+    Found by one run on copies, or without any data where an input is on the meta device. Neither `gm`, `inputs` nor
+    the random state change. A graph that uses a value before it is defined is not run.
+    """
+    nodes, seen = list(_walk(gm.graph)), set()
+    for node in nodes:
+        if not seen.issuperset(node.all_input_nodes):
+            return {}, node, "it uses a value that is not defined before it"
+        seen.add(node)
+    inputs = gm.graph.process_inputs(*inputs)
+    wanted = [node for node in nodes if node.op == "placeholder"]
+    needed = sum(1 for node in wanted if not node.args)
+    if not needed <= len(inputs) <= len(wanted) and not any(str(node.target).startswith("*") for node in wanted):
+        return {}, None, f"it takes {needed} input{'s' * (needed != 1)} and got {len(inputs)}"
+
+    dataless = any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in tree_leaves(inputs))
+    shapes = _Shapes(gm, _without_data if dataless else _copy)
+    devices = range(torch.cuda.device_count())
+    try:
+        with torch.no_grad(), torch.random.fork_rng(devices), torch.device("meta") if dataless else nullcontext():
+            shapes.run_each(nodes, inputs)
+    except Exception as error:
+        failed = next((node for node in nodes if node not in shapes.found), None)
+        return shapes.found, failed, str(error).strip().split("\n")[0].rstrip(".!") or type(error).__name__
+    return shapes.found, None, ""
+
+
+def _need_shapes(gm: fx.GraphModule, *inputs: Any) -> dict[fx.Node, Any]:
+    """`find_shapes`, or a ValueError that says which node does not take these inputs."""
+    found, node, why = find_shapes(gm, *inputs)
+    if why:
+        given = ", ".join(_type_text(value) for value in inputs)
+        where = f" at node {node.name} ({_text(node, *_op(node, None)[:1], node.name)})" if node is not None else ""
+        raise ValueError(f"{gm._get_name()} does not run on the inputs ({given}){where}: {why}.")
+    return found
+
+
+def _type_text(value: Any) -> str:
+    shape, dtype, _ = describe(value)
+    return f"{dtype}{list(shape)}" if shape is not None else short(value)
+
+
+def trace(model: torch.nn.Module, *inputs: Any) -> fx.GraphModule:
+    """`torch.fx.symbolic_trace(model)` with shapes on its nodes (`node.meta["tensor_meta"]`) when `inputs` are given.
+
+    The inputs are kept in `gm.meta["inputs"]`. Shapes are found by one run on copies: batch-norm statistics, the
+    inputs and the random state stay as they are. Parameters are shared with `model`, as in torch. Raises ValueError
+    when torch.fx cannot trace the model, or when it does not run on the inputs.
+    """
+    gm = symbolic_trace(model)
+    if inputs:
+        for node, value in _need_shapes(gm, *inputs).items():
+            if any(isinstance(leaf, TensorMetadata) for leaf in _leaves(value)):
+                node.meta["tensor_meta"] = value
+            elif isinstance(value, (bool, int, float)):
+                node.meta["type"] = type(value)
+        gm.meta["inputs"] = inputs
+    return gm
+
+
+def _leaves(value: Any) -> list:
+    """The parts of nested tuples, lists and dicts, where a TensorMetadata (itself a tuple) is one part."""
+    return tree_leaves(value, is_leaf=lambda part: isinstance(part, TensorMetadata))

@@ -1,0 +1,510 @@
+"""From a group of operations in an FX graph to one kernel that runs, called from the graph in the group's place.
+
+    after = fused(gm, [["mul", "add", "relu"]])      # `mul`, `add` and `relu` are one call of a Kernel
+    launches(after, x)                               # one kernel where there were three
+    one = kernel(subgraph(gm, ["mul", "add", "relu"]))
+    print(one.source())                              # what was built, as TensorIR
+
+A group may hold element-wise operations, broadcasts, views and reductions. TVM builds its kernel: for the CPU, or for a
+GPU; backend="triton" has it made by Triton. Tensors go in and come out without a copy (DLPack), non-contiguous ones
+too: a kernel is built for the shapes, strides and types of its inputs, and again when others come.
+No gradient goes through a kernel.
+
+Reading order: which groups can be, cutting a group out, the kernel, the graph that calls it.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+import difflib
+import heapq
+import operator
+import re
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import _disable_current_modes
+
+from passlab import measure
+from passlab.fx.effects import EFFECTS, effects
+from passlab.kernels import code as kernel_code
+from passlab.kernels.primitives import Unsupported, primitives, state
+
+if TYPE_CHECKING:
+    import tvm
+
+BACKENDS = ("tvm", "triton")
+
+Groups = Sequence[Sequence[str]]
+
+
+# ------------------------------------------------------------------------------------------------ which groups can be
+
+
+def illegal(gm: fx.GraphModule, groups: Groups) -> str | None:
+    """Why these groups cannot be kernels, in one sentence that names a node; None if they can.
+
+    The graph's nodes carry their shapes (`passlab.trace(model, x)`).
+    """
+    nodes = {node.name: node for node in gm.graph.nodes}
+    if not isinstance(groups, list | tuple):
+        return f"Groups are lists of names of nodes; this is {type(groups).__name__}."
+    where: dict[fx.Node, int] = {}  # which group a node is in
+    for number, group in enumerate(groups):
+        if not isinstance(group, list | tuple) or not group or not all(isinstance(name, str) for name in group):
+            return f"A group is a list of one or more names of nodes; {str(group)[:60]!r} is none."
+        for name in group:
+            if name not in nodes:
+                near = difflib.get_close_matches(name, nodes, 2, 0.5)
+                hint = f" Did you mean {' or '.join(near)}?" if near else ""
+                return f"There is no node {name!r} in this graph.{hint}"
+            if nodes[name] in where:
+                both = "in two groups" if where[nodes[name]] != number else "in its group twice"
+                return f"Node {name!r} is {both}: a kernel takes its place, and only one can."
+            where[nodes[name]] = number
+    devices = _devices(gm)
+    for node in where:
+        if why := _unfit(node, devices):
+            return why
+    return _cycle(gm.graph, groups, where) or next(filter(None, (_no_kernel(gm, c) for c in _chosen(gm, where))), None)
+
+
+def _chosen(gm: fx.GraphModule, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
+    """The nodes of each group, in the order of the graph."""
+    found: dict[int, list[fx.Node]] = {number: [] for number in sorted(set(where.values()))}
+    for node in gm.graph.nodes:
+        if node in where:
+            found[where[node]].append(node)
+    return list(found.values())
+
+
+def _unfit(node: fx.Node, devices: dict[fx.Node, str]) -> str | None:
+    """What is wrong with one node, wherever it is grouped."""
+    if node.op in ("placeholder", "output", "get_attr"):
+        what = {"placeholder": "an input", "output": "the output", "get_attr": "a constant"}[node.op]
+        return f"Node {node.name!r} is {what} of the graph: only calls can be in a kernel."
+    if found := effects(node):
+        effect = min(found, key=list(EFFECTS).index)
+        return f"Node {node.name!r} has a side effect, which no kernel can have: {EFFECTS[effect]}."
+    types: dict[torch.dtype, str] = {}
+    for operand in node.all_input_nodes:
+        value = _value(operand)
+        if not hasattr(value, "dtype"):
+            return f"Node {operand.name!r} has no shape: make the graph with passlab.trace(model, x)."
+        if len(value.shape) and value.dtype != torch.bool:
+            types.setdefault(value.dtype, operand.name)
+    places = {devices[a]: a.name for a in node.all_input_nodes if a in devices and len(_value(a).shape)}
+    if len(places) > 1:
+        told = " and ".join(f"{name!r} on {device}" for device, name in places.items())
+        return f"Node {node.name!r} reads {told}: a kernel runs on one device."
+    if places and devices.get(node) not in (None, *places):
+        return f"Node {node.name!r} moves a tensor from {next(iter(places))} to {devices[node]}: a kernel runs on one."
+    if len(types) > 1:
+        told = " and ".join(f"{name!r} ({str(dtype).removeprefix('torch.')})" for dtype, name in types.items())
+        return f"Node {node.name!r} mixes {told}: put a cast before it."
+    return None
+
+
+def _value(node: fx.Node) -> Any:
+    """What is known of a node's value: shape and dtype, and more where it is a tensor."""
+    meta = node.meta
+    found = meta.get("val", meta.get("tensor_meta", meta.get("example_value")))
+    if found is None and node.op == "get_attr":
+        return _attribute(node)
+    return found
+
+
+def _attribute(node: fx.Node) -> Any:
+    at: Any = node.graph.owning_module
+    for part in node.target.split("."):
+        at = getattr(at, part, None)
+    return at
+
+
+def _devices(gm: fx.GraphModule) -> dict[fx.Node, str]:
+    """Where tensors are, as far as the graph tells: from its inputs and constants on, past what moves them."""
+    found, given = {}, iter(gm.meta.get("inputs") or ())
+    for node in gm.graph.nodes:
+        known = _attribute(node) if node.op == "get_attr" else next(given, None) if node.op == "placeholder" else None
+        device = getattr(_value(node), "device", None) or getattr(known, "device", None)
+        if device is None:
+            asked = [a for a in (*node.args, *node.kwargs.values()) if isinstance(a, str | torch.device)]
+            named = [a for a in asked if re.fullmatch(r"(cpu|cuda|meta|mps|xpu)(:\d+)?", str(a))]
+            device = named[0] if named else {"cpu": "cpu", "cuda": "cuda"}.get(str(node.target))
+        if device is None:
+            device = next((found[a] for a in node.all_input_nodes if a in found), None)
+        if device is not None:
+            found[node] = str(device)
+    return found
+
+
+def _steps(graph: fx.Graph, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
+    """The order in which a graph runs where each group is one step: the nodes of each step. `where`: node → group.
+
+    What waits for itself, by way of a cycle, is not among them. As far as it can be, the order is that of the graph.
+    """
+    step = {node: where.get(node, node) for node in graph.nodes}
+    members: dict[Any, list[fx.Node]] = {}
+    for node, at in step.items():
+        members.setdefault(at, []).append(node)
+    waiting = dict.fromkeys(members, 0)
+    for node, at in step.items():
+        waiting[at] += sum(step[a] is not at for a in node.all_input_nodes)
+    place = {at: number for number, at in enumerate(members)}
+    ready, order, steps = [place[at] for at, count in waiting.items() if not count], [], list(members)
+    heapq.heapify(ready)
+    while ready:
+        at = steps[heapq.heappop(ready)]
+        order.append(members[at])
+        for user in (user for node in members[at] for user in node.users if step[user] is not at):
+            waiting[step[user]] -= 1
+            if not waiting[step[user]]:
+                heapq.heappush(ready, place[step[user]])
+    return order
+
+
+def _cycle(graph: fx.Graph, groups: Groups, where: dict[fx.Node, int]) -> str | None:
+    """A kernel starts when all of its inputs are there, and its values come at its end. So no way may lead out of a
+    group and back into it, be it through other groups."""
+    ran = {node for nodes in _steps(graph, where) for node in nodes}
+    stuck = dict.fromkeys(where[node] for node in where if node not in ran)
+    for number in stuck:
+        if (way := _way_back(where, number)) is not None:
+            out, *through, back = (node.name for node in way)
+            named = f"The group ({', '.join(groups[number])})"
+            return (
+                f"{named} has a cycle: {out!r} leaves it, and by way of {', '.join(map(repr, through))} "
+                f"it comes back in {back!r}."
+            )
+    return None
+
+
+def _way_back(where: dict[fx.Node, int], number: int) -> list[fx.Node] | None:
+    """The nodes of a way that leaves a group and comes back, its two ends in the group."""
+    members: dict[int, list[fx.Node]] = {}
+    for node, at in where.items():
+        members.setdefault(at, []).append(node)
+    before: dict[fx.Node, fx.Node] = {}
+    todo = collections.deque(members[number])
+    while todo:
+        node = todo.popleft()
+        for user in node.users:
+            if where.get(user) == number:
+                if where.get(node) != number:  # back again
+                    way = [user, node]
+                    while where.get(way[-1]) != number:
+                        way.append(before[way[-1]])
+                    return way[::-1]
+            elif user not in before:
+                before[user] = node
+                todo.append(user)
+                for other in members.get(where.get(user), ()):  # who enters a group comes out wherever it ends
+                    if other not in before:
+                        before[other] = user
+                        todo.append(other)
+    return None
+
+
+def _no_kernel(gm: fx.GraphModule, chosen: list[fx.Node]) -> str | None:
+    try:
+        part = _cut(gm, chosen)
+        primitives(part, _examples(part))
+    except Unsupported as error:
+        return str(error)
+    return None
+
+
+# ------------------------------------------------------------------------------------------------ cutting a group out
+
+
+def subgraph(gm: fx.GraphModule, group: Sequence[str]) -> fx.GraphModule:
+    """A group as a graph of its own: what it reads from outside are its placeholders, what is read outside its outputs.
+
+    Parameters and modules are shared with `gm`. `meta["inputs_of"]` and `meta["outputs_of"]` name the nodes of `gm`
+    that the placeholders and outputs stand for.
+    """
+    names = set(group)
+    return _cut(gm, [node for node in gm.graph.nodes if node.name in names])
+
+
+def _cut(gm: fx.GraphModule, chosen: list[fx.Node]) -> fx.GraphModule:
+    """`subgraph` of nodes in the order of the graph."""
+    inside, graph, new = set(chosen), fx.Graph(), {}
+    reads = list(dict.fromkeys(a for node in chosen for a in node.all_input_nodes if a not in inside))
+    for node in reads:
+        if node.op == "get_attr":
+            new[node] = graph.node_copy(node)
+        else:
+            new[node] = graph.create_node("placeholder", node.name, name=node.name)
+            new[node].meta = dict(node.meta)
+    for node in chosen:
+        new[node] = graph.node_copy(node, new.__getitem__)
+    results = [node for node in chosen if any(user not in inside for user in node.users) or not node.users]
+    made = tuple(new[node] for node in results)
+    graph.output(made[0] if len(made) == 1 else made)
+    part = fx.GraphModule(gm, graph)
+    part.meta["inputs_of"] = [node.name for node in reads if node.op != "get_attr"]
+    part.meta["outputs_of"] = [node.name for node in results]
+    part.training = gm.training  # train() would change the modules, which are those of gm
+    return part
+
+
+def _examples(gm: fx.GraphModule, device: Any = None, strides: Sequence[Sequence[int]] | None = None) -> tuple:
+    """Inputs without data, as the placeholders say."""
+    found = []
+    for at, node in enumerate(gm.graph.find_nodes(op="placeholder")):
+        value = _value(node)
+        if not hasattr(value, "dtype"):
+            raise ValueError(f"Input {node.name!r} has no shape: make the graph with passlab.trace(model, x).")
+        steps = strides[at] if strides is not None else _strides(value)
+        place = device or getattr(value, "device", None) or next((p.device for p in state(gm).values()), "cpu")
+        with FakeTensorMode():
+            found.append(torch.empty_strided(value.shape, steps, dtype=value.dtype, device=place))
+    return tuple(found)
+
+
+def _strides(value: Any) -> Sequence[int]:
+    return value.stride() if isinstance(value, torch.Tensor) else value.stride
+
+
+def prim_func(gm: fx.GraphModule, *, strides: Sequence[Sequence[int]] | None = None) -> tvm.tirx.PrimFunc:
+    """A graph that is one group as one function of TensorIR, not scheduled: its parameters are the inputs in order,
+    parameters and buffers of the graph, then the outputs.
+
+    strides: of the inputs, where they are others than those noted on the placeholders. A non-contiguous input is a flat
+    parameter of all the elements it lies in. Raises Unsupported.
+    """
+    examples = _examples(gm, strides=strides)
+    program = primitives(gm, examples)
+    return kernel_code.tensor_ir(program, _names(gm, program, examples))
+
+
+def _names(gm: fx.GraphModule, program: fx.GraphModule, inputs: Sequence[Any]) -> list[str]:
+    """What a kernel's inputs are called in its source."""
+    placeholders = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    names = [name for name, x in zip(placeholders, inputs, strict=False) if isinstance(x, torch.Tensor)] + [*state(gm)]
+    return [re.sub(r"\W", "_", names[at]) for at, _ in kernel_code.operands(program)]
+
+
+# ------------------------------------------------------------------------------------------------ the kernel
+
+
+class _Built:
+    """A program that was built: how its outputs are made, and what runs it. `skips`: see `kernel_code.Layout`."""
+
+    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], skips: Sequence[int], backend: str, name: str):
+        program = primitives(gm, inputs)
+        names = _names(gm, program, inputs)
+        (output,) = program.graph.find_nodes(op="output")
+        placeholders = program.graph.find_nodes(op="placeholder")
+        written = kernel_code.results(program)
+        layouts = [kernel_code.written(node) for node in written]
+        self.given = [(at, kernel_code.layout(n.meta["val"], skips[at])) for at, n in kernel_code.operands(program)]
+        self.orders = [dims if dims != tuple(range(len(dims))) else None for dims, _ in layouts]
+        self.made = [
+            (tuple(n.meta["val"].shape), strides, n.meta["val"].dtype)
+            for n, (_, strides) in zip(written, layouts, strict=True)
+        ]
+        self.answer = [
+            (False, placeholders.index(n)) if n in placeholders else (True, written.index(n)) for n in output.args[0]
+        ]
+        self.taken = _bits if backend == "tvm" else lambda x: x
+        values = [n.meta["val"] for n in placeholders]
+        self.device = next((x.device for x in values if x.ndim), values[0].device)
+        key = (name, program.code, backend, str(self.device), *names, *skips, *self.orders, *self.made)
+        key += tuple((x.dtype, tuple(x.shape), x.stride()) for x in values)
+        with _lock:
+            if key not in _compiled:
+                how = (program, names, skips, self.device, backend, name)
+                _compiled[key] = _compile(*how) if written else (None, "")
+            self.run, self.source = _compiled[key]
+
+    def __call__(self, tensors: Sequence[torch.Tensor], out: Sequence[torch.Tensor] | None) -> list[torch.Tensor]:
+        given = [self.taken(seen.of(tensors[at])) for at, seen in self.given]
+        made = out or [torch.empty_strided(*how, dtype=dtype, device=self.device) for *how, dtype in self.made]
+        into = (m if d is None else m.permute(d) for m, d in zip(made, self.orders, strict=True))
+        if self.run is not None:
+            self.run(*given, *map(self.taken, into))
+        return [made[at] if new else tensors[at] for new, at in self.answer]
+
+
+def _bits(x: torch.Tensor) -> torch.Tensor:
+    return x.view(torch.uint16) if x.dtype == torch.bfloat16 else x
+
+
+_compiled: dict[tuple, tuple[Callable | None, str]] = {}
+_lock = threading.RLock()
+
+
+def _compile(
+    program: fx.GraphModule, names: list[str], skips: Sequence[int], device: torch.device, backend: str, name: str
+) -> tuple[Callable, str]:
+    """What runs a program on tensors, and its source."""
+    if backend == "triton":
+        from passlab.kernels import triton as kernel_triton
+
+        return kernel_triton.build(program, names, skips, name)
+    from passlab.kernels import schedule as kernel_schedule
+    from passlab.relax import tvm
+    from passlab.relax.pipelines import host
+
+    def built(function: tvm.tirx.PrimFunc, target: Any) -> tuple[Callable, str]:
+        module = tvm.IRModule({name: function.with_attr("global_symbol", name)})
+        # TVM's own search for equal expressions fails where two outputs hold one name; LLVM and nvcc look, too.
+        with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):
+            return tvm.compile(module, target)[name], function.script()
+
+    if device.type == "cuda":
+        target = tvm.target.Target.from_device(tvm.cuda(device.index or 0)).with_host(host())
+        return built(
+            kernel_schedule.on_cuda(kernel_code.tensor_ir(program, names, skips, partial=False), target), target
+        )
+    function = kernel_code.tensor_ir(program, names, skips)
+    try:
+        return built(kernel_schedule.on_cpu(function), host())
+    except (ValueError, TypeError):  # TVM cannot make vectors of some truth values
+        return built(kernel_schedule.on_cpu(function, vectors=False), host())
+
+
+class Kernel(nn.Module):
+    """A group of operations as one kernel; called as its graph is, with the same results.
+
+    It is built for the first inputs that come, and again for others (`variants` counts). Empty inputs, and inputs on
+    the device "meta", which have no data, go through the graph itself.
+    """
+
+    def __init__(self, gm: fx.GraphModule, *, backend: str = "tvm"):
+        super().__init__()
+        self.gm, self.backend = gm, backend
+        self.name = "fused_" + "_".join(_short(node) for node in gm.graph.nodes if node.op.startswith("call_"))[:60]
+        self._built: dict[tuple, _Built] = {}
+        self._holds = bool(state(gm))
+
+    def __deepcopy__(self, memo: dict) -> Kernel:
+        made = Kernel(copy.deepcopy(self.gm, memo), backend=self.backend)
+        made._built, made.training = self._built, self.training  # what was built knows shapes, not values
+        return made
+
+    def __getstate__(self) -> dict:
+        return {**self.__dict__, "_built": {}}
+
+    @property
+    def variants(self) -> int:
+        """For how many kinds of inputs it was built."""
+        return len(self._built)
+
+    def source(self) -> str:
+        """The code of what was built last: TensorIR with its loops for the device, or Triton."""
+        if not self._built:
+            self.build(*_examples(self.gm))
+        return list(self._built.values())[-1].source
+
+    def build(self, *inputs: Any) -> None:
+        """Build for inputs like these, if that has not been done."""
+        tensors = [*(x for x in inputs if isinstance(x, torch.Tensor)), *state(self.gm).values()]
+        self._for(inputs, tensors, [0] * len(tensors))
+
+    def _for(self, inputs: Sequence[Any], tensors: Sequence[torch.Tensor], skips: Sequence[int]) -> _Built:
+        key = tuple((x.shape, x.stride(), x.dtype, x.device) for x in tensors)
+        key += (*skips, *((type(x), x) for x in inputs if not isinstance(x, torch.Tensor)))
+        if key not in self._built:
+            devices = {x.device for x in tensors if x.ndim}
+            if len(devices) > 1:
+                said = " and ".join(sorted(map(str, devices)))
+                raise ValueError(f"The kernel {self.name} got tensors on {said}: it runs on one device.")
+            with _disable_current_modes():  # what watches the program run is not to see how its kernels are made
+                self._built[key] = _Built(self.gm, inputs, skips, self.backend, self.name)
+        return self._built[key]
+
+    def forward(self, *inputs: Any, out: Sequence[torch.Tensor] | None = None) -> Any:
+        """out: fresh tensors to write the results to, as the kernel itself would make them."""
+        tensors = [x.detach() for x in inputs if isinstance(x, torch.Tensor)]
+        tensors += [x.detach() for x in state(self.gm).values()] if self._holds else []
+        if any(not x.numel() or x.is_meta or isinstance(x, FakeTensor) for x in tensors):
+            return self.gm(*inputs)
+        skips = [kernel_code.skipped(x) for x in tensors]
+        if None in skips:
+            tensors = [x if skip is not None else x.clone() for x, skip in zip(tensors, skips, strict=True)]
+            skips = [skip or 0 for skip in skips]
+        results = self._for(inputs, tensors, skips)(tensors, out)
+        measure.note_kernel(self.name)
+        (output,) = self.gm.graph.find_nodes(op="output")
+        found = iter(results)
+        return fx.node.map_aggregate(output.args[0], lambda a: next(found) if isinstance(a, fx.Node) else a)
+
+    def extra_repr(self) -> str:
+        return f"{self.name}, built for {self.variants} kinds of inputs"
+
+
+def _short(node: fx.Node) -> str:
+    if node.op == "call_module":
+        return type(node.graph.owning_module.get_submodule(node.target)).__name__.lower()
+    return re.sub(r"\W", "", getattr(node.target, "__name__", str(node.target)).split(".")[0])
+
+
+def kernel(gm: fx.GraphModule, *, device: Any = None, backend: str = "tvm") -> Kernel:
+    """The kernel of a graph that is one group, built for the shapes and types on its placeholders (if there are any).
+
+    device: where it is to run; without one, where its inputs are. backend: "tvm" or, on a GPU, "triton".
+    Raises Unsupported, which names the node no kernel can be made of.
+    """
+    if backend not in BACKENDS:
+        raise ValueError(f"There is no backend {backend!r} for kernels: there are {' and '.join(BACKENDS)}.")
+    made = Kernel(gm, backend=backend)
+    if all(hasattr(_value(node), "dtype") for node in gm.graph.find_nodes(op="placeholder")):
+        made.build(*_examples(gm, device))
+    return made
+
+
+# ------------------------------------------------------------------------------------------------ the graph
+
+
+def fused(gm: fx.GraphModule, groups: Groups, device: Any = None) -> fx.GraphModule:
+    """The graph with each group in one call of its kernel; `gm` stays as it is.
+
+    device: where it will run, if not where its tensors are now. Raises ValueError with the reason for groups that
+    cannot be kernels.
+    """
+    if why := illegal(gm, groups):
+        raise ValueError(why)
+    nodes = {node.name: node for node in gm.graph.nodes}
+    where = {nodes[name]: number for number, group in enumerate(groups) for name in group}
+    graph, new, kernels = fx.Graph(), {}, {}
+    for step in _steps(gm.graph, where):
+        if step[0].op == "get_attr" and step[0].users and all(user in where for user in step[0].users):
+            continue  # kernels hold their constants
+        if step[0] not in where:
+            new[step[0]] = graph.node_copy(step[0], new.__getitem__)
+            continue
+        part = _cut(gm, step)
+        made = kernel(part, device=device)
+        target = made.name + (f"_{len(kernels)}" if made.name in kernels else "")
+        kernels[target] = made
+        call = graph.call_module(target, tuple(new[nodes[name]] for name in part.meta["inputs_of"]))
+        written = [nodes[name] for name in part.meta["outputs_of"]]
+        for at, node in enumerate(written):
+            new[node] = call if len(written) == 1 else graph.call_function(operator.getitem, (call, at))
+            new[node].meta = dict(node.meta)
+    after = fx.GraphModule({**_held(gm, graph), **kernels}, graph, type(gm).__name__)
+    after.meta.update(gm.meta)
+    after.training = gm.training
+    return after
+
+
+def _held(gm: fx.GraphModule, graph: fx.Graph) -> dict[str, Any]:
+    """What a graph reads of its module, by path."""
+    paths = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
+    found = {}
+    for path in paths:
+        *modules, last = path.split(".")
+        owner = gm
+        for name in modules:
+            owner = getattr(owner, name, None)
+        if hasattr(owner, last):
+            found[path] = getattr(owner, last)
+    return found

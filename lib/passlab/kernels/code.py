@@ -1,0 +1,640 @@
+"""From a program in primitives to one function of TensorIR.
+
+    program = primitives(gm, inputs)
+    function = tensor_ir(program)        # tvm.tirx.PrimFunc: inputs in order, then outputs
+
+Fusing is inlining: a value of the group is an expression where it is read, not a buffer. A value that is read more than
+once gets a name in the expression (`T.Let`), so that nothing is computed twice in one loop. Only what a reduction gives
+is a buffer: all of a row has to be there before its sum is.
+
+Reading order: where the tensors lie, expressions, the function, its elements, its reductions. The loops are then for
+`passlab.kernels.schedule`.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import fx
+
+from passlab.kernels.primitives import REDUCTIONS, VIEWS, Unsupported, _words, constant, name_of
+
+if TYPE_CHECKING:
+    import tvm
+
+#: A sum over at least so many elements is made of partial ones: for vector registers, and because a float that only
+#: grows swallows what is small beside it.
+LONG, LANES, RUN = 64, 16, 512
+#: Operations of an expression written out without names, which TVM 0.27 goes through while it lowers one with names.
+WRITTEN_OUT = 2**19
+
+
+# ------------------------------------------------------------------------------------------------ where tensors lie
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a kernel sees an input: with its shape where it is contiguous, else as the `span` elements it lies in, of
+    which element (i, j, …) is number `skip + i·strides[0] + j·strides[1] + …`.
+
+    Vectors are read from memory that starts at a multiple of ALIGNED bytes: `skip` elements before the tensor.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    skip: int = 0
+
+    @property
+    def flat(self) -> bool:
+        return self.skip > 0 or self.strides != _dense(self.shape)
+
+    @property
+    def span(self) -> int:
+        return self.skip + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+
+    def of(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The tensor as the kernel takes it, in the same memory."""
+        if not self.flat:
+            return tensor
+        return tensor.as_strided((self.span,), (1,), tensor.storage_offset() - self.skip)
+
+
+#: What a vector register holds at most, in bytes: where memory has to start that is read a vector at a time.
+ALIGNED = 64
+
+
+def skipped(tensor: torch.Tensor) -> int | None:
+    """How many elements before a tensor its memory is aligned; None where nothing of it is."""
+    past = tensor.data_ptr() % ALIGNED
+    elements = past // tensor.element_size()
+    return elements if past % tensor.element_size() == 0 and elements <= tensor.storage_offset() else None
+
+
+def _dense(shape: Sequence[int]) -> tuple[int, ...]:
+    """The strides of a contiguous tensor; a dimension of one element takes no steps and gets that of its neighbour."""
+    return tuple(math.prod(shape[at + 1 :]) for at in range(len(shape)))
+
+
+def layout(tensor: torch.Tensor, skip: int = 0) -> Layout:
+    strides = [d if n == 1 else s for n, s, d in zip(tensor.shape, tensor.stride(), _dense(tensor.shape), strict=True)]
+    return Layout(tuple(tensor.shape), tuple(strides), skip)
+
+
+def order(tensor: torch.Tensor) -> tuple[int, ...]:
+    """The dimensions from the slowest to the fastest in memory: (0, 2, 3, 1) for channels last."""
+    sizes, strides = tensor.shape, tensor.stride()
+    found = sorted(range(tensor.ndim), key=lambda d: (-strides[d], d))
+    if tuple(strides[d] for d in found if sizes[d] > 1) != tuple(
+        s for d, s in zip(found, _dense([sizes[d] for d in found]), strict=True) if sizes[d] > 1
+    ):
+        return tuple(range(tensor.ndim))  # it overlaps or has holes: its copy is plain
+    return tuple(found)
+
+
+def written(node: fx.Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """(order of dimensions, strides) in which a kernel writes a result: those that torch would give it."""
+    shape, reduction = _shape(node), name_of(node.target) in REDUCTIONS
+    dims = tuple(range(len(shape))) if reduction else order(node.meta["val"])
+    steps = dict(zip(dims, _dense([shape[d] for d in dims]), strict=True))
+    return dims, tuple(steps[d] for d in range(len(shape)))
+
+
+def results(program: fx.GraphModule) -> list[fx.Node]:
+    """The nodes whose values the kernel writes, each once: outputs that are inputs are handed through."""
+    (output,) = program.graph.find_nodes(op="output")
+    return [n for n in dict.fromkeys(output.args[0]) if isinstance(n, fx.Node) and n.op != "placeholder"]
+
+
+def operands(program: fx.GraphModule) -> list[tuple[int, fx.Node]]:
+    """(place, placeholder) of the inputs that the kernel reads. An output that is an input is not read."""
+    return [
+        (at, node)
+        for at, node in enumerate(program.graph.find_nodes(op="placeholder"))
+        if any(user.op != "output" for user in node.users)
+    ]
+
+
+# ------------------------------------------------------------------------------------------------ expressions
+
+
+def _dtype(node: fx.Node) -> str:
+    return str(node.meta["val"].dtype).removeprefix("torch.")
+
+
+def _shape(node: fx.Node) -> tuple[int, ...]:
+    return tuple(node.meta["val"].shape)
+
+
+#: Primitives whose expression has each operand once, and as it is.
+_READ_ONCE = _words(
+    "add mul div neg abs reciprocal rsqrt sqrt exp exp2 log where convert_element_type clone sum amax amin prod"
+)
+
+
+def _stored(dtype: str) -> str:
+    """The type of a buffer. TVM's own bfloat16 does not go with names in expressions: its 16 bits are handled here."""
+    return "uint16" if dtype == "bfloat16" else dtype
+
+
+def _is_float(dtype: str) -> bool:
+    return "float" in dtype
+
+
+class _Body:
+    """The expression of one stage's element. Values that got a name stand in `named`, in order."""
+
+    def __init__(self, function: _Function):
+        self.function, self.named, self.known, self.sizes = function, [], {}, {}
+
+    def value(self, node: fx.Node, at: tuple) -> Any:
+        """The expression for element `at` of a node's value."""
+        key = (node, tuple(i if isinstance(i, int) else id(i) for i in at))
+        if key not in self.known:
+            self.known[key] = (self._computed(node, at), at)  # `at` too: an id is one while it lives
+        return self.known[key][0]
+
+    def _computed(self, node: fx.Node, at: tuple) -> Any:
+        if node in self.function.buffers:
+            return self.function.read(node, at)
+        name = name_of(node.target)
+        if (number := constant(node)) is not None:
+            return self.function.number(number, _dtype(node))
+        if name in VIEWS:
+            source = node.args[0]
+            return self.value(source, viewed(node, _shape(source), at))
+        if name in REDUCTIONS:
+            return self.function.reduced(node)(*at)
+        return self._named(node, self.function.pointwise(node, name, [self._operand(node, a, at) for a in node.args]))
+
+    def _operand(self, node: fx.Node, operand: Any, at: tuple) -> Any:
+        if isinstance(operand, fx.Node):
+            return self.value(operand, at if operand.meta["val"].ndim else ())
+        if isinstance(operand, bool | int | float):
+            tensors = [a for a in node.args if isinstance(a, fx.Node) and _dtype(a) != "bool"]
+            return self.function.number(operand, _dtype(tensors[0]) if tensors else _dtype(node))
+        return operand
+
+    def _named(self, node: fx.Node, value: Any) -> Any:
+        """A name where the value is read again, or where TVM would calculate with it as if floats were numbers: it
+        takes x for (x + y) - y, and `not x < y` for x >= y."""
+        reads = [user for user in node.users for operand in user.args if operand is node]
+        if len(reads) < 2 and all(user.op == "output" or name_of(user.target) in _READ_ONCE for user in node.users):
+            return value
+        function, truth = self.function, _dtype(node) == "bool"
+        value = value.astype("int8") if truth else value
+        variable = function.tirx.Var(node.name, value.ty)
+        self.named.append((variable, value))
+        if self._written_out(node) > WRITTEN_OUT:
+            why = "written out, it is an expression of millions of operations, which TVM goes through: split the group"
+            raise Unsupported(node.meta["of"], why)
+        return function.tirx.NE(variable, function.number(0, "int8")) if truth else variable
+
+    def _written_out(self, node: fx.Node) -> int:
+        """How many operations the value takes if what is read twice is written twice."""
+        if node not in self.sizes:
+            inside = node.op == "call_function" and name_of(node.target) not in REDUCTIONS
+            self.sizes[node] = 1 + sum(self._written_out(a) for a in node.args if inside and isinstance(a, fx.Node))
+        return self.sizes[node]
+
+    def whole(self, value: Any) -> Any:
+        """The expression with its names."""
+        for variable, named in reversed(self.named):
+            value = self.function.tirx.Let(variable, named, value)
+        return value
+
+
+def viewed(node: fx.Node, source: tuple, at: tuple) -> tuple:
+    """Where element `at` of a view lies in what it is a view of, which has the shape `source`."""
+    name, args, shape = name_of(node.target), node.args, _shape(node)
+    if name == "broadcast_in_dim":
+        return tuple(0 if n == 1 else at[d] for n, d in zip(source, args[2], strict=True))
+    if name == "expand":
+        return tuple(0 if n == 1 else i for n, i in zip(source, at[len(at) - len(source) :], strict=True))
+    if name in ("transpose", "permute"):
+        places = {d % len(source): i for d, i in zip(args[1], at, strict=True)}
+        return tuple(places[d] for d in range(len(source)))
+    if name == "t":
+        return tuple(reversed(at))
+    if name == "select":
+        d, index = args[1] % len(source), args[2] % source[args[1]]
+        return (*at[:d], index, *at[d:])
+    if name == "slice":
+        d, start, _, step = (*args[1:], *(0, 0, None, 1)[len(args) - 1 :])
+        d, start = d % len(source), slice(start, None, 1).indices(source[d])[0]
+        return tuple(i * step + start if e == d and (start or step != 1) else i for e, i in enumerate(at))
+    if name in ("alias", "detach"):
+        return at
+    return _reshaped(source, shape, at)
+
+
+def _reshaped(source: tuple, shape: tuple, at: tuple) -> tuple:
+    """Where element `at` of a tensor of this shape lies in a tensor of the source's shape with the same elements."""
+    found, left, right = [], 0, 0
+    while left < len(source):
+        if source[left] == 1:
+            found.append(0)
+            left += 1
+        elif right < len(shape) and shape[right] == 1:
+            right += 1
+        elif source[left] == shape[right]:
+            found.append(at[right])
+            left, right = left + 1, right + 1
+        else:  # the shortest runs of dimensions with equally many elements
+            ends, counts = [left + 1, right + 1], [source[left], shape[right]]
+            while counts[0] != counts[1]:
+                side = counts[0] > counts[1]
+                counts[side] *= (source, shape)[side][ends[side]]
+                ends[side] += 1
+            number = 0
+            for n, i in zip(shape[right : ends[1]], at[right : ends[1]], strict=True):
+                number = number * n + i
+            below = counts[0]
+            for n in source[left : ends[0]]:
+                below //= n
+                found.append(number // below % n)
+            left, right = ends
+    return tuple(found)
+
+
+# ------------------------------------------------------------------------------------------------ the function
+
+
+class _Function:
+    """A program on its way to TensorIR: which nodes are buffers, and how they are made."""
+
+    def __init__(self, program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], partial: bool):
+        from passlab.relax import tvm
+
+        self.tvm, self.te, self.tirx = tvm, tvm.te, tvm.tirx
+        self.program, self.partial = program, partial
+        self.buffers: dict[fx.Node, Any] = {}
+        self.layouts: dict[fx.Node, Layout] = {}
+        for (at, node), name in zip(operands(program), names, strict=True):
+            seen = self.layouts[node] = layout(node.meta["val"], skips[at] if skips else 0)
+            self.buffers[node] = self.te.placeholder(
+                (seen.span,) if seen.flat else seen.shape, _stored(_dtype(node)), name
+            )
+
+    def read(self, node: fx.Node, at: tuple) -> Any:
+        seen = self.layouts.get(node)
+        if seen is None or not seen.flat:
+            return self.buffers[node](*at)
+        steps = [i * s for i, s in zip(at, seen.strides, strict=True) if s and not (isinstance(i, int) and i == 0)]
+        return self.buffers[node](sum(steps, seen.skip))
+
+    def number(self, value: float, dtype: str) -> Any:
+        if dtype == "bfloat16":
+            return self.tirx.const(
+                torch.tensor(value, dtype=torch.bfloat16).view(torch.int16).item() & 0xFFFF, "uint16"
+            )
+        return self.tirx.const(bool(value) if dtype == "bool" else value, dtype)
+
+    # ---- one element
+
+    def pointwise(self, node: fx.Node, name: str, args: list) -> Any:
+        """The primitive `name` of operands that are expressions."""
+        T, source = self.tirx, node.args[0]
+        dtype = _dtype(source) if isinstance(source, fx.Node) else _dtype(node)
+        if name == "convert_element_type":
+            return self.cast(args[0], dtype, _dtype(node))
+        if name in ("clone", "view_of"):
+            return args[0]
+        if name == "where":
+            return T.Select(*args)
+        if dtype in ("float16", "bfloat16"):
+            wide = self._in(name, "float32", [self.cast(a, dtype, "float32") for a in args], node)
+            return wide if _dtype(node) == "bool" else self.cast(wide, "float32", dtype)
+        return self._in(name, dtype, args, node)
+
+    def cast(self, value: Any, source: str, dtype: str) -> Any:
+        T = self.tirx
+        if source == dtype:
+            return value
+        if source == "bfloat16":
+            bits = T.shift_left(value.astype("uint32"), T.const(16, "uint32"))
+            return self.cast(T.reinterpret("float32", bits), "float32", dtype)
+        if dtype == "bool":
+            return self._not(T.EQ(value, self.number(0, source)))
+        if dtype != "bfloat16":
+            return value.astype(dtype)
+        value = value if source == "float32" else value.astype("float32")
+        given, bits = T.Var("given", value.ty), T.Var("bits", T.const(0, "uint32").ty)
+        u = functools.partial(T.const, dtype="uint32")
+        even = T.bitwise_and(T.shift_right(bits, u(16)), u(1))  # to the nearest, and of two to the even one
+        rounded = T.shift_right(bits + even + u(0x7FFF), u(16)).astype("uint16")
+        chosen = T.Select(T.isnan(given), T.const(0x7FC0, "uint16"), rounded)
+        return T.Let(given, value, T.Let(bits, T.reinterpret("uint32", given), chosen))
+
+    def _in(self, name: str, dtype: str, args: list, node: fx.Node) -> Any:
+        T, a, b = self.tirx, args[0], args[-1]
+        if dtype == "bool":
+            return self._logic(name, args)
+        if not _is_float(dtype):
+            same = len(args) > 1 and _same(a, b)
+            return self._whole(name, dtype, args, node.args[-1], same)
+        zero, one, infinite = (T.const(v, dtype) for v in (0.0, 1.0, math.inf))
+        same, number = _same(a, b), constant(node.args[-1])
+        if name == "mul" and constant(node.args[0]) == 0:
+            a, b, number = b, a, 0
+        finite = T.abs(a) < infinite
+        table: dict[str, Callable[[], Any]] = {
+            "add": lambda: a + b,
+            # 0 · x = 0 and x - x = 0 are TVM's laws; inf and NaN know better
+            "sub": lambda: T.Select(finite, zero, T.const(math.nan, dtype)) if same else a - b,
+            "mul": lambda: T.Select(finite, T.copysign(b, a), T.const(math.nan, dtype)) if number == 0 else a * b,
+            "div": lambda: a * T.const(math.copysign(math.inf, number), dtype) if number == 0 else a / b,
+            "neg": lambda: -a,
+            "abs": lambda: T.abs(a),
+            "reciprocal": lambda: one / a,
+            "rsqrt": lambda: one / T.sqrt(a),
+            "sign": lambda: T.Select(a > zero, one, T.Select(a < zero, -one, zero)),
+            "expm1": lambda: self._library("expm1", dtype, a),
+            "log1p": lambda: self._library("log1p", dtype, a),
+            "round": lambda: T.nearbyint(a),
+            "fmod": lambda: self._library("fmod", dtype, a, b),
+            "remainder": lambda: self._remainder(self._library("fmod", dtype, a, b), b, zero),
+            "pow": lambda: self._power(a, b, number, dtype),
+            "maximum": lambda: T.Select(T.any(T.isnan(a), a > b), a, b),
+            "minimum": lambda: T.Select(T.any(T.isnan(a), a < b), a, b),
+            "isfinite": lambda: finite,
+            "signbit": lambda: (T.reinterpret(f"int{dtype[5:]}", a) < T.const(0, f"int{dtype[5:]}")).astype(dtype),
+            "eq": lambda: self._not(T.isnan(a)) if same else T.EQ(a, b),
+            "ne": lambda: T.isnan(a) if same else self._not(T.EQ(a, b)),  # a NaN is other than all; TVM's != says no
+            "le": lambda: self._not(T.isnan(a)) if same else a <= b,
+            "ge": lambda: self._not(T.isnan(a)) if same else a >= b,
+            "lt": lambda: a < b,
+            "gt": lambda: a > b,
+        }
+        if name in table:
+            return table[name]()
+        if name in ("erf", "tanh") and self.partial and dtype == "float32":
+            return {"erf": _erf, "tanh": _tanh}[name](T, a)
+        return getattr(T, name)(*args)
+
+    def _library(self, name: str, dtype: str, *args: Any) -> Any:
+        """A function of C's library, which TVM has no operator for."""
+        return self.tirx.call_pure_extern(dtype, name + "f" * (dtype == "float32"), *args)
+
+    def _remainder(self, left: Any, divisor: Any, zero: Any) -> Any:
+        """The remainder with the sign of the divisor, from the one with the sign of the dividend."""
+        T, variable = self.tirx, self.tirx.Var("left", left.ty)
+        other = T.any(T.all(variable < zero, divisor > zero), T.all(variable > zero, divisor < zero))
+        return T.Let(variable, left, T.Select(other, variable + divisor, variable))
+
+    def _power(self, a: Any, b: Any, power: float | None, dtype: str) -> Any:
+        T, one = self.tirx, self.tirx.const(1, dtype)
+        simple = {2: lambda: a * a, 3: lambda: a * a * a, 0.5: lambda: T.sqrt(a), -0.5: lambda: one / T.sqrt(a)}
+        simple |= {-1: lambda: one / a, -2: lambda: one / (a * a), 0: lambda: one, 1: lambda: a}
+        return simple[power]() if power in simple else T.pow(a, b)
+
+    def _not(self, truth: Any) -> Any:
+        """TVM's own Not turns a comparison round, and so says yes to a NaN."""
+        return self.tirx.EQ(truth.astype("int8"), self.number(0, "int8"))
+
+    def _logic(self, name: str, args: list) -> Any:
+        """A primitive of truth values, which are 0 and 1."""
+        T = self.tirx
+        if name == "bitwise_not":
+            return self._not(args[0])
+        a, b = (x.astype("int8") for x in (args[0], args[-1]))
+        table = {"bitwise_and": T.bitwise_and, "mul": T.bitwise_and, "minimum": T.bitwise_and}
+        table |= {"bitwise_or": T.bitwise_or, "add": T.bitwise_or, "maximum": T.bitwise_or}
+        if name in table:
+            return T.NE(table[name](a, b), self.number(0, "int8"))
+        return self._whole("ne" if name == "bitwise_xor" else name, "int8", [a, b], None, _same(a, b))
+
+    def _whole(self, name: str, dtype: str, args: list, divisor: Any, same: bool) -> Any:
+        """A primitive of whole numbers."""
+        T, (a, *rest) = self.tirx, args
+        b, zero, one = rest[0] if rest else a, T.const(0, dtype), T.const(1, dtype)
+        if same and name in ("eq", "le", "ge", "ne", "lt", "gt"):
+            return T.const(name in ("eq", "le", "ge"), "bool")
+        if name in ("div", "fmod", "remainder") and abs(constant(divisor)) == 1:  # the least number / -1
+            return (a if constant(divisor) == 1 else zero - a) if name == "div" else zero
+        table: dict[str, Callable[[], Any]] = {
+            "add": lambda: a + b,
+            "sub": lambda: a - b,
+            "mul": lambda: a * b,
+            "div": lambda: T.truncdiv(a, b),
+            "fmod": lambda: T.truncmod(a, b),
+            "remainder": lambda: T.floormod(a, b),
+            "pow": lambda: math.prod([a] * int(constant(divisor)), start=one),
+            "neg": lambda: zero - a,
+            "abs": lambda: T.Select(a < zero, zero - a, a),
+            "sign": lambda: T.Select(a > zero, one, T.Select(a < zero, zero - one, zero)),
+            "signbit": lambda: (a < zero).astype(dtype),
+            "isfinite": lambda: T.const(True, "bool"),
+            "maximum": lambda: T.max(a, b),
+            "minimum": lambda: T.min(a, b),
+            "bitwise_not": lambda: T.bitwise_not(a),
+            "bitwise_and": lambda: T.bitwise_and(a, b),
+            "bitwise_or": lambda: T.bitwise_or(a, b),
+            "bitwise_xor": lambda: T.bitwise_xor(a, b),
+            "eq": lambda: T.EQ(a, b),
+            "ne": lambda: T.NE(a, b),
+            "lt": lambda: a < b,
+            "le": lambda: a <= b,
+            "gt": lambda: a > b,
+            "ge": lambda: a >= b,
+        }
+        return table[name]() if name in table else a  # floor, ceil, trunc, round
+
+    # ---- reductions
+
+    def reduced(self, node: fx.Node) -> Any:
+        """The buffer of a reduction, made of one stage, or of several where there is much to add up."""
+        if node not in self.buffers:
+            source, dims = node.args[0], {d % len(_shape(node.args[0])) for d in node.args[1]}
+            sizes = _shape(source)
+            rows = [n for d, n in enumerate(sizes) if d not in dims]
+            left = [sizes[d] for d in sorted(dims)]
+
+            def first(body: _Body, row: tuple, inner: tuple) -> Any:
+                rows_left, inner_left = iter(row), iter(inner)
+                return body.value(
+                    source, tuple(next(inner_left if d in dims else rows_left) for d in range(len(sizes)))
+                )
+
+            last_is_fast = self.partial and dims and max(dims) == len(sizes) - 1
+            made = self._stages(node, rows, left, first, last_is_fast)
+            if not self.partial and name_of(node.target) in ("amax", "amin") and _is_float(_dtype(node)):
+                made = self._with_nan(node, rows, left, first, made)
+            self.buffers[node] = made
+        return self.buffers[node]
+
+    def _with_nan(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, made: Any) -> Any:
+        """The threads of a GPU share the work of TVM's own maximum, which loses a NaN: here they are counted."""
+        te, T, dtype, body = self.te, self.tirx, _dtype(node), _Body(self)
+        axes = [te.reduce_axis((0, n), f"{node.name}_k") for n in left]
+        one, zero = self.number(1, dtype), self.number(0, dtype)
+
+        def count(*row: Any) -> Any:
+            element = body.whole(value(body, row, tuple(axis.var for axis in axes)))
+            return te.sum(T.Select(T.isnan(element), one, zero), axis=axes)
+
+        counted = te.compute(tuple(rows), count, f"{node.name}_nan")
+        lost = self.number(math.nan, dtype)
+        return te.compute(
+            tuple(rows), lambda *row: T.Select(counted(*row) > zero, lost, made(*row)), f"{node.name}_or_nan"
+        )
+
+    def _stages(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, partial: bool) -> Any:
+        """Adds up over the sizes `left`; `value(body, row, inner)` is an element.
+
+        A long size is cut into `runs` runs of elements side by side in `lanes`; each lane of each run is added up by
+        itself, and then comes what they gave, from the innermost out.
+        """
+        te, body = self.te, _Body(self)
+        *outer, size = left or [1]
+        if not partial or not left or (size < LONG and not outer):
+            axes = [te.reduce_axis((0, n), f"{node.name}_k") for n in left]
+
+            def whole(*row: Any) -> Any:
+                return self._combine(node, body.whole(value(body, row, tuple(axis.var for axis in axes))), axes)
+
+            return te.compute(tuple(rows), whole, node.name)
+        lanes = _divisor(size, LANES) if size >= LONG else 1
+        lanes = lanes if lanes >= 4 else 1
+        run = _divisor(size // lanes, RUN) if size // lanes > 2 * RUN else size // lanes
+        if run < 8 <= size // lanes:  # a long size without such divisors: the last run is filled up
+            lanes, run = LANES, RUN
+        runs = -(-size // (lanes * run))
+        kept = [*outer, *([runs] if runs > 1 else []), *([lanes] if lanes > 1 else [])]
+        axis = te.reduce_axis((0, run), f"{node.name}_k")
+
+        def element(*at: Any) -> Any:
+            row, inner = at[: len(rows)], at[len(rows) :]
+            place = inner[len(outer)] * run + axis.var if runs > 1 else axis.var
+            place = place * lanes + inner[-1] if lanes > 1 else place
+            if lanes * run * runs == size:
+                return self._combine(node, body.whole(value(body, row, (*inner[: len(outer)], place))), [axis])
+            there = body.whole(value(body, row, (*inner[: len(outer)], self.tirx.min(place, size - 1))))
+            return self._combine(node, self.tirx.Select(place < size, there, self._neutral(node)), [axis])
+
+        stage = te.compute((*rows, *kept), element, f"{node.name}_part" if kept else node.name)
+        if not kept:
+            return stage
+        return self._stages(node, rows, kept, lambda _, row, inner: stage(*row, *inner), partial)
+
+    def _combine(self, node: fx.Node, value: Any, axes: list) -> Any:
+        te, T, name, dtype = self.te, self.tirx, name_of(node.target), _dtype(node)
+        if name == "sum":
+            return te.sum(value, axis=axes)
+        above = name == "amax"
+        if not self.partial and name != "prod":
+            return (te.max if above else te.min)(value, axis=axes)
+
+        def keep(x: Any, y: Any) -> Any:
+            if name == "prod":
+                return x * y
+            if not _is_float(dtype):
+                return T.max(x, y) if above else T.min(x, y)
+            new = T.Var("new", y.ty)  # TVM's max loses a NaN
+            return T.Let(new, y, T.Select(T.any(T.isnan(x), x > new if above else x < new), x, new))
+
+        return T.comm_reducer(keep, lambda _: self._neutral(node), name=name)(value, axis=axes)
+
+    def _neutral(self, node: fx.Node) -> Any:
+        """What a reduction starts with."""
+        name, dtype = name_of(node.target), node.meta["val"].dtype
+        if name in ("sum", "prod"):
+            return self.number(int(name == "prod"), _dtype(node))
+        if dtype.is_floating_point:
+            return self.number(-math.inf if name == "amax" else math.inf, _dtype(node))
+        return self.number(torch.iinfo(dtype).min if name == "amax" else torch.iinfo(dtype).max, _dtype(node))
+
+    # ---- all of it
+
+    def outputs(self) -> Iterator[list[Any]]:
+        """The output tensors for each of `results`; those of one shape and order share their loops."""
+        nests: dict[tuple, list[fx.Node]] = {}
+        made: dict[fx.Node, Any] = {}
+        for node in results(self.program):
+            if name_of(node.target) in REDUCTIONS:
+                made[node] = self.reduced(node)
+            else:
+                nests.setdefault((_shape(node), written(node)[0]), []).append(node)
+        for (shape, dims), nodes in nests.items():
+            made |= zip(nodes, self._nest(shape, dims, nodes), strict=True)
+        return [made[node] for node in results(self.program)]
+
+    def _nest(self, shape: tuple, dims: tuple, nodes: list[fx.Node]) -> list[Any]:
+        def elements(*inside: Any) -> tuple:
+            places = dict(zip(dims, inside, strict=True))
+            at = tuple(places[d] for d in range(len(shape)))
+            bodies = [_Body(self) for _ in nodes]
+            return tuple(body.whole(body.value(node, at)) for body, node in zip(bodies, nodes, strict=True))
+
+        name = nodes[0].name if len(nodes) == 1 else "out"
+        made = self.te.compute(tuple(shape[d] for d in dims), elements, name)
+        return made if isinstance(made, list | tuple) or len(nodes) > 1 else [made]
+
+
+def _same(a: Any, b: Any) -> bool:
+    """Are two expressions equal? TVM has no answer where they read different inputs, and raises a TypeError."""
+    from tvm_ffi import structural_equal
+
+    try:
+        return structural_equal(a, b)
+    except TypeError:
+        return False
+
+
+def _divisor(size: int, most: int) -> int:
+    """The largest divisor of at most `most`."""
+    return max(d for d in range(1, min(size, most) + 1) if size % d == 0)
+
+
+def _polynomial(x: Any, factors: Sequence[float]) -> Any:
+    """Horner's rule, the highest power first."""
+    from passlab.relax import tvm
+
+    value = tvm.tirx.const(factors[0], "float32")
+    for factor in factors[1:]:
+        value = value * x + tvm.tirx.const(factor, "float32")
+    return value
+
+
+def _tanh(T: Any, x: Any) -> Any:
+    """tanh in steps that a vector register can take: a polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1)."""
+    c = lambda value: T.const(value, "float32")  # noqa: E731
+    given, size = T.Var("given", x.ty), T.abs
+    square = given * given
+    near = _polynomial(
+        square, (-5.70498872745e-3, 2.06390887954e-2, -5.37397155531e-2, 1.33314422036e-1, -3.33332819422e-1)
+    )
+    far = T.copysign(c(1) - c(2) / (T.exp(size(given) * c(2)) + c(1)), given)
+    return T.Let(given, x, T.Select(size(given) < c(0.625), near * square * given + given, far))
+
+
+def _erf(T: Any, x: Any) -> Any:
+    """erf in steps that a vector register can take: a polynomial near 0, elsewhere 1 - exp(another)."""
+    c = lambda value: T.const(value, "float32")  # noqa: E731
+    given, size = T.Var("given", x.ty), T.Var("size", x.ty)
+    square = given * given
+    near = (-5.96761703e-4, 4.99119423e-3, -2.67681349e-2, 1.12819925e-1, -3.76125336e-1, 1.28379166e-1)
+    far = (-1.72853470e-5, 3.83197126e-4, -3.88396438e-3, 2.42546219e-2, -1.06777877e-1, -6.34846687e-1)
+    exponent = _polynomial(size, (*far, -1.28717512e-1)) * size + size * c(-1)
+    outside = T.copysign(c(1) - T.exp(exponent), given)
+    chosen = T.Select(size < c(0.927734375), _polynomial(square, near) * given + given, outside)
+    return T.Let(given, x, T.Let(size, T.min(T.abs(given), c(10)), T.Select(T.isnan(given), given, chosen)))
+
+
+def tensor_ir(
+    program: fx.GraphModule, names: Sequence[str] | None = None, skips: Sequence[int] = (), *, partial: bool = True
+) -> tvm.tirx.PrimFunc:
+    """The program as one function of TensorIR, not scheduled. Parameters: the tensors that it reads, its outputs.
+
+    names: of the parameters that are read. skips: for each input, how many elements before it its parameter starts.
+    partial: make long sums of partial ones, and tanh and erf of steps for vector registers, as a CPU wants it.
+    """
+    names = names or [node.name for _, node in operands(program)]
+    function = _Function(program, names, skips, partial)
+    made = function.outputs()
+    inputs = [function.buffers[node] for _, node in operands(program)]
+    return function.te.create_prim_func([*inputs, *made])

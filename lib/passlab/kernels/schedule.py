@@ -1,0 +1,201 @@
+"""The loops of a kernel, for a CPU and for CUDA.
+
+    on_cpu(function)       # tvm.tirx.PrimFunc in, tvm.tirx.PrimFunc out
+    on_cuda(function)
+
+A schedule never changes what is computed; where TVM refuses a step, the loops stay as they were before it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tvm
+
+#: A reduction keeps a vector of up to this many sums; an element-wise loop is cut into chunks of about that many.
+VECTOR, CHUNK = 64, 2**14
+
+
+def on_cpu(function: tvm.tirx.PrimFunc, vectors: bool = True) -> tvm.tirx.PrimFunc:
+    """Over the cores outside, over vector registers inside; what belongs to one row of a reduction stays together.
+
+    Element-wise loops become vectors in LLVM. Those of reductions do not, as floats may not be added in another order:
+    there `vectors` says whether to.
+    """
+    from passlab.relax import tvm
+
+    schedule = tvm.s_tir.Schedule(function)
+    if (rows := _tried(schedule, functools.partial(_by_rows, vectors=vectors))) is not None:
+        return rows.mod["main"]
+    for nest in _nests(schedule):
+        element_wise = _is_spatial(schedule, nest[0])
+        step = _element_wise if element_wise else functools.partial(_reduction, vectors=vectors)
+        schedule = _tried(schedule, functools.partial(step, nest=nest)) or schedule
+    return schedule.mod["main"]
+
+
+def on_cuda(function: tvm.tirx.PrimFunc, target: Any) -> tvm.tirx.PrimFunc:
+    """TVM's own rules for GPUs (dlight): a thread for an element, a block of threads for a row of a reduction."""
+    from passlab.relax import tvm
+
+    gpu = tvm.s_tir.dlight.gpu
+    module = tvm.IRModule({"main": function})
+    with target:
+        module = tvm.s_tir.dlight.ApplyDefaultSchedule(gpu.Reduction(), gpu.GeneralReduction(), gpu.Fallback())(module)
+    return module["main"]
+
+
+def _tried(schedule: Any, step: Callable[[Any], None]) -> Any:
+    """The schedule after the step, None where TVM refuses it."""
+    from passlab.relax import tvm
+
+    trial = schedule.copy()
+    with contextlib.suppress(tvm.s_tir.ScheduleError):
+        step(trial)
+        return trial
+    return None
+
+
+def _nests(schedule: Any) -> list[list]:
+    """The stages, those together that share their loops."""
+    found: list[tuple[Any, list]] = []
+    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+        loops = schedule.get_loops(block)
+        outermost = schedule.get(loops[0]) if loops else None
+        if found and outermost is not None and found[-1][0] is not None and found[-1][0].same_as(outermost):
+            found[-1][1].append(block)
+        else:
+            found.append((outermost, [block]))
+    return [nest for _, nest in found]
+
+
+def _is_spatial(schedule: Any, block: Any) -> bool:
+    return all(int(axis.iter_type) == 0 for axis in schedule.get(block).iter_vars)
+
+
+def _sizes(schedule: Any, loops: list) -> list[int]:
+    return [int(schedule.get(loop).extent) for loop in loops]
+
+
+def _width(size: int, most: int = VECTOR) -> int:
+    """The widest vector that divides a loop; 1 where none of at least 8 does."""
+    width = max(d for d in range(1, min(size, most) + 1) if size % d == 0)
+    return width if width >= 8 else 1
+
+
+def _parallel(schedule: Any, loop: Any, steps: int) -> None:
+    from passlab.relax.pipelines import WORTH_A_CORE
+
+    if steps >= WORTH_A_CORE:
+        schedule.parallel(loop)
+
+
+def _element_wise(schedule: Any, nest: list) -> None:
+    """Stages without a reduction in one loop nest: over the cores, with a loop inside that LLVM can make vectors of."""
+    loops = schedule.get_loops(nest[0])
+    if not loops:
+        return
+    steps = math.prod(_sizes(schedule, loops))
+    if all(_is_plain(schedule.get(block)) for block in nest):
+        loops = [schedule.fuse(*loops)]
+    *outer, inner = loops
+    (size,) = _sizes(schedule, [inner])
+    if size > CHUNK:
+        even = max((d for d in range(1, CHUNK + 1) if size % d == 0), default=1)
+        rest, _ = schedule.split(inner, [None, even if even >= CHUNK // 16 else CHUNK])
+        outer.append(rest)
+    if outer:
+        _parallel(schedule, schedule.fuse(*outer), steps)
+
+
+def _is_plain(stage: Any) -> bool:
+    """Does element (i, j) read and write nothing but elements (i, j), and single numbers?"""
+    axes = [axis.var for axis in stage.iter_vars]
+
+    def plain(region: Any) -> bool:
+        at = [index.min for index in region.region]
+        return not any(_reads(index, axes) for index in at) or (
+            len(at) == len(axes) and all(index.same_as(axis) for index, axis in zip(at, axes, strict=True))
+        )
+
+    return all(map(plain, [*stage.reads, *stage.writes]))
+
+
+def _reads(index: Any, axes: list) -> bool:
+    import tvm_ffi
+
+    from passlab.relax import tvm
+
+    found: list = []
+    tvm_ffi.structural_walk(index, (tvm.tirx.Var, found.append), order="post")
+    return any(variable.same_as(axis) for variable in found for axis in axes)
+
+
+def _by_rows(schedule: Any, vectors: bool) -> None:
+    """Reductions over the last dimensions and one nest that reads them: all of a row, then the next row."""
+    from passlab.relax import cores
+
+    *before, last = _nests(schedule)
+    reducing = [block for nest in before for block in nest if not _is_spatial(schedule, block)]
+    everything = [*reducing, *(b for b in last if not _is_spatial(schedule, b))]
+    if not everything:
+        _refuse("nothing reduces")
+    rows = min(sum(int(a.iter_type) == 0 for a in schedule.get(b).iter_vars) for b in everything)
+    sizes = [_sizes(schedule, schedule.get_loops(b))[:rows] for b in (*everything, last[0])]
+    if any(other != sizes[0] for other in sizes) or math.prod(sizes[0]) < cores():
+        _refuse("there are no rows")
+    steps = max(math.prod(_sizes(schedule, schedule.get_loops(b))) for b in (*everything, last[0]))
+    row = schedule.fuse(*schedule.get_loops(last[0])[:rows])
+    for nest in reversed(before):
+        for block in nest:
+            schedule.compute_at(block, row)
+            schedule.set_scope(block, 0, "local")
+    for block in reducing if vectors else ():
+        _vectors(schedule, block, shared=1)
+    _parallel(schedule, row, steps)
+
+
+def _reduction(schedule: Any, nest: list, vectors: bool) -> None:
+    """A reduction by itself: other elements on other cores."""
+    loops = schedule.get_loops(nest[0])
+    steps = math.prod(_sizes(schedule, loops))
+    kinds = [int(axis.iter_type) for axis in schedule.get(nest[0]).iter_vars]
+    plain = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == 0]
+    outer = _vectors(schedule, nest[0]) if vectors else plain
+    if outer:
+        _parallel(schedule, schedule.fuse(*outer), steps)
+
+
+def _vectors(schedule: Any, block: Any, shared: int = 0) -> list:
+    """Where a reduction's elements lie side by side in what it reads, a vector of them stays in registers while all
+    are added up. The loops outside of that are the answer; the first `shared` ones belong to other stages too."""
+    stage, loops = schedule.get(block), schedule.get_loops(block)[shared:]
+    axes = stage.iter_vars[-len(loops) :] if loops else []
+    kinds = [int(axis.iter_type) for axis in axes]
+    spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == 0]
+    reducing = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != 0]
+    last = [axis.var for axis, kind in zip(axes, kinds, strict=True) if kind == 0][-1:]
+    if not last or not any(len(read.region) and _reads(read.region[-1].min, last) for read in stage.reads):
+        return spatial
+    *outer, inner = spatial
+    (size,) = _sizes(schedule, [inner])
+    if (width := _width(size)) == 1:
+        return spatial
+    if width < size:
+        rest, inner = schedule.split(inner, [None, width])
+        outer.append(rest)
+    schedule.reorder(*outer, *reducing, inner)
+    schedule.vectorize(inner)
+    schedule.decompose_reduction(block, reducing[0])
+    return outer
+
+
+def _refuse(why: str) -> None:
+    from passlab.relax import tvm
+
+    raise tvm.s_tir.ScheduleError(why)

@@ -1,0 +1,153 @@
+"""From a program in primitives to a kernel of Triton, where there is a GPU and Triton.
+
+    print(source(program, ["x", "y"], (), "fused"))      # Python text, made without a GPU
+
+Element-wise groups with broadcasting, whose results have one shape. Each program of the kernel computes BLOCK elements;
+from an element's number follows where its operands lie.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import torch
+from torch import fx
+
+from passlab.kernels import code as kernel_code
+from passlab.kernels.primitives import VIEWS, Unsupported, _words, constant, name_of
+
+BLOCK = 1024
+
+_PLACES = _words("broadcast_in_dim expand transpose permute t alias detach")
+#: Primitive → how Triton says it.
+_SAID = {
+    **{name: f"tl.{name}({{0}})" for name in ("abs", "exp", "exp2", "log", "log2", "sin", "cos", "floor", "ceil")},
+    "sqrt": "tl.sqrt({0})",
+    "rsqrt": "(1 / tl.sqrt({0}))",
+    "erf": "tl.math.erf({0})",
+    "tanh": "(2 * tl.sigmoid(2 * {0}) - 1)",
+    "neg": "(-{0})",
+    "reciprocal": "(1 / {0})",
+    "clone": "{0}",
+    "view_of": "{0}",
+    "add": "({0} + {1})",
+    "sub": "({0} - {1})",
+    "mul": "({0} * {1})",
+    "div": "({0} / {1})",
+    "maximum": "tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+    "minimum": "tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+    "eq": "({0} == {1})",
+    "ne": "({0} != {1})",
+    "lt": "({0} < {1})",
+    "le": "({0} <= {1})",
+    "gt": "({0} > {1})",
+    "ge": "({0} >= {1})",
+    "bitwise_not": "(~{0})",
+    "bitwise_and": "({0} & {1})",
+    "bitwise_or": "({0} | {1})",
+    "bitwise_xor": "({0} ^ {1})",
+    "where": "tl.where({0}, {1}, {2})",
+}
+
+
+def _type(dtype: torch.dtype) -> str:
+    return "tl.int1" if dtype == torch.bool else f"tl.{str(dtype).removeprefix('torch.')}"
+
+
+def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], name: str) -> str:
+    """The kernel as Python text: a function `name` of pointers, inputs first. Raises Unsupported, naming the node."""
+    results = kernel_code.results(program)
+    shape, (dims, _) = tuple(results[0].meta["val"].shape), kernel_code.written(results[0])
+    for node in results:
+        if (tuple(node.meta["val"].shape), kernel_code.written(node)[0]) != (shape, dims):
+            raise Unsupported(node.meta["of"], "for Triton, the results of a group have one shape")
+    pointers = dict(zip((node for _, node in kernel_code.operands(program)), names, strict=True))
+    layouts = {
+        n: kernel_code.layout(n.meta["val"], skips[at] if skips else 0) for at, n in kernel_code.operands(program)
+    }
+    lines: list[str] = []
+    known: dict[tuple, str] = {}
+
+    def value(node: fx.Node, at: tuple) -> str:
+        if (node, at) not in known:
+            if (number := constant(node)) is not None:
+                known[node, at] = _number(number)
+            elif node in pointers:
+                known[node, at] = load(node, at)
+            elif name_of(node.target) in VIEWS:
+                if name_of(node.target) not in _PLACES:
+                    raise Unsupported(node.meta["of"], f"{name_of(node.target)} is not said in Triton here")
+                inner, source_shape = node.args[0], tuple(node.args[0].meta["val"].shape)
+                known[node, at] = value(inner, kernel_code.viewed(node, source_shape, at))
+            else:
+                known[node, at] = computed(node, at)
+        return known[node, at]
+
+    def assigned(base: str, text: str) -> str:
+        variable = f"v{len(lines)}_{base}"
+        lines.append(f"    {variable} = {text}")
+        return variable
+
+    def load(node: fx.Node, at: tuple) -> str:
+        seen = layouts[node]
+        steps = [f"{i} * {s}" for i, s in zip(at, seen.strides, strict=True) if i != 0 and s]
+        where = " + ".join([*steps, *([str(seen.skip)] if seen.skip or not steps else [])])
+        text = f"tl.load({pointers[node]} + ({where}), mask=inside)"
+        return assigned(pointers[node], f"{text} != 0" if node.meta["val"].dtype == torch.bool else text)
+
+    def computed(node: fx.Node, at: tuple) -> str:
+        primitive, dtype = name_of(node.target), node.meta["val"].dtype
+        casts = primitive == "convert_element_type"
+        if (primitive not in _SAID and not casts) or (primitive == "div" and not dtype.is_floating_point):
+            raise Unsupported(node.meta["of"], f"{primitive} is not said in Triton here")
+        given = [
+            value(a, at if a.meta["val"].ndim else ()) if isinstance(a, fx.Node) else a if casts else _number(a)
+            for a in node.args
+        ]
+        if casts:
+            return assigned("cast", f"({given[0]} != 0)" if dtype == torch.bool else f"{given[0]}.to({_type(dtype)})")
+        return assigned(primitive, _SAID[primitive].format(*given))
+
+    sizes = [shape[d] for d in dims]
+    places = {d: f"i{d}" for d in dims}
+    at = tuple(0 if n == 1 else places[d] for d, n in enumerate(shape))
+    for k, d in enumerate(dims):
+        below = math.prod(sizes[k + 1 :])
+        lines.append(f"    i{d} = number{f' // {below}' if below > 1 else ''}{f' % {sizes[k]}' if k else ''}")
+    outs = [f"out{k}" for k in range(len(results))]
+    for node, out in zip(results, outs, strict=True):
+        lines.append(f"    tl.store({out} + number, {value(node, at)}, mask=inside)")
+    head = [
+        "import triton",
+        "import triton.language as tl",
+        "",
+        "",
+        "@triton.jit",
+        f"def {name}({', '.join([*names, *outs])}, BLOCK: tl.constexpr):",
+        "    number = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)",
+        f"    inside = number < {math.prod(shape)}",
+    ]
+    return "\n".join([*head, *lines, ""])
+
+
+def _number(value: float) -> str:
+    return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
+
+
+def build(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], name: str) -> tuple[Callable, str]:
+    """What runs a program on tensors of a GPU, and its source. Raises RuntimeError where there is no GPU or Triton."""
+    text = source(program, names, skips, name)
+    if not torch.cuda.is_available() or importlib.util.find_spec("triton") is None:
+        raise RuntimeError('A kernel of Triton needs a CUDA GPU and the package triton; backend="tvm" runs everywhere.')
+    folder = Path(tempfile.mkdtemp(prefix="passlab-triton-"))  # Triton reads a kernel's text from its file
+    (folder / f"{name}.py").write_text(text)
+    spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    kernel, elements = getattr(module, name), kernel_code.results(program)[0].meta["val"].numel()
+    grid = (-(-elements // BLOCK),)
+    return lambda *tensors: kernel[grid](*tensors, BLOCK=BLOCK), text

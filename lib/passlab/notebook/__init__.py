@@ -1,0 +1,1 @@
+"""What a notebook talks to: checks, hints and solutions, the learner's copies, a second kernel."""

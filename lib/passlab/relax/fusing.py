@@ -1,0 +1,418 @@
+"""Fusion by your own choice: which operations of a Relax module share a kernel, and what that costs.
+
+    module = prepare(module)                 # operators become calls of TensorIR functions
+    groups = [("lv", "lv1", "lv2")]          # names of bindings; an operation in no group is a kernel of its own
+    price(module, groups).microseconds
+    fused = fuse(module, groups)             # each group one kernel, its loops merged
+
+TVM's `FuseOps` decides by its own rule, and `FuseTIR` then puts the loop nests of a group one after the other. Here the
+choice is yours, and the nests are merged: a kernel computes one value, its *result*, and computes in place whatever
+else is in the group, as often as it is read there. So an operation may be in several groups, and a value that another
+kernel reads has to be the result of one.
+
+Reading order: what the operations are, which groups there can be, what they cost, two simple policies, the rewriting.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import tvm
+
+#: A step is an addition. These functions of TensorIR take HEAVY steps; one turn of a loop that adds up takes REDUCE.
+HEAVY_OPS = {"cos", "erf", "exp", "log", "pow", "sigmoid", "sin", "tan", "tanh"}
+HEAVY, REDUCE = 30, 3
+#: The machine that `price` prices: microseconds for a launch; kilobytes moved, and steps done, in one microsecond.
+LAUNCH, KILOBYTES, STEPS = 2.0, 20.0, 12000.0
+
+_OPAQUE = 8
+
+Groups = Sequence[Sequence[str]]
+
+
+def prepare(module: tvm.IRModule) -> tvm.IRModule:
+    """The module legalized: operators are calls of TensorIR functions, each with its pattern; constants are folded."""
+    from passlab.relax import relax, tvm
+
+    names = "DecomposeOpsForInference CanonicalizeBindings LegalizeOps AnnotateTIROpPattern FoldConstant "
+    names += "ConvertToDataflow DeadCodeElimination"
+    with tvm.target.Target("llvm"):
+        return tvm.transform.Sequential([getattr(relax.transform, name)() for name in names.split()])(module)
+
+
+# ------------------------------------------------------------------------------------------------ what there is
+
+
+@dataclass(frozen=True)
+class Op:
+    """An operation, by the name of its binding: a call of the TensorIR function `kernel`.
+
+    `reads`: the values it reads, by name (constants are called "constant 0", …); `nbytes` of its result. For each of
+    the `elements` of the result it does `steps` steps and reads its operands `loads` times: an addition has 1 and 1,
+    exp 31 and 1, a product of matrices that adds up k products 3k and k. `reductions`: how many of its loop nests add
+    up. `pattern`: what AnnotateTIROpPattern found (0 element-wise, 1 broadcast, 2 injective, 3 and 4 reducing,
+    8 opaque).
+    """
+
+    name: str
+    kernel: str
+    reads: tuple[str, ...]
+    elements: int
+    nbytes: int
+    steps: float
+    loads: float
+    reductions: int
+    pattern: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """The operations of a module, in order, by name; bytes of every value, by name; the names that it returns."""
+
+    ops: dict[str, Op]
+    nbytes: dict[str, int]
+    returned: frozenset[str]
+
+    def readers(self, name: str) -> list[str]:
+        """The operations that read a value, in order."""
+        return [op.name for op in self.ops.values() if name in op.reads]
+
+
+def program(module: tvm.IRModule) -> Program:
+    """What `prepare(module)` computes. Raises ValueError for a module that was not prepared, or has unknown shapes."""
+    ops, nbytes, returned, constants = {}, {}, set(), []
+    kernels = {variable.name_hint: function for variable, function in module.functions.items()}
+    facts: dict[str, tuple] = {}
+    for parameter in module["main"].params:
+        nbytes[parameter.name] = _nbytes(parameter)
+    for binding in _bindings(module):
+        name, value = binding.var.name, binding.value
+        if not _is_call_tir(value):
+            returned |= {variable.name for variable in _variables(value)}
+            continue
+        reads = []
+        for operand in value.args[1].fields:
+            reads.append(_name(operand, constants))
+            nbytes.setdefault(reads[-1], _nbytes(operand))
+        kernel = value.args[0].name_hint
+        if kernel not in facts:
+            facts[kernel] = _facts(kernels[kernel])
+        nbytes[name] = _nbytes(binding.var)
+        elements = math.prod(_shape(binding.var))
+        work, loads, reductions, pattern = facts[kernel]
+        each = (work / elements, loads / elements) if elements else (0.0, 0.0)
+        ops[name] = Op(name, kernel, tuple(dict.fromkeys(reads)), elements, nbytes[name], *each, reductions, pattern)
+    returned |= {variable.name for variable in _variables(module["main"].body.body)}
+    return Program(ops, nbytes, frozenset(returned & ops.keys()))
+
+
+def _bindings(module: tvm.IRModule) -> list:
+    from passlab.relax import relax
+
+    blocks = module["main"].body.blocks
+    if len(blocks) != 1 or not isinstance(blocks[0], relax.DataflowBlock):
+        raise ValueError(f"main has {len(blocks)} blocks; fusing wants one dataflow block: prepare(module) first.")
+    return list(blocks[0].bindings)
+
+
+def _is_call_tir(value: Any) -> bool:
+    return getattr(getattr(value, "op", None), "name", "") == "relax.call_tir"
+
+
+def _variables(value: Any) -> list:
+    from passlab.relax import relax
+
+    return relax.analysis.free_vars(value)
+
+
+def _name(operand: Any, constants: list) -> str:
+    from passlab.relax import relax
+
+    if isinstance(operand, relax.Var):
+        return operand.name
+    known = next((at for at, seen in enumerate(constants) if seen.same_as(operand)), len(constants))
+    if known == len(constants):
+        constants.append(operand)
+    return f"constant {known}"
+
+
+def _shape(value: Any) -> list[int]:
+    from passlab.relax import relax
+
+    if not isinstance(value.ty, relax.TensorType) or value.ty.shape is None:
+        raise ValueError(f"{value} is no tensor of a known shape ({value.ty}): its kernel cannot be priced.")
+    return [int(dim) for dim in value.ty.shape]
+
+
+def _nbytes(value: Any) -> int:
+    bits = int(str(value.ty.dtype).lstrip("abcdefghijklmnopqrstuvwxyz") or 8)
+    return math.prod(_shape(value)) * ((bits + 7) // 8)
+
+
+def _facts(kernel: tvm.tirx.PrimFunc) -> tuple[float, float, int, int]:
+    """(steps, loads, nests that reduce, pattern) of a TensorIR function."""
+    from passlab.relax import tvm
+
+    schedule = tvm.s_tir.Schedule(kernel)
+    steps, loads, reductions = 0.0, 0.0, 0
+    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
+    for handle in blocks:
+        block = schedule.get(handle)
+        runs = math.prod(int(axis.dom.extent) for axis in block.iter_vars)
+        steps += runs * ((REDUCE if _reduces(block) else 1) + HEAVY * _heavy(block.body))
+        loads = max(loads, runs)
+        reductions += _reduces(block)
+    return steps, loads, reductions, int(kernel.attrs["op_pattern"])
+
+
+def _reduces(block: Any) -> bool:
+    return any(int(axis.iter_type) != 0 for axis in block.iter_vars)
+
+
+def _spatial(block: Any) -> list[int]:
+    return [int(axis.dom.extent) for axis in block.iter_vars if int(axis.iter_type) == 0]
+
+
+def _heavy(body: Any) -> int:
+    return sum(name in HEAVY_OPS for name in re.findall(r"T\.(\w+)\(", body.script()))
+
+
+# ------------------------------------------------------------------------------------------------ which groups can be
+
+
+def illegal(module: tvm.IRModule | Program, groups: Groups) -> str | None:
+    """Why these groups cannot be kernels, in one sentence; None if they can."""
+    there = module if isinstance(module, Program) else program(module)
+    if not isinstance(groups, list | tuple):
+        return f"Groups are a list of tuples of names; this is {type(groups).__name__}."
+    for group in groups:
+        if not isinstance(group, list | tuple | set | frozenset) or not all(isinstance(n, str) for n in group):
+            return f"A group is a tuple of names of bindings; {str(group)[:60]!r} is {type(group).__name__}."
+        if strange := [n for n in group if n not in there.ops]:
+            near = difflib.get_close_matches(strange[0], there.ops, 2, 0.5)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            return f"There is no operation {strange[0]!r} in this module.{hint}"
+        if len(set(group)) < len(group) or not group:
+            return f"The group ({', '.join(group)}) {'is empty' if not group else 'names an operation twice'}."
+    kernels = _kernels(there, groups)
+    for result, group in kernels:
+        named = f"({', '.join(n for n in there.ops if n in group)})"
+        if len(sinks := _sinks(there, group)) > 1:
+            return f"The group {named} has {len(sinks)} results, {' and '.join(sinks)}: a kernel writes one value."
+        opaque = [n for n in group if there.ops[n].pattern >= _OPAQUE]
+        if opaque and len(group) > 1:
+            return f"{opaque[0]} ({there.ops[opaque[0]].kernel}) is opaque: nothing can share a kernel with it."
+        reducing = [n for n in there.ops if n in group and there.ops[n].reductions]
+        if len(group) > 1 and sum(there.ops[n].reductions for n in reducing) > 1:
+            return f"The group {named} reduces more than once, in {' and '.join(reducing)}: its loops cannot be merged."
+        if [r for r, _ in kernels].count(result) > 1:
+            return f"Two groups have the result {result}: it would be computed twice for nothing."
+    written = {result for result, _ in kernels}
+    for reader, group in [*kernels, ("", None)]:
+        for name in _inputs(there, group) if group else there.returned:
+            if name in there.ops and name not in written:
+                who = f"the kernel of {reader} reads" if reader else "the module returns"
+                lost = f"No kernel writes {name}, and {who} it: it is inside a group and not its result"
+                back = any(name in other and reader in _inputs(there, other) for _, other in kernels)
+                return f"{lost}{'. That group is not convex: the way out leads back into it' if back else ''}."
+    return None
+
+
+def _kernels(there: Program, groups: Groups) -> list[tuple[str, frozenset[str]]]:
+    """(result, members) of every kernel: the groups, and the operations that are in no group; in order of results."""
+    grouped = {name for group in groups for name in group}
+    sets = [frozenset(group) for group in groups] + [frozenset([name]) for name in there.ops if name not in grouped]
+    order = list(there.ops)
+    return sorted(((_sinks(there, group)[-1], group) for group in sets), key=lambda kernel: order.index(kernel[0]))
+
+
+def _sinks(there: Program, group: frozenset[str]) -> list[str]:
+    """The members that no other member reads."""
+    inside = {name for member in group for name in there.ops[member].reads}
+    return [name for name in there.ops if name in group and name not in inside]
+
+
+def _inputs(there: Program, group: frozenset[str]) -> list[str]:
+    """What the members read that is not computed in the group."""
+    reads = [name for member in there.ops if member in group for name in there.ops[member].reads]
+    return [name for name in dict.fromkeys(reads) if name not in group]
+
+
+# ------------------------------------------------------------------------------------------------ what they cost
+
+
+@dataclass(frozen=True)
+class Price:
+    """What one run costs. `recomputed`: those of the steps that are done again because a value was not kept."""
+
+    kernels: int
+    nbytes: int
+    steps: float
+    recomputed: float
+
+    @property
+    def microseconds(self) -> float:
+        """launches · 2 + kilobytes / 20 + steps / 12000: what the machine of `price` takes."""
+        return self.kernels * LAUNCH + self.nbytes / 1000 / KILOBYTES + self.steps / STEPS
+
+    def __str__(self) -> str:
+        again = f", {self.recomputed:,.0f} of them again" if self.recomputed else ""
+        done = f"{self.kernels} kernels, {self.nbytes:,} bytes, {self.steps:,.0f} steps{again}"
+        return f"{self.microseconds:,.1f} µs: {done}"
+
+
+def price(module: tvm.IRModule | Program, groups: Groups) -> Price:
+    """What the module costs with these groups. Raises ValueError, with the reason, for groups that cannot be.
+
+    A kernel reads each of its inputs once and writes its result. An element of another member is computed as often as
+    the member that reads it most does read it: in `tanh(x) @ w` with 64 columns, 64 times.
+    """
+    there = module if isinstance(module, Program) else program(module)
+    if why := illegal(there, groups):
+        raise ValueError(why)
+    kernels, nbytes, steps, once = _kernels(there, groups), 0, 0.0, 0.0
+    for result, group in kernels:
+        nbytes += there.nbytes[result] + sum(there.nbytes[name] for name in _inputs(there, group))
+        times: dict[str, float] = {result: there.ops[result].elements}
+        for name in reversed(there.ops):
+            if name in group:
+                op = there.ops[name]
+                steps += times[name] * op.steps
+                for read in op.reads:
+                    if read in group:
+                        times[read] = max(times.get(read, 0.0), times[name] * op.loads)
+    once = sum(op.elements * op.steps for op in there.ops.values())
+    return Price(len(kernels), nbytes, steps, max(0.0, steps - once))
+
+
+# ------------------------------------------------------------------------------------------------ two simple policies
+
+
+def nothing(module: tvm.IRModule) -> list[tuple[str, ...]]:
+    """Fuse nothing: every operation is a kernel."""
+    return []
+
+
+def everything(module: tvm.IRModule) -> list[tuple[str, ...]]:
+    """Fuse all that can be: write only what is returned or what a second reduction stands before."""
+    there = program(module)
+    groups: dict[str, tuple[str, ...]] = {}
+    todo = sorted(there.returned, key=list(there.ops).index)
+    while todo:
+        result = todo.pop()
+        if result in groups:
+            continue
+        group, reductions = [], 0
+        for name in reversed(there.ops):
+            op = there.ops[name]
+            if name != result and not any(name in there.ops[member].reads for member in group):
+                continue
+            fits = reductions + op.reductions <= 1 and op.pattern < _OPAQUE
+            if name == result or (fits and there.ops[result].pattern < _OPAQUE):
+                group.append(name)
+                reductions += op.reductions
+            else:
+                todo.append(name)
+        groups[result] = tuple(reversed(group))
+    return list(groups.values())
+
+
+def by(policy: Callable[[tvm.IRModule], Groups]) -> Callable[[tvm.IRModule], tvm.IRModule]:
+    """The pass that fuses as a policy says, for `passlab.relax.pipelines.pipeline(fuse=by(policy))`."""
+
+    def fuse_by_policy(module: tvm.IRModule) -> tvm.IRModule:
+        return fuse(module, policy(module))
+
+    return fuse_by_policy
+
+
+# ------------------------------------------------------------------------------------------------ the rewriting
+
+
+def fuse(module: tvm.IRModule, groups: Groups, merge: Callable[[Any], Any] | None = None) -> tvm.IRModule:
+    """The module with one kernel for each group, and the loops of every kernel merged: by `merged`, or by `merge`.
+
+    Build it with pipeline="none": TVM's default one would fuse what is left. Raises ValueError, with the reason, for
+    groups that cannot be.
+    """
+    from passlab.relax import relax, tvm
+
+    there = program(module)
+    if why := illegal(there, groups):
+        raise ValueError(why)
+    bindings = {binding.var.name: binding for binding in _bindings(module)}
+    builder, new = relax.BlockBuilder(module), []
+    kernels = dict(_kernels(there, groups))
+    for name, binding in bindings.items():
+        group = [member for member in there.ops if member in kernels.get(name, ())]
+        if len(group) > 1:
+            function, arguments = _primitive([bindings[member] for member in group])
+            called = builder.add_func(function, "fused_" + "_".join(there.ops[member].kernel for member in group))
+            new.append(relax.VarBinding(binding.var, tvm.ir.Call(called, arguments)))
+        elif name in kernels or name not in there.ops:
+            new.append(binding)
+    main, fused = module["main"], builder.get()
+    body = relax.SeqExpr([relax.DataflowBlock(new)], main.body.body)
+    fused["main"] = relax.Function(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+    names = ("Normalize", "FuseTIR", "DeadCodeElimination")
+    fused = tvm.transform.Sequential([getattr(relax.transform, step)() for step in names])(fused)
+    for variable, function in fused.functions.items():
+        if isinstance(function, tvm.tirx.PrimFunc):
+            fused.update_func(variable, (merge or merged)(function))
+    return fused
+
+
+def _primitive(bindings: list) -> tuple[Any, list]:
+    """A function that computes the last of the bindings, and what it is to be called with."""
+    from passlab.relax import relax, tvm
+
+    inside, new, arguments, parameters = {}, [], [], []
+
+    def mapped(operand: Any) -> Any:
+        for old, var in [*inside.items(), *zip(arguments, parameters, strict=True)]:
+            if old.same_as(operand):
+                return var
+        arguments.append(operand)
+        name = operand.name if isinstance(operand, relax.Var) else f"constant{len(arguments)}"
+        parameters.append(relax.Var(name, operand.ty))
+        return parameters[-1]
+
+    for binding in bindings:
+        call = binding.value
+        operands = relax.Tuple([mapped(operand) for operand in call.args[1].fields])
+        kind = relax.Var if binding is bindings[-1] else relax.DataflowVar
+        inside[binding.var] = kind(binding.var.name, binding.var.ty)
+        value = tvm.ir.Call(call.op, [call.args[0], operands, *call.args[2:]], call.attrs, call.ty_args)
+        new.append(relax.VarBinding(inside[binding.var], value))
+    result = inside[bindings[-1].var]
+    body = relax.SeqExpr([relax.DataflowBlock(new)], result)
+    return relax.Function(parameters, body, result.ty, True).with_attr("Primitive", True), arguments
+
+
+def merged(kernel: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    """The function with its loop nests in one: element-wise ones are computed where they are read.
+
+    A nest that reduces goes inside the nest that reads it. With more than one of these, the function stays as it is.
+    """
+    from passlab.relax import tvm
+
+    schedule = tvm.s_tir.Schedule(kernel)
+    *before, last = schedule.get_child_blocks(schedule.get_sblock("root"))
+    reducing = [block for block in [*before, last] if _reduces(schedule.get(block))]
+    if len(reducing) > 1:
+        return kernel
+    for block in before:
+        if block not in reducing:
+            schedule.compute_inline(block)
+    for block in reducing:
+        if block is not last and (loops := schedule.get_loops(last)):
+            alike = _spatial(schedule.get(block)) == _spatial(schedule.get(last))
+            # A row at a time where that recomputes nothing: the loop over a row can be vectorized.
+            schedule.compute_at(block, loops[-2 if alike and len(loops) > 1 else -1])
+    return schedule.mod["main"]

@@ -1,0 +1,624 @@
+"""Your own pass, fusion, schedule or tuner inside TVM's pipeline, and the rest of it as TVM has it. Works on Relax.
+
+    mine = pipeline(before=[remove_dropout], fuse=my_fusion, schedule=cpu_schedule)
+    vm = relax.VirtualMachine(tvm.compile(module, host(), relax_pipeline=mine), tvm.cpu())
+
+    relax.register_pipeline("mine")(lambda: mine)            # from now on relax.get_pipeline("mine") gives it
+    kernels(schedule=cpu_schedule)(module)                   # only as far as kernels: the part worth looking at
+    tuned = tune(matmul, "metaschedule", trials=16)          # or your own tuner
+    pipeline(schedule=[tuned, cpu_schedule])                 # what was tuned, and a rule for the rest
+
+TVM's default pipeline for a CPU legalizes, folds, fuses, lowers and plans memory, and never touches a loop: the
+schedule is the step that it leaves to you. Reading order: the pipeline, plugging in passes, rules for single kernels,
+the rule `cpu_schedule`, tuning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import inspect
+import itertools
+import json
+import logging
+import math
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import tvm
+
+#: Steps of a loop nest below which a second core costs more than it brings: waking it takes several microseconds.
+WORTH_A_CORE = 2**17
+
+#: A pass of TVM's, or a function from module to module.
+Step = Any
+#: What schedules one kernel: it gets a PrimFunc and returns a PrimFunc, a Schedule, or None for "leave it".
+Rule = Callable[[Any], Any]
+
+
+def host() -> tvm.target.Target:
+    """This machine's processor as a target. Plain "llvm" knows no vector instructions newer than SSE2 (2001)."""
+    from passlab.relax import tvm
+
+    return tvm.target.Target.from_device("cpu")
+
+
+# ------------------------------------------------------------------------------------------------ the pipeline
+
+
+def kernels(
+    target: Any = None,
+    *,
+    before: Sequence[Step] = (),
+    after_legalize: Sequence[Step] = (),
+    fuse: Step | bool = True,
+    schedule: Rule | Sequence[Rule] | None = None,
+) -> tvm.transform.Pass:
+    """The first half of the pipeline: from operators to calls of fused, scheduled kernels.
+
+    target: of TVM, or its name; without one, `host()`. before: passes over operators, in this order. after_legalize:
+    passes over calls of kernels, which have their patterns (AnnotateTIROpPattern) and no constant expressions. fuse:
+    True is TVM's FuseOps and FuseTIR, False is nothing, a pass takes their place (see passlab.relax.fusing). schedule:
+    a rule for each kernel, or several: the first that returns something is followed.
+
+    The module that comes out can be built with LegalizeOps alone: `builds.run_module(module, …, pipeline="none")`.
+    """
+    from passlab.relax import relax, tvm
+
+    target = _target(target)
+    steps = [*_plugged(before, "before"), relax.transform.LegalizeOps(), relax.transform.AnnotateTIROpPattern()]
+    steps += [relax.transform.FoldConstant(), *_plugged(after_legalize, "after_legalize")]
+    if fuse is True:
+        steps += [relax.transform.FuseOps(), relax.transform.FuseTIR()]
+    elif fuse is not False:
+        steps += _plugged([fuse], "fuse")
+    if schedule is not None:
+        rules = schedule if isinstance(schedule, list | tuple) else [schedule]
+        steps.append(schedule_pass(*rules))
+    return _sequence("kernels", target, steps, tvm)
+
+
+def pipeline(target: Any = None, **parts: Any) -> tvm.transform.Pass:
+    """All of the pipeline, for `tvm.compile(module, target, relax_pipeline=…)`. The parts are those of `kernels`."""
+    from passlab.relax import relax, tvm
+
+    target, first = _target(target), kernels(target, **parts)
+    # relax.pipeline finds TVM's steps for a target, but misses one of those for a CPU
+    own = relax.backend.cpu_generic.pipeline if target.kind.name == "llvm" else relax.pipeline
+    dispatch, lower = own.library_dispatch_passes(target), own.dataflow_lower_passes(target)
+    return _sequence("pipeline", target, [*dispatch, first, *lower, *own.finalize_passes(target)], tvm)
+
+
+def _target(target: Any) -> tvm.target.Target:
+    from passlab.relax import tvm
+
+    return host() if target is None else target if isinstance(target, tvm.target.Target) else tvm.target.Target(target)
+
+
+def _sequence(name: str, target: Any, steps: list, tvm: Any) -> tvm.transform.Pass:
+    @tvm.transform.module_pass(opt_level=0, name=name)
+    def run(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        with target:
+            for step in steps:
+                module = step(module)
+        return module
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------------ plugging in
+
+
+def _plugged(steps: Sequence[Step], place: str) -> list[Callable]:
+    """The learner's passes, each of which says its name and place when it fails."""
+    if not isinstance(steps, list | tuple):
+        raise TypeError(f"{place} wants a list of passes; it got {type(steps).__name__}.")
+    for step in steps:
+        if not callable(step):
+            said = "a pass or a function from module to module"
+            raise TypeError(f"A step of {place} must be {said}; {str(step)[:60]!r} is {type(step).__name__}.")
+    return [functools.partial(_checked, step, f"The pass {_name(step)} in {place}") for step in steps]
+
+
+def _checked(step: Step, who: str, module: tvm.IRModule) -> tvm.IRModule:
+    from passlab.relax import relax, tvm
+
+    with _saying(who):
+        after = step(module)
+    if not isinstance(after, tvm.IRModule):
+        came = "None: end it with `return module`" if after is None else f"{type(after).__name__}, not an IRModule"
+        raise TypeError(f"{who} returned {came}.")
+    try:
+        relax.analysis.well_formed(after)
+    except Exception as error:
+        raise ValueError(f"{who} returned a module that is not well formed: {_last(error)}.") from error
+    lost = {v.name_hint for v in module.functions if v.name_hint == "main"} - {v.name_hint for v in after.functions}
+    if lost:
+        raise ValueError(f"{who} returned a module without the function main.")
+    return after
+
+
+def _name(step: Any) -> str:
+    info = getattr(step, "info", None)
+    return str(getattr(info, "name", "") or getattr(step, "__name__", "") or type(step).__name__)
+
+
+@contextlib.contextmanager
+def _saying(who: str) -> Iterator[None]:
+    try:
+        yield
+    except (KeyboardInterrupt, MemoryError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{who} raised {type(error).__name__}: {_last(error)}.") from error
+
+
+def _last(error: BaseException) -> str:
+    """The last line of TVM's many-line messages, or of any other: it is the one that says what is wrong."""
+    lines = [line.strip() for line in str(error).split("\n") if line.strip()]
+    return lines[-1].rstrip(".")[:300] if lines else type(error).__name__
+
+
+# ------------------------------------------------------------------------------------------------ rules for kernels
+
+
+def schedule_pass(*rules: Rule) -> tvm.transform.Pass:
+    """A pass that puts every kernel to the rules; the first that returns something is followed, else it stays.
+
+    A rule gets a PrimFunc and returns one, or a Schedule of it, or None. It keeps the parameters as they are.
+    """
+    from passlab.relax import tvm
+
+    for rule in rules:
+        if not callable(rule):
+            raise TypeError(f"A rule is a function from PrimFunc to PrimFunc; this is {type(rule).__name__}.")
+
+    @tvm.transform.module_pass(opt_level=0, name="schedule")
+    def run(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
+        after = module.clone()
+        for variable, function in module.functions.items():
+            if isinstance(function, tvm.tirx.PrimFunc):
+                tried = (_ruled(rule, function, variable.name_hint) for rule in rules)
+                after.update_func(variable, next((new for new in tried if new is not None), function))
+        return after
+
+    return run
+
+
+def _ruled(rule: Rule, function: Any, where: str) -> Any:
+    """What a rule makes of a kernel, with the attributes of the kernel; None where it leaves it."""
+    from passlab.relax import tvm
+
+    who = f"The rule {_name(rule)}, on {where},"
+    with _saying(who):
+        new = rule(function)
+    if new is None:
+        return None
+    if isinstance(new, tvm.s_tir.Schedule):
+        new = new.mod
+    if isinstance(new, tvm.IRModule) and len(new.functions) == 1:
+        (new,) = new.functions.values()
+    if not isinstance(new, tvm.tirx.PrimFunc):
+        raise TypeError(f"{who} returned {type(new).__name__}; return a PrimFunc, its Schedule, or None to leave it.")
+    if _signature(new) != _signature(function):
+        raise ValueError(f"{who} changed the parameters: {_signature(function)} became {_signature(new)}.")
+    attributes = dict(function.attrs.items()) if function.attrs is not None else {}
+    new = new.with_attrs({"tirx.noalias": True, **attributes})
+    return new if "global_symbol" in attributes else new.without_attr("global_symbol")
+
+
+def _signature(function: Any) -> str:
+    types = [parameter.ty for parameter in function.params]
+    return ", ".join(f"{t.dtype}{list(t.shape)}" if hasattr(t, "shape") else str(t.dtype) for t in types)
+
+
+# ------------------------------------------------------------------------------------------------ a rule: cpu_schedule
+
+
+def cpu_schedule(function: Any) -> Any:
+    """Make use of a CPU: several cores, vector registers, and a tile of the result that stays in registers.
+
+    1. Element-wise stages with one reader are computed where they are read.
+    2. A reduction (convolution, matmul, pooling, softmax's sums) gets a tile: the innermost spatial loop becomes a
+       vector, as wide as two registers, if what it reads lies side by side in memory; the last spatial loop that the
+       vector's operand does not depend on gives the tile its rows, so that each vector that was loaded is used once per
+       row; the loops that reduce run around the tile, and the stage that reads the result follows within it.
+    3. What is left is split over the cores, its innermost loop a vector.
+    Whatever TVM refuses is left as it was: primitives of a schedule never change what is computed.
+    """
+    from passlab.relax import tvm
+
+    schedule = tvm.s_tir.Schedule(function)
+    for block in _blocks(schedule):
+        readers = schedule.get_consumers(block)
+        if len(readers) == 1 and _is_spatial(schedule, block) and _is_spatial(schedule, readers[0]):
+            schedule = _attempt(schedule, lambda trial, block=block: trial.compute_inline(block))
+    for block in _blocks(schedule):
+        if not _is_spatial(schedule, block):
+            ways = (_tile_with_reader, _tile_alone, _only_parallel)
+            schedule = _attempt(schedule, *(functools.partial(way, block=block) for way in ways))
+    for block in _blocks(schedule):
+        if _is_spatial(schedule, block) and not _is_scheduled(schedule, block):
+            schedule = _attempt(schedule, functools.partial(_spread, block=block))
+    return schedule
+
+
+def _attempt(schedule: Any, *ways: Callable[[Any], None]) -> Any:
+    """The schedule after the first of the ways that TVM allows; as it was, if it allows none."""
+    from passlab.relax import tvm
+
+    for way in ways:
+        trial = schedule.copy()
+        with contextlib.suppress(tvm.s_tir.ScheduleError):
+            way(trial)
+            return trial
+    return schedule
+
+
+def _blocks(schedule: Any) -> list:
+    return list(schedule.get_child_blocks(schedule.get_sblock("root")))
+
+
+def _is_spatial(schedule: Any, block: Any) -> bool:
+    return all(int(axis.iter_type) == 0 for axis in schedule.get(block).iter_vars)
+
+
+def _is_scheduled(schedule: Any, block: Any) -> bool:
+    return any(int(schedule.get(loop).kind) for loop in schedule.get_loops(block))
+
+
+def _refuse(why: str) -> None:
+    from passlab.relax import tvm
+
+    raise tvm.s_tir.ScheduleError(why)
+
+
+def _lanes(dtype: str) -> int:
+    """How many numbers of a type fit into a vector register of the current target."""
+    from passlab.relax import tvm
+
+    target = tvm.target.Target.current(allow_none=True) or host()
+    bits = int(dtype.lstrip("abcdefghijklmnopqrstuvwxyz") or 8)
+    return max(tvm.target.codegen.llvm_get_vector_width(target) // bits, 2)
+
+
+def _extent(schedule: Any, loop: Any) -> int:
+    """How often a loop runs; 0 if that is not known."""
+    size = schedule.get(loop).extent
+    return getattr(size, "value", size) if isinstance(getattr(size, "value", size), int) else 0
+
+
+def _width(size: int, most: int) -> int:
+    """The widest equal parts of at most `most` that a loop of this size can be cut into."""
+    return max((d for d in range(1, min(size, most) + 1) if size % d == 0), default=1)
+
+
+def _parallel(schedule: Any, loop: Any, axes: list) -> None:
+    """Split a loop over the cores, if the whole nest is long enough (or its length is not known)."""
+    steps = math.prod(getattr(axis.dom.extent, "value", WORTH_A_CORE) for _, axis in axes)
+    if steps >= WORTH_A_CORE:
+        schedule.parallel(loop)
+
+
+def _read_by(block: Any) -> list[list[set]]:
+    """For each buffer that a block reads, the iteration variables in each of its indices."""
+    import tvm_ffi
+
+    from passlab.relax import tvm
+
+    def variables(index: Any) -> set:
+        found: set = set()
+        tvm_ffi.structural_walk(index.min, (tvm.tirx.Var, lambda variable: found.add(variable)), order="post")
+        return found
+
+    return [[variables(index) for index in read.region] for read in block.reads if len(read.region)]
+
+
+def _tile(schedule: Any, block: Any, alone: bool) -> None:
+    stage = schedule.get(block)
+    loops = schedule.get_loops(block)
+    if len(loops) != len(stage.iter_vars):
+        _refuse("a loop is missing")
+    axes = list(zip(loops, stage.iter_vars, strict=True))
+    spatial = [(loop, axis.var) for loop, axis in axes if int(axis.iter_type) == 0]
+    reducing = [loop for loop, axis in axes if int(axis.iter_type) != 0]
+    reads, readers = _read_by(stage), schedule.get_consumers(block)
+    lanes = _lanes(str(stage.writes[0].source.dtype))
+    vector, last = spatial[-1] if spatial else _refuse("nothing is spatial")
+    loaded = [indices for indices in reads if last in indices[-1]]
+    width = _width(_extent(schedule, vector), 2 * lanes)
+    if not loaded or width < min(4, lanes):
+        _refuse("what a vector would read does not lie side by side")
+    if alone:
+        after = schedule.cache_write(block, 0, "local")
+    elif len(readers) == 1 and _is_spatial(schedule, readers[0]):
+        (after,) = readers
+        schedule.set_scope(block, 0, "local")
+    else:
+        _refuse("no stage can follow within the tile")
+
+    around, inside = [loop for loop, _ in spatial[:-1]], []
+    reused = [at for at, (_, axis) in enumerate(spatial[:-1]) if not any(axis in i for read in loaded for i in read)]
+    if reused and len(reads) > 1:
+        at, most = reused[-1], 8 if lanes >= 16 else 4
+        around[at], rows = schedule.split(around[at], [None, _width(_extent(schedule, around[at]), most)])
+        inside.append(rows)
+    columns, vector = schedule.split(vector, [None, width])
+    schedule.reorder(columns, *around, *reducing, *inside, vector)
+    tile = schedule.fuse(columns, *around)
+    schedule.reverse_compute_at(after, tile)
+    _parallel(schedule, tile, axes)
+    schedule.vectorize(vector)
+    schedule.vectorize(schedule.get_loops(after)[-1])
+    for rows in inside:
+        schedule.unroll(rows)
+    schedule.decompose_reduction(block, reducing[0])
+
+
+def _tile_with_reader(schedule: Any, block: Any) -> None:
+    _tile(schedule, block, alone=False)
+
+
+def _tile_alone(schedule: Any, block: Any) -> None:
+    _tile(schedule, block, alone=True)
+
+
+def _only_parallel(schedule: Any, block: Any) -> None:
+    """Each core reduces for other elements; the innermost spatial loop comes last, and LLVM may make it a vector."""
+    stage, loops = schedule.get(block), schedule.get_loops(block)
+    axes = list(zip(loops, stage.iter_vars, strict=False))
+    spatial = [loop for loop, axis in axes if int(axis.iter_type) == 0]
+    if not spatial:
+        _refuse("nothing is spatial")
+    _parallel(schedule, schedule.fuse(*spatial), axes)
+
+
+def _spread(schedule: Any, block: Any) -> None:
+    """An element-wise stage over cores and vectors."""
+    *outer, inner = schedule.get_loops(block)
+    axes = list(zip((*outer, inner), schedule.get(block).iter_vars, strict=False))
+    width = _width(_extent(schedule, inner), 64)
+    if width > 1:
+        split, inner = schedule.split(inner, [None, width])
+        schedule.vectorize(inner)
+        outer.append(split)
+    if outer:
+        _parallel(schedule, schedule.fuse(*outer), axes)
+
+
+# ------------------------------------------------------------------------------------------------ tuning
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One measurement. `what`: how the tuner calls it, a configuration say; `seconds` is inf where `error` says why."""
+
+    what: Any
+    function: Any
+    seconds: float
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """What a tuner found for one kernel. As a rule for `schedule=` it replaces that kernel, and leaves all others."""
+
+    original: Any
+    trials: tuple[Trial, ...]
+
+    @property
+    def best(self) -> Trial:
+        """The fastest trial. Raises ValueError if none could be measured."""
+        good = [trial for trial in self.trials if not trial.error]
+        if not good:
+            why = f": {self.trials[0].error}" if self.trials else ""
+            raise ValueError(f"None of the {len(self.trials)} trials could be measured{why}")
+        return min(good, key=lambda trial: trial.seconds)
+
+    @property
+    def curve(self) -> list[float]:
+        """The best time so far, after each trial."""
+        return list(itertools.accumulate((trial.seconds for trial in self.trials), min))
+
+    def __call__(self, function: Any) -> Any:
+        import tvm_ffi
+
+        same = tvm_ffi.structural_equal(_bare(function), _bare(self.original))
+        return self.best.function if same else None
+
+    def __repr__(self) -> str:
+        from passlab.measure import seconds
+
+        return f"{len(self.trials)} trials, the best takes {seconds(self.best.seconds)}: {self.best.what}"
+
+
+def _bare(function: Any) -> Any:
+    """A kernel without its attributes."""
+    names = list(function.attrs.keys()) if function.attrs is not None else []
+    return functools.reduce(lambda bare, name: bare.without_attr(name), names, function)
+
+
+#: What is tried next: (what, PrimFunc or Schedule), given the trials so far; None ends the search.
+Tuner = Callable[[Any, Sequence[Trial]], Any]
+
+
+def tune(
+    function: Any,
+    tuner: Tuner | str,
+    trials: int = 16,
+    *,
+    measure: Callable[[Any], float] | None = None,
+    cost: Callable[[list], Sequence[float]] | None = None,
+    target: Any = None,
+    progress: Callable[[Trial, int], None] | None = None,
+) -> Tuned:
+    """Search for a fast schedule of one PrimFunc by measuring candidates.
+
+    tuner(function, history) gives what to measure next, as (what, PrimFunc or Schedule); history: the `Trial`s so far.
+    "metaschedule" is TVM's own search, whose cost model `cost` replaces: it gets modules and returns a score for each,
+    higher for faster ones. (A very small kernel has few schedules, and the search for different ones is long.)
+    measure(PrimFunc): seconds; without one, each is built and timed in a process of its own. progress(trial, number) is
+    called after each trial; without one, a line tells how far it is.
+    """
+    target, history = _target(target), []
+    report, measure = progress or _line(trials), measure or stopwatch(target)
+    if tuner == "metaschedule":
+        return Tuned(function, tuple(_metaschedule(function, trials, target, measure, cost, report)))
+    if not callable(tuner):
+        raise TypeError(f'A tuner is a function of (function, history), or "metaschedule"; this is {tuner!r}.')
+    for number in range(1, trials + 1):
+        with _saying(f"The tuner {_name(tuner)}, before trial {number},"):
+            proposed = tuner(function, tuple(history))
+        if proposed is None:
+            break
+        if not isinstance(proposed, tuple) or len(proposed) != 2:
+            raise TypeError(f"The tuner {_name(tuner)} returned {str(proposed)[:60]}; return (what, PrimFunc) or None.")
+        what, candidate = proposed
+        candidate = _ruled(lambda _, candidate=candidate: candidate, function, f"{what}")
+        history.append(_measured(what, candidate, measure))
+        report(history[-1], number)
+    return Tuned(function, tuple(history))
+
+
+def _measured(what: Any, candidate: Any, measure: Callable[[Any], float]) -> Trial:
+    try:
+        return Trial(what, candidate, float(measure(candidate)))
+    except (ValueError, RuntimeError) as error:
+        return Trial(what, candidate, math.inf, _last(error))
+
+
+def stopwatch(target: Any = None, repeats: int = 5, seconds: float = 20.0) -> Callable[[Any], float]:
+    """What measures a PrimFunc: its least time of several runs, built in another process. Its last parameter is the
+    output. Raises RuntimeError where it cannot be built or run."""
+    from passlab.relax import tvm
+    from passlab.tvm.builds import run_module
+
+    target = _target(target)
+
+    def measure(function: Any) -> float:
+        rng = np.random.default_rng(0)
+        *inputs, _ = [parameter.ty for parameter in function.params]
+        values = [rng.random([int(n) for n in t.shape]).astype(str(t.dtype)) for t in inputs]
+        module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+        built = run_module(module, [values], target=str(target), repeats=repeats, seconds=seconds)
+        if not built.ok:
+            raise RuntimeError(built.error)
+        return min(built.times)
+
+    return measure
+
+
+def _line(trials: int) -> Callable[[Trial, int], None]:
+    """Progress as one line that is written anew: trial, time, best so far."""
+    best, start = [math.inf], time.perf_counter()
+
+    def report(trial: Trial, number: int) -> None:
+        from passlab.measure import seconds
+
+        best[0] = min(best[0], trial.seconds)
+        now = trial.error[:60] or seconds(trial.seconds)
+        line = f"trial {number}/{trials}: {now}; best {seconds(best[0])}; {time.perf_counter() - start:.0f} s"
+        print(f"\r{line:<100}", end="\n" if number == trials else "", file=sys.stderr, flush=True)
+
+    return report
+
+
+def _load_intrinsics() -> None:
+    """Import what MetaSchedule imports at its start, in seconds instead of minutes.
+
+    Some hundred decorators there ask inspect.stack(), which looks up a source file for every frame; they want frames.
+    """
+
+    def stack(context: int = 1) -> list:
+        found, frame = [], sys._getframe(1)
+        while frame:
+            code = frame.f_code
+            found.append(inspect.FrameInfo(frame, code.co_filename, frame.f_lineno, code.co_name, None, None))
+            frame = frame.f_back
+        return found
+
+    kept, inspect.stack = inspect.stack, stack
+    try:
+        importlib.import_module("tvm.s_tir.tensor_intrin")
+    finally:
+        inspect.stack = kept
+
+
+def _metaschedule(
+    function: Any, trials: int, target: Any, measure: Callable, cost: Callable | None, report: Callable
+) -> list[Trial]:
+    """TVM's search: programs drawn from its own rules, chosen by a cost model, which learns from what is measured."""
+    import tvm_ffi
+    from tvm.ir.utils import derived_object
+    from tvm.s_tir import meta_schedule as search
+
+    from passlab.relax import cores, tvm
+
+    _load_intrinsics()
+    # In a notebook TVM would show a table of pandas after each round, and clear what the cell has shown.
+    tvm_ffi.register_global_func("s_tir.meta_schedule.using_ipython", lambda: False, override=True)
+    sent: list[Any] = []
+    seen: list[Trial] = []
+
+    @derived_object
+    class Builder(search.builder.PyBuilder):
+        """Only gives numbers: what measures also builds, both in a process that is there already."""
+
+        def build(self, inputs: list) -> list:
+            numbers = range(len(sent), len(sent) + len(inputs))
+            sent.extend(given.mod for given in inputs)
+            return [search.builder.BuilderResult(str(number), None) for number in numbers]
+
+    @derived_object
+    class Runner(search.runner.PyRunner):
+        def run(self, inputs: list) -> list:
+            return [self.one(sent[int(given.artifact_path)]) for given in inputs]
+
+        def one(self, module: Any) -> Any:
+            (made,) = module.functions.values()
+            trial = _measured(f"metaschedule's number {len(seen) + 1}", made, measure)
+            seen.append(trial)
+            report(trial, len(seen))
+            result = search.runner.RunnerResult(*((None, trial.error) if trial.error else ([trial.seconds], None)))
+            return search.runner.RunnerFuture(lambda: True, lambda: result)
+
+    @derived_object
+    class Cost(search.cost_model.PyCostModel):
+        def load(self, path: str) -> None: ...
+
+        def save(self, path: str) -> None: ...
+
+        def update(self, context: Any, candidates: list, results: list) -> None: ...
+
+        def predict(self, context: Any, candidates: list) -> Any:
+            return np.asarray(cost([candidate.sch.mod for candidate in candidates]), "float64")
+
+    model = Cost() if cost else "xgb" if importlib.util.find_spec("xgboost") else "random"
+    logging.getLogger("tvm").setLevel(logging.WARNING)
+    with tempfile.TemporaryDirectory(prefix="passlab-") as folder:
+        search.tune_tir(
+            function,
+            tvm.target.Target({**json.loads(str(target)), "num-cores": cores()}),
+            folder,
+            trials,
+            num_trials_per_iter=min(trials, 8),
+            builder=Builder(),
+            runner=Runner(),
+            cost_model=model,
+            measure_callbacks=[search.measure_callback.AddToDatabase(), search.measure_callback.UpdateCostModel()],
+            # TVM's own 512 programs in each generation are meant for thousands of trials
+            strategy=search.search_strategy.EvolutionarySearch(
+                population_size=64, init_min_unmeasured=16, genetic_num_iters=2
+            ),
+            num_tuning_cores=cores(),
+            seed=0,
+        )
+    return seen

@@ -1,0 +1,341 @@
+"""Relax (TVM today): a function is a list of bindings, each of which gives one value a name.
+
+A call of a PrimFunc (`call_tir`) is a node whose op is the PrimFunc's name. A function that the compiler treats as one
+(primitive, composite, or for another compiler) is one node; what it holds is in its attribute `fused`. Calls of other
+functions are inlined. What stands in a dataflow block has the attribute `dataflow`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable
+from itertools import count
+from typing import Any
+
+import tvm
+from tvm import relax
+from tvm.tirx import PrimFunc
+
+from passlab.graph import Graph, kinds
+from passlab.graph.assemble import UNKNOWN, Builder, Type, several, short, sized, strongest, walk
+
+#: Attributes of a function that is one unit to the compiler, and not a call to look into.
+_UNITS = ("Composite", "Codegen", "Primitive")
+
+#: Operators that call the function which is their first operand; its operands are the second one, or the others.
+_CALLS = {
+    *("relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad", "relax.vm.call_tir_dyn"),
+    *("relax.call_dps_packed", "relax.call_pure_packed", "relax.call_inplace_packed", "relax.call_builtin_with_ctx"),
+    *("relax.call_py_func", "relax.invoke_closure", "relax.invoke_pure_closure"),
+}
+
+#: How a script writes an integer inside an expression.
+_INTEGER = re.compile(r"T\.int\d+\((-?\d+)\)")
+
+#: Attributes that a line of text shows in another way, or not.
+_ASIDE = ("fused", "by", "primfunc")
+
+#: Calls are inlined up to this many nodes.
+_MOST = 100_000
+
+
+def read(obj: Any, *inputs: Any) -> Graph:
+    """The view of a Relax module (its `main`, or its only function) or of one function."""
+    functions = {v.name_hint: f for v, f in obj.functions.items()} if isinstance(obj, tvm.IRModule) else {"main": obj}
+    graphs = {name: f for name, f in functions.items() if isinstance(f, relax.Function)}
+    if not graphs:
+        raise ValueError("This module has no Relax function, so there is no graph to view.")
+    name = "main" if "main" in graphs else min(graphs)
+    reader = _Reader(name, functions)
+    walk(reader.entry(graphs[name]))
+    return reader.build.graph(obj.script())
+
+
+class _Reader:
+    """Makes the nodes in the order of the bindings. Its methods that yield are visits, see `walk`."""
+
+    def __init__(self, name: str, functions: dict[str, Any]):
+        self.build = Builder(name, "Relax")
+        self.functions = functions
+        self.made: dict[Any, str] = {}  # expression → id of the node that makes its value
+        self.inside: set[Any] = set()  # functions that are being inlined
+        self.dataflow = False
+        self.constants, self.unnamed = count(), count()
+
+    def entry(self, function: Any) -> Generator:
+        for parameter in function.params:
+            self._variable(parameter)
+        self.inside.add(function.__chandle__())
+        result = yield self.visit(function.body)
+        self.build.outputs = [result]
+        self.build.add("return", "return", "data", [result], text=f"return {result}", ours=True)
+
+    def visit(self, e: Any, name: str = "") -> Generator:
+        """The id of the node that makes the value of `e`; `name` is that of the variable it is bound to."""
+        key = e.__chandle__()
+        if key not in self.made:
+            how = next((how for base, how in _HOW.items() if isinstance(e, base)), _Reader._other)
+            self.made[key] = yield how(self, e, name)
+        return self.made[key]
+
+    def _add(self, e: Any, op: str, kind: str, inputs: list[str], name: str = "", attrs: dict | None = None) -> str:
+        name = name or f"_{next(self.unnamed)}"
+        attrs = attrs or {}
+        options = [f"{key}={short(value)}" for key, value in attrs.items() if key not in _ASIDE]
+        said = ", ".join([*inputs, *options])
+        text = f"{op.replace('relax.', 'R.')}({said})"
+        if "fused" in attrs:
+            text = f"{op}[{attrs['fused']}]({said})"
+        elif "by" in attrs:
+            text = f"R.{attrs['by']}({op}, {said})"
+        elif op == "Tuple":
+            text = f"({said},)" if len(inputs) == 1 else f"({said})"
+        elif op == "TupleGetItem":
+            text = f"{inputs[0]}[{attrs['index']}]"
+        text = f"{name} = {text}"
+        if self.dataflow:
+            attrs = {**attrs, "dataflow": True}
+        return self.build.add(name, op, kind, inputs, _of(e.ty), text, attrs, ours=True)
+
+    def _variable(self, e: Any, inputs: Iterable[str] = ()) -> str:
+        id = self.build.add(e.name, "Var", "data", inputs, _of(e.ty), e.name, ours=True)
+        self.made[e.__chandle__()] = id
+        return id
+
+    def _free(self, e: Any, name: str) -> Generator:
+        """A variable that no parameter and no binding before defines."""
+        return self.build.missing(e.name)
+        yield
+
+    def _constant(self, e: Any, name: str) -> Generator:
+        type = _of(e.ty)
+        id = name or f"constant_{next(self.constants)}"
+        attrs, label = {}, ""
+        if isinstance(e.value, tvm.runtime.Tensor) and type[0] is not None and set(type[0]) <= {1}:
+            attrs = {"value": e.value.numpy().item()}
+            label = short(attrs["value"])
+        text = f"{id} = {label}" if label else id
+        return self.build.add(id, "Constant", "data", (), type, text, attrs, label, ours=True)
+        yield
+
+    def _sequence(self, e: Any, name: str) -> Generator:
+        for block in e.blocks:
+            outer, self.dataflow = self.dataflow, isinstance(block, relax.DataflowBlock)
+            for binding in block.bindings:
+                variable = binding.var
+                if isinstance(binding, relax.MatchCast):
+                    value = yield self.visit(binding.value)
+                    id = self._add(variable, "match_cast", "shape", [value], variable.name)
+                else:
+                    id = yield self.visit(binding.value, variable.name)
+                self.made[variable.__chandle__()] = id
+            self.dataflow = outer
+        return (yield self.visit(e.body, name))
+
+    def _tuple(self, e: Any, name: str) -> Generator:
+        inputs, attrs = yield self._operands(e.fields, ())
+        return self._add(e, "Tuple", "shape", inputs, name, attrs)
+
+    def _item(self, e: Any, name: str) -> Generator:
+        value = yield self.visit(e.tuple_value)
+        return self._add(e, "TupleGetItem", "shape", [value], name, {"index": e.index})
+
+    def _if(self, e: Any, name: str) -> Generator:
+        inputs = [(yield self.visit(e.cond))]
+        name = name or f"_{next(self.unnamed)}"
+        for arm, branch in (("then", e.true_branch), ("else", e.false_branch)):
+            inputs.append((yield self._block(f"{name}:{arm}", branch)))
+        return self._add(e, "If", "control", inputs, name)
+
+    def _function(self, e: Any, name: str) -> Generator:
+        name = name or f"_{next(self.unnamed)}"
+        result = yield self._block(name, e.body, e.params)
+        return self._add(e, "Function", "control", [result], name)
+
+    def _block(self, name: str, body: Any, variables: Any = ()) -> Generator:
+        outer, self.build.block = self.build.block, name
+        for variable in variables:
+            self._variable(variable)
+        result = yield self.visit(body)
+        self.build.block = outer
+        return result
+
+    def _call(self, e: Any, name: str) -> Generator:
+        op, args = e.op, list(e.args)
+        how, attrs = "", _attrs(e.attrs)
+        if isinstance(op, tvm.ir.Op) and op.name in _CALLS:
+            how, op, args = op.name.removeprefix("relax."), args[0], args[1:]
+        if isinstance(op, tvm.ir.Op):
+            inputs, said = yield self._operands(args, [a.name for a in op.arguments])
+            kind = kinds.TVM.get(op.name.removeprefix("relax."), "compute")
+            return self._add(e, op.name, kind, inputs, name, said | attrs)
+        inputs, said = yield self._operands(args, ())
+        attrs = {**({"by": how} if how else {}), **said, **attrs}
+        if isinstance(op, relax.ExternFunc):
+            symbol = str(op.global_symbol)
+            return self._add(e, symbol, kinds.TVM.get(symbol, "compute"), inputs, name, attrs)
+        called = op.name_hint if isinstance(op, tvm.ir.GlobalVar) else ""
+        function = self.functions.get(called, op)
+        if isinstance(function, PrimFunc):
+            return self._primfunc(e, called, inputs, name, attrs)
+        if isinstance(function, relax.Function):
+            if unit := _unit(function):
+                fused = self._inside(function)
+                attrs["fused"] = ", ".join(fused)
+                if unit == "Composite":
+                    called, attrs["function"] = str(function.attrs[unit]), called
+                return self._add(e, called or "fusion", strongest(map(_kind, fused)), inputs, name, attrs)
+            if function.__chandle__() not in self.inside and len(self.build.nodes) < _MOST:
+                return (yield self._inline(function, inputs))
+        if not called:  # a closure: which function runs is decided by a value
+            inputs = [(yield self.visit(op)), *inputs]
+        return self._add(e, "Call", "control", inputs, name, {"callee": called, **attrs})
+
+    def _primfunc(self, e: Any, called: str, inputs: list[str], name: str, attrs: dict) -> str:
+        """A kernel. Called by itself, and not by call_tir, it writes into its last operand."""
+        attrs["primfunc"] = True
+        if attrs.get("by") == "call_tir_inplace" or ("by" not in attrs and inputs):
+            attrs["mutates"] = inputs[-1]
+        return self._add(e, called, _kind(called), inputs, name, attrs)
+
+    def _inline(self, function: Any, inputs: list[str]) -> Generator:
+        known = set(self.made)
+        for parameter, operand in zip(function.params, inputs, strict=True):
+            self.made[parameter.__chandle__()] = operand
+        self.inside.add(function.__chandle__())
+        result = yield self.visit(function.body)
+        self.inside.remove(function.__chandle__())
+        for key in set(self.made) - known:  # the next call of it computes anew
+            del self.made[key]
+        return result
+
+    def _operands(self, args: Iterable[Any], names: Any) -> Generator:
+        """(ids of the operands that are values, the others by name). A tuple written out stands for its fields."""
+        inputs: list[str] = []
+        said: dict[str, Any] = {}
+        for number, arg in enumerate(args):
+            if isinstance(arg, tvm.ir.Tuple) and arg.__chandle__() not in self.made:
+                within, about = yield self._operands(arg.fields, ())
+                inputs += within
+                if about:
+                    said[names[number] if number < len(names) else f"operand{number}"] = tuple(about.values())
+            elif self._is_value(arg):
+                inputs.append((yield self.visit(arg)))
+            else:
+                said[names[number] if number < len(names) else f"operand{number}"] = plain(arg)
+        return inputs, said
+
+    def _is_value(self, e: Any) -> bool:
+        """Is this a value that a node makes? Numbers, shapes and texts that are written out are not."""
+        if e.__chandle__() in self.made:
+            return True
+        if isinstance(e, (relax.ShapeExpr, relax.ExternFunc, tvm.ir.GlobalVar, tvm.ir.StringImm, tvm.ir.OpaqueExpr)):
+            return False
+        if isinstance(e, tvm.ir.GenericConst) and not isinstance(e.value, tvm.runtime.Tensor):  # a dtype
+            return False
+        return not isinstance(getattr(e, "ty", None), tvm.ir.PrimType)
+
+    def _inside(self, function: Any) -> list[str]:
+        """What a function calls, in order: operators, PrimFuncs and, instead of other functions, what these call."""
+        found: list[str] = []
+        for block in function.body.blocks:
+            for binding in block.bindings:
+                value = binding.value
+                if isinstance(value, relax.Function):
+                    found += self._inside(value)
+                if not isinstance(value, relax.Call) or isinstance(value.op, relax.Var):  # a variable: looked at above
+                    continue
+                op = value.op
+                if isinstance(op, tvm.ir.Op) and op.name in _CALLS:
+                    op = value.args[0]
+                name = getattr(op, "name_hint", None) or getattr(op, "global_symbol", None) or getattr(op, "name", "")
+                inner = self.functions.get(str(name))
+                found += self._inside(inner) if isinstance(inner, relax.Function) else [str(name)]
+        return found
+
+    def _other(self, e: Any, name: str) -> Generator:
+        """A shape, number, text or function that stands as a value."""
+        kind = "shape" if isinstance(e, relax.ShapeExpr) else "data"
+        return self._add(e, type(e).__name__, kind, [], name, {"value": plain(e)})
+        yield
+
+
+_HOW = {
+    relax.SeqExpr: _Reader._sequence,
+    relax.Var: _Reader._free,  # those that are bound are in `made`
+    relax.Call: _Reader._call,
+    tvm.ir.GenericConst: _Reader._constant,
+    tvm.ir.Tuple: _Reader._tuple,
+    tvm.ir.TupleGetItem: _Reader._item,
+    relax.If: _Reader._if,
+    relax.Function: _Reader._function,
+}
+
+
+def _unit(function: Any) -> str:
+    """Which attribute makes the function one unit to the compiler; "" if it is an ordinary one."""
+    return next((name for name in _UNITS if function.attrs and name in function.attrs), "")
+
+
+def _kind(called: str) -> str:
+    """The kind of an operator or a PrimFunc, which is named after one: `reshape2`, `fused_conv2d_add`."""
+    return kinds.TVM.get(re.sub(r"\d+$", "", called.removeprefix("relax.")), "compute")
+
+
+def _attrs(attrs: Any) -> dict[str, Any]:
+    """What a call says besides its operands. Empty and absent attributes say nothing."""
+    if attrs is None:
+        return {}
+    if isinstance(attrs, tvm.ir.DictAttrs):
+        found = {str(name): plain(attrs[name]) for name in set(attrs.keys())}
+    else:
+        names = [f.name for base in type(attrs).__mro__ for f in _fields(base)]
+        found = {name: plain(getattr(attrs, name)) for name in names}
+    return {name: value for name, value in found.items() if value is not None and value != ""}
+
+
+def _fields(base: type) -> Iterable[Any]:
+    return getattr(base.__dict__.get("__tvm_ffi_type_info__"), "fields", None) or ()
+
+
+def plain(value: Any) -> Any:
+    """A value of TVM's as one of Python's; an expression as its text."""
+    if value is None or isinstance(value, (bool, int, float)):
+        return value
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (tvm.tirx.IntImm, tvm.tirx.FloatImm, tvm.ir.StringImm)):
+        return value.value
+    if isinstance(value, relax.ShapeExpr):
+        return tuple(plain(dim) for dim in value.values)
+    if isinstance(value, (tvm.ir.Array, list, tuple)):
+        return tuple(plain(part) for part in value)
+    return _INTEGER.sub(r"\1", " ".join(str(value).split())).replace("T.", "")
+
+
+def _element(dtype: str) -> tuple[str, float | None]:
+    """The dtype, and how many bytes an element takes."""
+    if dtype == "bool":
+        return dtype, 1
+    try:
+        it = tvm.DataType(dtype)
+    except (ValueError, tvm.TVMError):
+        return dtype, None
+    return dtype, it.bits * it.lanes / 8
+
+
+def _of(type: Any) -> Type:
+    if isinstance(type, relax.TensorType):
+        dtype, size = _element(str(type.dtype.dtype)) if type.dtype is not None else (None, None)
+        if isinstance(type.shape, relax.ShapeExpr):
+            return sized([d if isinstance(d, int) else plain(d) for d in type.shape.values], dtype, size)
+        return (None if type.ndim < 0 else ("?",) * type.ndim), dtype, None
+    if isinstance(type, relax.TupleType):
+        return several(map(_of, type.fields)) if len(type.fields) else (None, "()", None)
+    if isinstance(type, relax.ShapeType):
+        return None, "shape", None
+    if isinstance(type, relax.FuncType):
+        return None, "fn", None
+    if isinstance(type, tvm.ir.PrimType):
+        return sized((), *_element(str(type.dtype)))
+    return (None, "object", None) if isinstance(type, relax.AnyType) else UNKNOWN

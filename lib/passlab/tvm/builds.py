@@ -1,0 +1,466 @@
+"""Building and running modules of Relay and Relax in another process, because TVM may end the one it runs in.
+
+    from passlab.tvm.builds import run_module
+    built = run_module(module, [(x,)])         # built once, run on each tuple of inputs
+    built.outputs[0][0], built.kernels, built.error
+
+A helper process for each of the two TVMs starts at the first use and stays (`builder`). For every request it forks a
+child that builds, runs and answers over a socket of its own: what crashes, takes too much memory or never ends costs
+that request, and nobody else's. Modules travel as TVM's JSON, tensors as raw bytes; nothing is pickled.
+
+What an answer says is the word of a process that ran the module's code. Outputs can be compared with what they must be;
+times and kernel names are claims, to be believed as far as the module is.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import math
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from passlab.relax import Unreachable, loaded
+
+__all__ = ["Built", "Ended", "Packed", "allow", "as_torch", "packed", "run_module", "targets", "use", "warm_up"]
+
+FLAVOURS = ("relay", "relax")
+PIPELINES = (None, "none")
+MEMORY_GIB = 4
+#: How long a helper may take until it has loaded TVM and begins with a request.
+_START_SECONDS = 120.0
+_MOST_HEAD, _MOST_PAYLOAD = 32 * 2**20, 2**30
+_MOST_TEXT = 300
+_LENGTHS = struct.Struct("!QQ")
+
+_DTYPES = {str(np.dtype(name)) for name in "bool float16 float32 float64".split()}  # noqa: SIM905
+_DTYPES |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A module as data: it can be of the TVM that this process does not hold. `params`: by name, bound when built."""
+
+    flavour: str
+    text: str
+    params: Mapping[str, np.ndarray] | None = None
+
+
+@dataclass(frozen=True)
+class Built:
+    """What came of a module. `outputs`: for each tuple of inputs the outputs, flat.
+
+    `error`: "" or a sentence, and the `stage` in which it happened: build, run, crash or timeout. `kernels`: names of
+    the kernels that one run launches, in order. `times`: seconds of single runs, warm. `allocations`: how many pieces
+    of memory one run takes for what it computes, and their bytes, where TVM tells.
+    """
+
+    outputs: list[list[np.ndarray]]
+    error: str = ""
+    stage: str = ""
+    kernels: tuple[str, ...] = ()
+    times: tuple[float, ...] = ()
+    allocations: tuple[int, int] | None = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.error
+
+
+def packed(module: Any, params: Mapping[str, Any] | None = None) -> Packed:
+    """The module, or function, as data."""
+    if isinstance(module, Packed):
+        return module
+    tvm = sys.modules.get("tvm")
+    if tvm is None or not isinstance(module, tvm.IRModule | tvm.ir.BaseFunc):
+        raise TypeError(f"run_module wants an IRModule or a function of TVM; it got {type(module).__name__}.")
+    if not isinstance(module, tvm.IRModule):
+        module = tvm.IRModule.from_expr(module)
+    return Packed(loaded(), tvm.ir.save_json(module), {name: _array(value) for name, value in (params or {}).items()})
+
+
+def run_module(
+    module: Any,
+    inputs: Iterable[Sequence[Any]],
+    *,
+    target: str = "llvm",
+    function: str = "main",
+    pipeline: str | None = None,
+    level: int = 3,
+    disabled: Sequence[str] = (),
+    config: Mapping[str, Any] | None = None,
+    params: Mapping[str, Any] | None = None,
+    repeats: int = 0,
+    threads: int = 0,
+    seconds: float = 60.0,
+) -> Built:
+    """Build a module once and run it on each tuple of inputs (NumPy arrays, torch tensors or numbers).
+
+    level, disabled, config: of the PassContext in which it is built. pipeline: for Relax, None is TVM's default for the
+    target and "none" only makes operators loops (nothing is folded or fused). params: values for parameters, by name.
+    repeats: how many runs on the first inputs are timed. threads: how many a kernel may use, 0 for one per core; on a
+    busy machine only times of one thread compare. seconds: for all of it, once TVM is loaded.
+
+    A module of TIR alone is called with the inputs and a buffer for each parameter that is left, which is an output.
+    Raises Unreachable where that TVM cannot be used on this machine.
+    """
+    if pipeline not in PIPELINES:
+        raise ValueError(f"There is no pipeline {pipeline!r}: None is the default one of TVM, 'none' only legalizes.")
+    module = packed(module, params)
+    bound = {name: _array(value) for name, value in {**(module.params or {}), **(params or {})}.items()}
+    given = [[_array(value) for value in values] for values in inputs]
+    text = module.text.encode()
+    head = {
+        "do": "run",
+        "text": len(text),
+        "params": {name: spec(array) for name, array in bound.items()},
+        "inputs": [[spec(array) for array in arrays] for arrays in given],
+        "target": target,
+        "function": function,
+        "pipeline": pipeline,
+        "level": level,
+        "disabled": list(disabled),
+        "config": dict(config or {}),
+        "repeats": repeats,
+        "threads": threads,
+    }
+    return _ask(module.flavour, head, [text, *bound.values(), *(a for arrays in given for a in arrays)], seconds)
+
+
+def targets(flavour: str | None = None) -> tuple[str, ...]:
+    """What modules can be built for and run on here: ("llvm",), or ("llvm", "cuda").
+
+    flavour: of which TVM; without it, of the one that this process holds.
+    """
+    flavour = flavour or _held()
+    if flavour not in _found:
+        tried = _ask(flavour, {"do": "targets"}, [], 60.0)  # a crash says that there is no such device
+        _found[flavour] = ("llvm", *(name for name in tried.kernels if name == "cuda"))
+    return _found[flavour]
+
+
+_found: dict[str, tuple[str, ...]] = {}
+
+
+def warm_up(flavour: str | None = None) -> None:
+    """Start the helper for a flavour, so that it is loading TVM while something else is done."""
+    with contextlib.suppress(OSError):
+        _helper(flavour or _held())
+
+
+def as_torch(array: np.ndarray) -> Any:
+    """An output as a torch tensor with memory of its own."""
+    import torch
+
+    if array.dtype.name == "bfloat16":
+        return torch.from_numpy(array.view(np.int16).copy()).view(torch.bfloat16)
+    return torch.from_numpy(np.array(array))
+
+
+def _held() -> str:
+    return loaded() or "relax"
+
+
+# ── Tensors as bytes ──────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def _array(value: Any) -> np.ndarray:
+    if hasattr(value, "detach"):  # a torch tensor
+        value = value.detach().cpu().contiguous()
+        if str(value.dtype) == "torch.bfloat16":
+            import ml_dtypes
+            import torch
+
+            return value.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        value = value.numpy()
+    elif hasattr(value, "numpy"):  # a tensor of TVM
+        value = value.numpy()
+    array = np.ascontiguousarray(value) if np.ndim(value) else np.asarray(value)
+    dtype_of(array.dtype.name)
+    return array
+
+
+def dtype_of(name: str) -> np.dtype:
+    if name == "bfloat16":
+        import ml_dtypes
+
+        return np.dtype(ml_dtypes.bfloat16)
+    if name not in _DTYPES:
+        raise ValueError(f"A tensor of {name[:40]} cannot be given to a module or taken from it.")
+    return np.dtype(name)
+
+
+def spec(array: np.ndarray) -> list:
+    return [array.dtype.name, list(array.shape)]
+
+
+def arrays(specs: Iterable[list], payload: memoryview) -> tuple[list[np.ndarray], memoryview]:
+    """The arrays that the specs describe, from the front of the payload, and what is left. Raises ValueError."""
+    made = []
+    for name, shape in specs:
+        dtype = dtype_of(name)
+        if not all(type(n) is int and n >= 0 for n in shape) or len(shape) > 32:
+            raise ValueError(f"{str(shape)[:60]} is no shape.")
+        size = math.prod(shape) * dtype.itemsize
+        if size > len(payload):
+            raise ValueError(f"A tensor of {size:,} bytes is missing.")
+        made.append(np.frombuffer(payload[:size], dtype).reshape(shape))
+        payload = payload[size:]
+    return made, payload
+
+
+# ── Messages: the lengths of a JSON head and of a payload, then both ──────────────────────────────────────────────────
+
+
+class Gone(Exception):
+    """The other side has closed the connection."""
+
+
+def _left(deadline: float | None) -> float | None:
+    left = None if deadline is None else deadline - time.monotonic()
+    if left is not None and left <= 0:
+        raise TimeoutError
+    return left
+
+
+def send(sock: socket.socket, head: dict, parts: Sequence[Any] = (), deadline: float | None = None) -> None:
+    """Send a message. Raises Gone, TimeoutError."""
+    text = json.dumps(head).encode()
+    # reshape: an empty or nought-dimensional array has no flat view of its own
+    views = [memoryview(part.reshape(-1).view(np.uint8) if isinstance(part, np.ndarray) else part) for part in parts]
+    lengths = _LENGTHS.pack(len(text), sum(map(len, views)))
+    try:
+        for view in (memoryview(lengths + text), *views):
+            while view:
+                sock.settimeout(_left(deadline))
+                view = view[sock.send(view[: 2**24]) :]
+    except TimeoutError:
+        raise
+    except OSError:
+        raise Gone from None
+
+
+def receive(sock: socket.socket, deadline: float | None = None) -> tuple[dict, memoryview]:
+    """Receive a message. Raises Gone, TimeoutError, and ValueError for what is none."""
+    size, payload = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size, deadline))
+    if size > _MOST_HEAD or payload > _MOST_PAYLOAD:
+        raise ValueError("The message is too long.")
+    try:
+        head = json.loads(bytes(_exactly(sock, size, deadline)))
+    except RecursionError:
+        head = None
+    if not isinstance(head, dict):
+        raise ValueError("The message has no head.")
+    return head, _exactly(sock, payload, deadline)
+
+
+def _exactly(sock: socket.socket, size: int, deadline: float | None) -> memoryview:
+    data = memoryview(bytearray(size))
+    at = data
+    try:
+        while at:
+            sock.settimeout(_left(deadline))
+            got = sock.recv_into(at)
+            if not got:
+                raise Gone
+            at = at[got:]
+    except TimeoutError:
+        raise
+    except OSError:
+        raise Gone from None
+    return data.toreadonly()
+
+
+# ── Asking ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+_helpers: dict[str, tuple[socket.socket, subprocess.Popen | None]] = {}
+_lock = threading.RLock()
+
+
+#: How many seconds of builds and runs this process may still wait for; see `allow`.
+_allowed = math.inf
+
+
+class Ended(BaseException):
+    """The builder that was to be used has ended: nothing can be said about a module. No judge is to catch it."""
+
+
+def use(flavour: str, control: socket.socket) -> None:
+    """Ask the builder at the other end of `control`, which somebody else has started, instead of starting a helper."""
+    _helpers[flavour] = (control, None)
+
+
+def allow(seconds: float) -> None:
+    """From now on, wait for modules this long, all together; what takes longer has run out of time."""
+    global _allowed
+    _allowed = seconds
+
+
+def _helper(flavour: str) -> socket.socket:
+    """The socket over which a helper takes requests: each is one byte that carries the request's own socket."""
+    if flavour not in FLAVOURS:
+        raise ValueError(f"There is no TVM called {flavour!r}. There are relay and relax.")
+    if not hasattr(os, "fork"):
+        raise Unreachable("Modules are built and run in a forked process, which this system does not have.")
+    with _lock:
+        if flavour not in _helpers:
+            ours, theirs = socket.socketpair()
+            with theirs:
+                process = subprocess.Popen(
+                    # -P: no module of the current folder takes the place of one that TVM imports
+                    [sys.executable, "-P", "-m", "passlab.tvm.server", flavour, str(theirs.fileno())],
+                    env=_environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    start_new_session=True,  # an interrupt of the keyboard is not for it
+                )
+            if not _helpers:
+                atexit.register(_end, os.getpid())
+            _helpers[flavour] = (ours, process)
+        return _helpers[flavour][0]
+
+
+def _environment() -> dict[str, str]:
+    path = [str(Path(__file__).parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+
+
+def _end(owner: int) -> None:
+    """Let the helpers end, which they do when their sockets close."""
+    if os.getpid() == owner:
+        for flavour in list(_helpers):
+            _drop(flavour)
+
+
+def _drop(flavour: str) -> None:
+    control, process = _helpers.pop(flavour)
+    control.close()
+    if process is not None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(5)
+        process.kill()
+        process.wait()
+
+
+def _ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
+    for _ in range(2):
+        control = _helper(flavour)
+        try:
+            with _request(control) as sock:
+                return _talk(control, sock, head, parts, seconds)
+        except (OSError, Gone):  # killed, or out of memory
+            _give_up(flavour, control)
+    return Built([], "The process that builds modules has ended, and so did another. Try again.", "crash")
+
+
+def _request(control: socket.socket) -> socket.socket:
+    """A socket of its own to a child that is ready for a request. Raises Gone, OSError, Unreachable."""
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            socket.send_fds(control, [b"+"], [theirs.fileno()])
+        said, _ = receive(ours, time.monotonic() + _START_SECONDS)
+        if "unreachable" in said:
+            raise Unreachable(said["unreachable"])
+    except BaseException:
+        ours.close()
+        raise
+    return ours
+
+
+def _give_up(flavour: str, control: socket.socket) -> None:
+    """A helper has ended. Unless another thread has seen to it, the next request starts one."""
+    with _lock:
+        if flavour in _helpers and _helpers[flavour][0] is control:
+            if _helpers[flavour][1] is None:
+                raise Ended
+            _drop(flavour)
+
+
+def _talk(control: socket.socket, sock: socket.socket, head: dict, parts: list, seconds: float) -> Built:
+    """One request. Closing the socket ends the child that works at it."""
+    global _allowed
+    stage, start, seconds = "build", time.monotonic(), min(seconds, _allowed)
+    deadline = start + seconds
+    try:
+        with contextlib.suppress(Gone):  # why it has ended comes next
+            send(sock, head, parts, deadline)
+        while True:
+            said, payload = receive(sock, deadline)
+            if "ended" in said:
+                return Built([], _ended(stage, said["ended"], _text(said["said"])), "crash")
+            if "error" in said:
+                return _built(said, payload, len(head.get("inputs", ())))
+            stage = "run" if said["stage"] == "run" else "build"
+    except TimeoutError:
+        doing = "The module still ran" if stage == "run" else "TVM was still building the module"
+        return Built([], f"{doing} after {max(seconds, 0):.3g} s.", "timeout")
+    except (Gone, ValueError, TypeError, LookupError, AttributeError, OverflowError):
+        _request(control).close()  # was it the helper that ended?
+        return Built([], "The module wrote into the connection of the process that ran it.", "crash")
+    finally:
+        _allowed -= time.monotonic() - start
+
+
+def _built(said: dict, payload: memoryview, runs: int) -> Built:
+    """An answer as data; whoever wrote it may have been the module. Raises ValueError, TypeError, KeyError."""
+    error, stage = _text(said["error"]), said["stage"]
+    if error:
+        if stage not in ("build", "run"):
+            raise ValueError(stage)
+        return Built([], error, stage)
+    outputs = []
+    for specs in said["outputs"]:
+        found, payload = arrays(specs, payload)
+        outputs.append(found)
+    if len(outputs) != runs or payload:
+        raise ValueError("There are more or fewer outputs than inputs.")
+    kernels = tuple(_text(name) for name in said["kernels"])
+    times = tuple(float(seconds) for seconds in said["times"])
+    count = said["allocations"]
+    return Built(outputs, "", "", kernels, times, None if count is None else (int(count[0]), int(count[1])))
+
+
+def _text(said: Any) -> str:
+    """Text of another process, short and plain."""
+    if not isinstance(said, str):
+        raise ValueError("This is no text.")
+    return "".join(c if c.isprintable() else " " for c in said[:_MOST_TEXT]).strip()
+
+
+_SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signal.SIGKILL: "killed"}
+
+
+def _ended(stage: str, code: Any, said: str) -> str:
+    """How a child ended, in a sentence."""
+    who = (
+        "The module ended its process while it ran"
+        if stage == "run"
+        else "TVM ended the process while it built the module"
+    )
+    if type(code) is not int:
+        raise ValueError("This is no exit code.")
+    if "bad_alloc" in said or "out of memory" in said.lower() or "Cannot allocate memory" in said:
+        return too_much(stage)
+    how = _SIGNALS.get(-code, f"signal {-code}" if code < 0 else f"exit code {code}")
+    return f"{who} ({how}){': ' + said if said else ''}."
+
+
+def too_much(stage: str) -> str:
+    doing = "The module needed" if stage == "run" else "To build the module took"
+    return f"{doing} more than {MEMORY_GIB} GiB of memory."

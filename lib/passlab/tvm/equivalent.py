@@ -1,0 +1,613 @@
+"""Are two modules of Relay or Relax, or a module and a torch model, the same function? Built, run and compared.
+
+    result = equivalent_modules(before, after)         # also passlab.equivalent(before, after)
+    assert result, result.reason
+
+Modules are built and run by `passlab.tvm.builds`, in another process, on every target there is. A module has one dtype,
+so unlike with torch programs (`passlab.equivalence`) edge values come in that dtype: huge ones are the fourth root of
+its largest number. inf and NaN are tried only where they are asked for, since what TVM computes from them depends on
+the order of operands in `max` and on how a kernel was vectorized.
+
+**Rounding is not meaning.** The tolerance follows from dtype and depth (`passlab.equivalence.values`). A difference is
+set aside where `before` moves as far by itself when its inputs are moved by a few units of rounding, and where one
+gives NaN and the other inf in a module that adds numbers up (inf - inf depends on the order of a sum).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import re
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from passlab.equivalence import Equivalence, _depth
+from passlab.equivalence.values import Difference, Errors, Tolerance, compare, leaves, nan_or_inf, steady
+from passlab.fx.programs import Program
+from passlab.fx.trials import TRIALS, Trials
+from passlab.tvm import builds
+from passlab.tvm.modules import (
+    bindings,
+    counts,
+    functions,
+    held,
+    is_function,
+    is_module,
+    nodes,
+    parts_of,
+    signature,
+    top_level,
+    type_of,
+    typed,
+    view_ids,
+)
+
+#: what is tried unless told; "nonfinite" (inf and NaN) is for exercises whose law is about them
+KINDS = ("ordinary", "structured", "extreme", "sizes")
+ALL_KINDS = (*KINDS, "nonfinite")
+#: what is tried where one side is torch's: TVM's kernels and torch's overflow at different places
+_MIXED = ("ordinary", "structured", "sizes")
+_PHRASES = {**TRIALS, "ordinary": "On random inputs", "structured": "On inputs that are a ramp"}
+
+#: parts of the names of operators that add several numbers up
+SUMS = ("conv", "dense", "matmul", "einsum", "sum", "mean", "norm", "softmax", "attention", "pool", "variance", "std")
+#: Modules of more calls are not searched for the place where they part.
+_SEARCHED = 60
+#: How long what is asked for, and no more, takes: the depth of a program nobody can look into.
+_UNKNOWN_DEPTH = 16
+
+
+def takes(value: Any) -> bool:
+    """Is `value` a module: an IRModule or function of this process's TVM, or a packed one of either?"""
+    return isinstance(value, builds.Packed) or is_module(value) or is_function(value)
+
+
+def equivalent_modules(
+    before: Any,
+    after: Any,
+    inputs: Any = None,
+    *,
+    reference: Callable | None = None,
+    kinds: Sequence[str] | None = None,
+    targets: Sequence[str] | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    seed: int = 0,
+    locate: bool = True,
+    **run: Any,
+) -> Equivalence:
+    """Run both on the same inputs and say whether, and where, they part.
+
+    before, after   modules or functions of the TVM that this process holds, `builds.packed` ones of either TVM, or
+                    torch models (anything callable on tensors).
+    inputs          a tuple of arrays or tensors, a list of such tuples, or None: random ones.
+    reference       a torch model that `after` must agree with, too, on given and ordinary inputs.
+    kinds           what is tried besides the inputs given: names out of `ALL_KINDS`; () for nothing.
+    targets         default: `builds.targets()`, llvm and (where there is a GPU) cuda.
+    atol, rtol      replace the tolerances that follow from dtype and depth.
+    locate          on a difference, look for the call at which two modules part (two more builds).
+    run             for builds.run_module: level, pipeline, disabled, config, function, seconds.
+
+    `first_diverging` of the result is the id of a node of passlab.view(after); `graph`, `graph_after` are the modules.
+    Raises ValueError when there are no inputs to try, and when `before` itself does not run on ordinary ones. Whatever
+    `after` does is an answer, not an exception.
+    """
+    if not takes(after) and not callable(after):
+        found = "None: does the pass end with a return?" if after is None else f"a {type(after).__name__}, no program."
+        return Equivalence(False, f"after is {found}")
+    comparison = _Comparison(before, after, inputs, kinds, seed, atol, rtol, run)
+    result = comparison.run(tuple(targets or comparison.targets()), reference)
+    if not result and locate:
+        comparison.locate(result)
+    return result
+
+
+def smallest(pass_: Callable[[Any], Any], module: Any, budget: int = 100, **how: Any) -> Any:
+    """A smaller module than `module` that the pass turns into another function, for a bug to be seen by eye.
+
+    budget: how many modules are tried. how: as in `equivalent_modules`. Raises ValueError where the pass keeps what
+    this module means. The pass runs in this process.
+    """
+    from passlab.tvm.shrink import shrink_module
+
+    return shrink_module(module, lambda m: not equivalent_modules(m, pass_(m), locate=False, **how), budget)
+
+
+def random_inputs(module: Any, seed: int = 0, kinds: Sequence[str] = KINDS) -> list[tuple[np.ndarray, ...]]:
+    """Inputs for `main` after the types of its parameters, for each of `kinds` at least one tuple of arrays.
+
+    ordinary (normal numbers), structured (a ramp), extreme (0, -0, denormals, huge), nonfinite (inf, NaN), sizes
+    (another size for each symbolic dimension; nothing where there is none). Integers are 0 to 3: they may be indices.
+    A symbolic dimension gets an odd size. Raises ValueError for a parameter that is no tensor of known rank.
+    """
+    return [inputs for _, inputs in _inputs(module, seed, kinds)]
+
+
+def covered() -> str:
+    """Which devices modules are run on here, in a sentence for the notes of a report."""
+    found = builds.targets()
+    without = "" if "cuda" in found else "; there is no GPU that TVM can use here, so cuda was not tried"
+    return f"Modules were built and run on {' and '.join(found)}{without}."
+
+
+# ---------------------------------------------------------------------------------------------------- inputs
+
+
+def _inputs(module: Any, seed: int, kinds: Sequence[str]) -> list[tuple[str, tuple]]:
+    _known(kinds)
+    module = typed(module)
+    first, symbolic = _example(module, seed, 5)
+    made = _after(first, seed, [kind for kind in kinds if kind != "sizes"])
+    if symbolic and "sizes" in kinds:
+        made.append(("sizes", _example(module, seed + 1, 7)[0]))
+    return [(kind, tuple(_plain(t) for t in inputs)) for kind, inputs in made]
+
+
+def _known(kinds: Sequence[str]) -> None:
+    for kind in kinds:
+        if kind not in ALL_KINDS:
+            raise ValueError(f"There are no inputs of kind {kind!r}; there are {', '.join(ALL_KINDS)}.")
+
+
+def _after(example: tuple[Tensor, ...], seed: int, kinds: Sequence[str]) -> list[tuple[str, tuple]]:
+    """Inputs of these kinds after the pattern of an example."""
+    floats = [t.dtype for t in example if t.is_floating_point()]
+    trials = Trials([example], max(set(floats), key=floats.count) if floats else None, seed)
+    trials.double = trials.spread = False
+    return [(kind, trial.args) for kind in kinds for trial in trials.make(kind)]
+
+
+def _tensor(x: Any) -> Tensor:
+    if isinstance(x, Tensor):
+        return x.detach()
+    return builds.as_torch(np.asarray(x.numpy() if hasattr(x, "numpy") else x))
+
+
+def _plain(t: Tensor) -> Any:
+    return t if t.dtype == torch.bfloat16 else t.contiguous().numpy()
+
+
+def _example(module: Any, seed: int, odd: int) -> tuple[tuple[Tensor, ...], bool]:
+    """Random tensors for `main`, and whether it has symbolic dimensions; those become `odd`, odd + 2, …"""
+    gen, made, symbolic = torch.Generator().manual_seed(seed), [], False
+    for name, shape, dtype, free in _shapes(module, odd):
+        symbolic |= free
+        kind = getattr(torch, dtype, None)
+        if not isinstance(kind, torch.dtype):
+            raise ValueError(f"The parameter {name} is of {dtype}, for which no inputs are made: give inputs.")
+        if kind.is_floating_point:
+            made.append(torch.randn(shape, generator=gen, dtype=torch.float64).to(kind))
+        else:
+            made.append(torch.randint(0, 2 if kind == torch.bool else 4, shape, generator=gen).to(kind))
+    return tuple(made), symbolic
+
+
+def _shapes(module: Any, odd: int) -> Iterator[tuple[str, tuple[int, ...], str, bool]]:
+    """Name, shape and dtype of each parameter, and whether the shape was symbolic."""
+    flavour, tvm = held()
+    function, params, _ = signature(module)
+    if type(function).__name__ == "PrimFunc":
+        raise ValueError("main is a PrimFunc, and which of its buffers are outputs is not written in it: give inputs.")
+    free: list[Any] = []
+    if flavour == "relax":
+        free = list(tvm.relax.analysis.defined_symbolic_vars(function))
+        if free:
+            function = function.bind_symbolic_vars({v: odd + 2 * i for i, v in enumerate(free)})
+        params = [(p.name, p.ty) for p in function.params]
+    for name, type_ in params:
+        tensor = tvm.relay.TensorType if flavour == "relay" else tvm.relax.TensorType
+        shape = getattr(type_, "shape", None)
+        if not isinstance(type_, tensor) or shape is None:
+            raise ValueError(f"The parameter {name} is {type_}, not a tensor of known rank: give inputs.")
+        if flavour == "relay":
+            free = [d for d in shape if isinstance(d, tvm.tir.Any)]
+        sizes = tuple(odd if flavour == "relay" and isinstance(d, tvm.tir.Any) else int(d) for d in shape)
+        yield name, sizes, str(type_.dtype), bool(free)
+
+
+def _nudged(inputs: tuple, sign: int) -> tuple:
+    """The inputs, floats moved by up to four units of rounding; zeros, inf and NaN stay."""
+    gen, made = torch.Generator().manual_seed(1 + sign), []
+    for t in map(_tensor, inputs):
+        if t.is_floating_point():
+            noise = 2 * torch.rand(t.shape, generator=gen, dtype=torch.float64) - 1
+            t = (t.double() * (1 + 4 * sign * torch.finfo(t.dtype).eps * noise)).to(t.dtype)
+        made.append(_plain(t))
+    return tuple(made)
+
+
+# ---------------------------------------------------------------------------------------------------- tolerance
+
+
+def depth(module: Any) -> int:
+    """The number of calls on the longest path through `main`; the calls inside a fused function count."""
+    flavour, tvm = held()
+    inside = functions(module)
+    if "main" not in inside:
+        return 1
+    if flavour == "relax":
+        return max(1, _relax_depth(inside["main"], inside))
+    steps: dict[Any, int] = {}
+
+    def visit(expr: Any) -> None:
+        counted = isinstance(expr, tvm.relay.Call) and isinstance(expr.op, tvm.ir.Op)
+        steps[expr] = max((steps.get(part, 0) for part in parts_of(expr)), default=0) + counted
+
+    tvm.relay.analysis.post_order_visit(inside["main"], visit)
+    return max(1, *steps.values())
+
+
+def _relax_depth(function: Any, others: dict[str, Any], level: int = 0) -> int:
+    _, tvm = held()
+    steps: dict[Any, int] = {}
+    for var, value in bindings(function):
+        read: list[Any] = []
+        tvm.relax.analysis.post_order_visit(value, read.append)
+        own = 0
+        if isinstance(value, tvm.relax.Call):
+            called = others.get(getattr(value.op, "name_hint", ""))
+            own = _relax_depth(called, others, level + 1) if called is not None and level < 4 else 1
+        steps[var] = own + max((steps.get(e, 0) for e in read if isinstance(e, tvm.relax.Var)), default=0)
+    return max(steps.values(), default=0)
+
+
+def _sums(module: Any) -> bool:
+    """May the module add numbers up? The names of TIR kernels say little of what they do: then it may."""
+    names = [name.lower() for name in counts(module)]
+    tir = held()[0] == "relax" and any(not name.startswith("relax.") for name in names)
+    return tir or not names or any(part in name for name in names for part in SUMS)
+
+
+def _dtypes(module: Any) -> set[torch.dtype]:
+    """The float dtypes of a module's inputs, results and calls."""
+    _, params, result = signature(module)
+    types = [type_ for _, type_ in params] + [result]
+    types += [type_of(n.var if n.var is not None else n.expr) for n in nodes(module)]
+    text = " ".join(map(str, types))
+    return {getattr(torch, name) for name in set(re.findall(r"\b(bfloat16|float16|float32|float64)\b", text))}
+
+
+# ---------------------------------------------------------------------------------------------------- sides
+
+
+class _Failed(Exception):
+    """A side did not give outputs; the sentence goes on from its name."""
+
+
+class _Module:
+    """A side that TVM builds and runs."""
+
+    torch = False
+
+    def __init__(self, value: Any):
+        self.own = None if isinstance(value, builds.Packed) else typed(value)
+        self.packed = builds.packed(value)
+        self.flavour = self.packed.flavour
+
+    def depth(self) -> int:
+        return _UNKNOWN_DEPTH if self.own is None else depth(self.own)
+
+    def sums(self) -> bool:
+        return self.own is None or _sums(self.own)
+
+    def dtypes(self) -> set[torch.dtype]:
+        return set() if self.own is None else _dtypes(self.own)
+
+    def outputs(self, inputs: list[tuple], target: str, run: dict) -> list[list[Tensor]]:
+        built = builds.run_module(self.packed, inputs, target=target, **run)
+        if not built.ok:
+            doing = {
+                "build": f"does not build for {target}",
+                "run": f"builds for {target}, and fails when it runs",
+                "crash": f"crashed on {target}",
+                "timeout": f"took too long on {target}",
+            }[built.stage]
+            said = re.sub(r"^TVM cannot (build|run) the module: ", "", built.error)
+            raise _Failed(f"{doing}: {said.rstrip('.')}.", built.stage)
+        return [[builds.as_torch(array) for array in arrays] for arrays in built.outputs]
+
+
+class _Torch:
+    """A side that torch runs, on the CPU, whatever the target."""
+
+    torch, own, packed, flavour = True, None, None, "torch"
+
+    def __init__(self, model: Callable):
+        self.model = model
+
+    def depth(self) -> int:
+        return _depth(Program(self.model))
+
+    def sums(self) -> bool:
+        return True
+
+    def dtypes(self) -> set[torch.dtype]:
+        state = [*self.model.parameters(), *self.model.buffers()] if isinstance(self.model, torch.nn.Module) else []
+        return {t.dtype for t in state if t.is_floating_point()}
+
+    def outputs(self, inputs: list[tuple], target: str, run: dict) -> list[list[Tensor]]:
+        try:
+            with torch.no_grad():
+                ran = [self.model(*(_tensor(x).clone() for x in given)) for given in inputs]
+        except Exception as error:
+            said = str(error).strip().split("\n")[0][:200]
+            raise _Failed(f"fails in torch: {type(error).__name__}: {said}", "run") from error
+        return [[t.detach() for t in leaves(output) if isinstance(t, Tensor)] for output in ran]
+
+
+def _side(value: Any, which: str) -> _Module | _Torch:
+    if takes(value):
+        return _Module(value)
+    if callable(value):
+        return _Torch(value)
+    raise ValueError(f"equivalent compares modules and torch models; `{which}` is a {type(value).__name__}.")
+
+
+# ---------------------------------------------------------------------------------------------------- comparing
+
+_MOST_KEPT = 64
+#: what `before` gave, by the content of module and inputs: the same case is judged again and again
+_kept: OrderedDict[str, list[list[Tensor]]] = OrderedDict()
+
+
+class _Comparison:
+    """Two sides, the inputs to run them on, and what may lie between their outputs."""
+
+    def __init__(self, before, after, inputs, kinds, seed, atol, rtol, run):
+        self.before = _side(before, "before")
+        self.after = _side(after, "after")
+        self.given = before, after
+        self.run_with = run
+        mixed = self.before.flavour != self.after.flavour
+        kinds = (_MIXED if mixed else KINDS) if kinds is None else kinds
+        self.trials = self._trials(inputs, kinds, seed)
+        sides = (self.before, self.after)
+        floats = set().union(*(side.dtypes() for side in sides))
+        floats |= {t.dtype for t in map(_tensor, self.trials[0][1]) if t.is_floating_point()}
+        coarsest = max(floats or {torch.float32}, key=lambda dtype: torch.finfo(dtype).eps)
+        steps, sums = max(side.depth() for side in sides), any(side.sums() for side in sides)
+        derived = Tolerance.of(coarsest, steps, sums)
+        self.tolerance = replace(derived, rtol=derived.rtol if rtol is None else rtol, atol=atol)
+
+    def _trials(self, inputs: Any, kinds: Sequence[str], seed: int) -> list[tuple[str, tuple]]:
+        """(kind, inputs) to run on: those given, and the kinds made after their pattern."""
+        pattern = next((side.own for side in (self.before, self.after) if side.own is not None), None)
+        if inputs is None:
+            if pattern is None:
+                raise ValueError("equivalent has no inputs to try: pass inputs=(array, ...).")
+            return _inputs(pattern, seed, kinds or ("ordinary",))
+        _known(kinds)
+        if isinstance(inputs, Tensor | np.ndarray):
+            inputs = (inputs,)
+        several = isinstance(inputs, list) and inputs and all(isinstance(x, tuple) for x in inputs)
+        given = inputs if several else [tuple(inputs)]
+        rest = _after(tuple(map(_tensor, given[0])), seed, [kind for kind in kinds if kind != "sizes"])
+        return [("given", x) for x in given] + [(kind, tuple(map(_plain, x))) for kind, x in rest]
+
+    def targets(self) -> tuple[str, ...]:
+        """The targets on which every side that is a module can run."""
+        sides = [side for side in (self.before, self.after) if not side.torch]
+        found = [builds.targets(side.flavour) for side in sides] or [("llvm",)]
+        return tuple(name for name in found[0] if all(name in names for names in found))
+
+    def run(self, targets: tuple[str, ...], reference: Callable | None) -> Equivalence:
+        errors, done, self.notes = Errors(), [], []
+
+        def result(reason: str = "", far: Errors = errors, **more: Any) -> Equivalence:
+            seen = {"devices": targets, "trials": tuple(done), "notes": tuple(dict.fromkeys(self.notes))}
+            return Equivalence(not reason, reason, far.mse, far.max_abs, far.max_ulp, **seen, **more)
+
+        for target in targets:
+            expected = self._expected(target)
+            if self._unchanged():  # the module itself came back, and it has just been run
+                done += [f"{kind} ({target})" for kind, _ in self.trials]
+                continue
+            try:
+                got = self.after.outputs([x for _, x in self.trials], target, self.run_with)
+            except _Failed as failed:
+                return result(f"after {failed.args[0]}", counterexample=self._named(self.trials[0][1]))
+            for at, (kind, given) in enumerate(self.trials):
+                right, far = None, errors if kind not in ("extreme", "nonfinite") else Errors()
+                if reference is not None and kind in ("given", "ordinary", "sizes"):
+                    (right,) = _Torch(reference).outputs([given], target, {})
+                for found, against in self._differences(expected[3 * at : 3 * at + 3], right, got[at], far):
+                    done.append(f"{kind} ({target})")
+                    allowed = f"; rounding explains {self.tolerance.rtol:.1e} of its size" * (found.bad is not None)
+                    return result(
+                        f"{_PHRASES[kind]} ({target}), {against}{found.sentence}{allowed}.",
+                        far,
+                        counterexample=self._named(given),
+                        graph=self.before.own,
+                        graph_after=self.after.own,
+                    )
+                done.append(f"{kind} ({target})")
+        return result()
+
+    def _unchanged(self) -> bool:
+        sent, came = self.before.packed, self.after.packed
+        return None not in (sent, came) and sent.text == came.text and not (sent.params or came.params)
+
+    def _named(self, inputs: tuple) -> dict[str, Tensor]:
+        """Inputs by the names of the parameters, where some side tells them."""
+        own = next((side.own for side in (self.before, self.after) if side.own is not None), None)
+        names = [name for name, _ in signature(own)[1]] if own is not None else []
+        return {names[i] if i < len(names) else f"input{i}": _tensor(x) for i, x in enumerate(inputs)}
+
+    def _expected(self, target: str) -> list[list[Tensor]]:
+        """The outputs of `before`: for each trial those on its inputs, and on these moved both ways.
+
+        Edge values that `before` itself does not take are left out of the trials, and a note says so.
+        """
+        try:
+            return self._outputs(target)
+        except _Failed as failed:
+            plain = [(kind, x) for kind, x in self.trials if kind in ("given", "ordinary")]
+            if failed.args[1] not in ("run", "crash") or not plain or len(plain) == len(self.trials):
+                raise ValueError(f"`before` itself {failed.args[0]}") from failed
+        self.trials = plain
+        try:
+            outputs = self._outputs(target)
+        except _Failed as failed:
+            raise ValueError(f"`before` itself {failed.args[0]}") from failed
+        self.notes.append(f"edge values were left out on {target}: the module before does not take them")
+        return outputs
+
+    def _outputs(self, target: str) -> list[list[Tensor]]:
+        inputs = [moved for _, x in self.trials for moved in (x, _nudged(x, 1), _nudged(x, -1))]
+        if self.before.torch:
+            return self.before.outputs(inputs, target, self.run_with)
+        key = _digest(self.before.packed, [x for _, x in self.trials], target, self.run_with)
+        if key not in _kept:
+            _kept[key] = self.before.outputs(inputs, target, self.run_with)
+            if len(_kept) > _MOST_KEPT:
+                _kept.popitem(last=False)
+        _kept.move_to_end(key)
+        return _kept[key]
+
+    def _differences(
+        self, expected: list[list[Tensor]], right: list[Tensor] | None, got: list[Tensor], errors: Errors
+    ) -> Iterator[tuple[Difference, str]]:
+        """What sets outputs apart from those of `before`, then from those of the reference; and how to say it."""
+        old, *moved = expected
+        if len(old) != len(got):
+            yield Difference(f"there {_outputs(len(old))} before and {len(got)} after"), ""
+            return
+        for d in self._unexcused(compare(old, got, self.tolerance, "output", errors), old, got, moved):
+            yield d, ""
+        if right is not None:
+            for d in self._unexcused(compare(right, got, self.tolerance, "output", errors), right, got, []):
+                yield replace(d, sentence=d.sentence.replace(" before", " in torch", 1)), "against the torch model "
+
+    def _unexcused(self, found: list[Difference], old: list, new: list, moved: list) -> list[Difference]:
+        """The differences that remain when what rounding explains is set aside."""
+        if any(d.bad is None for d in found):
+            return [d for d in found if d.bad is None]
+        for d in found:
+            x, y = old[d.leaf], new[d.leaf]
+            if self.tolerance.sums:
+                d.bad = d.bad & ~nan_or_inf(x, y)
+            for run in moved:
+                d.bad = d.bad & steady(x, y, run[d.leaf])
+        return [d for d in found if d.bad.any()]
+
+    def locate(self, result: Equivalence) -> None:
+        """Note in the result the first call of `after` whose value `before` does not compute, where it can be told."""
+        if self.before.own is None or self.after.own is None or result.graph is None:
+            return
+        with contextlib.suppress(Exception):  # a module that cannot be taken apart: the sentence has to do
+            given = tuple(_plain(t) for t in result.counterexample.values())
+            place = first_parting(self.before.own, self.after.own, given, self.tolerance)
+            if place:
+                result.first_diverging = place[0]
+                result.reason += f" {place[1]}"
+
+
+def _outputs(n: int) -> str:
+    return "is 1 output" if n == 1 else f"are {n} outputs"
+
+
+def _digest(sent: Any, inputs: list[tuple], target: str, run: dict) -> str:
+    digest = hashlib.sha256(f"{sent.flavour}\0{target}\0{sorted(run.items(), key=str)}\0{sent.text}".encode())
+    arrays = [_tensor(x) for values in (*inputs, (sent.params or {}).values()) for x in values]
+    for t in arrays:
+        digest.update(f"{t.dtype}{tuple(t.shape)}".encode())
+        digest.update(t.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b"")
+    return digest.hexdigest()
+
+
+# ---------------------------------------------------------------------------------------------------- where they part
+
+
+def first_parting(before: Any, after: Any, inputs: tuple, tolerance: Tolerance) -> tuple[str, str] | None:
+    """Where two modules part: the id of a node in the view of one of them, and a sentence.
+
+    That is the first call of `after`, operands first, whose value no call of `before` has; where there is none, the
+    last call of `before` whose value `after` does not compute. Values in another order count as the same where the
+    shape is another, too: a pass may change the layout. None for a module of more than 60 calls or with control flow,
+    and where it cannot be built in that way.
+    """
+    seen = [_values(module, inputs) for module in (before, after)]
+    if None in seen:
+        return None
+    old, new = ([value for *_, value in found] + [*map(_tensor, inputs)] for found in seen)
+    for id, name, value in seen[1]:
+        if not any(_agree(other, value, tolerance) for other in old):
+            return id, f"Look at {id}, {name}: no call before has its value."
+    for id, name, value in reversed(seen[0]):
+        if not any(_agree(value, other, tolerance) for other in new):
+            return id, f"Look for {id} of before, {name}: no call after has its value."
+    return None
+
+
+def _agree(one: Tensor, other: Tensor, tolerance: Tolerance) -> bool:
+    if one.shape != other.shape and one.numel() == other.numel() and one.dtype == other.dtype:
+        one, other = one.flatten().sort()[0], other.flatten().sort()[0]
+    return not compare(one, other, tolerance)
+
+
+def _values(module: Any, inputs: tuple) -> list[tuple[str, str, Tensor]] | None:
+    """The value of each call in `main`: id of its node in the view, operator, tensor."""
+    flavour, _ = held()
+    calls, opened = (_relay_opened if flavour == "relay" else _relax_opened)(module)
+    if opened is None:
+        return None
+    how = {"level": 0} if flavour == "relay" else {"pipeline": "none"}
+    built = builds.run_module(opened, [inputs], seconds=20.0, **how)
+    if not built.ok:
+        return None
+    outputs = [builds.as_torch(array) for array in built.outputs[0]]
+    return [(id, name, t) for (id, name), t in zip(calls, outputs, strict=True)]
+
+
+def _relay_opened(module: Any) -> tuple[list[tuple[str, str]], Any]:
+    """The calls in `main` that make one tensor, and a module that returns the values of all of them."""
+    _, tvm = held()
+    relay = tvm.relay
+    module = typed(module)
+    main = functions(module)["main"]
+    order = top_level(main)
+    if any(isinstance(e, relay.Let | relay.If) for e in order):
+        return [], None
+    calls = [e for e in order if isinstance(e, relay.Call) and isinstance(e.checked_type, relay.TensorType)]
+    if not 0 < len(calls) <= _SEARCHED:
+        return [], None
+    ids = view_ids(main)
+    named = [(ids.get(call.handle.value, "?"), _called(call)) for call in calls]
+    function = relay.Function(main.params, relay.Tuple(calls))
+    others = {var: f for var, f in module.functions.items() if var.name_hint != "main"}
+    return named, tvm.IRModule({**others, relay.GlobalVar("main"): function}, module.type_definitions)
+
+
+def _called(call: Any) -> str:
+    if hasattr(call.op, "name_hint"):
+        return call.op.name_hint
+    if is_function(call.op):
+        return " + ".join(counts(call.op)) or "a function"
+    return getattr(call.op, "name", "a call")
+
+
+def _relax_opened(module: Any) -> tuple[list[tuple[str, str]], Any]:
+    _, tvm = held()
+    relax = tvm.relax
+    module = relax.transform.ToNonDataflow()(module)
+    main = module["main"]
+    found = [binding for block in main.body.blocks for binding in block.bindings]
+    if any(isinstance(binding.value, relax.If | relax.Function) for binding in found):
+        return [], None
+    calls = [b for b in found if isinstance(b.value, relax.Call) and isinstance(b.var.ty, relax.TensorType)]
+    if not 0 < len(calls) <= _SEARCHED:
+        return [], None
+    result = relax.BlockBuilder().normalize(relax.Tuple([b.var for b in calls]))
+    all_values = relax.Var("all_values", result.ty)
+    blocks = [*main.body.blocks, relax.BindingBlock([relax.VarBinding(all_values, result)])]
+    function = relax.Function(main.params, relax.SeqExpr(blocks, all_values), result.ty, main.is_pure, main.attrs)
+    opened = tvm.IRModule(dict(module.functions.items()))
+    opened.update_func(opened.get_global_var("main"), function)
+    named_nodes = {n.var: n.name for n in nodes(module, "main")}
+    return [(b.var.name, named_nodes.get(b.var) or _called(b.value)) for b in calls], opened

@@ -1,0 +1,427 @@
+"""Judging passes over modules of Relay and Relax, whichever TVM this process holds: which law did the pass keep?
+
+`judge_pass` makes the judge of an exercise whose answer is `pass(mod) -> mod`. Its laws ask a module what it is made of
+(`counts`, `groups`, `consumers`, `spared`, `first_difference`: passlab.tvm.modules). To check a module (`valid`) may
+end the process in TVM's C++, so that is done in a fork; to run it (`same`) is to run its author's code, so that is done
+by passlab.tvm.builds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from passlab.judge import Case, Finding
+from passlab.tvm.equivalent import ALL_KINDS, KINDS, covered, equivalent_modules, random_inputs
+from passlab.tvm.modules import (
+    attributes,
+    bindings,
+    consumers,
+    counts,
+    equal_types,
+    first_difference,
+    functions,
+    groups,
+    held,
+    is_function,
+    is_module,
+    is_primitive,
+    nodes,
+    short,
+    signature,
+    spared,
+    type_of,
+    typed,
+)
+
+__all__ = [
+    "ALL_KINDS",
+    "KINDS",
+    "attributes",
+    "bindings",
+    "consumers",
+    "counts",
+    "covered",
+    "first_difference",
+    "functions",
+    "groups",
+    "held",
+    "is_function",
+    "is_module",
+    "is_primitive",
+    "judge_pass",
+    "nodes",
+    "random_inputs",
+    "same",
+    "signature",
+    "spared",
+    "type_of",
+    "typed",
+    "valid",
+]
+
+#: (before, after, case) → None when the law is kept, else the sentence that says where it was broken
+Law = Callable[[Any, Any, Case], str | None]
+
+
+def valid(before: Any, after: Any) -> str | None:
+    """What makes `after` no answer to a pass over `before`: one sentence, or None when nothing does.
+
+    Looked for, in this order: nothing or another type returned (a function is right where `before` is one); no `main`;
+    parts that are missing; variables that nothing defines; types that do not fit (InferType) or what else is not
+    well-formed; a signature that changed: parameters dropped, added, renamed, reordered or retyped, another result.
+    Neither argument is changed. The checks of TVM run in a fork: where they crash, a sentence says so. `before` may be
+    None: then there is no signature to keep.
+    """
+    flavour, tvm = held()
+    a_function = is_function(before)
+    wanted = f"a function of {flavour.capitalize()}" if a_function else "an IRModule"
+    if after is None:
+        return f"The pass returned None. End it with `return {'fn' if a_function else 'mod'}`."
+    if isinstance(after, tvm.ir.transform.Pass):
+        return f"The pass returned another pass ({after.info.name}). Apply it: `return that(mod)`."
+    if a_function and is_module(after):
+        return 'The pass returned an IRModule, not a function. Return its function: `return mod["main"]`.'
+    if not a_function and is_function(after):
+        return (
+            "The pass returned a Function, not an IRModule. Put it into the module and return that: "
+            '`mod["main"] = fn; return mod`.'
+        )
+    if not (is_function(after) if a_function else is_module(after)):
+        return f"The pass returned {_a(after)}, not {wanted}."
+    # not by `module["main"] = after`, which already looks at what it is given
+    module = tvm.IRModule({tvm.ir.GlobalVar("main"): after}) if a_function else after
+    said = _apart(lambda tell: _checked(flavour, module, tell))
+    if said:
+        return said
+    if before is None:
+        return None
+    return _signature_change(typed(before), typed(after))
+
+
+def _a(value: Any) -> str:
+    kind = type(value).__name__
+    article = "an" if kind[:1] in "AEIOUaeiou" else "a"
+    return f"{article} {kind}"
+
+
+class _Invalid(Exception):
+    """A sentence about a module that is not valid."""
+
+
+def _checked(flavour: str, module: Any, tell: Callable[[str], None]) -> None:
+    """Raise _Invalid with a sentence, unless the module is valid. `tell` notes what is being done, should it crash."""
+    names = [var.name_hint for var in module.functions]
+    if "main" not in names:
+        has = f"it has {', '.join(sorted(names))}" if names else "it is empty"
+        raise _Invalid(f"The module has no function main; {has}.")
+    if module["main"] is None:
+        raise _Invalid("main is None: the pass over functions returned nothing. End it with `return` and the function.")
+    if "main" not in functions(module):
+        raise _Invalid(f"main is {_a(module['main'])}, not a function of {flavour.capitalize()}.")
+    (_relay_checked if flavour == "relay" else _relax_checked)(module, names, tell)
+
+
+_HOLE = (
+    "an expression has None where one of its parts belongs: does every visit_ method of your mutator return something?"
+)
+
+
+def _relay_checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
+    _, tvm = held()
+    relay = tvm.relay
+    called: set[str] = set()  # what these say of their results is what types their calls
+    for name, function in functions(module).items():
+        exprs: list[Any] = []
+        tell(f"The pass returned a module whose function {name} TVM cannot even walk through")
+        try:
+            relay.analysis.post_order_visit(function, exprs.append)
+        except tvm.error.TVMError:
+            raise _Invalid(f"In {name}, {_HOLE}") from None
+        for call in (e for e in exprs if isinstance(e, relay.Call)):
+            _relay_call(call, name, names)
+        called |= {e.name_hint for e in exprs if isinstance(e, tvm.ir.GlobalVar)}
+        taken = {p.name_hint for p in function.params}
+        free = [v for v in relay.analysis.free_vars(function)]
+        if free:
+            raise _Invalid(_unbound(name, free[0].name_hint, taken))
+        for p, times in Counter(p.name_hint for p in function.params).items():
+            if times > 1 and len({hash(q) for q in function.params if q.name_hint == p}) < times:
+                raise _Invalid(f"{name} has its parameter {p} twice.")
+        if not relay.analysis.well_formed(function):
+            raise _Invalid(
+                f"{name} is not well-formed: a variable is bound more than once. "
+                "Give every function and every let variables of its own."
+            )
+    tell("TVM crashed while it inferred the types of the module: look at the attributes and types you gave")
+    bare = tvm.IRModule(dict(module.functions.items()), module.type_definitions)
+    declared = {}
+    for name, function in functions(module).items():
+        said = function.ret_type is not None and not isinstance(function.ret_type, tvm.ir.type.IncompleteType)
+        if said and name not in called:
+            declared[name] = function.ret_type
+    for name in declared:
+        f = bare[name]
+        bare.update_func(
+            bare.get_global_var(name), relay.Function(f.params, f.body, None, f.type_params, f.attrs, f.span)
+        )
+    inferred = _inferred(bare)
+    if isinstance(inferred, str):
+        raise _Invalid(inferred)
+    for name, ret in declared.items():
+        got = inferred[name].ret_type
+        if not tvm.ir.structural_equal(got, ret, map_free_vars=True):
+            raise _Invalid(
+                f"{name} says that it returns {ret}, and its body is {got}: "
+                "leave the return type out when you make the function, InferType finds it."
+            )
+
+
+def _relay_call(call: Any, where: str, names: list[str]) -> None:
+    """Look at what InferType takes for granted, and crashes on."""
+    _, tvm = held()
+    op = call.op
+    if isinstance(op, tvm.ir.GlobalVar) and op.name_hint not in names:
+        raise _Invalid(f"{where} calls {op.name_hint}, and the module has no function of that name.")
+    if not isinstance(op, tvm.ir.Op):
+        return
+    if op.attrs_type_key and call.attrs is None:
+        raise _Invalid(
+            f"In {where}, {op.name} is called without its attributes: "
+            "give relay.Call those of the old call (call.attrs), or use the function relay."
+            f"{op.name}."
+        )
+    given = str(call.attrs).partition("(")[0]
+    if op.attrs_type_key and given.startswith("relay.attrs.") and given != op.attrs_type_key:
+        raise _Invalid(f"In {where}, {op.name} is called with {given}; its attributes are {op.attrs_type_key}.")
+
+
+def _unbound(where: str, name: str, taken: Iterable[str]) -> str:
+    if name in taken:
+        return (
+            f"{where} reads a variable {name} that is not its parameter {name} but another object of that name: "
+            "use the parameter itself."
+        )
+    return f"{where} reads the variable {name}, which nothing defines: it is no parameter and nothing binds it."
+
+
+def _inferred(module: Any) -> Any:
+    """The module with types, or the sentence that says why it has none."""
+    _, tvm = held()
+    seen: list[str] = []
+    with _diagnostics_to(seen):
+        try:
+            return tvm.relay.transform.InferType()(module)
+        except tvm.error.TVMError as error:
+            text = seen[0] if seen else _last_line(error)
+        return f"The module is not well-typed{_culprit(module)}: {short(text, 300).rstrip('.')}."
+
+
+@contextlib.contextmanager
+def _diagnostics_to(seen: list[str]):
+    """What Relay says of programs that are wrong goes into a list, and not to the screen."""
+    from tvm.ir import diagnostics
+
+    diagnostics.override_renderer(lambda context: seen.extend(d.message for d in context.diagnostics))
+    try:
+        yield
+    finally:
+        diagnostics.override_renderer(None)
+
+
+def _culprit(module: Any) -> str:
+    """ " at nn.conv2d in main": the first call, operands first, that has no type although its operands have."""
+    _, tvm = held()
+    calls = nodes(module)
+    for node in calls if len(calls) <= 300 else ():
+        free = tvm.relay.analysis.free_vars(node.expr)
+        if any(v.type_annotation is None for v in free):
+            return ""
+        try:
+            tvm.relay.transform.InferType()(tvm.IRModule.from_expr(tvm.relay.Function(free, node.expr)))
+        except tvm.error.TVMError:
+            return f" at {node.name} in {node.function}"
+    return ""
+
+
+def _last_line(error: BaseException) -> str:
+    """What a TVMError says, without the C++ stack above it."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    start = next((i for i in range(len(lines) - 1, -1, -1) if re.match(r"\w*(Error|Exception): ", lines[i])), 0)
+    text = re.sub(r"^\w+(Error|Exception): ", "", " ".join(lines[start:]).strip())
+    return re.sub(r"^Check failed: \(.*?\) is false: ", "", text) or type(error).__name__
+
+
+#: parts of what Relax's check says → what to do about it
+_REMEDIES = {
+    "of Expr": "Make expressions through the builder (`self.builder_.emit`, or BlockBuilder's): it gives them types.",
+    "not populated": "Make expressions through the builder (`self.builder_.emit`): it gives them types.",
+    "Missing()": "Make functions through BlockBuilder, which gives them types.",
+    "is not defined": "Bind it before it is read.",
+    "used outside DataflowBlock": "What a dataflow block gives to the outside is made by `emit_output`.",
+    "defined more than once": "Give every binding a variable of its own.",
+}
+
+
+def _relax_checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
+    _, tvm = held()
+    relax = tvm.relax
+    tell("The pass returned a module that TVM cannot even walk through")
+    for name, function in functions(module).items():
+        taken = {p.name for p in function.params}
+        called: list[Any] = []
+        with contextlib.suppress(Exception):  # a part that is None: the check below says so
+            relax.analysis.post_order_visit(function, called.append)
+        for var in (e for e in called if isinstance(e, tvm.ir.GlobalVar)):
+            if var.name_hint not in names:
+                raise _Invalid(f"{name} calls {var.name_hint}, and the module has no function of that name.")
+        with contextlib.suppress(tvm.error.InternalError):
+            for v in relax.analysis.free_vars(function):
+                if not v.same_as(function):
+                    raise _Invalid(_unbound(name, v.name, taken))
+    tell("TVM crashed while it checked whether the module is well-formed")
+    try:
+        relax.analysis.well_formed(module)
+    except Exception as error:
+        text = _last_line(error).split("\n")[0].split(" # Metadata omitted")[0]
+        if "null pointer" in text:
+            raise _Invalid(f"Somewhere {_HOLE}") from None
+        remedy = next((remedy for part, remedy in _REMEDIES.items() if part in text), "")
+        raise _Invalid(f"The module is not well-formed: {short(text, 300).rstrip('.')}. {remedy}".strip()) from None
+
+
+def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> str | None:
+    """Do `work(tell)` in a fork: the sentence of its _Invalid, or what it told last before it crashed."""
+    try:
+        reading, writing = os.pipe()
+        pid = os.fork()
+    except (AttributeError, OSError):  # Windows, or no process to be had: then here
+        told: list[str] = []
+        try:
+            work(told.append)
+        except _Invalid as invalid:
+            return str(invalid)
+        return None
+    if pid == 0:
+        end = "\0"
+        try:
+            quiet = os.open(os.devnull, os.O_WRONLY)
+            for fd in (0, 1, 2):
+                os.dup2(quiet, fd)
+            os.closerange(3, writing)  # what it inherited would look in use for as long as it lives
+            os.closerange(writing + 1, 2**16)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(seconds)
+            work(lambda doing: os.write(writing, f"{doing}\n".encode()))
+            end = "\0fine"
+        except _Invalid as invalid:
+            end = f"\0{invalid}"
+        except BaseException as error:
+            end = f"\0TVM could not check the module: {type(error).__name__}: {short(_last_line(error), 300)}"
+        finally:
+            os.write(writing, end.encode(errors="replace")[:8000])
+            os._exit(0)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        said = pipe.read().decode(errors="replace")
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    doing, _, end = said.partition("\0")
+    if end == "fine":
+        return None
+    if end:
+        return end
+    last = doing.strip().splitlines()[-1] if doing.strip() else "TVM crashed while it checked the module"
+    return f"{last} ({'it did not end' if status == -signal.SIGALRM else 'its process ended'})."
+
+
+def _signature_change(before: Any, after: Any) -> str | None:
+    _, old, old_result = signature(before)
+    _, new, new_result = signature(after)
+    was, now = [name for name, _ in old], [name for name, _ in new]
+    took = f"main took ({', '.join(was)}) and now takes ({', '.join(now)})"
+    if was != now:
+        lost, more = [n for n in was if n not in now], [n for n in now if n not in was]
+        if len(was) == len(now) and not lost:
+            return f"The parameters changed their order: {took}. Callers give them by position."
+        if len(was) == len(now):
+            return f"The parameter {lost[0]} was renamed: {took}. Keep the parameters' own variables."
+        if lost:
+            return f"The parameter {lost[0]} was dropped: {took}. Keep parameters even when nothing reads them."
+        return f"The parameter {(more or now)[0]} is new: {took}. Nobody would give it a value."
+    for (name, old_type), (_, new_type) in zip(old, new, strict=True):
+        if not equal_types(old_type, new_type):
+            was, now = short(str(old_type)), short(str(new_type))
+            return f"The parameter {name} has another type: it was {was} and is now {now}."
+    if not equal_types(old_result, new_result):
+        return f"main returned {short(str(old_result))} and now returns {short(str(new_result))}."
+    return None
+
+
+# ---------------------------------------------------------------------------------------------------- same, the judge
+
+
+def same(
+    before: Any,
+    after: Any,
+    inputs: Sequence[Any] | None = None,
+    reference: Callable | None = None,
+    **how: Any,
+) -> str | None:
+    """Do both compute the same? None, or a sentence: built and run on every target there is, and compared.
+
+    before      None: only `reference` counts, for an exercise that repairs a wrong module.
+    inputs      a tuple of arrays or tensors, a list of such tuples, or None: random ones after the types of main.
+    reference   a torch model (or function): on the inputs given, or on ordinary ones, it must agree, too.
+    how         kinds: what else is tried (`KINDS`; () for nothing but the inputs given; add "nonfinite" where the law
+                is about inf and NaN). targets, atol, rtol, seed, and what builds.run_module takes: see
+                `equiv_tvm.equivalent_modules`, which this asks.
+
+    `before` is built once, however often it is compared. Raises ValueError where `before` itself does not run: that is
+    a fault of the exercise.
+    """
+    if before is None and reference is None:
+        raise ValueError("same has nothing to compare with: give `before`, or a reference.")
+    if before is None:
+        before, reference = reference, None
+    reason = equivalent_modules(before, after, inputs, reference=reference, **how).reason
+    return re.sub("^after ", "The module that came back ", reason) or None
+
+
+def judge_pass(
+    did: Law,
+    spared: Law | None = None,
+    cost: Law | None = None,
+    *,
+    reference: Callable[[Case], Callable] | None = None,
+    **how: Any,
+) -> Callable[[Case, object], Iterator[Finding]]:
+    """The judge of a pass over modules: valid, then same, then the exercise's own laws.
+
+    A case's first built argument is the module (or function) before the pass; its `inputs()` are a tuple, or a list of
+    tuples. `reference(case)` gives a torch model. Other keyword arguments go to `same`. Laws see modules with types.
+    The modules of a case that names what it is about, and does not name `same`, are not run.
+    """
+
+    def judge(case: Case, value: object) -> Iterator[Finding]:
+        before = case.build()[0]
+        broken = valid(before, value)
+        if broken:
+            yield Finding("valid", False, broken, before=before)
+            return
+        before, after = typed(before), typed(value)
+        yield Finding("valid", True)
+        if not case.about or "same" in case.about:
+            given = case.inputs() if case.inputs else None
+            sentence = same(before, after, given, reference(case) if reference else None, **how)
+            yield Finding("same", sentence is None, sentence or "", before=before, after=after)
+        for verdict, law in (("did", did), ("spared", spared), ("cost", cost)):
+            if law is not None:
+                sentence = law(before, after, case)
+                yield Finding(verdict, sentence is None, sentence or "", before=before, after=after)
+
+    return judge
