@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from autograder.engine import flavours, sandbox
-from autograder.engine.data import Cell, Job, NotebookResult, Verdict, verdict_from_json
+from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict, verdict_from_json
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
 from autograder.engine.wire import outputs
@@ -273,7 +273,12 @@ class _Run:
         self.cells = {cell.index: cell for cell in job.cells if not cell.exercise}
         self.checks = {cell.index: cell for cell in job.cells if cell.exercise}
         self.data = {at: station.case_data(slot, cell.exercise, job.seed) for at, cell in self.checks.items()}
-        self.snapshots = sorted(snapshots.needed(job.cells))
+        self.idle = {cell.index for cell in job.cells if cell.idle}
+        self.result.ran = {at: Ran(idle=True) for at in self.idle}
+        #: Questions that are asked where their check stands, before a cell below may call an answer that never ends.
+        self.early = {at for cell in job.cells for at in cell.calls}
+        needed = snapshots.needed([cell for cell in job.cells if not cell.idle])
+        self.snapshots = sorted(needed | self.early)
         self.dead: set[int] = set()
         self.heads: dict[int, list[dict]] = {at: [] for at in self.checks}
         self.values: dict[int, list[bytes]] = {at: [] for at in self.checks}
@@ -291,17 +296,31 @@ class _Run:
     def attempt(self) -> bool:
         """Run the notebook from the top, without cells that ended it before and questions that are through.
 
+        An answer that never ends costs its question's limit, whatever stands below it: the visible cases of a question
+        are put before a cell runs that may call its answer and only shows something, and that cell is left out once
+        the answer is lost. Other cells run: what they define may have to do with points. So are other questions asked
+        whose answers call it: they have points and limits of their own.
+
         False: something ended the worker, or had to be ended with it, and there is more to do without that.
         """
-        skip = self.dead | (self.checks.keys() - {cell.index for cell in self._open()})
-        order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip), "snapshots": self.snapshots}
+        open_ = {cell.index for cell in self._open()}
+        skip = self.idle | self.dead | (self.checks.keys() - open_) | self._lost_with_answers()
+        early = self.early & open_
+        order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip)}
+        order |= {"snapshots": self.snapshots, "early": sorted(early)}
         with self.station.worker(list(self.checks), self.result) as worker:
             try:
                 send(worker.reins, order | {"seconds": CELL_SECONDS}, deadline=self.until)
             except (Gone, Late):
                 raise Broken("A worker did not start.") from None
-            for cell in self.cells.values():
-                if cell.index not in skip and (why := self._cell(worker, cell)):
+            for cell in self.job.cells:
+                if cell.index in early:
+                    if not self._question(worker, cell, hidden=False):
+                        return not self._open()
+                    skip |= self._lost_with_answers()
+                    with contextlib.suppress(Gone, Late):  # the next cell finds out
+                        send(worker.reins, {"skip": sorted(skip)}, deadline=self.until)
+                if not cell.exercise and cell.index not in skip and (why := self._cell(worker, cell)):
                     self.result.ran[cell.index] = outputs.died(why)
                     self.dead.add(cell.index)
                     return False
@@ -313,6 +332,15 @@ class _Run:
                     if not self._question(worker, cell, hidden):
                         return not self._open()
         return True
+
+    def _lost_with_answers(self) -> set[int]:
+        """Leave out the cells that may call an answer which ran out of time or ended its process."""
+        lost = {at for at, heads in self.heads.items() if heads and heads[-1].get("status") in ("timeout", "died")}
+        found = {cell.index: self.checks[min(lost & {*cell.calls})] for cell in self.job.cells if lost & {*cell.calls}}
+        for at, check in found.items():
+            why = f"Not run: {check.answer}, which this cell may call, ended its process or ran out of time."
+            self.result.ran.setdefault(at, outputs.not_run(why))
+        return found.keys() - self.dead
 
     def _by(self, seconds: float) -> float:
         return min(self.until, time.monotonic() + seconds)

@@ -107,6 +107,11 @@ def reaching(sources: Mapping[int, str], names: Collection[str]) -> set[int]:
     return found
 
 
+def names(expression: str) -> set[str]:
+    """Return the names that an expression uses."""
+    return _read(expression).uses
+
+
 @lru_cache(2_000)
 def _read(source: str) -> _Cell:
     try:
