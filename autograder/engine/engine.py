@@ -32,7 +32,7 @@ from autograder.engine.wire import outputs
 from autograder.engine.wire.frames import Garbled, Gone, Late, receive, send
 from autograder.engine.wire.outcomes import lost, plain
 from passlab import exercises
-from passlab.tvm import builds
+from passlab.tvm import builds, cache
 
 #: A cell is interrupted after this long, an answer after its exercise's; what cannot be interrupted is ended this much
 #: later. (An interrupted cell still draws its traceback.)
@@ -44,6 +44,8 @@ NOTEBOOK_SECONDS = 900.0
 MOST_STARTS = 25
 #: With all its memory in huge pages, a process that holds torch forks and ends in a third of the time.
 QUICK_FORK = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+#: What modules of TVM computed, from one grading to the next. See `passlab.tvm.cache`.
+BUILDS = sandbox.ROOT / ".cache/passlab-builds"
 #: How much is sent to the verifier at once, and how much the answer to one question may return, all cases together.
 BATCH_BYTES, MOST_BYTES = 32 * 2**20, 48 * 2**20
 
@@ -179,7 +181,11 @@ class Station:
 def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool) -> subprocess.Popen:
     fds = [sock.fileno() for sock in sockets]
     argv = [sys.executable, "-m", module, flavour, *map(str, fds)]
-    process = sandbox.launch(role, argv, fds=fds, environment=QUICK_FORK, unsafe=unsafe)
+    # What modules computed is kept where no learner code can see it; without the sandbox there is no such place.
+    keeps = {cache.FOLDER: str(BUILDS)} if role == "verifier" and not unsafe else {}
+    process = sandbox.launch(
+        role, argv, fds=fds, writable=keeps.values(), environment=QUICK_FORK | keeps, unsafe=unsafe
+    )
     for sock in sockets:
         sock.close()
     return process
@@ -198,6 +204,7 @@ class Engine:
             self.free.put(slot)
         self.stations: dict[str, Station] = {}
         self.lock = threading.Lock()
+        self.starting: dict[str, threading.Lock] = {}
 
     def __enter__(self) -> Engine:
         return self
@@ -211,7 +218,9 @@ class Engine:
         self.stations.clear()
 
     def station(self, flavour: str) -> Station:
-        with self.lock:
+        with self.lock:  # a flavour that starts makes only those wait who need it
+            starting = self.starting.setdefault(flavour, threading.Lock())
+        with starting:
             if flavour not in self.stations:
                 self.stations[flavour] = Station(flavour, self.jobs, self.unsafe)
             return self.stations[flavour]
