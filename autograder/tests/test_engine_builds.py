@@ -176,7 +176,7 @@ ANSWERS = {
             "",
         ),
         "right, after a look at its kernels": (
-            "import numpy as np; from passlab import builds\n"
+            "import numpy as np; from passlab.tvm import builds\n"
             "    built = builds.run_module(mod, [(np.zeros(size_of(mod), 'float32'),)])\n"
             "    assert built.kernels == ('fused_add_relu',), built.error\n"
             "    return again_relax(mod)",

@@ -33,7 +33,7 @@ def test_preparing_leaves_the_path_alone(monkeypatch, tmp_path):
 
 def test_alembic_is_found_where_the_path_does_not_lead_to_it(tmp_path):
     code = (
-        "from traitlets.config import Config; from autograder import gradebook; c = Config(); "
+        "from traitlets.config import Config; from autograder.grading import gradebook; c = Config(); "
         f"c.CourseDirectory.db_url = 'sqlite:///{tmp_path / 'gradebook.db'}'; gradebook.prepare(c)"
     )
     env = os.environ | {"PATH": "/usr/bin:/bin"}

@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 
 CELLS = {
-    "load": "from passlab import beside",
+    "load": "from passlab.notebook import beside",
     "say": """%%beside relax
 import sys
 from passlab.relax import relax, tvm
@@ -107,7 +107,7 @@ def test_the_notebook_itself_loads_no_tvm(shown):
 def test_where_it_cannot_be_reached_it_says_so_once(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import platform\nplatform.machine = lambda: 'arm64'\n")
     cells = {
-        "load": "from passlab import beside",
+        "load": "from passlab.notebook import beside",
         "first": "%%beside relay\n1 / 0",
         "second": "%%beside relay\n1 / 0",
         "view": "print(beside.view('relay', 'module'), beside.reachable('relay'))",
@@ -118,7 +118,8 @@ def test_where_it_cannot_be_reached_it_says_so_once(tmp_path):
 
 
 def test_it_ends_with_the_process_that_started_it():
-    code = "from passlab import beside; beside.run('relax', 'import os'); print(beside.value('relax', 'os.getpid()'))"
+    code = "from passlab.notebook import beside; beside.run('relax', 'import os')\n"
+    code += "print(beside.value('relax', 'os.getpid()'))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
     stays = subprocess.run(["ps", "-o", "stat=", "-p", done.stdout.strip()], capture_output=True, text=True).stdout
     assert not stays or stays.startswith("Z"), "it still runs"

@@ -122,7 +122,7 @@ def test_the_helper_has_one_thread_and_ends_with_its_owner(flavour):
 
 
 def test_the_helper_ends_also_when_its_owner_is_killed():
-    code = "from passlab import builds\nbuilds.targets('relax')\nimport os, sys\n"
+    code = "from passlab.tvm import builds\nbuilds.targets('relax')\nimport os, sys\n"
     code += "print(builds._helpers['relax'][1].pid, flush=True)\nos.kill(os.getpid(), 9)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     until = time.monotonic() + 20
@@ -140,7 +140,7 @@ def _alive(pid: int) -> bool:
 
 def test_a_file_beside_the_notebook_does_not_take_the_place_of_a_module(tmp_path):
     (tmp_path / "ctypes.py").write_text("raise SystemExit('this is not the module')")
-    code = "from passlab import builds\nprint(builds.run_module(builds.Packed('relax', '{}'), []).stage)"
+    code = "from passlab.tvm import builds\nprint(builds.run_module(builds.Packed('relax', '{}'), []).stage)"
     done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.stdout == "build\n", done.stdout + done.stderr
 
