@@ -238,7 +238,7 @@ def _own(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-                pairs = zip(target.elts, node.value.elts) if several else [(target, node.value)]
+                pairs = zip(target.elts, node.value.elts, strict=False) if several else [(target, node.value)]
                 for name, value in pairs:
                     made = isinstance(value, _MAKES) and isinstance(name, ast.Name)
                     (own if made else borrowed).update(n.id for n in ast.walk(name) if isinstance(n, ast.Name))

@@ -38,7 +38,8 @@ def left_out(cell: str, answer: str = ANSWER, before: str = "0", after: str = "0
     [
         "draw(trace(cse, torch.randn(2)))",
         "with suppress(Exception):\n    x = torch.ones(2)\n    display(diff(cse(x), x, title='Twins'))",
-        "class Twins(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.w = 1\nTwins()",
+        "class Twins(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.w = 1\nTwins()",
         "rows = []\nfor name in EFFECTS:\n    rows.append(name)\nprint(rows)",
         "print(torch.add(1, 2), [n.name for n in cse.graph.nodes])",
         "EFFECTS",
