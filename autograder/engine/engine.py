@@ -29,9 +29,9 @@ from autograder.engine.data import Cell, Job, NotebookResult, Verdict, verdict_f
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
 from autograder.engine.wire import outputs
-from autograder.engine.wire.frames import Garbled, Gone, Late, receive, send
 from autograder.engine.wire.outcomes import lost, plain
 from passlab import exercises
+from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.tvm import builds
 
 #: A cell is interrupted after this long, an answer after its exercise's; what cannot be interrupted is ended this much
@@ -160,7 +160,7 @@ class Station:
             try:
                 send(self.slots[slot], {"cases": exercise, "seed": seed})
                 head, _ = receive(self.slots[slot])
-                data = [receive(self.slots[slot])[1] for _ in head["about"]]
+                data = [bytes(receive(self.slots[slot])[1]) for _ in head["about"]]
             except Gone:
                 raise Broken("The verifier has ended.") from None
             self.cases[exercise, seed] = CaseData(head["seconds"], head["visible"], head["about"], data)
@@ -342,8 +342,9 @@ class _Run:
             at, value = len(heads), b""
             try:
                 deadline = self._by(data.seconds + GRACE)
-                send(talk, {"about": data.about[at]}, data.arguments[at], deadline)
-                head, value = receive(talk, deadline)
+                send(talk, {"about": data.about[at]}, data.arguments[at], deadline=deadline)
+                head, payload = receive(talk, deadline)
+                value = bytes(payload)
                 head = plain(head)
             except Late:
                 head = lost(f"It was still running after {data.seconds:g} s and could not be interrupted.")

@@ -21,10 +21,10 @@ from autograder.engine import wire
 from autograder.engine.data import Cell
 from autograder.engine.runner.shell import Shell
 from autograder.engine.sandbox import announce
-from autograder.engine.wire.frames import Gone, receive, send
 from autograder.engine.wire.outcomes import lost, told
 from passlab import exercises
 from passlab.judge import Case, run, unfit
+from passlab.process.messages import Gone, receive, send
 
 
 def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> None:
@@ -85,7 +85,7 @@ def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> None:
                     continue
                 if talk not in answers:
                     answers[talk] = _wanted(shell, questions[talk])
-                send(talk, *_outcome(*answers[talk], head["about"], payload))
+                send(talk, *_outcome(*answers[talk], head["about"], bytes(payload)))
         os._exit(0)
     finally:
         os._exit(1)

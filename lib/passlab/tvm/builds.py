@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import math
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -33,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from passlab.process.messages import Gone, receive, send
 from passlab.tvm.reach import Unreachable, loaded
 
 __all__ = ["Built", "Ended", "Packed", "allow", "as_torch", "packed", "run_module", "targets", "use", "warm_up"]
@@ -42,9 +41,9 @@ PIPELINES = (None, "none")
 MEMORY_GIB = 4
 #: How long a helper may take until it has loaded TVM and begins with a request.
 _START_SECONDS = 120.0
-_MOST_HEAD, _MOST_PAYLOAD = 32 * 2**20, 2**30
+#: Bytes of tensors in one message.
+MOST_TENSORS = 2**30
 _MOST_TEXT = 300
-_LENGTHS = struct.Struct("!QQ")
 
 _DTYPES = {str(np.dtype(name)) for name in "bool float16 float32 float64".split()}  # noqa: SIM905
 _DTYPES |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -203,6 +202,11 @@ def dtype_of(name: str) -> np.dtype:
     return np.dtype(name)
 
 
+def flat(part: Any) -> Any:
+    """A part of a message: an array as its bytes (an empty or nought-dimensional one has no flat view of its own)."""
+    return part.reshape(-1).view(np.uint8) if isinstance(part, np.ndarray) else part
+
+
 def spec(array: np.ndarray) -> list:
     return [array.dtype.name, list(array.shape)]
 
@@ -220,68 +224,6 @@ def arrays(specs: Iterable[list], payload: memoryview) -> tuple[list[np.ndarray]
         made.append(np.frombuffer(payload[:size], dtype).reshape(shape))
         payload = payload[size:]
     return made, payload
-
-
-# ── Messages: the lengths of a JSON head and of a payload, then both ──────────────────────────────────────────────────
-
-
-class Gone(Exception):
-    """The other side has closed the connection."""
-
-
-def _left(deadline: float | None) -> float | None:
-    left = None if deadline is None else deadline - time.monotonic()
-    if left is not None and left <= 0:
-        raise TimeoutError
-    return left
-
-
-def send(sock: socket.socket, head: dict, parts: Sequence[Any] = (), deadline: float | None = None) -> None:
-    """Send a message. Raises Gone, TimeoutError."""
-    text = json.dumps(head).encode()
-    # reshape: an empty or nought-dimensional array has no flat view of its own
-    views = [memoryview(part.reshape(-1).view(np.uint8) if isinstance(part, np.ndarray) else part) for part in parts]
-    lengths = _LENGTHS.pack(len(text), sum(map(len, views)))
-    try:
-        for view in (memoryview(lengths + text), *views):
-            while view:
-                sock.settimeout(_left(deadline))
-                view = view[sock.send(view[: 2**24]) :]
-    except TimeoutError:
-        raise
-    except OSError:
-        raise Gone from None
-
-
-def receive(sock: socket.socket, deadline: float | None = None) -> tuple[dict, memoryview]:
-    """Receive a message. Raises Gone, TimeoutError, and ValueError for what is none."""
-    size, payload = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size, deadline))
-    if size > _MOST_HEAD or payload > _MOST_PAYLOAD:
-        raise ValueError("The message is too long.")
-    try:
-        head = json.loads(bytes(_exactly(sock, size, deadline)))
-    except RecursionError:
-        head = None
-    if not isinstance(head, dict):
-        raise ValueError("The message has no head.")
-    return head, _exactly(sock, payload, deadline)
-
-
-def _exactly(sock: socket.socket, size: int, deadline: float | None) -> memoryview:
-    data = memoryview(bytearray(size))
-    at = data
-    try:
-        while at:
-            sock.settimeout(_left(deadline))
-            got = sock.recv_into(at)
-            if not got:
-                raise Gone
-            at = at[got:]
-    except TimeoutError:
-        raise
-    except OSError:
-        raise Gone from None
-    return data.toreadonly()
 
 
 # ── Asking ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -399,9 +341,9 @@ def _talk(control: socket.socket, sock: socket.socket, head: dict, parts: list, 
     deadline = start + seconds
     try:
         with contextlib.suppress(Gone):  # why it has ended comes next
-            send(sock, head, parts, deadline)
+            send(sock, head, *map(flat, parts), deadline=deadline)
         while True:
-            said, payload = receive(sock, deadline)
+            said, payload = receive(sock, deadline, MOST_TENSORS)
             if "ended" in said:
                 return Built([], _ended(stage, said["ended"], _text(said["said"])), "crash")
             if "error" in said:
