@@ -28,8 +28,8 @@ from passlab.graph.model import Graph
 
 
 class IR(NamedTuple):
-    """A type of IR values. `package`: who knows it. `title`: how messages call it. `reader`: the module that reads it,
-    unless it is the `reader` of the package (as for what can only be looked at)."""
+    """A type of IR values. `package`: who knows it. `title`: how messages call it, "" for what cannot be viewed.
+    `reader`: the module that reads it, unless that is the `reader` of the package."""
 
     package: str
     title: str
@@ -57,7 +57,7 @@ TYPES = {
     "tvm.relax.expr.Function": IR("tvm", "relax.Function"),
     "tvm.tirx.function.PrimFunc": IR("tvm", "tirx.PrimFunc"),
     "tvm.tir.function.PrimFunc": IR("tvm", "tir.PrimFunc"),
-    "passlab.tvm.builds.Packed": IR("tvm", "a packed module"),
+    "passlab.tvm.builds.Packed": IR("tvm", ""),
     "builtins.str": IR("formats", "text in StableHLO or HLO", "formats.text"),
 }
 
@@ -103,7 +103,7 @@ def view(obj: Any, *inputs: Any) -> Graph:
     """
     if isinstance(obj, Graph):
         return obj
-    if row := ir(obj):
+    if (row := ir(obj)) and row.title:
         return load(row.reader or f"{row.package}.reader").read(obj, *inputs)
-    accepted = ", ".join(row.title for row in TYPES.values())
+    accepted = ", ".join(row.title for row in TYPES.values() if row.title)
     raise TypeError(f"view cannot read {type(obj).__module__}.{type(obj).__qualname__}; it takes: {accepted}.")

@@ -1,6 +1,6 @@
 """Relax's virtual machine, and a module of TIR alone.
 
-For the server (`passlab.tvm.server`): prepare, smallest, build. For this process: loaded.
+For the server (`passlab.tvm.server`): prepare, smallest, build. For this process: runner.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from passlab.relax import relax, tvm
 from passlab.tvm.builds import dtype_of
-from passlab.tvm.executors import Failed, Loaded, Program, context, device_of, itemsize
+from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, itemsize
 
 
 def prepare(diagnoses: list[str]) -> None:
@@ -30,7 +30,8 @@ def smallest() -> Any:
     return builder.get()
 
 
-def build(module: Any, params: dict[str, np.ndarray], head: dict) -> Program:
+def build(module: Any, params: dict[str, np.ndarray], head: dict) -> Executor:
+    """Build a module as the head of a request says."""
     functions = [function for _, function in module.functions.items()]
     return (_Machine if any(isinstance(one, relax.Function) for one in functions) else _Tir)(module, params, head)
 
@@ -190,7 +191,7 @@ def _legal(target: Any) -> Any:
     return legal
 
 
-def loaded(module: Any, target: str, pipeline: Any, level: int) -> Loaded:
+def runner(module: Any, target: str, pipeline: Any, level: int) -> Runner:
     """The module in the virtual machine of this process."""
     if isinstance(module, relax.Function):
         module = tvm.IRModule.from_expr(module)
@@ -209,7 +210,7 @@ def loaded(module: Any, target: str, pipeline: Any, level: int) -> Loaded:
         device.sync()
         return list(_flat(result))
 
-    return Loaded(give, run, len(module["main"].params))
+    return Runner(give, run, len(module["main"].params))
 
 
 def _flat(value: Any) -> Iterator[Any]:

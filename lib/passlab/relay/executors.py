@@ -1,6 +1,6 @@
 """Relay's executors: the graph executor, and the virtual machine for what branches.
 
-For the server (`passlab.tvm.server`): prepare, smallest, build. For this process: loaded.
+For the server (`passlab.tvm.server`): prepare, smallest, build. For this process: runner.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from passlab.relay import relay, tvm
-from passlab.tvm.executors import Failed, Loaded, Program, context, device_of, itemsize
+from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, itemsize
 
 
 def prepare(diagnoses: list[str]) -> None:
@@ -30,7 +30,8 @@ def smallest() -> Any:
     return tvm.IRModule.from_expr(relay.Function([x], relay.add(x, x)))
 
 
-def build(module: Any, params: dict[str, np.ndarray], head: dict) -> Program:
+def build(module: Any, params: dict[str, np.ndarray], head: dict) -> Executor:
+    """Build a module as the head of a request says."""
     if not any(global_.name_hint == head["function"] for global_ in module.functions):
         raise Failed(f"The module has no function {head['function']}.")
     functions = {global_: function for global_, function in module.functions.items()}
@@ -149,7 +150,7 @@ def _needs_machine(main: Any) -> bool:
     return bool(found)
 
 
-def loaded(module: Any, target: str, pipeline: Any, level: int) -> Loaded:
+def runner(module: Any, target: str, pipeline: Any, level: int) -> Runner:
     """The module in the graph executor of this process."""
     from tvm.contrib import graph_executor
 
@@ -174,4 +175,4 @@ def loaded(module: Any, target: str, pipeline: Any, level: int) -> Loaded:
         device.sync()
         return [executor.get_output(i) for i in range(executor.get_num_outputs())]
 
-    return Loaded(give, run, len(names))
+    return Runner(give, run, len(names))

@@ -1,4 +1,8 @@
-"""What builds and runs modules: the same few verbs for each executor of either TVM."""
+"""What builds and runs modules: the same few verbs for each executor of either TVM.
+
+`passlab.relay.executors` and `passlab.relax.executors` offer prepare(diagnoses), smallest() and build(module, params,
+head) for the server, and runner(module, target, pipeline, level) for this process.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 
-class Program(Protocol):
+class Executor(Protocol):
     """A module, built, in the process that may be ended by it."""
 
     def run(self, values: list[np.ndarray]) -> Any:
@@ -24,7 +28,7 @@ class Program(Protocol):
 
 
 @dataclass
-class Loaded:
+class Runner:
     """A module, built in this process. `give(arrays)` sets the inputs, of which there are `wanted`; `run()` waits for
     the outputs."""
 

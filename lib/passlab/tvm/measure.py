@@ -162,7 +162,7 @@ def runner(
 
     The module's code runs here: for modules of one's own, in a lesson. Raises what TVM raises.
     """
-    built = own("executors").loaded(module, target, pipeline, level)
+    built = own("executors").runner(module, target, pipeline, level)
     last: list[Any] = []
 
     def run(*given: Any) -> list[Any]:
