@@ -8,8 +8,8 @@ data: the judge reads them as it reads a fresh answer of that process, with the 
 saved together with the run. Where times are asked for, nothing is kept and nothing is taken.
 
 The key is a hash of all that decides the outputs: compiler and its version, the code that builds and runs
-(`tvm.server`, `executors`), the machine, and the request itself: the module's text, parameters, inputs, target, pipeline and
-configuration. So an entry speaks of one module on one set of inputs, and a module that lies can lie only about itself,
+(`tvm.server`, the executors), the machine, and the request itself: the module's text, parameters, inputs, target,
+pipeline and configuration. So an entry speaks of one module on one set of inputs, and a module that lies can lie only about itself,
 as it could without the cache. What failed, crashed or ran out of time is not kept.
 
 The verifier writes here, in a folder that no sandbox of learner code can see. Files appear whole (a rename), several
