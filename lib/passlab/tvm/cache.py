@@ -9,8 +9,8 @@ saved together with the run. Where times are asked for, nothing is kept and noth
 
 The key is a hash of all that decides the outputs: compiler and its version, the code that builds and runs
 (`tvm.server`, the executors), the machine, and the request itself: the module's text, parameters, inputs, target,
-pipeline and configuration. So an entry speaks of one module on one set of inputs, and a module that lies can lie only about itself,
-as it could without the cache. What failed, crashed or ran out of time is not kept.
+pipeline and configuration. So an entry speaks of one module on one set of inputs, and a module that lies can lie only
+about itself, as it could without the cache. What failed, crashed or ran out of time is not kept.
 
 The verifier writes here, in a folder that no sandbox of learner code can see. Files appear whole (a rename), several
 processes may read and write at once, and the files used least recently go when there are too many bytes.
