@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import html
 import os
-import re
 import sys
 from collections.abc import Callable
 from typing import Any
 
 from passlab import exercises
 from passlab.judge import MEANING, Exercise, Judgement, judge
+from passlab.notebook.cells import questions, unmarked
 from passlab.notebook.project import load_progress, remember, root
 
 _INK, _GOOD, _BAD, _REST = "#1b1f24", "#00684a", "#b3420d", "#6a737d"
@@ -165,13 +165,11 @@ def solution(name: str) -> None:
     if exercise is None:
         return
     home = root()
-    cell = re.escape(f'"grade_id": "{exercise.id.split(".")[1]}"')
-    for path in sorted((home / "solutions" / exercise.day).glob("*.py")) if home else ():
-        found = re.search(rf"^# %%[^\n]*{cell}[^\n]*\n(.*?)(?=^# %%|\Z)", path.read_text(encoding="utf-8"), re.M | re.S)
-        if found:
-            code = re.sub(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n", "", found[1], flags=re.M).strip()
-            where = f"From {path.relative_to(home)}"
-            return show(Card(f"{code}\n\n# {where}", f"<pre>{html.escape(code)}</pre>{_grey(where)}"))
+    path = home / "solutions" / exercise.day / f"{exercise.notebook}.py" if home else None
+    question = questions(path.read_text(encoding="utf-8")).get(exercise.id) if path and path.is_file() else None
+    if question:
+        code, where = unmarked(question.answer.text).strip(), f"From {path.relative_to(home)}"
+        return show(Card(f"{code}\n\n# {where}", f"<pre>{html.escape(code)}</pre>{_grey(where)}"))
     show(say(f"This copy of the course holds no solution of {exercise.id}."))
 
 
