@@ -19,14 +19,16 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_output
 
-from autograder.authoring import source
-from autograder.authoring.checking import HIDDEN_BEGINS, VERDICT
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
 from autograder.engine.wire import outputs
 from autograder.grading import files, idle
 from autograder.grading.files import Damaged, read_text
+from passlab.notebook.cells import checked
 
 __all__ = ["Class", "Damaged", "Submission", "collect", "fill", "job", "read", "read_text", "repair"]
+
+#: Marks the grader's verdict in a check cell's outputs.
+VERDICT = "application/vnd.passlab.verdict+json"
 
 #: No honest notebook of this course comes near any of these.
 MAX_DEPTH = 100
@@ -512,11 +514,8 @@ def is_autograded(cell: NotebookNode) -> bool:
 
 def _checks(text: str) -> tuple[str, str]:
     """The exercise that an authored cell checks and the expression it hands to the check; two empty texts without."""
-    try:
-        found = source.checked(source.Cell(0, 0, False, {"grade": True}, text))
-    except SyntaxError:  # a cell with magics
-        return "", ""
-    return (found[0], ast.unparse(found[1])) if found else ("", "")
+    found = checked(text)
+    return (found.exercise, ast.unparse(found.answer)) if found else ("", "")
 
 
 def fill(nb: NotebookNode, result: NotebookResult) -> None:
@@ -572,8 +571,7 @@ def _ran_outputs(ran: Ran, cell: NotebookNode, count: int) -> list[NotebookNode]
     """What a cell gave. In a graded one a warning is no error, and a result is no points beyond the cell's own."""
     outputs = [nbformat.from_dict(output) for output in ran.outputs]
     for output in outputs:
-        for mime in (VERDICT, HIDDEN_BEGINS):  # the grader's own words
-            output.get("data", {}).pop(mime, None)
+        output.get("data", {}).pop(VERDICT, None)  # the grader's own word
         if output.output_type == "execute_result":
             output.execution_count = count
         if is_autograded(cell) and output.output_type == "stream":

@@ -144,7 +144,7 @@ ATTEMPTS = {
         "socket.create_connection(('127.0.0.1', port), 2)",
     ),
     "read the gradebook": ("bubblewrap landlock mounts", "open(secret).read()"),
-    "read hidden cases": ("bubblewrap landlock mounts", "open(root + '/autograder/hidden/day01.py').read()"),
+    "read hidden cases": ("bubblewrap landlock mounts", "open(root + '/autograder/answers/day01/levels.py').read()"),
     "read solutions": ("bubblewrap landlock mounts", "os.listdir(root + '/solutions')"),
     "read the grader's tests": ("bubblewrap landlock mounts", "os.listdir(root + '/tests')"),
     "read the repository": ("bubblewrap landlock mounts", "os.listdir(root + '/.git')"),
@@ -407,7 +407,7 @@ def test_each_role_sees_its_part_of_the_project():
     """
     runner, verifier = run_as("runner", look), run_as("verifier", look)
     assert "'solutions'" not in runner and "['__init__.py', 'engine']" in runner
-    assert "'solutions'" in verifier and "'hidden'" in verifier and "'bank'" in verifier
+    assert "'solutions'" in verifier and "'answers'" in verifier
     for name in (".git", "tests", "exercises", "work"):
         assert f"'{name}'" not in runner + verifier
 

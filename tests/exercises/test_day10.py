@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from autograder.authoring.checking import hidden_cases
-from autograder.hidden.day10_orders import least
+from autograder.answers.day10.skew import least
+from autograder.authoring.answers import hidden_cases
 from passlab import exercises
-from passlab.exercises import cases_day10_isl
-from passlab.exercises.cases_day10_nests import as_python
-from passlab.exercises.cases_day10_orders import STENCILS
+from passlab.exercises.day10 import _isl as cases_day10_isl
+from passlab.exercises.day10.domains import as_python
+from passlab.exercises.day10.skew import STENCILS
 from passlab.judge import judge
 
 

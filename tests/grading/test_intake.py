@@ -13,10 +13,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.utils import determine_grade
 
 from autograder.authoring import notebooks
-from autograder.authoring.checking import VERDICT
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading import intake
-from autograder.grading.intake import Damaged, collect, read, repair
+from autograder.grading.intake import VERDICT, Damaged, collect, read, repair
 from tests.support import tiny
 
 KNOWN = {"day01": {"graphs"}, "day02": {"passes"}}

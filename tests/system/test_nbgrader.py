@@ -108,7 +108,7 @@ def test_seed_and_verdicts_are_kept_whoever_graded(flow):
 def test_feedback_is_written_and_clean(flow):
     page = (flow / "autograder/run/feedback/ada/day00/tiny.html").read_text()
     assert "hidden cases included" in page
-    assert "HIDDEN TESTS" not in page and "autograder.authoring.checking" not in page
+    assert "HIDDEN TESTS" not in page and "autograder.authoring.answers" not in page
 
 
 def untouched(nb, cells):
