@@ -110,11 +110,11 @@ def test_where_it_cannot_be_reached_it_says_so_once(tmp_path):
         "load": "from passlab import beside",
         "first": "%%beside relay\n1 / 0",
         "second": "%%beside relay\n1 / 0",
-        "view": "print(beside.view('relay', 'module'), beside.reachable('relay'))",
+        "view": "print(beside.view('relay', 'module'), beside.value('relay', '1'))",
     }
     found = outputs(cells, tmp_path, PYTHONPATH=str(tmp_path))
     assert "Linux on x86-64 only" in text(found["first"]) and "in this notebook do nothing" in text(found["first"])
-    assert found["second"] == [] and text(found["view"]) == "None False\n"
+    assert found["second"] == [] and text(found["view"]) == "None None\n"
 
 
 def test_it_ends_with_the_process_that_started_it():
