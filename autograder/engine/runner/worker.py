@@ -21,10 +21,10 @@ from autograder.engine import wire
 from autograder.engine.data import Cell
 from autograder.engine.runner.shell import Shell
 from autograder.engine.sandbox import announce
-from autograder.engine.wire.frames import Gone, receive, send
 from autograder.engine.wire.outcomes import lost, told
 from passlab import exercises
 from passlab.judge import Case, run, unfit
+from passlab.process.messages import Gone, receive, send
 
 
 def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> None:
@@ -32,7 +32,7 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
     announce(reins)
     order, _ = receive(reins)
     cells = [Cell(**cell) for cell in order["cells"]]
-    skip, snapshots = set(order["skip"]), set(order["snapshots"])
+    skip, snapshots, early = set(order["skip"]), set(order["snapshots"]), set(order["early"])
     checks = dict(zip((cell.index for cell in cells if cell.exercise), talks, strict=True))
     asked: dict[socket.socket, Cell] = {}
 
@@ -53,6 +53,8 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
                 child({checks[cell.index]: cell})
             elif cell.index not in skip:
                 asked[checks[cell.index]] = cell
+            if cell.index in early:  # its visible cases are put now, to the child
+                skip = set(receive(reins)[0]["skip"])
             shell.skip()
         elif cell.index in skip:
             shell.skip()
@@ -85,7 +87,7 @@ def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> None:
                     continue
                 if talk not in answers:
                     answers[talk] = _wanted(shell, questions[talk])
-                send(talk, *_outcome(*answers[talk], head["about"], payload))
+                send(talk, *_outcome(*answers[talk], head["about"], bytes(payload)))
         os._exit(0)
     finally:
         os._exit(1)

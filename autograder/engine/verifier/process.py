@@ -29,9 +29,9 @@ from autograder.engine.data import Verdict
 from autograder.engine.flavours import warm
 from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verifier.verdicts import Key, Misconceptions, Mistakes, Question, Seen, cases_of, payloads
-from autograder.engine.wire.frames import Garbled, Gone, receive, send
 from passlab import exercises
 from passlab.notebook import ui
+from passlab.process.messages import Garbled, Gone, receive, send
 from passlab.tvm import builds
 
 #: Judging one question takes seconds; a value that takes longer was made to. What modules take is counted by itself.
@@ -94,7 +94,7 @@ class Verifier:
         for question in head["judge"]:
             mine = []
             for size in question["sizes"]:
-                mine.append(payload[at : at + size])
+                mine.append(bytes(payload[at : at + size]))
                 at += size
             values.append(mine)
         self._start(Request(sock, head["judge"], values, [list(range(len(values)))]))

@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import json
 import math
 import os
 import signal
 import socket
-import struct
 import subprocess
 import sys
 import threading
@@ -33,7 +31,9 @@ from typing import Any
 
 import numpy as np
 
+from passlab.process.messages import Gone, receive, send
 from passlab.relax import Unreachable, loaded
+from passlab.tvm import cache
 
 __all__ = ["Built", "Ended", "Packed", "allow", "as_torch", "packed", "run_module", "targets", "use", "warm_up"]
 
@@ -42,9 +42,9 @@ PIPELINES = (None, "none")
 MEMORY_GIB = 4
 #: How long a helper may take until it has loaded TVM and begins with a request.
 _START_SECONDS = 120.0
-_MOST_HEAD, _MOST_PAYLOAD = 32 * 2**20, 2**30
+#: Bytes of tensors in one message.
+MOST_TENSORS = 2**30
 _MOST_TEXT = 300
-_LENGTHS = struct.Struct("!QQ")
 
 _DTYPES = {str(np.dtype(name)) for name in "bool float16 float32 float64".split()}  # noqa: SIM905
 _DTYPES |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
@@ -203,6 +203,11 @@ def dtype_of(name: str) -> np.dtype:
     return np.dtype(name)
 
 
+def flat(part: Any) -> Any:
+    """A part of a message: an array as its bytes (an empty or nought-dimensional one has no flat view of its own)."""
+    return part.reshape(-1).view(np.uint8) if isinstance(part, np.ndarray) else part
+
+
 def spec(array: np.ndarray) -> list:
     return [array.dtype.name, list(array.shape)]
 
@@ -220,68 +225,6 @@ def arrays(specs: Iterable[list], payload: memoryview) -> tuple[list[np.ndarray]
         made.append(np.frombuffer(payload[:size], dtype).reshape(shape))
         payload = payload[size:]
     return made, payload
-
-
-# ── Messages: the lengths of a JSON head and of a payload, then both ──────────────────────────────────────────────────
-
-
-class Gone(Exception):
-    """The other side has closed the connection."""
-
-
-def _left(deadline: float | None) -> float | None:
-    left = None if deadline is None else deadline - time.monotonic()
-    if left is not None and left <= 0:
-        raise TimeoutError
-    return left
-
-
-def send(sock: socket.socket, head: dict, parts: Sequence[Any] = (), deadline: float | None = None) -> None:
-    """Send a message. Raises Gone, TimeoutError."""
-    text = json.dumps(head).encode()
-    # reshape: an empty or nought-dimensional array has no flat view of its own
-    views = [memoryview(part.reshape(-1).view(np.uint8) if isinstance(part, np.ndarray) else part) for part in parts]
-    lengths = _LENGTHS.pack(len(text), sum(map(len, views)))
-    try:
-        for view in (memoryview(lengths + text), *views):
-            while view:
-                sock.settimeout(_left(deadline))
-                view = view[sock.send(view[: 2**24]) :]
-    except TimeoutError:
-        raise
-    except OSError:
-        raise Gone from None
-
-
-def receive(sock: socket.socket, deadline: float | None = None) -> tuple[dict, memoryview]:
-    """Receive a message. Raises Gone, TimeoutError, and ValueError for what is none."""
-    size, payload = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size, deadline))
-    if size > _MOST_HEAD or payload > _MOST_PAYLOAD:
-        raise ValueError("The message is too long.")
-    try:
-        head = json.loads(bytes(_exactly(sock, size, deadline)))
-    except RecursionError:
-        head = None
-    if not isinstance(head, dict):
-        raise ValueError("The message has no head.")
-    return head, _exactly(sock, payload, deadline)
-
-
-def _exactly(sock: socket.socket, size: int, deadline: float | None) -> memoryview:
-    data = memoryview(bytearray(size))
-    at = data
-    try:
-        while at:
-            sock.settimeout(_left(deadline))
-            got = sock.recv_into(at)
-            if not got:
-                raise Gone
-            at = at[got:]
-    except TimeoutError:
-        raise
-    except OSError:
-        raise Gone from None
-    return data.toreadonly()
 
 
 # ── Asking ────────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -358,11 +301,15 @@ def _drop(flavour: str) -> None:
 
 
 def _ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
+    name, runs = cache.key(flavour, head, parts), len(head.get("inputs", ()))
+    if name and (known := cache.load(name)):
+        with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, OverflowError):
+            return _built(*known, runs)
     for _ in range(2):
         control = _helper(flavour)
         try:
             with _request(control) as sock:
-                return _talk(control, sock, head, parts, seconds)
+                return _talk(control, sock, head, parts, seconds, name)
         except (OSError, Gone):  # killed, or out of memory
             _give_up(flavour, control)
     return Built([], "The process that builds modules has ended, and so did another. Try again.", "crash")
@@ -392,20 +339,23 @@ def _give_up(flavour: str, control: socket.socket) -> None:
             _drop(flavour)
 
 
-def _talk(control: socket.socket, sock: socket.socket, head: dict, parts: list, seconds: float) -> Built:
-    """One request. Closing the socket ends the child that works at it."""
+def _talk(control: socket.socket, sock: socket.socket, head: dict, parts: list, seconds: float, name: str) -> Built:
+    """One request. Closing the socket ends the child that works at it. name: under which its outputs are kept."""
     global _allowed
     stage, start, seconds = "build", time.monotonic(), min(seconds, _allowed)
     deadline = start + seconds
     try:
         with contextlib.suppress(Gone):  # why it has ended comes next
-            send(sock, head, parts, deadline)
+            send(sock, head, *map(flat, parts), deadline=deadline)
         while True:
-            said, payload = receive(sock, deadline)
+            said, payload = receive(sock, deadline, MOST_TENSORS)
             if "ended" in said:
                 return Built([], _ended(stage, said["ended"], _text(said["said"])), "crash")
             if "error" in said:
-                return _built(said, payload, len(head.get("inputs", ())))
+                built = _built(said, payload, len(head.get("inputs", ())))
+                if name and built.ok:
+                    cache.store(name, said, payload)
+                return built
             stage = "run" if said["stage"] == "run" else "build"
     except TimeoutError:
         doing = "The module still ran" if stage == "run" else "TVM was still building the module"

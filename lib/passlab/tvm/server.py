@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from passlab.tvm.builds import MEMORY_GIB, Gone, arrays, dtype_of, receive, send, spec, too_much
+from passlab.process.messages import Gone, receive, send
+from passlab.tvm.builds import MEMORY_GIB, MOST_TENSORS, arrays, dtype_of, flat, spec, too_much
 
 #: How much is kept of what a child writes to its standard error.
 _MOST_SAID = 2**14
@@ -109,7 +110,7 @@ class Server:
         code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
         said = telling(child.said.decode(errors="replace"))
         with contextlib.suppress(Gone, TimeoutError):
-            send(child.sock, {"ended": code, "said": said}, (), time.monotonic() + 1)
+            send(child.sock, {"ended": code, "said": said}, deadline=time.monotonic() + 1)
         child.sock.close()
 
 
@@ -144,7 +145,7 @@ def answer(
     any number of TiB.
     """
     send(sock, {"ready": True})
-    head, payload = receive(sock)
+    head, payload = receive(sock, None, MOST_TENSORS)
     if head["do"] == "targets":
         send(sock, _reply(kernels=("llvm", *(["cuda"] if _cuda_works(flavour) else []))))
         return
@@ -181,7 +182,7 @@ def answer(
         send(sock, {"error": said, "stage": stage})
     else:
         reply = _reply([[spec(array) for array in found] for found in outputs], kernels, times, allocations)
-        send(sock, reply, [array for found in outputs for array in found])
+        send(sock, reply, *(flat(array) for found in outputs for array in found))
 
 
 def _reply(outputs=(), kernels=(), times=(), allocations=None) -> dict:

@@ -1,0 +1,1 @@
+"""What processes of the project say to each other."""

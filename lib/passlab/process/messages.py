@@ -1,0 +1,95 @@
+"""Messages over a socket: a JSON head and a payload of bytes, both with a length in front and a cap.
+
+What comes from the other side was possibly written by a learner's code, byte for byte. Reading it costs at most the
+caps and the time that the reader gave, and ends in one of three ways besides a message: `Gone`, `Late`, `Garbled`.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import struct
+import time
+from typing import Any
+
+MOST_HEAD = 32 * 2**20  # the outputs of one cell, as JSON
+MOST_PAYLOAD = 64 * 2**20
+
+_LENGTHS = struct.Struct("!QQ")
+_PIECE = 2**24
+
+
+class Gone(Exception):
+    """The other side closed the connection: its process has ended."""
+
+
+class Late(TimeoutError):
+    """The time that was given for the message is over."""
+
+
+class Garbled(ValueError):
+    """What came is not a message."""
+
+
+def _left(deadline: float | None) -> float | None:
+    left = None if deadline is None else deadline - time.monotonic()
+    if left is not None and left <= 0:
+        raise Late
+    return left
+
+
+def send(sock: socket.socket, head: dict[str, Any], *payload: Any, deadline: float | None = None) -> None:
+    """Send one message. `payload`: its parts, each bytes or a flat buffer of bytes. `deadline`: of `time.monotonic()`.
+
+    Raises Gone, Late.
+    """
+    text = json.dumps(head).encode()
+    parts = [memoryview(part) for part in payload]
+    lengths = _LENGTHS.pack(len(text), sum(map(len, parts)))
+    try:
+        for part in (memoryview(lengths + text), *parts):
+            while part:
+                sock.settimeout(_left(deadline))
+                part = part[sock.send(part[:_PIECE]) :]
+    except Late:
+        raise
+    except TimeoutError:
+        raise Late from None
+    except OSError:
+        raise Gone from None
+
+
+def receive(
+    sock: socket.socket, deadline: float | None = None, most_payload: int = MOST_PAYLOAD
+) -> tuple[dict[str, Any], memoryview]:
+    """Receive one message, whole before `deadline`, its payload read-only. Raises Gone, Late, Garbled."""
+    head_size, size = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size, deadline))
+    if head_size > MOST_HEAD or size > most_payload:
+        raise Garbled(f"a message of {head_size + size:,} bytes")
+    text = bytes(_exactly(sock, head_size, deadline))
+    try:
+        head = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Garbled(f"{type(error).__name__}") from None
+    if not isinstance(head, dict):
+        raise Garbled(f"a {type(head).__name__} as head")
+    return head, _exactly(sock, size, deadline)
+
+
+def _exactly(sock: socket.socket, size: int, deadline: float | None) -> memoryview:
+    data = memoryview(bytearray(size))
+    at = data
+    try:
+        while at:
+            sock.settimeout(_left(deadline))
+            got = sock.recv_into(at)
+            if not got:
+                raise Gone
+            at = at[got:]
+    except Late:
+        raise
+    except TimeoutError:
+        raise Late from None
+    except OSError:
+        raise Gone from None
+    return data.toreadonly()

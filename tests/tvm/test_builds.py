@@ -1,0 +1,208 @@
+"""Building and running modules in another process: what they compute, and what becomes of those that misbehave."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+import threading
+import time
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+FLAVOURS = ["relax"]
+if sys.platform == "linux" and platform.machine() == "x86_64":
+    FLAVOURS.append("relay")
+BOTH = pytest.mark.parametrize("flavour", FLAVOURS)
+
+EQUAL = """equals torch|built once, run twice|as data|of float64|of float32|of float16|of bfloat16|of int64|of int8
+|of uint8|of bool|not fused|symbolic|parameters by name|after all of that|forked|killed""".replace("\n", "").split("|")
+ONLY = {
+    "relax": ["a shape and a number", "TIR", "TIR that leaves gaps"],
+    "relay": ["a branch", "one name for all"],
+}
+
+#: (flavour or both, what was built) → stage, and how its sentence begins or, after …, goes on.
+FAILED = {
+    ("relax", "too few inputs"): ("run", "The function main takes more inputs than came."),
+    ("relay", "too few inputs"): ("run", "The function takes 2 inputs; 1 came."),
+    ("relax", "another shape"): ("run", "…shape[1] mismatch"),
+    ("relay", "another shape"): ("run", "The input x0 is float32 of shape (3, 4); float32 of (3, 2) came."),
+    ("relax", "another type"): ("run", "…expect Tensor with dtype float32 but get float64."),
+    ("relay", "another type"): ("run", "The input x0 is float32 of shape (3, 4); float64 of (3, 4) came."),
+    ("both", "no such function"): ("build", "The module has no function other."),
+    ("both", "no such target"): ("build", 'TVM cannot build the module: Target kind "abacus" is not defined.'),
+    ("both", "no module"): ("build", "TVM cannot build the module:"),
+    ("relax", "ill-typed"): ("build", "TVM cannot build the module:"),
+    ("relay", "ill-typed"): (
+        "build",
+        "TVM cannot build the module: Incompatible broadcast type TensorType([4], float32)",
+    ),
+    ("relax", "out of bounds"): ("crash", "The module ended its process while it ran (segmentation fault)."),
+    ("relax", "abort"): ("crash", "The module ended its process while it ran (abort)."),
+    ("relay", "abort"): ("crash", "TVM ended the process while it built the module (abort): Unknown type index"),
+    ("relax", "exit"): ("crash", "The module ended its process while it ran (exit code 0)."),
+    ("both", "endless"): ("timeout", "The module still ran after 2 s."),
+    ("relax", "memory"): ("run", "The module needed more than 4 GiB of memory."),
+    ("relay", "memory"): ("build", "To build the module took more than 4 GiB of memory."),
+}
+
+
+@cache
+def found(flavour: str) -> dict:
+    """What `build_checks.py` found, each flavour in a process of its own."""
+    script = Path(__file__).with_name("build_checks.py")
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "2"}
+    done = subprocess.run([sys.executable, str(script), flavour], env=env, capture_output=True, text=True, timeout=280)
+    assert "RESULT" in done.stdout, done.stderr
+    return json.loads(done.stdout.split("RESULT")[1])
+
+
+@pytest.mark.parametrize(
+    ("flavour", "name"), [(flavour, name) for flavour in FLAVOURS for name in [*EQUAL, *ONLY[flavour]]]
+)
+def test_it_computes_what_torch_computes(flavour, name):
+    said = found(flavour)[name]
+    assert said["right"], said["error"]
+
+
+@pytest.mark.parametrize(
+    ("flavour", "name"), [(f, name) for f in FLAVOURS for kind, name in FAILED if kind in (f, "both")]
+)
+def test_what_goes_wrong_is_a_sentence_about_that_request(flavour, name):
+    stage, sentence = FAILED.get((flavour, name)) or FAILED["both", name]
+    said = found(flavour)[name]
+    assert said["stage"] == stage
+    assert sentence[1:] in said["error"] if sentence[0] == "…" else said["error"].startswith(sentence), said["error"]
+    assert "\n" not in said["error"] and said["error"].endswith(".")
+
+
+@BOTH
+def test_kernels_and_storage_are_those_of_one_run(flavour):
+    fused, apart = found(flavour)["built once, run twice"], found(flavour)["not fused"]
+    relu = "relu" if flavour == "relax" else "nn_relu"
+    assert fused["kernels"] == [f"fused_add_{relu}", f"{'fused_' if flavour == 'relay' else ''}subtract"]
+    assert len(apart["kernels"]) == 3
+    assert fused["allocations"] == [2, 96], "two outputs of 3x4 float32"
+    assert fused["times"] == 3 and apart["times"] == 0
+
+
+@pytest.mark.parametrize("name", ["shape_func", "shape_func_of_mine"])
+def test_a_kernel_is_counted_whatever_it_is_called(name):
+    said = found("relax")[f"a kernel called {name}"]
+    assert said["right"] and said["kernels"] == [name]
+
+
+@BOTH
+def test_requests_do_not_wait_for_each_other(flavour):
+    assert found(flavour)["at once"] == {"right": True, "error": "The module still ran after 2 s."}
+
+
+@BOTH
+def test_nobody_works_for_somebody_who_has_left(flavour):
+    assert found(flavour)["interrupted"]["left"] == []
+
+
+@BOTH
+def test_a_helper_that_is_killed_is_replaced_and_a_fork_shares_it(flavour):
+    assert found(flavour)["killed"]["another"]
+    assert found(flavour)["forked"]["code"] == 0
+
+
+@BOTH
+def test_the_helper_has_one_thread_and_ends_with_its_owner(flavour):
+    assert found(flavour)["threads"] == 1
+    assert not _alive(found(flavour)["helper"])
+
+
+def test_the_helper_ends_also_when_its_owner_is_killed():
+    code = "from passlab.tvm import builds\nbuilds.targets('relax')\nimport os, sys\n"
+    code += "print(builds._helpers['relax'][1].pid, flush=True)\nos.kill(os.getpid(), 9)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    until = time.monotonic() + 20
+    while _alive(int(done.stdout)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not _alive(int(done.stdout))
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return "passlab.tvm.server" in Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return False
+
+
+def test_a_file_beside_the_notebook_does_not_take_the_place_of_a_module(tmp_path):
+    (tmp_path / "ctypes.py").write_text("raise SystemExit('this is not the module')")
+    code = "from passlab.tvm import builds\nprint(builds.run_module(builds.Packed('relax', '{}'), []).stage)"
+    done = subprocess.run([sys.executable, "-P", "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "build\n", done.stdout + done.stderr
+
+
+def test_what_is_no_module_is_said_at_once():
+    from passlab.tvm import builds
+
+    with pytest.raises(TypeError, match="wants an IRModule or a function of TVM; it got int"):
+        builds.run_module(3, [])
+    with pytest.raises(ValueError, match="no pipeline 'zero'"):
+        builds.run_module(builds.Packed("relax", ""), [], pipeline="zero")
+    with pytest.raises(ValueError, match="A tensor of complex64 cannot be given to a module"):
+        builds.run_module(builds.Packed("relax", ""), [(np.ones(1, "complex64"),)])
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"error": ""},
+        {"error": 7, "stage": "run"},
+        {"error": "Oh.", "stage": "judge"},
+        {"error": "", "outputs": [[["float32", [2]]]]},
+        {"error": "", "outputs": [[["float32", [-1]]]]},
+        {"error": "", "outputs": [[["float32", [10**30]]]]},
+        {"error": "", "outputs": [[["object", [1]]]]},
+        {"error": "", "outputs": []},
+        {"error": "", "outputs": [[]], "kernels": [7]},
+        {"error": "", "outputs": [[]], "kernels": 7},
+        {"error": "", "outputs": [[]], "times": ["never"]},
+        {"error": "", "outputs": [[]], "allocations": [1]},
+        {"stage": 7, "outputs": None},
+        {"ended": "now", "said": ""},
+        {"ended": 0},
+        [],
+    ],
+)
+def test_an_answer_that_a_module_has_made_up_is_none(answer):
+    from passlab.tvm import builds
+
+    ours, theirs = socket.socketpair()
+    control, other = socket.socketpair()
+    whole = {"kernels": [], "times": [], "allocations": None, "stage": ""}
+    answer = answer if not isinstance(answer, dict) or "outputs" not in answer else whole | answer
+    with ours, theirs, control, other:
+        builds.send(theirs, answer)
+        theirs.shutdown(socket.SHUT_WR)
+        server = threading.Thread(target=_ready, args=(other,))
+        server.start()
+        built = builds._talk(control, ours, {"inputs": [[]]}, [], 5.0)
+        control.shutdown(socket.SHUT_WR)
+        server.join()
+    assert (built.stage, built.ok) == ("crash", False)
+    assert built.error == "The module wrote into the connection of the process that ran it."
+
+
+def _ready(control: socket.socket) -> None:
+    """A builder that only says that it is there."""
+    from passlab.tvm import builds
+
+    while True:
+        data, fds, _, _ = socket.recv_fds(control, 1, 1)
+        if not data:
+            return
+        with socket.socket(fileno=fds[0]) as sock:
+            builds.send(sock, {"ready": True})
