@@ -139,3 +139,16 @@ print(beside.value("relax", "x"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["KeyboardInterrupt:", "5"], done.stderr
+
+
+def test_where_no_kernel_can_be_started_one_sentence_says_so(monkeypatch):
+    from jupyter_client.manager import KernelManager
+
+    from passlab.notebook import beside
+
+    def refused(*_, **__):
+        raise PermissionError("no sockets here")
+
+    monkeypatch.setattr(KernelManager, "start_kernel", refused)
+    with pytest.raises(beside.CellFailed, match=r"No process beside this one can be started here: no sockets here\."):
+        beside.run("relax", "1")
