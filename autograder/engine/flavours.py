@@ -35,6 +35,7 @@ _LATE = (
     "IPython.display",
     "matplotlib.backends.backend_svg",
     "matplotlib.figure",
+    "matplotlib.style",
     "networkx",
     "onnx",
     "onnx.reference",
