@@ -23,7 +23,7 @@ EXERCISES: tuple[Exercise, ...] = (
         ),
         cases=later("cases_day07_counts", "counts_cases"),
         judge=later("cases_day07_counts", "judge_counts"),
-        seconds=120.0,
+        seconds=30.0,
         flavour="relay",
     ),
     Exercise(
