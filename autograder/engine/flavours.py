@@ -34,6 +34,8 @@ _OF = {
 #: Imported by torch, onnx or passlab itself only when something first needs them: half a second to several each.
 _LATE = (
     "IPython.display",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.figure",
     "networkx",
     "onnx",
     "onnx.reference",

@@ -76,7 +76,11 @@ def left_out(sources: Mapping[int, str], candidates: Collection[int], checks: Co
         used = set().union(*(cells[key].uses for key in runs))
         if any(cells[key].unseen for key in runs) or any(_HISTORY.fullmatch(name) for name in used):
             return set()
-        more = {key for key in cells.keys() - runs if _needed(key, cells, runs) or not _only_shows(key, cells, used - answers)}
+        more = {
+            key
+            for key in cells.keys() - runs
+            if _needed(key, cells, runs) or not _only_shows(key, cells, used - answers)
+        }
         if not more:
             return cells.keys() - runs
         runs |= more
@@ -219,7 +223,7 @@ def _only_shows(key: int, cells: Mapping[int, _Cell], used: set[str]) -> bool:
                     return False
             case ast.Attribute(attr=name) if _SETS.match(name):
                 return False
-            case ast.Attribute(attr=name) if name in _TAKES or name in _CHANGES and id(node) not in valued:
+            case ast.Attribute(attr=name) if name in _TAKES or (name in _CHANGES and id(node) not in valued):
                 if _root(node) not in own and _root(node) in everywhere:
                     return False
             case ast.Name(id=name, ctx=ast.Load()) if not _quiet(name, cells):
@@ -234,7 +238,7 @@ def _own(tree: ast.Module) -> set[str]:
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
-                pairs = zip(target.elts, node.value.elts) if several else [(target, node.value)]
+                pairs = zip(target.elts, node.value.elts, strict=False) if several else [(target, node.value)]
                 for name, value in pairs:
                     made = isinstance(value, _MAKES) and isinstance(name, ast.Name)
                     (own if made else borrowed).update(n.id for n in ast.walk(name) if isinstance(n, ast.Name))

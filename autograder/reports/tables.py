@@ -53,7 +53,9 @@ def line(paper: Paper) -> str:
     who = ", ".join("".join(ch if ch.isprintable() else "?" for ch in part) for part in paper.key)
     if paper.failure or not paper.results:
         return f"{who}: not graded"
-    found = [points for name, nb in paper.notebooks.items() for points in marks(nb, paper.results[name]).points.values()]
+    found = [
+        points for name, nb in paper.notebooks.items() for points in marks(nb, paper.results[name]).points.values()
+    ]
     got, most = sum(points or 0.0 for points, _ in found), sum(most for _, most in found)
     return f"{who}: {got:g} of {most:g} points, {sum(r.seconds for r in paper.results.values()):.1f} s"
 
