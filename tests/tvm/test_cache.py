@@ -9,7 +9,15 @@ import pytest
 
 from passlab.tvm import builds, cache
 
-HEAD = {"do": "run", "text": 2, "target": "llvm", "level": 3, "config": {}, "repeats": 0, "inputs": [[["float32", [2]]]]}
+HEAD = {
+    "do": "run",
+    "text": 2,
+    "target": "llvm",
+    "level": 3,
+    "config": {},
+    "repeats": 0,
+    "inputs": [[["float32", [2]]]],
+}
 PARTS = [b"{}", np.ones(2, np.float32)]
 
 
@@ -83,7 +91,14 @@ def test_where_nothing_can_be_written_nothing_happens(monkeypatch):
 
 
 def _answer(**more):
-    said = {"error": "", "stage": "", "outputs": [[["float32", [2]]]], "kernels": ["add"], "times": [], "allocations": None}
+    said = {
+        "error": "",
+        "stage": "",
+        "outputs": [[["float32", [2]]]],
+        "kernels": ["add"],
+        "times": [],
+        "allocations": None,
+    }
     return said | more
 
 

@@ -173,7 +173,8 @@ def launch(
 
     role: "runner" (may confine its children further, see `enter`) or "verifier" (can make no namespaces).
     fds: open files it is handed, under the same numbers. readable: more paths for it to see. writable: folders
-    of its own, which are its user's from then on. environment: more variables. errors: where its standard error goes. unsafe: a plain process instead, in a clean environment.
+    of its own, which belong to its user from then on. environment: more variables. errors: where its standard error
+    goes. unsafe: a plain process instead, in a clean environment.
     It ends with this process, and everything that it started ends with it. Raises FileNotFoundError without bubblewrap.
     """
     paths = sorted({*_visible(role), *map(str, readable)})
