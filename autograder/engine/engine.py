@@ -45,7 +45,7 @@ MOST_STARTS = 25
 #: With all its memory in huge pages, a process that holds torch forks and ends in a third of the time.
 QUICK_FORK = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 #: What modules of TVM computed, from one grading to the next. See `passlab.tvm.cache`.
-BUILDS = sandbox.ROOT / ".cache/passlab-builds"
+BUILDS = os.environ.get(cache.FOLDER) or sandbox.ROOT / ".cache/passlab-builds"
 #: How much is sent to the verifier at once, and how much the answer to one question may return, all cases together.
 BATCH_BYTES, MOST_BYTES = 32 * 2**20, 48 * 2**20
 

@@ -22,6 +22,7 @@ from autograder.grading.intake import Damaged, Submission
 from autograder.grading.recorder import Recorder, digest
 from autograder.grading.scores import Difference, Key, Run, differences
 from autograder.reports.feedback import feedback
+from passlab import exercises
 
 #: When learners handed in, beside their notebooks, as nbgrader's exchange writes it.
 TIMESTAMP = "timestamp.txt"
@@ -108,6 +109,16 @@ def grade(submission: Submission, grader: Grader, seed: int, submitted: Path, ru
     return paper
 
 
+def soonest(submissions: Iterable[Submission]) -> list[Submission]:
+    """Return the submissions in the order of grading: first those that need few compilers, which take time to load."""
+
+    def compilers(submission: Submission) -> int:
+        known = submission.assignment in exercises.days()
+        return len({e.flavour for e in exercises.of_day(submission.assignment)} - {"torch"}) if known else 0
+
+    return sorted(submissions, key=compilers)
+
+
 def grade_all(
     submissions: Iterable[Submission],
     grader: Grader,
@@ -116,7 +127,7 @@ def grade_all(
     run_all: bool = False,
 ) -> Iterator[Paper]:
     """Grade submissions, `grader.jobs` at once, and give them back as they are done. No two wait to be taken."""
-    waiting = iter(submissions)
+    waiting = iter(soonest(submissions))
     with ThreadPoolExecutor(grader.jobs) as pool:
         running = set()
         try:

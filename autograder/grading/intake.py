@@ -387,6 +387,9 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
                 fresh.source = cell.source
             nb.cells[_index(nb, cell)] = holders[name][-1] = fresh
     _add_missing(nb, authored, holders, notes)
+    for cell in nb.cells:
+        if cell.cell_type == "code" and not _is_shown(cell):  # points are read from outputs: only grading makes these
+            cell.outputs = []
     for name in ("kernelspec", "language_info"):
         nb.metadata.pop(name, None)
         if name in authored.metadata:

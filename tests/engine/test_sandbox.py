@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.engine import sandbox
+from autograder.engine import engine, sandbox
 from autograder.engine.sandbox import cgroups, landlock, seccomp
 from autograder.engine.sandbox.linux import NUMBERS
 
@@ -439,6 +439,20 @@ def test_more_paths_and_variables_can_be_given(tmp_path):
     source = "import os; os.write(2, open(os.environ['MODEL']).read().encode())"
     given = {"readable": [tmp_path / "inside"], "environment": {"MODEL": str(tmp_path / "inside" / "model")}}
     assert run_as("runner", source, **given) == "weights"
+
+
+def test_a_writable_folder_is_there_for_its_process_alone(tmp_path):
+    folder = tmp_path / "kept"
+    write = f"open({str(folder / 'entry')!r}, 'w').write('kept')"
+    assert run_as("verifier", write, writable=[str(folder)]) == ""
+    assert (folder / "entry").read_text() == "kept"
+    look = f"import os, sys; print(os.path.exists({str(folder)!r}), file=sys.stderr)"
+    assert run_as("runner", look) == run_as("verifier", look) == "False\n"
+
+
+def test_what_modules_computed_is_out_of_sight_of_learners():
+    kept = Path(engine.BUILDS)
+    assert not [path for path in sandbox._visible("runner") if kept.is_relative_to(path)]
 
 
 def test_what_is_visible_in_tmp_stays_visible_in_the_small_tmp(tmp_path):
