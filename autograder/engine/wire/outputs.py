@@ -1,6 +1,6 @@
-"""Outputs of cells as a worker claims them, brought into the form that notebook files have.
+"""Convert the cell outputs that a worker reports into the format of notebook files.
 
-Types that only the grader writes, and whatever is not of a known form, are left out.
+Output types reserved for the grader, and anything of an unknown form, are dropped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from autograder.engine.data import Ran
 from autograder.engine.wire.outcomes import printable
 
-#: What a learner's cell may show.
+#: The MIME types that a learner's cell may show.
 MIMES = {
     "text/plain",
     "text/html",
@@ -51,7 +51,7 @@ def _output(raw: Any) -> dict[str, Any] | None:
 
 
 def ran(raw: Any) -> Ran:
-    """What a worker says about one cell."""
+    """Return the result of one cell from a worker's report, which is not trusted."""
     raw = raw if isinstance(raw, dict) else {}
     outputs = raw.get("outputs")
     made = [_output(one) for one in outputs[:MOST_OUTPUTS]] if isinstance(outputs, list) else []
@@ -59,7 +59,7 @@ def ran(raw: Any) -> Ran:
 
 
 def died(sentence: str) -> Ran:
-    """A cell that ended the process, or had to be ended with it."""
+    """Return the result of a cell that ended the process, or had to be ended with it."""
     error = {
         "output_type": "error",
         "ename": "KernelDied",
