@@ -103,6 +103,6 @@ if [ "$(uname)" = Linux ] && ! command -v bwrap >/dev/null 2>&1 && [ ! -f .venv/
     say "Installing bubblewrap"
     system_package bubblewrap || : >.venv/no-bubblewrap
     command -v bwrap >/dev/null 2>&1 ||
-        say "Note: bubblewrap is missing, so other people's submissions cannot be graded safely here. Install it: apt install bubblewrap."
+        say "Note: bubblewrap is missing, so other people's submissions cannot be graded safely here. To grade, install it: apt install bubblewrap."
 fi
 exit 0
