@@ -161,9 +161,9 @@ def test_the_csv_tells_seed_and_lost_verdicts(graded):
         ("lost cells", "Answer cell 'shout' is missing"),
         ("exits", "The Python process ended in this cell"),
         ("broken cell", "SyntaxError"),
-        ("=1+1 <b>ödd (x)", "nbgrader cannot use that name"),
-        ("misplaced", "unknown assignment 'day99'. Known: day00."),
-        ("empty", "No notebook in this folder."),
+        ("=1+1 <b>ödd (x)", "a name that nbgrader cannot use"),
+        ("misplaced", "unknown assignment 'day99'. Expected one of day00."),
+        ("empty", "There is no notebook in this folder."),
     ],
 )
 def test_the_table_names_what_went_wrong(graded, learner, sentence):
@@ -291,9 +291,9 @@ def test_a_roster_sets_unknown_learners_aside(course):
     ("arguments", "sentence"),
     [
         (("nowhere",), "There is no nowhere. Expected: a folder"),
-        (("solutions/day00/tiny.py",), "is no folder and no archive"),
+        (("solutions/day00/tiny.py",), "is not a folder or an archive"),
         (("class", "--assignment", "day77"), "There is no assignment day77. There are: day00."),
-        (("exercises",), "the folder of an assignment"),
+        (("exercises",), "is named like an assignment"),
         (("lib/passlab/exercises",), "holds no submission"),
         (("class", "--roster", "none.csv"), "There is no roster none.csv"),
     ],
