@@ -12,7 +12,9 @@ class Cell:
 
     `exercise`: for a check cell, the id of its exercise ("day03.cse"); `answer` is then the expression passed to the
     check ("cse"). A check cell is not run; its verdict comes from the verifier. `graded`: another cell that nbgrader
-    grades automatically; it is run unchanged and gets its points if it ends without an error.
+    grades automatically; it is run unchanged and gets its points if it ends without an error. `idle`: a cell of the
+    course that only shows something; it is not run. `calls`: indices of the check cells whose answers this cell may
+    call, if nothing graded depends on it; it is not run once one of these answers has timed out or ended its process.
     """
 
     index: int  # place among all cells of the notebook, text cells counted
@@ -21,6 +23,8 @@ class Cell:
     exercise: str = ""
     answer: str = ""
     graded: bool = False
+    idle: bool = False
+    calls: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,14 @@ class Job:
 class Ran:
     """The result of a cell: outputs as in a notebook file and, if it failed, the error ("NameError: …").
 
-    `died`: a sentence if the cell ended the Python process or could not be interrupted.
+    `died`: a sentence if the cell ended the Python process or could not be interrupted. `idle`: the cell was not run,
+    and the submitted outputs are shown.
     """
 
     outputs: list[dict] = field(default_factory=list)
     error: str = ""
     died: str = ""
+    idle: bool = False
 
 
 @dataclass

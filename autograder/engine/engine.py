@@ -25,14 +25,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from autograder.engine import flavours, sandbox
-from autograder.engine.data import Cell, Job, NotebookResult, Verdict, verdict_from_json
+from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict, verdict_from_json
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
 from autograder.engine.wire import outputs
 from autograder.engine.wire.outcomes import lost, plain
 from passlab import exercises
 from passlab.process.messages import Garbled, Gone, Late, receive, send
-from passlab.tvm import builds
+from passlab.tvm import builds, cache
 
 #: A cell is interrupted after CELL_SECONDS, an answer after its exercise's limit; if that does not stop it, its process
 #: is killed after the grace time. (An interrupted cell still has to render its traceback.)
@@ -44,6 +44,8 @@ NOTEBOOK_SECONDS = 900.0
 MOST_STARTS = 25
 #: With its memory in huge pages, a process that holds torch forks and exits in a third of the time.
 QUICK_FORK = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+#: The results of TVM modules, kept from one grading to the next. See `passlab.tvm.cache`.
+BUILDS = sandbox.ROOT / ".cache/passlab-builds"
 #: How much is sent to the verifier at once, and how much an answer may return for all its test cases together.
 BATCH_BYTES, MOST_BYTES = 32 * 2**20, 48 * 2**20
 
@@ -182,7 +184,11 @@ class Station:
 def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool) -> subprocess.Popen:
     fds = [sock.fileno() for sock in sockets]
     argv = [sys.executable, "-m", module, flavour, *map(str, fds)]
-    process = sandbox.launch(role, argv, fds=fds, environment=QUICK_FORK, unsafe=unsafe)
+    # Results of modules are cached where learner code cannot reach them; without the sandbox there is no such place.
+    keeps = {cache.FOLDER: str(BUILDS)} if role == "verifier" and not unsafe else {}
+    process = sandbox.launch(
+        role, argv, fds=fds, writable=keeps.values(), environment=QUICK_FORK | keeps, unsafe=unsafe
+    )
     for sock in sockets:
         sock.close()
     return process
@@ -204,6 +210,7 @@ class Engine:
             self.free.put(slot)
         self.stations: dict[str, Station] = {}
         self.lock = threading.Lock()
+        self.starting: dict[str, threading.Lock] = {}
 
     def __enter__(self) -> Engine:
         return self
@@ -217,7 +224,9 @@ class Engine:
         self.stations.clear()
 
     def station(self, flavour: str) -> Station:
-        with self.lock:
+        with self.lock:  # held briefly: only notebooks of the same flavour wait while it starts
+            starting = self.starting.setdefault(flavour, threading.Lock())
+        with starting:
             if flavour not in self.stations:
                 self.stations[flavour] = Station(flavour, self.jobs, self.unsafe)
             return self.stations[flavour]
@@ -279,7 +288,12 @@ class _Run:
         self.cells = {cell.index: cell for cell in job.cells if not cell.exercise}
         self.checks = {cell.index: cell for cell in job.cells if cell.exercise}
         self.data = {at: station.case_data(slot, cell.exercise, job.seed) for at, cell in self.checks.items()}
-        self.snapshots = sorted(snapshots.needed(job.cells))
+        self.idle = {cell.index for cell in job.cells if cell.idle}
+        self.result.ran = {at: Ran(idle=True) for at in self.idle}
+        #: Questions that run at the position of their check, before a cell below may call an answer that never ends.
+        self.early = {at for cell in job.cells for at in cell.calls}
+        needed = snapshots.needed([cell for cell in job.cells if not cell.idle])
+        self.snapshots = sorted(needed | self.early)
         self.dead: set[int] = set()
         self.heads: dict[int, list[dict]] = {at: [] for at in self.checks}
         self.values: dict[int, list[bytes]] = {at: [] for at in self.checks}
@@ -297,17 +311,31 @@ class _Run:
     def attempt(self) -> bool:
         """Run the notebook from the top, without cells that ended a worker before and without finished questions.
 
+        An answer that never ends costs its question's time limit, whatever comes below it: the visible cases of a
+        question run before any cell that may call its answer and only shows something, and that cell is skipped once
+        the answer is lost. Other cells still run, since graded code may need what they define. Other questions whose
+        answers call it still run too: they have their own points and limits.
+
         Return False if a cell or question ended the worker and the rest has to be run again without it.
         """
-        skip = self.dead | (self.checks.keys() - {cell.index for cell in self._open()})
-        order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip), "snapshots": self.snapshots}
+        open_ = {cell.index for cell in self._open()}
+        skip = self.idle | self.dead | (self.checks.keys() - open_) | self._lost_with_answers()
+        early = self.early & open_
+        order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip)}
+        order |= {"snapshots": self.snapshots, "early": sorted(early)}
         with self.station.worker(list(self.checks), self.result) as worker:
             try:
                 send(worker.reins, order | {"seconds": CELL_SECONDS}, deadline=self.until)
             except (Gone, Late):
                 raise Broken("A worker did not start.") from None
-            for cell in self.cells.values():
-                if cell.index not in skip and (why := self._cell(worker, cell)):
+            for cell in self.job.cells:
+                if cell.index in early:
+                    if not self._question(worker, cell, hidden=False):
+                        return not self._open()
+                    skip |= self._lost_with_answers()
+                    with contextlib.suppress(Gone, Late):  # a failure also shows in the next cell
+                        send(worker.reins, {"skip": sorted(skip)}, deadline=self.until)
+                if not cell.exercise and cell.index not in skip and (why := self._cell(worker, cell)):
                     self.result.ran[cell.index] = outputs.died(why)
                     self.dead.add(cell.index)
                     return False
@@ -319,6 +347,15 @@ class _Run:
                     if not self._question(worker, cell, hidden):
                         return not self._open()
         return True
+
+    def _lost_with_answers(self) -> set[int]:
+        """Record and return the cells to skip because they may call an answer that timed out or ended its process."""
+        lost = {at for at, heads in self.heads.items() if heads and heads[-1].get("status") in ("timeout", "died")}
+        found = {cell.index: self.checks[min(lost & {*cell.calls})] for cell in self.job.cells if lost & {*cell.calls}}
+        for at, check in found.items():
+            why = f"Not run: {check.answer}, which this cell may call, ended its process or exceeded the time limit."
+            self.result.ran.setdefault(at, outputs.not_run(why))
+        return found.keys() - self.dead
 
     def _by(self, seconds: float) -> float:
         return min(self.until, time.monotonic() + seconds)

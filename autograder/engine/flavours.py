@@ -34,6 +34,8 @@ _OF = {
 #: Modules that torch, onnx or passlab import at their first use, which takes from half a second to several.
 _LATE = (
     "IPython.display",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.figure",
     "networkx",
     "onnx",
     "onnx.reference",

@@ -12,7 +12,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import nbformat
@@ -22,7 +22,8 @@ from nbformat.v4 import new_output
 from autograder.authoring import source
 from autograder.authoring.checking import HIDDEN_BEGINS, VERDICT
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
-from autograder.grading import files
+from autograder.engine.wire import outputs
+from autograder.grading import files, idle
 from autograder.grading.files import Damaged, read_text
 
 __all__ = ["Class", "Damaged", "Submission", "collect", "fill", "job", "read", "read_text", "repair"]
@@ -318,7 +319,7 @@ def _check_sizes(nb: NotebookNode, name: str) -> None:
 
 
 def _normalise(nb: NotebookNode) -> None:
-    """Repair small faults in place: drop outputs (grading makes new ones), make cell ids unique, join sources."""
+    """Repair small faults in place: keep only outputs that can be shown, make cell ids unique, join sources."""
     nb.nbformat_minor = max(nb.get("nbformat_minor", 0), 5)
     seen: set[str] = set()
     for number, cell in enumerate(nb.cells):
@@ -326,7 +327,8 @@ def _normalise(nb: NotebookNode) -> None:
         if isinstance(cell.get("source"), list):
             cell.source = "".join(cell.source)
         if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+            cell.outputs = [nbformat.from_dict(output) for output in outputs.stored(cell.get("outputs"))]
+            cell.execution_count = None
         name = cell.get("id")
         if not isinstance(name, str) or name in seen or not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
             cell["id"] = f"submitted-{number}"
@@ -429,8 +431,26 @@ def _add_missing(nb: NotebookNode, authored: NotebookNode, holders: dict, notes:
 # From the repaired notebook to the engine, and back
 
 
-def job(nb: NotebookNode, authored: NotebookNode, learner: str, assignment: str, notebook: str, seed: int) -> Job:
-    """What the engine is to run of a repaired notebook: its code cells, in order, blank ones left out."""
+#: The tag with which an author marks a cell that must always run.
+RUNS = "runs"
+#: The texts that feedback shows for a cell that was not run.
+AS_HANDED_IN = "Not run for the grade; as handed in:"
+NOT_RUN = "Not run for the grade."
+
+
+def job(
+    nb: NotebookNode,
+    authored: NotebookNode,
+    learner: str,
+    assignment: str,
+    notebook: str,
+    seed: int,
+    run_all: bool = False,
+) -> Job:
+    """Return the engine's job for a repaired notebook: its code cells in order, without blank ones.
+
+    Unless `run_all` is set, cells of the course that nothing graded depends on are marked as idle.
+    """
     known = {_grade_id(cell): cell for cell in authored.cells if _grade_id(cell)}
     cells = []
     for index, cell in enumerate(nb.cells):
@@ -441,7 +461,33 @@ def job(nb: NotebookNode, authored: NotebookNode, learner: str, assignment: str,
             exercise, answer = _checks(known[name].source)
         graded = name in known and is_autograded(known[name]) and not exercise
         cells.append(Cell(index, name or cell.id, cell.source, exercise, answer, graded))
+    if not run_all:
+        cells = _mark_idle(cells, nb, authored)
     return Job(learner, assignment, notebook, tuple(cells), seed)
+
+
+def _mark_idle(cells: list[Cell], nb: NotebookNode, authored: NotebookNode) -> list[Cell]:
+    """Return the cells, with `idle` and `calls` set on those that may be skipped: always, or after a lost answer."""
+    shown = {cell.source for cell in authored.cells if _is_shown(cell) and RUNS not in cell.metadata.get("tags", ())}
+    checks = {cell.index: cell for cell in cells if cell.exercise}
+    sources = {cell.index: cell.answer if cell.exercise else cell.source for cell in cells}
+    free = {cell.index for cell in cells if _is_shown(nb.cells[cell.index])}
+    course = {index for index in free if sources[index] in shown}
+    never = idle.left_out(sources, course, checks)
+    rest = {index: source for index, source in sources.items() if index not in never}
+    spare = idle.left_out(rest, rest.keys() & free, checks)
+    calls: dict[int, list[int]] = {}
+    for at, check in checks.items():
+        for index in spare & idle.reaching(rest, idle.names(check.answer)):
+            if index > at:
+                calls.setdefault(index, []).append(at)
+    return [replace(cell, idle=cell.index in never, calls=tuple(calls.get(cell.index, ()))) for cell in cells]
+
+
+def _is_shown(cell: NotebookNode) -> bool:
+    """Return whether this is a code cell that is neither an answer cell nor a check cell."""
+    meta = _meta(cell)
+    return cell.cell_type == "code" and not meta.get("solution") and not meta.get("grade")
 
 
 def _runs(cell: NotebookNode) -> bool:
@@ -484,13 +530,16 @@ def fill(nb: NotebookNode, result: NotebookResult) -> None:
     for index, cell in enumerate(nb.cells):
         if cell.cell_type != "code":
             continue
-        cell.outputs, cell.execution_count = [], None
+        handed_in, cell.outputs, cell.execution_count = cell.outputs, [], None
         verdict, ran = result.verdicts.get(index), result.ran.get(index)
         if _runs(cell):
             count += 1
             cell.execution_count = count
         if verdict is not None:
             cell.outputs = _verdict_outputs(verdict, float(_meta(cell).get("points", verdict.total)), count)
+        elif ran is not None and ran.idle:
+            said = f"{AS_HANDED_IN if handed_in else NOT_RUN}\n"
+            cell.outputs = [new_output("stream", name="stdout", text=said), *_numbered(handed_in, count)]
         elif ran is not None:
             cell.outputs = _ran_outputs(ran, cell, count)
         elif is_autograded(cell):
@@ -513,8 +562,19 @@ def _verdict_outputs(verdict: Verdict, most: float, count: int) -> list[Notebook
     return [card, new_output("execute_result", {"text/plain": repr(points)}, execution_count=count)]
 
 
+def _numbered(outputs: list[NotebookNode], count: int) -> list[NotebookNode]:
+    for output in outputs:
+        if output.output_type == "execute_result":
+            output.execution_count = count
+    return outputs
+
+
 def _ran_outputs(ran: Ran, cell: NotebookNode, count: int) -> list[NotebookNode]:
-    """What a cell gave. In a graded one a warning is no error, and a result is no points beyond the cell's own."""
+    """Return the outputs of a cell that ran.
+
+    nbgrader counts text on stderr as an error and the last result as points. In a graded cell, text therefore goes to
+    stdout, and a result that nbgrader cannot use as points is only displayed.
+    """
     outputs = [nbformat.from_dict(output) for output in ran.outputs]
     for output in outputs:
         for mime in (VERDICT, HIDDEN_BEGINS):  # reserved for the grader

@@ -21,6 +21,8 @@ MIMES = {
     "image/svg+xml",
 }
 MOST_OUTPUTS = 1_000
+#: The limit, in characters, for the stored outputs of one cell of a notebook file. If they exceed it, none are shown.
+MOST_STORED = 4 * 2**20
 
 
 def _text(value: Any) -> str:
@@ -56,6 +58,32 @@ def ran(raw: Any) -> Ran:
     outputs = raw.get("outputs")
     made = [_output(one) for one in outputs[:MOST_OUTPUTS]] if isinstance(outputs, list) else []
     return Ran([one for one in made if one], printable(raw.get("error")))
+
+
+def stored(raw: Any) -> list[dict[str, Any]]:
+    """Return the stored outputs of a cell of a notebook file, in the form that `ran` produces."""
+    made = ran({"outputs": _joined(raw)}).outputs
+    return made if sum(len(str(output)) for output in made) <= MOST_STORED else []
+
+
+def _joined(raw: Any) -> list[Any]:
+    """Return the outputs with every text as one string: a notebook file may store it as a list of lines."""
+    outputs = [dict(one) for one in raw[:MOST_OUTPUTS] if isinstance(one, dict)] if isinstance(raw, list) else []
+    for output in outputs:
+        output["text"] = _text_of(output.get("text"))
+        if isinstance(output.get("data"), dict):
+            output["data"] = {mime: _text_of(value) for mime, value in output["data"].items()}
+    return outputs
+
+
+def _text_of(value: Any) -> Any:
+    lines = isinstance(value, list) and all(isinstance(line, str) for line in value)
+    return "".join(value) if lines else value
+
+
+def not_run(sentence: str) -> Ran:
+    """Return the result of a cell that was skipped."""
+    return Ran([{"output_type": "stream", "name": "stdout", "text": f"{sentence}\n"}])
 
 
 def died(sentence: str) -> Ran:
