@@ -284,19 +284,19 @@ def test_a_roster_sets_unknown_learners_aside(course):
         shutil.copy(course / "class/perfect/day00/tiny.ipynb", folder / "tiny.ipynb")
     (course / "rostered/roster.csv").write_text("learner\nada,Ada L.\n")
     result = grade(course, "rostered", PASSLAB_RUN="autograder/run-roster")
-    assert result.returncode == 0 and "mallory: day00: unknown learner" in result.stdout
+    assert result.returncode == 0 and "mallory: day00: not graded" in result.stdout
     assert {learner for learner, _ in rows(course, "autograder/run-roster")} == {"ada"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("nowhere",), "There is no nowhere. Expected: a folder"),
+        (("nowhere",), "nowhere does not exist. Expected a folder"),
         (("solutions/day00/tiny.py",), "is not a folder or an archive"),
-        (("class", "--assignment", "day77"), "There is no assignment day77. There are: day00."),
+        (("class", "--assignment", "day77"), "There is no assignment day77. Expected one of day00."),
         (("exercises",), "is named like an assignment"),
-        (("lib/passlab/exercises",), "holds no submission"),
-        (("class", "--roster", "none.csv"), "There is no roster none.csv"),
+        (("lib/passlab/exercises",), "contains no submission"),
+        (("class", "--roster", "none.csv"), "The roster none.csv does not exist"),
     ],
 )
 def test_what_cannot_be_graded_is_said_in_a_sentence(course, arguments, sentence):
