@@ -16,7 +16,8 @@ from typing import Any
 
 from passlab.judge import Case, Finding
 from passlab.tvm.dialect import held, own
-from passlab.tvm.equivalent import ALL_KINDS, KINDS, covered, equivalent_modules, random_inputs
+from passlab.tvm.equivalent import covered, equivalent_modules
+from passlab.tvm.inputs import ALL_KINDS, KINDS, random_inputs
 from passlab.tvm.modules import (
     attributes,
     bindings,
