@@ -95,6 +95,7 @@ def valid(before: Any, after: Any) -> str | None:
         return f"The pass returned {_a(after)}, not {wanted}."
     # not by `module["main"] = after`, which already looks at what it is given
     module = tvm.IRModule({tvm.ir.GlobalVar("main"): after}) if a_function else after
+    own("valid")  # is imported here once, and not in every fork
     said = _apart(lambda tell: _checked(module, tell))
     if said:
         return said
