@@ -28,8 +28,8 @@ from autograder.engine import flavours, sandbox
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict, verdict_from_json
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
-from autograder.engine.wire import outputs
-from autograder.engine.wire.outcomes import lost, plain
+from autograder.engine import outputs
+from autograder.engine.outcomes import lost, plain
 from passlab import exercises
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.tvm import builds, cache

@@ -14,7 +14,7 @@ from nbgrader.utils import determine_grade
 
 from autograder.authoring import notebooks
 from autograder.engine.data import NotebookResult, Ran, Verdict
-from autograder.engine.wire import outputs
+from autograder.engine import outputs
 from autograder.grading import intake
 from autograder.grading.intake import VERDICT, Damaged, collect, read, repair
 from tests.support import tiny
