@@ -24,12 +24,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autograder.engine import flavours, sandbox
+from autograder.engine import flavours, outputs, sandbox
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict, verdict_from_json
+from autograder.engine.outcomes import lost, plain
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
-from autograder.engine import outputs
-from autograder.engine.outcomes import lost, plain
 from passlab import exercises
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.tvm import builds, cache
