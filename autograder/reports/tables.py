@@ -13,11 +13,11 @@ from rich.table import Table
 from autograder.authoring import source
 from autograder.authoring.samples import reference_text
 from autograder.grading.intake import Class, Submission
+from autograder.grading.paper import marks
 from autograder.grading.scores import Difference, Key, Score
-from autograder.reports.feedback import marks
 
 if TYPE_CHECKING:
-    from autograder.grading.class_run import Paper
+    from autograder.grading.paper import Paper
 
 #: The most submissions a table shows: longer ones are hard to read in a terminal, and the report has all.
 MOST_ROWS = 200

@@ -16,7 +16,8 @@ from typing import Any
 
 from passlab.judge import Case, Finding
 from passlab.tvm.dialect import held, own
-from passlab.tvm.equivalent import ALL_KINDS, KINDS, covered, equivalent_modules, random_inputs
+from passlab.tvm.equivalent import covered, equivalent_modules
+from passlab.tvm.inputs import ALL_KINDS, KINDS, random_inputs
 from passlab.tvm.modules import (
     attributes,
     bindings,
@@ -94,6 +95,7 @@ def valid(before: Any, after: Any) -> str | None:
         return f"The pass returned {_a(after)}, not {wanted}."
     # not by `module["main"] = after`, which already looks at what it is given
     module = tvm.IRModule({tvm.ir.GlobalVar("main"): after}) if a_function else after
+    own("valid")  # is imported here once, and not in every fork
     said = _apart(lambda tell: _checked(module, tell))
     if said:
         return said
