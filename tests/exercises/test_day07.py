@@ -242,8 +242,9 @@ def said_of(exercise_id, answer):
 def groups_that_differ(seeds):
     import random
 
+    from passlab.relay.generate import random_relay
     from passlab.relay.groups import calls, fused_groups
-    from passlab.tvm.generate import FEATURES, random_relay
+    from passlab.tvm.generate import FEATURES
 
     answer, wrong, groups, number = answers.reference("day07.fusion-groups"), [], 0, 0
     features = [name for name in FEATURES if name not in ("dead", "blocks")]

@@ -13,7 +13,7 @@ from passlab import models
 from passlab.exercises.day01.read_relay import case, ladder, typed
 from passlab.judge import Case
 from passlab.relay import relay, tvm
-from passlab.tvm.generate import random_relay
+from passlab.relay.generate import random_relay
 from passlab.tvm.importers import relay_module
 
 # ---------------------------------------------------------------------------------------------------- hidden cases

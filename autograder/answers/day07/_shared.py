@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from passlab.relay import tvm
-from passlab.tvm.generate import random_relay
+from passlab.relay.generate import random_relay
 
 SHAPE = (1, 4, 6, 6)
 

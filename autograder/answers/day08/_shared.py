@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from passlab.relax import relax
-from passlab.tvm.generate import random_relax
+from passlab.relax.generate import random_relax
 
 Build = Callable[[], Any]
 
