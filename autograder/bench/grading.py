@@ -1,4 +1,4 @@
-"""`make bench`, parts grading and load: the engine beside stock nbgrader, on the same submissions in the same run.
+"""`make bench`, parts grading and load: the engine against stock nbgrader, on the same submissions in the same run.
 
 The class is one of the small torch.fx course in `tests/support/tiny_fx.py`: one notebook, six graded cells that
 take about a tenth of a second, answers right, right in another way, and wrong.
@@ -22,7 +22,7 @@ from tests.support import tiny, tiny_fx
 
 CLASS, SEVERAL, LOAD = 18, 108, 1_000
 
-#: Runs in the small course: grades the class over and over, and prints what it took.
+#: Runs in the small course: grades the class repeatedly and prints the measurements.
 DRIVER = """
 import itertools, json, psutil, sys, time
 from concurrent.futures import ThreadPoolExecutor
@@ -48,7 +48,7 @@ with module.Engine(order["jobs"], order["unsafe"]) as engine:
         begun = time.perf_counter()
         results = list(pool.map(engine.grade, itertools.islice(itertools.cycle(jobs), order["n"])))
         took = time.perf_counter() - begun
-    # A worker says what it used; of the other processes only the verifier has children that are not workers.
+    # Results include the workers' CPU time; of the other processes only the verifier has children besides workers.
     used = sum(result.cpu_seconds for result in results)
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         times = process.cpu_times()
@@ -63,7 +63,7 @@ print(json.dumps({
 }))
 """
 
-#: Stock nbgrader: its own executor and steps, none of this course's.
+#: Settings of stock nbgrader: its own executor and preprocessors, none of this course.
 STOCK = """
 c = get_config()
 c.CourseDirectory.root = {root!r}
@@ -117,7 +117,7 @@ def _drive(course: Path, n: int, jobs: int = 2, unsafe: bool = False, only: str 
 
 
 def _stock(course: Path) -> tuple[float, dict[str, list[float]]]:
-    """Seconds per submission of `nbgrader autograde` on the whole class, and the points."""
+    """Run `nbgrader autograde` on `CLASS` submissions; return seconds per submission, and learner → points."""
     (course / "stock").mkdir()
     (course / "nbgrader_config.py").write_text(STOCK.format(root=str(course)))
     plain = ("-m", "nbgrader")
@@ -149,7 +149,7 @@ def _stock(course: Path) -> tuple[float, dict[str, list[float]]]:
 
 
 def _command(course: Path, run: str, folder: str = "class") -> tuple[float, list[tuple[int, float]]]:
-    """Run `passlab grade`: its seconds, and (submissions done, MiB of the grader) as it went."""
+    """Run `passlab grade`; return its seconds, and samples of (submissions done, MiB of the grader)."""
     argv = [sys.executable, "-m", "passlab.cli", "grade", folder, "--seed", "5"]
     env = tiny.environment(course) | {"PASSLAB_RUN": run}
     begin, sizes = time.perf_counter(), []
@@ -169,7 +169,7 @@ def _command(course: Path, run: str, folder: str = "class") -> tuple[float, list
 
 
 def grading(largest: int) -> Iterator[Any]:
-    """The engine on a class, each figure beside stock nbgrader on 18 submissions of it."""
+    """Measure the engine on a class, against stock nbgrader on 18 of its submissions."""
     with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
         course = _course(Path(scratch), SEVERAL)
         yield "the engine, 20 and 140 notebooks"
@@ -229,7 +229,7 @@ def grading(largest: int) -> Iterator[Any]:
 
 
 def load(largest: int) -> Iterator[Any]:
-    """A class of a thousand in one run: nothing lost, and the grader no larger at its end."""
+    """Grade a thousand submissions in one run: none may be lost, and the grader's memory must not grow."""
     with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
         yield f"writing {LOAD} submissions"
         course = _course(Path(scratch), LOAD)
