@@ -269,8 +269,9 @@ def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_a
         writable_home()
         with _gradebook(chosen) as recorder, _grader(jobs, scheduler, unsafe) as grader, _bar(work) as advance:
             from autograder.grading.class_run import Session
+            from autograder.reports.feedback import feedback
 
-            work.session = Session(recorder, grader, source.ROOT / run / "submitted", advance, run_all)
+            work.session = Session(recorder, grader, source.ROOT / run / "submitted", feedback, advance, run_all)
             yield work
 
 
@@ -278,13 +279,13 @@ def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_a
 def _gradebook(chosen: list[str]):
     """Provide a recorder whose gradebook contains the questions of these assignments."""
     from autograder.authoring import notebooks
-    from autograder.grading.gradebook import Failed, enter_release, place, settings
+    from autograder.grading.gradebook import Failed, enter_release, place
     from autograder.grading.recorder import Recorder
 
     if stale := notebooks.stale_solutions():
         _fail(f"{', '.join(stale)}: out of date with the .py file of the same name. Run `passlab release` first.")
     try:
-        config = settings()
+        config = source.settings()
         recorder = Recorder(config)
     except (Failed, ValueError) as error:
         _fail(str(error))

@@ -32,7 +32,7 @@ def fusion(largest: int) -> Iterator[Figure | str]:
 
 def grouping(largest: int) -> Iterator[Figure | str]:
     """Time the reference answer for groups: growth with the graph, and against torch's own partitioner."""
-    from autograder.bank import reference
+    from autograder.authoring.answers import reference
 
     try:
         groups = reference("day04.groups")

@@ -33,7 +33,7 @@ def matmul() -> Iterator[Figure | str]:
     """Time matmul 1024³ with the reference answer of day10.tile, and with plain rows for comparison."""
     import numpy as np
 
-    from autograder.bank import reference
+    from autograder.authoring.answers import reference
     from passlab.polyhedral import PROGRAMS, distribute, interchange, legal, random_arrays
 
     program, sizes = PROGRAMS["matmul"], {"M": 1024, "N": 1024, "K": 1024}

@@ -45,7 +45,7 @@ MOST_STARTS = 25
 #: With its memory in huge pages, a process that holds torch forks and exits in a third of the time.
 QUICK_FORK = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 #: The results of TVM modules, kept from one grading to the next. See `passlab.tvm.cache`.
-BUILDS = sandbox.ROOT / ".cache/passlab-builds"
+BUILDS = os.environ.get(cache.FOLDER) or sandbox.ROOT / ".cache/passlab-builds"
 #: How much is sent to the verifier at once, and how much an answer may return for all its test cases together.
 BATCH_BYTES, MOST_BYTES = 32 * 2**20, 48 * 2**20
 

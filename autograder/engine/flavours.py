@@ -26,16 +26,16 @@ _NOT_WARMED = (
 )
 #: Modules for one compiler only: prefix → the flavours that import it.
 _OF = {
-    "passlab.relay.reader": "relay",
-    "passlab.relax.reader": "relax",
-    "passlab.relax.tensorir": "relax",
-    "passlab.tvm.reader": "relay relax",
+    "passlab.relay.": "relay",
+    "passlab.relax.": "relax",
+    "passlab.tvm.tensorir": "relay relax",
 }
 #: Modules that torch, onnx or passlab import at their first use, which takes from half a second to several.
 _LATE = (
     "IPython.display",
     "matplotlib.backends.backend_svg",
     "matplotlib.figure",
+    "matplotlib.style",
     "networkx",
     "onnx",
     "onnx.reference",
@@ -107,9 +107,12 @@ def _tvm_on_one_thread() -> None:
 
 
 def _import_own(flavour: str) -> None:
-    for name, flavours in _OF.items():
-        if flavour in flavours.split():
-            importlib.import_module(name)
+    import passlab
+
+    own = tuple(prefix for prefix, flavours in _OF.items() if flavour in flavours.split())
+    for module in pkgutil.walk_packages(passlab.__path__, "passlab."):
+        if module.name.startswith(own):
+            importlib.import_module(module.name)
 
 
 def _warm_relay() -> None:
@@ -163,7 +166,7 @@ def _flavour(name: str) -> Flavour:
 
 
 def prepare(name: str) -> None:
-    """Do what must be done once outside the sandbox. Raises passlab.relax.Unreachable if it cannot be done."""
+    """Do what must be done once outside the sandbox. Raises passlab.tvm.reach.Unreachable if it cannot be done."""
     _flavour(name).prepare()
 
 

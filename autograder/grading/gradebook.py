@@ -19,9 +19,8 @@ from sqlalchemy import Connection, MetaData, create_engine
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
-from traitlets.config import Config, PyFileConfigLoader
+from traitlets.config import Config
 
-HERE = Path(__file__).resolve().parents[1]
 #: Database → its INSERT … ON CONFLICT, which SQLAlchemy has no common form of.
 INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
@@ -42,11 +41,6 @@ def variable(name: str, value: str) -> Iterator[None]:
             del os.environ[name]
         else:
             os.environ[name] = before
-
-
-def settings() -> Config:
-    """Return this course's settings for nbgrader, from `autograder/nbgrader_config.py`."""
-    return PyFileConfigLoader("nbgrader_config.py", path=str(HERE)).load_config()
 
 
 def database(run: Path) -> str:

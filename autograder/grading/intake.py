@@ -19,14 +19,16 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_output
 
-from autograder.authoring import source
-from autograder.authoring.checking import HIDDEN_BEGINS, VERDICT
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
 from autograder.engine.wire import outputs
 from autograder.grading import files, idle
 from autograder.grading.files import Damaged, read_text
+from passlab.notebook.cells import checked
 
 __all__ = ["Class", "Damaged", "Submission", "collect", "fill", "job", "read", "read_text", "repair"]
+
+#: Marks the grader's verdict in a check cell's outputs.
+VERDICT = "application/vnd.passlab.verdict+json"
 
 #: Far more than any ordinary notebook of this course has.
 MAX_DEPTH = 100
@@ -386,6 +388,9 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
                 fresh.source = cell.source
             nb.cells[_index(nb, cell)] = holders[name][-1] = fresh
     _add_missing(nb, authored, holders, notes)
+    for cell in nb.cells:
+        if cell.cell_type == "code" and not _is_shown(cell):  # points are read from outputs: only grading makes these
+            cell.outputs = []
     for name in ("kernelspec", "language_info"):
         nb.metadata.pop(name, None)
         if name in authored.metadata:
@@ -513,11 +518,8 @@ def is_autograded(cell: NotebookNode) -> bool:
 
 def _checks(text: str) -> tuple[str, str]:
     """Return the exercise that an authored cell checks and the expression it passes; ("", "") if it checks none."""
-    try:
-        found = source.checked(source.Cell(0, 0, False, {"grade": True}, text))
-    except SyntaxError:  # a cell with magics
-        return "", ""
-    return (found[0], ast.unparse(found[1])) if found else ("", "")
+    found = checked(text)
+    return (found.exercise, ast.unparse(found.answer)) if found else ("", "")
 
 
 def fill(nb: NotebookNode, result: NotebookResult) -> None:
@@ -577,8 +579,7 @@ def _ran_outputs(ran: Ran, cell: NotebookNode, count: int) -> list[NotebookNode]
     """
     outputs = [nbformat.from_dict(output) for output in ran.outputs]
     for output in outputs:
-        for mime in (VERDICT, HIDDEN_BEGINS):  # reserved for the grader
-            output.get("data", {}).pop(mime, None)
+        output.get("data", {}).pop(VERDICT, None)  # reserved for the grader
         if output.output_type == "execute_result":
             output.execution_count = count
         if is_autograded(cell) and output.output_type == "stream":

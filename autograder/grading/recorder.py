@@ -5,7 +5,7 @@ what `nbgrader autograde` would write, and two tables of this course get the see
 The files are written before the transaction ends, so a submission that is marked as done has all its files; a
 submission that a kill interrupted is recorded again.
 
-    with Recorder(settings()) as recorder:
+    with Recorder(source.settings()) as recorder:
         run = recorder.begin()
         done = recorder.done(run)
         ...
@@ -40,11 +40,11 @@ from autograder.grading import scores
 from autograder.grading.files import Damaged, read_bytes
 from autograder.grading.gradebook import INSERT, TABLES, Failed, add_learners, place, prepare
 from autograder.grading.intake import Submission
+from autograder.grading.paper import Marks
 from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
-from autograder.reports.feedback import Marks
 
 if TYPE_CHECKING:
-    from autograder.grading.class_run import Paper
+    from autograder.grading.paper import Paper
 
 #: Renders the feedback on a notebook (`feedback.feedback`).
 Page = Callable[[NotebookNode, NotebookResult, Marks], str]

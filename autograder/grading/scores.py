@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from autograder.engine.data import NotebookResult, Verdict, from_json, to_json, verdict_from_json
 from autograder.grading.gradebook import TABLES
-from autograder.reports.feedback import Marks
+from autograder.grading.paper import Marks
 
 Key = tuple[str, str]  # learner, assignment
 

@@ -13,11 +13,11 @@ from rich.table import Table
 from autograder.authoring import source
 from autograder.authoring.samples import reference_text
 from autograder.grading.intake import Class, Submission
+from autograder.grading.paper import marks
 from autograder.grading.scores import Difference, Key, Score
-from autograder.reports.feedback import marks
 
 if TYPE_CHECKING:
-    from autograder.grading.class_run import Paper
+    from autograder.grading.paper import Paper
 
 #: The most submissions a table shows: longer ones are hard to read in a terminal, and the report has all.
 MOST_ROWS = 200
@@ -42,8 +42,8 @@ def no_evidence(assignments: Iterable[str]) -> dict[str, list[str]]:
     """Return question → answers that are no evidence of copying: the stub and the reference."""
     found: dict[str, list[str]] = {}
     for assignment in assignments:
-        for place in source.places(assignment).values():
-            name = place.answer.nbgrader["grade_id"]
+        for exercise, place in source.places(assignment).items():
+            name = exercise.split(".")[1]
             found[name] = [source.blank(place.answer.text), reference_text(place)]
     return found
 

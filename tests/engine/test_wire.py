@@ -14,11 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from autograder import bank
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
 from autograder.engine.wire import Refused, decode, encode, fingerprint, kinds, targets
 from passlab import exercises, trace
-from passlab.exercises.cases_day02_walks import Scenario, Step
+from passlab.exercises.day02.pass_manager import Scenario, Step
 from passlab.fx.judge import validate
 from passlab.judge import Outcome, judge_outcome, run
 
@@ -47,8 +47,8 @@ def test_every_case_and_every_answer_travels_and_is_judged_as_before(name):
     refused = {}
     for at, case in enumerate(cases(exercise)):
         sent = encode(tuple(case.build()))
-        for answer in [bank.reference(name), *bank.load(name)[at % 3 :: 3]]:
-            entry = getattr(answer, "bank", None)
+        for answer in [answers.reference(name), *answers.load(name)[at % 3 :: 3]]:
+            entry = getattr(answer, "mark", None)
             torch.manual_seed(0)  # some answers draw weights
             here = run(exercise, answer, case)
             torch.manual_seed(0)

@@ -7,7 +7,7 @@ import sys
 
 CODE = """
 from passlab import models
-from passlab.exercises.cases_day08_schedule import naive
+from passlab.exercises.day08.schedule import naive
 from passlab.tvm.importers import relax_module
 from passlab.relax.pipelines import cpu_schedule, kernels
 from passlab.relax import tvm

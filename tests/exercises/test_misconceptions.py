@@ -6,8 +6,8 @@ from functools import cache
 
 import pytest
 
-from autograder import bank
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
 from autograder.engine.data import CaseResult
 from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises
@@ -34,8 +34,8 @@ def judged(exercise, answer):
 def known(exercise_id):
     """(name, note, signature) of the wrong answers in the bank that bring a value back."""
     exercise = exercises.find(exercise_id)
-    wrong = [answer for answer in bank.load(exercise_id) if answer.bank.kind == "wrong"]
-    found = [(answer.__name__, answer.bank.note, signature(judged(exercise, answer))) for answer in wrong]
+    wrong = [answer for answer in answers.load(exercise_id) if answer.mark.kind == "wrong"]
+    found = [(answer.__name__, answer.mark.note, signature(judged(exercise, answer))) for answer in wrong]
     return [entry for entry in found if any(case[3] for case in entry[2])]
 
 
@@ -58,7 +58,9 @@ def test_every_wrong_answer_of_the_bank_is_known_by_its_own_note_or_one_that_beh
 
 @pytest.mark.parametrize("exercise_id", EXERCISES)
 def test_a_right_answer_shows_no_misconception(exercise_id):
-    assert match(signature(judged(exercises.find(exercise_id), bank.reference(exercise_id))), notes(exercise_id)) == ""
+    assert (
+        match(signature(judged(exercises.find(exercise_id), answers.reference(exercise_id))), notes(exercise_id)) == ""
+    )
 
 
 UNRELATED = {

@@ -7,8 +7,8 @@ import pytest
 from nbclient import NotebookClient
 
 from autograder.authoring import notebooks
-from autograder.authoring.checking import VERDICT
 from autograder.authoring.source import ROOT
+from autograder.grading.intake import VERDICT
 
 #: Warnings that arise in a notebook's cells or in this project's code become errors; those inside other packages pass.
 STRICT = 'import warnings\nwarnings.filterwarnings("error", module=r"(__main__|passlab|autograder)(\\.|$)")'

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from autograder import bank
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
 from autograder.engine import wire
 from passlab import exercises
 from passlab.judge import Case, conclude, run
@@ -23,8 +23,8 @@ def through(exercise, answer, case: Case):
 def keep_their_points(exercise_id):
     exercise = exercises.find(exercise_id)
     cases = [*exercise.cases(), *hidden_cases(exercise_id, 1)]
-    answers = [bank.reference(exercise_id), *(a for a in bank.load(exercise_id) if a.bank.kind == "right")]
-    for answer in answers:
+    right = [answers.reference(exercise_id), *(a for a in answers.load(exercise_id) if a.mark.kind == "right")]
+    for answer in right:
         result = conclude(exercise, [(case, through(exercise, answer, case)) for case in cases])
         # Text alone: an answer in the error would be imported, with its compiler, by the process that is told.
         assert result.ok, f"{getattr(answer, '__name__', answer)}: {result.failure}"

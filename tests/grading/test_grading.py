@@ -250,10 +250,11 @@ def test_changed_questions_after_grading_began_are_explained(graded, tmp_path):
 
 
 ENTER = """
+from autograder.authoring import source
 from autograder.grading import gradebook
 from nbgrader.api import Gradebook
 
-config = gradebook.settings()
+config = source.settings()
 gradebook.enter_learners(config, ["ada", "bob", "ada"])
 gradebook.enter_learners(config, ["bob", "cyd"])
 with Gradebook(config.CourseDirectory.db_url, "passlab") as entered:

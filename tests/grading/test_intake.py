@@ -13,10 +13,10 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.utils import determine_grade
 
 from autograder.authoring import notebooks
-from autograder.authoring.checking import VERDICT
 from autograder.engine.data import NotebookResult, Ran, Verdict
+from autograder.engine.wire import outputs
 from autograder.grading import intake
-from autograder.grading.intake import Damaged, collect, read, repair
+from autograder.grading.intake import VERDICT, Damaged, collect, read, repair
 from tests.support import tiny
 
 KNOWN = {"day01": {"graphs"}, "day02": {"passes"}}
@@ -196,12 +196,31 @@ def test_older_formats_byte_order_marks_and_doubled_cell_ids_are_read(tmp_path):
     assert len(ids) == len(set(ids)) == 2
 
 
-def test_outputs_are_dropped_on_reading(tmp_path):
+def test_of_outputs_stays_what_a_cell_may_show(tmp_path):
     nb = valid()
-    nb["cells"][0]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "3.0"}]
+    printed = {"output_type": "stream", "name": "stdout", "text": ["3", ".0"]}
+    forged = {"output_type": "display_data", "data": {VERDICT: {"points": 3}}, "metadata": {}}
+    nb["cells"][0]["outputs"] = [printed, forged, {"output_type": "unknown"}, 7]
+    path = tmp_path / "x.ipynb"
+    path.write_text(json.dumps(nb))
+    assert read(path).cells[0].outputs == [printed | {"text": "3.0"}]
+
+
+def test_too_large_outputs_are_not_kept(tmp_path):
+    nb = valid()
+    nb["cells"][0]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "3" * (outputs.MOST_STORED + 1)}]
     path = tmp_path / "x.ipynb"
     path.write_text(json.dumps(nb))
     assert read(path).cells[0].outputs == []
+
+
+def test_what_grades_or_answers_keeps_no_output(submitted, authored):
+    for cell in submitted.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [nbformat.v4.new_output("execute_result", {"text/plain": "3.0"})]
+    repair(submitted, authored)
+    graded = [cell for cell in submitted.cells if cell.metadata.get("nbgrader") and cell.cell_type == "code"]
+    assert graded and not any(cell.outputs for cell in graded)
 
 
 # Repairing

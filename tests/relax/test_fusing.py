@@ -9,7 +9,7 @@ import textwrap
 START = """
 import numpy as np
 from passlab.tvm import builds
-from passlab.exercises.cases_day08 import module, op
+from passlab.relax.cases import module, op
 from passlab.relax.fusing import by, everything, fuse, illegal, nothing, prepare, price, program
 from passlab.relax import relax, tvm
 
@@ -35,7 +35,7 @@ def python(code: str) -> None:
 def test_every_legal_choice_computes_the_same():
     python("""
     import itertools
-    from passlab.exercises.cases_day08_policy import around
+    from passlab.exercises.day08.policy import around
     rng = np.random.default_rng(0)
     inputs = [(rng.random((6, 8), "float32"), rng.random((8, 8), "float32"))]
     wanted = builds.run_module(made, inputs, pipeline="none").outputs[0]

@@ -37,7 +37,8 @@ print(tvm.__version__, bool(abs(got - net(x).detach().numpy()).max() < 1e-5))
 
 
 def test_all_cores_unless_told():
-    code = "import os; from passlab.relax import cores, reach; reach(); print(os.environ['TVM_NUM_THREADS'], cores())"
+    code = "import os; from passlab.relax import reach; from passlab.tvm.reach import cores; reach(); "
+    code += "print(os.environ['TVM_NUM_THREADS'], cores())"
     few, have = python(code, TVM_NUM_THREADS="1").split()
     assert few == "1"
     code = "import os; del os.environ['TVM_NUM_THREADS']; " + code

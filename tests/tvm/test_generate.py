@@ -22,9 +22,11 @@ FLAVOURS = [
 START = """
 import numpy as np
 from collections import Counter
-from passlab.tvm import generate as generate_tvm, modules as structure_tvm
+from passlab.tvm import generate, modules
 from passlab.tvm.builds import run_module
-from passlab.tvm.generate import FEATURES, shrink_module, random_{flavour} as make
+from passlab.tvm.generate import FEATURES
+from passlab.tvm.shrink import shrink
+from passlab.{flavour}.generate import random_{flavour} as make
 from passlab.{flavour} import {flavour} as ir, tvm
 def params(module):
     found = [(p.type_annotation if {relay} else p.ty) for p in module["main"].params]
@@ -33,7 +35,7 @@ def inputs(module, seed=0):
     rng = np.random.default_rng(seed)
     draw = lambda s, d: (rng.integers(-3, 4, s) if d == "int32" else rng.standard_normal(s)).astype(d)
     return tuple(draw(*p) for p in params(module))
-def names(module): return Counter(n.removeprefix("relax.") for n in structure_tvm.counts(module).elements())
+def names(module): return Counter(n.removeprefix("relax.") for n in modules.counts(module).elements())
 def well_typed(module):
     if {relay}: return ir.transform.InferType()(module)
     ir.analysis.well_formed(module)
@@ -127,12 +129,12 @@ for seed in range(60):
     module = make(seed, 20)
     for fault in ("nn.softmax", "take", "nn.conv2d"):
         if names(module)[fault] and found < 12:
-            small = shrink_module(module, lambda m: names(m)[fault] > 0, 200)
+            small = shrink(module, lambda m: names(m)[fault] > 0, 200)
             well_typed(small)
             assert dict(names(small)) == {fault: 1}, (seed, fault, small)
             assert params(small) == params(module)
             found += 1
-bare = shrink_module(module := make(1, 20), lambda m: names(m).total() > 0, drop_parameters=True)
+bare = shrink(module := make(1, 20), lambda m: names(m).total() > 0, drop_parameters=True)
 assert names(bare).total() == 1 and len(params(bare)) < len(params(module)), bare
 print(found)
 """
@@ -145,21 +147,21 @@ def test_shrinking_keeps_two_calls_that_belong_together_and_stays_in_its_budget(
 def fails(m):                         # a softmax whose result is read twice
     global asked
     asked += 1
-    reads = structure_tvm.consumers(m)
+    reads = modules.consumers(m)
     key = lambda n: n.expr if n.var is None else n.var
-    return any(len(reads.get(key(n), ())) > 1 for n in structure_tvm.nodes(m, "main") if "softmax" in n.name)
+    return any(len(reads.get(key(n), ())) > 1 for n in modules.nodes(m, "main") if "softmax" in n.name)
 for seed in range(400):
     asked = 0
     module = make(seed, 14, features=("reduce", "diamond", "pointwise", "dead"))
     if fails(module):
-        small = shrink_module(module, fails, 120)
+        small = shrink(module, fails, 120)
         assert asked <= 122 and fails(small) and names(small).total() <= 4, small
         break
 else:
     raise AssertionError("no seed has one")
 try:
-    shrink_module(module, lambda m: False)
+    shrink(module, lambda m: False)
 except ValueError as error:
     print(error)
 """
-    assert python(flavour, code).startswith("shrink_module needs a module that fails")
+    assert python(flavour, code).startswith("shrink needs a module that fails")

@@ -51,7 +51,7 @@ READABLE = {
         "lib/passlab",
         "solutions",
         "autograder/*.py",
-        *(f"autograder/{p}" for p in ("engine", "authoring", "hidden", "bank")),
+        *(f"autograder/{p}" for p in ("engine", "authoring", "answers")),
     ),
 }
 #: role → the user it runs as when started by root: one that owns no file and no other process.

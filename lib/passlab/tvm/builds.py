@@ -32,8 +32,8 @@ from typing import Any
 import numpy as np
 
 from passlab.process.messages import Gone, receive, send
-from passlab.relax import Unreachable, loaded
 from passlab.tvm import cache
+from passlab.tvm.reach import Unreachable, loaded
 
 __all__ = ["Built", "Ended", "Packed", "allow", "as_torch", "packed", "run_module", "targets", "use", "warm_up"]
 

@@ -8,9 +8,9 @@ data: the judge reads them as it reads a fresh answer of that process, with the 
 saved together with the run. Where times are asked for, nothing is kept and nothing is taken.
 
 The key is a hash of all that decides the outputs: compiler and its version, the code that builds and runs
-(`tvm.server`), the machine, and the request itself: the module's text, parameters, inputs, target, pipeline and
-configuration. So an entry speaks of one module on one set of inputs, and a module that lies can lie only about itself,
-as it could without the cache. What failed, crashed or ran out of time is not kept.
+(`tvm.server`, the executors), the machine, and the request itself: the module's text, parameters, inputs, target,
+pipeline and configuration. So an entry speaks of one module on one set of inputs, and a module that lies can lie only
+about itself, as it could without the cache. What failed, crashed or ran out of time is not kept.
 
 The verifier writes here, in a folder that no sandbox of learner code can see. Files appear whole (a rename), several
 processes may read and write at once, and the files used least recently go when there are too many bytes.
@@ -66,14 +66,16 @@ def key(flavour: str, head: dict[str, Any], parts: Iterable[Any]) -> str:
 @cache
 def _circumstances(flavour: str) -> list[str]:
     """Everything besides the request that decides the outputs."""
-    server = Path(__file__).with_name("server.py").read_bytes()
+    here = Path(__file__).parent
+    sources = [here / "server.py", here / "executors.py", here.parent / flavour / "executors.py"]
+    code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     except OSError:  # another system than Linux
         lines = [f"model name: {platform.processor()}"]
     processor = [line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))]
     version = metadata.version(_PACKAGES[flavour])
-    return [flavour, version, hashlib.sha256(server).hexdigest(), platform.machine(), *processor]
+    return [flavour, version, code, platform.machine(), *processor]
 
 
 def load(name: str) -> tuple[dict, memoryview] | None:

@@ -27,36 +27,47 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from passlab.equivalence import Equivalence, _depth
-from passlab.equivalence.values import Difference, Errors, Tolerance, compare, leaves, nan_or_inf, steady
+from passlab.equivalence import Equivalence
+from passlab.equivalence.values import (
+    SUMS,
+    Difference,
+    Errors,
+    Tolerance,
+    compare,
+    leaves,
+    nan_or_inf,
+    unexcused,
+)
+from passlab.fx.equivalent import depth as torch_depth
 from passlab.fx.programs import Program
-from passlab.fx.trials import TRIALS, Trials
+from passlab.fx.trials import TRIALS
 from passlab.tvm import builds
+from passlab.tvm.dialect import held
+from passlab.tvm.inputs import (
+    ALL_KINDS,
+    KINDS,
+    after_example,
+    check_kinds,
+    inputs_of,
+    nudged_inputs,
+    plain,
+    tensor,
+)
 from passlab.tvm.modules import (
-    bindings,
     counts,
     functions,
-    held,
     is_function,
     is_module,
     nodes,
-    parts_of,
     signature,
-    top_level,
     type_of,
     typed,
-    view_ids,
 )
 
-#: what is tried unless told; "nonfinite" (inf and NaN) is for exercises whose law is about them
-KINDS = ("ordinary", "structured", "extreme", "sizes")
-ALL_KINDS = (*KINDS, "nonfinite")
 #: what is tried where one side is torch's: TVM's kernels and torch's overflow at different places
 _MIXED = ("ordinary", "structured", "sizes")
 _PHRASES = {**TRIALS, "ordinary": "On random inputs", "structured": "On inputs that are a ramp"}
 
-#: parts of the names of operators that add several numbers up
-SUMS = ("conv", "dense", "matmul", "einsum", "sum", "mean", "norm", "softmax", "attention", "pool", "variance", "std")
 #: Modules of more calls are not searched for the place where they part.
 _SEARCHED = 60
 #: How long what is asked for, and no more, takes: the depth of a program nobody can look into.
@@ -108,25 +119,22 @@ def equivalent_modules(
     return result
 
 
-def smallest(pass_: Callable[[Any], Any], module: Any, budget: int = 100, **how: Any) -> Any:
-    """A smaller module than `module` that the pass turns into another function, for a bug to be seen by eye.
-
-    budget: how many modules are tried. how: as in `equivalent_modules`. Raises ValueError where the pass keeps what
-    this module means. The pass runs in this process.
-    """
-    from passlab.tvm.shrink import shrink_module
-
-    return shrink_module(module, lambda m: not equivalent_modules(m, pass_(m), locate=False, **how), budget)
-
-
-def random_inputs(module: Any, seed: int = 0, kinds: Sequence[str] = KINDS) -> list[tuple[np.ndarray, ...]]:
-    """Inputs for `main` after the types of its parameters, for each of `kinds` at least one tuple of arrays.
-
-    ordinary (normal numbers), structured (a ramp), extreme (0, -0, denormals, huge), nonfinite (inf, NaN), sizes
-    (another size for each symbolic dimension; nothing where there is none). Integers are 0 to 3: they may be indices.
-    A symbolic dimension gets an odd size. Raises ValueError for a parameter that is no tensor of known rank.
-    """
-    return [inputs for _, inputs in _inputs(module, seed, kinds)]
+def equivalent(
+    before: Any,
+    after: Any,
+    inputs: Any = None,
+    *,
+    devices: Sequence[str] | None = None,
+    trials: Sequence[str] | None = None,
+    thorough: bool = False,
+    modes: Any = None,
+    aliasing: Any = None,
+    **how: Any,
+) -> Equivalence:
+    """Compare as `passlab.equivalent` is asked to. Devices are TVM's targets; modes and aliasing mean nothing here."""
+    targets = None if devices is None else [{"cpu": "llvm"}.get(name, name) for name in devices]
+    kinds = trials or (ALL_KINDS if thorough else None)
+    return equivalent_modules(before, after, inputs, kinds=kinds, targets=targets, **how)
 
 
 def covered() -> str:
@@ -136,132 +144,19 @@ def covered() -> str:
     return f"Modules were built and run on {' and '.join(found)}{without}."
 
 
-# ---------------------------------------------------------------------------------------------------- inputs
-
-
-def _inputs(module: Any, seed: int, kinds: Sequence[str]) -> list[tuple[str, tuple]]:
-    _known(kinds)
-    module = typed(module)
-    first, symbolic = _example(module, seed, 5)
-    made = _after(first, seed, [kind for kind in kinds if kind != "sizes"])
-    if symbolic and "sizes" in kinds:
-        made.append(("sizes", _example(module, seed + 1, 7)[0]))
-    return [(kind, tuple(_plain(t) for t in inputs)) for kind, inputs in made]
-
-
-def _known(kinds: Sequence[str]) -> None:
-    for kind in kinds:
-        if kind not in ALL_KINDS:
-            raise ValueError(f"There are no inputs of kind {kind!r}; there are {', '.join(ALL_KINDS)}.")
-
-
-def _after(example: tuple[Tensor, ...], seed: int, kinds: Sequence[str]) -> list[tuple[str, tuple]]:
-    """Inputs of these kinds after the pattern of an example."""
-    floats = [t.dtype for t in example if t.is_floating_point()]
-    trials = Trials([example], max(set(floats), key=floats.count) if floats else None, seed)
-    trials.double = trials.spread = False
-    return [(kind, trial.args) for kind in kinds for trial in trials.make(kind)]
-
-
-def _tensor(x: Any) -> Tensor:
-    if isinstance(x, Tensor):
-        return x.detach()
-    return builds.as_torch(np.asarray(x.numpy() if hasattr(x, "numpy") else x))
-
-
-def _plain(t: Tensor) -> Any:
-    return t if t.dtype == torch.bfloat16 else t.contiguous().numpy()
-
-
-def _example(module: Any, seed: int, odd: int) -> tuple[tuple[Tensor, ...], bool]:
-    """Random tensors for `main`, and whether it has symbolic dimensions; those become `odd`, odd + 2, …"""
-    gen, made, symbolic = torch.Generator().manual_seed(seed), [], False
-    for name, shape, dtype, free in _shapes(module, odd):
-        symbolic |= free
-        kind = getattr(torch, dtype, None)
-        if not isinstance(kind, torch.dtype):
-            raise ValueError(f"The parameter {name} is of {dtype}, for which no inputs are made: give inputs.")
-        if kind.is_floating_point:
-            made.append(torch.randn(shape, generator=gen, dtype=torch.float64).to(kind))
-        else:
-            made.append(torch.randint(0, 2 if kind == torch.bool else 4, shape, generator=gen).to(kind))
-    return tuple(made), symbolic
-
-
-def _shapes(module: Any, odd: int) -> Iterator[tuple[str, tuple[int, ...], str, bool]]:
-    """Name, shape and dtype of each parameter, and whether the shape was symbolic."""
-    flavour, tvm = held()
-    function, params, _ = signature(module)
-    if type(function).__name__ == "PrimFunc":
-        raise ValueError("main is a PrimFunc, and which of its buffers are outputs is not written in it: give inputs.")
-    free: list[Any] = []
-    if flavour == "relax":
-        free = list(tvm.relax.analysis.defined_symbolic_vars(function))
-        if free:
-            function = function.bind_symbolic_vars({v: odd + 2 * i for i, v in enumerate(free)})
-        params = [(p.name, p.ty) for p in function.params]
-    for name, type_ in params:
-        tensor = tvm.relay.TensorType if flavour == "relay" else tvm.relax.TensorType
-        shape = getattr(type_, "shape", None)
-        if not isinstance(type_, tensor) or shape is None:
-            raise ValueError(f"The parameter {name} is {type_}, not a tensor of known rank: give inputs.")
-        if flavour == "relay":
-            free = [d for d in shape if isinstance(d, tvm.tir.Any)]
-        sizes = tuple(odd if flavour == "relay" and isinstance(d, tvm.tir.Any) else int(d) for d in shape)
-        yield name, sizes, str(type_.dtype), bool(free)
-
-
-def _nudged(inputs: tuple, sign: int) -> tuple:
-    """The inputs, floats moved by up to four units of rounding; zeros, inf and NaN stay."""
-    gen, made = torch.Generator().manual_seed(1 + sign), []
-    for t in map(_tensor, inputs):
-        if t.is_floating_point():
-            noise = 2 * torch.rand(t.shape, generator=gen, dtype=torch.float64) - 1
-            t = (t.double() * (1 + 4 * sign * torch.finfo(t.dtype).eps * noise)).to(t.dtype)
-        made.append(_plain(t))
-    return tuple(made)
-
-
 # ---------------------------------------------------------------------------------------------------- tolerance
 
 
 def depth(module: Any) -> int:
     """The number of calls on the longest path through `main`; the calls inside a fused function count."""
-    flavour, tvm = held()
     inside = functions(module)
-    if "main" not in inside:
-        return 1
-    if flavour == "relax":
-        return max(1, _relax_depth(inside["main"], inside))
-    steps: dict[Any, int] = {}
-
-    def visit(expr: Any) -> None:
-        counted = isinstance(expr, tvm.relay.Call) and isinstance(expr.op, tvm.ir.Op)
-        steps[expr] = max((steps.get(part, 0) for part in parts_of(expr)), default=0) + counted
-
-    tvm.relay.analysis.post_order_visit(inside["main"], visit)
-    return max(1, *steps.values())
-
-
-def _relax_depth(function: Any, others: dict[str, Any], level: int = 0) -> int:
-    _, tvm = held()
-    steps: dict[Any, int] = {}
-    for var, value in bindings(function):
-        read: list[Any] = []
-        tvm.relax.analysis.post_order_visit(value, read.append)
-        own = 0
-        if isinstance(value, tvm.relax.Call):
-            called = others.get(getattr(value.op, "name_hint", ""))
-            own = _relax_depth(called, others, level + 1) if called is not None and level < 4 else 1
-        steps[var] = own + max((steps.get(e, 0) for e in read if isinstance(e, tvm.relax.Var)), default=0)
-    return max(steps.values(), default=0)
+    return max(1, held().depth(inside)) if "main" in inside else 1
 
 
 def _sums(module: Any) -> bool:
-    """May the module add numbers up? The names of TIR kernels say little of what they do: then it may."""
+    """May the module add numbers up?"""
     names = [name.lower() for name in counts(module)]
-    tir = held()[0] == "relax" and any(not name.startswith("relax.") for name in names)
-    return tir or not names or any(part in name for name in names for part in SUMS)
+    return held().hides_sums(names) or not names or any(part in name for name in names for part in SUMS)
 
 
 def _dtypes(module: Any) -> set[torch.dtype]:
@@ -322,7 +217,7 @@ class _Torch:
         self.model = model
 
     def depth(self) -> int:
-        return _depth(Program(self.model))
+        return torch_depth(Program(self.model))
 
     def sums(self) -> bool:
         return True
@@ -334,7 +229,7 @@ class _Torch:
     def outputs(self, inputs: list[tuple], target: str, run: dict) -> list[list[Tensor]]:
         try:
             with torch.no_grad():
-                ran = [self.model(*(_tensor(x).clone() for x in given)) for given in inputs]
+                ran = [self.model(*(tensor(x).clone() for x in given)) for given in inputs]
         except Exception as error:
             said = str(error).strip().split("\n")[0][:200]
             raise _Failed(f"fails in torch: {type(error).__name__}: {said}", "run") from error
@@ -369,7 +264,7 @@ class _Comparison:
         self.trials = self._trials(inputs, kinds, seed)
         sides = (self.before, self.after)
         floats = set().union(*(side.dtypes() for side in sides))
-        floats |= {t.dtype for t in map(_tensor, self.trials[0][1]) if t.is_floating_point()}
+        floats |= {t.dtype for t in map(tensor, self.trials[0][1]) if t.is_floating_point()}
         coarsest = max(floats or {torch.float32}, key=lambda dtype: torch.finfo(dtype).eps)
         steps, sums = max(side.depth() for side in sides), any(side.sums() for side in sides)
         derived = Tolerance.of(coarsest, steps, sums)
@@ -381,14 +276,14 @@ class _Comparison:
         if inputs is None:
             if pattern is None:
                 raise ValueError("equivalent has no inputs to try: pass inputs=(array, ...).")
-            return _inputs(pattern, seed, kinds or ("ordinary",))
-        _known(kinds)
+            return inputs_of(pattern, seed, kinds or ("ordinary",))
+        check_kinds(kinds)
         if isinstance(inputs, Tensor | np.ndarray):
             inputs = (inputs,)
         several = isinstance(inputs, list) and inputs and all(isinstance(x, tuple) for x in inputs)
         given = inputs if several else [tuple(inputs)]
-        rest = _after(tuple(map(_tensor, given[0])), seed, [kind for kind in kinds if kind != "sizes"])
-        return [("given", x) for x in given] + [(kind, tuple(map(_plain, x))) for kind, x in rest]
+        rest = after_example(tuple(map(tensor, given[0])), seed, [kind for kind in kinds if kind != "sizes"])
+        return [("given", x) for x in given] + [(kind, tuple(map(plain, x))) for kind, x in rest]
 
     def targets(self) -> tuple[str, ...]:
         """The targets on which every side that is a module can run."""
@@ -437,7 +332,7 @@ class _Comparison:
         """Inputs by the names of the parameters, where some side tells them."""
         own = next((side.own for side in (self.before, self.after) if side.own is not None), None)
         names = [name for name, _ in signature(own)[1]] if own is not None else []
-        return {names[i] if i < len(names) else f"input{i}": _tensor(x) for i, x in enumerate(inputs)}
+        return {names[i] if i < len(names) else f"input{i}": tensor(x) for i, x in enumerate(inputs)}
 
     def _expected(self, target: str) -> list[list[Tensor]]:
         """The outputs of `before`: for each trial those on its inputs, and on these moved both ways.
@@ -459,7 +354,7 @@ class _Comparison:
         return outputs
 
     def _outputs(self, target: str) -> list[list[Tensor]]:
-        inputs = [moved for _, x in self.trials for moved in (x, _nudged(x, 1), _nudged(x, -1))]
+        inputs = [moved for _, x in self.trials for moved in (x, nudged_inputs(x, 1), nudged_inputs(x, -1))]
         if self.before.torch:
             return self.before.outputs(inputs, target, self.run_with)
         key = _digest(self.before.packed, [x for _, x in self.trials], target, self.run_with)
@@ -488,20 +383,16 @@ class _Comparison:
         """The differences that remain when what rounding explains is set aside."""
         if any(d.bad is None for d in found):
             return [d for d in found if d.bad is None]
-        for d in found:
-            x, y = old[d.leaf], new[d.leaf]
-            if self.tolerance.sums:
-                d.bad = d.bad & ~nan_or_inf(x, y)
-            for run in moved:
-                d.bad = d.bad & steady(x, y, run[d.leaf])
-        return [d for d in found if d.bad.any()]
+        for d in found if self.tolerance.sums else ():
+            d.bad = d.bad & ~nan_or_inf(old[d.leaf], new[d.leaf])
+        return unexcused(found, old, new, moved)
 
     def locate(self, result: Equivalence) -> None:
         """Note in the result the first call of `after` whose value `before` does not compute, where it can be told."""
         if self.before.own is None or self.after.own is None or result.graph is None:
             return
         with contextlib.suppress(Exception):  # a module that cannot be taken apart: the sentence has to do
-            given = tuple(_plain(t) for t in result.counterexample.values())
+            given = tuple(plain(t) for t in result.counterexample.values())
             place = first_parting(self.before.own, self.after.own, given, self.tolerance)
             if place:
                 result.first_diverging = place[0]
@@ -514,7 +405,7 @@ def _outputs(n: int) -> str:
 
 def _digest(sent: Any, inputs: list[tuple], target: str, run: dict) -> str:
     digest = hashlib.sha256(f"{sent.flavour}\0{target}\0{sorted(run.items(), key=str)}\0{sent.text}".encode())
-    arrays = [_tensor(x) for values in (*inputs, (sent.params or {}).values()) for x in values]
+    arrays = [tensor(x) for values in (*inputs, (sent.params or {}).values()) for x in values]
     for t in arrays:
         digest.update(f"{t.dtype}{tuple(t.shape)}".encode())
         digest.update(t.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b"")
@@ -535,7 +426,7 @@ def first_parting(before: Any, after: Any, inputs: tuple, tolerance: Tolerance) 
     seen = [_values(module, inputs) for module in (before, after)]
     if None in seen:
         return None
-    old, new = ([value for *_, value in found] + [*map(_tensor, inputs)] for found in seen)
+    old, new = ([value for *_, value in found] + [*map(tensor, inputs)] for found in seen)
     for id, name, value in seen[1]:
         if not any(_agree(other, value, tolerance) for other in old):
             return id, f"Look at {id}, {name}: no call before has its value."
@@ -553,61 +444,11 @@ def _agree(one: Tensor, other: Tensor, tolerance: Tolerance) -> bool:
 
 def _values(module: Any, inputs: tuple) -> list[tuple[str, str, Tensor]] | None:
     """The value of each call in `main`: id of its node in the view, operator, tensor."""
-    flavour, _ = held()
-    calls, opened = (_relay_opened if flavour == "relay" else _relax_opened)(module)
+    opened = held().opened(module, _SEARCHED)
     if opened is None:
         return None
-    how = {"level": 0} if flavour == "relay" else {"pipeline": "none"}
-    built = builds.run_module(opened, [inputs], seconds=20.0, **how)
+    built = builds.run_module(opened.module, [inputs], seconds=20.0, **held().BARE)
     if not built.ok:
         return None
     outputs = [builds.as_torch(array) for array in built.outputs[0]]
-    return [(id, name, t) for (id, name), t in zip(calls, outputs, strict=True)]
-
-
-def _relay_opened(module: Any) -> tuple[list[tuple[str, str]], Any]:
-    """The calls in `main` that make one tensor, and a module that returns the values of all of them."""
-    _, tvm = held()
-    relay = tvm.relay
-    module = typed(module)
-    main = functions(module)["main"]
-    order = top_level(main)
-    if any(isinstance(e, relay.Let | relay.If) for e in order):
-        return [], None
-    calls = [e for e in order if isinstance(e, relay.Call) and isinstance(e.checked_type, relay.TensorType)]
-    if not 0 < len(calls) <= _SEARCHED:
-        return [], None
-    ids = view_ids(main)
-    named = [(ids.get(call.handle.value, "?"), _called(call)) for call in calls]
-    function = relay.Function(main.params, relay.Tuple(calls))
-    others = {var: f for var, f in module.functions.items() if var.name_hint != "main"}
-    return named, tvm.IRModule({**others, relay.GlobalVar("main"): function}, module.type_definitions)
-
-
-def _called(call: Any) -> str:
-    if hasattr(call.op, "name_hint"):
-        return call.op.name_hint
-    if is_function(call.op):
-        return " + ".join(counts(call.op)) or "a function"
-    return getattr(call.op, "name", "a call")
-
-
-def _relax_opened(module: Any) -> tuple[list[tuple[str, str]], Any]:
-    _, tvm = held()
-    relax = tvm.relax
-    module = relax.transform.ToNonDataflow()(module)
-    main = module["main"]
-    found = [binding for block in main.body.blocks for binding in block.bindings]
-    if any(isinstance(binding.value, relax.If | relax.Function) for binding in found):
-        return [], None
-    calls = [b for b in found if isinstance(b.value, relax.Call) and isinstance(b.var.ty, relax.TensorType)]
-    if not 0 < len(calls) <= _SEARCHED:
-        return [], None
-    result = relax.BlockBuilder().normalize(relax.Tuple([b.var for b in calls]))
-    all_values = relax.Var("all_values", result.ty)
-    blocks = [*main.body.blocks, relax.BindingBlock([relax.VarBinding(all_values, result)])]
-    function = relax.Function(main.params, relax.SeqExpr(blocks, all_values), result.ty, main.is_pure, main.attrs)
-    opened = tvm.IRModule(dict(module.functions.items()))
-    opened.update_func(opened.get_global_var("main"), function)
-    named_nodes = {n.var: n.name for n in nodes(module, "main")}
-    return [(b.var.name, named_nodes.get(b.var) or _called(b.value)) for b in calls], opened
+    return [(id, name, t) for (id, name), t in zip(opened.calls, outputs, strict=True)]
