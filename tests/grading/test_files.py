@@ -170,7 +170,7 @@ def test_limits_on_one_file_on_all_files_and_on_their_number(tmp_path, into, mon
     monkeypatch.setattr(files, "MAX_BYTES", 500)
     (again := tmp_path / "again").mkdir()
     notes, found = unpacked(path, again)
-    assert found == [] and len(notes) == 51 and notes[-1].endswith("only the first 50 are named.")
+    assert found == [] and len(notes) == 51 and notes[-1].endswith("only the first 50 are listed.")
 
 
 def test_encrypted_damaged_and_no_archive(tmp_path, into):
