@@ -18,7 +18,7 @@
 # eighth one, in Relax, is in [relax.ipynb](relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading asks the same on more cases, drawn anew each time. `hint("day02.visitor")` opens a
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day02.visitor")` opens a
 # hint, three for each question.
 
 # %%
@@ -51,7 +51,7 @@ progress("day02")
 # order in which operands come before users will do.
 #
 # Three things go wrong in first versions: a node that is used twice is visited twice (and its operands four times), a
-# deep network hits Python's recursion limit, and nodes that nobody uses are visited too.
+# deep network hits Python's recursion limit, and unused nodes are visited too.
 
 
 # %%
