@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.reports.feedback import Marks, feedback
 from autograder.reports.pages import UNSAFE
-from tests.system.test_browser import QUIET, chromium
+from tests.support.browser import QUIET, chromium
 
 PIXEL = base64.b64encode(
     base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
