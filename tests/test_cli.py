@@ -82,7 +82,7 @@ def test_progress_prints_every_day(tmp_path):
 
 @pytest.mark.parametrize("name", ["passlab", "passlab.notebook.ui", "passlab.exercises", "passlab.graph"])
 def test_importing_loads_no_framework(name):
-    heavy = "torch jax onnx matplotlib numpy IPython"
+    heavy = "torch jax onnx matplotlib numpy IPython jinja2"
     code = f"import sys, {name}; print([m for m in {heavy.split()!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 

@@ -78,7 +78,7 @@ def test_other_platforms_are_told_where_to_go():
 
 
 def test_a_notebook_shows_the_sentence_and_no_traceback():
-    cell = "from passlab.relax import Unreachable; raise Unreachable('One sentence.')"
+    cell = "from passlab.tvm.reach import Unreachable; raise Unreachable('One sentence.')"
     said = python(f"from IPython import InteractiveShell; InteractiveShell.instance().run_cell({cell!r})")
     assert "One sentence." in said and "Traceback" not in said
 
@@ -147,7 +147,8 @@ print(tvm.__version__, bool(abs(got - net(x).detach().numpy()).max() < 1e-5))
 
 
 def test_relax_uses_all_cores_unless_told():
-    code = "import os; from passlab.relax import cores, reach; reach(); print(os.environ['TVM_NUM_THREADS'], cores())"
+    code = "import os; from passlab.relax import reach; from passlab.tvm.reach import cores; reach(); "
+    code += "print(os.environ['TVM_NUM_THREADS'], cores())"
     few, have = python(code, TVM_NUM_THREADS="1").split()
     assert few == "1"
     code = "import os; del os.environ['TVM_NUM_THREADS']; " + code

@@ -87,7 +87,8 @@ class RunInEngine(NbGraderPreprocessor):
     def preprocess(self, nb, resources):
         place = resources["nbgrader"]
         assignment, notebook = place["assignment"], place["notebook"]
-        todo = job(nb, source_notebook(assignment, notebook), place["student"], assignment, notebook, run_seed())
+        authored = source_notebook(assignment, notebook)  # all is run: nbgrader has cleared what was handed in
+        todo = job(nb, authored, place["student"], assignment, notebook, run_seed(), run_all=True)
         result = _engine(self.unsafe).grade(todo)
         if result.failure:
             raise Failed(f"{place['student']}, {assignment}/{notebook}: {result.failure}")

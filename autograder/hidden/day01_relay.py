@@ -11,7 +11,7 @@ from passlab import models
 from passlab.exercises.cases_day01_relay import case, ladder, typed
 from passlab.judge import Case
 from passlab.relay import relay, tvm
-from passlab.tvm.generate import random_relay
+from passlab.relay.generate import random_relay
 from passlab.tvm.importers import relay_module
 
 

@@ -12,7 +12,7 @@ from passlab.exercises.cases_day07_mutators import clip_case, conv, instruction,
 from passlab.exercises.cases_day07_programs import number, program, tuple_of, typed, weight
 from passlab.judge import Case
 from passlab.relay import relay, tvm
-from passlab.tvm.generate import random_relay
+from passlab.relay.generate import random_relay
 
 SHAPE = (1, 4, 6, 6)
 TEN_MODELS = ("mlp", "convnet", "skip", "residual", "attention", "gpt", "vit", "lstm", "unet", "resnet18")

@@ -19,7 +19,7 @@ from passlab.exercises.cases_day08_schedule import schedule_case
 from passlab.exercises.cases_day08_tuner import drawn_machine, tuner_case
 from passlab.judge import Case
 from passlab.relax import relax
-from passlab.tvm.generate import random_relax
+from passlab.relax.generate import random_relax
 from passlab.tvm.importers import relax_module
 
 Build = Callable[[], Any]

@@ -243,7 +243,8 @@ def groups_that_differ(seeds):
     import random
 
     from passlab.exercises.cases_day07_groups import calls, fused_groups
-    from passlab.tvm.generate import FEATURES, random_relay
+    from passlab.relay.generate import random_relay
+    from passlab.tvm.generate import FEATURES
 
     answer, wrong, groups, number = bank.reference("day07.fusion-groups"), [], 0, 0
     features = [name for name in FEATURES if name not in ("dead", "blocks")]

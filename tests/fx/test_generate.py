@@ -20,7 +20,8 @@ from torch.fx.passes.shape_prop import ShapeProp
 from torch.utils import _pytree as pytree
 
 from passlab.equivalence import equivalent
-from passlab.fx.generate import FEATURES, random_graph, shrink
+from passlab.fx.generate import FEATURES, random_graph
+from passlab.fx.shrink import shrink
 
 RANDOM = {F.dropout, torch.rand_like, torch.randn_like, torch.bernoulli}
 

@@ -11,9 +11,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.reports.feedback import Marks, feedback
-from autograder.reports.pages import UNSAFE
 from tests.support.browser import QUIET, chromium
 
+UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 PIXEL = base64.b64encode(
     base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
 ).decode()
@@ -112,7 +112,7 @@ OUTPUTS = {
     "widget": (new_output("display_data", {"application/javascript": "x()", "text/plain": "w<"}), "<pre>w&lt;</pre>"),
     "markdown": (new_output("display_data", {"text/markdown": "*a* <b>"}), "<em>a</em> &lt;b&gt;"),
     "surrogate": (new_output("stream", text="a\ud800b\x00c"), "a?bc"),
-    "html": (html("<p class='x'>"), "&lt;p class=&#x27;x&#x27;&gt;"),
+    "html": (html("<p class='x'>"), "&lt;p class=&#39;x&#39;&gt;"),
 }
 
 
@@ -122,6 +122,12 @@ def test_every_kind_of_output_is_shown_as_text_as_data_or_in_a_frame(name):
     page = feedback(*make([output]))
     assert shown in page
     page.encode("utf-8")
+
+
+def test_data_that_claims_to_be_safe_is_text():
+    nb, result = make([html("")])
+    nb.cells[1].outputs[0].data["text/html"] = {"__html__": "<b>"}
+    assert "{&#39;__html__&#39;: &#39;&lt;b&gt;&#39;}" in feedback(nb, result)
 
 
 def test_an_attachment_is_data_or_nothing():

@@ -6,13 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from autograder.reports import pages
 from autograder.reports.exports import Row, rows
-from autograder.reports.pages import UNSAFE
 from autograder.reports.report import Facts, report
 from autograder.reports.similar import Pair, Similar
 from tests.support import synthetic
 from tests.support.browser import QUIET, chromium
 
+UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 LAYERS = [
     SimpleNamespace(name="bubblewrap", holds=True, sentence="No network."),
     SimpleNamespace(name="cgroup", holds=False, sentence="No limit."),
@@ -138,6 +139,19 @@ def test_in_a_browser_tables_sort_and_no_name_is_markup(tmp_path):
         wide = page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert wide, "a long name does not push the page sideways"
         browser.close()
+
+
+def test_what_a_template_does_not_call_safe_is_escaped():
+    from jinja2 import DictLoader
+
+    made = pages.templates.__wrapped__()
+    made.loader = DictLoader({"t": '<b title="{{ x }}">{{ x }}{{ [x] | join }}{{ x | cut(30) }}</b>{{ made | safe }}'})
+    evil = "\x1b[31m<i\x00>\"'&"
+    shown = "&lt;i&gt;&#34;&#39;&amp;"
+    assert made.get_template("t").render(x=evil, made="<i>") == f'<b title="{shown}">{shown}{shown}{shown}</b><i>'
+    every = "".join(path.read_text() for path in pages.TEMPLATES.glob("*.html"))
+    assert "autoescape" not in every
+    assert sorted(re.findall(r"{{ ([^}]*?) \| safe", every)) == ["chart.svg", "verdict.html"]
 
 
 @pytest.mark.parametrize("size", [1, 3])

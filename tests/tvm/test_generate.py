@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from importlib import import_module
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from passlab.tvm import generate
-from passlab.tvm import modules as structure
+from passlab.tvm import modules
 from passlab.tvm.builds import run_module
-from passlab.tvm.generate import shrink_module
+from passlab.tvm.shrink import shrink
 from tests.support.flavours import each_flavour, python
 
 
@@ -21,12 +21,14 @@ def ir(flavour):
     """`make` draws a module, `check` raises where it is not well-typed; `plain`: how to build it as it is."""
     if flavour == "relay":
         from passlab.relay import relay as ir
+        from passlab.relay.generate import random_relay as make
 
-        make, check, plain = generate.random_relay, ir.transform.InferType(), {"level": 0}
+        check, plain = ir.transform.InferType(), {"level": 0}
     else:
         from passlab.relax import relax as ir
+        from passlab.relax.generate import random_relax as make
 
-        make, check, plain = generate.random_relax, ir.analysis.well_formed, {"pipeline": "none"}
+        check, plain = ir.analysis.well_formed, {"pipeline": "none"}
     return SimpleNamespace(flavour=flavour, make=make, check=check, plain=plain)
 
 
@@ -44,7 +46,7 @@ def inputs(ir, module, seed=0):
 
 
 def names(module):
-    return Counter(name.removeprefix("relax.") for name in structure.counts(module).elements())
+    return Counter(name.removeprefix("relax.") for name in modules.counts(module).elements())
 
 
 @each_flavour
@@ -64,9 +66,9 @@ def test_two_hundred_seeds_are_well_typed_and_varied(ir):
 
 def texts(flavour: str) -> str:
     """Prints of some modules."""
-    make = {"relay": generate.random_relay, "relax": generate.random_relax}[flavour]
-    modules = [make(seed) for seed in range(12)]
-    shown = [m.astext(show_meta_data=True) if flavour == "relay" else m.script(show_meta=True) for m in modules]
+    make = getattr(import_module(f"passlab.{flavour}.generate"), f"random_{flavour}")
+    drawn = [make(seed) for seed in range(12)]
+    shown = [m.astext(show_meta_data=True) if flavour == "relay" else m.script(show_meta=True) for m in drawn]
     return " ".join(hashlib.sha256(text.encode()).hexdigest() for text in shown)
 
 
@@ -107,14 +109,14 @@ def test_shrinking_finds_the_one_call_that_a_planted_fault_needs(ir):
         module = ir.make(seed, 20)
         for fault in ("nn.softmax", "take", "nn.conv2d"):
             if names(module)[fault] and found < 12:
-                small = shrink_module(module, lambda m, fault=fault: names(m)[fault] > 0, 200)
+                small = shrink(module, lambda m, fault=fault: names(m)[fault] > 0, 200)
                 ir.check(small)
                 assert dict(names(small)) == {fault: 1}, (seed, fault, small)
                 assert params(ir, small) == params(ir, module)
                 found += 1
     assert found == 12
     module = ir.make(1, 20)
-    bare = shrink_module(module, lambda m: names(m).total() > 0, drop_parameters=True)
+    bare = shrink(module, lambda m: names(m).total() > 0, drop_parameters=True)
     assert names(bare).total() == 1 and len(params(ir, bare)) < len(params(ir, module)), bare
 
 
@@ -126,14 +128,14 @@ def test_shrinking_keeps_two_calls_that_belong_together_and_stays_in_its_budget(
         """It has a softmax whose result is read twice."""
         nonlocal asked
         asked += 1
-        reads = structure.consumers(module)
-        found = [n.expr if n.var is None else n.var for n in structure.nodes(module, "main") if "softmax" in n.name]
+        reads = modules.consumers(module)
+        found = [n.expr if n.var is None else n.var for n in modules.nodes(module, "main") if "softmax" in n.name]
         return any(len(reads.get(key, ())) > 1 for key in found)
 
     features = ("reduce", "diamond", "pointwise", "dead")
     module = next(m for m in (ir.make(seed, 14, features=features) for seed in range(400)) if fails(m))
     asked = 0
-    small = shrink_module(module, fails, 120)
+    small = shrink(module, fails, 120)
     assert asked <= 121 and fails(small) and names(small).total() <= 4, small
-    with pytest.raises(ValueError, match=r"^shrink_module needs a module that fails"):
-        shrink_module(module, lambda m: False)
+    with pytest.raises(ValueError, match=r"^shrink needs a module that fails"):
+        shrink(module, lambda m: False)

@@ -130,13 +130,13 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
     """Name → a function that gives a sentence, or None."""
     import torch
 
-    from passlab.judge import Case, Exercise, judge
-    from passlab.tvm import builds
-    from passlab.tvm import judge as judge_tvm
+    from passlab.judge import Case, Exercise
+    from passlab.judge import judge as judge_answer
+    from passlab.tvm import builds, judge
 
     make = Relay() if flavour == "relay" else Relax()
     before = make.start()
-    valid, same = judge_tvm.valid, judge_tvm.same
+    valid, same = judge.valid, judge.same
 
     def looked(end: Callable[[], None]) -> Callable[[Any], None]:
         def work(tell):
@@ -175,12 +175,12 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
     def arguments() -> str:
         mine, theirs = make.alone("relu"), make.alone("leaky")
         texts = [str(mine), str(theirs)]
-        valid(mine, theirs), same(mine, theirs), judge_tvm.first_difference(mine, theirs)
+        valid(mine, theirs), same(mine, theirs), judge.first_difference(mine, theirs)
         return "unchanged" if [str(mine), str(theirs)] == texts else "changed"
 
     def verdicts(answer: Callable) -> str:
         def law(mod_before, mod_after, case):
-            return None if judge_tvm.counts(mod_after) else "It has no calls."
+            return None if judge.counts(mod_after) else "It has no calls."
 
         exercise = Exercise(
             id=f"day0{7 if flavour == 'relay' else 8}.test",
@@ -190,9 +190,9 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
             minutes=1,
             hints=(),
             cases=lambda: [Case("one", lambda: (make.start(),))],
-            judge=judge_tvm.judge_pass(law, law, law, reference=lambda case: lambda x, y: torch.relu(x) + y),
+            judge=judge.judge_pass(law, law, law, reference=lambda case: lambda x, y: torch.relu(x) + y),
         )
-        held = judge(exercise, answer).verdicts
+        held = judge_answer(exercise, answer).verdicts
         if not held["valid"]:
             return "not valid"
         return " ".join(verdict if ok else f"not {verdict}" for verdict, ok in held.items())
@@ -210,11 +210,11 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
         "function for function": lambda: valid(before["main"], make.start()["main"]),
         "module for function": lambda: valid(before["main"], before),
         **odd,
-        "crash": lambda: judge_tvm._apart(looked(os.abort)),
-        "endless": lambda: judge_tvm._apart(looked(endless), seconds=1),
+        "crash": lambda: judge._apart(looked(os.abort)),
+        "endless": lambda: judge._apart(looked(endless), seconds=1),
         "same": lambda: same(before, make.start()),
-        "reassociated": lambda: same(make.alone("x*w*s"), make.alone("x*(w*s)"), kinds=judge_tvm.ALL_KINDS),
-        "rounded": lambda: same(make.alone("x*0.1"), make.alone("x/10"), kinds=judge_tvm.ALL_KINDS),
+        "reassociated": lambda: same(make.alone("x*w*s"), make.alone("x*(w*s)"), kinds=judge.ALL_KINDS),
+        "rounded": lambda: same(make.alone("x*0.1"), make.alone("x/10"), kinds=judge.ALL_KINDS),
         "other numbers": lambda: same(make.alone("relu"), make.alone("leaky")),
         "other shape": lambda: same(make.alone("relu"), make.alone("transposed")),
         "other dtype": lambda: same(make.alone("relu"), make.alone("half")),
@@ -232,18 +232,18 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
         "does not build": lambda: same(make.alone("relu"), make.alone("unbuildable")),
         "built once": built_once,
         "arguments": arguments,
-        "spared": lambda: judge_tvm.spared(before, make.start(), make.ops("relu")),
-        "not spared": lambda: judge_tvm.spared(make.alone("relu"), make.alone("leaky"), make.ops("relu")),
-        "equal": lambda: judge_tvm.first_difference(before, make.start()),
-        "first difference": lambda: judge_tvm.first_difference(make.alone("relu"), make.alone("negative")),
-        "devices": judge_tvm.covered,
+        "spared": lambda: judge.spared(before, make.start(), make.ops("relu")),
+        "not spared": lambda: judge.spared(make.alone("relu"), make.alone("leaky"), make.ops("relu")),
+        "equal": lambda: judge.first_difference(before, make.start()),
+        "first difference": lambda: judge.first_difference(make.alone("relu"), make.alone("negative")),
+        "devices": judge.covered,
         "verdicts of a right pass": lambda: verdicts(lambda mod: make.start()),
         "verdicts of a pass that returns nothing": lambda: verdicts(lambda mod: None),
         "verdicts of a wrong pass": lambda: verdicts(lambda mod: make.wrong()),
-        "no such kind": lambda: failing(lambda: judge_tvm.random_inputs(before, kinds=("odd",))),
-        "groups": lambda: str(judge_tvm.groups(make.fused())),
-        "groups unfused": lambda: str(judge_tvm.groups(make.net())),
-        "counts": lambda: str(dict(sorted(judge_tvm.counts(make.net()).items()))),
+        "no such kind": lambda: failing(lambda: judge.random_inputs(before, kinds=("odd",))),
+        "groups": lambda: str(judge.groups(make.fused())),
+        "groups unfused": lambda: str(judge.groups(make.net())),
+        "counts": lambda: str(dict(sorted(judge.counts(make.net()).items()))),
         **make.own(),
     }
 
@@ -342,7 +342,7 @@ class Relay:
         }
 
     def own(self) -> dict[str, Callable]:
-        from passlab.tvm import judge as judge_tvm
+        from passlab.tvm import judge
 
         relay = self.relay
 
@@ -357,20 +357,20 @@ class Relay:
                     other: relay.Function([z := self.var("z")], relay.Call(main, [z]), ret),
                 }
             )
-            said = judge_tvm.same(self.alone("relu"), module, seconds=10)
+            said = judge.same(self.alone("relu"), module, seconds=10)
             return "did not run" if said.startswith("The module that came back ") else said
 
         def any_size() -> str:
             x = relay.var("x", relay.TensorType((relay.Any(), 3), "float32"))
             module = self.module(relay.nn.relu(x), [x])
-            return " ".join(str(a.shape) for (a,) in judge_tvm.random_inputs(module, kinds=("ordinary", "sizes")))
+            return " ".join(str(a.shape) for (a,) in judge.random_inputs(module, kinds=("ordinary", "sizes")))
 
         def consumers() -> str:
             x = self.var()
             relu = relay.nn.relu(x)
             add = relay.add(relu, relu)
             body = relay.nn.relu(relay.add(add, relay.negative(add)))
-            found = judge_tvm.consumers(self.module(body, [x]))
+            found = judge.consumers(self.module(body, [x]))
             return f"add: {len(found[add])}, relu: {'result' if found[body] == [None] else found[body]}"
 
         return {"not run": not_run, "any size": any_size, "consumers": consumers}
@@ -510,7 +510,7 @@ class Relax:
         }
 
     def own(self) -> dict[str, Callable]:
-        from passlab.tvm import judge as judge_tvm
+        from passlab.tvm import judge
 
         relax, op = self.relax, self.relax.op
 
@@ -518,22 +518,22 @@ class Relax:
             n = self.tvm.tirx.Var("n", "int64")
             x = relax.Var("x", relax.TensorType([n, 3], "float32"))
             module = self.module(lambda e: op.nn.relu(x), [x])
-            return " ".join(str(a.shape) for (a,) in judge_tvm.random_inputs(module, kinds=("ordinary", "sizes")))
+            return " ".join(str(a.shape) for (a,) in judge.random_inputs(module, kinds=("ordinary", "sizes")))
 
         def consumers() -> str:
             x = self.var()
             module = self.module(lambda e: op.add(y := e(op.nn.relu(x)), e(op.add(y, y))), [x])
-            found = judge_tvm.consumers(module)
+            found = judge.consumers(module)
             names = {var.name: readers for var, readers in found.items()}
             return f"lv: {len(names['lv'])}, gv: {'result' if names['gv'] == [None] else names['gv']}"
 
         def kernels() -> str:
-            return str(dict(sorted(judge_tvm.counts(relax.transform.LegalizeOps()(self.net())).items())))
+            return str(dict(sorted(judge.counts(relax.transform.LegalizeOps()(self.net())).items())))
 
         relu = self.alone("relu")
         return {
-            "crash in a kernel": lambda: judge_tvm.same(relu, self.raw_kernel("outside"), kinds=("ordinary",)),
-            "endless kernel": lambda: judge_tvm.same(relu, self.raw_kernel("endless"), kinds=("ordinary",), seconds=3),
+            "crash in a kernel": lambda: judge.same(relu, self.raw_kernel("outside"), kinds=("ordinary",)),
+            "endless kernel": lambda: judge.same(relu, self.raw_kernel("endless"), kinds=("ordinary",), seconds=3),
             "symbolic": symbolic,
             "counts of kernels": kernels,
             "consumers": consumers,

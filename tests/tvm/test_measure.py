@@ -63,8 +63,7 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
     import torch
 
     import passlab
-    from passlab.tvm import importers
-    from passlab.tvm import measure as measure_tvm
+    from passlab.tvm import importers, measure
 
     class Net(torch.nn.Module):
         def __init__(self):
@@ -80,7 +79,7 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
     module, fused = make.net(), make.fused(make.net())
     imported = (importers.relay_module if flavour == "relay" else importers.relax_module)(net, x)
     unfused = {"level": 0} if flavour == "relay" else {"pipeline": "none"}
-    run = measure_tvm.runner(imported)
+    run = measure.runner(imported)
 
     def raised(work: Callable) -> str:
         try:
@@ -93,11 +92,11 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
         return [found.count, found.bytes]
 
     def by_name() -> bool:
-        found = measure_tvm.launches(module, x, **unfused)
+        found = measure.launches(module, x, **unfused)
         return sum(found.detail.values()) == 4 and any("relu" in name for name in found.detail)
 
     def in_order() -> bool:
-        names = measure_tvm.kernels(module, x, **unfused)
+        names = measure.kernels(module, x, **unfused)
         return [part in name for part, name in zip(("dense", "add", "relu", "sum"), names, strict=True)] == [True] * 4
 
     def cost() -> list[int]:
@@ -112,22 +111,22 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
         return all(abs(float(run(y)[0].numpy()) - float(net(y))) < 1e-4 for y in (x, x + 1, x))
 
     return {
-        "bytes": lambda: int(measure_tvm.bytes_moved(module)),
+        "bytes": lambda: int(measure.bytes_moved(module)),
         "bytes by kernel": lambda: sorted(passlab.bytes_moved(module).detail.values()),
-        "bytes, fused": lambda: sorted(measure_tvm.bytes_moved(fused).detail.values()),
-        **{name: (lambda m=m: int(measure_tvm.bytes_moved(m))) for name, m in make.odd().items()},
-        "unknown size": lambda: raised(lambda: measure_tvm.bytes_moved(make.symbolic())),
-        "launches": lambda: int(measure_tvm.launches(module)),
-        "launches, nothing fused": lambda: int(measure_tvm.launches(module, x, **unfused)),
+        "bytes, fused": lambda: sorted(measure.bytes_moved(fused).detail.values()),
+        **{name: (lambda m=m: int(measure.bytes_moved(m))) for name, m in make.odd().items()},
+        "unknown size": lambda: raised(lambda: measure.bytes_moved(make.symbolic())),
+        "launches": lambda: int(measure.launches(module)),
+        "launches, nothing fused": lambda: int(measure.launches(module, x, **unfused)),
         "launches by name": by_name,
-        "launches repr": lambda: repr(measure_tvm.launches(module, x)),
-        "does not run": lambda: raised(lambda: measure_tvm.launches(module, x[:, :3])),
+        "launches repr": lambda: repr(measure.launches(module, x)),
+        "does not run": lambda: raised(lambda: measure.launches(module, x[:, :3])),
         "kernels in order": in_order,
         "cost": cost,
-        "passlab.launches": lambda: repr(passlab.launches(module, x)) == repr(measure_tvm.launches(module, x)),
-        "allocations": lambda: pair(measure_tvm.allocations(module)),
-        "allocations, planned": lambda: pair(measure_tvm.allocations(module, planned=True)),
-        "allocations, fused": lambda: pair(measure_tvm.allocations(fused)),
+        "passlab.launches": lambda: repr(passlab.launches(module, x)) == repr(measure.launches(module, x)),
+        "allocations": lambda: pair(measure.allocations(module)),
+        "allocations, planned": lambda: pair(measure.allocations(module, planned=True)),
+        "allocations, fused": lambda: pair(measure.allocations(fused)),
         "runner without inputs": lambda: raised(run),
         "runner": runs,
         "runner is timed": lambda: [r.name for r in passlab.timed({"torch": net, "tvm": run}, x, repeats=2).rows],

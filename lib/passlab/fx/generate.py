@@ -1,9 +1,8 @@
-"""Random torch.fx graphs that are well-typed by construction, and shrinking a graph that breaks something.
+"""Random torch.fx graphs that are well-typed by construction.
 
     gm = random_graph(7, size=30)                  # the same graph in every process
     gm(*gm.meta["inputs"])
     random_graph(7, mutation=True, conv=False)     # switch what may occur on and off
-    shrink(gm, lambda g: not equivalent(g, my_pass(copy(g))))
 
 Every node is run on small tensors while the graph grows, so its shape and dtype are known, and numbers that grow too
 large are squashed on the spot. What may occur is a table of small functions, each with the feature it belongs to; all
@@ -23,10 +22,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
-
-from passlab.fx.shrinking import shrink
-
-__all__ = ["FEATURES", "random_graph", "shrink"]
 
 #: feature → (on unless said otherwise, what it puts into a graph)
 FEATURES = {

@@ -23,9 +23,9 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from passlab.fx.effects import written
+from passlab.fx.nodes import calls, shape
 from passlab.fx.ops import ConvReLU2d, add_layer_norm
 
-_CALLS = ("call_function", "call_method")
 _PRODUCT = (operator.matmul, torch.matmul, torch.mm, torch.bmm, "matmul", "mm", "bmm")
 _TIMES, _OVER = (operator.mul, torch.mul, "mul"), (operator.truediv, torch.div, "div")
 _PLUS, _MINUS = (operator.add, torch.add, "add"), (operator.sub, torch.sub, "sub")
@@ -34,21 +34,12 @@ _PLUS, _MINUS = (operator.add, torch.add, "add"), (operator.sub, torch.sub, "sub
 # ---------------------------------------------------------------------------------------------------- what all ask
 
 
-def _calls(node: Any, ops: Sequence[Any]) -> bool:
-    return isinstance(node, fx.Node) and node.op in _CALLS and node.target in ops
-
-
 def _read_once(node: Any) -> bool:
     """Is the value of a node read by one node, and there once?"""
     if not isinstance(node, fx.Node) or len(node.users) != 1:
         return False
     (reader,) = node.users
     return sum(n is node for n in (*reader.args, *reader.kwargs.values())) == 1
-
-
-def _shape(node: Any) -> tuple[int, ...] | None:
-    meta = node.meta.get("tensor_meta") if isinstance(node, fx.Node) else None
-    return tuple(meta.shape) if hasattr(meta, "shape") else None
 
 
 def _dtype(node: Any) -> torch.dtype | None:
@@ -97,22 +88,22 @@ def gemm(gm: fx.GraphModule) -> fx.GraphModule:
 
 def _terms(node: fx.Node) -> Iterator[tuple]:
     """Both orders of the terms of a sum or difference, each with its number: x - y is (x, 1), (y, -1)."""
-    if not _calls(node, (*_PLUS, *_MINUS)) or len(node.args) != 2 or set(node.kwargs) - {"alpha"}:
+    if not calls(node, (*_PLUS, *_MINUS)) or len(node.args) != 2 or set(node.kwargs) - {"alpha"}:
         return
     alpha = node.kwargs.get("alpha", 1)
     if isinstance(alpha, int | float) and all(isinstance(n, fx.Node) for n in node.args):
-        first, second = (node.args[0], 1), (node.args[1], -alpha if _calls(node, _MINUS) else alpha)
+        first, second = (node.args[0], 1), (node.args[1], -alpha if calls(node, _MINUS) else alpha)
         yield from ((first, second), (second, first))
 
 
 def _scaled(node: fx.Node, number: float = 1) -> tuple[fx.Node, float, list[fx.Node]]:
     """(y, c, the nodes that multiply) of a node that is c·y, with all numbers that are factors or divisors."""
     own: list[fx.Node] = []
-    while _calls(node, (*_TIMES, *_OVER)) and len(node.args) == 2 and not node.kwargs and _read_once(node):
+    while calls(node, (*_TIMES, *_OVER)) and len(node.args) == 2 and not node.kwargs and _read_once(node):
         a, b = node.args
-        if isinstance(b, int | float) and (b or _calls(node, _TIMES)):
-            own, inner, number = [*own, node], a, number / b if _calls(node, _OVER) else number * b
-        elif isinstance(a, int | float) and _calls(node, _TIMES):
+        if isinstance(b, int | float) and (b or calls(node, _TIMES)):
+            own, inner, number = [*own, node], a, number / b if calls(node, _OVER) else number * b
+        elif isinstance(a, int | float) and calls(node, _TIMES):
             own, inner, number = [*own, node], b, number * a
         else:
             break
@@ -123,15 +114,15 @@ def _scaled(node: fx.Node, number: float = 1) -> tuple[fx.Node, float, list[fx.N
 def _gemm_of(node: fx.Node, left: fx.Node, sign: float, right: fx.Node, other: float) -> tuple | None:
     """(op, operands, keywords, nodes inside) where `left` is a product and `right` may be C, else None."""
     product, alpha, own = _scaled(left, sign)
-    if not _calls(product, _PRODUCT) or product.kwargs or not _read_once(product) or not _read_once(left):
+    if not calls(product, _PRODUCT) or product.kwargs or not _read_once(product) or not _read_once(left):
         return None
     c, beta, more = _scaled(right, other)
     a, b = product.args
-    ranks = [len(_shape(n) or ()) for n in (a, b)]
-    stacks = ranks == [3, 3] and _shape(a)[0] == _shape(b)[0]
+    ranks = [len(shape(n) or ()) for n in (a, b)]
+    stacks = ranks == [3, 3] and shape(a)[0] == shape(b)[0]
     if c is product or not (stacks or ranks == [2, 2]) or not _one_float_dtype(a, b, c):
         return None
-    if alpha == 0 or beta == 0 or not all(map(math.isfinite, (alpha, beta))) or _shape(node) != _shape(product):
+    if alpha == 0 or beta == 0 or not all(map(math.isfinite, (alpha, beta))) or shape(node) != shape(product):
         return None
     options = {name: value for name, value in (("beta", beta), ("alpha", alpha)) if value != 1}
     return torch.baddbmm if stacks else torch.addmm, (c, a, b), options, [*own, product, *more]
@@ -154,7 +145,7 @@ def conv_bn_relu(gm: fx.GraphModule) -> fx.GraphModule:
 
     memory = written(gm.graph)
     for relu in list(gm.graph.nodes):
-        plain = _calls(relu, (torch.relu, F.relu, "relu")) or module(relu, nn.ReLU)
+        plain = calls(relu, (torch.relu, F.relu, "relu")) or module(relu, nn.ReLU)
         bn = relu.args[0] if plain and relu.args else None
         norm = module(bn, nn.BatchNorm2d)
         conv = bn.args[0] if norm is not None and bn.args else None
@@ -213,14 +204,14 @@ def _norms(gm: fx.GraphModule, normed: Callable, op: Callable) -> fx.GraphModule
             if inner is None or (quotient is not node and not _read_once(quotient)):
                 continue
             x, dims, eps, more = inner
-            shape = _shape(x)[-dims:]
+            normalized = shape(x)[-dims:]
             parts = [part for part in (weight, bias) if part is not None]
             replaced = [*own, quotient, *more][1:] if own else more
-            if any(_shape(part) != shape for part in parts) or not _one_float_dtype(x, *parts):
+            if any(shape(part) != normalized for part in parts) or not _one_float_dtype(x, *parts):
                 continue
             if any(n in memory for n in (x, *parts)) or not _private(node, replaced):
                 continue
-            args = (x, shape, weight, bias, eps) if op is F.layer_norm else (x, shape, weight, eps)
+            args = (x, normalized, weight, bias, eps) if op is F.layer_norm else (x, normalized, weight, eps)
             _replace(gm, node, op, args, {}, replaced)
             break
     gm.recompile()
@@ -245,7 +236,7 @@ def _affine(node: fx.Node, bias: bool) -> Iterator[tuple]:
 
 def _pairs(node: Any, ops: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
     """The operands of a sum or product of two nodes, in both orders."""
-    if _calls(node, ops) and not node.kwargs and len(node.args) == 2 and all(isinstance(n, fx.Node) for n in node.args):
+    if calls(node, ops) and not node.kwargs and len(node.args) == 2 and all(isinstance(n, fx.Node) for n in node.args):
         yield node.args
         yield node.args[::-1]
 
@@ -253,11 +244,11 @@ def _pairs(node: Any, ops: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
 def _over_root(node: Any) -> Iterator[tuple]:
     """Each way to see a node as y / √(v + ε): (y, v, ε, the nodes between)."""
     ways = [(y, r, (torch.rsqrt, "rsqrt")) for y, r in _pairs(node, _TIMES)]
-    if _calls(node, _OVER) and len(node.args) == 2 and not node.kwargs:
+    if calls(node, _OVER) and len(node.args) == 2 and not node.kwargs:
         ways.append((*node.args, (torch.sqrt, "sqrt")))
     for y, root, spelled in ways:
-        total = root.args[0] if _calls(root, spelled) and root.args else None
-        if _calls(total, _PLUS) and len(total.args) == 2 and not total.kwargs:
+        total = root.args[0] if calls(root, spelled) and root.args else None
+        if calls(total, _PLUS) and len(total.args) == 2 and not total.kwargs:
             for v, eps in (total.args, total.args[::-1]):
                 if isinstance(v, fx.Node) and isinstance(eps, int | float) and eps > 0:
                     yield y, v, float(eps), [root, total]
@@ -265,31 +256,31 @@ def _over_root(node: Any) -> Iterator[tuple]:
 
 def _reduced(node: Any, name: str) -> tuple[fx.Node, int, dict] | None:
     """(x, how many dimensions, the other options) of x.mean(dims, keepdim=True) or .var over the last dimensions."""
-    if not _calls(node, (getattr(torch, name), name)):
+    if not calls(node, (getattr(torch, name), name)):
         return None
     names = ("input", "dim", "keepdim") if name == "mean" else ("input", "dim")
     given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
     x, dims = given.pop("input", None), given.pop("dim", None)
-    if len(node.args) > len(names) or given.pop("keepdim", False) is not True or _shape(x) is None or dims is None:
+    if len(node.args) > len(names) or given.pop("keepdim", False) is not True or shape(x) is None or dims is None:
         return None
-    rank = len(_shape(x))
+    rank = len(shape(x))
     dims = sorted(d % rank for d in (dims if isinstance(dims, tuple | list) else (dims,)))
     return (x, len(dims), given) if dims == list(range(rank - len(dims), rank)) else None
 
 
 def _squared(node: Any) -> fx.Node | None:
     """x of x * x or x ** 2."""
-    if _calls(node, (operator.pow, torch.pow, "pow")) and len(node.args) == 2 and node.args[1] == 2:
+    if calls(node, (operator.pow, torch.pow, "pow")) and len(node.args) == 2 and node.args[1] == 2:
         return node.args[0]
-    square = _calls(node, (torch.square, "square")) and len(node.args) == 1
-    times = _calls(node, _TIMES) and len(node.args) == 2 and not node.kwargs and node.args[0] is node.args[1]
+    square = calls(node, (torch.square, "square")) and len(node.args) == 1
+    times = calls(node, _TIMES) and len(node.args) == 2 and not node.kwargs and node.args[0] is node.args[1]
     return node.args[0] if square or times else None
 
 
 def _layer_normed(node: fx.Node) -> tuple | None:
     """(x, dimensions, ε, inner nodes) of a node that is (x - mean) / √(var + ε)."""
     for centred, variance, eps, own in _over_root(node):
-        if not _calls(centred, _MINUS) or len(centred.args) != 2 or centred.kwargs:
+        if not calls(centred, _MINUS) or len(centred.args) != 2 or centred.kwargs:
             continue
         x, mean = centred.args
         of_mean = _reduced(mean, "mean")
@@ -306,7 +297,7 @@ def _layer_normed(node: fx.Node) -> tuple | None:
             square = of_variance[0] if of_variance and not of_variance[2] else None
             base = _squared(square)
             if base is not centred:  # x - mean may have been written twice
-                again = _reduced(base.args[1], "mean") if _calls(base, _MINUS) and len(base.args) == 2 else None
+                again = _reduced(base.args[1], "mean") if calls(base, _MINUS) and len(base.args) == 2 else None
                 if again != of_mean or base.args[0] is not x or base.kwargs:
                     continue
                 more = [base, base.args[1]] if base.args[1] is not mean else [base]
@@ -340,10 +331,10 @@ def residual(gm: fx.GraphModule) -> fx.GraphModule:
     for norm in list(gm.graph.nodes):
         found = _norm_of(gm, norm)
         total = found[0] if found is not None else None
-        if not _calls(total, _PLUS) or total.kwargs or len(total.args) != 2:
+        if not calls(total, _PLUS) or total.kwargs or len(total.args) != 2:
             continue
         x, y = total.args
-        if _shape(x) is None or _shape(x) != _shape(y) or not _one_float_dtype(x, y):
+        if shape(x) is None or shape(x) != shape(y) or not _one_float_dtype(x, y):
             continue
         if any(n in memory for n in (x, y, total)):
             continue
@@ -370,7 +361,7 @@ def _norm_of(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
     if node.op == "call_module" and type(norm := gm.get_submodule(node.target)) is nn.LayerNorm and node.args:
         paths = [f"{node.target}.{p}" if getattr(norm, p) is not None else None for p in ("weight", "bias")]
         return node.args[0], tuple(norm.normalized_shape), *paths, norm.eps
-    if not _calls(node, (F.layer_norm, torch.layer_norm)):
+    if not calls(node, (F.layer_norm, torch.layer_norm)):
         return None
     names = {"input": None, "normalized_shape": None, "weight": None, "bias": None, "eps": 1e-5}
     given = names | dict(zip(names, node.args, strict=False)) | dict(node.kwargs)

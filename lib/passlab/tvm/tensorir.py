@@ -12,7 +12,7 @@ import tvm
 
 from passlab.graph import Graph
 from passlab.graph.assemble import Builder, Type, several, sized
-from passlab.relax import loaded
+from passlab.tvm.reach import loaded
 
 if loaded() == "relay":
     from tvm.tir import BlockRealize, For, IntImm, IterVar

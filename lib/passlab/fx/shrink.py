@@ -17,6 +17,7 @@ from typing import Any
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
+from passlab.equivalence import shrinking
 from passlab.fx.trials import example_inputs
 
 
@@ -33,31 +34,33 @@ def shrink(gm: fx.GraphModule, fails: Callable[[fx.GraphModule], bool], budget: 
     if inputs is None:
         raise ValueError("shrink needs example inputs: make the graph with passlab.trace, or set gm.meta['inputs'].")
     start = _State(gm, _values(gm, inputs))
-    if not fails(start.gm):
+    if not fails(start.program):
         raise ValueError("shrink needs a graph for which fails(gm) is true; for this one it is false.")
-    return _Shrinker(start, fails, budget - 1).run()
+    small = _Shrinker(start, fails, budget - 1).run()
+    small.recompile()
+    return small
 
 
 @dataclass
 class _State:
     """A graph that fails, and what its nodes compute, by name."""
 
-    gm: fx.GraphModule
+    program: fx.GraphModule
     values: dict[str, Any]
 
     @property
     def calls(self) -> list[fx.Node]:
-        return [n for n in self.gm.graph.nodes if n.op.startswith("call_")]
+        return [n for n in self.program.graph.nodes if n.op.startswith("call_")]
 
     @property
     def outputs(self) -> list[Any]:
-        arranged = self.gm.graph.output_node().args[0]
+        arranged = self.program.graph.output_node().args[0]
         return pytree.tree_leaves(arranged, is_leaf=lambda x: isinstance(x, fx.Node))
 
     @property
     def size(self) -> tuple[int, int, int]:
         """Fewer operations first, then fewer inputs and constants, then fewer outputs."""
-        nodes = list(self.gm.graph.nodes)
+        nodes = list(self.program.graph.nodes)
         calls = len(self.calls)
         return calls, len(nodes) - calls, len(self.outputs)
 
@@ -96,12 +99,11 @@ def _values(gm: fx.GraphModule, inputs: tuple) -> dict[str, Any]:
     return runner.seen
 
 
-class _Shrinker:
-    def __init__(self, start: _State, fails: Callable[[fx.GraphModule], bool], budget: int):
-        self.state, self.fails, self.budget = start, fails, budget
+class _Shrinker(shrinking.Shrinker):
+    state: _State
 
-    def run(self) -> fx.GraphModule:
-        steps = (
+    def steps(self) -> Sequence[Callable[[], None]]:
+        return (
             self.return_inner_node,
             self.return_operands,
             self.drop_ends,
@@ -109,31 +111,9 @@ class _Shrinker:
             self.cut_off,
             self.drop_inputs,
         )
-        progress = True
-        while progress and self.budget > 0:
-            before = self.state.size
-            for step in steps:
-                step()
-            progress = self.state.size < before
-        gm = self.state.gm
-        gm.recompile()
-        return gm
 
-    def attempt(self, edit: _Edit) -> bool:
-        """Make the edit; keep the result if it is smaller and still fails."""
-        if self.budget <= 0:
-            return False
-        candidate = _apply(self.state, edit)
-        if candidate is None or candidate.size >= self.state.size:
-            return False
-        self.budget -= 1
-        try:
-            failed = bool(self.fails(candidate.gm))
-        except Exception:
-            return False
-        if failed:
-            self.state = candidate
-        return failed
+    def edited(self, edit: _Edit) -> _State | None:
+        return _apply(self.state, edit)
 
     def return_inner_node(self) -> None:
         """Return one inner node instead of all outputs: early ones first, at most 16 of them in one round."""
@@ -141,9 +121,9 @@ class _Shrinker:
         while again:
             calls = self.state.calls
             tensors = [n for n in calls if isinstance(self.state.values.get(n.name), Tensor)]
-            stride = max(1, len(tensors) // 16)
-            again = any(self.attempt(_Edit(outputs=[n], drop=set(calls))) for n in tensors[:-1:stride])
-        inputs = [n for n in self.state.gm.graph.find_nodes(op="placeholder") if n.users]
+            inner = [n for n in shrinking.sample(tensors) if n is not tensors[-1]]
+            again = any(self.attempt(_Edit(outputs=[n], drop=set(calls))) for n in inner)
+        inputs = [n for n in self.state.program.graph.find_nodes(op="placeholder") if n.users]
         any(self.attempt(_Edit(outputs=[n], bare_inputs=True)) for n in inputs[:2])
 
     def return_operands(self) -> None:
@@ -189,7 +169,7 @@ class _Shrinker:
         """For each call, what could stand in its place."""
         first: dict[tuple, fx.Node] = {}
         found: dict[fx.Node, list[fx.Node]] = {}
-        for n in self.state.gm.graph.nodes:
+        for n in self.state.program.graph.nodes:
             value = self.state.values.get(n.name)
             if not isinstance(value, Tensor):
                 continue
@@ -226,7 +206,7 @@ class _Shrinker:
 
 def _apply(state: _State, edit: _Edit) -> _State | None:
     """The edited graph, without what has become unreachable; None when nothing would be returned."""
-    old, values = state.gm, state.values
+    old, values = state.program, state.values
 
     def source(n: fx.Node) -> fx.Node:
         seen = set()
