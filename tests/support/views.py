@@ -18,8 +18,8 @@ def plain(obj: object) -> dict:
         n.id: [n.op, n.kind, list(n.inputs), n.type, n.bytes, n.text, {k: str(v) for k, v in n.attrs.items()}]
         for n in graph
     }
-    told = {"outputs": graph.outputs, "ir": graph.ir, "name": graph.name, "text": graph.text}
-    return {"nodes": nodes, "row": table([graph]).rows[0], "ssa": breaks_ssa(graph), "drawn": draw(graph).text} | told
+    told = {"outputs": list(graph.outputs), "ir": graph.ir, "name": graph.name, "text": graph.text}
+    return {"nodes": nodes, "row": list(table([graph]).rows[0]), "ssa": breaks_ssa(graph), "drawn": draw(graph).text} | told
 
 
 def elsewhere(graphs: list[Graph], folder: Path) -> list[int]:
