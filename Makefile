@@ -1,10 +1,10 @@
-# Each target first sets up what is missing (lib/setup.sh); where nothing is, that takes a few milliseconds.
+# Each target first sets up what is missing (lib/setup.sh); if nothing is, that takes a few milliseconds.
 
 PYTHON_HERE := .venv/bin/python
 SUBMISSIONS ?=
 TESTS ?=
 
-# Jupyter and matplotlib write into the home folder: where that is not possible, they get one of their own.
+# Jupyter and matplotlib write to the home folder; if it is not writable, they get a separate one.
 ifneq ($(shell [ -w "$$HOME" ] && echo yes),yes)
 export HOME := $(CURDIR)/.venv/home
 endif
@@ -20,7 +20,7 @@ ALL = failed=; for held in none $(RELAY) relax; do $(PYTEST) --tvm $$held || fai
 .DEFAULT_GOAL := help
 .PHONY: help setup lab grade test test-full quick bench notebooks prove
 
-help: ## this list
+help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install what is missing: virtual environment, pinned packages, Graphviz
@@ -30,7 +30,7 @@ setup: ## install what is missing: virtual environment, pinned packages, Graphvi
 lab: setup ## open the course in JupyterLab
 	@$(PYTHON_HERE) -m passlab.cli lab
 
-grade: setup ## grade the sample class, or a real one: make grade SUBMISSIONS=folder
+grade: setup ## grade a sample class, or your own: make grade SUBMISSIONS=path
 	@$(PYTHON_HERE) -m passlab.cli release
 	@$(PYTHON_HERE) -m passlab.cli grade $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
 
@@ -44,11 +44,11 @@ test-full: setup ## the same with ten times as many random graphs, more kills, a
 quick: setup ## FX and units only
 	@$(PYTEST) -m quick
 
-bench: setup ## measure, each figure beside a baseline from the same run
+bench: setup ## run the benchmarks, each figure next to a baseline from the same run
 	@$(PYTHON_HERE) -m autograder.bench
 
-notebooks: setup ## rebuild the notebooks and the exercises from what is authored
+notebooks: setup ## rebuild all notebooks and exercises from their authored sources
 	@$(PYTHON_HERE) -m autograder.authoring.notebooks
 
-prove: setup ## right and wrong answers through all checks, with a table per exercise
+prove: setup ## put right and wrong answers through all checks, one table per exercise
 	@$(PYTHON_HERE) -m passlab.cli prove

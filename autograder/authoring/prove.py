@@ -19,10 +19,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from autograder import bank
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring import answers, source
 from passlab import exercises
 from passlab.judge import Exercise, Judgement, judge
+from passlab.tvm import cache
 
 WRONG, RIGHT = 6, 2
 
@@ -76,12 +76,12 @@ def _put(
     exercise: Exercise, seed: int, kind: str, answer: object, judge: Callable[..., Judgement]
 ) -> tuple[Row, float, float]:
     """Put one answer through visible and hidden cases."""
-    entry = getattr(answer, "bank", None)
+    entry = getattr(answer, "mark", None)
     should, note = (entry.verdict, entry.note) if entry else (None, "")
     seen = judge(exercise, answer)
     # A module takes seconds to build: one that has fallen short as it should is not put to the hidden cases, too.
     short = kind == "wrong" and exercise.flavour != "torch" and seen.verdicts.get(should) is False
-    unseen = judge(exercise, answer, [] if short else hidden_cases(exercise.id, seed))
+    unseen = judge(exercise, answer, [] if short else answers.hidden_cases(exercise.id, seed))
     full = Judgement(exercise, seen.findings + unseen.findings, attempted=seen.attempted and unseen.attempted)
     row = Row(
         name=getattr(answer, "__name__", kind) if entry else kind,
@@ -99,10 +99,10 @@ def _put(
 
 
 def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
-    yield "stub", bank.stub(exercise_id)  # first: it pays for the imports, so that the reference's times are its own
-    yield "reference", bank.reference(exercise_id)
-    for answer in bank.load(exercise_id):
-        yield answer.bank.kind, answer
+    yield "stub", answers.stub(exercise_id)  # first: it pays for the imports, so that the reference's times are its own
+    yield "reference", answers.reference(exercise_id)
+    for answer in answers.load(exercise_id):
+        yield answer.mark.kind, answer
 
 
 def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = judge) -> Proof:
@@ -111,17 +111,19 @@ def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = jud
     `judge`: another way from an answer to its judgement, with the arguments of `passlab.judge.judge`.
     """
     exercise = exercises.find(exercise_id)
-    proof = Proof(exercise.id, exercise.total)
+    proof = Proof(exercise.id, exercise.total, problems=answers.missing(exercise.id))
+    if proof.problems:
+        return proof
     try:
-        answers = list(_answers(exercise.id))
+        given = list(_answers(exercise.id))
     except Exception as error:
         proof.problems.append(f"its answers cannot be loaded: {type(error).__name__}: {error}")
         return proof
     for kind, wanted in (("wrong", WRONG), ("right", RIGHT)):
-        there = sum(k == kind for k, _ in answers)
+        there = sum(k == kind for k, _ in given)
         if there < wanted:
-            proof.problems.append(f"its bank has {there} {kind} answers; {wanted} are needed")
-    for kind, answer in answers:
+            proof.problems.append(f"it has {there} {kind} answers; {wanted} are needed")
+    for kind, answer in given:
         name = getattr(answer, "__name__", kind)
         try:
             row, visible, hidden = _put(exercise, seed, kind, answer, judge)
@@ -136,6 +138,10 @@ def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = jud
 
 def _task(task: tuple[str, int]) -> Proof:
     return prove(*task)
+
+
+def _keep_builds() -> None:
+    os.environ.setdefault(cache.FOLDER, str(source.ROOT / cache.PLACE))
 
 
 def prove_all(names: list[str], jobs: int = 0, seed: int = 0, console: Console | None = None) -> list[Proof]:
@@ -153,7 +159,8 @@ def prove_all(names: list[str], jobs: int = 0, seed: int = 0, console: Console |
         task = bar.add_task("", total=len(names))
         for flavour in dict.fromkeys(flavours.values()):
             of_flavour = [name for name in names if flavours[name] == flavour]
-            with ProcessPoolExecutor(min(jobs, len(of_flavour)), mp_context=get_context("spawn")) as pool:
+            spawn = get_context("spawn")
+            with ProcessPoolExecutor(min(jobs, len(of_flavour)), mp_context=spawn, initializer=_keep_builds) as pool:
                 for name, proof in zip(of_flavour, pool.map(_task, [(n, seed) for n in of_flavour]), strict=True):
                     proofs[name] = proof
                     bar.advance(task)

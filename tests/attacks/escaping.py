@@ -232,7 +232,7 @@ def _answer_in_check(nb: NotebookNode) -> None:
 def _extra_cells(nb: NotebookNode) -> None:
     """Cells after the last check, and before the first, bind the names of answers and graders anew."""
     code = "check = grade = lambda *a: 5.0\nimport sys\n"
-    code += "sys.modules['autograder.authoring.checking'] = sys\nsys.grade = grade"
+    code += "sys.modules['autograder.authoring.answers'] = sys\nsys.grade = grade"
     nb.cells.insert(0, nbformat.v4.new_code_cell(code))
     nb.cells.append(
         nbformat.v4.new_code_cell(code, metadata={"nbgrader": {"grade": True, "points": 50, "grade_id": "x"}})

@@ -6,7 +6,7 @@ from tests.attacks.attack import EARNED, answer, cell
 
 _FAKE_GRADE = """
 import sys, types
-fake = types.ModuleType("autograder.authoring.checking")
+fake = types.ModuleType("autograder.authoring.answers")
 fake.grade = lambda exercise, answer: 3.0 if "count" in exercise else 5.0
 """
 
@@ -63,8 +63,8 @@ for exercise in exercises.of_day("day00"):
     ),
     cell(
         "grading-module",
-        "a module `autograder.authoring.checking` whose `grade` gives full marks stands in sys.modules",
-        _FAKE_GRADE + "sys.modules['autograder.authoring.checking'] = fake\n",
+        "a module `autograder.authoring.answers` whose `grade` gives full marks stands in sys.modules",
+        _FAKE_GRADE + "sys.modules['autograder.authoring.answers'] = fake\n",
         forges_stock=True,
     ),
     cell(
@@ -75,7 +75,7 @@ for exercise in exercises.of_day("day00"):
 import builtins
 original = builtins.__import__
 def hook(name, *arguments, **keywords):
-    return fake if name == "autograder.authoring.checking" else original(name, *arguments, **keywords)
+    return fake if name == "autograder.authoring.answers" else original(name, *arguments, **keywords)
 builtins.__import__ = hook
 """,
         forges_stock=True,
@@ -204,7 +204,7 @@ session.send = send
         """
 def rebind(info=None):
     get_ipython().user_ns["check"] = lambda *a: None
-    import autograder.authoring.checking as grading
+    import autograder.authoring.answers as grading
     grading.grade = lambda exercise, answer: 3.0 if "count" in exercise else 5.0
     grading.verdict = None
 
@@ -241,7 +241,7 @@ try:
         os.makedirs(name, exist_ok=True)
     for path in ("torch.py", "passlab/__init__.py", "autograder/__init__.py", "sitecustomize.py"):
         open(path, "w").write("check = grade = lambda *a: 5.0\\n")
-    with open("autograder/authoring/checking.py", "w") as file:
+    with open("autograder/authoring/answers.py", "w") as file:
         file.write("grade = lambda exercise, a: 3.0 if 'count' in exercise else 5.0\\n")
 except OSError as error:
     print(error)
@@ -383,7 +383,7 @@ for name in ("worker", "wire", "frames", "shell", "outcomes", "data", "verifier"
     except ImportError as error:
         print(error)
 for name, module in list(sys.modules.items()):
-    if name in ("autograder.engine.verifier.verdicts", "autograder.engine.wire.outcomes", "autograder.engine.data"):
+    if name in ("autograder.engine.verifier.verdicts", "autograder.engine.outcomes", "autograder.engine.data"):
         for key, value in list(vars(module).items()):
             if isinstance(value, types.FunctionType):
                 setattr(module, key, lambda *a, **k: ({"status": "ok", "points": 5.0, "verdicts": {}}, b"5.0"))

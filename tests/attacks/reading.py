@@ -57,7 +57,7 @@ print(len(found))
         "the files with hidden cases are read and printed",
         """
 import glob
-for path in glob.glob("@COURSE@/autograder/hidden/*.py") + glob.glob("@COURSE@/autograder/run/**", recursive=True):
+for path in glob.glob("@COURSE@/autograder/answers/*/*.py") + glob.glob("@COURSE@/autograder/run/**", recursive=True):
     try:
         print(open(path, errors="replace").read())
     except OSError as error:
@@ -71,22 +71,22 @@ for path in glob.glob("@COURSE@/autograder/hidden/*.py") + glob.glob("@COURSE@/a
 try:
     import sys
     sys.path += ["@COURSE@", "@COURSE@/lib"]
-    from autograder.authoring import checking as grading
+    from autograder.authoring import answers as grading
     for seed in (7, grading.run_seed()):
         for case in grading.hidden_cases("day00.dce", seed):
             print(case.name, case.expect, case.build()[0].graph)
-    from autograder.hidden import day00
-    print(day00.HIDDEN)
+    from autograder.answers.day00 import dce
+    print(dce.hidden)
 except Exception as error:
     print(type(error).__name__)
 """,
     ),
     cell(
         "bank-import",
-        "the reference is asked for where the grader asks: `autograder.bank.reference`",
+        "the reference is asked for where the grader asks: `autograder.authoring.answers.reference`",
         """
 try:
-    from autograder.bank import load, reference
+    from autograder.authoring.answers import load, reference
     identities, dce, cse = reference("day00.identities"), reference("day00.dce"), reference("day00.cse")
 except Exception as error:
     print(type(error).__name__)

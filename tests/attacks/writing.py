@@ -37,6 +37,16 @@ for path in {*glob.glob("@COURSE@/**/*.db", recursive=True), "@COURSE@/autograde
         harms=True,
     ),
     cell(
+        "builds-write",
+        "what modules computed, kept for later gradings, is read and replaced",
+        _LEAVE
+        + """
+import glob
+for path in [*glob.glob("@COURSE@/.cache/**", recursive=True), "@COURSE@/.cache/passlab-builds/plattack"]:
+    leave(path)
+""",
+    ),
+    cell(
         "submissions-write",
         "the submissions of others are emptied",
         """
@@ -56,7 +66,7 @@ for path in glob.glob("@CLASS@/*/day00/*") + glob.glob("@COURSE@/autograder/run/
         _LEAVE
         + """
 for name in (
-    "exercises/day00/fx.ipynb", "solutions/day00/fx.py", "solutions/day00/fx.ipynb", "autograder/hidden/day00.py",
+    "exercises/day00/fx.ipynb", "solutions/day00/fx.py", "solutions/day00/fx.ipynb", "autograder/answers/day00/dce.py",
     "autograder/nbgrader_config.py", "nbgrader_config.py", "autograder/commands.py", "lib/passlab/judge/__init__.py",
     "autograder/run/grades.csv", "autograder/run/feedback/zz-after/day00/fx.html", "conftest.py",
 ):

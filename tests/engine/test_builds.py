@@ -14,7 +14,7 @@ from tests.support.flavours import FLAVOURS
 #: A number that stands in the hidden inputs alone.
 MARKER = 77031.25
 
-EXERCISES = '''
+SHARED = '''
 """Two questions for each compiler, about the same pass: it must give another module, which computes the same."""
 
 import numpy as np
@@ -59,7 +59,7 @@ def _alike(one, other):
     return True
 
 
-def _judge(case, value):
+def judge(case, value):
     import tvm
 
     yield Finding("valid", isinstance(value, tvm.IRModule), f"It gave {type(value).__name__}.")
@@ -70,38 +70,44 @@ def _judge(case, value):
     same = got.ok and all(np.array_equal(a[0], b[0]) for a, b in zip(want.outputs, got.outputs, strict=True))
     yield Finding("same", same, got.error or f"It computes {[part[0].tolist() for part in got.outputs]}.")
     yield Finding("did", same and not _alike(value, before), "It is the same module.")
+'''
+
+EXERCISES = """
+from passlab.judge import Exercise
+
+NOTEBOOKS = {"old": "relay", "new": "relax"}
 
 
-def _exercise(name, make, flavour):
+def _exercise(name, notebook):
     points, hints = {"valid": 1.0, "same": 2.0, "did": 1.0}, ("one", "two", "three")
-    visible = lambda: cases(make, 3, 2.0)
-    return Exercise(f"day00.{name}", name, points, 1, 2, hints, visible, _judge, seconds=20, flavour=flavour)
+    return Exercise(f"day00.{name}", name, points, 1, 2, hints, seconds=20, notebook=notebook)
 
 
 EXERCISES = (
-    _exercise("pass-relay", relay_module, "relay"),
-    _exercise("again-relay", relay_module, "relay"),
-    _exercise("pass-relax", relax_module, "relax"),
-    _exercise("again-relax", relax_module, "relax"),
+    _exercise("pass-relay", "old"),
+    _exercise("again-relay", "old"),
+    _exercise("pass-relax", "new"),
+    _exercise("again-relax", "new"),
 )
-'''
+"""
+
+VISIBLE = """
+from passlab.exercises.day00 import _shared
+from passlab.exercises.day00._shared import judge
+
+
+def cases():
+    return _shared.cases(_shared.{name}_module, 3, 2.0)
+"""
 
 HIDDEN = f'''
 """The same on another size, and on other numbers."""
 
-from passlab.exercises import day00
+from passlab.exercises.day00 import _shared
 
 
-def _hidden(make):
-    return lambda seed: day00.cases(make, 5, {MARKER})
-
-
-HIDDEN = {{
-    "day00.pass-relay": _hidden(day00.relay_module),
-    "day00.again-relay": _hidden(day00.relay_module),
-    "day00.pass-relax": _hidden(day00.relax_module),
-    "day00.again-relax": _hidden(day00.relax_module),
-}}
+def hidden(seed):
+    return _shared.cases(_shared.{{name}}_module, 5, {MARKER})
 '''
 
 #: The start of a notebook, with right passes, and what the hostile ones are made with.
@@ -252,7 +258,7 @@ ANSWERS = {
         "another compiler": (
             "return tvm.IRModule({'main': mod['main'].with_attr('Compiler', 'ccompiler')})",
             0.0,
-            "wants another compiler",
+            "asks for an external compiler",
         ),
     },
 }
@@ -262,8 +268,12 @@ WAYS = [(flavour, way) for flavour in FLAVOURS for way in ANSWERS[flavour]]
 @pytest.fixture(scope="module")
 def course(tmp_path_factory):
     made = tiny.make(tmp_path_factory.mktemp("builds") / "course")
-    (made / "lib/passlab/exercises/day00.py").write_text(EXERCISES)
-    (made / "autograder/hidden/day00.py").write_text(HIDDEN)
+    files = {"lib/passlab/exercises/day00/__init__.py": EXERCISES, "lib/passlab/exercises/day00/_shared.py": SHARED}
+    for name in ("relay", "relax"):
+        for way in ("pass", "again"):
+            files[f"lib/passlab/exercises/day00/{way}_{name}.py"] = VISIBLE.format(name=name)
+            files[f"autograder/answers/day00/{way}_{name}.py"] = HIDDEN.format(name=name)
+    tiny.write(made, files)
     return made
 
 

@@ -11,7 +11,6 @@ from tests.support.classes import GOOD
 from tests.support.engine import grade, points
 
 
-#: Grades notebooks given as {learner: [[kind, source], …]}: kind "" for a cell, else the name of a question.
 def notebook(**instead: str) -> list[tuple[str, str]]:
     """The cells of a notebook with the right answers, but for those given."""
     cells = []
@@ -47,6 +46,20 @@ def graded(course) -> dict[str, dict]:
             "hidden in an exception": notebook(shout="def shout(word):\n    raise type(word, (Exception,), {})(word)"),
             "hidden in the value": notebook(shout="def shout(word):\n    return 'it was ' + word"),
             "state at the check": [*notebook(), ("", "def double(x): return 0")],
+            "left out": [*notebook(), ("", "1 / 0", {"idle": True})],
+            "calls a right answer": [*notebook(), ("", "print(double(2))", {"calls": [1]})],
+            "calls a loop": [
+                *notebook(double="def double(x):\n    while True: pass"),
+                ("", "double(2)", {"calls": [1]}),
+                ("", "print('on')"),
+            ],
+            "calls a loop that ignores signals": [
+                *notebook(
+                    double="import signal\ndef double(x):\n    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n"
+                    "    while True: pass"
+                ),
+                ("", "double(2)", {"calls": [1]}),
+            ],
             "outputs": [
                 ("", "print('hello'); 6 * 7"),
                 ("", "import os\nos.environ.get('HOME'), os.getcwd()"),
@@ -76,6 +89,10 @@ FULL = [3.0, 3.0, 3.0]
         ("not defined", [3.0, 0.0, 3.0]),
         ("state at the check", FULL),
         ("outputs", FULL),
+        ("left out", FULL),
+        ("calls a right answer", FULL),
+        ("calls a loop", [0.0, 3.0, 3.0]),
+        ("calls a loop that ignores signals", [0.0, 3.0, 3.0]),
     ],
 )
 def test_each_question_has_the_points_of_its_own_answer(graded, learner, expected):
@@ -154,3 +171,24 @@ with Engine(jobs=2) as engine:
 def test_a_part_of_the_engine_that_is_killed_is_started_again_and_the_notebook_graded(course, part):
     ended = tiny.run(course, "-c", KILLS, part)
     assert ended.stdout.split() == ["-9", "False", "3.0"], ended.stdout + ended.stderr
+
+
+def test_a_cell_that_is_left_out_is_not_run(graded):
+    assert graded["left out"]["ran"]["6"] == {"outputs": [], "error": "", "died": "", "idle": True}
+
+
+def test_a_cell_that_may_call_an_answer_runs_where_the_answer_ends(graded):
+    assert _printed(graded["calls a right answer"], 6) == "4\n"
+
+
+@pytest.mark.parametrize("learner", ["calls a loop", "calls a loop that ignores signals"])
+def test_after_a_question_ran_out_of_time_no_cell_below_calls_its_answer(graded, learner):
+    assert _printed(graded[learner], 6).startswith("Not run: double")
+
+
+def test_other_cells_below_such_a_question_run(graded):
+    assert _printed(graded["calls a loop"], 7) == "on\n"
+
+
+def _printed(result: dict, index: int) -> str:
+    return "".join(output["text"] for output in result["ran"][str(index)]["outputs"])

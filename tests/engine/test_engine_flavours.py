@@ -8,7 +8,7 @@ from tests.support import tiny
 from tests.support.engine import grade, points
 from tests.support.flavours import FLAVOURS
 
-EXERCISES = '''
+SHARED = '''
 """Two questions, each about a pass of one compiler: relu(x) becomes tanh(x)."""
 
 from passlab.judge import Case, Exercise, Finding
@@ -50,32 +50,45 @@ def _same(one, other):
     return True
 
 
-def _judge(case, value):
+def judge(case, value):
     import tvm
 
     yield Finding("valid", isinstance(value, tvm.IRModule), f"It gave {type(value).__name__}.")
     if isinstance(value, tvm.IRModule):
         yield Finding("did", _same(value, case.expect()), "There is no tanh in place of the relu.")
-
-
-def _exercise(name, make):
-    points, hints = {"valid": 1.0, "did": 2.0}, ("one", "two", "three")
-    visible = lambda: cases(make, 3)
-    return Exercise(f"day00.pass-{name}", name, points, 1, 2, hints, visible, _judge, seconds=20, flavour=name)
-
-
-EXERCISES = (_exercise("relay", relay_module), _exercise("relax", relax_module))
 '''
+
+EXERCISES = """
+from passlab.judge import Exercise
+
+NOTEBOOKS = {"old": "relay", "new": "relax"}
+
+
+def _exercise(name, notebook):
+    points, hints = {"valid": 1.0, "did": 2.0}, ("one", "two", "three")
+    return Exercise(f"day00.pass-{name}", name, points, 1, 2, hints, seconds=20, notebook=notebook)
+
+
+EXERCISES = (_exercise("relay", "old"), _exercise("relax", "new"))
+"""
+
+VISIBLE = """
+from passlab.exercises.day00 import _shared
+from passlab.exercises.day00._shared import judge
+
+
+def cases():
+    return _shared.cases(_shared.{name}_module, 3)
+"""
 
 HIDDEN = '''
 """The same on another size."""
 
-from passlab.exercises import day00
+from passlab.exercises.day00 import _shared
 
-HIDDEN = {
-    "day00.pass-relay": lambda seed: day00.cases(day00.relay_module, 5 + seed),
-    "day00.pass-relax": lambda seed: day00.cases(day00.relax_module, 5 + seed),
-}
+
+def hidden(seed):
+    return _shared.cases(_shared.{name}_module, 5 + seed)
 '''
 
 RELAY = """
@@ -129,8 +142,11 @@ RIGHT = {"relax": RELAX, "relay": RELAY}
 def graded(tmp_path_factory):
     """(flavour, way to answer) → NotebookResult, all of them from one engine."""
     course = tiny.make(tmp_path_factory.mktemp("flavours") / "course")
-    (course / "lib/passlab/exercises/day00.py").write_text(EXERCISES)
-    (course / "autograder/hidden/day00.py").write_text(HIDDEN)
+    files = {"lib/passlab/exercises/day00/__init__.py": EXERCISES, "lib/passlab/exercises/day00/_shared.py": SHARED}
+    for name in ("relay", "relax"):
+        files[f"lib/passlab/exercises/day00/pass_{name}.py"] = VISIBLE.format(name=name)
+        files[f"autograder/answers/day00/pass_{name}.py"] = HIDDEN.format(name=name)
+    tiny.write(course, files)
     submissions = {}
     for flavour in FLAVOURS:
         for way, (more, _) in ANSWERS.items():

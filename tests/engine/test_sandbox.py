@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.engine import sandbox
+from autograder.engine import engine, sandbox
 from autograder.engine.sandbox import cgroups, landlock, seccomp
 from autograder.engine.sandbox.linux import NUMBERS
 
@@ -144,7 +144,7 @@ ATTEMPTS = {
         "socket.create_connection(('127.0.0.1', port), 2)",
     ),
     "read the gradebook": ("bubblewrap landlock mounts", "open(secret).read()"),
-    "read hidden cases": ("bubblewrap landlock mounts", "open(root + '/autograder/hidden/day01.py').read()"),
+    "read hidden cases": ("bubblewrap landlock mounts", "open(root + '/autograder/answers/day01/levels.py').read()"),
     "read solutions": ("bubblewrap landlock mounts", "os.listdir(root + '/solutions')"),
     "read the grader's tests": ("bubblewrap landlock mounts", "os.listdir(root + '/tests')"),
     "read the repository": ("bubblewrap landlock mounts", "os.listdir(root + '/.git')"),
@@ -407,7 +407,7 @@ def test_each_role_sees_its_part_of_the_project():
     """
     runner, verifier = run_as("runner", look), run_as("verifier", look)
     assert "'solutions'" not in runner and "['__init__.py', 'engine']" in runner
-    assert "'solutions'" in verifier and "'hidden'" in verifier and "'bank'" in verifier
+    assert "'solutions'" in verifier and "'answers'" in verifier
     for name in (".git", "tests", "exercises", "work"):
         assert f"'{name}'" not in runner + verifier
 
@@ -439,6 +439,20 @@ def test_more_paths_and_variables_can_be_given(tmp_path):
     source = "import os; os.write(2, open(os.environ['MODEL']).read().encode())"
     given = {"readable": [tmp_path / "inside"], "environment": {"MODEL": str(tmp_path / "inside" / "model")}}
     assert run_as("runner", source, **given) == "weights"
+
+
+def test_a_writable_folder_is_there_for_its_process_alone(tmp_path):
+    folder = tmp_path / "kept"
+    write = f"open({str(folder / 'entry')!r}, 'w').write('kept')"
+    assert run_as("verifier", write, writable=[str(folder)]) == ""
+    assert (folder / "entry").read_text() == "kept"
+    look = f"import os, sys; print(os.path.exists({str(folder)!r}), file=sys.stderr)"
+    assert run_as("runner", look) == run_as("verifier", look) == "False\n"
+
+
+def test_what_modules_computed_is_out_of_sight_of_learners():
+    kept = Path(engine.BUILDS)
+    assert not [path for path in sandbox._visible("runner") if kept.is_relative_to(path)]
 
 
 def test_what_is_visible_in_tmp_stays_visible_in_the_small_tmp(tmp_path):
@@ -750,7 +764,7 @@ def no_bubblewrap(monkeypatch):
 
 def test_without_bubblewrap_it_is_named_with_the_remedy(no_bubblewrap):
     said = sandbox.missing()
-    assert said and "apt install bubblewrap" in said[0] and "bwrap is not there" in said[0]
+    assert said and "apt install bubblewrap" in said[0] and "bwrap is not installed" in said[0]
     assert sandbox.looks()["sandbox: bubblewrap"][0] is False
     assert sandbox.looks()["sandbox: bubblewrap"][1]()[0] is False
 

@@ -7,7 +7,15 @@ from collections.abc import Callable
 
 import pytest
 
+from autograder.authoring.source import ROOT
+from passlab.tvm import cache
 from tests.exercises.proof import report
+
+
+@pytest.fixture(autouse=True)
+def builds_are_kept(monkeypatch):
+    """What modules compute stays on disk, as it does for graders: for the proof, the notebooks and the next run."""
+    monkeypatch.setenv(cache.FOLDER, str(ROOT / cache.PLACE))
 
 
 @pytest.fixture

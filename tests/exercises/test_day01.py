@@ -16,14 +16,16 @@ from onnx.reference import ReferenceEvaluator
 from torch import fx, nn
 
 from autograder.authoring import source
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring.answers import hidden_cases
 from passlab import exercises, models, trace
-from passlab.exercises import cases_day01 as common
-from passlab.exercises import cases_day01_graphs as graphs
-from passlab.exercises import cases_day01_onnx as exporting
-from passlab.exercises import cases_day01_shapes as shapes
-from passlab.exercises import cases_day01_ssa as ssa
-from passlab.exercises import cases_day01_swap as swapping
+from passlab.exercises.day01 import _shared as common
+from passlab.exercises.day01 import levels as levels_graphs
+from passlab.exercises.day01 import match_onnx as exporting
+from passlab.exercises.day01 import propagate as shapes
+from passlab.exercises.day01 import residual_edges as graphs
+from passlab.exercises.day01 import swap_relu as swapping
+from passlab.exercises.day01 import to_ssa as ssa
+from passlab.fx.cases import seeded
 from passlab.judge import Case, judge, run
 
 DAY = exercises.of_day("day01")
@@ -103,7 +105,7 @@ def test_residual_edges_of_known_architectures(name, edges):
 def test_levels_of_a_diamond_with_a_tail():
     gm = common.from_edges([[], [0], [1], [1], [2, 3], [4]], lambda n: torch.relu if n == 1 else torch.add)
     names = [node.name for node in gm.graph.nodes]
-    level, pairs = graphs.find_levels(gm)
+    level, pairs = levels_graphs.find_levels(gm)
     assert [level[name] for name in names[1:-1]] == [0, 1, 1, 2, 3]
     assert pairs == {frozenset(names[2:4])}
 
@@ -116,11 +118,11 @@ def test_levels_of_a_diamond_with_a_tail():
 def test_the_small_exporter_does_what_torch_does(make, shape):
     (gm,) = common.traced(make, shape)()
     ours, _ = exporting.export(gm)
-    theirs = torch.onnx.export(common.seeded(make), gm.meta["inputs"], dynamo=True, verbose=False).model_proto
+    theirs = torch.onnx.export(seeded(make)(), gm.meta["inputs"], dynamo=True, verbose=False).model_proto
     assert Counter(n.op_type for n in ours.graph.node) == Counter(n.op_type for n in theirs.graph.node)
 
 
-@pytest.mark.parametrize("case", exporting.onnx_cases(), ids=lambda case: case.name)
+@pytest.mark.parametrize("case", exporting.cases(), ids=lambda case: case.name)
 def test_exported_cases_compute_the_same(case):
     gm, model = case.build()
     onnx.checker.check_model(model, full_check=True)
@@ -240,7 +242,7 @@ BOMBS = [
 @pytest.mark.parametrize("text", BOMBS, ids=lambda text: repr(text)[:30])
 def test_returned_programs_are_never_executed(text):
     case = ssa.case("one line", "y = x + 1\n")
-    findings = list(ssa.judge_ssa(case, (text, {"y": "y"})))
+    findings = list(ssa.judge(case, (text, {"y": "y"})))
     assert not all(f.ok for f in findings)
 
 
@@ -248,18 +250,18 @@ def test_numbers_stay_small_in_both_programs():
     doubling = "x = x * x\n" * 300
     names = ["x", *(f"x_{i}" for i in range(1, 301))]
     renamed = "".join(f"{new} = {old} * {old}\n" for old, new in itertools.pairwise(names))
-    findings = list(ssa.judge_ssa(ssa.case("squares", doubling), (renamed, {"x": "x_300"})))
+    findings = list(ssa.judge(ssa.case("squares", doubling), (renamed, {"x": "x_300"})))
     assert all(f.ok for f in findings)
 
 
 def test_a_swap_may_return_modules_that_are_none():
     """A call_module node whose target is a parameter is no module; that is said, not raised."""
-    case = swapping.swap_cases()[0]
+    case = swapping.cases()[0]
     gm, _ = case.build()
     gm.register_parameter("odd", nn.Parameter(torch.ones(1)))
     node = next(node for node in gm.graph.nodes if node.op == "call_module")
     node.target = "odd"
-    assert not all(f.ok for f in swapping.judge_swap(case, gm))
+    assert not all(f.ok for f in swapping.judge(case, gm))
 
 
 def test_cases_are_the_same_at_every_build():
@@ -280,9 +282,9 @@ def test_cases_are_the_same_at_every_build():
 
 def relay_says(change: str) -> tuple[list[str], str]:
     """Verdicts lost by the right answer with one thing changed, on the case of shared values, and the sentence."""
-    from autograder import bank
+    from autograder.authoring import answers
 
-    right = bank.reference("day01.read-relay")
+    right = answers.reference("day01.read-relay")
     changes = {
         "nothing": {},
         "an operator less": {"operators": {"tanh": 1}},

@@ -9,12 +9,19 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from autograder import bank
+from autograder.answers.day02._shared import program_of
+from autograder.answers.day02.fold_batchnorm import conv_bn_pairs
+from autograder.answers.day02.fuse_conv_relu import conv_relu_pairs
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
 from autograder.engine import wire
-from autograder.hidden.day02 import HIDDEN, conv_bn_pairs, conv_relu_pairs, program_of
 from passlab import exercises
-from passlab.exercises.cases_day02_rewrites import _changed, batch_norm, call_fold, program, seeded
-from passlab.exercises.cases_day02_walks import call_manager, call_visitor
+from passlab.exercises.day02._shared import program
+from passlab.exercises.day02.fold_batchnorm import _changed, batch_norm
+from passlab.exercises.day02.fold_batchnorm import call as call_fold
+from passlab.exercises.day02.pass_manager import call as call_manager
+from passlab.exercises.day02.visitor import call as call_visitor
+from passlab.fx.cases import seeded
 from passlab.fx.judge import rebuild
 from passlab.fx.ops import ConvReLU2d, conv2d_relu
 from passlab.fx.suspects import SUSPECTS
@@ -81,7 +88,7 @@ def test_an_error_is_told_with_its_text(exercise_id, apart):
 def test_messages_name_the_node_and_what_to_do():
     assert "return gm" in says("day02.fuse-conv-relu", lambda gm: None)
     assert "Return a GraphModule" in says("day02.fuse-conv-relu", lambda gm: gm.graph)
-    stride, weights = (next(a for a in bank.load("day02.fuse-conv-relu") if a.__name__ == n) for n in FORGETFUL)
+    stride, weights = (next(a for a in answers.load("day02.fuse-conv-relu") if a.__name__ == n) for n in FORGETFUL)
     assert "stride is (2, 1) in conv, and (1, 1) in fused_conv" in says("day02.fuse-conv-relu", stride)
     assert "The weights of fused_conv are those of no convolution" in says("day02.fuse-conv-relu", weights)
     assert "conv → bn" in says("day02.fold-batchnorm", lambda gm: gm)
@@ -127,7 +134,7 @@ def test_an_exponential_walk_is_stopped_at_the_first_second_visit():
 
 
 def test_a_limit_raised_during_the_walk_alone_is_seen():
-    reference = bank.reference("day02.visitor")
+    reference = answers.reference("day02.visitor")
 
     def answer(root, callbacks):
         limit = sys.getrecursionlimit()
@@ -217,7 +224,7 @@ def test_a_log_that_no_manager_can_have_earned_is_found_out(forged):
     """The learner's process writes the log: what it says of graphs and facts is replayed, not believed."""
     exercise, (forge, lost) = exercises.find("day02.pass-manager"), FORGERIES[forged]
     case = next(case for case in exercise.cases() if "cost" in case.about)
-    value = call_manager(bank.reference(exercise.id), case)
+    value = call_manager(answers.reference(exercise.id), case)
     assert all(f.ok for f in exercise.judge(case, value))
     for one in value["runs"]:
         one["log"] = forge(one["log"])
@@ -238,7 +245,7 @@ def test_matches_in_known_models():
 @pytest.mark.parametrize("exercise_id", ["day02.fuse-conv-relu", "day02.fold-batchnorm"])
 def test_a_seed_fixes_its_cases_and_another_seed_gives_others(exercise_id):
     def shown(seed):
-        return [str(case.build()[0].graph) for case in HIDDEN[exercise_id](seed)]
+        return [str(case.build()[0].graph) for case in hidden_cases(exercise_id, seed)]
 
     assert shown(1) == shown(1)
     assert shown(1) != shown(2)
@@ -246,7 +253,7 @@ def test_a_seed_fixes_its_cases_and_another_seed_gives_others(exercise_id):
 
 @pytest.mark.parametrize("exercise_id", ["day02.fuse-conv-relu", "day02.fold-batchnorm"])
 def test_a_case_builds_the_same_weights_each_time(exercise_id):
-    for case in HIDDEN[exercise_id](3):
+    for case in hidden_cases(exercise_id, 3):
         one, other = case.build()[0], case.build()[0]
         for (name, a), (_, b) in zip(one.state_dict().items(), other.state_dict().items(), strict=True):
             assert torch.equal(a, b), (case.name, name)
@@ -281,7 +288,7 @@ def test_a_suspect_is_right_where_its_precondition_holds(name):
 
 def silu_of(change: str) -> tuple[list[str], str]:
     """Verdicts lost by the right answer with one thing done to its module, on a visible case, and the sentence."""
-    from autograder import bank
+    from autograder.authoring import answers
     from passlab.relax import relax, tvm
 
     def answer(module):
@@ -294,7 +301,7 @@ def silu_of(change: str) -> tuple[list[str], str]:
             return main
         if change == "without the helper":
             return tvm.IRModule({"main": main})
-        return bank.reference("day02.fuse-silu")(module)
+        return answers.reference("day02.fuse-silu")(module)
 
     exercise = exercises.find("day02.fuse-silu")
     result = judge(exercise, answer, [exercise.cases()[2]])

@@ -13,13 +13,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import fx, nn
 
-from autograder import bank
-from autograder.hidden.day03 import HIDDEN, best_of, images
+from autograder.answers.day03.channels_last import images
+from autograder.answers.day03.pipeline import best_of
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
 from passlab import equivalent, exercises, random_graph, trace
-from passlab.exercises.cases_day03 import graph, live, op_name
-from passlab.exercises.cases_day03_classics import _Memory
-from passlab.exercises.cases_day03_pipelines import budget, pipeline_cases, wiring
-from passlab.exercises.cases_day03_rewrites import layout_cases
+from passlab.exercises.day03.channels_last import cases as layout_cases
+from passlab.exercises.day03.constant_folding import _Memory
+from passlab.exercises.day03.pipeline import cases as pipeline_cases
+from passlab.exercises.day03.pipeline import wiring
+from passlab.exercises.day03.shrinking import budget
+from passlab.fx.cases import graph, live, op_name
 from passlab.fx.judge import rebuild, validate
 from passlab.fx.layout import ANY, NHWC, clashes, converts, is_image, wants
 from passlab.fx.stages import STAGES
@@ -48,7 +52,7 @@ EQUIVALENCE = {
 
 
 def answer(exercise_id: str):
-    return bank.reference(exercise_id)
+    return answers.reference(exercise_id)
 
 
 def says(exercise_id: str, learner, name: str) -> str:
@@ -110,7 +114,7 @@ def test_passes_finish_on_deep_graphs(exercise_id):
 def test_cases_are_data_and_always_the_same(exercise_id):
     state = torch.get_rng_state()
     exercise = exercises.find(exercise_id)
-    one, two = ([*exercise.cases(), *HIDDEN[exercise_id](7)] for _ in range(2))
+    one, two = ([*exercise.cases(), *hidden_cases(exercise_id, 7)] for _ in range(2))
     assert [case.name for case in one] == [case.name for case in two]
     assert len({case.name for case in one}) == len(one) or exercise_id == "day03.shrinking"
     for left, right in zip(one, two, strict=True):
@@ -129,7 +133,7 @@ def test_cases_are_data_and_always_the_same(exercise_id):
 def test_another_seed_draws_other_hidden_cases(exercise_id):
     if exercise_id == "day03.shrinking":
         pytest.skip("its answer is the program; there is nothing to draw")
-    drawn = {tuple(map(str, map(wiring, (case.build()[0] for case in HIDDEN[exercise_id](s))))) for s in (1, 2)}
+    drawn = {tuple(map(str, map(wiring, (case.build()[0] for case in hidden_cases(exercise_id, s))))) for s in (1, 2)}
     assert len(drawn) == 2
 
 
@@ -209,7 +213,7 @@ def test_folding_is_exact_and_leaves_the_weight_alone():
 
 def test_a_value_that_fits_into_no_memory_is_there_to_be_left_alone():
     """An answer that switches the limit of memory off has to make a value of 14 GB."""
-    (case,) = (case for case in HIDDEN["day03.constant-folding"](0) if case.name == "larger than memory")
+    (case,) = (case for case in hidden_cases("day03.constant-folding", 0) if case.name == "larger than memory")
     gm, _ = case.build()
     shapes = [n.meta["tensor_meta"].shape.numel() for n in gm.graph.nodes if n.op.startswith("call")]
     assert max(shapes) * 4 > 10 * 2**30

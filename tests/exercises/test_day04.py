@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from autograder import bank
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
 from passlab import exercises
 from passlab.judge import judge
 
@@ -145,10 +145,9 @@ def spared_of(exercise_id, name, answer):
 
 
 def chains_that_differ(seeds):
-    from autograder.bank.day04.chains import merging
-    from autograder.hidden.day04_chains import random_chains
+    from autograder.answers.day04.chains import merging, random_chains
 
-    answer = bank.reference("day04.chains")
+    answer = answers.reference("day04.chains")
 
     def large(groups):
         return sorted(sorted(group) for group in groups if len(group) > 1)
@@ -162,10 +161,10 @@ def texts(exercise_id, seed):
 
 
 def groups_that_differ(seeds):
-    from autograder.hidden.day04_groups import random_program
-    from passlab.exercises.cases_day04_groups import in_post_order, operations, right_groups
+    from autograder.answers.day04.groups import random_program
+    from passlab.exercises.day04.groups import in_post_order, operations, right_groups
 
-    answer, wrong, groups, number = bank.reference("day04.groups"), [], 0, 0
+    answer, wrong, groups, number = answers.reference("day04.groups"), [], 0, 0
     for seed in seeds:
         gm = in_post_order(random_program(seed, 4 + seed % 30)())
         there, right = operations(gm), right_groups(gm)
@@ -177,10 +176,11 @@ def groups_that_differ(seeds):
 
 
 def patterns_that_differ():
-    from autograder.hidden.day04_groups import random_program
-    from passlab.exercises.cases_day04_groups import groups_cases, in_post_order, to_relay
-    from passlab.exercises.cases_day07_groups import calls
+    from autograder.answers.day04.groups import random_program
+    from passlab.exercises.day04.groups import cases as groups_cases
+    from passlab.exercises.day04.groups import in_post_order, to_relay
     from passlab.fx.patterns import canonical, pattern
+    from passlab.relay.groups import calls
 
     differ, seen = {}, set()
     by_hand = [case for case in hidden_cases("day04.groups", 0) if not case.name.startswith(("generated", "very long"))]
@@ -196,7 +196,8 @@ def patterns_that_differ():
 
 
 def groups_by_hand():
-    from passlab.exercises.cases_day04_groups import groups_cases, right_groups
+    from passlab.exercises.day04.groups import cases as groups_cases
+    from passlab.exercises.day04.groups import right_groups
 
     wanted = ("reductions", "a fork", "a fork that joins again", "pieces")
     return {case.name: sorted(right_groups(*case.build())) for case in groups_cases() if case.name in wanted}
@@ -205,8 +206,8 @@ def groups_by_hand():
 def untranslated():
     import torch
 
-    from passlab.exercises.cases_day03 import graph
-    from passlab.exercises.cases_day04_groups import to_relay
+    from passlab.exercises.day04.groups import to_relay
+    from passlab.fx.cases import graph
 
     try:
         to_relay(graph(lambda m, x: torch.erfinv(x), (2, 3))())
@@ -219,7 +220,7 @@ def nodes_looked_at(sizes):
     import torch
     from torch import fx
 
-    answer, found = bank.reference("day04.groups"), []
+    answer, found = answers.reference("day04.groups"), []
     search = answer.__globals__["nodes_between"]
     for size in sizes:
         graph = fx.Graph()
@@ -250,7 +251,7 @@ def obstacles_by_definition(seeds):
     import networkx
 
     from passlab import random_graph
-    from passlab.exercises.cases_day04_convex import waits_for, way_back
+    from passlab.exercises.day04.convex import waits_for, way_back
 
     differ, refused = [], 0
     for seed in seeds:

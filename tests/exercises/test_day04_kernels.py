@@ -10,11 +10,11 @@ import random
 import pytest
 import torch
 
-from autograder import bank
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
 from passlab import bytes_moved, exercises, launches
-from passlab.exercises import cases_day04_cost as choosing
-from passlab.exercises import cases_day04_measure as measuring
+from passlab.exercises.day04 import cost as choosing
+from passlab.exercises.day04 import measure as measuring
 from passlab.judge import Case, judge
 
 IDS = ("day04.codegen", "day04.cost", "day04.measure")
@@ -72,7 +72,7 @@ def test_the_reference_is_right_on_other_seeds(apart):
 
 
 def test_the_numbers_of_a_chain_by_hand():
-    gm, groups, machine = measuring.measure_cases()[0].build()
+    gm, groups, machine = measuring.cases()[0].build()
     size = 64 * 128 * 4
     after = measuring.priced(gm, groups, machine)
     assert (after["launches"], after["bytes"], after["flops"]) == (1, 2 * size, 3 * 64 * 128)
@@ -82,7 +82,7 @@ def test_the_numbers_of_a_chain_by_hand():
 
 
 def test_the_numbers_of_a_product_by_hand():
-    gm, _, machine = measuring.measure_cases()[4].build()
+    gm, _, machine = measuring.cases()[4].build()
     product = measuring.priced(gm, [["matmul"]], machine)
     assert product["flops"] == 2 * 128 * 256 * 128 and product["bytes"] == 4 * (2 * 128 * 256 + 128 * 128)
     assert product["roof"] == "compute" and product["seconds"] == pytest.approx(5e-6 + product["flops"] / 1e11)
@@ -90,7 +90,7 @@ def test_the_numbers_of_a_product_by_hand():
 
 @pytest.mark.parametrize("number", [0, 1, 2, 4, 5])  # in number 3 eager torch makes a tensor of a number first
 def test_before_fusing_launches_and_bytes_are_those_that_passlab_counts(number):
-    gm, _, machine = measuring.measure_cases()[number].build()
+    gm, _, machine = measuring.cases()[number].build()
     before = measuring.priced(gm, [[n.name] for n in gm.graph.nodes if n.op == "call_function"], machine)
     assert before["launches"] == launches(gm, *gm.meta["inputs"]) and before["bytes"] == bytes_moved(gm)
 
@@ -110,20 +110,20 @@ ROW = {"launches": 1, "bytes": 2, "flops": 3, "intensity": 1.5, "seconds": 1.0, 
     ],
 )  # fmt: skip
 def test_what_is_no_table_of_numbers_is_told_so(value, sentence):
-    [finding] = measuring.judge_measure(measuring.measure_cases()[0], value)
+    [finding] = measuring.judge(measuring.cases()[0], value)
     assert finding.verdict == "valid" and not finding.ok and sentence in finding.message
 
 
 def test_a_wrong_number_is_told_with_the_right_one_and_the_kernels():
-    case = measuring.measure_cases()[0]
+    case = measuring.cases()[0]
     gm, groups, machine = case.build()
     right = {
         row: {key: value for key, value in measuring.priced(gm, kernels, machine).items() if key != "kernels"}
         for row, kernels in (("before", [["mul"], ["add"], ["relu"]]), ("after", groups))
     }
-    assert all(f.ok for f in measuring.judge_measure(case, right))
+    assert all(f.ok for f in measuring.judge(case, right))
     right["after"]["bytes"] += 4
-    [lost] = [f for f in measuring.judge_measure(case, right) if not f.ok]
+    [lost] = [f for f in measuring.judge(case, right) if not f.ok]
     assert lost.verdict == "did"
     assert lost.message == (
         "after: bytes is 65,540 and must be 65,536 (bytes by kernel: mul+add+relu 65,536)."
@@ -152,7 +152,7 @@ def lost(monkeypatch, clocks, value):
     names = [choosing.Situation(f"number {k}", None, ()) for k in range(len(clocks))]
     times = dict(zip(names, clocks, strict=True))
     monkeypatch.setattr(choosing, "sides", lambda situation: times[situation].sides)
-    findings = list(choosing.judge_cost(Case("some", tuple, expect=tuple(names)), value))
+    findings = list(choosing.judge(Case("some", tuple, expect=tuple(names)), value))
     said = [f.message for f in findings if f.message]
     return [f.verdict for f in findings if not f.ok], said[0] if said else ""
 
@@ -192,7 +192,7 @@ def test_one_of_ten_choices_may_be_wrong_and_two_may_not(monkeypatch):
 
 @pytest.mark.parametrize("value", [[1.5], ["fuse"], [None], "True"])
 def test_what_is_no_choice_is_told_so(value):
-    [finding] = choosing.judge_cost(Case("some", tuple, expect=(choosing.Situation("one", None, ()),)), value)
+    [finding] = choosing.judge(Case("some", tuple, expect=(choosing.Situation("one", None, ()),)), value)
     assert finding.verdict == "valid" and "The answer is True (fuse) or False" in finding.message
 
 
@@ -252,7 +252,7 @@ def kernel(last=None, lines=None, out="float32", layout=None, loops=None, stores
     return tir.PrimFunc([x, y], tir.For(i, 0, extent, tir.ForKind.SERIAL, nest))
 
 
-def answers():
+def generators():
     from passlab.relax import tvm
 
     def two_nests(gm):
@@ -300,10 +300,10 @@ def answers():
 
 def judged(name):
     """The verdicts that this answer loses, and the first sentence."""
-    from passlab.exercises.cases_day04_codegen import codegen_case, numbers
+    from passlab.exercises.day04.codegen import codegen_case, numbers
 
     exercise = exercises.find("day04.codegen")
-    result = judge(exercise, answers()[name], [codegen_case("one", squared, numbers(2, 3))])
+    result = judge(exercise, generators()[name], [codegen_case("one", squared, numbers(2, 3))])
     said = [f for f in result.findings if f.message]
     order = [f.verdict for f in said] + [v for v, held in result.verdicts.items() if not held]
     return list(dict.fromkeys(order)), said[0].message if said else ""
@@ -313,7 +313,7 @@ def travels():
     """What the reference loses on each visible case, after its kernel came through the wire."""
     from autograder.engine import wire
 
-    exercise, answer = exercises.find("day04.codegen"), bank.reference("day04.codegen")
+    exercise, answer = exercises.find("day04.codegen"), answers.reference("day04.codegen")
     found = []
     for case in exercise.cases():
         came = wire.decode(wire.encode(exercise.call(answer, case)))
@@ -323,7 +323,7 @@ def travels():
 
 def reference_on(exercise_id, seeds):
     """What the reference loses on the hidden cases of these seeds."""
-    exercise, answer = exercises.find(exercise_id), bank.reference(exercise_id)
+    exercise, answer = exercises.find(exercise_id), answers.reference(exercise_id)
     results = [judge(exercise, answer, hidden_cases(exercise_id, seed)) for seed in seeds]
     return [(f.case, f.verdict, f.message) for result in results for f in result.findings if not f.ok]
 

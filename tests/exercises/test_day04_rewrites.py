@@ -12,13 +12,14 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from autograder import bank
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
 from autograder.engine.wire import decode, encode, targets
 from passlab import equivalent, exercises, random_graph
-from passlab.exercises.cases_day03 import graph, op_name
-from passlab.exercises.cases_day03_pipelines import wiring
-from passlab.exercises.cases_day04_rewrites import attentions, causal, layers
+from passlab.exercises.day03.pipeline import wiring
+from passlab.exercises.day04.attention import attentions, causal
+from passlab.exercises.day04.linear_act import layers
+from passlab.fx.cases import graph, op_name
 from passlab.fx.judge import rebuild, validate
 from passlab.fx.ops import ACTIVATIONS, add_layer_norm, linear_act
 from passlab.fx.patterns import pattern
@@ -156,7 +157,7 @@ def test_messages_say_what_to_look_at(exercise_id, answer, sentence, apart):
 
 
 def rewritten(exercise_id, body, *shapes, **parts):
-    before, after = graph(body, *shapes, **parts)(), bank.reference(exercise_id)(graph(body, *shapes, **parts)())
+    before, after = graph(body, *shapes, **parts)(), answers.reference(exercise_id)(graph(body, *shapes, **parts)())
     assert validate(before, after) is None
     found = equivalent(before, rebuild(after), trials=("given", "double", "structured"))
     assert found, found.reason
@@ -172,14 +173,14 @@ def after_attention(name):
     parts = {"row": (1, 4), "causal": causal(4), "hidden": causal(4).isinf()}
     after = rewritten(IDS[1], ATTENTION[name][0], (2, 4, 4), **parts) if "zero" not in name else None
     if after is None:  # nothing but NaN
-        after = bank.reference(IDS[1])(graph(ATTENTION[name][0], (2, 4, 4), **parts)())
+        after = answers.reference(IDS[1])(graph(ATTENTION[name][0], (2, 4, 4), **parts)())
     assert len(attentions(after)) + sum(op_name(after, n) == "softmax" for n in after.graph.nodes) == 1
     return len(attentions(after))
 
 
 def broken_graphs(exercise_id):
     """Seeds of random graphs that the reference answer changes the meaning of."""
-    answer, broken = bank.reference(exercise_id), []
+    answer, broken = answers.reference(exercise_id), []
     for seed in range(40):
         before, after = (random_graph(seed, 30, mutation=seed % 2 == 0) for _ in range(2))
         after = answer(after)
@@ -199,5 +200,5 @@ def case_wirings(exercise_id):
 
 def said_of(exercise_id, name):
     """The sentences that a wrong answer of the bank gets on the visible cases."""
-    answer = next(a for a in bank.load(exercise_id) if a.__name__ == name)
+    answer = next(a for a in answers.load(exercise_id) if a.__name__ == name)
     return [finding.message for finding in judge(exercises.find(exercise_id), answer).findings if not finding.ok]

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 import pytest
 
-from autograder import bank
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
 from passlab import exercises
 from passlab.judge import judge
 
@@ -230,7 +230,7 @@ def judged_after(exercise_id, name):
     first = [case for case in exercise.cases() if "same" in case.about][:1]
     result = judge(exercise, globals()[name], first)
     lost = [verdict for verdict, held in result.verdicts.items() if not held and verdict in first[0].about]
-    right = judge(exercise, bank.reference(exercise_id), first)
+    right = judge(exercise, answers.reference(exercise_id), first)
     return lost, result.failure.message, all(f.ok for f in right.findings)
 
 
@@ -242,11 +242,11 @@ def said_of(exercise_id, answer):
 def groups_that_differ(seeds):
     import random
 
-    from passlab.exercises.cases_day07_groups import calls, fused_groups
     from passlab.relay.generate import random_relay
+    from passlab.relay.groups import calls, fused_groups
     from passlab.tvm.generate import FEATURES
 
-    answer, wrong, groups, number = bank.reference("day07.fusion-groups"), [], 0, 0
+    answer, wrong, groups, number = answers.reference("day07.fusion-groups"), [], 0, 0
     features = [name for name in FEATURES if name not in ("dead", "blocks")]
     for seed in seeds:
         rng = random.Random(seed)
@@ -259,9 +259,10 @@ def groups_that_differ(seeds):
 
 
 def groups_by_hand():
-    from passlab.exercises.cases_day07_groups import diamond, fork, fused_groups
-    from passlab.exercises.cases_day07_programs import program
+    from passlab.exercises.day07.fusion_groups import diamond, fork
     from passlab.relay import relay
+    from passlab.relay.cases import program
+    from passlab.relay.groups import fused_groups
 
     image, bodies = (1, 4, 6, 6), {}
     bodies["sum of relu"] = program(lambda x: relay.sum(relay.nn.relu(x)), (2, 3))
@@ -272,8 +273,8 @@ def groups_by_hand():
 
 
 def asks_fuse_ops():
-    from passlab.exercises.cases_day07_groups import fused_groups
     from passlab.relay import relay
+    from passlab.relay.groups import fused_groups
 
     exercise = exercises.find("day07.fusion-groups")
     case = exercise.cases()[0]
@@ -282,10 +283,10 @@ def asks_fuse_ops():
 
 
 def counts_of_resnet():
-    from passlab.exercises.cases_day07_counts import zoo
+    from passlab.exercises.day07.pipeline_counts import zoo
 
     passes = ["SimplifyInference", "FoldConstant", "FuseOps"]
-    rows = bank.reference("day07.pipeline-counts")(zoo("resnet18")(), passes)
+    rows = answers.reference("day07.pipeline-counts")(zoo("resnet18")(), passes)
     return [{str(op): number for op, number in row.items()} for row in rows]  # strings of TVM do not travel
 
 

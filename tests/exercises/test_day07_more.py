@@ -24,23 +24,24 @@ def there(apart):
 
 def _witnessed(seed):
     """For each case of the instrument: what the judge's own instrument saw, and what TVM's timing instrument did."""
-    from autograder.hidden import day07_passes
-    from passlab.exercises import cases_day07_instruments as cases
+    from autograder.answers.day07 import instrument
+    from passlab.exercises.day07 import _shared as shared_cases
+    from passlab.exercises.day07 import instrument as cases
     from passlab.relay import tvm
 
     told = []
-    for case in (*cases.instrument_cases(), *day07_passes.instrument(seed)):
+    for case in (*cases.cases(), *instrument.hidden(seed)):
         module, contexts, level = case.build()
         if len(contexts) > 1 or "Fails" in contexts[0]:
             continue  # TVM's instrument loses count where a pass fails
-        witness, timing = cases.Witness(), tvm.ir.instrument.PassTimingInstrument()
+        witness, timing = shared_cases.Witness(), tvm.ir.instrument.PassTimingInstrument()
         result = cases.run(module, contexts, level, witness)
         with tvm.transform.PassContext(opt_level=level, instruments=[timing]):
             tvm.transform.Sequential([cases._pass(name) for name in contexts[0]])(module)
             lines = [line for line in timing.render().split("\n") if ":" in line]
         rows = cases.seen(witness.events)
         right = [(line.strip().split(":")[0], len(line) - len(line.lstrip("\t"))) for line in lines]
-        ends = [rows[0]["before"], rows[0]["after"]], [cases.size(module), cases.size(result)]
+        ends = [rows[0]["before"], rows[0]["after"]], [shared_cases.size(module), shared_cases.size(result)]
         told.append((case.name, [(row["name"], row["depth"]) for row in rows], right, *ends))
     return told
 
@@ -55,8 +56,9 @@ def test_the_judge_of_instruments_sees_what_tvms_own_instrument_sees(there):
 
 
 def _levels():
-    from passlab.exercises.cases_day07_instruments import normed, table
-    from passlab.exercises.cases_day07_programs import program
+    from passlab.exercises.day07.instrument import normed
+    from passlab.exercises.day07.levels import table
+    from passlab.relay.cases import program
 
     return table(program(normed, (1, 3, 4, 4), *[(4,)] * 4)())
 
@@ -142,18 +144,16 @@ def _evaluate(module, inputs):
 
 def _reduced(name, seed):
     """A generated program before and after the reference: outputs; calls, also after TVM's pass and a second time."""
-    from autograder import bank
-    from autograder.hidden import day07_passes as hidden
+    from autograder.answers.day07 import _recipes, cse, dce
+    from autograder.authoring import answers
     from passlab.relay import relay, tvm
     from passlab.tvm.judge import counts
 
     rng = random.Random(seed)
-    steps = hidden.recipe(rng, 14)
+    steps = _recipes.recipe(rng, 14)
     tvms = {"cse": relay.transform.EliminateCommonSubexpr, "dce": relay.transform.DeadCodeElimination}[name]
-    build = (
-        hidden.graph_of(steps, 4) if name == "cse" else hidden.named(steps, rng.sample(range(14), 3), rng.randrange(14))
-    )
-    before, answer = build(), bank.reference(f"day07.{name}")
+    build = cse.graph_of(steps, 4) if name == "cse" else dce.named(steps, rng.sample(range(14), 3), rng.randrange(14))
+    before, answer = build(), answers.reference(f"day07.{name}")
     after = answer(before)
     inputs = [np.random.default_rng(seed + i).standard_normal((2, 4)) for i in range(2)]
     assert tvm.ir.structural_equal(build(), before), "the program is another one the second time"
@@ -186,11 +186,10 @@ def test_the_generated_programs_have_something_to_do(there):
 
 def _near_misses(seed):
     """The sentences of spared cases on which a pattern that looks at nothing but operators makes a function."""
-    from autograder.bank.day07 import dense_gelu
-    from autograder.hidden import day07_passes
-    from passlab.exercises.cases_day07_patterns import gelu_cases
+    from autograder.answers.day07 import dense_gelu
+    from passlab.exercises.day07.dense_gelu import cases as gelu_cases
 
-    cases = [case for case in (*gelu_cases(), *day07_passes.dense_gelu(seed)) if "did" not in case.about]
+    cases = [case for case in (*gelu_cases(), *dense_gelu.hidden(seed)) if "did" not in case.about]
     y = dense_gelu._y()
     loose = dense_gelu._forms(y, number=dense_gelu._any, inner=dense_gelu._y())
     found = {}
@@ -208,13 +207,12 @@ def test_each_near_miss_is_one(there):
 
 def _limits(seed):
     """For each network: what it may hold when folded, and what TVM's own passes leave of these operators."""
-    from autograder.bank.day07 import fold_and_time
-    from autograder.hidden import day07_passes
-    from passlab.exercises.cases_day07_timing import fold_cases
+    from autograder.answers.day07 import fold_and_time
+    from passlab.exercises.day07.fold_and_time import cases as fold_cases
     from passlab.tvm.judge import counts
 
     found = {}
-    for case in (*fold_cases(), *day07_passes.fold_and_time(seed)):
+    for case in (*fold_cases(), *fold_and_time.hidden(seed)):
         there = counts(fold_and_time._folded(case.build()[0], *fold_and_time.ALL))
         found[case.name] = case.expect, {op: there[op] for op in case.expect}
     return found
@@ -228,7 +226,7 @@ def test_the_limits_of_folding_are_what_tvm_reaches(there):
 
 
 def _drawn(name, seed):
-    from autograder.authoring.checking import hidden_cases
+    from autograder.authoring.answers import hidden_cases
 
     return [(case.name, str(case.build()[0])) for case in hidden_cases(f"day07.{name}", seed)]
 

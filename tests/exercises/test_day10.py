@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from autograder.authoring.checking import hidden_cases
-from autograder.hidden.day10_orders import least
+from autograder.answers.day10.skew import least
+from autograder.authoring.answers import hidden_cases
 from passlab import exercises
-from passlab.exercises import cases_day10_isl
-from passlab.exercises.cases_day10_nests import as_python
-from passlab.exercises.cases_day10_orders import STENCILS
+from passlab.exercises.day10 import _isl
+from passlab.exercises.day10.domains import as_python
+from passlab.exercises.day10.skew import STENCILS
 from passlab.judge import judge
 
 
@@ -189,9 +189,9 @@ def test_a_text_that_is_a_trap_gets_a_sentence_and_the_next_is_judged(text, sent
 
 
 def test_what_isl_takes_long_for_is_tried_with_more_steps(monkeypatch):
-    monkeypatch.setattr(cases_day10_isl, "FEW", 50)
+    monkeypatch.setattr(_isl, "FEW", 50)
     assert said("day10.skew", "{ S[t, i] -> [t, t + i] }", "jacobi-1d") is None
-    monkeypatch.setattr(cases_day10_isl, "OPERATIONS", 400)
+    monkeypatch.setattr(_isl, "OPERATIONS", 400)
     assert "gave up on what came back after 400 steps" in said("day10.skew", "{ S[t, i] -> [t, t + i] }")[1]
 
 

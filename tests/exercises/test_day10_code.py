@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from autograder import bank
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
 from passlab import exercises
 from passlab.judge import judge
 
@@ -172,7 +172,7 @@ def of_tvm(name):
             case "other parameters":
                 a, *others = function.params
                 return tvm.tirx.PrimFunc([*others, a], function.body, attrs=function.attrs)
-        right = bank.reference("day10.tvm")(function, schedule)
+        right = answers.reference("day10.tvm")(function, schedule)
         text = tvm.ir.save_json(right).replace('"prim.Mul"', '"prim.Add"', 1)
         return tvm.ir.load_json(text)
 
@@ -184,11 +184,11 @@ ANSWERS = {"day10.generate": of_generate, "day10.tile": of_tile, "day10.tvm": of
 
 def lost_by_right_answers(exercise_id, seeds):
     exercise = exercises.find(exercise_id)
-    answers = [bank.reference(exercise_id), *(a for a in bank.load(exercise_id) if a.bank.kind == "right")]
+    right = [answers.reference(exercise_id), *(a for a in answers.load(exercise_id) if a.mark.kind == "right")]
     lost = []
     for seed in seeds:
         cases = hidden_cases(exercise_id, seed)
-        results = [judge(exercise, answer, cases) for answer in answers]
+        results = [judge(exercise, answer, cases) for answer in right]
         lost += [f"seed {seed}: {result.failure.case}: {result.failure.message}" for result in results if not result.ok]
     return lost
 

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring.answers import hidden_cases
 from autograder.engine.data import CaseResult
 from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 
 import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from autograder.authoring import notebooks
+from autograder.authoring import notebooks, source
 from autograder.authoring.source import ROOT
 from passlab import exercises
 
@@ -25,9 +24,6 @@ def execute(nb, folder, timeout: int = 300):
     return nb
 
 
-#: The hidden half of a check cell, and the exercise of the other half. The proof has judged the hidden cases.
-HIDDEN = re.compile(r"### BEGIN HIDDEN TESTS.*?### END HIDDEN TESTS", re.S)
-CHECK = re.compile(r"""^check\(["'](.+?)["']""", re.M)
 #: The largest first: they take longest.
 NOTEBOOKS = sorted(notebooks.authored(), key=lambda path: -path.stat().st_size)
 
@@ -36,18 +32,15 @@ NOTEBOOKS = sorted(notebooks.authored(), key=lambda path: -path.stat().st_size)
 def test_runs(path, tmp_path, monkeypatch):
     monkeypatch.setenv("PASSLAB_PROGRESS", str(tmp_path / "progress.json"))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    nb, checked = notebooks.notebook(path), []
+    nb, asked = notebooks.notebook(path), []
     for cell in nb.cells:
         if cell.metadata.get("nbgrader", {}).get("grade") and cell.cell_type == "code":
-            cell.source = HIDDEN.sub("", cell.source)
-            checked += CHECK.findall(cell.source)
+            asked.append(source.checked(cell.source).exercise)
     execute(nb, path.parent)
-    assert bool(checked) == ("solutions" in path.parts)
-    if checked:
+    assert bool(asked) == ("solutions" in path.parts)
+    if asked:
         found = json.loads((tmp_path / "progress.json").read_text())
-        assert {name: found[name]["points"] for name in checked} == {
-            name: exercises.find(name).total for name in checked
-        }
+        assert {name: found[name]["points"] for name in asked} == {name: exercises.find(name).total for name in checked}
 
 
 @pytest.mark.parametrize(

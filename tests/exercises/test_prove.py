@@ -23,8 +23,8 @@ def test_the_proof_holds(proofs, exercise_id, seed):
     assert proof["ok"], proof["problems"] + said
 
 
-BANK = """
-from autograder.bank import right, wrong
+ANSWERS = """
+from autograder.authoring.answers import right, wrong
 
 
 @wrong("did", "adds two")
@@ -60,7 +60,8 @@ def shifts(x):
 
 @pytest.fixture(scope="module")
 def proof(course):
-    (course / "autograder/bank/day00/double.py").write_text(BANK)
+    path = "autograder/answers/day00/double.py"
+    (course / path).write_text(tiny.FILES[path] + ANSWERS)
     result = tiny.run(course, "-m", "passlab.cli", "prove", "--json", "--exercise", "double")
     assert result.returncode == 1, result.stderr
     [proof] = json.loads(result.stdout)
@@ -85,8 +86,8 @@ def test_each_answer_gets_what_it_deserves(proof, answer, points, problem):
     assert (row["points"], row["problem"]) == (points, problem)
 
 
-def test_a_thin_bank_is_a_problem(proof):
-    assert proof["problems"] == ["its bank has 4 wrong answers; 6 are needed"] and not proof["ok"]
+def test_too_few_wrong_answers_are_a_problem(proof):
+    assert proof["problems"] == ["it has 4 wrong answers; 6 are needed"] and not proof["ok"]
 
 
 def test_the_hidden_cases_are_what_tells_them_apart(proof):

@@ -9,7 +9,7 @@ from torch.fx import replace_pattern
 from torch.nn import functional as F
 
 from passlab import equivalent, models, random_graph, trace
-from passlab.exercises.cases_day03 import graph, live, op_name
+from passlab.fx.cases import graph, live, op_name
 from passlab.fx.judge import rebuild, validate
 from passlab.fx.rewrites import conv_bn_relu, gemm, layer_norm, residual, rms_norm
 

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from passlab.exercises.cases_day08 import module, op
-from passlab.exercises.cases_day08_policy import around
+from passlab.exercises.day08.policy import around
+from passlab.relax.cases import module, op
 from passlab.relax.fusing import by, everything, fuse, illegal, nothing, prepare, price, program
 from passlab.tvm import builds
 

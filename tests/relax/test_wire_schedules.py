@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from autograder.engine.wire.tvm import decode_module, encode_module
 from passlab import models
-from passlab.exercises.cases_day08_schedule import naive
+from passlab.exercises.day08.schedule import naive
 from passlab.relax import tvm
 from passlab.relax.pipelines import cpu_schedule, kernels
 from passlab.tvm.importers import relax_module

@@ -6,6 +6,8 @@ import json
 
 from tests.support import tiny
 
+#: Grades notebooks given as {learner: [[kind, source], …]}: kind "" for a cell, else the name of a question. A third
+#: part holds more fields of a cell.
 DRIVER = """
 import json, sys, threading
 from autograder.engine.data import Cell, Job, to_json
@@ -19,9 +21,9 @@ found = {}
 with Engine(jobs=2) as engine:
     def grade(learner, cells):
         made = []
-        for index, (kind, source) in enumerate(cells):
+        for index, (kind, source, *more) in enumerate(cells):
             exercise = f"day00.{kind}" if kind else ""
-            made.append(Cell(index, f"cell-{index}", source, exercise, kind.replace("-", "_")))
+            made.append(Cell(index, f"cell-{index}", source, exercise, kind.replace("-", "_"), **dict(*more)))
         found[learner] = to_json(engine.grade(Job(learner, "day00", "tiny", tuple(made), order["seed"])))
     threads = [threading.Thread(target=grade, args=item) for item in order["class"].items()]
     for thread in threads: thread.start()

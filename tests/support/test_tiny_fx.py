@@ -29,7 +29,7 @@ def test_reference_alternative_and_wrong_answers_get_what_they_deserve(fx):
 
 SHOW = """
 import json
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring.answers import hidden_cases
 from passlab import exercises
 
 def shown(cases):

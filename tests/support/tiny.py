@@ -15,40 +15,60 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 
-EXERCISES = '''
-"""Three small questions."""
+#: What is written of day00, besides its notebook.
+FILES = {
+    "lib/passlab/exercises/day00/__init__.py": """
+from passlab.judge import Exercise
 
-from passlab.judge import Case, Exercise, Finding
-
-
-def _judge(case, value):
-    yield Finding("did", value == case.expect, f"Expected {case.expect!r}, got {value!r}.")
-    yield Finding("spared", value is not None, "It gave nothing back.")
+NOTEBOOKS = {"tiny": "torch"}
 
 
-def _exercise(name, title, case):
-    points, hints = {"did": 2.0, "spared": 1.0}, ("one", "two", "three")
-    return Exercise(f"day00.{name}", title, points, 1, 2, hints, lambda: [case], _judge, seconds=1)
+def _exercise(name, title):
+    return Exercise(f"day00.{name}", title, {"did": 2.0, "spared": 1.0}, 1, 2, ("one", "two", "three"), seconds=1)
 
 
 EXERCISES = (
-    _exercise("double", "Twice as much", Case("two", lambda: (2,), expect=4)),
-    _exercise("shout", "Louder", Case("a word", lambda: ("ab",), expect="AB")),
-    _exercise("sort-words", "In order", Case("three", lambda: (["b", "a", "c"],), expect=["a", "b", "c"])),
+    _exercise("double", "Twice as much"),
+    _exercise("shout", "Louder"),
+    _exercise("sort-words", "In order"),
 )
-'''
+""",
+    "lib/passlab/exercises/day00/_shared.py": """
+from passlab.judge import Finding
 
-HIDDEN = '''
-"""Hidden cases of the three small questions."""
 
+def judge(case, value):
+    yield Finding("did", value == case.expect, f"Expected {case.expect!r}, got {value!r}.")
+    yield Finding("spared", value is not None, "It gave nothing back.")
+""",
+}
+_VISIBLE = """
+from passlab.exercises.day00._shared import judge
 from passlab.judge import Case
 
-HIDDEN = {
-    "day00.double": lambda seed: [Case("hiddenmarker", lambda: (1000 + seed,), expect=2000 + 2 * seed)],
-    "day00.shout": lambda seed: [Case("hiddenmarker", lambda: ("hiddenword",), expect="HIDDENWORD")],
-    "day00.sort-words": lambda seed: [Case("hiddenmarker", lambda: (["z", "hiddenword"],), expect=["hiddenword", "z"])],
+
+def cases():
+    return [Case({case})]
+"""
+_HIDDEN = """
+from passlab.judge import Case
+
+
+def hidden(seed):
+    return [Case("hiddenmarker", {case})]
+"""
+#: name → its visible case, and its hidden one
+CASES = {
+    "double": ('"two", lambda: (2,), expect=4', "lambda: (1000 + seed,), expect=2000 + 2 * seed"),
+    "shout": ('"a word", lambda: ("ab",), expect="AB"', 'lambda: ("hiddenword",), expect="HIDDENWORD"'),
+    "sort_words": (
+        '"three", lambda: (["b", "a", "c"],), expect=["a", "b", "c"]',
+        'lambda: (["z", "hiddenword"],), expect=["hiddenword", "z"]',
+    ),
 }
-'''
+for _name, (_seen, _unseen) in CASES.items():
+    FILES[f"lib/passlab/exercises/day00/{_name}.py"] = _VISIBLE.format(case=_seen)
+    FILES[f"autograder/answers/day00/{_name}.py"] = _HIDDEN.format(case=_unseen)
 
 HEADER = """# ---
 # jupyter:
@@ -69,17 +89,17 @@ ANSWERS = {
 }
 
 
-def question(name: str, signature: str, body: str, points: float = 3) -> str:
-    """The cells of one question of day00: title, answer cell, check cell. `body`: the lines of the answer."""
+def question(name: str, signature: str, body: str) -> str:
+    """The cells of one question of day00: title, answer cell, check cell. `body`: the lines of the answer.
+
+    The hidden half of the check cell is what grades where nbgrader does it in its own way.
+    """
     function = signature.split("(")[0]
-    meta = '"locked": {locked}, {points}"schema_version": 3, "solution": {solution}, "task": false'
-    answer = meta.format(locked="false", points="", solution="true")
-    check = meta.format(locked="true", points=f'"points": {points:g}, ', solution="false")
     return f'''
 # %% [markdown]
 # ## {name}
 
-# %% nbgrader={{"grade": false, "grade_id": "{name}", {answer}}}
+# %%
 def {signature}:
     """One sentence."""
     ### BEGIN SOLUTION
@@ -87,10 +107,10 @@ def {signature}:
     ### END SOLUTION
 
 
-# %% nbgrader={{"grade": true, "grade_id": "{name}-check", {check}}}
+# %%
 check("day00.{name}", {function})
 ### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
+from autograder.authoring.answers import grade
 
 grade("day00.{name}", {function})
 ### END HIDDEN TESTS
@@ -111,18 +131,23 @@ def machinery(folder: Path) -> Path:
     shutil.copytree(ROOT / "autograder", folder / "autograder", ignore=skip)
     for name in ("nbgrader_config.py", "pyproject.toml"):
         shutil.copy(ROOT / name, folder / name)
-    for name in ("course", "exercises", "solutions/day00", "autograder/bank/day00"):
+    for name in ("course", "exercises", "solutions/day00"):
         (folder / name).mkdir(parents=True)
-    (folder / "autograder/hidden").mkdir(exist_ok=True)
     return folder
+
+
+def write(folder: Path, files: dict[str, str]) -> None:
+    """Write files into a course: path → text."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 def make(folder: Path) -> Path:
     """Write the tiny course into a folder that does not exist yet."""
     machinery(folder)
-    (folder / "lib/passlab/exercises/day00.py").write_text(EXERCISES)
-    (folder / "autograder/hidden/day00.py").write_text(HIDDEN)
-    (folder / "solutions/day00/tiny.py").write_text(notebook())
+    write(folder, FILES | {"solutions/day00/tiny.py": notebook()})
     return folder
 
 

@@ -438,37 +438,40 @@ def judge_pass(case, value):
     gone = next((op for op, n in wanted.items() if left[op] < n), None)
     yield Finding("did", todo is None, f"There is still too much of {todo}.", before=before, after=after)
     yield Finding("spared", gone is None, f"{gone} was needed.", before=before, after=after)
-
-
-VISIBLE = {
 '''
 
 EXERCISES = '''
 """Six small passes over torch.fx graphs."""
 
-from passlab.exercises import later
 from passlab.judge import Exercise
 
+NOTEBOOKS = {"fx": "torch"}
 HINTS = ("one", "two", "three")
-judge_count, judge_pass = (later("cases_day00", name) for name in ("judge_count", "judge_pass"))
-
-
-def _cases(name):
-    visible = later("cases_day00", "visible")
-    return lambda: visible(name)
-
 
 EXERCISES = (
 '''
 
-HIDDEN = '''
-"""Hidden cases of the six small passes. Their marks must never be seen outside the grader."""
+VISIBLE = '''
+"""Visible cases of day00.{name}."""
 
-import random
+import operator
 
 import torch
 
-from passlab.exercises.cases_day00 import TRAP, case, dead_chain, write
+from passlab.exercises.day00._shared import {judge} as judge
+from passlab.exercises.day00._shared import TRAP, case, dead_chain, write
+
+
+def cases():
+    return [
+{cases}
+    ]
+'''
+
+SHARED = '''
+"""What the hidden cases of the six small passes share. Their marks must never be seen outside the grader."""
+
+import random
 
 MARK = ("hiddenmarker ", "argmarker", {"expectmarker": 0})
 
@@ -478,15 +481,26 @@ def number(seed):
     return 4104.0625 + random.Random(seed).randrange(8) / 2**12
 '''
 
-BANK = '''
-"""Bank of day00.{name}."""
+ANSWERS = '''
+"""Hidden cases and answers of day00.{name}."""
 
 import operator
 
 import torch
 from torch import fx
 
-from autograder.bank import right, wrong
+from autograder.answers.day00._shared import MARK, number
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day00._shared import TRAP, case, dead_chain, write
+
+
+def hidden(seed):
+    n = number(seed)
+    return [
+{cases}
+    ]
+
+
 {right}
 
 {wrong}
@@ -509,58 +523,46 @@ def _cases(text: str) -> str:
     return textwrap.indent(textwrap.dedent(text).strip(), " " * 8)
 
 
-def _visible() -> str:
-    table = "".join(f'    "{name}": lambda: [\n{_cases(q.cases)}\n    ],\n' for name, q in QUESTIONS.items())
-    return f"{CASES}{table}}}\n\n\ndef visible(name):\n    return VISIBLE[name]()\n"
-
-
 def _exercises() -> str:
-    rows = []
-    for name, q in QUESTIONS.items():
-        judge = "judge_count" if name == "count-nodes" else "judge_pass"
-        rows.append(
-            f'    Exercise("day00.{name}", "{q.title}", dict({q.points}), 1, 2, HINTS, _cases("{name}"), {judge}, '
-            "seconds=1),\n"
-        )
+    row = '    Exercise("day00.{}", "{}", dict({}), 1, 2, HINTS, seconds=1),\n'
+    rows = (row.format(name, q.title, q.points) for name, q in QUESTIONS.items())
     return f"{EXERCISES}{''.join(rows)})\n"
 
 
-def _hidden() -> str:
-    functions, table = "", ""
-    for name, q in QUESTIONS.items():
-        function = q.signature.split("(")[0]
-        functions += f"\n\ndef {function}(seed):\n    n = number(seed)\n    return [\n{_cases(q.hidden)}\n    ]\n"
-        table += f'    "day00.{name}": {function},\n'
-    return f"{HIDDEN}{functions}\n\nHIDDEN = {{\n{table}}}\n"
+def _visible(name: str) -> str:
+    judge = "judge_count" if name == "count-nodes" else "judge_pass"
+    return VISIBLE.format(name=name, judge=judge, cases=_cases(QUESTIONS[name].cases))
 
 
-def _bank(name: str) -> str:
+def _answers(name: str) -> str:
     q = QUESTIONS[name]
     definition = f"def {q.signature}:"
     marked = ('@right("made in another way")', definition.replace(name.replace("-", "_"), "another_way", 1))
     missed = (f'@wrong("{q.lost}", "{q.note}")', definition.replace(name.replace("-", "_"), "mistaken", 1))
     right, wrong = (q.right.replace(definition, "\n".join(marked)), q.wrong.replace(definition, "\n".join(missed)))
-    return BANK.format(name=name, right=right, wrong=wrong)
+    return ANSWERS.format(name=name, cases=_cases(q.hidden), right=right, wrong=wrong)
 
 
 def notebook() -> str:
     """The authored notebook."""
-    parts = (tiny.question(name, q.signature, q.reference.strip(), q.total) for name, q in QUESTIONS.items())
+    parts = (tiny.question(name, q.signature, q.reference.strip()) for name, q in QUESTIONS.items())
     return tiny.HEADER + START + "".join(parts)
 
 
 def make(folder: Path) -> Path:
     """Write the course into a folder that does not exist yet; `autograder.authoring.notebooks` builds its notebooks."""
     tiny.machinery(folder)
-    exercises = folder / "lib/passlab/exercises"
-    (exercises / "cases_day00.py").write_text(_visible())
-    (exercises / "day00.py").write_text(_exercises())
-    (folder / f"autograder/hidden/{DAY}.py").write_text(_hidden())
-    (folder / f"solutions/{DAY}/{NOTEBOOK}.py").write_text(notebook())
-    bank = folder / f"autograder/bank/{DAY}"
-    (bank / "__init__.py").touch()
+    exercises, answers = f"lib/passlab/exercises/{DAY}", f"autograder/answers/{DAY}"
+    files = {
+        f"{exercises}/__init__.py": _exercises(),
+        f"{exercises}/_shared.py": CASES,
+        f"{answers}/_shared.py": SHARED,
+        f"solutions/{DAY}/{NOTEBOOK}.py": notebook(),
+    }
     for name in QUESTIONS:
-        (bank / f"{name.replace('-', '_')}.py").write_text(_bank(name))
+        module = name.replace("-", "_")
+        files |= {f"{exercises}/{module}.py": _visible(name), f"{answers}/{module}.py": _answers(name)}
+    tiny.write(folder, files)
     return folder
 
 

@@ -19,7 +19,12 @@ def plain(obj: object) -> dict:
         for n in graph
     }
     told = {"outputs": list(graph.outputs), "ir": graph.ir, "name": graph.name, "text": graph.text}
-    return {"nodes": nodes, "row": list(table([graph]).rows[0]), "ssa": breaks_ssa(graph), "drawn": draw(graph).text} | told
+    return {
+        "nodes": nodes,
+        "row": list(table([graph]).rows[0]),
+        "ssa": breaks_ssa(graph),
+        "drawn": draw(graph).text,
+    } | told
 
 
 def elsewhere(graphs: list[Graph], folder: Path) -> list[int]:

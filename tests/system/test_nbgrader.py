@@ -86,7 +86,7 @@ def test_scores_are_in_the_export(flow):
 
 KEPT = """
 import json, sys
-from autograder.grading.gradebook import settings
+from autograder.authoring.source import settings
 from autograder.grading.recorder import Recorder
 
 with Recorder(settings()) as recorder:
@@ -108,7 +108,7 @@ def test_seed_and_verdicts_are_kept_whoever_graded(flow):
 def test_feedback_is_written_and_clean(flow):
     page = (flow / "autograder/run/feedback/ada/day00/tiny.html").read_text()
     assert "hidden cases included" in page
-    assert "HIDDEN TESTS" not in page and "autograder.authoring.checking" not in page
+    assert "HIDDEN TESTS" not in page and "autograder.authoring.answers" not in page
 
 
 def untouched(nb, cells):
@@ -195,7 +195,7 @@ def test_a_server_that_knows_formgrader_leaves_the_learners_progress_alone(serve
     """Settings are read inside the Jupyter server, whose environment the learners' kernels inherit."""
     assert server("formgrader/api/assignments")
     said = tiny.run(
-        flow, "-c", "from autograder.grading.gradebook import settings; settings(); import os; print(*os.environ)"
+        flow, "-c", "from autograder.authoring.source import settings; settings(); import os; print(*os.environ)"
     ).stdout
     assert "PASSLAB_" not in said
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable
 from functools import cache, cached_property
@@ -12,6 +11,7 @@ from typing import Any
 
 from passlab import exercises
 from passlab.judge import MEANING, Exercise, Judgement, judge
+from passlab.notebook.cells import questions, unmarked
 from passlab.notebook.project import load_progress, remember, root
 
 
@@ -154,13 +154,11 @@ def solution(name: str) -> None:
     if exercise is None:
         return
     home = root()
-    cell = re.escape(f'"grade_id": "{exercise.id.split(".")[1]}"')
-    for path in sorted((home / "solutions" / exercise.day).glob("*.py")) if home else ():
-        found = re.search(rf"^# %%[^\n]*{cell}[^\n]*\n(.*?)(?=^# %%|\Z)", path.read_text(encoding="utf-8"), re.M | re.S)
-        if found:
-            code = re.sub(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n", "", found[1], flags=re.M).strip()
-            where = f"From {path.relative_to(home)}"
-            return show(Card(f"{code}\n\n# {where}", "solution", code=code, where=where))
+    path = home / "solutions" / exercise.day / f"{exercise.notebook}.py" if home else None
+    question = questions(path.read_text(encoding="utf-8")).get(exercise.id) if path and path.is_file() else None
+    if question:
+        code, where = unmarked(question.answer.text).strip(), f"From {path.relative_to(home)}"
+        return show(Card(f"{code}\n\n# {where}", "solution", code=code, where=where))
     show(say(f"This copy of the course holds no solution of {exercise.id}."))
 
 

@@ -1,0 +1,97 @@
+"""Convert the cell outputs that a worker reports into the format of notebook files.
+
+Output types reserved for the grader, and anything of an unknown form, are dropped.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from autograder.engine.data import Ran
+from autograder.engine.outcomes import printable
+
+#: The MIME types that a learner's cell may show.
+MIMES = {
+    "text/plain",
+    "text/html",
+    "text/markdown",
+    "text/latex",
+    "image/png",
+    "image/jpeg",
+    "image/svg+xml",
+}
+MOST_OUTPUTS = 1_000
+#: The limit, in characters, for the stored outputs of one cell of a notebook file. If they exceed it, none are shown.
+MOST_STORED = 4 * 2**20
+
+
+def _text(value: Any) -> str:
+    return value.encode("utf-8", "replace").decode() if isinstance(value, str) else ""
+
+
+def _output(raw: Any) -> dict[str, Any] | None:
+    kind = raw.get("output_type") if isinstance(raw, dict) else None
+    if kind == "stream":
+        name = "stderr" if raw.get("name") == "stderr" else "stdout"
+        return {"output_type": "stream", "name": name, "text": _text(raw.get("text"))}
+    if kind == "error":
+        lines = raw.get("traceback")
+        return {
+            "output_type": "error",
+            "ename": printable(raw.get("ename")),
+            "evalue": _text(raw.get("evalue")),
+            "traceback": [_text(line) for line in lines] if isinstance(lines, list) else [],
+        }
+    if kind in ("display_data", "execute_result") and isinstance(raw.get("data"), dict):
+        data = {mime: _text(value) for mime, value in raw["data"].items() if mime in MIMES}
+        made: dict[str, Any] = {"output_type": kind, "data": data, "metadata": {}}
+        if kind == "execute_result":
+            count = raw.get("execution_count")
+            made["execution_count"] = count if type(count) is int else None
+        return made if data else None
+    return None
+
+
+def ran(raw: Any) -> Ran:
+    """Return the result of one cell from a worker's report, which is not trusted."""
+    raw = raw if isinstance(raw, dict) else {}
+    outputs = raw.get("outputs")
+    made = [_output(one) for one in outputs[:MOST_OUTPUTS]] if isinstance(outputs, list) else []
+    return Ran([one for one in made if one], printable(raw.get("error")))
+
+
+def stored(raw: Any) -> list[dict[str, Any]]:
+    """Return the stored outputs of a cell of a notebook file, in the form that `ran` produces."""
+    made = ran({"outputs": _joined(raw)}).outputs
+    return made if sum(len(str(output)) for output in made) <= MOST_STORED else []
+
+
+def _joined(raw: Any) -> list[Any]:
+    """Return the outputs with every text as one string: a notebook file may store it as a list of lines."""
+    outputs = [dict(one) for one in raw[:MOST_OUTPUTS] if isinstance(one, dict)] if isinstance(raw, list) else []
+    for output in outputs:
+        output["text"] = _text_of(output.get("text"))
+        if isinstance(output.get("data"), dict):
+            output["data"] = {mime: _text_of(value) for mime, value in output["data"].items()}
+    return outputs
+
+
+def _text_of(value: Any) -> Any:
+    lines = isinstance(value, list) and all(isinstance(line, str) for line in value)
+    return "".join(value) if lines else value
+
+
+def not_run(sentence: str) -> Ran:
+    """Return the result of a cell that was skipped."""
+    return Ran([{"output_type": "stream", "name": "stdout", "text": f"{sentence}\n"}])
+
+
+def died(sentence: str) -> Ran:
+    """Return the result of a cell that ended the process, or had to be ended with it."""
+    error = {
+        "output_type": "error",
+        "ename": "KernelDied",
+        "evalue": sentence,
+        "traceback": [f"KernelDied: {sentence}"],
+    }
+    return Ran([error], f"KernelDied: {sentence}", sentence)

@@ -1,0 +1,181 @@
+"""Running an answer on cases, and putting the findings together.
+
+Running (`run`) and judging (`judge_outcome`) touch each other only through `Outcome`, so that the two can be done by
+different processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import signal
+import sysconfig
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
+
+
+class _Quiet(io.TextIOBase):
+    """A stream that counts what is printed and keeps none of it: 100 MB of prints cost no memory."""
+
+    def __init__(self):
+        self.printed = 0
+
+    def writable(self):
+        return True
+
+    def write(self, text):
+        self.printed += len(text)
+        return len(text)
+
+
+class OutOfTime(BaseException):
+    """Raised inside an answer that runs too long. No `except Exception` of the learner's catches it."""
+
+
+@contextlib.contextmanager
+def time_limit(seconds: float):
+    """Interrupt the main thread's Python code after `seconds`. Elsewhere (other threads, Windows) there is no limit."""
+    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(*_):
+        raise OutOfTime
+
+    previous = signal.signal(signal.SIGALRM, stop)
+    # Fires again and again: a bare `except:` in the answer swallows one alarm, not the next.
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+
+
+#: Where code lies that is not the learner's: this library, Python's own and installed packages.
+_OTHERS = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
+
+
+def _where(error: BaseException) -> str:
+    """The last line of the learner's own code in a traceback: "line 7 of dce"."""
+    place, tb = "", error.__traceback__
+    while tb:
+        if not tb.tb_frame.f_code.co_filename.startswith(_OTHERS):
+            place = f" (line {tb.tb_lineno} of {tb.tb_frame.f_code.co_name})"
+        tb = tb.tb_next
+    return place
+
+
+def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
+    """Put one case to an answer and bring back what came of it. Never raises for anything the answer does."""
+    quiet, start, given = _Quiet(), time.perf_counter(), []
+
+    def outcome(status, value=None, error="", kind=""):
+        in_place = value is not None and any(value is argument for argument in given)
+        return Outcome(status, value, error, quiet.printed, time.perf_counter() - start, in_place, kind)
+
+    def build():
+        arguments = case.build()
+        given.extend(arguments)
+        return arguments
+
+    try:
+        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            with time_limit(exercise.seconds):
+                return outcome("ok", (exercise.call or call_answer)(answer, replace(case, build=build)))
+    except NotImplementedError as error:
+        if str(error):
+            said = f"It raised NotImplementedError: {error}{_where(error)}."
+            return outcome("raised", error=said, kind="NotImplementedError")
+        return outcome("stub", error="Not written yet: it still raises NotImplementedError.")
+    except OutOfTime:
+        return outcome(
+            "timeout", error=f"It was still running after {exercise.seconds:g} s: look for a loop that never ends."
+        )
+    except KeyboardInterrupt:
+        raise
+    except RecursionError:
+        said = "It called itself without end (RecursionError): what stops the recursion?"
+        return outcome("raised", error=said, kind="RecursionError")
+    except BaseException as error:  # SystemExit and its like are the learner's too
+        kind, lines = type(error).__name__, str(error).strip().split("\n")
+        text = lines[-1 if lines[0].startswith("Traceback") else 0][:200]  # TVM's C++ stack comes before what it says
+        text = text.removeprefix(f"{kind}: ")
+        return outcome("raised", error=f"It raised {kind}{': ' + text if text else ''}{_where(error)}.", kind=kind)
+
+
+def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
+    """The findings on one case. A verdict the case is about, and that could not be reached, is not held."""
+    about = [v for v in (case.about or exercise.points) if v in exercise.points]
+    first = "valid" if "valid" in exercise.points else "did"
+    if outcome.status == "ok":
+        findings = []
+        try:
+            with contextlib.redirect_stderr(
+                _Quiet()
+            ):  # torch.fx prints a traceback when a graph fails; findings say it
+                findings.extend(exercise.judge(case, outcome.value))
+        except Exception as error:  # so odd a value that the judge broke on it: not right, and no traceback
+            odd = f"The judge could not read what came back ({type(error).__name__}: {str(error)[:120]})."
+            findings.append(Finding(first, False, odd))
+        findings = [f for f in findings if f.verdict in exercise.points and (f.verdict in about or not f.ok)]
+    else:
+        findings = [Finding(first, False, outcome.error)]
+    reached = {f.verdict for f in findings}
+    findings += [Finding(v, False) for v in about if v not in reached]
+    return [f if f.case else replace(f, case=case.name) for f in findings]
+
+
+def unfit(exercise: Exercise, answer: Any) -> str:
+    """Why `answer` cannot be put to the test: it is nothing that can be called. Empty if it can."""
+    is_module = any(base.__module__ == "torch.nn.modules.module" for base in type(answer).__mro__)
+    if callable(answer) and not is_module:
+        return ""
+    name = exercise.id.split(".")[1].replace("-", "_")
+    return f"check wants the function itself, {name}; it got {type(answer).__name__}."
+
+
+def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
+    """Judge `answer` on `cases` (the exercise's visible ones if not given)."""
+    if why := unfit(exercise, answer):
+        return Judgement(exercise, [Finding("did", False, why)])
+    cases = exercise.cases() if cases is None else cases
+    return conclude(exercise, ((case, run(exercise, answer, case)) for case in cases))
+
+
+def conclude(
+    exercise: Exercise,
+    outcomes: Iterable[tuple[Case, Outcome]],
+    findings: Callable[[Exercise, Case, Outcome], list[Finding]] = judge_outcome,
+) -> Judgement:
+    """Put the findings on all outcomes together. After a stub, or one that ran out of time, no more are asked for."""
+    start = time.perf_counter()
+    result = Judgement(exercise)
+    printed, in_place = 0, False
+    for case, outcome in outcomes:
+        printed += outcome.printed
+        in_place |= outcome.in_place
+        if outcome.status == "stub":
+            result.attempted = False
+            result.findings.append(Finding("did", False, outcome.error, case.name))
+            break
+        result.findings += findings(exercise, case, outcome)
+        if outcome.status == "timeout":
+            result.notes.append("The cases after the one that ran out of time were not tried.")
+            break
+    if in_place:
+        result.notes.append(
+            "Your code edits the graph it is given. That is allowed: the judge compares with its own copy."
+        )
+    if printed > 10_000:
+        result.notes.append(f"Your code printed {printed:,} characters while it was checked; they are not shown.")
+    result.seconds = time.perf_counter() - start
+    return result

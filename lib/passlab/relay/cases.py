@@ -1,0 +1,144 @@
+"""How cases over modules of Relay are written down: a program, and what a pass must make of it.
+
+    case("two equal products", program(lambda x, y: …, (2, 3), (2, 3)), did=[most("nn.relu", 1, "…")])
+
+An expectation is a function (before, after) → None, or the sentence that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from passlab import judge
+from passlab.judge import Case, Expect, Finding, plural
+from passlab.judge.expect import Expectation
+from passlab.relay import relay, tvm
+from passlab.tvm.judge import counts, judge_pass
+
+# ---------------------------------------------------------------------------------------------------- programs
+
+
+def typed(function: relay.Function) -> tvm.IRModule:
+    """The function as `main` of a module, with types."""
+    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
+
+
+def program(body: Callable, *shapes: tuple[int, ...], **attributes: Any) -> Callable[[], tvm.IRModule]:
+    """A function that makes the module of main(x, …) = body(x, …) anew at every call.
+
+    The inputs, float32 of these shapes, have the names of `body`'s parameters; `attributes` become those of main.
+    """
+
+    def build() -> tvm.IRModule:
+        global _numbers
+        _numbers = itertools.count()
+        inputs = [
+            relay.var(name, shape=size) for name, size in zip(inspect.signature(body).parameters, shapes, strict=True)
+        ]
+        function = relay.Function(inputs, body(*inputs))
+        for name, value in attributes.items():
+            function = function.with_attr(name, value)
+        return typed(function)
+
+    return build
+
+
+def number(value: float, dtype: str = "float32") -> relay.Constant:
+    return relay.const(value, dtype)
+
+
+def weight(*shape: int, seed: int = 0) -> relay.Constant:
+    """A constant of normal numbers, the same for the same shape and seed."""
+    return relay.const(np.random.default_rng(seed).standard_normal(shape).astype("float32"))
+
+
+_numbers = itertools.count()  # of the variables of the program that is being made
+
+
+def let(value: relay.Expr, body: Callable[[relay.Var], relay.Expr]) -> relay.Let:
+    """`let v = value; body(v)`, with a new v."""
+    var = relay.var(f"v{next(_numbers)}")
+    return relay.Let(var, value, body(var))
+
+
+def tuple_of(*fields: relay.Expr) -> relay.Tuple:
+    return relay.Tuple(list(fields))
+
+
+def field(value: relay.Expr, index: int) -> relay.TupleGetItem:
+    return relay.TupleGetItem(value, index)
+
+
+# ---------------------------------------------------------------------------------------------------- expectations
+
+
+def calls(n: int, op: str) -> str:
+    return f"{plural(n, 'call')} of {op}"
+
+
+def most(op: str, limit: int, why: str) -> Expectation:
+    """At most `limit` calls of `op`."""
+
+    def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+        there = counts(after)[op]
+        return None if there <= limit else judge.too_many(why, calls(there, op), limit)
+
+    return law
+
+
+def least(op: str, limit: int, why: str) -> Expectation:
+    """At least `limit` calls of `op`."""
+
+    def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+        there = counts(after)[op]
+        return None if there >= limit else f"{why} Of {calls(limit, op)}, {there} {'is' if there == 1 else 'are'} left."
+
+    return law
+
+
+def lets(limit: int, why: str) -> Expectation:
+    """At most `limit` variables bound by let, in all functions."""
+
+    def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+        bound: list[str] = []
+        for function in after.functions.values():
+            relay.analysis.post_order_visit(
+                function, lambda e: bound.append(f"%{e.var.name_hint}") if isinstance(e, relay.Let) else None
+            )
+        return (
+            None if len(bound) <= limit else f"{why} Still bound: {', '.join(bound[:5])}; {limit or 'none'} should be."
+        )
+
+    return law
+
+
+def attributes_kept(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+    """What was said about a function is still said about it."""
+    for var, function in before.functions.items():
+        found = next((f for v, f in after.functions.items() if v.name_hint == var.name_hint), None)
+        if found is None:
+            return f"The function @{var.name_hint} is gone."
+        kept = set(found.attrs.keys()) if found.attrs else set()
+        lost = sorted(set(function.attrs.keys() if function.attrs else ()) - kept)
+        if lost:
+            return (
+                f"The function @{var.name_hint} has lost its attribute {lost[0]!r}: make the new one with func.attrs, "
+                f"or with relay.function.FunctionWithFields."
+            )
+    return None
+
+
+def expecting(**how: Any) -> Callable[[Case, object], Iterator[Finding]]:
+    """Return the judge: valid, same, then the expectations. Keyword arguments go to `same`."""
+    return judge.expecting(judge_pass, **how)
+
+
+def case(name: str, build: Callable[[], tvm.IRModule], *, run: bool = True, **expect: Sequence[Expectation]) -> Case:
+    """A case about exactly the verdicts that something is expected of, besides valid and (if it is run) same."""
+    about = ("valid", *(["same"] if run else []), *expect)
+    return Case(name, lambda: (build(),), about, expect=Expect(**expect))
