@@ -9,8 +9,8 @@ from dataclasses import asdict, replace
 from autograder.authoring.prove import prove
 from autograder.engine import wire
 from autograder.engine.data import CaseResult
+from autograder.engine.outcomes import told
 from autograder.engine.verifier.misconceptions import signature
-from autograder.engine.wire.outcomes import told
 from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run, unfit
 
 

@@ -8,9 +8,10 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from autograder.authoring import notebooks, source
+from autograder.authoring import notebooks
 from autograder.authoring.source import ROOT
 from passlab import exercises
+from passlab.notebook.cells import checked
 
 #: Warnings that arise in a notebook's cells or in this project's code become errors; those inside other packages pass.
 STRICT = 'import warnings\nwarnings.filterwarnings("error", module=r"(__main__|passlab|autograder)(\\.|$)")'
@@ -35,7 +36,7 @@ def test_runs(path, tmp_path, monkeypatch):
     nb, asked = notebooks.notebook(path), []
     for cell in nb.cells:
         if cell.metadata.get("nbgrader", {}).get("grade") and cell.cell_type == "code":
-            asked.append(source.checked(cell.source).exercise)
+            asked.append(checked(cell.source).exercise)
     execute(nb, path.parent)
     assert bool(asked) == ("solutions" in path.parts)
     if asked:
