@@ -154,8 +154,7 @@ def _mark(x: float, y: float, number: int, filled: bool) -> str:
 
 
 def traffic(programs: Mapping[str, Mapping[str, float]], title: str = "Bytes moved") -> Drawing:
-    """Draw one bar per program, made of the bytes each of its kernels moves, with the ratio of the sum to the first
-    bar.
+    """Draw one bar per program, made of the bytes that each of its kernels moves, and its ratio to the first bar.
 
         traffic({"eager": {"mul": 8e6, "add": 8e6, "relu": 8e6}, "fused": {"mul_add_relu": 8e6}})
 

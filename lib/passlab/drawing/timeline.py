@@ -115,7 +115,5 @@ def slider(
     fronts: int | None = None,
     title: str = "",
 ) -> Slider:
-    """Draw the picture of `lattice` step by step: points that have run are coloured, the current ones have a thick
-    edge.
-    """
+    """Draw the picture of `lattice` step by step: points that have run are coloured, current ones have a thick edge."""
     return Slider(scene_of(program, schedule, sizes, dependences, tiles, violated, fronts), title)
