@@ -22,7 +22,7 @@ from autograder.grading.intake import Class, Damaged, Submission, collect
 from autograder.reports import tables
 
 if TYPE_CHECKING:
-    from autograder.grading.class_run import Grader, Session
+    from autograder.grading.class_run import Grader, Paper, Session
     from autograder.grading.scores import Run
     from autograder.reports.exports import Learner
 
@@ -72,6 +72,9 @@ Roster = Annotated[
 Seed = Annotated[int | None, typer.Option(help="The seed of the hidden cases; else a new one.")]
 Db = Annotated[str, typer.Option(help="The gradebook, for example postgresql://user@host/course; else a SQLite file.")]
 Unsafe = Annotated[bool, typer.Option("--unsafe", help="Grade even where the sandbox is not whole; all pages say so.")]
+RunAll = Annotated[
+    bool, typer.Option("--run-all", help="Run all cells as nbgrader would, also those that only show something.")
+]
 Scheduler = Annotated[str, typer.Option(help="Grade on a Dask cluster: tcp://host:8786.")]
 
 
@@ -83,6 +86,7 @@ def grade(
     seed: Seed = None,
     db: Db = "",
     scheduler: Scheduler = "",
+    run_all: RunAll = False,
     replay: Annotated[
         bool, typer.Option("--replay", help="Grade again on the cases of the last time, compare, and write nothing.")
     ] = False,
@@ -90,7 +94,7 @@ def grade(
 ) -> None:
     """Grade a class: run every notebook, judge it, write feedback, grades and a report, and show who got what."""
     start = time.perf_counter()
-    with _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, keep=replay) as work:
+    with _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_all, keep=replay) as work:
         if replay:
             found = work.session.replay(work.tasks)
             Console().print(tables.changes(found) if found else "Every score came out as it is stored.")
@@ -110,6 +114,7 @@ def regrade(
     seed: Seed = None,
     db: Db = "",
     scheduler: Scheduler = "",
+    run_all: RunAll = False,
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
     unsafe: Unsafe = False,
 ) -> None:
@@ -118,7 +123,7 @@ def regrade(
     The hidden cases are those of the last time, so that what changes is the notebook or the check; --seed draws others.
     """
     start = time.perf_counter()
-    with _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, keep=True) as work:
+    with _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_all, keep=True) as work:
         run = work.session.recorder.begin(seed)
         found, papers = work.session.regrade(work.tasks, run, fresh=seed is not None)
         console = Console(width=None if sys.stdout.isatty() else 140)
@@ -233,7 +238,7 @@ class Work:
 
 
 @contextlib.contextmanager
-def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, keep) -> Iterator[Work]:
+def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_all, keep) -> Iterator[Work]:
     """Everything that grading needs, from the folder with submissions to the gradebook with the release in it."""
     from passlab.notebook.workspace import writable_home
 
@@ -263,7 +268,7 @@ def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, keep)
         with _gradebook(chosen) as recorder, _grader(jobs, scheduler, unsafe) as grader, _bar(work) as advance:
             from autograder.grading.class_run import Session
 
-            work.session = Session(recorder, grader, source.ROOT / run / "submitted", advance)
+            work.session = Session(recorder, grader, source.ROOT / run / "submitted", advance, run_all)
             yield work
 
 
@@ -294,12 +299,20 @@ def _gradebook(chosen: list[str]):
 
 @contextlib.contextmanager
 def _bar(work: Work):
-    """A progress bar with the time that is left, on a terminal."""
+    """A progress bar with the time that is left on a terminal, and a line for each submission that is done."""
     terminal = Console(stderr=True)
     columns = (TextColumn("Grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
         task = bar.add_task("", total=len(work.submissions))
-        yield lambda: bar.advance(task)
+
+        def advance(paper: Paper | None) -> None:
+            bar.advance(task)
+            if paper is not None:
+                above = bar.console if terminal.is_terminal and sys.stdout.isatty() else Console()
+                above.print(tables.line(paper), markup=False, highlight=False, soft_wrap=True)
+                sys.stdout.flush()
+
+        yield advance
 
 
 def prove(

@@ -20,9 +20,12 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.authoring import source
+from passlab import exercises
+from passlab.notebook.cells import checked
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-PAIRING = "ipynb,py:percent"
+#: What is known of a cell stays out of the `.py`, also where an editor saves the pair.
+PAIRING = {"formats": "ipynb,py:percent", "cell_metadata_filter": "-all"}
 AUTHORED = ("course/*.py", "solutions/day*/*.py")
 
 
@@ -37,13 +40,35 @@ def cell_id(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:64]
 
 
+def _mark(nb: NotebookNode, path: Path) -> None:
+    """Give the cells of every question what nbgrader wants to know: their ids, and the points of the exercise."""
+    answer = None
+    for cell in nb.cells:
+        if cell.cell_type != "code" or "nbgrader" in cell.metadata:
+            continue
+        if "### BEGIN SOLUTION" in cell.source:
+            answer = cell
+        elif (found := checked(cell.source)) and answer is not None:
+            try:
+                points = exercises.find(found.exercise).total
+            except KeyError as error:
+                raise ValueError(f"{path.name} checks {found.exercise!r}. {error.args[0]}") from None
+            name = found.exercise.split(".")[1]
+            common = {"schema_version": 3, "task": False}
+            answer.metadata["nbgrader"] = common | {"grade_id": name, "solution": True, "grade": False, "locked": False}
+            cell.metadata["nbgrader"] = common | {"grade_id": f"{name}-check", "solution": False, "grade": True}
+            cell.metadata["nbgrader"] |= {"locked": True, "points": int(points) if points == int(points) else points}
+            answer = None
+    if answer is not None:
+        raise ValueError(f"{path.name} has an answer that no check(…) follows: {answer.source.splitlines()[0]}")
+
+
 def notebook(path: Path) -> NotebookNode:
     """The notebook that a `.py` stands for: no outputs, and ids taken from grade ids or positions."""
     nb = jupytext.read(path, fmt="py:percent")
     nb.nbformat, nb.nbformat_minor = 4, 5
-    nb.metadata = nbformat.from_dict(
-        {"jupytext": {"formats": PAIRING}, "kernelspec": KERNEL, "language_info": {"name": "python"}}
-    )
+    nb.metadata = nbformat.from_dict({"jupytext": PAIRING, "kernelspec": KERNEL, "language_info": {"name": "python"}})
+    _mark(nb, path)
     for number, cell in enumerate(nb.cells):
         cell["id"] = cell_id(cell.metadata.get("nbgrader", {}).get("grade_id", f"cell-{number:02d}"))
         for layout in ("lines_to_next_cell", "lines_to_end_of_cell_marker"):  # of the .py, not of the notebook

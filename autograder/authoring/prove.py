@@ -19,8 +19,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from autograder import bank
-from autograder.authoring.checking import hidden_cases
+from autograder.authoring import answers
 from passlab import exercises
 from passlab.judge import Exercise, Judgement, judge
 
@@ -74,12 +73,12 @@ def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) ->
 
 def _put(exercise: Exercise, seed: int, kind: str, answer: object) -> tuple[Row, float, float]:
     """Put one answer through visible and hidden cases."""
-    entry = getattr(answer, "bank", None)
+    entry = getattr(answer, "mark", None)
     should, note = (entry.verdict, entry.note) if entry else (None, "")
     seen = judge(exercise, answer)
     # A module takes seconds to build: one that has fallen short as it should is not put to the hidden cases, too.
     short = kind == "wrong" and exercise.flavour != "torch" and seen.verdicts.get(should) is False
-    unseen = judge(exercise, answer, [] if short else hidden_cases(exercise.id, seed))
+    unseen = judge(exercise, answer, [] if short else answers.hidden_cases(exercise.id, seed))
     full = Judgement(exercise, seen.findings + unseen.findings, attempted=seen.attempted and unseen.attempted)
     row = Row(
         name=getattr(answer, "__name__", kind) if entry else kind,
@@ -97,26 +96,28 @@ def _put(exercise: Exercise, seed: int, kind: str, answer: object) -> tuple[Row,
 
 
 def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
-    yield "stub", bank.stub(exercise_id)  # first: it pays for the imports, so that the reference's times are its own
-    yield "reference", bank.reference(exercise_id)
-    for answer in bank.load(exercise_id):
-        yield answer.bank.kind, answer
+    yield "stub", answers.stub(exercise_id)  # first: it pays for the imports, so that the reference's times are its own
+    yield "reference", answers.reference(exercise_id)
+    for answer in answers.load(exercise_id):
+        yield answer.mark.kind, answer
 
 
 def prove(exercise_id: str, seed: int = 0) -> Proof:
     """The kill table of one exercise. Raises nothing: what breaks is a problem of the proof."""
     exercise = exercises.find(exercise_id)
-    proof = Proof(exercise.id, exercise.total)
+    proof = Proof(exercise.id, exercise.total, problems=answers.missing(exercise.id))
+    if proof.problems:
+        return proof
     try:
-        answers = list(_answers(exercise.id))
+        given = list(_answers(exercise.id))
     except Exception as error:
         proof.problems.append(f"its answers cannot be loaded: {type(error).__name__}: {error}")
         return proof
     for kind, wanted in (("wrong", WRONG), ("right", RIGHT)):
-        there = sum(k == kind for k, _ in answers)
+        there = sum(k == kind for k, _ in given)
         if there < wanted:
-            proof.problems.append(f"its bank has {there} {kind} answers; {wanted} are needed")
-    for kind, answer in answers:
+            proof.problems.append(f"it has {there} {kind} answers; {wanted} are needed")
+    for kind, answer in given:
         name = getattr(answer, "__name__", kind)
         try:
             row, visible, hidden = _put(exercise, seed, kind, answer)

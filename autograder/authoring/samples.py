@@ -1,7 +1,7 @@
 """Write the sample class, one learner for each way it can go: `python -m autograder.authoring.samples`.
 
-Every notebook is the released one with answer cells filled in: from `solutions/`, from the bank of wrong answers, or
-with an accident. `passlab grade` builds the class; it is not under version control.
+Every notebook is the released one with answer cells filled in: from `solutions/`, with wrong answers, or with an
+accident. `passlab grade` builds the class; it is not under version control.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from pathlib import Path
 
 import nbformat
 
-from autograder import bank
-from autograder.authoring import source
+from autograder.authoring import answers, source
+from passlab.notebook.cells import unmarked
 
 FOLDER = "autograder/samples"
 
@@ -25,8 +25,7 @@ Fill = Callable[[int, str, source.Place], str | None]
 
 def reference_text(place: source.Place) -> str:
     """The answer cell as in `solutions/`, without the marks around the answer."""
-    lines = place.answer.text.rstrip().split("\n")
-    return "\n".join(line for line in lines if line.strip() not in ("### BEGIN SOLUTION", "### END SOLUTION"))
+    return unmarked(place.answer.text)
 
 
 def _names(tree: ast.AST) -> set[str]:
@@ -41,8 +40,8 @@ def _defines(statement: ast.stmt) -> set[str]:
     return {t.id for t in ast.walk(statement) if isinstance(t, ast.Name) and isinstance(t.ctx, ast.Store)}
 
 
-def bank_text(path: Path, kind: str, handed: ast.expr) -> str | None:
-    """The first bank answer of a kind ("wrong") as a learner would have typed it: itself, what it uses of its module,
+def answer_text(path: Path, kind: str, handed: ast.expr) -> str | None:
+    """The first answer of a kind ("wrong") as a learner would have typed it: itself, what it uses of its module,
     under the expected name. None where there is none.
 
     It is read from the text: the modules need several compilers, and a process can hold only one TVM.
@@ -52,10 +51,10 @@ def bank_text(path: Path, kind: str, handed: ast.expr) -> str | None:
     statements = [
         s
         for s in ast.parse(path.read_text(encoding="utf-8")).body
-        if not (isinstance(s, ast.ImportFrom) and s.module == "autograder.bank")
+        if not (isinstance(s, ast.ImportFrom) and s.module == "autograder.authoring.answers")
     ]
-    answers = (s for s in statements if any(_is_mark(d, kind) for d in getattr(s, "decorator_list", ())))
-    answer = next(answers, None)
+    marked = (s for s in statements if any(_is_mark(d, kind) for d in getattr(s, "decorator_list", ())))
+    answer = next(marked, None)
     if answer is None:
         return None
     definitions = {name: statement for statement in statements for name in _defines(statement)}
@@ -95,8 +94,8 @@ def _partly(number: int, exercise: str, place: source.Place) -> str | None:
         return None
     wrong = None
     if number % 3 == 1:
-        module = source.ROOT / Path(*bank.module_name(exercise).split(".")).with_suffix(".py")
-        wrong = bank_text(module, "wrong", place.handed)
+        module = source.ROOT / Path(*answers.module_name(exercise).split(".")).with_suffix(".py")
+        wrong = answer_text(module, "wrong", place.handed)
     return wrong or reference_text(place)
 
 
@@ -138,7 +137,7 @@ def wanted() -> dict[Path, str]:
             cells = {cell.metadata.get("nbgrader", {}).get("grade_id"): cell for cell in nb.cells}
             for number, (exercise, place) in enumerate(places.items()):
                 if (text := fill(number, exercise, place)) is not None:
-                    cells[place.answer.nbgrader["grade_id"]].source = text
+                    cells[exercise.split(".")[1]].source = text
             text = nbformat.writes(nb, version=nbformat.NO_CONVERT) + "\n"
             files[source.ROOT / FOLDER / learner / day / f"{path.stem}.ipynb"] = text
             if learner == "perfect":

@@ -7,51 +7,18 @@ cells by line number. Tracebacks and `inspect.getsource` therefore point at the 
 from __future__ import annotations
 
 import ast
-import json
 import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from passlab.notebook.cells import Cell, cells, questions
+
 ROOT = Path(__file__).resolve().parents[2]
 STUB = "raise NotImplementedError()"
 
-_HEADER = re.compile(r"^# %%(?P<rest>.*)$")
-_NBGRADER = re.compile(r"nbgrader=(\{[^}]*\})")
 _SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION.*?^[ \t]*### END SOLUTION[^\n]*$", re.S | re.M)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One cell of a percent-format file. `first`, `last`: its lines, counted from 1, header excluded."""
-
-    first: int
-    last: int
-    markdown: bool
-    nbgrader: dict
-    text: str
-
-    @property
-    def is_answer(self) -> bool:
-        return bool(self.nbgrader.get("solution")) and not self.nbgrader.get("grade")
-
-    @property
-    def is_check(self) -> bool:
-        return bool(self.nbgrader.get("grade")) and not self.nbgrader.get("solution")
-
-
-def cells(text: str) -> list[Cell]:
-    """The cells of a percent-format notebook."""
-    lines = text.split("\n")
-    starts = [i for i, line in enumerate(lines) if _HEADER.match(line)]
-    found = []
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
-        rest = _HEADER.match(lines[start])["rest"]
-        meta = _NBGRADER.search(rest)
-        body = "\n".join(lines[start + 1 : end])
-        found.append(Cell(start + 2, end, "[markdown]" in rest, json.loads(meta[1]) if meta else {}, body))
-    return found
 
 
 def blank(text: str) -> str:
@@ -62,17 +29,6 @@ def blank(text: str) -> str:
 def notebooks(day: str | None = None) -> list[Path]:
     """The authored notebooks (`.py`) of one day, or of all days."""
     return sorted((ROOT / "solutions").glob(f"{day or 'day*'}/*.py"))
-
-
-def checked(cell: Cell) -> tuple[str, ast.expr] | None:
-    """What a check cell checks: ("day03.cse", the expression of the answer)."""
-    if not cell.is_check:
-        return None
-    for node in ast.walk(ast.parse(cell.text)):
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "check":
-            name, answer = node.args
-            return ast.literal_eval(name), answer
-    return None
 
 
 @dataclass(frozen=True)
@@ -95,14 +51,7 @@ class Place:
 
 @cache
 def _places(path: Path, text: str) -> dict[str, Place]:
-    found: dict[str, Place] = {}
-    answer = None
-    for cell in cells(text):
-        if cell.is_answer:
-            answer = cell
-        elif (name := checked(cell)) and answer:
-            found[name[0]] = Place(path, answer, cell, name[1])
-    return found
+    return {name: Place(path, *question) for name, question in questions(text).items()}
 
 
 def places(day: str | None = None) -> dict[str, Place]:
@@ -137,17 +86,18 @@ def answer_of(exercise_id: str, stub: bool = False) -> Any:
     """
     place = find(exercise_id)
     text = place.path.read_text()
-    if stub:
+    if stub:  # as many lines as before, so that cells and tracebacks stay where they are
         lines = text.split("\n")
         region = "\n".join(lines[place.answer.first - 1 : place.answer.last])
-        lines[place.answer.first - 1 : place.answer.last] = blank(region).split("\n")
+        stubbed = blank(region).split("\n")
+        stubbed += [""] * (len(region.split("\n")) - len(stubbed))
+        lines[place.answer.first - 1 : place.answer.last] = stubbed
         text = "\n".join(lines)
-        place = _places(place.path, text)[exercise_id]
-    owner = {line: cell for cell in cells(text) for line in range(cell.first, cell.last + 1)}
+    owner = {line: cell for cell in cells(place.path.read_text()) for line in range(cell.first, cell.last + 1)}
     body = []
     for statement in ast.parse(text).body:
         cell = owner.get(statement.lineno)
-        if cell is None or statement.lineno > place.answer.last or cell.is_check:
+        if cell is None or statement.lineno > place.answer.last:
             continue
         if cell.is_answer or _wanted(statement):
             body.append(statement)

@@ -76,7 +76,7 @@ def _torch_passes() -> dict[str, tuple[str, Callable[[Any], Any]]]:
 
 def passes(largest: int) -> Iterator[Figure | str]:
     """Time of the reference passes against n, and against torch's on the same graphs."""
-    from autograder.bank import reference
+    from autograder.authoring.answers import reference
     from passlab.fx.generate import random_graph
 
     graphs = {}
@@ -206,7 +206,7 @@ CHECK_SECONDS = {"torch": 1.0, "relay": 5.0, "relax": 5.0}
 
 def _check(exercise_id: str) -> tuple[float, float, bool]:
     """Seconds of the first check of the reference answer, of the better of two later ones, and has it all points?"""
-    from autograder.bank import reference
+    from autograder.authoring.answers import reference
     from passlab import exercises
     from passlab.judge import judge
 

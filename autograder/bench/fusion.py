@@ -32,7 +32,7 @@ def fusion(largest: int) -> Iterator[Figure | str]:
 
 def grouping(largest: int) -> Iterator[Figure | str]:
     """The groups of the reference answer: growth with the graph, and time beside torch's own partitioner."""
-    from autograder.bank import reference
+    from autograder.authoring.answers import reference
 
     try:
         groups = reference("day04.groups")

@@ -26,8 +26,8 @@ def fusion_cost(largest: int) -> Iterator[Figure | str]:
 
 
 def figures() -> Iterator[Figure | str]:
-    from autograder.bank import reference
-    from passlab.exercises.cases_day04_cost import MACHINE, sides, situations
+    from autograder.authoring.answers import reference
+    from passlab.exercises.day04.cost import MACHINE, sides, situations
 
     model, right, clear = reference("day04.cost"), 0, []
     choices = [*(choice for seed in SEEDS for choice in situations(random.Random(seed))), *others()]
@@ -53,7 +53,7 @@ def others() -> list[Any]:
     """Choices that the exercise leaves out."""
     import torch
 
-    from passlab.exercises.cases_day04_cost import Situation, along_rows, chain, epilogue, into_product, to_two
+    from passlab.exercises.day04.cost import Situation, along_rows, chain, epilogue, into_product, to_two
 
     def dear(x):
         return torch.sigmoid(torch.erf(torch.exp(x)))

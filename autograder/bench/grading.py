@@ -1,7 +1,7 @@
 """`make bench`, parts grading and load: the engine beside stock nbgrader, on the same submissions in the same run.
 
-The class is one of the small torch.fx course in `tests/tiny_fx.py`: one notebook, six graded cells that take about a
-tenth of a second, answers right, right in another way, and wrong.
+The class is one of the small torch.fx course in `tests/support/tiny_fx.py`: one notebook, six graded cells that
+take about a tenth of a second, answers right, right in another way, and wrong.
 """
 
 from __future__ import annotations
@@ -17,13 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from autograder.authoring.source import ROOT
 from autograder.bench.figures import Figure, at_least, at_most
-
-sys.path.insert(0, str(ROOT / "autograder/tests"))
-
-import tiny
-import tiny_fx
+from tests.support import tiny, tiny_fx
 
 CLASS, SEVERAL, LOAD = 18, 108, 1_000
 

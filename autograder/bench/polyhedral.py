@@ -33,7 +33,7 @@ def matmul() -> Iterator[Figure | str]:
     """1024³: the schedule of exercise day10.tile, as the course answers it, and plain rows for comparison."""
     import numpy as np
 
-    from autograder.bank import reference
+    from autograder.authoring.answers import reference
     from passlab.polyhedral import PROGRAMS, distribute, interchange, legal, random_arrays
 
     program, sizes = PROGRAMS["matmul"], {"M": 1024, "N": 1024, "K": 1024}

@@ -76,7 +76,7 @@ def relax_figures() -> Iterator[Figure | str]:
 def relax_models() -> Iterator[Figure | str]:
     import torch
 
-    from autograder.bank import reference
+    from autograder.authoring.answers import reference
     from passlab.measure import timed
     from passlab.relax.pipelines import host, kernels, pipeline
     from passlab.tvm.importers import relax_module
@@ -145,8 +145,8 @@ def matmuls() -> Iterator[Figure | str]:
     """By hand against the textbook's loops, tuned against torch."""
     import torch
 
-    from autograder.bank import reference
-    from passlab.exercises.cases_day08_schedule import naive
+    from autograder.authoring.answers import reference
+    from passlab.exercises.day08.schedule import naive
     from passlab.measure import timed
     from passlab.relax import tvm
     from passlab.relax.pipelines import host, tune

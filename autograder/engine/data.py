@@ -12,7 +12,9 @@ class Cell:
 
     `exercise`: the id of the exercise that this cell checks ("day03.cse"), and then `answer` is the expression handed
     to the check ("cse"); such a cell is not run, its verdict comes from the verifier. `graded`: another cell that
-    nbgrader grades by itself, run as it is: points if it ends without an error.
+    nbgrader grades by itself, run as it is: points if it ends without an error. `idle`: the course's own, only shows
+    something: not run. `calls`: the check cells (by index) whose answers the cell may call, if nothing graded depends
+    on it: not run once one of these answers has run out of time or ended its process.
     """
 
     index: int  # place among all cells of the notebook, text cells counted
@@ -21,6 +23,8 @@ class Cell:
     exercise: str = ""
     answer: str = ""
     graded: bool = False
+    idle: bool = False
+    calls: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -38,12 +42,14 @@ class Job:
 class Ran:
     """What a cell gave: outputs as in a notebook file, and, if it did not end well, why ("NameError: …").
 
-    `died`: the cell ended the Python process, or could not be interrupted; a sentence.
+    `died`: the cell ended the Python process, or could not be interrupted; a sentence. `idle`: it was not run, and
+    what the learner handed in is shown.
     """
 
     outputs: list[dict] = field(default_factory=list)
     error: str = ""
     died: str = ""
+    idle: bool = False
 
 
 @dataclass

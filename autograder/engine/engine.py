@@ -25,14 +25,14 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from autograder.engine import flavours, sandbox
-from autograder.engine.data import Cell, Job, NotebookResult, Verdict, verdict_from_json
+from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict, verdict_from_json
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
 from autograder.engine.wire import outputs
 from autograder.engine.wire.outcomes import lost, plain
 from passlab import exercises
 from passlab.process.messages import Garbled, Gone, Late, receive, send
-from passlab.tvm import builds
+from passlab.tvm import builds, cache
 
 #: A cell is interrupted after this long, an answer after its exercise's; what cannot be interrupted is ended this much
 #: later. (An interrupted cell still draws its traceback.)
@@ -44,6 +44,8 @@ NOTEBOOK_SECONDS = 900.0
 MOST_STARTS = 25
 #: With all its memory in huge pages, a process that holds torch forks and ends in a third of the time.
 QUICK_FORK = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+#: What modules of TVM computed, from one grading to the next. See `passlab.tvm.cache`.
+BUILDS = sandbox.ROOT / ".cache/passlab-builds"
 #: How much is sent to the verifier at once, and how much the answer to one question may return, all cases together.
 BATCH_BYTES, MOST_BYTES = 32 * 2**20, 48 * 2**20
 
@@ -179,7 +181,11 @@ class Station:
 def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool) -> subprocess.Popen:
     fds = [sock.fileno() for sock in sockets]
     argv = [sys.executable, "-m", module, flavour, *map(str, fds)]
-    process = sandbox.launch(role, argv, fds=fds, environment=QUICK_FORK, unsafe=unsafe)
+    # What modules computed is kept where no learner code can see it; without the sandbox there is no such place.
+    keeps = {cache.FOLDER: str(BUILDS)} if role == "verifier" and not unsafe else {}
+    process = sandbox.launch(
+        role, argv, fds=fds, writable=keeps.values(), environment=QUICK_FORK | keeps, unsafe=unsafe
+    )
     for sock in sockets:
         sock.close()
     return process
@@ -198,6 +204,7 @@ class Engine:
             self.free.put(slot)
         self.stations: dict[str, Station] = {}
         self.lock = threading.Lock()
+        self.starting: dict[str, threading.Lock] = {}
 
     def __enter__(self) -> Engine:
         return self
@@ -211,7 +218,9 @@ class Engine:
         self.stations.clear()
 
     def station(self, flavour: str) -> Station:
-        with self.lock:
+        with self.lock:  # a flavour that starts makes only those wait who need it
+            starting = self.starting.setdefault(flavour, threading.Lock())
+        with starting:
             if flavour not in self.stations:
                 self.stations[flavour] = Station(flavour, self.jobs, self.unsafe)
             return self.stations[flavour]
@@ -273,7 +282,12 @@ class _Run:
         self.cells = {cell.index: cell for cell in job.cells if not cell.exercise}
         self.checks = {cell.index: cell for cell in job.cells if cell.exercise}
         self.data = {at: station.case_data(slot, cell.exercise, job.seed) for at, cell in self.checks.items()}
-        self.snapshots = sorted(snapshots.needed(job.cells))
+        self.idle = {cell.index for cell in job.cells if cell.idle}
+        self.result.ran = {at: Ran(idle=True) for at in self.idle}
+        #: Questions that are asked where their check stands, before a cell below may call an answer that never ends.
+        self.early = {at for cell in job.cells for at in cell.calls}
+        needed = snapshots.needed([cell for cell in job.cells if not cell.idle])
+        self.snapshots = sorted(needed | self.early)
         self.dead: set[int] = set()
         self.heads: dict[int, list[dict]] = {at: [] for at in self.checks}
         self.values: dict[int, list[bytes]] = {at: [] for at in self.checks}
@@ -291,17 +305,31 @@ class _Run:
     def attempt(self) -> bool:
         """Run the notebook from the top, without cells that ended it before and questions that are through.
 
+        An answer that never ends costs its question's limit, whatever stands below it: the visible cases of a question
+        are put before a cell runs that may call its answer and only shows something, and that cell is left out once
+        the answer is lost. Other cells run: what they define may have to do with points. So are other questions asked
+        whose answers call it: they have points and limits of their own.
+
         False: something ended the worker, or had to be ended with it, and there is more to do without that.
         """
-        skip = self.dead | (self.checks.keys() - {cell.index for cell in self._open()})
-        order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip), "snapshots": self.snapshots}
+        open_ = {cell.index for cell in self._open()}
+        skip = self.idle | self.dead | (self.checks.keys() - open_) | self._lost_with_answers()
+        early = self.early & open_
+        order = {"cells": [asdict(cell) for cell in self.job.cells], "skip": sorted(skip)}
+        order |= {"snapshots": self.snapshots, "early": sorted(early)}
         with self.station.worker(list(self.checks), self.result) as worker:
             try:
                 send(worker.reins, order | {"seconds": CELL_SECONDS}, deadline=self.until)
             except (Gone, Late):
                 raise Broken("A worker did not start.") from None
-            for cell in self.cells.values():
-                if cell.index not in skip and (why := self._cell(worker, cell)):
+            for cell in self.job.cells:
+                if cell.index in early:
+                    if not self._question(worker, cell, hidden=False):
+                        return not self._open()
+                    skip |= self._lost_with_answers()
+                    with contextlib.suppress(Gone, Late):  # the next cell finds out
+                        send(worker.reins, {"skip": sorted(skip)}, deadline=self.until)
+                if not cell.exercise and cell.index not in skip and (why := self._cell(worker, cell)):
                     self.result.ran[cell.index] = outputs.died(why)
                     self.dead.add(cell.index)
                     return False
@@ -313,6 +341,15 @@ class _Run:
                     if not self._question(worker, cell, hidden):
                         return not self._open()
         return True
+
+    def _lost_with_answers(self) -> set[int]:
+        """Leave out the cells that may call an answer which ran out of time or ended its process."""
+        lost = {at for at, heads in self.heads.items() if heads and heads[-1].get("status") in ("timeout", "died")}
+        found = {cell.index: self.checks[min(lost & {*cell.calls})] for cell in self.job.cells if lost & {*cell.calls}}
+        for at, check in found.items():
+            why = f"Not run: {check.answer}, which this cell may call, ended its process or ran out of time."
+            self.result.ran.setdefault(at, outputs.not_run(why))
+        return found.keys() - self.dead
 
     def _by(self, seconds: float) -> float:
         return min(self.until, time.monotonic() + seconds)

@@ -24,16 +24,17 @@ _NOT_WARMED = (
     "passlab.formats.hlo",
     "passlab.formats.stablehlo",
 )
-#: Of one compiler alone: prefix → the flavour that imports it.
+#: Of one compiler alone: prefix → the flavours that import it.
 _OF = {
-    "passlab.relay.reader": "relay",
-    "passlab.relax.reader": "relax",
-    "passlab.relax.tensorir": "relax",
-    "passlab.tvm.reader": "relay relax",
+    "passlab.relay.": "relay",
+    "passlab.relax.": "relax",
+    "passlab.tvm.tensorir": "relay relax",
 }
 #: Imported by torch, onnx or passlab itself only when something first needs them: half a second to several each.
 _LATE = (
     "IPython.display",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.figure",
     "networkx",
     "onnx",
     "onnx.reference",
@@ -105,9 +106,12 @@ def _tvm_on_one_thread() -> None:
 
 
 def _import_own(flavour: str) -> None:
-    for name, flavours in _OF.items():
-        if flavour in flavours.split():
-            importlib.import_module(name)
+    import passlab
+
+    own = tuple(prefix for prefix, flavours in _OF.items() if flavour in flavours.split())
+    for module in pkgutil.walk_packages(passlab.__path__, "passlab."):
+        if module.name.startswith(own):
+            importlib.import_module(module.name)
 
 
 def _warm_relay() -> None:
@@ -161,7 +165,7 @@ def _flavour(name: str) -> Flavour:
 
 
 def prepare(name: str) -> None:
-    """What must be done once, outside of the sandbox. Raises passlab.relax.Unreachable where it cannot be."""
+    """What must be done once, outside of the sandbox. Raises passlab.tvm.reach.Unreachable where it cannot be."""
     _flavour(name).prepare()
 
 

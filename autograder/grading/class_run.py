@@ -93,20 +93,27 @@ def hand_over(paper: Paper, folder: Path) -> None:
         (target / TIMESTAMP).write_text(paper.timestamp, encoding="utf-8")
 
 
-def grade(submission: Submission, grader: Grader, seed: int, submitted: Path) -> Paper:
-    """Read, run and judge one submission; its notebooks then hold outputs and points."""
+def grade(submission: Submission, grader: Grader, seed: int, submitted: Path, run_all: bool = False) -> Paper:
+    """Read, run and judge one submission; its notebooks then hold outputs and points.
+
+    run_all: also run the cells of the course that nothing graded depends on.
+    """
     paper = read(submission)
     hand_over(paper, submitted)
     for name, nb in paper.notebooks.items():
         authored = source_notebook(submission.assignment, name)
-        job = intake.job(nb, authored, submission.learner, submission.assignment, name, seed)
+        job = intake.job(nb, authored, submission.learner, submission.assignment, name, seed, run_all)
         result = paper.results[name] = grader.grade(job)
         intake.fill(nb, result)
     return paper
 
 
 def grade_all(
-    submissions: Iterable[Submission], grader: Grader, seed_of: Callable[[Submission], int], submitted: Path
+    submissions: Iterable[Submission],
+    grader: Grader,
+    seed_of: Callable[[Submission], int],
+    submitted: Path,
+    run_all: bool = False,
 ) -> Iterator[Paper]:
     """Grade submissions, `grader.jobs` at once, and give them back as they are done. No two wait to be taken."""
     waiting = iter(submissions)
@@ -115,7 +122,7 @@ def grade_all(
         try:
             while True:
                 for submission in waiting:
-                    running.add(pool.submit(grade, submission, grader, seed_of(submission), submitted))
+                    running.add(pool.submit(grade, submission, grader, seed_of(submission), submitted, run_all))
                     if len(running) > grader.jobs:
                         break
                 if not running:
@@ -131,18 +138,20 @@ def grade_all(
 @dataclass
 class Session:
     """One grading of a class. `submitted`: nbgrader's folder of that name. `failures`: submissions that are not in the
-    gradebook, and why; `answers`: (learner, question, source) of the answer cells."""
+    gradebook, and why; `answers`: (learner, question, source) of the answer cells. `advance`: told of every submission
+    that is done, None for one that an earlier run has graded; `run_all`: see `grade`."""
 
     recorder: Recorder
     grader: Grader
     submitted: Path
-    advance: Callable[[], None] = lambda: None
+    advance: Callable[[Paper | None], None] = lambda _: None
+    run_all: bool = False
     failures: dict[Key, str] = field(default_factory=dict)
     answers: list[tuple[str, str, str]] = field(default_factory=list)
 
     def _papers(self, submissions: Iterable[Submission], seed_of: Callable[[Submission], int]) -> Iterator[Paper]:
-        for paper in grade_all(submissions, self.grader, seed_of, self.submitted):
-            self.advance()
+        for paper in grade_all(submissions, self.grader, seed_of, self.submitted, self.run_all):
+            self.advance(paper)
             self.answers += paper.answers()
             if paper.failure or not paper.notebooks:
                 self.failures[paper.key] = paper.failure or " ".join(paper.submission.notes) or "it holds no notebook"
@@ -157,7 +166,7 @@ class Session:
             digests[key] = digest(submission)
             if done.get(key) == digests[key]:
                 self.answers += read(submission).answers()
-                self.advance()
+                self.advance(None)
             else:
                 todo.append(submission)
         for paper in self._papers(todo, lambda _: run.seed):

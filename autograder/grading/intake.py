@@ -12,20 +12,23 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import nbformat
 from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_output
 
-from autograder.authoring import source
-from autograder.authoring.checking import HIDDEN_BEGINS, VERDICT
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
-from autograder.grading import files
+from autograder.engine.wire import outputs
+from autograder.grading import files, idle
 from autograder.grading.files import Damaged, read_text
+from passlab.notebook.cells import checked
 
 __all__ = ["Class", "Damaged", "Submission", "collect", "fill", "job", "read", "read_text", "repair"]
+
+#: Marks the grader's verdict in a check cell's outputs.
+VERDICT = "application/vnd.passlab.verdict+json"
 
 #: No honest notebook of this course comes near any of these.
 MAX_DEPTH = 100
@@ -316,7 +319,7 @@ def _check_sizes(nb: NotebookNode, name: str) -> None:
 
 
 def _normalise(nb: NotebookNode) -> None:
-    """Small repairs that lose nothing: outputs go (they are made anew), cell ids become unique, sources one string."""
+    """Small repairs: of outputs stays what can be shown, cell ids become unique, sources one string."""
     nb.nbformat_minor = max(nb.get("nbformat_minor", 0), 5)
     seen: set[str] = set()
     for number, cell in enumerate(nb.cells):
@@ -324,7 +327,8 @@ def _normalise(nb: NotebookNode) -> None:
         if isinstance(cell.get("source"), list):
             cell.source = "".join(cell.source)
         if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+            cell.outputs = [nbformat.from_dict(output) for output in outputs.stored(cell.get("outputs"))]
+            cell.execution_count = None
         name = cell.get("id")
         if not isinstance(name, str) or name in seen or not re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name):
             cell["id"] = f"submitted-{number}"
@@ -428,8 +432,26 @@ def _add_missing(nb: NotebookNode, authored: NotebookNode, holders: dict, notes:
 # From the repaired notebook to the engine, and back
 
 
-def job(nb: NotebookNode, authored: NotebookNode, learner: str, assignment: str, notebook: str, seed: int) -> Job:
-    """What the engine is to run of a repaired notebook: its code cells, in order, blank ones left out."""
+#: An author's tag on a cell that is run for a grade, whatever it seems to do.
+RUNS = "runs"
+#: What feedback says of a cell that is not run.
+AS_HANDED_IN = "Not run for the grade; as handed in:"
+NOT_RUN = "Not run for the grade."
+
+
+def job(
+    nb: NotebookNode,
+    authored: NotebookNode,
+    learner: str,
+    assignment: str,
+    notebook: str,
+    seed: int,
+    run_all: bool = False,
+) -> Job:
+    """Return what the engine is to run of a repaired notebook: its code cells, in order, blank ones left out.
+
+    Without `run_all`, cells of the course that nothing graded depends on are marked as idle.
+    """
     known = {_grade_id(cell): cell for cell in authored.cells if _grade_id(cell)}
     cells = []
     for index, cell in enumerate(nb.cells):
@@ -440,7 +462,33 @@ def job(nb: NotebookNode, authored: NotebookNode, learner: str, assignment: str,
             exercise, answer = _checks(known[name].source)
         graded = name in known and is_autograded(known[name]) and not exercise
         cells.append(Cell(index, name or cell.id, cell.source, exercise, answer, graded))
+    if not run_all:
+        cells = _marked(cells, nb, authored)
     return Job(learner, assignment, notebook, tuple(cells), seed)
+
+
+def _marked(cells: list[Cell], nb: NotebookNode, authored: NotebookNode) -> list[Cell]:
+    """The cells, those marked that need not be run at all, or not once an answer that they may call is lost."""
+    shown = {cell.source for cell in authored.cells if _is_shown(cell) and RUNS not in cell.metadata.get("tags", ())}
+    checks = {cell.index: cell for cell in cells if cell.exercise}
+    sources = {cell.index: cell.answer if cell.exercise else cell.source for cell in cells}
+    free = {cell.index for cell in cells if _is_shown(nb.cells[cell.index])}
+    course = {index for index in free if sources[index] in shown}
+    never = idle.left_out(sources, course, checks)
+    rest = {index: source for index, source in sources.items() if index not in never}
+    spare = idle.left_out(rest, rest.keys() & free, checks)
+    calls: dict[int, list[int]] = {}
+    for at, check in checks.items():
+        for index in spare & idle.reaching(rest, idle.names(check.answer)):
+            if index > at:
+                calls.setdefault(index, []).append(at)
+    return [replace(cell, idle=cell.index in never, calls=tuple(calls.get(cell.index, ()))) for cell in cells]
+
+
+def _is_shown(cell: NotebookNode) -> bool:
+    """Is this a code cell of the course that neither holds an answer nor grades?"""
+    meta = _meta(cell)
+    return cell.cell_type == "code" and not meta.get("solution") and not meta.get("grade")
 
 
 def _runs(cell: NotebookNode) -> bool:
@@ -466,11 +514,8 @@ def is_autograded(cell: NotebookNode) -> bool:
 
 def _checks(text: str) -> tuple[str, str]:
     """The exercise that an authored cell checks and the expression it hands to the check; two empty texts without."""
-    try:
-        found = source.checked(source.Cell(0, 0, False, {"grade": True}, text))
-    except SyntaxError:  # a cell with magics
-        return "", ""
-    return (found[0], ast.unparse(found[1])) if found else ("", "")
+    found = checked(text)
+    return (found.exercise, ast.unparse(found.answer)) if found else ("", "")
 
 
 def fill(nb: NotebookNode, result: NotebookResult) -> None:
@@ -483,13 +528,16 @@ def fill(nb: NotebookNode, result: NotebookResult) -> None:
     for index, cell in enumerate(nb.cells):
         if cell.cell_type != "code":
             continue
-        cell.outputs, cell.execution_count = [], None
+        handed_in, cell.outputs, cell.execution_count = cell.outputs, [], None
         verdict, ran = result.verdicts.get(index), result.ran.get(index)
         if _runs(cell):
             count += 1
             cell.execution_count = count
         if verdict is not None:
             cell.outputs = _verdict_outputs(verdict, float(_meta(cell).get("points", verdict.total)), count)
+        elif ran is not None and ran.idle:
+            said = f"{AS_HANDED_IN if handed_in else NOT_RUN}\n"
+            cell.outputs = [new_output("stream", name="stdout", text=said), *_numbered(handed_in, count)]
         elif ran is not None:
             cell.outputs = _ran_outputs(ran, cell, count)
         elif is_autograded(cell):
@@ -512,12 +560,18 @@ def _verdict_outputs(verdict: Verdict, most: float, count: int) -> list[Notebook
     return [card, new_output("execute_result", {"text/plain": repr(points)}, execution_count=count)]
 
 
+def _numbered(outputs: list[NotebookNode], count: int) -> list[NotebookNode]:
+    for output in outputs:
+        if output.output_type == "execute_result":
+            output.execution_count = count
+    return outputs
+
+
 def _ran_outputs(ran: Ran, cell: NotebookNode, count: int) -> list[NotebookNode]:
     """What a cell gave. In a graded one a warning is no error, and a result is no points beyond the cell's own."""
     outputs = [nbformat.from_dict(output) for output in ran.outputs]
     for output in outputs:
-        for mime in (VERDICT, HIDDEN_BEGINS):  # the grader's own words
-            output.get("data", {}).pop(mime, None)
+        output.get("data", {}).pop(VERDICT, None)  # the grader's own word
         if output.output_type == "execute_result":
             output.execution_count = count
         if is_autograded(cell) and output.output_type == "stream":

@@ -3,7 +3,6 @@
 - releasing: take out what belongs to the authored pair only, and stamp the release, so that copies know their origin
 - grading: the engine runs and judges a notebook, in place of a kernel, and its verdicts are kept with their seed
 - validating, on the learner's machine: a kernel, in which a cell that kills it costs its own question only
-- feedback: nothing of the hidden tests, be it source, traceback or output
 """
 
 from __future__ import annotations
@@ -11,29 +10,24 @@ from __future__ import annotations
 import atexit
 import hashlib
 import os
-import re
 import tempfile
 from functools import cache
 from pathlib import Path
 
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
-from nbformat.v4 import new_output
 from nbgrader.converters import Autograde, GenerateAssignment
 from nbgrader.preprocessors import ClearHiddenTests, Execute, GetGrades, NbGraderPreprocessor, SaveAutoGrades
 from nbgrader.utils import is_grade
 from nbgrader.validator import Validator
 from traitlets import Bool
 
-from autograder.authoring.checking import HIDDEN_BEGINS, VERDICT, run_seed
+from autograder.authoring.answers import run_seed
 from autograder.authoring.notebooks import source_notebook
 from autograder.grading.gradebook import Failed, variable
 from autograder.grading.intake import died, fill, job, read, repair
 from autograder.grading.recorder import Recorder
 from autograder.grading.scores import Run
-
-_ANSI = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_CELL_LINE = re.compile(r"Cell In\[\d+\], line (\d+)")
 
 
 class Stamp(NbGraderPreprocessor):
@@ -87,7 +81,8 @@ class RunInEngine(NbGraderPreprocessor):
     def preprocess(self, nb, resources):
         place = resources["nbgrader"]
         assignment, notebook = place["assignment"], place["notebook"]
-        todo = job(nb, source_notebook(assignment, notebook), place["student"], assignment, notebook, run_seed())
+        authored = source_notebook(assignment, notebook)  # all is run: nbgrader has cleared what was handed in
+        todo = job(nb, authored, place["student"], assignment, notebook, run_seed(), run_all=True)
         result = _engine(self.unsafe).grade(todo)
         if result.failure:
             raise Failed(f"{place['student']}, {assignment}/{notebook}: {result.failure}")
@@ -151,40 +146,6 @@ class CarryOn(Execute):
         return cell, resources
 
 
-class HideTests(ClearHiddenTests):
-    """Take the hidden tests out of feedback: their source, what they printed or drew, and tracebacks through them."""
-
-    def preprocess_cell(self, cell, resources, cell_index):
-        lines = cell.source.split("\n")
-        first_hidden = next((n for n, line in enumerate(lines, 1) if self.begin_test_delimeter in line), None)
-        super().preprocess_cell(cell, resources, cell_index)
-        if first_hidden is not None and cell.cell_type == "code":
-            cell.outputs = self._visible(cell.outputs, first_hidden)
-        return cell, resources
-
-    def _visible(self, outputs, first_hidden):
-        kept, hidden = [], False
-        for output in outputs:
-            if HIDDEN_BEGINS in output.get("data", {}):
-                hidden = True
-            elif VERDICT in output.get("data", {}):
-                kept.append(output)
-            elif output.output_type == "error":
-                kept.append(self._short(output, first_hidden, hidden))
-            elif not hidden and output.output_type != "execute_result":
-                kept.append(output)
-        return kept
-
-    def _short(self, error, first_hidden, hidden):
-        """The error in one line; where it arose in the hidden part, without its text."""
-        if error.ename != "KernelDied":
-            at = _CELL_LINE.search(_ANSI.sub("", "\n".join(error.traceback)))
-            if hidden or at is None or int(at[1]) >= first_hidden:
-                error.evalue = "raised while the hidden tests ran"
-        line = f"{error.ename}: {error.evalue}"
-        return new_output("error", ename=error.ename, evalue=error.evalue, traceback=[line])
-
-
 def use_for_validation() -> None:
     """`nbgrader validate` has no setting for its steps; give it an executor that outlives a kernel."""
     steps = [CarryOn if step is Execute else step for step in Validator.preprocessors.default_args[0]]
@@ -199,4 +160,4 @@ RELEASING = [*_default(GenerateAssignment, "preprocessors"), Stamp]
 SANITIZING = [Repair, *_default(Autograde, "sanitize_preprocessors")]
 GRADING = [RunInEngine if step is Execute else step for step in _default(Autograde, "autograde_preprocessors")]
 GRADING.insert(GRADING.index(SaveAutoGrades) + 1, SaveVerdicts)
-FEEDBACK = [GetGrades, HideTests, CSSHTMLHeaderPreprocessor]
+FEEDBACK = [GetGrades, ClearHiddenTests, CSSHTMLHeaderPreprocessor]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
@@ -13,6 +14,10 @@ from autograder.authoring import source
 from autograder.authoring.samples import reference_text
 from autograder.grading.intake import Class, Submission
 from autograder.grading.scores import Difference, Key, Score
+from autograder.reports.feedback import marks
+
+if TYPE_CHECKING:
+    from autograder.grading.class_run import Paper
 
 #: A table of more submissions than this is not read in a terminal; the report has all of them.
 MOST_ROWS = 200
@@ -37,10 +42,22 @@ def unsaying(assignments: Iterable[str]) -> dict[str, list[str]]:
     """Question → answers that many hand in without having copied: the stub and the reference."""
     found: dict[str, list[str]] = {}
     for assignment in assignments:
-        for place in source.places(assignment).values():
-            name = place.answer.nbgrader["grade_id"]
+        for exercise, place in source.places(assignment).items():
+            name = exercise.split(".")[1]
             found[name] = [source.blank(place.answer.text), reference_text(place)]
     return found
+
+
+def line(paper: Paper) -> str:
+    """Return one line about a submission that has been graded: learner, assignment, points, seconds."""
+    who = ", ".join("".join(ch if ch.isprintable() else "?" for ch in part) for part in paper.key)
+    if paper.failure or not paper.results:
+        return f"{who}: not graded"
+    found = [
+        points for name, nb in paper.notebooks.items() for points in marks(nb, paper.results[name]).points.values()
+    ]
+    got, most = sum(points or 0.0 for points, _ in found), sum(most for _, most in found)
+    return f"{who}: {got:g} of {most:g} points, {sum(r.seconds for r in paper.results.values()):.1f} s"
 
 
 def show(

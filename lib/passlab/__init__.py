@@ -20,7 +20,7 @@ _HOME = {
     "trace": "fx.reader",
     "equivalent": "equivalence",
     "random_graph": "fx.generate",
-    "shrink": "fx.generate",
+    "shrink": "equivalence",
     "timed": "measure",
     "launches": "measure",
     "bytes_moved": "measure",

@@ -87,8 +87,10 @@ class Exercise:
     """What learner and grader share about one exercise: everything but the hidden cases.
 
     `points` gives each verdict its weight; `judge(case, value)` yields findings about a value that came back;
-    `call(answer, case)` puts the case to the answer (exercises whose answer is a class have their own). `flavour`: the
-    compilers that it needs besides torch, "torch", "relay" or "relax": a process can hold only one TVM.
+    `call(answer, case)` puts the case to the answer (exercises whose answer is a class have their own). In a day's list
+    these stand in the exercise's own module (see `passlab.exercises`). `notebook`: where it stands, the day's first
+    one if not said. `flavour`: what that notebook needs besides torch, "torch", "relay" or "relax": a process can hold
+    only one TVM.
     """
 
     id: str
@@ -97,10 +99,11 @@ class Exercise:
     difficulty: int
     minutes: int
     hints: tuple[str, ...]
-    cases: Callable[[], Sequence[Case]]
-    judge: Callable[[Case, Any], Iterable[Finding]]
-    call: Callable[[Callable, Case], Any] = call_answer
+    cases: Callable[[], Sequence[Case]] | None = None
+    judge: Callable[[Case, Any], Iterable[Finding]] | None = None
+    call: Callable[[Callable, Case], Any] | None = None
     seconds: float = 10.0
+    notebook: str = ""
     flavour: str = "torch"
 
     def __post_init__(self):
@@ -237,7 +240,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             with time_limit(exercise.seconds):
-                return outcome("ok", exercise.call(answer, replace(case, build=build)))
+                return outcome("ok", (exercise.call or call_answer)(answer, replace(case, build=build)))
     except NotImplementedError as error:
         if str(error):
             said = f"It raised NotImplementedError: {error}{_where(error)}."

@@ -65,7 +65,7 @@ draw(trace(attention.build(), *attention.inputs()), title="Attention: more shape
 # - **compute**: everything else.
 
 
-# %% nbgrader={"grade": false, "grade_id": "count-kinds", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def count_kinds(gm: fx.GraphModule) -> dict[str, tuple[int, int]]:
     """Count the nodes of each kind, and the bytes of the values that they make.
 
@@ -112,13 +112,8 @@ def count_kinds(gm: fx.GraphModule) -> dict[str, tuple[int, int]]:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "count-kinds-check", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day01.count-kinds", count_kinds)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day01.count-kinds", count_kinds)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 2 · Find the residual edges
@@ -154,7 +149,7 @@ draw(trace(TwoBlocks().eval(), torch.randn(2, 4)), mark=("add", "add_1"))
 # none: `x * sigmoid(x)`, `cat([x, f(x)])`, and `f(x) + g(x)`, where the ways fork and join without an edge.
 
 
-# %% nbgrader={"grade": false, "grade_id": "residual-edges", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def residual_edges(gm: fx.GraphModule) -> set[tuple[str, str]]:
     """Find the residual edges of a graph, as defined above.
 
@@ -178,13 +173,8 @@ def residual_edges(gm: fx.GraphModule) -> set[tuple[str, str]]:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "residual-edges-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day01.residual-edges", residual_edges)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day01.residual-edges", residual_edges)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 3 · Depth, levels, and what may run in parallel
@@ -210,7 +200,7 @@ draw(trace(Branches(), torch.randn(2, 4)))
 # by way of other nodes. (The graphs here change nothing in place, so the edges say it all.)
 
 
-# %% nbgrader={"grade": false, "grade_id": "levels", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def levels(gm: fx.GraphModule) -> dict:
     """Find depth, levels, and the pairs of nodes that may run in parallel.
 
@@ -245,13 +235,8 @@ def levels(gm: fx.GraphModule) -> dict:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "levels-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day01.levels", levels)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day01.levels", levels)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 4 · Match FX nodes with ONNX nodes
@@ -302,7 +287,7 @@ draw(exported)
 # that a bias may come first. Weights are in `model.graph.initializer`, by name.
 
 
-# %% nbgrader={"grade": false, "grade_id": "match-onnx", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def match_onnx(gm: fx.GraphModule, model: onnx.ModelProto) -> dict[str, tuple[str, list[str]]]:
     """Say for each operation of an FX graph what became of it in ONNX.
 
@@ -359,13 +344,8 @@ def match_onnx(gm: fx.GraphModule, model: onnx.ModelProto) -> dict[str, tuple[st
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "match-onnx-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day01.match-onnx", match_onnx)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day01.match-onnx", match_onnx)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 5 · Swap ReLU for LeakyReLU
@@ -398,7 +378,7 @@ draw(trace(Mixed(), torch.randn(2, 4)), mark=("act", "relu", "relu_1"))
 # | module | `nn.ReLU` itself (no subclass), in place or not |
 
 
-# %% nbgrader={"grade": false, "grade_id": "swap-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def swap_relu(gm: fx.GraphModule, slope: float) -> fx.GraphModule:
     """Put a LeakyReLU with the given negative slope in the place of every ReLU.
 
@@ -429,13 +409,8 @@ def swap_relu(gm: fx.GraphModule, slope: float) -> fx.GraphModule:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "swap-relu-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day01.swap-relu", swap_relu)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day01.swap-relu", swap_relu)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 6 · Shapes and dtypes without data
@@ -461,7 +436,7 @@ METHODS = {"relu", "view", "reshape", "transpose", "flatten", "chunk", "size", "
 MODULES = {nn.Linear, nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.ReLU, nn.Embedding, nn.LayerNorm}
 
 
-# %% nbgrader={"grade": false, "grade_id": "propagate", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def propagate(gm: fx.GraphModule, *inputs: torch.Tensor) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
     """Find shape and dtype of every tensor in a graph, without any data.
 
@@ -507,13 +482,8 @@ def propagate(gm: fx.GraphModule, *inputs: torch.Tensor) -> dict[str, tuple[tupl
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "propagate-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day01.propagate", propagate)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day01.propagate", propagate)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 7 · Straight-line Python to SSA
@@ -541,7 +511,7 @@ draw(trace(Reuse(), torch.randn(2), torch.randn(2)))
 # change from behind. A name that is read before it is assigned comes in from outside; functions do too.
 
 
-# %% nbgrader={"grade": false, "grade_id": "to-ssa", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def to_ssa(source: str) -> tuple[str, dict[str, str]]:
     """Rename a straight-line program so that each name is assigned exactly once.
 
@@ -588,13 +558,8 @@ def to_ssa(source: str) -> tuple[str, dict[str, str]]:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "to-ssa-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day01.to-ssa", to_ssa)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day01.to-ssa", to_ssa)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## How far you are

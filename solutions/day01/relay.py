@@ -50,7 +50,7 @@ progress("day01")
 # | `relay.Function` | its `params`, and its value, `body` | `e.body` |
 
 
-# %% nbgrader={"grade": false, "grade_id": "read-relay", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def read_relay(module: tvm.IRModule) -> dict:
     """What a Relay module is made of.
 
@@ -101,13 +101,8 @@ def size(kind):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "read-relay-check", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day01.read-relay", read_relay)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day01.read-relay", read_relay)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Your answer about a network, before and after the operators have been fused: the same calls, in functions now.

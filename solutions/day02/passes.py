@@ -54,7 +54,7 @@ progress("day02")
 # deep network hits Python's recursion limit, and nodes that nobody uses are visited too.
 
 
-# %% nbgrader={"grade": false, "grade_id": "visitor", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def visit(root: fx.Node, callbacks: dict[Any, Callable]) -> Any:
     """Call back once for every node that `root` depends on, operands before users; return what `root` gave.
 
@@ -89,13 +89,8 @@ def visit(root: fx.Node, callbacks: dict[Any, Callable]) -> Any:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "visitor-check", "locked": true, "points": 5, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day02.visitor", visit)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day02.visitor", visit)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Once it works, a few callbacks are an analysis. These spell out what the last node of a small network computes:
@@ -123,7 +118,7 @@ with suppress(Exception):  # shows nothing before `visit` is written
 # Most of the work is in what must *not* be lost or touched.
 
 
-# %% nbgrader={"grade": false, "grade_id": "fuse-conv-relu", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def fuse_conv_relu(gm: fx.GraphModule) -> fx.GraphModule:
     """`relu(conv2d(x))` = `conv2d_relu(x)`, if nothing else uses the value of the convolution.
 
@@ -177,13 +172,8 @@ def fuse_conv_relu(gm: fx.GraphModule) -> fx.GraphModule:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "fuse-conv-relu-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day02.fuse-conv-relu", fuse_conv_relu)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day02.fuse-conv-relu", fuse_conv_relu)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # What your pass does to one step of a U-Net. Two convolutions end in a ReLU; the third one does not:
@@ -208,7 +198,7 @@ with suppress(Exception):  # shows nothing before `fuse_conv_relu` is written
 # in place ruins the model for everyone else.
 
 
-# %% nbgrader={"grade": false, "grade_id": "fold-batchnorm", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
     """`bn(conv(x))` = `conv'(x)` with other weights, if bn only uses numbers that are fixed.
 
@@ -258,13 +248,8 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "fold-batchnorm-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day02.fold-batchnorm", fold_batchnorm)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day02.fold-batchnorm", fold_batchnorm)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # The two passes belong together: only when the batch norm is gone does the ReLU stand right behind the convolution.
@@ -289,7 +274,7 @@ with suppress(Exception):  # shows nothing before both passes are written
 print(inspect.getsource(Pass))
 
 
-# %% nbgrader={"grade": false, "grade_id": "pass-manager", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 class PassManager:
     """Runs passes in order, checks the graph between them, and gives each pass the facts that it requires.
 
@@ -345,13 +330,8 @@ class PassManager:
         ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "pass-manager-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day02.pass-manager", PassManager)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day02.pass-manager", PassManager)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Your manager with your passes on ResNet-18. Swap the two and look again: the order decides what there is to fuse.
@@ -379,7 +359,7 @@ with suppress(Exception):  # shows nothing before the manager and both passes ar
 # `passlab.equivalent` does this and more. Here you write your own, and the next exercise uses it.
 
 
-# %% nbgrader={"grade": false, "grade_id": "equivalent", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def equivalent(before: Callable, after: Callable, inputs: tuple) -> tuple[bool, float, float]:
     """Do two programs compute the same, up to rounding? Returns (same, max_abs, mse).
 
@@ -450,13 +430,8 @@ def equivalent(before: Callable, after: Callable, inputs: tuple) -> tuple[bool, 
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "equivalent-check", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day02.equivalent", equivalent)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day02.equivalent", equivalent)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # How exact is folding a batch norm? It rounds every weight once more, so the last bits differ:
@@ -483,7 +458,7 @@ print(before.get_submodule("convs.0"), after.get_submodule("convs.0"), sep="\n")
 diff(before, after, *image, title="Pass D")
 
 
-# %% nbgrader={"grade": false, "grade_id": "lost-attribute", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def lost_attribute(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple) -> str | None:
     """The attribute that a fusing pass lost on the way, or None if the two programs compute the same.
 
@@ -530,13 +505,8 @@ def lost_attribute(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple)
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "lost-attribute-check", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day02.lost-attribute", lost_attribute)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day02.lost-attribute", lost_attribute)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 7 · Break six wrong passes
@@ -549,7 +519,7 @@ for suspect in SUSPECTS.values():
     print(inspect.getsource(suspect))
 
 
-# %% nbgrader={"grade": false, "grade_id": "counterexample", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def counterexample(name: str) -> tuple[fx.GraphModule, tuple]:
     """A small graph, and inputs, on which the pass `SUSPECTS[name]` silently gives another result.
 
@@ -583,13 +553,8 @@ def counterexample(name: str) -> tuple[fx.GraphModule, tuple]:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "counterexample-check", "locked": true, "points": 6, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day02.counterexample", counterexample)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day02.counterexample", counterexample)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Your counterexamples, as the passes see them:

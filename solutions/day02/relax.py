@@ -45,7 +45,7 @@ progress("day02")
 # - Nothing is removed by not reading it: clean-up is a pass by itself.
 
 
-# %% nbgrader={"grade": false, "grade_id": "fuse-silu", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def fuse_silu(module: tvm.IRModule) -> tvm.IRModule:
     """x * sigmoid(x) = silu(x), for every x, in every function of the module.
 
@@ -84,13 +84,8 @@ class FuseSilu(relax.PyExprMutator):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "fuse-silu-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day02.fuse-silu", fuse_silu)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day02.fuse-silu", fuse_silu)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Your pass at work on a gated layer, as it stands in many language models:

@@ -81,7 +81,7 @@ EFFECTS
 # shapes of both.
 
 
-# %% nbgrader={"grade": false, "grade_id": "constant-folding", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
     """f(c) = the value of f(c), if c is the same on every call, f is pure, and the value is not too large.
 
@@ -136,13 +136,8 @@ def nbytes(meta: Any) -> int:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "constant-folding-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day03.constant-folding", fold_constants)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day03.constant-folding", fold_constants)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -171,7 +166,7 @@ with suppress(Exception):
 # computing it does. torch's own `eliminate_dead_code` deletes `y.add_(1)`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "dce", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def dce(gm: fx.GraphModule) -> fx.GraphModule:
     """A node that nobody reads and that has no effect can go; then perhaps its operands can, too.
 
@@ -194,13 +189,8 @@ def dce(gm: fx.GraphModule) -> fx.GraphModule:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "dce-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day03.dce", dce)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day03.dce", dce)
-### END HIDDEN TESTS
 
 
 # %%
@@ -223,7 +213,7 @@ with suppress(Exception):
 # key is the first one (Cocke 1970; *hash-consing* where the table makes the nodes). All the care goes into the key.
 
 
-# %% nbgrader={"grade": false, "grade_id": "cse", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def cse(gm: fx.GraphModule) -> fx.GraphModule:
     """Two nodes that compute the same value are one node.
 
@@ -274,13 +264,8 @@ def frozen(arg: Any) -> Any:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "cse-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day03.cse", cse)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day03.cse", cse)
-### END HIDDEN TESTS
 
 
 # %%
@@ -316,7 +301,7 @@ with suppress(Exception):
 # | `x.transpose(a, b).transpose(c, d) → x` | `x.reshape(s).reshape(t) → x.reshape(t)` | |
 
 
-# %% nbgrader={"grade": false, "grade_id": "simplify", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def simplify(gm: fx.GraphModule) -> fx.GraphModule:
     """Apply each law of the table above wherever it holds, and nowhere else.
 
@@ -469,13 +454,8 @@ def number(x):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "simplify-check", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day03.simplify", simplify)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day03.simplify", simplify)
-### END HIDDEN TESTS
 
 
 # %%
@@ -501,7 +481,7 @@ for name, stage in STAGES.items():
     print(f"{name:<9} {stage.__doc__}")
 
 
-# %% nbgrader={"grade": false, "grade_id": "pipeline", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def pipeline(gm: fx.GraphModule, passes: dict[str, Callable]) -> tuple[fx.GraphModule, list[str], list[int]]:
     """Run the passes to a fixpoint in every order, and return what the best order gives.
 
@@ -535,13 +515,8 @@ def to_fixpoint(gm: fx.GraphModule, passes: list[Callable]) -> tuple[fx.GraphMod
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "pipeline-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day03.pipeline", pipeline)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day03.pipeline", pipeline)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -580,7 +555,7 @@ with suppress(Exception):
 # matcher that follows one spelling misses the rest; one that is loose about constants fires on what is not GELU.
 
 
-# %% nbgrader={"grade": false, "grade_id": "gelu", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
     """The two written-out forms of GELU become F.gelu(x) and F.gelu(x, approximate="tanh").
 
@@ -697,13 +672,8 @@ def floating(x):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "gelu-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day03.gelu", match_gelu)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day03.gelu", match_gelu)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # The zoo's GPT block writes its GELU out. Found?
@@ -732,7 +702,7 @@ net = models.ZOO["convnet"]
 {node.name: wants(node) for node in trace(net.build(), *net.inputs()).graph.nodes}
 
 
-# %% nbgrader={"grade": false, "grade_id": "channels-last", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def channels_last(gm: fx.GraphModule) -> fx.GraphModule:
     """Insert the fewest conversions with which every op gets its images in the layout it wants.
 
@@ -779,13 +749,8 @@ def channels_last(gm: fx.GraphModule) -> fx.GraphModule:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "channels-last-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day03.channels-last", channels_last)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day03.channels-last", channels_last)
-### END HIDDEN TESTS
 
 # %%
 with suppress(Exception):
@@ -801,7 +766,7 @@ with suppress(Exception):
 # has merged `a` and `b`, `where(c, a, b)` is something for `simplify`, and only then.
 
 
-# %% nbgrader={"grade": false, "grade_id": "shrinking", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def shrinking(rounds: int) -> fx.GraphModule:
     """A program that every stage of fold → simplify → cse → dce shrinks, `rounds` sweeps long.
 
@@ -841,13 +806,8 @@ def shrinking(rounds: int) -> fx.GraphModule:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "shrinking-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day03.shrinking", shrinking)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day03.shrinking", shrinking)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Your program for one sweep, stage by stage:

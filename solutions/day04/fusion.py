@@ -36,7 +36,7 @@ from torch.nn import functional as F
 
 from passlab import bytes_moved, check, diff, draw, launches, models, progress, timed, trace
 from passlab.drawing import roofline, traffic
-from passlab.exercises.cases_day04_cost import MACHINE, sides, situations
+from passlab.exercises.day04.cost import MACHINE, sides, situations
 from passlab.fx.effects import effects, memory_order, written
 from passlab.fx.ops import linear_act
 from passlab.fx.patterns import Pattern, pattern
@@ -56,7 +56,7 @@ progress("day04")
 # memory, so nobody else may read it. (Kernels with several results exist; TVM's FuseOps makes none, torch.compile does.)
 
 
-# %% nbgrader={"grade": false, "grade_id": "chains", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def chains(gm: fx.GraphModule) -> list[list[str]]:
     """The largest groups of element-wise operations that can be one kernel with one result.
 
@@ -86,13 +86,8 @@ def chains(gm: fx.GraphModule) -> list[list[str]]:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "chains-check", "locked": true, "points": 11, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day04.chains", chains)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day04.chains", chains)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -117,7 +112,7 @@ with suppress(Exception):
 # has the nodes that a node must stay behind for that reason; for most nodes it is empty.
 
 
-# %% nbgrader={"grade": false, "grade_id": "convex", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def obstacle(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
     """Why the group cannot become one kernel; None if it can.
 
@@ -150,13 +145,8 @@ def obstacle(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "convex-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day04.convex", obstacle)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day04.convex", obstacle)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -188,7 +178,7 @@ with suppress(Exception):
 # The formula is short, and its spellings are many.
 
 
-# %% nbgrader={"grade": false, "grade_id": "linear-act", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
     """`act(x @ w.t() + b)` = `linear_act(x, w, b, act)`, if nobody else reads the values in between.
 
@@ -309,13 +299,8 @@ def fits_linear(gm: fx.GraphModule, x: fx.Node, weight: Any, bias: Any) -> bool:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "linear-act-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day04.linear-act", fuse_linear_act)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day04.linear-act", fuse_linear_act)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # The second half of a transformer's block, with GELU as a module. The addition at the end reads the second layer's value
@@ -365,7 +350,7 @@ assert by_hand.isnan().all() and (by_op == 0).all()
 # anything.
 
 
-# %% nbgrader={"grade": false, "grade_id": "attention", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
     """`softmax(q @ kᵀ * scale + mask) @ v` = `F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)`,
 
@@ -558,13 +543,8 @@ def fits_attention(q: Any, k: Any, v: Any, mask: Any, scores: fx.Node) -> bool:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "attention-check", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day04.attention", fuse_attention)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day04.attention", fuse_attention)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # The block of GPT-2 in the zoo writes its attention out. After your pass the matrix of scores is nowhere:
@@ -614,7 +594,7 @@ print(square)
 # isnan op"): ask in float32. **Zero** has a sign: -x of 0.0 is -0.0, and 0 - x is not.
 
 
-# %% nbgrader={"grade": false, "grade_id": "codegen", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def codegen(gm: fx.GraphModule) -> tvm.tirx.PrimFunc:
     """Write one kernel for a group of element-wise operations.
 
@@ -727,13 +707,8 @@ EXPRESSIONS = {
 }
 ### END SOLUTION
 
-# %% nbgrader={"grade": true, "grade_id": "codegen-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day04.codegen", codegen)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day04.codegen", codegen)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -768,7 +743,7 @@ for situation in situations(random.Random(3))[:7]:
 # from the graph and a few numbers of the machine. It need not foretell the time.
 
 
-# %% nbgrader={"grade": false, "grade_id": "cost", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def cost(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, float]) -> bool:
     """Is the graph faster with these groups than with a kernel for each call?
 
@@ -843,13 +818,8 @@ def most_alive(kernel):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "cost-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day04.cost", cost)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day04.cost", cost)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -884,7 +854,7 @@ with suppress(NotImplementedError):
 # long, memory decides, and there fewer bytes are less time.
 
 
-# %% nbgrader={"grade": false, "grade_id": "measure", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def measure(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, float]) -> dict[str, dict]:
     """Price a graph before and after fusing, from its shapes.
 
@@ -956,13 +926,8 @@ def flops_of(node):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "measure-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day04.measure", measure)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day04.measure", measure)
-### END HIDDEN TESTS
 
 
 # %% [markdown]

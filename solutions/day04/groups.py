@@ -28,7 +28,7 @@ from contextlib import suppress
 from torch import fx
 
 from passlab import check, progress
-from passlab.exercises.cases_day04_groups import zoo
+from passlab.exercises.day04.groups import zoo
 from passlab.fx.dominators import nodes_between, post_dominators
 from passlab.fx.patterns import Pattern, canonical, pattern
 
@@ -68,7 +68,7 @@ progress("day04")
 # 256 nodes between itself and its post-dominator need not be looked at.
 
 
-# %% nbgrader={"grade": false, "grade_id": "groups", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def fusion_groups(gm: fx.GraphModule) -> list[list[str]]:
     """The groups that FuseOps would make of the graph, each one kernel.
 
@@ -140,13 +140,8 @@ def shape(n):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "groups-check", "locked": true, "points": 12, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day04.groups", fusion_groups)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day04.groups", fusion_groups)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # The kernels of ResNet-18 by your rules, the most frequent first:

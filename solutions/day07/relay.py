@@ -50,7 +50,7 @@ progress("day07")
 # there once. After `FuseOps` the operators are inside functions, and there they still count.
 
 
-# %% nbgrader={"grade": false, "grade_id": "pipeline-counts", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def pipeline_counts(mod: tvm.IRModule, passes: list[str]) -> list[dict[str, int]]:
     """How often each operator is called: before the first pass, and after each.
 
@@ -81,13 +81,8 @@ def count_calls(mod: tvm.IRModule) -> dict[str, int]:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "pipeline-counts-check", "locked": true, "points": 7, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day07.pipeline-counts", pipeline_counts)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day07.pipeline-counts", pipeline_counts)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # A residual block with its parameters bound, and the same block with its parameters left as inputs. In the second, what
@@ -113,7 +108,7 @@ with suppress(Exception):
 # operands changed. You say what becomes of a call, in `visit_call`.
 
 
-# %% nbgrader={"grade": false, "grade_id": "relu-to-clip", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def relu_to_clip(mod: tvm.IRModule) -> tvm.IRModule:
     """conv2d then relu is one function; every other relu(x) = clip(x, 0, the largest number of its dtype).
 
@@ -172,13 +167,8 @@ def operands(e):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "relu-to-clip-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day07.relu-to-clip", relu_to_clip)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day07.relu-to-clip", relu_to_clip)
-### END HIDDEN TESTS
 
 # %%
 with suppress(Exception):
@@ -194,7 +184,7 @@ with suppress(Exception):
 # says `help(relay.nn.batch_norm)`.)
 
 
-# %% nbgrader={"grade": false, "grade_id": "batchnorm", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def simplify_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
     """batch_norm(x, γ, β, μ, σ²).0 = x · s + (β - μ · s), where s = γ / sqrt(σ² + ε).
 
@@ -237,13 +227,8 @@ class Unpack(relay.ExprMutator):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "batchnorm-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day07.batchnorm", simplify_batch_norm)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day07.batchnorm", simplify_batch_norm)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Yours beside TVM's, on a residual block:
@@ -290,7 +275,7 @@ with suppress(Exception):
 # the groups that would join, and those of the group they would join, are counted.
 
 
-# %% nbgrader={"grade": false, "grade_id": "fusion-groups", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
     """The groups of calls that FuseOps would make of main, each one kernel.
 
@@ -408,13 +393,8 @@ def nodes_between(readers, source, sink):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "fusion-groups-check", "locked": true, "points": 14, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day07.fusion-groups", fusion_groups)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day07.fusion-groups", fusion_groups)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # The kernels of ResNet-18 by your rules, the most frequent first. (Its parameters are left as inputs.)
@@ -437,7 +417,7 @@ with suppress(Exception):
 # and after every pass, so it can simply write down what happens, and what each pass did to the size of the module.
 
 
-# %% nbgrader={"grade": false, "grade_id": "instrument", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 @tvm.instrument.pass_instrument
 class PassLog:
     """Writes down which passes run, in which order, inside of which others, how long, and what becomes of the module.
@@ -486,13 +466,8 @@ def size(mod):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "instrument-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day07.instrument", PassLog)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day07.instrument", PassLog)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -524,7 +499,7 @@ with suppress(Exception):
 # `relay.build` that works on Relay: it takes milliseconds.
 
 
-# %% nbgrader={"grade": false, "grade_id": "levels", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def levels(mod, disabled=()):
     """At which optimization levels does each pass run?
 
@@ -546,13 +521,8 @@ def levels(mod, disabled=()):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "levels-check", "locked": true, "points": 4, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day07.levels", levels)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day07.levels", levels)
-### END HIDDEN TESTS
 
 # %%
 with suppress(Exception):
@@ -568,7 +538,7 @@ with suppress(Exception):
 # TVM's own `EliminateCommonSubexpr` leaves some of them.
 
 
-# %% nbgrader={"grade": false, "grade_id": "cse", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 @relay.transform.function_pass(opt_level=1)
 def cse(func, mod, ctx):
     """Two expressions that compute the same value are one expression.
@@ -621,13 +591,8 @@ class Numbering(relay.ExprMutator):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "cse-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day07.cse", cse)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day07.cse", cse)
-### END HIDDEN TESTS
 
 # %%
 x = relay.var("x", shape=(2, 4))
@@ -651,7 +616,7 @@ with suppress(Exception):
 # some fields are taken. Importers and passes make both.
 
 
-# %% nbgrader={"grade": false, "grade_id": "dce", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 @relay.transform.function_pass(opt_level=1)
 def dce(func, mod, ctx):
     """A value that nobody reads and that has no effect can go; then perhaps what it is made of can, too.
@@ -706,13 +671,8 @@ def has_effects(expr):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "dce-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day07.dce", dce)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day07.dce", dce)
-### END HIDDEN TESTS
 
 # %%
 t, a = relay.var("t"), relay.var("a")
@@ -735,7 +695,7 @@ with suppress(Exception):
 from tvm.relay.dataflow_pattern import is_expr, is_op, wildcard
 
 
-# %% nbgrader={"grade": false, "grade_id": "dense-gelu", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def dense_gelu(mod):
     """gelu(dense(x, w) + b) = one call of one function.
 
@@ -789,13 +749,8 @@ def bias_fits(whole):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "dense-gelu-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day07.dense-gelu", dense_gelu)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day07.dense-gelu", dense_gelu)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # The feed-forward half of a transformer block, as torch hands it over:
@@ -819,7 +774,7 @@ with suppress(Exception):
 from tvm.contrib import graph_executor
 
 
-# %% nbgrader={"grade": false, "grade_id": "fold-and-time", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def fold_and_time(mod, x):
     """Build a network with its batch norms and with these folded away, alike in all else, and time both.
 
@@ -866,13 +821,8 @@ def runner(mod, off, x):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "fold-and-time-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day07.fold-and-time", fold_and_time)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day07.fold-and-time", fold_and_time)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # Your two sides, built and timed again in a process of their own:

@@ -32,7 +32,7 @@ from IPython.display import display
 from torch import nn
 
 from passlab import check, diff, draw, exercises, progress
-from passlab.exercises.cases_day08_tuner import tuner_cases
+from passlab.exercises.day08.tuner import cases as tuner_cases
 from passlab.relax import relax, tvm
 from passlab.relax.fusing import everything, fuse, illegal, nothing, prepare, price, program
 from passlab.relax.pipelines import cpu_schedule, kernels
@@ -52,7 +52,7 @@ progress("day08")
 # not every `call.op` is an operator with a name: modules call their own functions, too.
 
 
-# %% nbgrader={"grade": false, "grade_id": "port", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def port(module: tvm.IRModule) -> tvm.IRModule:
     """relu(conv2d(x, w)) = one function, if nobody else reads the convolution; every other relu(x) = clip(x, 0, inf).
 
@@ -122,13 +122,8 @@ def conv_relu(conv):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "port-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day08.port", port)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day08.port", port)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -165,7 +160,7 @@ with suppress(Exception):
 # matters: with `bind_constants=False` constants stay operands of the function. TVM itself cannot build it otherwise.
 
 
-# %% nbgrader={"grade": false, "grade_id": "pattern", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def pattern(module: tvm.IRModule) -> tvm.IRModule:
     """relu(conv2d(x, w) + b) and gelu(matmul(x, w) + b) = one call each of a composite function.
 
@@ -225,13 +220,8 @@ def per_channel(context, channel):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "pattern-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day08.pattern", pattern)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day08.pattern", pattern)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -279,7 +269,7 @@ print(illegal(example, [("lv", "gv")]))
 # which is faster if you ask often.
 
 
-# %% nbgrader={"grade": false, "grade_id": "policy", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def policy(module: tvm.IRModule) -> list[tuple[str, ...]]:
     """Choose the groups that cost little.
 
@@ -319,13 +309,8 @@ def around(there, kept):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "policy-check", "locked": true, "points": 11, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day08.policy", policy)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day08.policy", policy)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -350,7 +335,7 @@ with suppress(NotImplementedError):
 # wrote in years.
 
 
-# %% nbgrader={"grade": false, "grade_id": "schedule", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
     """C[i, j] = Σ A[i, r] · B[r, j], and fast.
 
@@ -384,13 +369,8 @@ def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "schedule-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day08.schedule", schedule_matmul)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day08.schedule", schedule_matmul)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 5 · A tuner that learns
@@ -406,7 +386,7 @@ for index, seconds in sorted(histories[0], key=lambda trial: trial[1])[::5]:
     print(f"{seconds * 1e6:7.0f} µs  {candidates[index]}")
 
 
-# %% nbgrader={"grade": false, "grade_id": "tuner", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def choose(candidates: list[dict], history: list[tuple[int, float]], k: int) -> list[int]:
     """The k candidates to measure next.
 
@@ -435,13 +415,8 @@ def features(candidate):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "tuner-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day08.tuner", choose)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day08.tuner", choose)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 6 · A whole pipeline
@@ -450,7 +425,7 @@ grade("day08.tuner", choose)
 # pipeline does the first two and never touches a loop. `passlab.relax.pipelines` has its steps with places for yours.
 
 
-# %% nbgrader={"grade": false, "grade_id": "pipeline", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def optimize(module: tvm.IRModule) -> tvm.IRModule:
     """The same function in fewer and faster kernels.
 
@@ -474,10 +449,5 @@ def optimize(module: tvm.IRModule) -> tvm.IRModule:
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "pipeline-check", "locked": true, "points": 11, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day08.pipeline", optimize)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day08.pipeline", optimize)
-### END HIDDEN TESTS

@@ -29,8 +29,8 @@ from IPython.display import display
 
 from passlab import check, exercises, polyhedral, progress
 from passlab.drawing import lattice
-from passlab.exercises.cases_day10_nests import as_python
-from passlab.exercises.cases_day10_tile import SOURCES
+from passlab.exercises.day10.domains import as_python
+from passlab.exercises.day10.tile import SOURCES
 from passlab.polyhedral import PROGRAMS, tile
 from passlab.relax import tvm
 
@@ -79,7 +79,7 @@ print(both)
 print(isl.UnionMap("{ S[i] -> A[i] }").intersect_domain(both))
 
 
-# %% nbgrader={"grade": false, "grade_id": "domains", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def domains(nest: dict) -> dict:
     """What runs, what it touches, and in which order, for a loop nest.
 
@@ -138,13 +138,8 @@ def statements(body, iterators, conditions, time):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "domains-check", "locked": true, "points": 11, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day10.domains", domains)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day10.domains", domains)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ## 2 · Dependences
@@ -159,7 +154,7 @@ print(order.lex_lt_union_map(order))
 print(isl.UnionMap("{ S[i] -> A[i] }").apply_range(isl.UnionMap("{ T[i] -> A[i + 1] }").reverse()))
 
 
-# %% nbgrader={"grade": false, "grade_id": "dependences", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def dependences(
     domain: isl.UnionSet, reads: isl.UnionMap, writes: isl.UnionMap, schedule: isl.UnionMap
 ) -> dict[str, isl.UnionMap]:
@@ -191,13 +186,8 @@ def dependences(
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "dependences-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day10.dependences", dependences)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day10.dependences", dependences)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -222,7 +212,7 @@ except Exception:
 print(isl.UnionMap("[N] -> { S[i] -> S[i + 1] : 0 <= i < N - 1 }").sample())
 
 
-# %% nbgrader={"grade": false, "grade_id": "legality", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def legality(dependences: isl.UnionMap, schedule: isl.UnionMap) -> isl.BasicMap | None:
     """None if the schedule is legal, else one pair, source → target, that it runs in a wrong order or at once.
 
@@ -238,13 +228,8 @@ def legality(dependences: isl.UnionMap, schedule: isl.UnionMap) -> isl.BasicMap 
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "legality-check", "locked": true, "points": 8, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day10.legality", legality)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day10.legality", legality)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -274,7 +259,7 @@ except Exception:
 # 1 + 101 = 102.
 
 
-# %% nbgrader={"grade": false, "grade_id": "skew", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def skew(domain: isl.UnionSet, dependences: isl.UnionMap) -> isl.UnionMap:
     """A schedule in whose dimensions a stencil can be tiled.
 
@@ -319,13 +304,8 @@ def distances(dependences):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "skew-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day10.skew", skew)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day10.skew", skew)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -365,7 +345,7 @@ print(tree.to_C_str())
 # What is left to do is a walk: the tree is isl's, and the loops have to be TVM's, so that they can be compiled.
 
 
-# %% nbgrader={"grade": false, "grade_id": "generate", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def generate(node: isl.AstNode, statement: Callable[[str, list], tvm.tirx.Stmt]) -> tvm.tirx.Stmt:
     """The loops of isl's AST in TensorIR.
 
@@ -453,13 +433,8 @@ OPERATIONS = {
 ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "generate-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day10.generate", generate)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day10.generate", generate)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -486,7 +461,7 @@ for source in SOURCES.values():
 print(polyhedral.parse(SOURCES["matmul"]).schedule)
 
 
-# %% nbgrader={"grade": false, "grade_id": "tile", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def fast(program: polyhedral.Program, sizes: dict[str, int]) -> tuple[isl.UnionMap | str, dict[str, list[int]]]:
     """An order in which the loops are fast, and marks for them.
 
@@ -506,13 +481,8 @@ def fast(program: polyhedral.Program, sizes: dict[str, int]) -> tuple[isl.UnionM
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "tile-check", "locked": true, "points": 10, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day10.tile", fast)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day10.tile", fast)
-### END HIDDEN TESTS
 
 
 # %% [markdown]
@@ -544,7 +514,7 @@ same = "{ S[i, j] -> [floor(i/4), j, i] }"
 print(polyhedral.visits(by_hand.mod["main"]) == polyhedral.order(PROGRAMS["transpose"], same, {"N": 10}))
 
 
-# %% nbgrader={"grade": false, "grade_id": "tvm", "locked": false, "schema_version": 3, "solution": true, "task": false}
+# %%
 def primitives(function: tvm.tirx.PrimFunc, schedule: isl.Map) -> tvm.tirx.PrimFunc | tvm.IRModule | None:
     """The function with its loops split and reordered, so that it visits iterations in the order of the schedule.
 
@@ -602,10 +572,5 @@ def variable_of(value):
     ### END SOLUTION
 
 
-# %% nbgrader={"grade": true, "grade_id": "tvm-check", "locked": true, "points": 9, "schema_version": 3, "solution": false, "task": false}
+# %%
 check("day10.tvm", primitives)
-### BEGIN HIDDEN TESTS
-from autograder.authoring.checking import grade
-
-grade("day10.tvm", primitives)
-### END HIDDEN TESTS

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import importlib
 import json
 import os
 import signal
@@ -36,12 +35,11 @@ def end(pid: int) -> dict[str, float]:
 
 
 def learn_exercises(flavour: str) -> None:
-    """Import what the exercises of a flavour name `later`."""
+    """Import the modules of a flavour's exercises."""
     for day in exercises.days():
         for exercise in exercises.of_day(day):
-            for part in (exercise.cases, exercise.judge, exercise.call):
-                if exercise.flavour == flavour and hasattr(part, "home"):
-                    importlib.import_module(part.home)
+            if exercise.flavour == flavour:
+                exercises.module(exercise.id)
 
 
 def main(flavour: str, control: socket.socket) -> None:

@@ -32,7 +32,7 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
     announce(reins)
     order, _ = receive(reins)
     cells = [Cell(**cell) for cell in order["cells"]]
-    skip, snapshots = set(order["skip"]), set(order["snapshots"])
+    skip, snapshots, early = set(order["skip"]), set(order["snapshots"]), set(order["early"])
     checks = dict(zip((cell.index for cell in cells if cell.exercise), talks, strict=True))
     asked: dict[socket.socket, Cell] = {}
 
@@ -53,6 +53,8 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
                 child({checks[cell.index]: cell})
             elif cell.index not in skip:
                 asked[checks[cell.index]] = cell
+            if cell.index in early:  # its visible cases are put now, to the child
+                skip = set(receive(reins)[0]["skip"])
             shell.skip()
         elif cell.index in skip:
             shell.skip()

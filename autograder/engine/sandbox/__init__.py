@@ -51,7 +51,7 @@ READABLE = {
         "lib/passlab",
         "solutions",
         "autograder/*.py",
-        *(f"autograder/{p}" for p in ("engine", "authoring", "hidden", "bank")),
+        *(f"autograder/{p}" for p in ("engine", "authoring", "answers")),
     ),
 }
 #: role → the user it runs as when started by root: nobody else's, so that it may touch no file and no process.
@@ -114,7 +114,7 @@ def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, st
     }
 
 
-def _bubblewrap(role: str, paths: Iterable[str], filter_fd: int | None) -> list[str]:
+def _bubblewrap(role: str, paths: Iterable[str], writable: Iterable[str], filter_fd: int | None) -> list[str]:
     """The command line before the program's own."""
     own = "--unshare-pid --unshare-ipc --unshare-uts --unshare-net --unshare-cgroup-try --new-session"
     program = shutil.which("bwrap", path=f"{os.environ.get('PATH', '')}:{_PROGRAMS}")
@@ -139,6 +139,12 @@ def _bubblewrap(role: str, paths: Iterable[str], filter_fd: int | None) -> list[
     if role == "verifier":
         for device in sorted(glob.glob("/dev/nvidia*")):
             command += ["--dev-bind", device, device]
+    for path in writable:
+        for folder in map(str, reversed(Path(path).parents)):
+            if folder not in made and not any(Path(folder).is_relative_to(one) for one in bound):
+                command += ["--perms", "0755", "--dir", folder]
+                made.add(folder)
+        command += ["--bind", path, path]
     for path in (str(ROOT), "/dev", "/"):
         command += ["--remount-ro", path]
     command += ["--chdir", "/tmp"]
@@ -158,6 +164,7 @@ def launch(
     *,
     fds: Iterable[int] = (),
     readable: Iterable[str] = (),
+    writable: Iterable[str] = (),
     environment: Mapping[str, str] | None = None,
     errors: int | IO | None = None,
     unsafe: bool = False,
@@ -165,19 +172,24 @@ def launch(
     """Start a trusted, long-lived process that sees only its part of the project; /tmp is its own.
 
     role: "runner" (may confine its children further, see `enter`) or "verifier" (can make no namespaces).
-    fds: open files it is handed, under the same numbers. readable: more paths for it to see. environment: more
-    variables. errors: where its standard error goes. unsafe: a plain process instead, in a clean environment.
-    It ends with this process, and everything that it started ends with it. Raises FileNotFoundError without bubblewrap.
+    fds: open files it is handed, under the same numbers. readable: more paths for it to see. writable: folders
+    of its own, which are its user's from then on. environment: more variables. errors: where its standard error goes.
+    unsafe: a plain process instead, in a clean environment. It ends with this process, and everything that it started
+    ends with it. Raises FileNotFoundError without bubblewrap.
     """
     paths = sorted({*_visible(role), *map(str, readable)})
     variables = _environment(paths, environment or {})
     if unsafe:
         return _start([*argv], variables | {_UNSAFE: "1"}, tuple(fds), errors)
+    for path in writable:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+        if os.geteuid() == 0:
+            os.chown(path, USERS[role], USERS[role])
     with tempfile.TemporaryFile() as program:
         if role == "verifier":
             program.write(seccomp.program())
             program.seek(0)
-        command = _bubblewrap(role, paths, program.fileno() if role == "verifier" else None)
+        command = _bubblewrap(role, paths, writable, program.fileno() if role == "verifier" else None)
         return _start([*command, *argv], variables, (*fds, program.fileno()), errors)
 
 

@@ -30,6 +30,7 @@ from autograder.engine.flavours import warm
 from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verifier.verdicts import Key, Misconceptions, Mistakes, Question, Seen, cases_of, payloads
 from passlab import exercises
+from passlab.notebook import ui
 from passlab.process.messages import Garbled, Gone, receive, send
 from passlab.tvm import builds
 
@@ -196,6 +197,7 @@ def _undecided(question: dict[str, Any]) -> Verdict:
 def main(numbers: list[str]) -> None:
     flavour, *fds = numbers
     warm(flavour)
+    ui.templates()  # once here, not in every child
     sockets = [socket.socket(fileno=int(fd)) for fd in fds]
     if flavour in builds.FLAVOURS:
         builds.use(flavour, sockets.pop(0))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from types import SimpleNamespace
@@ -15,8 +16,8 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from autograder import bank
-from autograder.authoring.checking import for_learner, hidden_cases
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
 from autograder.engine import wire
 from autograder.engine.data import CaseResult, Verdict
 from autograder.engine.verifier.misconceptions import match, signature
@@ -36,6 +37,15 @@ ON_HIDDEN = {
 }
 
 Key = tuple[str, int, int, str]
+
+
+def for_learner(result: Judgement, visible: Iterable[Case]) -> Judgement:
+    """The same judgement as a learner may see it: hidden cases go unnamed, and the title says that they are in it."""
+    exercise, known = result.exercise, {case.name for case in visible}
+    findings = [f if f.case in known else replace(f, case="one of the hidden ones") for f in result.findings]
+    return replace(
+        result, exercise=replace(exercise, title=f"{exercise.title}, hidden cases included"), findings=findings
+    )
 
 
 @cache
@@ -210,8 +220,8 @@ class Misconceptions:
         order = sorted(range(len(seen)), key=lambda at: not seen[at][2])
         lost = {verdict for case in seen for verdict in case[2]}
         alike = []
-        for entry in bank.load(exercise_id):
-            if entry.bank.kind == "wrong" and entry.bank.verdict in lost:
+        for entry in answers.load(exercise_id):
+            if entry.mark.kind == "wrong" and entry.mark.verdict in lost:
                 theirs: dict[int, list] = {}
                 for at in order:
                     if time.monotonic() > until:
@@ -220,7 +230,7 @@ class Misconceptions:
                     if theirs[at][1:3] != [seen[at][1], list(seen[at][2])]:
                         break
                 else:
-                    alike.append((entry.bank.note, [theirs[at] for at in range(len(seen))]))
+                    alike.append((entry.mark.note, [theirs[at] for at in range(len(seen))]))
         return match(seen, alike)
 
     def _does(self, exercise_id: str, seed: int, entry: Any, at: int) -> tuple[str, list[str], str]:

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from passlab.exercises.cases_day01 import TooMuch
-from passlab.exercises.cases_day01_shapes import Raised
-from passlab.exercises.cases_day02_walks import Scenario, Step
+from passlab.exercises.day01._shared import TooMuch
+from passlab.exercises.day01.propagate import Raised
+from passlab.exercises.day02.pass_manager import Scenario, Step
 
 PAYLOAD_BYTES = 64 * 2**20
 DOCUMENT_BYTES = 32 * 2**20  # the JSON in it; ten thousand nodes with shapes take about 2 MiB

@@ -21,6 +21,8 @@ MIMES = {
     "image/svg+xml",
 }
 MOST_OUTPUTS = 1_000
+#: Of the outputs that are stored in one cell of a notebook file, characters; with more, none are shown.
+MOST_STORED = 4 * 2**20
 
 
 def _text(value: Any) -> str:
@@ -56,6 +58,32 @@ def ran(raw: Any) -> Ran:
     outputs = raw.get("outputs")
     made = [_output(one) for one in outputs[:MOST_OUTPUTS]] if isinstance(outputs, list) else []
     return Ran([one for one in made if one], printable(raw.get("error")))
+
+
+def stored(raw: Any) -> list[dict[str, Any]]:
+    """Return the outputs of a cell of a notebook file, in the form in which `ran` gives them."""
+    made = ran({"outputs": _joined(raw)}).outputs
+    return made if sum(len(str(output)) for output in made) <= MOST_STORED else []
+
+
+def _joined(raw: Any) -> list[Any]:
+    """The outputs with texts in one piece: a file may hold a text as a list of lines."""
+    outputs = [dict(one) for one in raw[:MOST_OUTPUTS] if isinstance(one, dict)] if isinstance(raw, list) else []
+    for output in outputs:
+        output["text"] = _text_of(output.get("text"))
+        if isinstance(output.get("data"), dict):
+            output["data"] = {mime: _text_of(value) for mime, value in output["data"].items()}
+    return outputs
+
+
+def _text_of(value: Any) -> Any:
+    lines = isinstance(value, list) and all(isinstance(line, str) for line in value)
+    return "".join(value) if lines else value
+
+
+def not_run(sentence: str) -> Ran:
+    """A cell that was left out."""
+    return Ran([{"output_type": "stream", "name": "stdout", "text": f"{sentence}\n"}])
 
 
 def died(sentence: str) -> Ran:

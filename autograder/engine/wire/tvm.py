@@ -23,7 +23,7 @@ from types import ModuleType
 from typing import Any
 
 from autograder.engine.wire.refusal import Refused
-from passlab.relax import loaded
+from passlab.tvm.reach import loaded
 
 MAX_BYTES = 256 * 2**20
 MAX_NODES = 1_000_000

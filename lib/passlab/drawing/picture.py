@@ -44,8 +44,12 @@ class Picture:
     @cached_property
     def _drawn(self) -> tuple[str, str]:
         """Return (SVG, ""), or ("", the reason why there is none)."""
-        svg, problem = graphviz(self.dot, "svg")
+        svg, problem = self._render("svg")
         return ("", problem) if problem else (_embeddable(svg.decode(), self.title, self._tips), "")
+
+    def _render(self, form: str) -> tuple[bytes, str]:
+        """Return (the picture as svg or png, "") or (b"", the reason why there is none)."""
+        return graphviz(self.dot, form)
 
     @property
     def svg(self) -> str:
@@ -70,7 +74,7 @@ class Picture:
         if suffix not in self.suffixes:
             raise ValueError(f"A picture can be saved as {', '.join(self.suffixes)}; got {path.name!r}.")
         if suffix == ".png":
-            content, problem = graphviz(self.dot, "png")
+            content, problem = self._render("png")
         else:
             forms = {".svg": "svg", ".html": "html", ".txt": "plain", ".dot": "dot"}
             content = (getattr(self, forms[suffix]) + "\n").encode()
@@ -112,27 +116,34 @@ def graphviz(source: str, form: str) -> tuple[bytes, str]:
 
 
 def _embeddable(svg: str, title: str, tips: Sequence[str]) -> str:
-    """Make Graphviz's SVG fit for a page: no prolog, no ids that could clash, tooltips, a name, a size that adapts."""
-    svg = re.sub(r"<!--.*?-->\n?", "", svg[svg.index("<svg") :], flags=re.S)
-    svg = re.sub(r'<g id="[^"]*"', "<g", svg)
+    """Make SVG of Graphviz or matplotlib fit for a page: no prolog, no style that reaches the page, no ids that could
+    clash, tooltips, a name, a size that adapts."""
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<!--.*?-->\n?|<metadata>.*?</metadata>\n?|<defs>\s*<style.*?</defs>\n?", "", svg, flags=re.S)
 
     def tip(found: re.Match) -> str:
         return f"<title>{escape(tips[int(found[1])])}</title>" if found[1] else ""
 
     svg = re.sub(r"<title>(?:n(\d+)|[^<]*)</title>\n?", tip, svg)
+    svg = re.sub(r'<g id="(?:tip(\d+)">|[^"]*")', lambda found: f"<g>{tip(found)}" if found[1] else "<g", svg)
 
     def head(found: re.Match) -> str:
-        wide, high = (round(float(points) * 4 / 3) for points in found.groups())
+        links, *points = found.groups()
+        wide, high = (round(float(it) * 4 / 3) for it in points)
         style = f"width:100%;max-width:{wide}px;min-width:{min(wide, max(320, wide * 6 // 10))}px;height:auto"
-        return f'<svg role="img" aria-label="{escape(title)}" width="{wide}" height="{high}" style="{style}"'
+        return f'<svg{links} role="img" aria-label="{escape(title)}" width="{wide}" height="{high}" style="{style}"'
 
-    svg = re.sub(r'<svg width="([\d.]+)pt" height="([\d.]+)pt"', head, svg, count=1)
+    svg = re.sub(r'<svg( xmlns:xlink="[^"]*"|) width="([\d.]+)pt" height="([\d.]+)pt"', head, svg, count=1)
     return svg.replace(">", f"><title>{escape(title)}</title>", 1).strip()
 
 
 def escape(text: Any) -> str:
     """Escape any text for XML; unprintable characters become spaces."""
-    return html.escape("".join(c if c.isprintable() else " " for c in str(text)))
+    return html.escape(printable(text))
+
+
+def printable(text: Any) -> str:
+    return "".join(c if c.isprintable() else " " for c in str(text))
 
 
 def cut(text: str, most: int) -> str:

@@ -1,64 +1,23 @@
 """Are two programs the same function? Both are run on inputs chosen to tell them apart, and everything is compared.
 
-    result = equivalent(before, after)            # GraphModules, nn.Modules or plain functions
+    result = equivalent(before, after)            # GraphModules, nn.Modules, plain functions, modules of TVM
     assert result, result.reason
 
-Compared, after the same seed, on copies (neither program nor the caller's tensors change): the outputs (structure,
-shape, dtype, values), what was written into the inputs, into parameters and into buffers, and how far the random
-generator moved. Gradients are not compared.
-
-**Rounding is not meaning.** How far numbers may lie apart is derived in `passlab.equivalence.values`. A right rewrite
-may also reassociate: folding a batch norm into a convolution computes x·(w·s) for (x·w)·s. Three rules keep that apart
-from a wrong rewrite.
-
-1. Edge values are fed in float64 wherever `before` runs in it. 1e30 then multiplies without overflow, so inf and NaN
-   are the mathematics of the program and not an accident of float32: `x*0 -> 0` and `x/x -> 1` are caught, a fold is
-   not. Float64 also lowers the tolerance to about 1e-14, so that a forgotten eps of 1e-5 is seen. Where `after` holds
-   float constants that `before` has not (a folded weight, rounded once), or the graph itself names a dtype, the unit
-   stays the program's own.
-2. inf - inf inside a sum (matmul, convolution, mean, softmax, ...) depends on its order. Where one program gives NaN
-   and the other inf, and the first node at which they part is such a sum, that decides nothing. (Fused attention skips
-   rows without a finite score: there no value decides where `before` gives NaN or inf.)
-3. Before a difference in values counts, `before` is run again with its parameters, and its inputs unless they are
-   edge values, moved by a few units of rounding. Elements that move as far by themselves (ill-conditioned ones, ties
-   before a rounding or an argmax) decide nothing.
-
-The sign of a zero counts only where a later operation shows it: `x + 0 -> x` is right, `1/(x + 0) -> 1/x` is not.
+Each IR has a search of its own (`passlab.fx.equivalent`, `passlab.tvm.equivalent`). What they share is in `values`:
+how far numbers may lie apart, and when a difference is rounding.
 """
 
 from __future__ import annotations
 
 import contextlib
-import copy
 import html
-import inspect
-import warnings
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor, fx, nn
-from torch.utils import _pytree as pytree
+from passlab.graph.registry import load, part
 
-from passlab.equivalence.values import (
-    EXACT,
-    Difference,
-    Errors,
-    Tolerance,
-    compare,
-    leaves,
-    nan_or_inf,
-    nonfinite,
-    steady,
-)
-from passlab.fx.diverge import LARGEST, locate, parting
-from passlab.fx.programs import Program, Run, undisturbed
-from passlab.fx.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
-from passlab.tvm.modules import is_function, is_module
-
-#: For graphs of more nodes every run counts: what costs as much as several runs, or tells little, is left out.
-LARGE = 500
+__all__ = ["Equivalence", "equivalent", "shrink"]
 
 
 @dataclass
@@ -78,8 +37,8 @@ class Equivalence:
     max_ulp: float = 0.0
     first_diverging: str | None = None
     counterexample: dict[str, Any] | None = None
-    graph: fx.GraphModule | None = None
-    graph_after: fx.GraphModule | None = None
+    graph: Any = None
+    graph_after: Any = None
     devices: tuple[str, ...] = ()
     trials: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -99,9 +58,7 @@ class Equivalence:
         text = f"<p>{html.escape(repr(self))}</p>"
         if self.graph is not None and self.graph_after is not None:
             with contextlib.suppress(Exception):  # without Graphviz the sentence has to do
-                from passlab.drawing import diff
-
-                text += diff(self.graph, self.graph_after).svg
+                text += load("drawing").diff(self.graph, self.graph_after).svg
         return text
 
 
@@ -139,411 +96,31 @@ def equivalent(
     Raises ValueError when there are no inputs to try, or when `before` fails on its own example inputs. Whatever
     `after` does is an answer, not an exception.
     """
-    if _is_tvm(before) or _is_tvm(after):
-        from passlab.tvm.equivalent import ALL_KINDS, equivalent_modules
-
-        kinds, targets = trials or (ALL_KINDS if thorough else None), None
-        if devices is not None:
-            targets = [{"cpu": "llvm"}.get(name, name) for name in devices]
-        return equivalent_modules(before, after, inputs, kinds=kinds, targets=targets, atol=atol, rtol=rtol, seed=seed)
-    if not callable(before) and type(before).__name__ != "ExportedProgram":
-        raise ValueError(f"equivalent compares programs; `before` is a {type(before).__name__}.")
-    for given, known in ((trials, tuple(TRIALS)), (modes, ("eval", "train"))):
-        for name in given or ():
-            if name not in known:
-                raise ValueError(f"equivalent does not know {name!r}; it knows {', '.join(known)}.")
-    examples = _examples(before, inputs)
-    if not callable(after) and type(after).__name__ != "ExportedProgram":
-        found = (
-            "None: does the pass end with a return?" if after is None else f"a {type(after).__name__}, not a program."
-        )
-        return Equivalence(False, f"after is {found}")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        programs = [Program(before, largest=LARGE)]
-        try:
-            programs.append(Program(after))
-        except Exception as error:
-            return Equivalence(False, f"after is no program that can be run: {_said(error)}")
-        with undisturbed(*programs):
-            search = _Search(*programs, examples, seed, atol, rtol, modes, devices, thorough, aliasing)
-            return search.run(trials)
-
-
-def _is_tvm(value: Any) -> bool:
-    """A module or function of TVM, or a packed one? (Decided without loading TVM.)"""
-    return is_module(value) or is_function(value) or type(value).__name__ == "Packed"
-
-
-def _examples(before: Any, inputs: Any) -> list[tuple]:
-    if inputs is None:
-        found = example_inputs(before)
-        if found is None:
-            raise ValueError(
-                "equivalent has no inputs to try: pass inputs=(tensor, ...), or make the graph with "
-                "passlab.trace(model, *inputs), which keeps them."
-            )
-        return [found]
-    if isinstance(inputs, Tensor):
-        return [(inputs,)]
-    if isinstance(inputs, list) and inputs and all(isinstance(x, tuple) for x in inputs):
-        return inputs
-    return [tuple(inputs)]
-
-
-def _names(before: Any, number: int) -> list[str]:
-    """What the inputs are called."""
-    names: list[str] = []
-    if isinstance(before, fx.GraphModule):
-        names = [str(n.target).lstrip("*") for n in before.graph.find_nodes(op="placeholder")]
-    else:
-        with contextlib.suppress(TypeError, ValueError):
-            names = list(inspect.signature(before.forward if isinstance(before, nn.Module) else before).parameters)
-    return [names[i] if i < len(names) else f"input{i}" for i in range(number)]
-
-
-def _said(error: BaseException) -> str:
-    text = str(error).strip().split("\n")[0][:160]
-    return f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-# ---------------------------------------------------------------------------------------------------- about a program
-
-#: parts of the names of operations that add several numbers up
-SUMS = ("conv", "linear", "mm", "matmul", "einsum", "sum", "mean", "norm", "softmax", "attention", "pool", "var", "std")
-SUMS += ("lstm", "gru", "rnn", "dot", "interpolate", "loss", "addmv")
-#: methods that change the dtype
-CASTS = ("to", "float", "half", "bfloat16", "double", "type", "type_as")
-
-
-def _op_name(program: Program, node: fx.Node) -> str:
-    target = program.module.get_submodule(node.target) if node.op == "call_module" else node.target
-    return (target if isinstance(target, str) else getattr(target, "__name__", type(target).__name__)).lower()
-
-
-def _calls(program: Program) -> Iterable[fx.Node]:
-    return (n for n in program.graph.nodes if n.op.startswith("call_"))
-
-
-def _depth(program: Program) -> int:
-    """The number of operations on the longest path; for a program without a graph, of its layers."""
-    if program.graph is None:
-        return max(16, len(list(program.module.modules())) if program.module is not None else 0)
-    depth: dict[fx.Node, int] = {}
-    for node in program.graph.nodes:
-        depth[node] = max((depth.get(n, 0) for n in node.all_input_nodes), default=0) + node.op.startswith("call_")
-    return max(1, *depth.values())
-
-
-def _has_sums(program: Program) -> bool:
-    return program.graph is None or any(part in _op_name(program, n) for n in _calls(program) for part in SUMS)
-
-
-def _names_dtype(program: Program) -> bool:
-    """May some of the program keep its own dtype when inputs and parameters are float64?"""
-    if program.graph is None:
-        return True
-    for node in _calls(program):
-        if node.op == "call_method" and node.target in CASTS:
-            return True
-        if node.op == "call_module":
-            if not type(program.module.get_submodule(node.target)).__module__.startswith("torch.nn"):
-                return True
-        elif any(isinstance(x, torch.dtype) for x in (*node.args, *node.kwargs.values())):
-            return True
-    return False
-
-
-def _new_constants(before: Program, after: Program) -> int:
-    """How many float tensors `after` holds that `before` does not, by value."""
-    known: dict[tuple, list[Tensor]] = {}
-    for *_, t in before.slots:
-        known.setdefault((t.shape, t.dtype, t.device), []).append(t)
-    return sum(
-        t.is_floating_point()
-        and not any(t is k or torch.equal(t, k) for k in known.get((t.shape, t.dtype, t.device), ()))
-        for *_, t in after.slots
+    own = (part(side, "equivalent") for side in (before, after))
+    torch = load("fx.equivalent")
+    # an IR compares its programs with torch's too, and torch knows only its own
+    search = next((found for found in own if found not in (None, torch)), torch)
+    return search.equivalent(
+        before,
+        after,
+        inputs,
+        seed=seed,
+        atol=atol,
+        rtol=rtol,
+        modes=modes,
+        devices=devices,
+        trials=trials,
+        thorough=thorough,
+        aliasing=aliasing,
     )
 
 
-# ---------------------------------------------------------------------------------------------------- the search
+def shrink(program: Any, fails: Callable[[Any], bool], budget: int = 500, **options: Any) -> Any:
+    """Return the smallest program found for which `fails(program)` is still true; `program` itself is left alone.
 
+        shrink(gm, lambda g: not equivalent(g, my_pass(copy.deepcopy(g))))
 
-class _Differs(Exception):
-    def __init__(self, trial: Trial, difference: Difference, errors: Errors | None = None):
-        super().__init__(difference.sentence)
-        self.trial, self.difference, self.errors = trial, difference, errors or Errors()
-
-
-class _Search:
-    """Goes through the trials until one tells the programs apart."""
-
-    def __init__(self, before, after, examples, seed, atol, rtol, modes, devices, thorough, aliasing):
-        self.before, self.after, self.examples = before, after, examples
-        self.seed, self.atol, self.rtol, self.thorough, self.aliasing = seed, atol, rtol, thorough, aliasing
-        self.names = _names(before.fn, max(len(e) for e in examples))
-        self.modes = [None] if modes is None else list(modes)
-        tensors = [t for t in pytree.tree_leaves(examples) if isinstance(t, Tensor)]
-        state = [t for *_, t in before.slots]
-        home = str(next((t.device for t in tensors + state), "cpu"))
-        if devices is None:
-            devices = [home]
-            if torch.accelerator.is_available():
-                present = torch.accelerator.current_accelerator().type
-                devices += [present] if not home.startswith(present) else []
-        self.devices = list(devices)
-        floats = [t.dtype for t in tensors + state if t.is_floating_point()]
-        self.native = max(set(floats), key=floats.count) if floats else None
-        self.nodes = max(len(p.graph.nodes) if p.graph is not None else 0 for p in (before, after))
-        self.depth = max(_depth(before), _depth(after))
-        self.sums = _has_sums(before) or _has_sums(after)
-        self.names_dtype = _names_dtype(before) or _names_dtype(after)
-        self.constants = _new_constants(before, after)
-        self.writes = self.draws = False
-        self.errors = Errors()
-        self.used: dict[str, None] = {}
-        self.done: list[str] = []
-        self.notes: dict[str, None] = {}
-
-    def run(self, wanted: Sequence[str] | None) -> Equivalence:
-        try:
-            self._check_arity()
-            for mode in self.modes:
-                for device in self.devices:
-                    self._try_all(wanted, mode, device)
-        except _Differs as failure:
-            return self._explain(failure)
-        e = self.errors
-        return Equivalence(
-            True,
-            "",
-            e.mse,
-            e.max_abs,
-            e.max_ulp,
-            devices=tuple(self.used),
-            trials=tuple(self.done),
-            notes=tuple(self.notes),
-        )
-
-    def _check_arity(self) -> None:
-        if self.before.graph is None or self.after.graph is None:
-            return
-        b, a = (len(p.graph.find_nodes(op="placeholder")) for p in (self.before, self.after))
-        if b != a:
-            trial = Trial("given", self.examples[0])
-            raise _Differs(
-                trial, Difference(f"before takes {b} input{'s' * (b != 1)} and after takes {a}", "signature")
-            )
-
-    def _try_all(self, wanted: Sequence[str] | None, mode: str | None, device: str) -> None:
-        names = list(wanted or (TRIALS if self.thorough else DEFAULT))
-        if wanted is None and (self.before.compiled or self.after.compiled):
-            names = ["given"]
-            self.notes["compiled programs are tried on the example inputs only: others would compile them anew"] = None
-        if wanted is None and not self.thorough and self.nodes > LARGE and "half" in names:
-            names.remove("half")
-            self.notes[f"half: left out for graphs of more than {LARGE} nodes"] = None
-        if (mode, device) != (self.modes[0], self.devices[0]):
-            names = [n for n in names if n in ("given", "double", "structured")]
-        trials = Trials(self.examples, self.native, self.seed, self.thorough)
-        if self.before.specialised or self.after.specialised:
-            names = [n for n in names if n not in ("structured", "sizes", "half", "float16")]
-            trials.double = False
-            self.notes["scripted and exported programs are tried in their own dtype, size and layout only"] = None
-        for name in names:
-            if name == "same tensor" and not self.writes:
-                continue
-            trials.spread = not self.draws
-            for trial in trials.make(name):
-                accepted = self._try(replace(trial, mode=mode, device=device))
-                if name == "double" and not accepted:
-                    trials.double = False
-                if name == "sizes":
-                    trials.resized = accepted
-                if accepted:
-                    self.used[device] = None
-
-    def _tolerance(self, trial: Trial) -> tuple[Tolerance, torch.dtype]:
-        """The tolerance of a trial, and the dtype whose rounding it allows for."""
-        dtype, steps = trial.dtype or self.native or torch.float32, self.depth
-        if dtype == torch.float64 and self.native is not None:  # rule 1
-            if self.names_dtype:
-                dtype = self.native
-            elif self.constants:
-                dtype, steps = self.native, self.constants
-        derived = Tolerance.of(dtype, steps, self.sums)
-        return replace(derived, rtol=derived.rtol if self.rtol is None else self.rtol, atol=self.atol), dtype
-
-    def _run(self, program: Program, trial: Trial, jitter: float = 0.0, call: Callable | None = None) -> Run:
-        training = {"eval": False, "train": True}.get(trial.mode)
-        if training is None and self.before.module is not None and not self.before.exported:
-            flags = {m.training for m in self.before.module.modules()}
-            training = flags.pop() if len(flags) == 1 else None
-        if training is not None and program.module is not None:
-            for m in program.module.modules():
-                m.training = training
-        return program.run(trial.args, trial.seed, dtype=trial.dtype, device=trial.device, jitter=jitter, call=call)
-
-    def _try(self, trial: Trial) -> bool:
-        """Raise _Differs if the programs differ on this trial. False: `before` does not accept it."""
-        b = self._run(self.before, trial)
-        if b.error is not None:
-            if trial.name == "given" and not self.done:
-                raise ValueError(f"`before` itself fails on its example inputs: {_said(b.error)}") from b.error
-            self.notes[f"{trial.title}: left out, before does not accept it"] = None
-            return False
-        a = self._run(self.after, trial)
-        if a.error is not None:
-            raise _Differs(trial, Difference(f"after fails, which before does not: {_said(a.error)}", "error"))
-        errors = Errors()
-        differences = self.differences(self.before, trial, b, a, errors)
-        if trial.dtype is None:
-            self.errors.include(errors.mse, errors.max_abs, errors.max_ulp)
-        if differences:
-            raise _Differs(trial, differences[0], errors)
-        self.done.append(trial.title)
-        return True
-
-    def differences(
-        self, before: Program, trial: Trial, b: Run, a: Run, errors: Errors | None = None
-    ) -> list[Difference]:
-        """All that sets run `b` of the program `before` apart from run `a` of another one, rounding excused."""
-        tolerance, dtype = self._tolerance(trial)
-        found = compare(b.output, a.output, tolerance, "output", errors)
-        found += self._inputs(trial, b, a, tolerance) + self._state(b, a, tolerance)
-        found.sort(key=lambda d: d.part not in ("input", "state"))  # a write that only one does explains the rest
-        if found and all(d.bad is not None for d in found):
-            found = self._unexcused(before, trial, b, a, found, torch.finfo(dtype).eps)
-        self.draws |= b.drew or a.drew
-        if not found and not torch.equal(b.rng, a.rng):
-            found.append(Difference(_drew(b, a), "random"))
-        return found or self._aliases(b, a)
-
-    def _inputs(self, trial: Trial, b: Run, a: Run, tolerance: Tolerance) -> list[Difference]:
-        found = []
-        for name, old, x, y in zip(self.names, trial.args, b.inputs, a.inputs, strict=False):
-            if isinstance(old, Tensor):
-                old = old.to(x.device)
-            wrote = [bool(compare(old, new, EXACT)) for new in (x, y)]
-            self.writes |= any(wrote)
-            if wrote == [True, True]:
-                found += compare(x, y, tolerance, f"what is written into the input {name}")
-            elif any(wrote):
-                who, other = ("before", "after") if wrote[0] else ("after", "before")
-                found.append(Difference(f"{who} writes into its input {name}, {other} leaves it as it was", "input"))
-        return found
-
-    def _state(self, b: Run, a: Run, tolerance: Tolerance) -> list[Difference]:
-        found = []
-        for path in dict.fromkeys([*b.state, *a.state]):
-            if path in b.state and path in a.state:
-                found += compare(b.state[path], a.state[path], tolerance, f"what is written into {path}")
-            else:
-                who, other = ("before", "after") if path in b.state else ("after", "before")
-                found.append(Difference(f"{who} writes into {path} when it runs, {other} does not", "state"))
-        return found
-
-    def _unexcused(
-        self, before: Program, trial: Trial, b: Run, a: Run, found: list[Difference], eps: float
-    ) -> list[Difference]:
-        """Rule 3: the differences that remain when elements which rounding alone moves as far are set aside."""
-        if self.sums and before is self.before:
-            self._excuse_sums(trial, b, a, found)
-        for jitter in (4 * eps, -4 * eps):
-            moved = self._run(before, replace(trial, args=_nudged(trial, jitter)), jitter)
-            if moved.error is not None:
-                continue
-            for d in found:
-                x, y, z = (leaves(run.output)[d.leaf] if d.part == "output" else None for run in (b, a, moved))
-                if isinstance(z, Tensor) and x.shape == z.shape:
-                    d.bad = d.bad & steady(x, y, z)
-        return [d for d in found if d.bad.any()]
-
-    def _excuse_sums(self, trial: Trial, b: Run, a: Run, found: list[Difference]) -> None:
-        """Rule 2, where it applies."""
-        left, right = leaves(b.output), leaves(a.output)
-        odd = [d for d in found if d.part == "output" and (d.bad & nonfinite(left[d.leaf])).any()]
-        ops = self._parting_ops(trial) if odd else []
-        for d in odd:
-            if not ops or any(part in ops[0] for part in SUMS):
-                d.bad = d.bad & ~nan_or_inf(left[d.leaf], right[d.leaf])
-            if any("attention" in op for op in ops):  # a mask that was made for it may stand before it
-                d.bad = d.bad & ~nonfinite(left[d.leaf])
-
-    def _parting_ops(self, trial: Trial) -> list[str]:
-        """The names of the operations at which the programs part, in order; [] where that cannot be said."""
-        before, after = (self._with_graph(p) for p in (self.before, self.after))
-        if before is None or after is None or max(len(p.graph.nodes) for p in (before, after)) > LARGEST:
-            return []
-        return [_op_name(after, n) for n in parting(before, after, trial, self._tolerance(trial)[0], self._run)]
-
-    def _aliases(self, b: Run, a: Run) -> list[Difference]:
-        changed = [(i, home, "before") for i, home in b.aliases if (i, home) not in a.aliases]
-        changed += [(i, home, "after") for i, home in a.aliases if (i, home) not in b.aliases]
-        if not changed or self.aliasing is False:
-            return []
-        i, home, who = changed[0]
-        if home.startswith("input "):  # a part cut out of a graph may have more inputs than the program
-            at = int(home[6:])
-            home = f"its input {self.names[at] if at < len(self.names) else at}"
-        where = "output" if len(leaves(b.output)) == 1 else f"output {i}"
-        sentence = f"{where} shares its memory with {home} only {who}"
-        if self.aliasing or self.writes:
-            return [Difference(sentence, "alias", i)]
-        self.notes[sentence] = None
-        return []
-
-    def _with_graph(self, program: Program) -> Program | None:
-        """The program with a graph: its own, or one traced from a copy (tracing writes into buffers)."""
-        if program.graph is not None:
-            return program
-        with contextlib.suppress(Exception, SystemExit):
-            if program.module is not None:
-                return Program(fx.symbolic_trace(copy.deepcopy(program.fn)))
-            if hasattr(program.fn, "__code__"):
-                return Program(fx.symbolic_trace(program.fn))
-            graph = fx.Graph()  # a builtin such as torch.relu
-            graph.output(graph.call_function(program.fn, tuple(graph.placeholder(n) for n in self.names)))
-            return Program(fx.GraphModule(nn.Module(), graph))
-        return None
-
-    def _explain(self, failure: _Differs) -> Equivalence:
-        trial, difference, errors = failure.trial, failure.difference, failure.errors
-        result = Equivalence(
-            False, f"{trial.phrase}, {difference.sentence}.", errors.mse, errors.max_abs, errors.max_ulp
-        )
-        result.counterexample = dict(zip(self.names, trial.args, strict=False))
-        result.devices = tuple(self.used or {trial.device: None})
-        result.trials = (*self.done, trial.title)
-        result.notes = tuple(self.notes)
-        before, after = (self._with_graph(p) for p in (self.before, self.after))
-        if before and after and max(len(p.graph.nodes) for p in (before, after)) <= LARGEST:
-            tolerance, _ = self._tolerance(trial)
-            place = locate(before, after, trial, difference, tolerance, self._run, self.differences, self.native)
-            result.first_diverging, result.graph, result.graph_after = place.node, place.before, place.after
-            if place.node:
-                result.reason += f" Look at node {place.node}."
-        return result
-
-
-def _nudged(trial: Trial, jitter: float) -> tuple:
-    """The inputs moved by up to `jitter`, relatively; of edge values only the large ones, which are no special case."""
-    gen, made = torch.Generator().manual_seed(0), {}
-
-    def nudge(t: Tensor) -> Tensor:
-        if t.is_floating_point() and id(t) not in made:  # one tensor given twice stays one
-            noise = (2 * torch.rand(t.shape, generator=gen, dtype=torch.float64) - 1).to(t.device)
-            wide = t.double()
-            moved = (wide * (1 + jitter * noise)).to(t.dtype)
-            made[id(t)] = torch.where(wide.abs() >= 10, moved, t) if trial.edge else moved
-        return made.get(id(t), t)
-
-    return pytree.tree_map_only(Tensor, nudge, trial.args)
-
-
-def _drew(b: Run, a: Run) -> str:
-    if b.drew and a.drew:
-        how = "before and after draw different amounts of random numbers"
-    else:
-        how = f"{'before' if b.drew else 'after'} draws random numbers and {'after' if b.drew else 'before'} draws none"
-    return f"{how}: whatever draws next gets other ones"
+    Where `fails` raises, the program counts as not failing. At most `budget` calls. options: of the IR, see
+    `passlab.fx.shrink` and `passlab.tvm.shrink`. Raises ValueError when `fails(program)` is false.
+    """
+    return part(program, "shrink", "fx").shrink(program, fails, budget, **options)

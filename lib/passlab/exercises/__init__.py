@@ -1,6 +1,12 @@
 """The exercises that learner and grader share: titles, points, hints, visible cases and judges.
 
-One module per day; each defines `EXERCISES`, a tuple of `passlab.judge.Exercise`.
+One package per day. Its `__init__` holds what can be listed without torch or a TVM: `NOTEBOOKS`, a dict from each
+notebook to its flavour, and `EXERCISES`, in the order in which they are done. Beside it stands one module for each
+exercise, "day03.channels-last" in `day03/channels_last.py`, imported when the exercise is first judged:
+
+    def cases() -> list[Case]: ...        # the visible cases
+    def judge(case, value): ...           # yields findings on a value that came back
+    def call(answer, case): ...           # only where a case is not put to the answer by answer(*case.build())
 """
 
 from __future__ import annotations
@@ -8,10 +14,12 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
+from types import ModuleType
 from typing import Any
 
-from passlab.judge import Exercise
+from passlab.judge import Exercise, call_answer
 
 
 def days() -> list[str]:
@@ -19,20 +27,39 @@ def days() -> list[str]:
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("day"))
 
 
+def module_name(exercise_id: str) -> str:
+    """The module of an exercise: "day03.channels-last" → "passlab.exercises.day03.channels_last"."""
+    return f"{__name__}.{exercise_id.replace('-', '_')}"
+
+
+def module(exercise_id: str) -> ModuleType:
+    """The module of an exercise, imported, and with it torch or the compiler that the exercise needs."""
+    return importlib.import_module(module_name(exercise_id))
+
+
+def _later(exercise_id: str, name: str, *default: Any) -> Callable:
+    """The function `name` of the exercise's module, which is imported at the first call."""
+    return lambda *args: getattr(module(exercise_id), name, *default)(*args)
+
+
 @cache
 def of_day(day: str) -> tuple[Exercise, ...]:
     """The exercises of one day, in the order in which they are done."""
-    return importlib.import_module(f"{__name__}.{day}").EXERCISES
-
-
-def later(module: str, name: str) -> Callable:
-    """The function `name` of `passlab.exercises.<module>`, imported (with torch) when it is first called."""
-
-    def function(*args: Any) -> Any:
-        return getattr(importlib.import_module(function.home), name)(*args)
-
-    function.home = f"{__name__}.{module}"
-    return function
+    home = importlib.import_module(f"{__name__}.{day}")
+    found = []
+    for exercise in home.EXERCISES:
+        notebook = exercise.notebook or next(iter(home.NOTEBOOKS))
+        found.append(
+            replace(
+                exercise,
+                notebook=notebook,
+                flavour=home.NOTEBOOKS[notebook],
+                cases=exercise.cases or _later(exercise.id, "cases"),
+                judge=exercise.judge or _later(exercise.id, "judge"),
+                call=exercise.call or _later(exercise.id, "call", call_answer),
+            )
+        )
+    return tuple(found)
 
 
 def find(name: str) -> Exercise:

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from passlab.fx.nodes import attribute
 from passlab.graph import Graph, kinds
 from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, sized
 
@@ -93,9 +94,7 @@ class _Reader:
         if self._is_module(result):
             self.paths[result.debugName()] = path
             return True
-        weight: Any = self.module
-        for part in path.split("."):
-            weight = getattr(weight, part, None)
+        weight = attribute(self.module, path)
         type = UNKNOWN
         if isinstance(weight, torch.Tensor):
             type = sized(weight.shape, str(weight.dtype).removeprefix("torch."), weight.dtype.itemsize)

@@ -21,6 +21,8 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from passlab.fx.nodes import attribute, name_of
+
 #: The vocabulary of `effects`.
 EFFECTS = {
     "signature": "it is an input or the output: part of how the program is called",
@@ -65,12 +67,6 @@ class Facts:
     signature: inspect.Signature | None = None
 
 
-def _name(target: Any) -> str:
-    if isinstance(target, torch._ops.OpOverload):
-        return target._schema.name.split("::")[1]
-    return target if isinstance(target, str) else getattr(target, "__name__", "")
-
-
 def _home(target: Any) -> str:
     """Return the package that defines a function. Built-ins of torch do not name it; they count as torch's."""
     if isinstance(target, str | torch._ops.OpOverload | torch._ops.OpOverloadPacket):
@@ -90,7 +86,7 @@ def _overloads(target: Any, name: str) -> list:
 @lru_cache(maxsize=4096)
 def facts(target: Callable | str) -> Facts:
     """Return what is known about the target of a call_function node, or about the method of that name."""
-    name, home = _name(target), _home(target)
+    name, home = name_of(target), _home(target)
     if home == "passlab":  # passlab.fx.ops: fused operations, pure by construction
         return Facts(views=False)
     if home not in ("torch", "_operator", "builtins", "math"):
@@ -157,7 +153,7 @@ def writes(node: fx.Node) -> list[fx.Node]:
     places = list(known.writes)
     if known.signature is not None and "inplace" in known.signature.parameters and _option(node, known, "inplace"):
         places.append(0)
-    if _name(node.target) in ("batch_norm", "instance_norm") and _trains(node, known):
+    if name_of(node.target) in ("batch_norm", "instance_norm") and _trains(node, known):
         places += [1, 2, "running_mean", "running_var"]
     if "out" in node.kwargs:
         places.append("out")
@@ -212,7 +208,7 @@ def effects(node: fx.Node) -> frozenset[str]:
 
 def _draws_nothing(node: fx.Node, known: Facts) -> bool:
     """Return whether a dropout is switched off, or an attention has none."""
-    name = _name(node.target)
+    name = name_of(node.target)
     if name in _NAMES["dropout"]:
         return not _trains(node, known) or _option(node, known, "p", _at(node.args, 1)) == 0
     if name == "scaled_dot_product_attention":
@@ -261,9 +257,7 @@ def may_alias(node: fx.Node) -> bool:
 
 def _storage(node: fx.Node) -> Any:
     """Return a key that two get_attr nodes share if they read the same memory."""
-    at: Any = node.graph.owning_module
-    for part in str(node.target).split("."):
-        at = getattr(at, part, None)
+    at = attribute(node.graph.owning_module, str(node.target))
     return at.untyped_storage().data_ptr() if isinstance(at, torch.Tensor) else node.target
 
 

@@ -1,9 +1,8 @@
-"""Generate random torch.fx graphs that are well-typed by construction.
+"""Random torch.fx graphs that are well-typed by construction.
 
     gm = random_graph(7, size=30)                  # the same graph in every process
     gm(*gm.meta["inputs"])
     random_graph(7, mutation=True, conv=False)     # switch features on and off
-    shrink(gm, lambda g: not equivalent(g, my_pass(copy(g))))
 
 Every node is run on small tensors while the graph grows, so its shape and dtype are known, and numbers that grow too
 large are squashed at once. The features are a table of small functions, chosen for what a careless pass gets wrong.
@@ -22,10 +21,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
-
-from passlab.fx.shrinking import shrink
-
-__all__ = ["FEATURES", "random_graph", "shrink"]
 
 #: feature → (on by default, what it adds to a graph)
 FEATURES = {

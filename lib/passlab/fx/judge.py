@@ -15,7 +15,10 @@ from torch import fx
 from torch.utils._pytree import tree_leaves
 
 from passlab.equivalence import equivalent
+from passlab.fx.nodes import attribute
 from passlab.judge import Case, Finding
+
+_NOTHING = object()
 
 #: (before, after, case) → None if the law is kept, else a sentence that tells where it is broken
 Law = Callable[[fx.GraphModule, fx.GraphModule, Case], str | None]
@@ -23,15 +26,6 @@ Law = Callable[[fx.GraphModule, fx.GraphModule, Case], str | None]
 
 def _placeholders(graph: fx.Graph) -> list[str]:
     return [n.target for n in graph.nodes if n.op == "placeholder"]
-
-
-def _missing_attribute(gm: fx.GraphModule, path: str) -> bool:
-    at = gm
-    for part in path.split("."):
-        if not hasattr(at, part):
-            return True
-        at = getattr(at, part)
-    return False
 
 
 @cache
@@ -112,7 +106,7 @@ def validate(before: fx.GraphModule | None, after: object) -> str | None:
                     f"Insert new nodes with `graph.inserting_before({node.name})` or later than their operands."
                 )
     for node in order:
-        if node.op in ("call_module", "get_attr") and _missing_attribute(after, node.target):
+        if node.op in ("call_module", "get_attr") and attribute(after, node.target, _NOTHING) is _NOTHING:
             return f"Node {node.name} refers to {node.target!r}, which the module does not have. Add it to gm first."
         if node.op == "call_function" and not callable(node.target):
             return f"Node {node.name} calls {node.target!r}, which is not callable."

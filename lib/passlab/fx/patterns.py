@@ -15,6 +15,7 @@ import torch
 from torch import fx
 
 from passlab.fx.effects import effects
+from passlab.fx.nodes import op_name
 
 
 class Pattern(IntEnum):
@@ -101,20 +102,12 @@ def canonical(node: fx.Node, gm: fx.GraphModule | None = None) -> str:
     In-place forms keep their own name ("add_"). The name of other nodes is their op: "placeholder", "get_attr". `gm`:
     the module that holds the node's modules, if not the graph's owning module.
     """
+    name = op_name(node, gm)
     if node.op == "call_module":
-        home = gm if gm is not None else node.graph.owning_module
-        name = type(home.get_submodule(node.target)).__name__.lower()
+        name = name.lower()
         return _ALIASES.get(name) or _MODULES.get(name, name)
-    if node.op == "call_method":
-        name = node.target
-    elif node.op == "call_function":
-        target = node.target
-        if isinstance(target, torch._ops.OpOverload):
-            name = target._schema.name.split("::")[1]
-        else:
-            name = getattr(target, "__name__", str(target))
-    else:
-        return node.op
+    if node.op not in ("call_function", "call_method"):
+        return name
     if name.startswith("__") and name.endswith("__"):
         name = name.strip("_")
     return _ALIASES.get(name, name)

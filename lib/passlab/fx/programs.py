@@ -17,6 +17,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
+from passlab.equivalence.values import nudged
+
 #: Larger tensors count as written if their version counter moved (batch norm's statistics do not move theirs).
 _SMALL = 10_000
 
@@ -185,8 +187,7 @@ def _recast(t: Tensor, dtype: torch.dtype | None, device: str, jitter: float) ->
         to = torch.complex128
     made = t.detach().to(device, to, copy=True)
     if jitter and made.is_floating_point():
-        noise = torch.rand(made.shape, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-        made = (made * (1 + jitter * (2 * noise - 1)).to(device)).to(to)
+        made = nudged(made, jitter, torch.Generator().manual_seed(0))
     return nn.Parameter(made, requires_grad=t.requires_grad) if type(t) is nn.Parameter else made
 
 

@@ -23,9 +23,9 @@ from torch.nn import functional as F
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from passlab.fx.effects import written
+from passlab.fx.nodes import calls, shape
 from passlab.fx.ops import ConvReLU2d, add_layer_norm
 
-_CALLS = ("call_function", "call_method")
 _PRODUCT = (operator.matmul, torch.matmul, torch.mm, torch.bmm, "matmul", "mm", "bmm")
 _TIMES, _OVER = (operator.mul, torch.mul, "mul"), (operator.truediv, torch.div, "div")
 _PLUS, _MINUS = (operator.add, torch.add, "add"), (operator.sub, torch.sub, "sub")
@@ -34,21 +34,12 @@ _PLUS, _MINUS = (operator.add, torch.add, "add"), (operator.sub, torch.sub, "sub
 # ---------------------------------------------------------------------------------------------------- shared questions
 
 
-def _calls(node: Any, ops: Sequence[Any]) -> bool:
-    return isinstance(node, fx.Node) and node.op in _CALLS and node.target in ops
-
-
 def _used_once(node: Any) -> bool:
     """Return whether a node has one user, which reads it once."""
     if not isinstance(node, fx.Node) or len(node.users) != 1:
         return False
     (user,) = node.users
     return sum(n is node for n in (*user.args, *user.kwargs.values())) == 1
-
-
-def _shape(node: Any) -> tuple[int, ...] | None:
-    meta = node.meta.get("tensor_meta") if isinstance(node, fx.Node) else None
-    return tuple(meta.shape) if hasattr(meta, "shape") else None
 
 
 def _dtype(node: Any) -> torch.dtype | None:
@@ -114,22 +105,22 @@ class Gemm(NamedTuple):
 
 def _terms(node: fx.Node) -> Iterator[tuple[Term, Term]]:
     """Yield both orders of the terms of a sum or difference: x - y has the terms 1·x and -1·y."""
-    if not _calls(node, (*_PLUS, *_MINUS)) or len(node.args) != 2 or set(node.kwargs) - {"alpha"}:
+    if not calls(node, (*_PLUS, *_MINUS)) or len(node.args) != 2 or set(node.kwargs) - {"alpha"}:
         return
     alpha = node.kwargs.get("alpha", 1)
     if isinstance(alpha, int | float) and all(isinstance(n, fx.Node) for n in node.args):
-        first, second = Term(node.args[0], 1), Term(node.args[1], -alpha if _calls(node, _MINUS) else alpha)
+        first, second = Term(node.args[0], 1), Term(node.args[1], -alpha if calls(node, _MINUS) else alpha)
         yield from ((first, second), (second, first))
 
 
 def _scaled(term: Term) -> Term:
     """Move all numbers that are factors or divisors of a term's node into its factor."""
     node, factor, inner = term
-    while _calls(node, (*_TIMES, *_OVER)) and len(node.args) == 2 and not node.kwargs and _used_once(node):
+    while calls(node, (*_TIMES, *_OVER)) and len(node.args) == 2 and not node.kwargs and _used_once(node):
         a, b = node.args
-        if isinstance(b, int | float) and (b or _calls(node, _TIMES)):
-            rest, factor = a, factor / b if _calls(node, _OVER) else factor * b
-        elif isinstance(a, int | float) and _calls(node, _TIMES):
+        if isinstance(b, int | float) and (b or calls(node, _TIMES)):
+            rest, factor = a, factor / b if calls(node, _OVER) else factor * b
+        elif isinstance(a, int | float) and calls(node, _TIMES):
             rest, factor = b, factor * a
         else:
             break
@@ -140,15 +131,15 @@ def _scaled(term: Term) -> Term:
 def _gemm_of(node: fx.Node, left: Term, right: Term) -> Gemm | None:
     """Match a sum `node` whose left term is α·A·B and whose right term is β·C."""
     product, alpha, own = _scaled(left)
-    if not _calls(product, _PRODUCT) or product.kwargs or not _used_once(product) or not _used_once(left.node):
+    if not calls(product, _PRODUCT) or product.kwargs or not _used_once(product) or not _used_once(left.node):
         return None
     c, beta, more = _scaled(right)
     a, b = product.args
-    ranks = [len(_shape(n) or ()) for n in (a, b)]
-    stacks = ranks == [3, 3] and _shape(a)[0] == _shape(b)[0]
+    ranks = [len(shape(n) or ()) for n in (a, b)]
+    stacks = ranks == [3, 3] and shape(a)[0] == shape(b)[0]
     if c is product or not (stacks or ranks == [2, 2]) or not _one_float_dtype(a, b, c):
         return None
-    if alpha == 0 or beta == 0 or not all(map(math.isfinite, (alpha, beta))) or _shape(node) != _shape(product):
+    if alpha == 0 or beta == 0 or not all(map(math.isfinite, (alpha, beta))) or shape(node) != shape(product):
         return None
     options = {name: value for name, value in (("beta", beta), ("alpha", alpha)) if value != 1}
     return Gemm(torch.baddbmm if stacks else torch.addmm, (c, a, b), options, (*own, product, *more))
@@ -171,7 +162,7 @@ def conv_bn_relu(gm: fx.GraphModule) -> fx.GraphModule:
 
     memory = written(gm.graph)
     for relu in list(gm.graph.nodes):
-        plain = _calls(relu, (torch.relu, F.relu, "relu")) or module(relu, nn.ReLU)
+        plain = calls(relu, (torch.relu, F.relu, "relu")) or module(relu, nn.ReLU)
         bn = relu.args[0] if plain and relu.args else None
         norm = module(bn, nn.BatchNorm2d)
         conv = bn.args[0] if norm is not None and bn.args else None
@@ -229,14 +220,14 @@ def _norms(gm: fx.GraphModule, normed: Callable, op: Callable) -> fx.GraphModule
             if found is None or (quotient is not node and not _used_once(quotient)):
                 continue
             x, dims, eps, more = found
-            shape = _shape(x)[-dims:]
+            normalized = shape(x)[-dims:]
             parts = [part for part in (weight, bias) if part is not None]
             replaced = [*own, quotient, *more][1:] if own else more
-            if any(_shape(part) != shape for part in parts) or not _one_float_dtype(x, *parts):
+            if any(shape(part) != normalized for part in parts) or not _one_float_dtype(x, *parts):
                 continue
             if any(n in memory for n in (x, *parts)) or not _private(node, replaced):
                 continue
-            args = (x, shape, weight, bias, eps) if op is F.layer_norm else (x, shape, weight, eps)
+            args = (x, normalized, weight, bias, eps) if op is F.layer_norm else (x, normalized, weight, eps)
             _replace(gm, node, op, args, {}, replaced)
             break
     gm.recompile()
@@ -296,7 +287,7 @@ def _affine(node: fx.Node, bias: bool) -> Iterator[Affine]:
 
 def _pairs(node: Any, ops: Sequence[Any]) -> Iterator[tuple[fx.Node, fx.Node]]:
     """Yield the operands of a sum or product of two nodes, in both orders."""
-    if _calls(node, ops) and not node.kwargs and len(node.args) == 2 and all(isinstance(n, fx.Node) for n in node.args):
+    if calls(node, ops) and not node.kwargs and len(node.args) == 2 and all(isinstance(n, fx.Node) for n in node.args):
         yield node.args
         yield node.args[::-1]
 
@@ -304,11 +295,11 @@ def _pairs(node: Any, ops: Sequence[Any]) -> Iterator[tuple[fx.Node, fx.Node]]:
 def _over_root(node: Any) -> Iterator[OverRoot]:
     """Yield each way to see a node as y / √(v + ε)."""
     ways = [(y, r, (torch.rsqrt, "rsqrt")) for y, r in _pairs(node, _TIMES)]
-    if _calls(node, _OVER) and len(node.args) == 2 and not node.kwargs:
+    if calls(node, _OVER) and len(node.args) == 2 and not node.kwargs:
         ways.append((*node.args, (torch.sqrt, "sqrt")))
     for y, root, spelled in ways:
-        total = root.args[0] if _calls(root, spelled) and root.args else None
-        if _calls(total, _PLUS) and len(total.args) == 2 and not total.kwargs:
+        total = root.args[0] if calls(root, spelled) and root.args else None
+        if calls(total, _PLUS) and len(total.args) == 2 and not total.kwargs:
             for v, eps in (total.args, total.args[::-1]):
                 if isinstance(v, fx.Node) and isinstance(eps, int | float) and eps > 0:
                     yield OverRoot(y, v, float(eps), [root, total])
@@ -316,31 +307,31 @@ def _over_root(node: Any) -> Iterator[OverRoot]:
 
 def _reduced(node: Any, name: str) -> Reduction | None:
     """Match x.mean(dims, keepdim=True), or .var, over the last dimensions."""
-    if not _calls(node, (getattr(torch, name), name)):
+    if not calls(node, (getattr(torch, name), name)):
         return None
     names = ("input", "dim", "keepdim") if name == "mean" else ("input", "dim")
     given = dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
     x, dims = given.pop("input", None), given.pop("dim", None)
-    if len(node.args) > len(names) or given.pop("keepdim", False) is not True or _shape(x) is None or dims is None:
+    if len(node.args) > len(names) or given.pop("keepdim", False) is not True or shape(x) is None or dims is None:
         return None
-    rank = len(_shape(x))
+    rank = len(shape(x))
     dims = sorted(d % rank for d in (dims if isinstance(dims, tuple | list) else (dims,)))
     return Reduction(x, len(dims), given) if dims == list(range(rank - len(dims), rank)) else None
 
 
 def _squared(node: Any) -> fx.Node | None:
     """Return x of x * x or x ** 2, None for any other node."""
-    if _calls(node, (operator.pow, torch.pow, "pow")) and len(node.args) == 2 and node.args[1] == 2:
+    if calls(node, (operator.pow, torch.pow, "pow")) and len(node.args) == 2 and node.args[1] == 2:
         return node.args[0]
-    square = _calls(node, (torch.square, "square")) and len(node.args) == 1
-    times = _calls(node, _TIMES) and len(node.args) == 2 and not node.kwargs and node.args[0] is node.args[1]
+    square = calls(node, (torch.square, "square")) and len(node.args) == 1
+    times = calls(node, _TIMES) and len(node.args) == 2 and not node.kwargs and node.args[0] is node.args[1]
     return node.args[0] if square or times else None
 
 
 def _layer_normed(node: fx.Node) -> Normed | None:
     """Match (x - mean) / √(var + ε)."""
     for centred, variance, eps, own in _over_root(node):
-        if not _calls(centred, _MINUS) or len(centred.args) != 2 or centred.kwargs:
+        if not calls(centred, _MINUS) or len(centred.args) != 2 or centred.kwargs:
             continue
         x, mean = centred.args
         of_mean = _reduced(mean, "mean")
@@ -357,7 +348,7 @@ def _layer_normed(node: fx.Node) -> Normed | None:
             square = of_variance.x if of_variance and not of_variance.options else None
             base = _squared(square)
             if base is not centred:  # x - mean may be written twice
-                again = _reduced(base.args[1], "mean") if _calls(base, _MINUS) and len(base.args) == 2 else None
+                again = _reduced(base.args[1], "mean") if calls(base, _MINUS) and len(base.args) == 2 else None
                 if again != of_mean or base.args[0] is not x or base.kwargs:
                     continue
                 more = [base, base.args[1]] if base.args[1] is not mean else [base]
@@ -391,10 +382,10 @@ def residual(gm: fx.GraphModule) -> fx.GraphModule:
     for norm in list(gm.graph.nodes):
         found = _norm_of(gm, norm)
         total, *options = found or (None,)
-        if not _calls(total, _PLUS) or total.kwargs or len(total.args) != 2:
+        if not calls(total, _PLUS) or total.kwargs or len(total.args) != 2:
             continue
         x, y = total.args
-        if _shape(x) is None or _shape(x) != _shape(y) or not _one_float_dtype(x, y):
+        if shape(x) is None or shape(x) != shape(y) or not _one_float_dtype(x, y):
             continue
         if any(n in memory for n in (x, y, total)):
             continue
@@ -432,7 +423,7 @@ def _norm_of(gm: fx.GraphModule, node: fx.Node) -> Norm | None:
     if node.op == "call_module" and type(norm := gm.get_submodule(node.target)) is nn.LayerNorm and node.args:
         paths = [f"{node.target}.{p}" if getattr(norm, p) is not None else None for p in ("weight", "bias")]
         return Norm(node.args[0], tuple(norm.normalized_shape), *paths, norm.eps)
-    if not _calls(node, (F.layer_norm, torch.layer_norm)):
+    if not calls(node, (F.layer_norm, torch.layer_norm)):
         return None
     names = {"input": None, "normalized_shape": None, "weight": None, "bias": None, "eps": 1e-5}
     given = names | dict(zip(names, node.args, strict=False)) | dict(node.kwargs)

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, fx
 from torch.nn import functional as F
 
+from passlab.fx.nodes import calls
+
 RELUS = (torch.relu, F.relu, F.relu6, F.leaky_relu)
 POOLS = (F.max_pool2d, F.avg_pool2d)
 CASTS = ("half", "bfloat16", "float", "double", "int", "long")
@@ -20,10 +22,6 @@ CASTS = ("half", "bfloat16", "float", "double", "int", "long")
 def add_relu(a: Tensor, b: Tensor, *, alpha: float = 1) -> Tensor:
     """`relu(a + alpha * b)` as one op."""
     return torch.relu(torch.add(torch.as_tensor(a), b, alpha=alpha))
-
-
-def _calls(node: object, *targets: object) -> bool:
-    return isinstance(node, fx.Node) and node.op in ("call_function", "call_method") and node.target in targets
 
 
 def _replace(gm: fx.GraphModule, node: fx.Node, by: fx.Node) -> None:
@@ -38,7 +36,7 @@ def _replace(gm: fx.GraphModule, node: fx.Node, by: fx.Node) -> None:
 def fuse_add_relu(gm: fx.GraphModule) -> fx.GraphModule:
     """`relu(a + b)` = `add_relu(a, b)`."""
     for node in list(gm.graph.nodes):
-        if _calls(node, torch.relu, F.relu) and _calls(node.args[0], operator.add, torch.add):
+        if calls(node, (torch.relu, F.relu)) and calls(node.args[0], (operator.add, torch.add)):
             add = node.args[0]
             add.target = add_relu
             node.replace_all_uses_with(add)
@@ -50,7 +48,7 @@ def fuse_add_relu(gm: fx.GraphModule) -> fx.GraphModule:
 def cancel_transposes(gm: fx.GraphModule) -> fx.GraphModule:
     """`x.transpose(a, b).transpose(c, d)` = `x`: the second undoes the first."""
     for node in list(gm.graph.nodes):
-        if _calls(node, "transpose", torch.transpose) and _calls(node.args[0], "transpose", torch.transpose):
+        if calls(node, ("transpose", torch.transpose)) and calls(node.args[0], ("transpose", torch.transpose)):
             _replace(gm, node, node.args[0].args[0])
     gm.recompile()
     return gm
@@ -59,7 +57,7 @@ def cancel_transposes(gm: fx.GraphModule) -> fx.GraphModule:
 def drop_round_trips(gm: fx.GraphModule) -> fx.GraphModule:
     """`x.half().float()` = `x`: the second cast undoes the first."""
     for node in list(gm.graph.nodes):
-        if _calls(node, *CASTS) and _calls(node.args[0], *CASTS):
+        if calls(node, CASTS) and calls(node.args[0], CASTS):
             _replace(gm, node, node.args[0].args[0])
     gm.recompile()
     return gm
@@ -68,7 +66,7 @@ def drop_round_trips(gm: fx.GraphModule) -> fx.GraphModule:
 def relu_in_place(gm: fx.GraphModule) -> fx.GraphModule:
     """`relu(x)` = `relu_(x)`, if nothing else uses `x` and `x` is not an input of the program."""
     for node in gm.graph.nodes:
-        if _calls(node, torch.relu, F.relu):
+        if calls(node, (torch.relu, F.relu)):
             x = node.args[0]
             if len(x.users) == 1 and x.op not in ("placeholder", "get_attr"):
                 node.target, node.kwargs = torch.relu_, {}
@@ -79,7 +77,7 @@ def relu_in_place(gm: fx.GraphModule) -> fx.GraphModule:
 def relu_before_pool(gm: fx.GraphModule) -> fx.GraphModule:
     """`relu(pool(x))` = `pool(relu(x))`, if nothing else uses the pooled value: now ReLU can join the convolution."""
     for node in list(gm.graph.nodes):
-        if _calls(node, torch.relu, F.relu) and _calls(node.args[0], *POOLS) and len(node.args[0].users) == 1:
+        if calls(node, (torch.relu, F.relu)) and calls(node.args[0], POOLS) and len(node.args[0].users) == 1:
             pool = node.args[0]
             with gm.graph.inserting_before(pool):
                 first = gm.graph.call_function(torch.relu, (pool.args[0],))
@@ -92,7 +90,7 @@ def relu_before_pool(gm: fx.GraphModule) -> fx.GraphModule:
 def merge_relus(gm: fx.GraphModule) -> fx.GraphModule:
     """`relu(relu(x))` = `relu(x)`, for every activation of the ReLU family."""
     for node in list(gm.graph.nodes):
-        if _calls(node, *RELUS) and _calls(node.args[0], *RELUS):
+        if calls(node, RELUS) and calls(node.args[0], RELUS):
             _replace(gm, node, node.args[0])
     gm.recompile()
     return gm

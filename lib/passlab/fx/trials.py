@@ -18,8 +18,6 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-from passlab.equivalence.values import dtype_name
-
 #: trial name → opening words of its message
 TRIALS = {
     "given": "On the example inputs",
@@ -58,6 +56,8 @@ class Trial:
     @property
     def title(self) -> str:
         """The trial's name with its particulars: "double (float64, train mode)"."""
+        from passlab.equivalence.values import dtype_name
+
         extra = [dtype_name(t) for t in pytree.tree_leaves(self.args) if isinstance(t, Tensor)]
         extra = list(dict.fromkeys(extra)) + [f"{self.mode} mode"] * bool(self.mode)
         extra += [self.device] * (self.device != "cpu")
@@ -65,6 +65,8 @@ class Trial:
 
     @property
     def phrase(self) -> str:
+        from passlab.equivalence.values import dtype_name
+
         where = [dtype_name(torch.empty(0, dtype=self.dtype))] if self.dtype else []
         where += [f"{self.mode} mode"] * bool(self.mode) + [self.device] * (self.device != "cpu")
         return TRIALS[self.name] + (f" ({', '.join(where)})" if where else "")

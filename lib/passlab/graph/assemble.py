@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable
 from typing import Any
 
-from passlab.graph import Graph, Node
+from passlab.graph.model import Graph, Node
 
 #: Shape, dtype and bytes of a value.
 Type = tuple[tuple | None, str | None, int | None]

@@ -29,8 +29,9 @@ from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from passlab import measure
 from passlab.fx.effects import EFFECTS, effects
+from passlab.fx.measure import note_kernel
+from passlab.fx.nodes import attribute, op_name
 from passlab.kernels import code as kernel_code
 from passlab.kernels.primitives import Unsupported, primitives, state
 
@@ -114,22 +115,21 @@ def _value(node: fx.Node) -> Any:
     meta = node.meta
     found = meta.get("val", meta.get("tensor_meta", meta.get("example_value")))
     if found is None and node.op == "get_attr":
-        return _attribute(node)
+        return attribute(node.graph.owning_module, node.target)
     return found
-
-
-def _attribute(node: fx.Node) -> Any:
-    at: Any = node.graph.owning_module
-    for part in node.target.split("."):
-        at = getattr(at, part, None)
-    return at
 
 
 def _devices(gm: fx.GraphModule) -> dict[fx.Node, str]:
     """Return the device of each node, as far as the graph tells, from inputs and constants on through moves."""
     found, given = {}, iter(gm.meta.get("inputs") or ())
     for node in gm.graph.nodes:
-        known = _attribute(node) if node.op == "get_attr" else next(given, None) if node.op == "placeholder" else None
+        known = (
+            attribute(gm, node.target)
+            if node.op == "get_attr"
+            else next(given, None)
+            if node.op == "placeholder"
+            else None
+        )
         device = getattr(_value(node), "device", None) or getattr(known, "device", None)
         if device is None:
             asked = [a for a in (*node.args, *node.kwargs.values()) if isinstance(a, str | torch.device)]
@@ -432,7 +432,7 @@ class Kernel(nn.Module):
             tensors = [x if skip is not None else x.clone() for x, skip in zip(tensors, skips, strict=True)]
             skips = [skip or 0 for skip in skips]
         results = self._for(inputs, tensors, skips)(tensors, out)
-        measure.note_kernel(self.name)
+        note_kernel(self.name)
         (output,) = self.gm.graph.find_nodes(op="output")
         found = iter(results)
         return fx.node.map_aggregate(output.args[0], lambda a: next(found) if isinstance(a, fx.Node) else a)
@@ -442,9 +442,8 @@ class Kernel(nn.Module):
 
 
 def _short(node: fx.Node) -> str:
-    if node.op == "call_module":
-        return type(node.graph.owning_module.get_submodule(node.target)).__name__.lower()
-    return re.sub(r"\W", "", getattr(node.target, "__name__", str(node.target)).split(".")[0])
+    name = op_name(node)
+    return name.lower() if node.op == "call_module" else re.sub(r"\W", "", name)
 
 
 def kernel(gm: fx.GraphModule, *, device: Any = None, backend: str = "tvm") -> Kernel:
@@ -499,12 +498,9 @@ def fused(gm: fx.GraphModule, groups: Groups, device: Any = None) -> fx.GraphMod
 def _held(gm: fx.GraphModule, graph: fx.Graph) -> dict[str, Any]:
     """Return the attributes and modules that a graph uses, by path."""
     paths = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
-    found = {}
+    found, missing = {}, object()
     for path in paths:
-        *modules, last = path.split(".")
-        owner = gm
-        for name in modules:
-            owner = getattr(owner, name, None)
-        if hasattr(owner, last):
-            found[path] = getattr(owner, last)
+        held = attribute(gm, path, missing)
+        if held is not missing:
+            found[path] = held
     return found

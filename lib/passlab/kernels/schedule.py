@@ -8,11 +8,11 @@ A schedule never changes what is computed; if TVM rejects a step, the loops stay
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from passlab.relax.loops import WORTH_A_CORE, blocks, is_spatial, refuse, tried, variables
 
 if TYPE_CHECKING:
     import tvm
@@ -30,12 +30,12 @@ def on_cpu(function: tvm.tirx.PrimFunc, vectors: bool = True) -> tvm.tirx.PrimFu
     from passlab.relax import tvm
 
     schedule = tvm.s_tir.Schedule(function)
-    if (rows := _tried(schedule, functools.partial(_by_rows, vectors=vectors))) is not None:
+    if (rows := tried(schedule, functools.partial(_by_rows, vectors=vectors))) is not None:
         return rows.mod["main"]
     for nest in _nests(schedule):
-        element_wise = _is_spatial(schedule, nest[0])
+        element_wise = is_spatial(schedule, nest[0])
         step = _element_wise if element_wise else functools.partial(_reduction, vectors=vectors)
-        schedule = _tried(schedule, functools.partial(step, nest=nest)) or schedule
+        schedule = tried(schedule, functools.partial(step, nest=nest)) or schedule
     return schedule.mod["main"]
 
 
@@ -50,21 +50,10 @@ def on_cuda(function: tvm.tirx.PrimFunc, target: Any) -> tvm.tirx.PrimFunc:
     return module["main"]
 
 
-def _tried(schedule: Any, step: Callable[[Any], None]) -> Any:
-    """Return the schedule after the step, None if TVM rejects it."""
-    from passlab.relax import tvm
-
-    trial = schedule.copy()
-    with contextlib.suppress(tvm.s_tir.ScheduleError):
-        step(trial)
-        return trial
-    return None
-
-
 def _nests(schedule: Any) -> list[list]:
     """Group the stages by the loops they share."""
     found: list[tuple[Any, list]] = []
-    for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+    for block in blocks(schedule):
         loops = schedule.get_loops(block)
         outermost = schedule.get(loops[0]) if loops else None
         if found and outermost is not None and found[-1][0] is not None and found[-1][0].same_as(outermost):
@@ -72,10 +61,6 @@ def _nests(schedule: Any) -> list[list]:
         else:
             found.append((outermost, [block]))
     return [nest for _, nest in found]
-
-
-def _is_spatial(schedule: Any, block: Any) -> bool:
-    return all(int(axis.iter_type) == 0 for axis in schedule.get(block).iter_vars)
 
 
 def _sizes(schedule: Any, loops: list) -> list[int]:
@@ -89,8 +74,6 @@ def _width(size: int, most: int = VECTOR) -> int:
 
 
 def _parallel(schedule: Any, loop: Any, steps: int) -> None:
-    from passlab.relax.pipelines import WORTH_A_CORE
-
     if steps >= WORTH_A_CORE:
         schedule.parallel(loop)
 
@@ -127,28 +110,22 @@ def _is_plain(stage: Any) -> bool:
 
 
 def _reads(index: Any, axes: list) -> bool:
-    import tvm_ffi
-
-    from passlab.relax import tvm
-
-    found: list = []
-    tvm_ffi.structural_walk(index, (tvm.tirx.Var, found.append), order="post")
-    return any(variable.same_as(axis) for variable in found for axis in axes)
+    return any(variable.same_as(axis) for variable in variables(index) for axis in axes)
 
 
 def _by_rows(schedule: Any, vectors: bool) -> None:
     """Schedule reductions over the last dimensions and the nest that reads them: all of a row, then the next row."""
-    from passlab.relax import cores
+    from passlab.tvm.reach import cores
 
     *before, last = _nests(schedule)
-    reducing = [block for nest in before for block in nest if not _is_spatial(schedule, block)]
-    everything = [*reducing, *(b for b in last if not _is_spatial(schedule, b))]
+    reducing = [block for nest in before for block in nest if not is_spatial(schedule, block)]
+    everything = [*reducing, *(b for b in last if not is_spatial(schedule, b))]
     if not everything:
-        _refuse("nothing reduces")
+        refuse("nothing reduces")
     rows = min(sum(int(a.iter_type) == 0 for a in schedule.get(b).iter_vars) for b in everything)
     sizes = [_sizes(schedule, schedule.get_loops(b))[:rows] for b in (*everything, last[0])]
     if any(other != sizes[0] for other in sizes) or math.prod(sizes[0]) < cores():
-        _refuse("there are no rows")
+        refuse("there are no rows")
     steps = max(math.prod(_sizes(schedule, schedule.get_loops(b))) for b in (*everything, last[0]))
     row = schedule.fuse(*schedule.get_loops(last[0])[:rows])
     for nest in reversed(before):
@@ -195,9 +172,3 @@ def _vectors(schedule: Any, block: Any, shared: int = 0) -> list:
     schedule.vectorize(inner)
     schedule.decompose_reduction(block, reducing[0])
     return outer
-
-
-def _refuse(why: str) -> None:
-    from passlab.relax import tvm
-
-    raise tvm.s_tir.ScheduleError(why)

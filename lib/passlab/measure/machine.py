@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+from passlab.measure.clock import seconds
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -46,8 +48,6 @@ class Machine:
         return launches * self.launch + max(nbytes / self.bandwidth, flops / self.flops)
 
     def __repr__(self) -> str:
-        from passlab.measure import seconds
-
         moves, computes = f"{self.bandwidth / 1e9:.3g} GB/s", f"{self.flops / 1e9:.3g} Gflop/s"
         return f"{self.name}: {moves}, {computes}, {seconds(self.launch)} a launch, ridge at {self.ridge:.3g} flop/byte"
 

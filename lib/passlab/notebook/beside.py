@@ -189,7 +189,7 @@ def _serve(flavour: str) -> None:
         with lock:
             _put(out, message)
 
-    from passlab.relax import Unreachable
+    from passlab.tvm.reach import Unreachable
 
     try:
         importlib.import_module(f"passlab.{flavour}").reach()

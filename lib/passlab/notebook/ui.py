@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-import html
 import os
-import re
 import sys
 from collections.abc import Callable
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any
 
 from passlab import exercises
 from passlab.judge import MEANING, Exercise, Judgement, judge
+from passlab.notebook.cells import questions, unmarked
 from passlab.notebook.project import load_progress, remember, root
 
-_INK, _GOOD, _BAD, _REST = "#1b1f24", "#00684a", "#b3420d", "#6a737d"
-_CARD = (
-    f"font-family:system-ui,sans-serif;color:{_INK};background:#fff;border:1px solid #d0d7de;border-radius:8px;"
-    "padding:10px 14px;max-width:56em;overflow-x:auto"
-)
+
+@cache
+def templates() -> Any:
+    """Load `templates/cards.html`: its macros make the HTML of the cards, and escape every text put into them."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    loader = FileSystemLoader(Path(__file__).with_name("templates"))
+    made = Environment(loader=loader, autoescape=True, trim_blocks=True, undefined=StrictUndefined)
+    return made.get_template("cards.html").module
 
 
 class Card:
-    """Something a notebook shows as HTML and a terminal as text."""
+    """Something a notebook shows as HTML and a terminal as text. `macro`: what of `templates()` makes the HTML."""
 
-    def __init__(self, text: str, body: str):
-        self.text, self.html = text, f'<div style="{_CARD}">{body}</div>'
+    def __init__(self, text: str, macro: str, /, **facts: Any):
+        self.text, self._macro, self._facts = text, macro, facts
+
+    @cached_property
+    def html(self) -> str:
+        return str(getattr(templates(), self._macro)(**self._facts))
 
     def __repr__(self) -> str:
         return self.text
@@ -51,11 +60,7 @@ def show(card: Any) -> None:
 
 def say(sentence: str) -> Card:
     """One sentence as a card."""
-    return Card(sentence, html.escape(sentence))
-
-
-def _grey(text: str) -> str:
-    return f'<span style="color:{_REST}">{html.escape(text)}</span>'
+    return Card(sentence, "sentence", text=sentence)
 
 
 def _number(value: float) -> str:
@@ -82,14 +87,6 @@ def picture(result: Judgement):
     return diff(*graphs) if len(graphs) == 2 else draw(graphs[0], mark=finding.mark)
 
 
-def _chip(verdict: str, held: bool, points: float) -> str:
-    sign, colour, word = ("✓", _GOOD, "held") if held else ("✗", _BAD, "not held")
-    style = "display:inline-block;margin:2px 6px 2px 0;padding:1px 9px;border-radius:11px;white-space:nowrap;"
-    style += f"color:{colour};border:1.5px solid {colour}"
-    title = f"{MEANING[verdict]}: {word}"
-    return f'<span title="{title}" style="{style}">{sign} {verdict} <small>{_number(points)}</small></span>'
-
-
 def report(result: Judgement, *, draw: Callable[[Judgement], Any] = picture) -> Card:
     """A judgement as a card: points, the verdicts, one sentence, and the small graph that shows it.
 
@@ -99,30 +96,23 @@ def report(result: Judgement, *, draw: Callable[[Judgement], Any] = picture) -> 
     if not result.attempted:
         return say(f"{exercise.title}: not written yet. hint({exercise.id!r}) opens the first hint.")
     points = f"{_number(result.points)} of {_number(result.total)} points"
+    verdicts = [(v, held, MEANING[v], _number(exercise.points[v])) for v, held in result.verdicts.items()]
     lines = [f"{exercise.title}: {points}"]
-    for verdict, held in result.verdicts.items():
-        lines.append(f"  {'✓' if held else '✗'} {verdict:<7}{MEANING[verdict]} ({_number(exercise.points[verdict])})")
-    chips = "".join(_chip(verdict, held, exercise.points[verdict]) for verdict, held in result.verdicts.items())
-    colour = _GOOD if result.ok else _BAD
-    body = f'<b>{html.escape(exercise.title)}</b><b style="float:right;color:{colour}">{points}</b>'
-    body += f'<div style="margin:6px 0">{chips}</div>'
+    for verdict, held, meaning, worth in verdicts:
+        lines.append(f"  {'✓' if held else '✗'} {verdict:<7}{meaning} ({worth})")
+    where, drawn = "", None
     if finding is not None and finding.message:
         where = f" On the case “{finding.case}”." if finding.case else ""
         lines.append(f"{finding.message}{where}")
-        body += f"<div>{html.escape(finding.message)}{_grey(where)}</div>"
         try:
             drawn = draw(result)
         except Exception as error:  # a picture must never cost the verdict
-            drawn = None
             result.notes.append(f"The graph could not be drawn: {type(error).__name__}: {str(error)[:120]}")
         if drawn is not None:
             lines.append(drawn.text)
-            shown = drawn.svg or f"<pre>{html.escape(drawn.text)}</pre>"
-            body += f'<div style="overflow-x:auto;margin-top:6px">{shown}</div>'
-    for note in result.notes:
-        lines.append(note)
-        body += f"<div>{_grey(note)}</div>"
-    return Card("\n".join(lines), body)
+    lines += result.notes
+    facts = {"result": result, "points": points, "verdicts": verdicts, "where": where, "drawn": drawn}
+    return Card("\n".join(lines), "judgement", **facts)
 
 
 def check(name: str, answer: Callable) -> None:
@@ -154,9 +144,8 @@ def hint(name: str) -> None:
         tail = f"{left} more: call hint({exercise.id!r}) again."
     else:
         tail = f"That was the last one; solution({exercise.id!r}) shows an answer."
-    listed = "".join(f"<li>{html.escape(text)}</li>" for text in shown)
-    body = f'<b>{html.escape(exercise.title)}</b><ol style="margin:4px 0">{listed}</ol>{_grey(tail)}'
-    show(Card("\n".join([*(f"{n}. {text}" for n, text in enumerate(shown, 1)), tail]), body))
+    text = "\n".join([*(f"{n}. {text}" for n, text in enumerate(shown, 1)), tail])
+    show(Card(text, "hints", title=exercise.title, shown=shown, tail=tail))
 
 
 def solution(name: str) -> None:
@@ -165,23 +154,21 @@ def solution(name: str) -> None:
     if exercise is None:
         return
     home = root()
-    cell = re.escape(f'"grade_id": "{exercise.id.split(".")[1]}"')
-    for path in sorted((home / "solutions" / exercise.day).glob("*.py")) if home else ():
-        found = re.search(rf"^# %%[^\n]*{cell}[^\n]*\n(.*?)(?=^# %%|\Z)", path.read_text(encoding="utf-8"), re.M | re.S)
-        if found:
-            code = re.sub(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n", "", found[1], flags=re.M).strip()
-            where = f"From {path.relative_to(home)}"
-            return show(Card(f"{code}\n\n# {where}", f"<pre>{html.escape(code)}</pre>{_grey(where)}"))
+    path = home / "solutions" / exercise.day / f"{exercise.notebook}.py" if home else None
+    question = questions(path.read_text(encoding="utf-8")).get(exercise.id) if path and path.is_file() else None
+    if question:
+        code, where = unmarked(question.answer.text).strip(), f"From {path.relative_to(home)}"
+        return show(Card(f"{code}\n\n# {where}", "solution", code=code, where=where))
     show(say(f"This copy of the course holds no solution of {exercise.id}."))
 
 
-def _status(entry: dict | None, total: float) -> tuple[str, str, str]:
-    """(sign, word, colour): not attempted, wrong so far, partly right, done."""
+def _status(entry: dict | None, total: float) -> str:
+    """A sign and a word: not attempted, wrong so far, partly right, done."""
     if not entry or not entry.get("attempts"):
-        return "·", "not attempted", _REST
+        return "· not attempted"
     if entry["points"] >= total:
-        return "✓", "done", _GOOD
-    return ("◐", "partly right", _INK) if entry["points"] else ("✗", "not right yet", _BAD)
+        return "✓ done"
+    return "◐ partly right" if entry["points"] else "✗ not right yet"
 
 
 def progress(day: str | None = None) -> None:
@@ -193,23 +180,16 @@ def progress(day: str | None = None) -> None:
     for each in [day] if day else exercises.days():
         for exercise in exercises.of_day(each):
             entry = record.get(exercise.id)
-            sign, word, colour = _status(entry, exercise.total)
             points = float(entry["points"]) if entry else 0.0
             got, of = got + points, of + exercise.total
             level = "●" * exercise.difficulty + "○" * (5 - exercise.difficulty)
+            minutes = f"{exercise.minutes} min"
             score = f"{_number(points)} / {_number(exercise.total)}"
+            status = _status(entry, exercise.total)
             lines.append(
-                f"{sign} {exercise.id:<24}{exercise.title:<44}{level}  {exercise.minutes:>3} min  {score:>8}  {word}"
+                f"{status[0]} {exercise.id:<24}{exercise.title:<44}{level}  {minutes:>7}  {score:>8}  {status[2:]}"
             )
-            cells = [html.escape(c) for c in (exercise.id, exercise.title, level, f"{exercise.minutes} min", score)]
-            cells.append(f'<span style="color:{colour}">{sign} {word}</span>')
-            rows.append(
-                "".join(
-                    f'<td style="text-align:left;white-space:nowrap;padding:2px 12px 2px 0">{cell}</td>'
-                    for cell in cells
-                )
-            )
+            rows.append((exercise.id, exercise.title, level, minutes, score, status))
     tail = f"{_number(got)} of {_number(of)} points"
     lines.append(tail)
-    table = "".join(f"<tr>{row}</tr>" for row in rows)
-    show(Card("\n".join(lines), f'<table style="border-collapse:collapse">{table}</table><b>{tail}</b>'))
+    show(Card("\n".join(lines), "progress", rows=rows, tail=tail))

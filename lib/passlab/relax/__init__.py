@@ -8,15 +8,9 @@ TVM loads at the first use. It takes half of the cores unless told, when it load
 from __future__ import annotations
 
 import os
-import sys
 from types import ModuleType
 
-
-class Unreachable(ImportError):
-    """A compiler cannot be used in this process, or on this machine; the message says why and what to do."""
-
-    def _render_traceback_(self) -> list[str]:  # what a notebook shows of it: the sentence alone
-        return [str(self)]
+from passlab.tvm.reach import Unreachable, cores, loaded
 
 
 def reach() -> ModuleType:
@@ -35,22 +29,9 @@ def reach() -> ModuleType:
     return tvm
 
 
-def loaded() -> str:
-    """Which TVM this process has loaded: "relay" (0.17), "relax", or "" for none."""
-    tvm = sys.modules.get("tvm")
-    if tvm is None:
-        return ""
-    return "relay" if tvm.__version__.startswith("0.17") else "relax"
-
-
-def cores() -> int:
-    """How many processor cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def __getattr__(name: str) -> ModuleType:
     if name == "tvm":
         return reach()
     if name == "relax":
         return reach().relax
-    raise AttributeError(f"passlab.relax has no {name!r}. It has: loaded, reach, relax, tvm.")
+    raise AttributeError(f"passlab.relax has no {name!r}. It has: reach, relax, tvm.")

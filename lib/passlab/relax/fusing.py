@@ -22,6 +22,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from passlab.relax.loops import blocks, reduces
+
 if TYPE_CHECKING:
     import tvm
 
@@ -294,8 +296,8 @@ def merged(kernel: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
     from passlab.relax import tvm
 
     schedule = tvm.s_tir.Schedule(kernel)
-    *before, last = schedule.get_child_blocks(schedule.get_sblock("root"))
-    reducing = [block for block in [*before, last] if _reduces(schedule.get(block))]
+    *before, last = blocks(schedule)
+    reducing = [block for block in [*before, last] if reduces(schedule.get(block))]
     if len(reducing) > 1:
         return kernel
     for block in before:
@@ -408,18 +410,13 @@ def _work(kernel: tvm.tirx.PrimFunc) -> Work:
 
     schedule = tvm.s_tir.Schedule(kernel)
     steps, loads, reductions = 0.0, 0.0, 0
-    blocks = schedule.get_child_blocks(schedule.get_sblock("root"))
-    for handle in blocks:
+    for handle in blocks(schedule):
         block = schedule.get(handle)
         runs = math.prod(int(axis.dom.extent) for axis in block.iter_vars)
-        steps += runs * ((REDUCE if _reduces(block) else 1) + HEAVY * _heavy(block.body))
+        steps += runs * ((REDUCE if reduces(block) else 1) + HEAVY * _heavy(block.body))
         loads = max(loads, runs)
-        reductions += _reduces(block)
+        reductions += reduces(block)
     return Work(steps, loads, reductions, int(kernel.attrs["op_pattern"]))
-
-
-def _reduces(block: Any) -> bool:
-    return any(int(axis.iter_type) != 0 for axis in block.iter_vars)
 
 
 def _spatial(block: Any) -> list[int]:

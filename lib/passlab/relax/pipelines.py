@@ -32,11 +32,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from passlab.relax.loops import WORTH_A_CORE, blocks, is_spatial, refuse, tried, variables
+
 if TYPE_CHECKING:
     import tvm
-
-#: Steps of a loop nest below which a second core costs more than it saves: waking it takes several microseconds.
-WORTH_A_CORE = 2**17
 
 #: A pass of TVM, or a function from module to module.
 Step = Any
@@ -237,48 +236,22 @@ def cpu_schedule(function: Any) -> Any:
     from passlab.relax import tvm
 
     schedule = tvm.s_tir.Schedule(function)
-    for block in _blocks(schedule):
+    for block in blocks(schedule):
         readers = schedule.get_consumers(block)
-        if len(readers) == 1 and _is_spatial(schedule, block) and _is_spatial(schedule, readers[0]):
-            schedule = _attempt(schedule, lambda trial, block=block: trial.compute_inline(block))
-    for block in _blocks(schedule):
-        if not _is_spatial(schedule, block):
+        if len(readers) == 1 and is_spatial(schedule, block) and is_spatial(schedule, readers[0]):
+            schedule = tried(schedule, lambda trial, block=block: trial.compute_inline(block)) or schedule
+    for block in blocks(schedule):
+        if not is_spatial(schedule, block):
             ways = (_tile_with_reader, _tile_alone, _only_parallel)
-            schedule = _attempt(schedule, *(functools.partial(way, block=block) for way in ways))
-    for block in _blocks(schedule):
-        if _is_spatial(schedule, block) and not _is_scheduled(schedule, block):
-            schedule = _attempt(schedule, functools.partial(_spread, block=block))
+            schedule = tried(schedule, *(functools.partial(way, block=block) for way in ways)) or schedule
+    for block in blocks(schedule):
+        if is_spatial(schedule, block) and not _is_scheduled(schedule, block):
+            schedule = tried(schedule, functools.partial(_spread, block=block)) or schedule
     return schedule
-
-
-def _attempt(schedule: Any, *ways: Callable[[Any], None]) -> Any:
-    """Return the schedule after the first alternative that TVM accepts, unchanged if it accepts none."""
-    from passlab.relax import tvm
-
-    for way in ways:
-        trial = schedule.copy()
-        with contextlib.suppress(tvm.s_tir.ScheduleError):
-            way(trial)
-            return trial
-    return schedule
-
-
-def _blocks(schedule: Any) -> list:
-    return list(schedule.get_child_blocks(schedule.get_sblock("root")))
-
-
-def _is_spatial(schedule: Any, block: Any) -> bool:
-    return all(int(axis.iter_type) == 0 for axis in schedule.get(block).iter_vars)
 
 
 def _is_scheduled(schedule: Any, block: Any) -> bool:
     return any(int(schedule.get(loop).kind) for loop in schedule.get_loops(block))
-
-
-def _refuse(why: str) -> None:
-    from passlab.relax import tvm
-
-    raise tvm.s_tir.ScheduleError(why)
 
 
 def _lanes(dtype: str) -> int:
@@ -310,40 +283,31 @@ def _parallel(schedule: Any, loop: Any, axes: list) -> None:
 
 def _read_by(block: Any) -> list[list[set]]:
     """Return, for each buffer that a block reads, the iteration variables in each of its indices."""
-    import tvm_ffi
-
-    from passlab.relax import tvm
-
-    def variables(index: Any) -> set:
-        found: set = set()
-        tvm_ffi.structural_walk(index.min, (tvm.tirx.Var, lambda variable: found.add(variable)), order="post")
-        return found
-
-    return [[variables(index) for index in read.region] for read in block.reads if len(read.region)]
+    return [[set(variables(index.min)) for index in read.region] for read in block.reads if len(read.region)]
 
 
 def _tile(schedule: Any, block: Any, alone: bool) -> None:
     stage = schedule.get(block)
     loops = schedule.get_loops(block)
     if len(loops) != len(stage.iter_vars):
-        _refuse("a loop is missing")
+        refuse("a loop is missing")
     axes = list(zip(loops, stage.iter_vars, strict=True))
     spatial = [(loop, axis.var) for loop, axis in axes if int(axis.iter_type) == 0]
     reducing = [loop for loop, axis in axes if int(axis.iter_type) != 0]
     reads, readers = _read_by(stage), schedule.get_consumers(block)
     lanes = _lanes(str(stage.writes[0].source.dtype))
-    vector, last = spatial[-1] if spatial else _refuse("nothing is spatial")
+    vector, last = spatial[-1] if spatial else refuse("nothing is spatial")
     loaded = [indices for indices in reads if last in indices[-1]]
     width = _width(_extent(schedule, vector), 2 * lanes)
     if not loaded or width < min(4, lanes):
-        _refuse("the elements of a vector would not be adjacent in memory")
+        refuse("the elements of a vector would not be adjacent in memory")
     if alone:
         after = schedule.cache_write(block, 0, "local")
-    elif len(readers) == 1 and _is_spatial(schedule, readers[0]):
+    elif len(readers) == 1 and is_spatial(schedule, readers[0]):
         (after,) = readers
         schedule.set_scope(block, 0, "local")
     else:
-        _refuse("no stage can follow within the tile")
+        refuse("no stage can follow within the tile")
 
     around, inside = [loop for loop, _ in spatial[:-1]], []
     reused = [at for at, (_, axis) in enumerate(spatial[:-1]) if not any(axis in i for read in loaded for i in read)]
@@ -377,7 +341,7 @@ def _only_parallel(schedule: Any, block: Any) -> None:
     axes = list(zip(loops, stage.iter_vars, strict=False))
     spatial = [loop for loop, axis in axes if int(axis.iter_type) == 0]
     if not spatial:
-        _refuse("nothing is spatial")
+        refuse("nothing is spatial")
     _parallel(schedule, schedule.fuse(*spatial), axes)
 
 
@@ -563,7 +527,8 @@ def _metaschedule(
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as search
 
-    from passlab.relax import cores, tvm
+    from passlab.relax import tvm
+    from passlab.tvm.reach import cores
 
     _load_intrinsics()
     # In a notebook TVM would show a pandas table after each round, and clear the cell's output.

@@ -26,7 +26,7 @@ import tempfile
 from pathlib import Path
 from types import ModuleType
 
-from passlab.relax import Unreachable, cores, loaded
+from passlab.tvm.reach import Unreachable, cores, loaded
 
 _INSTEAD = "The Relax day (day 8) shows the same ideas in today's TVM."
 

@@ -40,12 +40,12 @@ def read(obj: Any, *inputs: Any) -> Graph:
             functions = {str(v.name_hint): f for v, f in module.functions.items() if isinstance(f, relay.Function)}
         except tvm.TVMError as ill:  # ill-typed graphs can be looked at too
             error = f"InferType refuses it ({type(ill).__name__})"
-    reader = _Reader(name, functions)
+    reader = Reader(name, functions)
     walk(reader.entry(functions[name], error))
     return reader.build.graph(str(obj.astext(show_meta_data=False)))
 
 
-class _Reader:
+class Reader:
     """Makes the nodes in post-order. Its methods that yield are visits, see `walk`."""
 
     def __init__(self, name: str, functions: dict[str, Any]):
@@ -69,7 +69,7 @@ class _Reader:
         """The id of the node that makes the value of `e`; `name` is what a let calls it."""
         key = e.handle.value
         if key not in self.made:
-            how = next((how for base, how in _HOW.items() if isinstance(e, base)), _Reader._other)
+            how = next((how for base, how in _HOW.items() if isinstance(e, base)), Reader._other)
             self.made[key] = yield how(self, e, name)
         return self.made[key]
 
@@ -211,16 +211,16 @@ class _Reader:
 
 
 _HOW = {
-    expr.Var: _Reader._free,  # those that are bound are in `made`
-    expr.Constant: _Reader._constant,
-    expr.Call: _Reader._call,
-    expr.Tuple: _Reader._tuple,
-    expr.TupleGetItem: _Reader._item,
-    expr.Let: _Reader._let,
-    expr.If: _Reader._if,
-    adt.Match: _Reader._match,
-    relay.Function: _Reader._function,
-    (expr.RefCreate, expr.RefRead, expr.RefWrite): _Reader._reference,
+    expr.Var: Reader._free,  # those that are bound are in `made`
+    expr.Constant: Reader._constant,
+    expr.Call: Reader._call,
+    expr.Tuple: Reader._tuple,
+    expr.TupleGetItem: Reader._item,
+    expr.Let: Reader._let,
+    expr.If: Reader._if,
+    adt.Match: Reader._match,
+    relay.Function: Reader._function,
+    (expr.RefCreate, expr.RefRead, expr.RefWrite): Reader._reference,
 }
 
 

@@ -27,25 +27,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from passlab.equivalence import Equivalence, _depth
-from passlab.equivalence.values import Difference, Errors, Tolerance, compare, leaves, nan_or_inf, steady
+from passlab.equivalence import Equivalence
+from passlab.equivalence.values import (
+    SUMS,
+    Difference,
+    Errors,
+    Tolerance,
+    compare,
+    leaves,
+    nan_or_inf,
+    nudged,
+    unexcused,
+)
+from passlab.fx.equivalent import depth as torch_depth
 from passlab.fx.programs import Program
 from passlab.fx.trials import TRIALS, Trials
 from passlab.tvm import builds
 from passlab.tvm.modules import (
-    bindings,
     counts,
     functions,
     held,
     is_function,
     is_module,
     nodes,
-    parts_of,
     signature,
-    top_level,
     type_of,
     typed,
-    view_ids,
 )
 
 #: what is tried unless told; "nonfinite" (inf and NaN) is for exercises whose law is about them
@@ -55,8 +62,6 @@ ALL_KINDS = (*KINDS, "nonfinite")
 _MIXED = ("ordinary", "structured", "sizes")
 _PHRASES = {**TRIALS, "ordinary": "On random inputs", "structured": "On inputs that are a ramp"}
 
-#: parts of the names of operators that add several numbers up
-SUMS = ("conv", "dense", "matmul", "einsum", "sum", "mean", "norm", "softmax", "attention", "pool", "variance", "std")
 #: Modules of more calls are not searched for the place where they part.
 _SEARCHED = 60
 #: How long what is asked for, and no more, takes: the depth of a program nobody can look into.
@@ -108,15 +113,22 @@ def equivalent_modules(
     return result
 
 
-def smallest(pass_: Callable[[Any], Any], module: Any, budget: int = 100, **how: Any) -> Any:
-    """A smaller module than `module` that the pass turns into another function, for a bug to be seen by eye.
-
-    budget: how many modules are tried. how: as in `equivalent_modules`. Raises ValueError where the pass keeps what
-    this module means. The pass runs in this process.
-    """
-    from passlab.tvm.shrink import shrink_module
-
-    return shrink_module(module, lambda m: not equivalent_modules(m, pass_(m), locate=False, **how), budget)
+def equivalent(
+    before: Any,
+    after: Any,
+    inputs: Any = None,
+    *,
+    devices: Sequence[str] | None = None,
+    trials: Sequence[str] | None = None,
+    thorough: bool = False,
+    modes: Any = None,
+    aliasing: Any = None,
+    **how: Any,
+) -> Equivalence:
+    """Compare as `passlab.equivalent` is asked to. Devices are TVM's targets; modes and aliasing mean nothing here."""
+    targets = None if devices is None else [{"cpu": "llvm"}.get(name, name) for name in devices]
+    kinds = trials or (ALL_KINDS if thorough else None)
+    return equivalent_modules(before, after, inputs, kinds=kinds, targets=targets, **how)
 
 
 def random_inputs(module: Any, seed: int = 0, kinds: Sequence[str] = KINDS) -> list[tuple[np.ndarray, ...]]:
@@ -176,7 +188,10 @@ def _plain(t: Tensor) -> Any:
 def _example(module: Any, seed: int, odd: int) -> tuple[tuple[Tensor, ...], bool]:
     """Random tensors for `main`, and whether it has symbolic dimensions; those become `odd`, odd + 2, …"""
     gen, made, symbolic = torch.Generator().manual_seed(seed), [], False
-    for name, shape, dtype, free in _shapes(module, odd):
+    function, _, _ = signature(module)
+    if type(function).__name__ == "PrimFunc":
+        raise ValueError("main is a PrimFunc, and which of its buffers are outputs is not written in it: give inputs.")
+    for name, shape, dtype, free in held().examples(function, odd):
         symbolic |= free
         kind = getattr(torch, dtype, None)
         if not isinstance(kind, torch.dtype):
@@ -188,38 +203,14 @@ def _example(module: Any, seed: int, odd: int) -> tuple[tuple[Tensor, ...], bool
     return tuple(made), symbolic
 
 
-def _shapes(module: Any, odd: int) -> Iterator[tuple[str, tuple[int, ...], str, bool]]:
-    """Name, shape and dtype of each parameter, and whether the shape was symbolic."""
-    flavour, tvm = held()
-    function, params, _ = signature(module)
-    if type(function).__name__ == "PrimFunc":
-        raise ValueError("main is a PrimFunc, and which of its buffers are outputs is not written in it: give inputs.")
-    free: list[Any] = []
-    if flavour == "relax":
-        free = list(tvm.relax.analysis.defined_symbolic_vars(function))
-        if free:
-            function = function.bind_symbolic_vars({v: odd + 2 * i for i, v in enumerate(free)})
-        params = [(p.name, p.ty) for p in function.params]
-    for name, type_ in params:
-        tensor = tvm.relay.TensorType if flavour == "relay" else tvm.relax.TensorType
-        shape = getattr(type_, "shape", None)
-        if not isinstance(type_, tensor) or shape is None:
-            raise ValueError(f"The parameter {name} is {type_}, not a tensor of known rank: give inputs.")
-        if flavour == "relay":
-            free = [d for d in shape if isinstance(d, tvm.tir.Any)]
-        sizes = tuple(odd if flavour == "relay" and isinstance(d, tvm.tir.Any) else int(d) for d in shape)
-        yield name, sizes, str(type_.dtype), bool(free)
-
-
-def _nudged(inputs: tuple, sign: int) -> tuple:
+def _moved(inputs: tuple, sign: int) -> tuple:
     """The inputs, floats moved by up to four units of rounding; zeros, inf and NaN stay."""
-    gen, made = torch.Generator().manual_seed(1 + sign), []
-    for t in map(_tensor, inputs):
-        if t.is_floating_point():
-            noise = 2 * torch.rand(t.shape, generator=gen, dtype=torch.float64) - 1
-            t = (t.double() * (1 + 4 * sign * torch.finfo(t.dtype).eps * noise)).to(t.dtype)
-        made.append(_plain(t))
-    return tuple(made)
+    gen = torch.Generator().manual_seed(1 + sign)
+
+    def moved(t: Tensor) -> Tensor:
+        return nudged(t, 4 * sign * torch.finfo(t.dtype).eps, gen) if t.is_floating_point() else t
+
+    return tuple(_plain(moved(t)) for t in map(_tensor, inputs))
 
 
 # ---------------------------------------------------------------------------------------------------- tolerance
@@ -227,41 +218,14 @@ def _nudged(inputs: tuple, sign: int) -> tuple:
 
 def depth(module: Any) -> int:
     """The number of calls on the longest path through `main`; the calls inside a fused function count."""
-    flavour, tvm = held()
     inside = functions(module)
-    if "main" not in inside:
-        return 1
-    if flavour == "relax":
-        return max(1, _relax_depth(inside["main"], inside))
-    steps: dict[Any, int] = {}
-
-    def visit(expr: Any) -> None:
-        counted = isinstance(expr, tvm.relay.Call) and isinstance(expr.op, tvm.ir.Op)
-        steps[expr] = max((steps.get(part, 0) for part in parts_of(expr)), default=0) + counted
-
-    tvm.relay.analysis.post_order_visit(inside["main"], visit)
-    return max(1, *steps.values())
-
-
-def _relax_depth(function: Any, others: dict[str, Any], level: int = 0) -> int:
-    _, tvm = held()
-    steps: dict[Any, int] = {}
-    for var, value in bindings(function):
-        read: list[Any] = []
-        tvm.relax.analysis.post_order_visit(value, read.append)
-        own = 0
-        if isinstance(value, tvm.relax.Call):
-            called = others.get(getattr(value.op, "name_hint", ""))
-            own = _relax_depth(called, others, level + 1) if called is not None and level < 4 else 1
-        steps[var] = own + max((steps.get(e, 0) for e in read if isinstance(e, tvm.relax.Var)), default=0)
-    return max(steps.values(), default=0)
+    return max(1, held().depth(inside)) if "main" in inside else 1
 
 
 def _sums(module: Any) -> bool:
-    """May the module add numbers up? The names of TIR kernels say little of what they do: then it may."""
+    """May the module add numbers up?"""
     names = [name.lower() for name in counts(module)]
-    tir = held()[0] == "relax" and any(not name.startswith("relax.") for name in names)
-    return tir or not names or any(part in name for name in names for part in SUMS)
+    return held().hides_sums(names) or not names or any(part in name for name in names for part in SUMS)
 
 
 def _dtypes(module: Any) -> set[torch.dtype]:
@@ -322,7 +286,7 @@ class _Torch:
         self.model = model
 
     def depth(self) -> int:
-        return _depth(Program(self.model))
+        return torch_depth(Program(self.model))
 
     def sums(self) -> bool:
         return True
@@ -459,7 +423,7 @@ class _Comparison:
         return outputs
 
     def _outputs(self, target: str) -> list[list[Tensor]]:
-        inputs = [moved for _, x in self.trials for moved in (x, _nudged(x, 1), _nudged(x, -1))]
+        inputs = [moved for _, x in self.trials for moved in (x, _moved(x, 1), _moved(x, -1))]
         if self.before.torch:
             return self.before.outputs(inputs, target, self.run_with)
         key = _digest(self.before.packed, [x for _, x in self.trials], target, self.run_with)
@@ -488,13 +452,9 @@ class _Comparison:
         """The differences that remain when what rounding explains is set aside."""
         if any(d.bad is None for d in found):
             return [d for d in found if d.bad is None]
-        for d in found:
-            x, y = old[d.leaf], new[d.leaf]
-            if self.tolerance.sums:
-                d.bad = d.bad & ~nan_or_inf(x, y)
-            for run in moved:
-                d.bad = d.bad & steady(x, y, run[d.leaf])
-        return [d for d in found if d.bad.any()]
+        for d in found if self.tolerance.sums else ():
+            d.bad = d.bad & ~nan_or_inf(old[d.leaf], new[d.leaf])
+        return unexcused(found, old, new, moved)
 
     def locate(self, result: Equivalence) -> None:
         """Note in the result the first call of `after` whose value `before` does not compute, where it can be told."""
@@ -553,61 +513,11 @@ def _agree(one: Tensor, other: Tensor, tolerance: Tolerance) -> bool:
 
 def _values(module: Any, inputs: tuple) -> list[tuple[str, str, Tensor]] | None:
     """The value of each call in `main`: id of its node in the view, operator, tensor."""
-    flavour, _ = held()
-    calls, opened = (_relay_opened if flavour == "relay" else _relax_opened)(module)
+    opened = held().opened(module, _SEARCHED)
     if opened is None:
         return None
-    how = {"level": 0} if flavour == "relay" else {"pipeline": "none"}
-    built = builds.run_module(opened, [inputs], seconds=20.0, **how)
+    built = builds.run_module(opened.module, [inputs], seconds=20.0, **held().BARE)
     if not built.ok:
         return None
     outputs = [builds.as_torch(array) for array in built.outputs[0]]
-    return [(id, name, t) for (id, name), t in zip(calls, outputs, strict=True)]
-
-
-def _relay_opened(module: Any) -> tuple[list[tuple[str, str]], Any]:
-    """The calls in `main` that make one tensor, and a module that returns the values of all of them."""
-    _, tvm = held()
-    relay = tvm.relay
-    module = typed(module)
-    main = functions(module)["main"]
-    order = top_level(main)
-    if any(isinstance(e, relay.Let | relay.If) for e in order):
-        return [], None
-    calls = [e for e in order if isinstance(e, relay.Call) and isinstance(e.checked_type, relay.TensorType)]
-    if not 0 < len(calls) <= _SEARCHED:
-        return [], None
-    ids = view_ids(main)
-    named = [(ids.get(call.handle.value, "?"), _called(call)) for call in calls]
-    function = relay.Function(main.params, relay.Tuple(calls))
-    others = {var: f for var, f in module.functions.items() if var.name_hint != "main"}
-    return named, tvm.IRModule({**others, relay.GlobalVar("main"): function}, module.type_definitions)
-
-
-def _called(call: Any) -> str:
-    if hasattr(call.op, "name_hint"):
-        return call.op.name_hint
-    if is_function(call.op):
-        return " + ".join(counts(call.op)) or "a function"
-    return getattr(call.op, "name", "a call")
-
-
-def _relax_opened(module: Any) -> tuple[list[tuple[str, str]], Any]:
-    _, tvm = held()
-    relax = tvm.relax
-    module = relax.transform.ToNonDataflow()(module)
-    main = module["main"]
-    found = [binding for block in main.body.blocks for binding in block.bindings]
-    if any(isinstance(binding.value, relax.If | relax.Function) for binding in found):
-        return [], None
-    calls = [b for b in found if isinstance(b.value, relax.Call) and isinstance(b.var.ty, relax.TensorType)]
-    if not 0 < len(calls) <= _SEARCHED:
-        return [], None
-    result = relax.BlockBuilder().normalize(relax.Tuple([b.var for b in calls]))
-    all_values = relax.Var("all_values", result.ty)
-    blocks = [*main.body.blocks, relax.BindingBlock([relax.VarBinding(all_values, result)])]
-    function = relax.Function(main.params, relax.SeqExpr(blocks, all_values), result.ty, main.is_pure, main.attrs)
-    opened = tvm.IRModule(dict(module.functions.items()))
-    opened.update_func(opened.get_global_var("main"), function)
-    named_nodes = {n.var: n.name for n in nodes(module, "main")}
-    return [(b.var.name, named_nodes.get(b.var) or _called(b.value)) for b in calls], opened
+    return [(id, name, t) for (id, name), t in zip(opened.calls, outputs, strict=True)]

@@ -1,28 +1,22 @@
-"""Random Relay and Relax modules that are well-typed by construction, and shrinking a module that breaks something.
+"""Random Relay and Relax modules that are well-typed by construction.
 
     module = random_relay(7)                          # the same module in every process
     random_relax(7, size=30, features=("conv", "tuples"))
-    shrink_module(module, lambda m: not equivalent(m, my_pass(m)), budget=200)
 
 Shapes are small, and values stay finite and of moderate size on moderate inputs. What may occur is a table of small
 functions, each with the feature it belongs to; all are chosen to be what a careless pass gets wrong. Both flavours grow
-from the same table: what they spell differently is in `_Relay` and `_Relax`.
+from the same table: what they spell differently is in `passlab.relay.generate` and `passlab.relax.generate`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import math
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-
-from passlab.tvm.shrink import shrink_module
-
-__all__ = ["FEATURES", "random_relax", "random_relay", "shrink_module"]
 
 #: feature → what it puts into a module
 FEATURES = {
@@ -47,16 +41,6 @@ _LARGEST = 600  # elements of a value that others may use
 _TOO_FAR = 50.0  # a value whose bound is beyond it is squashed
 
 
-def random_relay(seed: int, size: int = 12, features: Sequence[str] | None = None) -> Any:
-    """A Relay module of about `size` calls, type-checked, a function of the arguments alone. None: all `FEATURES`."""
-    return _Relay(seed, features).grow(size)
-
-
-def random_relax(seed: int, size: int = 12, features: Sequence[str] | None = None) -> Any:
-    """A Relax module of about `size` calls, a function of the arguments alone. None: all `FEATURES`."""
-    return _Relax(seed, features).grow(size)
-
-
 @dataclass(eq=False)
 class Value:
     """An expression, its type, how far from 0 its elements come at most, about, and how many use it."""
@@ -70,7 +54,7 @@ class Value:
     computed: bool = True  # by at least one call
 
 
-class _Builder:
+class Builder:
     """A module under construction."""
 
     def __init__(self, seed: int, features: Sequence[str] | None):
@@ -183,229 +167,6 @@ _BOUNDS: dict[str, Callable[..., float]] = {
 }
 
 
-class _Relay(_Builder):
-    new_shape = "newshape"
-
-    def start(self, params: list) -> None:
-        from passlab.relay import relay, tvm
-
-        self.relay, self.tvm = relay, tvm
-        self.lets: list[tuple[Any, Any]] = []
-        for param in params:
-            self.input(*param)
-
-    def input(self, name: str, shape: tuple, dtype: str) -> None:
-        var = self.relay.var(name, shape=shape, dtype=dtype)
-        self.params.append(var)
-        self.values.append(Value(var, shape, dtype, 4.0, computed=False))
-
-    def body(self) -> Any:
-        return contextlib.nullcontext()
-
-    def halfway(self) -> None:
-        pass
-
-    def join(self, parts: list[Value], axis: int) -> Value:
-        for part in parts:
-            part.uses += 1
-        call = self.relay.concatenate([p.expr for p in parts], axis)
-        return self.keep(self.emit(call), max(p.bound for p in parts))
-
-    def constant(self, array: np.ndarray) -> Any:
-        return self.relay.const(array, str(array.dtype))
-
-    def operator(self, name: str) -> Callable:
-        found = self.relay
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found
-
-    def emit(self, expr: Any) -> Any:
-        expr = expr.astuple() if isinstance(expr, self.relay.TupleWrapper) else expr
-        if self.on & {"dead"} and self.rng.random() < 0.05:
-            var = self.relay.var(f"bound{len(self.lets)}", type_annotation=self.typed(expr))
-            self.lets.append((var, expr))
-            return var
-        return expr
-
-    def typed(self, expr: Any) -> Any:
-        return self.relay.transform.InferTypeLocal(expr)
-
-    def type(self, expr: Any) -> tuple[tuple[int, ...], str]:
-        type = self.typed(expr)
-        if isinstance(type, self.tvm.ir.TupleType):
-            return (), "tuple"
-        return tuple(int(n) for n in type.shape), type.dtype
-
-    def field(self, expr: Any, index: int) -> Any:
-        return self.relay.TupleGetItem(expr, index)
-
-    def tuple(self, exprs: list) -> Any:
-        return self.relay.Tuple(exprs)
-
-    def unused(self) -> None:
-        x = self.pick()
-        value = self.relay.tanh(x.expr)
-        self.lets.append((self.relay.var(f"unused{len(self.lets)}", type_annotation=self.typed(value)), value))
-
-    def finish(self, outputs: list[Value]) -> None:
-        exprs = [v.expr for v in outputs]
-        body = exprs[0] if len(exprs) == 1 else self.relay.Tuple(exprs)
-        for var, value in reversed(self.lets):
-            body = self.relay.Let(var, value, body)
-        self.main = self.relay.Function(self.params, body)
-
-    def module(self) -> Any:
-        return self.relay.transform.InferType()(self.tvm.IRModule.from_expr(self.main))
-
-    def conv(self, x: Value, w: Value, layout: str, kernel: int, channels: int, bound: float, **odd: Any) -> Value:
-        kernels = "HWIO" if layout == "NHWC" else "OIHW"
-        sizes = dict(channels=channels, kernel_size=(kernel, kernel), data_layout=layout, kernel_layout=kernels)
-        return self.op("nn.conv2d", x, w, bound=bound, **sizes, **odd)
-
-    def norm(self, x: Value, *of: Value, axis: int, epsilon: float) -> Value:
-        call = self.relay.nn.batch_norm(x.expr, *[v.expr for v in of], axis=axis, epsilon=epsilon)
-        x.uses += 1
-        return self.keep(self.emit(call[0]), 3 * x.bound)
-
-    def dense(self, x: Value, w: Value, b: Value) -> Value:
-        y = self.op("nn.dense", x, w, units=w.shape[0], bound=2 * x.bound)
-        return self.op("nn.bias_add", y, b, axis=-1) if self.rng.random() < 0.5 else self.op("add", y, b)
-
-    def gelu(self, x: Value) -> Value:
-        """The erf form, written out, or the tanh form."""
-        half, one = self.const(0.5), self.const(1.0)
-        if self.rng.random() < 0.5:
-            inner = self.op("erf", self.op("multiply", x, self.const(1 / math.sqrt(2))), bound=1.0)
-        else:
-            cube = self.op("multiply", self.op("multiply", x, x, bound=9.0), x, bound=9.0)
-            inside = self.op("add", x, self.op("multiply", cube, self.const(0.044715), bound=1.0), bound=9.0)
-            inner = self.op("tanh", self.op("multiply", inside, self.const(math.sqrt(2 / math.pi)), bound=9.0))
-        return self.op("multiply", self.op("multiply", x, half), self.op("add", inner, one), bound=x.bound)
-
-    def clip(self, x: Value, low: float, high: float) -> Value:
-        return self.op("clip", x, a_min=low, a_max=high)
-
-    def slice(self, x: Value, axis: int, begin: int, end: int, step: int) -> Value:
-        return self.op("strided_slice", x, begin=[begin], end=[end], strides=[step], axes=[axis])
-
-    def take(self, x: Value, indices: Value, axis: int) -> Value:
-        return self.op("take", x, indices, axis=axis, mode="clip", bound=x.bound)
-
-
-#: Relax's names, where they are not Relay's, which are used below.
-_RELAX = {
-    "transpose": "permute_dims",
-    "cast": "astype",
-    "reverse": "flip",
-    "nn.leaky_relu": "nn.leakyrelu",
-    "concatenate": "concat",
-}
-
-
-class _Relax(_Builder):
-    new_shape = "shape"
-
-    def start(self, params: list) -> None:
-        from passlab.relax import relax, tvm
-
-        self.relax, self.tvm, self.build = relax, tvm, relax.BlockBuilder()
-        for param in params:
-            self.input(*param)
-
-    def input(self, name: str, shape: tuple, dtype: str) -> None:
-        var = self.relax.Var(name, self.relax.TensorType(shape, dtype))
-        self.params.append(var)
-        self.values.append(Value(var, shape, dtype, 4.0, computed=False))
-
-    @contextlib.contextmanager
-    def body(self) -> Iterator[None]:
-        with self.build.function("main", self.params):
-            self.block = self.build.dataflow()
-            self.block.__enter__()
-            yield
-
-    def halfway(self) -> None:
-        if "blocks" not in self.on or self.rng.random() < 0.7:
-            return
-        inner = [v for v in self.values if isinstance(v.expr, self.relax.DataflowVar)]
-        for value in inner[-5:]:
-            value.expr = self.build.emit_output(value.expr)
-        self.values = [v for v in self.values if v not in inner[:-5]]
-        self.block.__exit__(None, None, None)
-        self.block = self.build.dataflow()
-        self.block.__enter__()
-
-    def finish(self, outputs: list[Value]) -> None:
-        exprs = [v.expr for v in outputs]
-        out = self.build.emit_output(exprs[0] if len(exprs) == 1 else self.relax.Tuple(exprs))
-        self.block.__exit__(None, None, None)
-        self.build.emit_func_output(out)
-
-    def module(self) -> Any:
-        return self.build.get()
-
-    def constant(self, array: np.ndarray) -> Any:
-        return self.relax.const(array, str(array.dtype))
-
-    def operator(self, name: str) -> Callable:
-        found = self.relax.op
-        for part in _RELAX.get(name, name).split("."):
-            found = getattr(found, part)
-        return found
-
-    def emit(self, expr: Any) -> Any:
-        return self.build.emit(expr)
-
-    def type(self, expr: Any) -> tuple[tuple[int, ...], str]:
-        if isinstance(expr.ty, self.relax.TupleType):
-            return (), "tuple"
-        return tuple(int(n) for n in expr.ty.shape), str(expr.ty.dtype)
-
-    def field(self, expr: Any, index: int) -> Any:
-        return self.build.emit(self.relax.TupleGetItem(expr, index))
-
-    def tuple(self, exprs: list) -> Any:
-        return self.build.emit(self.relax.Tuple(exprs))
-
-    def unused(self) -> None:
-        x = self.pick()
-        self.build.emit(self.rng.choice((self.relax.op.tanh, self.relax.op.nn.relu))(x.expr))
-        if self.rng.random() < 0.5:
-            x.expr = self.build.emit(x.expr)  # another name for the same value
-
-    def conv(self, x: Value, w: Value, layout: str, kernel: int, channels: int, bound: float, **odd: Any) -> Value:
-        kernels = "HWIO" if layout == "NHWC" else "OIHW"
-        return self.op("nn.conv2d", x, w, bound=bound, data_layout=layout, kernel_layout=kernels, **odd)
-
-    def norm(self, x: Value, *of: Value, axis: int, epsilon: float) -> Value:
-        call = self.relax.op.nn.batch_norm(x.expr, *[v.expr for v in of], axis=axis, epsilon=epsilon, training=False)
-        x.uses += 1
-        return self.keep(self.field(self.emit(call), 0), 3 * x.bound)
-
-    def dense(self, x: Value, w: Value, b: Value) -> Value:
-        turned = self.op("transpose", w, axes=self.rng.choice((None, [1, 0])))
-        return self.op("add", self.op("matmul", x, turned, bound=2 * x.bound), b)
-
-    def join(self, parts: list[Value], axis: int) -> Value:
-        for part in parts:
-            part.uses += 1
-        call = self.relax.op.concat([p.expr for p in parts], axis)
-        return self.keep(self.emit(call), max(p.bound for p in parts))
-
-    def gelu(self, x: Value) -> Value:
-        return self.op(self.rng.choice(("nn.gelu", "nn.gelu_tanh")), x)
-
-    def clip(self, x: Value, low: float, high: float) -> Value:
-        return self.op("clip", x, min=low, max=high)
-
-    def slice(self, x: Value, axis: int, begin: int, end: int, step: int) -> Value:
-        return self.op("strided_slice", x, axes=[axis], begin=[begin], end=[end], strides=[step])
-
-    def take(self, x: Value, indices: Value, axis: int) -> Value:
-        return self.op("take", x, indices, axis=axis, mode="clip", bound=x.bound)
-
-
 # What may occur: each function adds calls to a builder, and is entered with its feature and how often it is taken.
 
 _UNARY = ("nn.relu", "tanh", "sigmoid", "negative", "abs", "exp", "sin", "sqrt", "clip", "nn.leaky_relu")
@@ -420,7 +181,7 @@ def row(feature: str, weight: float = 1.0) -> Callable:
     return enter
 
 
-def _unary(b: _Builder, x: Value, name: str) -> Value:
+def _unary(b: Builder, x: Value, name: str) -> Value:
     if name == "clip":
         return b.clip(x, *b.rng.choice(((-1.0, 1.0), (0.0, 6.0), (-0.5, 2.0))))
     if name == "sqrt":
@@ -428,25 +189,25 @@ def _unary(b: _Builder, x: Value, name: str) -> Value:
     return b.op(name, x, **({"alpha": b.rng.choice((0.1, 0.3))} if name == "nn.leaky_relu" else {}))
 
 
-def _binary(b: _Builder, x: Value, y: Value, name: str) -> Value:
+def _binary(b: Builder, x: Value, y: Value, name: str) -> Value:
     if name == "divide":  # by something away from 0
         return b.op("divide", x, b.op("add", b.op("abs", y), b.const(0.5)), bound=2 * x.bound)
     return b.op(name, *((y, x) if b.rng.random() < 0.4 else (x, y)))
 
 
 @row("pointwise", 3)
-def unary(b: _Builder) -> None:
+def unary(b: Builder) -> None:
     _unary(b, b.pick(), b.rng.choice(_UNARY))
 
 
 @row("pointwise", 3)
-def binary(b: _Builder) -> None:
+def binary(b: Builder) -> None:
     x = b.pick()
     _binary(b, x, b.partner(x), b.rng.choice(_BINARY))
 
 
 @row("diamond", 2)
-def diamond(b: _Builder) -> None:
+def diamond(b: Builder) -> None:
     x = _unary(b, b.pick(), b.rng.choice(_UNARY))
     arms = [_unary(b, x, name) for name in b.rng.sample(_UNARY, b.rng.choice((2, 2, 3)))]
     if b.rng.random() < 0.7:
@@ -456,7 +217,7 @@ def diamond(b: _Builder) -> None:
 
 
 @row("repeat", 2)
-def repeat(b: _Builder) -> None:
+def repeat(b: Builder) -> None:
     """f(x) twice, and a third call that differs from it in one attribute; joined, so that merging them is seen."""
     x, rng = b.pick(), b.rng
     same: list[Callable[[int], Value]] = [
@@ -478,7 +239,7 @@ def repeat(b: _Builder) -> None:
 
 
 @row("identity", 2)
-def identity(b: _Builder) -> None:
+def identity(b: Builder) -> None:
     x, rng = b.pick(), b.rng
     order = [*range(len(x.shape))]
     rng.shuffle(order)
@@ -497,7 +258,7 @@ def identity(b: _Builder) -> None:
 
 
 @row("constant")
-def constant(b: _Builder) -> None:
+def constant(b: Builder) -> None:
     """An expression over constants; x takes part at its end, and the constants are there for others too."""
     x = b.pick()
     c = b.weight(*x.shape[-1:])
@@ -507,7 +268,7 @@ def constant(b: _Builder) -> None:
 
 
 @row("conv", 2)
-def conv(b: _Builder) -> None:
+def conv(b: Builder) -> None:
     x, rng = b.pick(dim=4), b.rng
     if x is None or min(x.shape[2:]) < 3 or x.shape[1] > 16:
         return
@@ -541,7 +302,7 @@ def conv(b: _Builder) -> None:
 
 
 @row("conv")
-def pool(b: _Builder) -> None:
+def pool(b: Builder) -> None:
     x = b.pick(dim=4)
     if x is not None and min(x.shape[2:]) >= 3:
         name = b.rng.choice(("nn.max_pool2d", "nn.avg_pool2d"))
@@ -549,7 +310,7 @@ def pool(b: _Builder) -> None:
 
 
 @row("dense", 2)
-def dense(b: _Builder) -> None:
+def dense(b: Builder) -> None:
     x = b.pick(dim=2)
     if x is None:
         return
@@ -563,7 +324,7 @@ def dense(b: _Builder) -> None:
 
 
 @row("reduce", 2)
-def reduce(b: _Builder) -> None:
+def reduce(b: Builder) -> None:
     x, rng = b.pick(), b.rng
     if not x.shape:
         return
@@ -577,14 +338,14 @@ def reduce(b: _Builder) -> None:
 
 
 @row("reduce")
-def softmax(b: _Builder) -> None:
+def softmax(b: Builder) -> None:
     x = b.pick()
     if x.shape:
         b.op("nn.softmax", x, axis=b.rng.choice((-1, 0)))
 
 
 @row("views", 2)
-def view(b: _Builder) -> None:
+def view(b: Builder) -> None:
     x, rng = b.pick(), b.rng
     if len(x.shape) < 2:
         b.op("expand_dims", x, axis=0)
@@ -608,7 +369,7 @@ def view(b: _Builder) -> None:
 
 
 @row("tuples", 1.5)
-def split(b: _Builder) -> None:
+def split(b: Builder) -> None:
     x = b.pick()
     if not x.shape or x.shape[-1] < 2:
         return
@@ -623,7 +384,7 @@ def split(b: _Builder) -> None:
 
 
 @row("tuples")
-def pair(b: _Builder) -> None:
+def pair(b: Builder) -> None:
     """A tuple that is made to be taken apart."""
     parts = [b.pick(), b.pick()]
     whole = b.tuple([p.expr for p in parts])
@@ -633,7 +394,7 @@ def pair(b: _Builder) -> None:
 
 
 @row("integers", 2)
-def integers(b: _Builder) -> None:
+def integers(b: Builder) -> None:
     n, rng = b.pick("int32"), b.rng
     if n is None:
         return
@@ -657,12 +418,12 @@ def integers(b: _Builder) -> None:
 
 
 @row("integers")
-def choose(b: _Builder) -> None:
+def choose(b: Builder) -> None:
     x = b.pick()
     test = b.op("greater", x, b.const(0.1))
     b.op("where", test, x, b.op("multiply", x, b.const(0.1)), bound=x.bound)
 
 
 @row("dead")
-def dead(b: _Builder) -> None:
+def dead(b: Builder) -> None:
     b.unused()

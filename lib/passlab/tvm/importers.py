@@ -24,7 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
-from passlab.relax import reach
+from passlab.tvm.reach import reach
 
 #: The newest ONNX operator set that Relay 0.17 reads whole and torch's TorchScript exporter writes.
 OPSET = 17
@@ -77,7 +77,8 @@ def relay_module(model: nn.Module, *inputs: Tensor, bind: bool = True) -> Any:
     `main` takes the model's inputs, under the names that `forward` gives them. Parameters and buffers are constants,
     or with `bind=False` further inputs named as in torch ("conv1.weight"); then the answer is (module, params).
     """
-    from passlab.relay import relay, tvm
+    tvm = reach("relay")
+    relay = tvm.relay
 
     _check(model, inputs)
     with _telling(type(model).__name__, "Relay"):
@@ -129,7 +130,8 @@ def _replaced(model: nn.Module, by: dict[int, Tensor]) -> Iterator[None]:
 
 def relay_from_onnx(source: Any, bind: bool = True) -> Any:
     """The Relay module of an ONNX file or `ModelProto`. `bind` as in `relay_module`."""
-    from passlab.relay import relay, tvm
+    tvm = reach("relay")
+    relay = tvm.relay
 
     model, name = _proto(source, bind)
     with _telling(name, "Relay"):
@@ -148,7 +150,7 @@ def relax_module(model: nn.Module, *inputs: Tensor, bind: bool = True, dynamic_s
     A model that returns one tensor gives a `main` that returns one. `bind` as in `relay_module`; the parameters' names
     are torch.export's ("p_conv1_weight"). `dynamic_shapes` goes to `torch.export.export`.
     """
-    reach()
+    reach("relax")
     from tvm.relax.frontend.torch import from_exported_program
 
     _check(model, inputs)
@@ -160,7 +162,7 @@ def relax_module(model: nn.Module, *inputs: Tensor, bind: bool = True, dynamic_s
 
 def relax_from_onnx(source: Any, bind: bool = True) -> Any:
     """The Relax module of an ONNX file or `ModelProto`. `bind` as in `relay_module`."""
-    reach()
+    reach("relax")
     from tvm.relax.frontend.onnx import from_onnx
 
     model, name = _proto(source, bind)

@@ -8,15 +8,14 @@ by passlab.tvm.builds.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from passlab.judge import Case, Finding
+from passlab.tvm.dialect import held, own
 from passlab.tvm.equivalent import ALL_KINDS, KINDS, covered, equivalent_modules, random_inputs
 from passlab.tvm.modules import (
     attributes,
@@ -27,7 +26,6 @@ from passlab.tvm.modules import (
     first_difference,
     functions,
     groups,
-    held,
     is_function,
     is_module,
     is_primitive,
@@ -50,7 +48,6 @@ __all__ = [
     "first_difference",
     "functions",
     "groups",
-    "held",
     "is_function",
     "is_module",
     "is_primitive",
@@ -78,9 +75,10 @@ def valid(before: Any, after: Any) -> str | None:
     Neither argument is changed. The checks of TVM run in a fork: where they crash, a sentence says so. `before` may be
     None: then there is no signature to keep.
     """
-    flavour, tvm = held()
+    dialect = held()
+    tvm = dialect.tvm
     a_function = is_function(before)
-    wanted = f"a function of {flavour.capitalize()}" if a_function else "an IRModule"
+    wanted = f"a function of {dialect.NAME.capitalize()}" if a_function else "an IRModule"
     if after is None:
         return f"The pass returned None. End it with `return {'fn' if a_function else 'mod'}`."
     if isinstance(after, tvm.ir.transform.Pass):
@@ -96,7 +94,7 @@ def valid(before: Any, after: Any) -> str | None:
         return f"The pass returned {_a(after)}, not {wanted}."
     # not by `module["main"] = after`, which already looks at what it is given
     module = tvm.IRModule({tvm.ir.GlobalVar("main"): after}) if a_function else after
-    said = _apart(lambda tell: _checked(flavour, module, tell))
+    said = _apart(lambda tell: _checked(module, tell))
     if said:
         return said
     if before is None:
@@ -110,98 +108,29 @@ def _a(value: Any) -> str:
     return f"{article} {kind}"
 
 
-class _Invalid(Exception):
+class Invalid(Exception):
     """A sentence about a module that is not valid."""
 
 
-def _checked(flavour: str, module: Any, tell: Callable[[str], None]) -> None:
-    """Raise _Invalid with a sentence, unless the module is valid. `tell` notes what is being done, should it crash."""
+def _checked(module: Any, tell: Callable[[str], None]) -> None:
+    """Raise Invalid with a sentence, unless the module is valid. `tell` notes what is being done, should it crash."""
     names = [var.name_hint for var in module.functions]
     if "main" not in names:
         has = f"it has {', '.join(sorted(names))}" if names else "it is empty"
-        raise _Invalid(f"The module has no function main; {has}.")
+        raise Invalid(f"The module has no function main; {has}.")
     if module["main"] is None:
-        raise _Invalid("main is None: the pass over functions returned nothing. End it with `return` and the function.")
+        raise Invalid("main is None: the pass over functions returned nothing. End it with `return` and the function.")
     if "main" not in functions(module):
-        raise _Invalid(f"main is {_a(module['main'])}, not a function of {flavour.capitalize()}.")
-    (_relay_checked if flavour == "relay" else _relax_checked)(module, names, tell)
+        raise Invalid(f"main is {_a(module['main'])}, not a function of {held().NAME.capitalize()}.")
+    own("valid").checked(module, names, tell)
 
 
-_HOLE = (
+HOLE = (
     "an expression has None where one of its parts belongs: does every visit_ method of your mutator return something?"
 )
 
 
-def _relay_checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
-    _, tvm = held()
-    relay = tvm.relay
-    called: set[str] = set()  # what these say of their results is what types their calls
-    for name, function in functions(module).items():
-        exprs: list[Any] = []
-        tell(f"The pass returned a module whose function {name} TVM cannot even walk through")
-        try:
-            relay.analysis.post_order_visit(function, exprs.append)
-        except tvm.error.TVMError:
-            raise _Invalid(f"In {name}, {_HOLE}") from None
-        for call in (e for e in exprs if isinstance(e, relay.Call)):
-            _relay_call(call, name, names)
-        called |= {e.name_hint for e in exprs if isinstance(e, tvm.ir.GlobalVar)}
-        taken = {p.name_hint for p in function.params}
-        free = [v for v in relay.analysis.free_vars(function)]
-        if free:
-            raise _Invalid(_unbound(name, free[0].name_hint, taken))
-        for p, times in Counter(p.name_hint for p in function.params).items():
-            if times > 1 and len({hash(q) for q in function.params if q.name_hint == p}) < times:
-                raise _Invalid(f"{name} has its parameter {p} twice.")
-        if not relay.analysis.well_formed(function):
-            raise _Invalid(
-                f"{name} is not well-formed: a variable is bound more than once. "
-                "Give every function and every let variables of its own."
-            )
-    tell("TVM crashed while it inferred the types of the module: look at the attributes and types you gave")
-    bare = tvm.IRModule(dict(module.functions.items()), module.type_definitions)
-    declared = {}
-    for name, function in functions(module).items():
-        said = function.ret_type is not None and not isinstance(function.ret_type, tvm.ir.type.IncompleteType)
-        if said and name not in called:
-            declared[name] = function.ret_type
-    for name in declared:
-        f = bare[name]
-        bare.update_func(
-            bare.get_global_var(name), relay.Function(f.params, f.body, None, f.type_params, f.attrs, f.span)
-        )
-    inferred = _inferred(bare)
-    if isinstance(inferred, str):
-        raise _Invalid(inferred)
-    for name, ret in declared.items():
-        got = inferred[name].ret_type
-        if not tvm.ir.structural_equal(got, ret, map_free_vars=True):
-            raise _Invalid(
-                f"{name} says that it returns {ret}, and its body is {got}: "
-                "leave the return type out when you make the function, InferType finds it."
-            )
-
-
-def _relay_call(call: Any, where: str, names: list[str]) -> None:
-    """Look at what InferType takes for granted, and crashes on."""
-    _, tvm = held()
-    op = call.op
-    if isinstance(op, tvm.ir.GlobalVar) and op.name_hint not in names:
-        raise _Invalid(f"{where} calls {op.name_hint}, and the module has no function of that name.")
-    if not isinstance(op, tvm.ir.Op):
-        return
-    if op.attrs_type_key and call.attrs is None:
-        raise _Invalid(
-            f"In {where}, {op.name} is called without its attributes: "
-            "give relay.Call those of the old call (call.attrs), or use the function relay."
-            f"{op.name}."
-        )
-    given = str(call.attrs).partition("(")[0]
-    if op.attrs_type_key and given.startswith("relay.attrs.") and given != op.attrs_type_key:
-        raise _Invalid(f"In {where}, {op.name} is called with {given}; its attributes are {op.attrs_type_key}.")
-
-
-def _unbound(where: str, name: str, taken: Iterable[str]) -> str:
+def unbound(where: str, name: str, taken: Iterable[str]) -> str:
     if name in taken:
         return (
             f"{where} reads a variable {name} that is not its parameter {name} but another object of that name: "
@@ -210,46 +139,7 @@ def _unbound(where: str, name: str, taken: Iterable[str]) -> str:
     return f"{where} reads the variable {name}, which nothing defines: it is no parameter and nothing binds it."
 
 
-def _inferred(module: Any) -> Any:
-    """The module with types, or the sentence that says why it has none."""
-    _, tvm = held()
-    seen: list[str] = []
-    with _diagnostics_to(seen):
-        try:
-            return tvm.relay.transform.InferType()(module)
-        except tvm.error.TVMError as error:
-            text = seen[0] if seen else _last_line(error)
-        return f"The module is not well-typed{_culprit(module)}: {short(text, 300).rstrip('.')}."
-
-
-@contextlib.contextmanager
-def _diagnostics_to(seen: list[str]):
-    """What Relay says of programs that are wrong goes into a list, and not to the screen."""
-    from tvm.ir import diagnostics
-
-    diagnostics.override_renderer(lambda context: seen.extend(d.message for d in context.diagnostics))
-    try:
-        yield
-    finally:
-        diagnostics.override_renderer(None)
-
-
-def _culprit(module: Any) -> str:
-    """ " at nn.conv2d in main": the first call, operands first, that has no type although its operands have."""
-    _, tvm = held()
-    calls = nodes(module)
-    for node in calls if len(calls) <= 300 else ():
-        free = tvm.relay.analysis.free_vars(node.expr)
-        if any(v.type_annotation is None for v in free):
-            return ""
-        try:
-            tvm.relay.transform.InferType()(tvm.IRModule.from_expr(tvm.relay.Function(free, node.expr)))
-        except tvm.error.TVMError:
-            return f" at {node.name} in {node.function}"
-    return ""
-
-
-def _last_line(error: BaseException) -> str:
+def last_line(error: BaseException) -> str:
     """What a TVMError says, without the C++ stack above it."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     start = next((i for i in range(len(lines) - 1, -1, -1) if re.match(r"\w*(Error|Exception): ", lines[i])), 0)
@@ -257,46 +147,8 @@ def _last_line(error: BaseException) -> str:
     return re.sub(r"^Check failed: \(.*?\) is false: ", "", text) or type(error).__name__
 
 
-#: parts of what Relax's check says → what to do about it
-_REMEDIES = {
-    "of Expr": "Make expressions through the builder (`self.builder_.emit`, or BlockBuilder's): it gives them types.",
-    "not populated": "Make expressions through the builder (`self.builder_.emit`): it gives them types.",
-    "Missing()": "Make functions through BlockBuilder, which gives them types.",
-    "is not defined": "Bind it before it is read.",
-    "used outside DataflowBlock": "What a dataflow block gives to the outside is made by `emit_output`.",
-    "defined more than once": "Give every binding a variable of its own.",
-}
-
-
-def _relax_checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
-    _, tvm = held()
-    relax = tvm.relax
-    tell("The pass returned a module that TVM cannot even walk through")
-    for name, function in functions(module).items():
-        taken = {p.name for p in function.params}
-        called: list[Any] = []
-        with contextlib.suppress(Exception):  # a part that is None: the check below says so
-            relax.analysis.post_order_visit(function, called.append)
-        for var in (e for e in called if isinstance(e, tvm.ir.GlobalVar)):
-            if var.name_hint not in names:
-                raise _Invalid(f"{name} calls {var.name_hint}, and the module has no function of that name.")
-        with contextlib.suppress(tvm.error.InternalError):
-            for v in relax.analysis.free_vars(function):
-                if not v.same_as(function):
-                    raise _Invalid(_unbound(name, v.name, taken))
-    tell("TVM crashed while it checked whether the module is well-formed")
-    try:
-        relax.analysis.well_formed(module)
-    except Exception as error:
-        text = _last_line(error).split("\n")[0].split(" # Metadata omitted")[0]
-        if "null pointer" in text:
-            raise _Invalid(f"Somewhere {_HOLE}") from None
-        remedy = next((remedy for part, remedy in _REMEDIES.items() if part in text), "")
-        raise _Invalid(f"The module is not well-formed: {short(text, 300).rstrip('.')}. {remedy}".strip()) from None
-
-
 def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> str | None:
-    """Do `work(tell)` in a fork: the sentence of its _Invalid, or what it told last before it crashed."""
+    """Do `work(tell)` in a fork: the sentence of its Invalid, or what it told last before it crashed."""
     try:
         reading, writing = os.pipe()
         pid = os.fork()
@@ -304,7 +156,7 @@ def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> 
         told: list[str] = []
         try:
             work(told.append)
-        except _Invalid as invalid:
+        except Invalid as invalid:
             return str(invalid)
         return None
     if pid == 0:
@@ -319,10 +171,10 @@ def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> 
             signal.alarm(seconds)
             work(lambda doing: os.write(writing, f"{doing}\n".encode()))
             end = "\0fine"
-        except _Invalid as invalid:
+        except Invalid as invalid:
             end = f"\0{invalid}"
         except BaseException as error:
-            end = f"\0TVM could not check the module: {type(error).__name__}: {short(_last_line(error), 300)}"
+            end = f"\0TVM could not check the module: {type(error).__name__}: {short(last_line(error), 300)}"
         finally:
             os.write(writing, end.encode(errors="replace")[:8000])
             os._exit(0)
@@ -379,7 +231,7 @@ def same(
     reference   a torch model (or function): on the inputs given, or on ordinary ones, it must agree, too.
     how         kinds: what else is tried (`KINDS`; () for nothing but the inputs given; add "nonfinite" where the law
                 is about inf and NaN). targets, atol, rtol, seed, and what builds.run_module takes: see
-                `equiv_tvm.equivalent_modules`, which this asks.
+                `passlab.tvm.equivalent.equivalent_modules`, which this asks.
 
     `before` is built once, however often it is compared. Raises ValueError where `before` itself does not run: that is
     a fault of the exercise.

@@ -13,34 +13,23 @@ from __future__ import annotations
 
 import collections
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from passlab.measure import Cost, Measured
+from passlab.graph import Cost, Measured
 from passlab.tvm import builds
+from passlab.tvm.dialect import held, own
 from passlab.tvm.equivalent import random_inputs
 from passlab.tvm.modules import (
-    bindings,
     counts,
     functions,
-    held,
-    is_function,
-    is_primitive,
-    nodes,
-    top_level,
     type_of,
     typed,
-    view_ids,
 )
-
-#: operators of Relax that only give the same memory another shape
-_FREE = ("relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten", "relax.memory.view")
-#: operators of Relax that take or give back memory, or hold it in place, and move none
-_MEMORY = ("relax.builtin.alloc_tensor", "relax.memory.", "relax.vm.", "relax.shape_of", "relax.null_value")
 
 
 def launches(module: Any, *inputs: Any, target: str = "llvm", **run: Any) -> Measured:
@@ -74,7 +63,7 @@ def cost(module: Any, *inputs: Any, **run: Any) -> Cost:
 # ---------------------------------------------------------------------------------------------------- bytes
 
 
-def bytes_moved(module: Any) -> Measured:
+def bytes_moved(module: Any, *inputs: Any) -> Measured:
     """Bytes that `main` reads and writes, by this model: each kernel reads each of its operands from memory once
     (weights too), and writes its result there once.
 
@@ -84,104 +73,42 @@ def bytes_moved(module: Any) -> Measured:
     symbolic shape.
     """
     moved: dict[str, int] = {}
-    for id, operands, results in _traffic(module):
-        moved[id] = moved.get(id, 0) + sum(map(_bytes, {_key(e): type_of(e) for e in operands}.values()))
-        moved[id] += sum(map(_bytes, results))
+    for id, operands, results in kernels_of(module):
+        moved[id] = moved.get(id, 0) + sum(map(nbytes, {held().key(e): type_of(e) for e in operands}.values()))
+        moved[id] += sum(map(nbytes, results))
     return Measured(sum(moved.values()), "bytes moved", detail=moved)
 
 
-def _key(expr: Any) -> Any:
-    return expr.handle.value if held()[0] == "relay" else expr.__chandle__()
+class Kernel(NamedTuple):
+    """A kernel of `main`: the id of its node in the view, the expressions it reads, the types it writes."""
+
+    id: str
+    operands: list[Any]
+    results: list[Any]
 
 
-def _traffic(module: Any) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    """For each kernel of `main` the id of its node, the expressions it reads and the types it writes."""
+def kernels_of(module: Any) -> Iterator[Kernel]:
+    """The kernels of `main` of a module as it stands."""
     module = typed(module)
     inside = functions(module)
     if "main" not in inside:
         raise ValueError("bytes_moved wants a module with a function main of Relay or Relax.")
-    read = _relay_traffic if held()[0] == "relay" else _relax_traffic
-    yield from read(module, inside["main"], "")
+    yield from own("measure").traffic(module, inside["main"], "")
 
 
-def _relay_traffic(module: Any, function: Any, prefix: str) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    _, tvm = held()
-    relay = tvm.relay
-    ids = view_ids(function)
-    for expr in top_level(function):
-        if not isinstance(expr, relay.Call):
-            continue
-        id = prefix + ids.get(_key(expr), "call")
-        called = module[expr.op] if isinstance(expr.op, tvm.ir.GlobalVar) else expr.op
-        if is_function(called) and not is_primitive(called):
-            yield from _relay_traffic(module, called, f"{id}/")
-        elif not _relay_free(called):
-            yield id, [part for arg in expr.args for part in _fields(arg)], [expr.checked_type]
-
-
-def _relay_free(called: Any) -> bool:
-    _, tvm = held()
-    if isinstance(called, tvm.ir.Op):
-        return bool(called.get_attr("TReshapeOp"))
-    return is_function(called) and all(node.expr.op.get_attr("TReshapeOp") for node in nodes(called))
-
-
-def _fields(expr: Any) -> Iterator[Any]:
+def fields(expr: Any) -> Iterator[Any]:
     """The tensors that an operand is made of: the fields of a tuple that is written out, else itself."""
-    _, tvm = held()
-    kind = tvm.relay.Tuple if held()[0] == "relay" else tvm.relax.Tuple
-    if isinstance(expr, kind):
+    if isinstance(expr, held().Tuple):
         for field in expr.fields:
-            yield from _fields(field)
+            yield from fields(field)
     else:
         yield expr
 
 
-def _relax_traffic(module: Any, function: Any, prefix: str) -> Iterator[tuple[str, list[Any], list[Any]]]:
-    _, tvm = held()
-    relax = tvm.relax
-    known = {var: value for var, value in bindings(function)}
-    for var, value in known.items():
-        if not isinstance(value, relax.Call):
-            continue
-        id, op, args = prefix + var.name, value.op, list(value.args)
-        if isinstance(op, tvm.ir.Op):
-            if op.name in _FREE or op.name.startswith(_MEMORY):
-                continue
-            if op.name.startswith("relax.call_"):  # the function, a tuple of operands, perhaps a shape
-                if isinstance(args[0], tvm.ir.GlobalVar) and _reshapes(module[args[0]]):
-                    continue
-                args = args[1:2]
-            yield id, _relax_operands(args, known), [value.ty]
-        elif isinstance(op, tvm.ir.GlobalVar):
-            called = module[op]
-            if is_function(called) and not is_primitive(called):
-                yield from _relax_traffic(module, called, f"{id}/")
-            else:  # a fused function gives its result, a PrimFunc writes into its last operands
-                yield id, _relax_operands(args, known), [value.ty] if is_function(called) else []
-
-
-def _reshapes(function: Any) -> bool:
-    _, tvm = held()
-    return type(function).__name__ == "PrimFunc" and tvm.relax.analysis.has_reshape_pattern(function)
-
-
-def _relax_operands(args: Iterable[Any], known: dict[Any, Any]) -> list[Any]:
-    """The tensors among the operands; of a variable bound to a tuple, the fields."""
-    _, tvm = held()
-    relax, found = tvm.relax, []
-    for arg in args:
-        bound = known.get(arg) if isinstance(arg, relax.Var) else None
-        for part in _fields(bound if isinstance(bound, relax.Tuple) else arg):
-            if isinstance(type_of(part), relax.TensorType | tvm.ir.TupleType):
-                found.append(part)
-    return found
-
-
-def _bytes(type_: Any) -> int:
+def nbytes(type_: Any) -> int:
     """Bytes of a tensor, or of all tensors of a tuple."""
     if hasattr(type_, "fields"):
-        return sum(map(_bytes, type_.fields))
+        return sum(map(nbytes, type_.fields))
     shape = getattr(type_, "shape", None)
     sizes = None if shape is None else [getattr(d, "value", None) for d in shape]
     if sizes is None or None in sizes:
@@ -218,34 +145,7 @@ def allocations(module: Any, planned: bool = False) -> Allocations:
     (`StaticPlanBlockMemory` does the planning). Relay: the plan is that of the graph executor for the module built at
     level 0, in another process; ValueError where it cannot be built. A module with branches is counted in full.
     """
-    flavour, _ = held()
-    if flavour == "relax":
-        return _relax_allocations(module, planned)
-    if not planned:
-        sizes = [sum(map(_bytes, results)) for _, _, results in _traffic(module)]
-        return Allocations(len(sizes), sum(sizes))
-    built = builds.run_module(module, random_inputs(module, kinds=("ordinary",)), level=0)
-    if built.allocations is None:
-        raise ValueError(f"allocations: there is no plan of memory for this module. {built.error}".strip())
-    return Allocations(*built.allocations)
-
-
-def _relax_allocations(module: Any, planned: bool) -> Allocations:
-    _, tvm = held()
-    passes = tvm.relax.transform
-    fused = any(map(is_primitive, functions(module).values()))
-    steps = [passes.LegalizeOps(), *([passes.FuseTIR()] if fused else []), passes.RewriteDataflowReshape()]
-    steps += [passes.ToNonDataflow(), passes.RemovePurityChecking(), passes.CallTIRRewrite()]
-    steps += [passes.StaticPlanBlockMemory()] if planned else []
-    if not any(name.startswith(("relax.builtin.alloc", "relax.memory.alloc")) for name in counts(module)):
-        module = tvm.transform.Sequential(steps)(module)
-    found = []
-    for node in nodes(module, "main"):
-        if node.name == "relax.builtin.alloc_tensor":
-            found.append(_bytes(node.var.ty))
-        elif node.name == "relax.memory.alloc_storage":  # its size is in bytes, whatever its dtype
-            found.append(math.prod(int(size) for size in node.expr.args[0].values))
-    return Allocations(len(found), sum(found))
+    return own("measure").allocations(module, planned)
 
 
 # ---------------------------------------------------------------------------------------------------- time
@@ -262,7 +162,7 @@ def runner(
 
     The module's code runs here: for modules of one's own, in a lesson. Raises what TVM raises.
     """
-    built = (_relay_built if held()[0] == "relay" else _relax_built)(module, target, pipeline, level)
+    built = own("executors").runner(module, target, pipeline, level)
     last: list[Any] = []
 
     def run(*given: Any) -> list[Any]:
@@ -280,71 +180,3 @@ def runner(
 
 def _array(x: Any) -> np.ndarray:
     return x.detach().cpu().contiguous().numpy() if isinstance(x, torch.Tensor) else np.ascontiguousarray(x)
-
-
-@dataclass
-class _Built:
-    """`give(arrays)` sets the inputs, `run()` waits for the outputs. `wanted`: how many inputs there are."""
-
-    give: Callable[[list[np.ndarray]], None]
-    run: Callable[[], list[Any]]
-    wanted: int
-
-
-def _relay_built(module: Any, target: str, _: Any, level: int) -> _Built:
-    _, tvm = held()
-    from tvm.contrib import graph_executor
-
-    if is_function(module):
-        module = tvm.IRModule.from_expr(module)
-    silent, tvm.autotvm.GLOBAL_SCOPE.silent = tvm.autotvm.GLOBAL_SCOPE.silent, True  # no advice to tune
-    try:
-        with tvm.transform.PassContext(opt_level=level):
-            library = tvm.relay.build(module, target)
-    finally:
-        tvm.autotvm.GLOBAL_SCOPE.silent = silent
-    device = tvm.device(target.split()[0], 0) if target != "llvm" else tvm.cpu()
-    executor = graph_executor.GraphModule(library["default"](device))
-    names = [p.name_hint for p in module["main"].params]
-
-    def give(arrays: list[np.ndarray]) -> None:
-        for name, array in zip(names, arrays, strict=True):
-            executor.set_input(name, tvm.nd.array(array))
-
-    def run() -> list[Any]:
-        executor.run()
-        device.sync()
-        return [executor.get_output(i) for i in range(executor.get_num_outputs())]
-
-    return _Built(give, run, len(names))
-
-
-def _relax_built(module: Any, target: str, pipeline: Any, _: int) -> _Built:
-    _, tvm = held()
-    relax = tvm.relax
-    if is_function(module):
-        module = tvm.IRModule.from_expr(module)
-    chosen = tvm.target.Target(target) if isinstance(target, str) else target
-    if pipeline is None:
-        pipeline = relax.get_default_pipeline(chosen)
-    device = tvm.device(chosen.kind.name, 0) if chosen.kind.name != "llvm" else tvm.cpu()
-    machine = relax.VirtualMachine(tvm.compile(module, chosen, relax_pipeline=pipeline), device)
-    held_inputs: list[Any] = []
-
-    def give(arrays: list[np.ndarray]) -> None:
-        held_inputs[:] = [tvm.runtime.tensor(array, device) for array in arrays]
-
-    def run() -> list[Any]:
-        result = machine["main"](*held_inputs)
-        device.sync()
-        return list(_flat(result))
-
-    return _Built(give, run, len(module["main"].params))
-
-
-def _flat(value: Any) -> Iterator[Any]:
-    if hasattr(value, "numpy"):
-        yield value
-    else:
-        for part in value:
-            yield from _flat(part)

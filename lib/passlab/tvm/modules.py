@@ -12,18 +12,9 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
-from passlab.relax import loaded
-
-
-def held() -> tuple[str, Any]:
-    """The flavour of this process, "relay" or "relax", and its module tvm. Raises RuntimeError where none is loaded."""
-    tvm = sys.modules.get("tvm")
-    if tvm is None:
-        raise RuntimeError("No TVM is loaded in this process: `from passlab.relay import relay`, or passlab.relax.")
-    return loaded(), tvm
+from passlab.tvm.dialect import Node, held
 
 
 def is_module(value: Any) -> bool:
@@ -35,7 +26,7 @@ def is_module(value: Any) -> bool:
 def is_function(value: Any) -> bool:
     """Is `value` a function of Relay or Relax (not of TIR)?"""
     tvm = sys.modules.get("tvm")
-    return tvm is not None and isinstance(value, (tvm.relay if held()[0] == "relay" else tvm.relax).Function)
+    return tvm is not None and isinstance(value, held().Function)
 
 
 def functions(module: Any) -> dict[str, Any]:
@@ -48,84 +39,20 @@ def functions(module: Any) -> dict[str, Any]:
 
 def typed(module: Any) -> Any:
     """The module with the types of all its parts: in Relay after InferType, in Relax itself."""
-    flavour, tvm = held()
-    if flavour == "relax":
-        return module
-    if is_function(module):
-        return tvm.relay.transform.InferType()(tvm.IRModule.from_expr(module))["main"]
-    return tvm.relay.transform.InferType()(module)
-
-
-@dataclass(frozen=True)
-class Node:
-    """One call of an operator. `name`: "nn.conv2d", "relax.nn.conv2d", or the PrimFunc that is called.
-
-    `expr`: the call; `var`: what it is bound to (Relax; None in Relay); `function`: the name of the function it is in.
-    """
-
-    name: str
-    expr: Any
-    var: Any
-    function: str
+    return held().typed(module)
 
 
 def nodes(module: Any, function: str | None = None) -> list[Node]:
     """The calls of operators in a module, operands first; in one function or in all."""
-    flavour, _ = held()
     inside = functions(module)
     if function is not None and function not in inside:
         raise KeyError(f"The module has no function {function!r}; it has {', '.join(inside) or 'none'}.")
-    read = _relay_nodes if flavour == "relay" else _relax_nodes
-    return [node for name, f in inside.items() if function in (None, name) for node in read(name, f)]
-
-
-def _relay_nodes(name: str, function: Any) -> Iterator[Node]:
-    _, tvm = held()
-    found: list[Any] = []
-    tvm.relay.analysis.post_order_visit(function, found.append)
-    for expr in found:
-        if isinstance(expr, tvm.relay.Call) and isinstance(expr.op, tvm.ir.Op):
-            yield Node(expr.op.name, expr, None, name)
+    return [node for name, f in inside.items() if function in (None, name) for node in held().nodes(name, f)]
 
 
 def bindings(function: Any) -> Iterator[tuple[Any, Any]]:
-    """The bindings of a function of Relax in order, also those in branches: variable, what it is bound to."""
-    _, tvm = held()
-    relax = tvm.relax
-
-    def inside(expr: Any) -> Iterator[tuple[Any, Any]]:
-        if isinstance(expr, relax.SeqExpr):
-            for block in expr.blocks:
-                for binding in block.bindings:
-                    value = binding.value
-                    if isinstance(value, relax.If):
-                        yield from inside(value.true_branch)
-                        yield from inside(value.false_branch)
-                    elif isinstance(value, relax.Function):
-                        yield from inside(value.body)
-                    yield binding.var, value
-
-    yield from inside(function.body)
-
-
-def _relax_nodes(name: str, function: Any) -> Iterator[Node]:
-    _, tvm = held()
-    for var, value in bindings(function):
-        if isinstance(value, tvm.relax.Call) and (called := _relax_name(value)):
-            yield Node(called, value, var, name)
-
-
-def _relax_name(call: Any) -> str | None:
-    """The operator's name, or that of the PrimFunc or packed function which the operator calls."""
-    _, tvm = held()
-    if isinstance(call.op, tvm.relax.ExternFunc):
-        return call.op.global_symbol
-    if not isinstance(call.op, tvm.ir.Op):
-        return None  # a function of the module: its own calls count
-    if call.op.name.startswith(("relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed")) and call.args:
-        called = call.args[0]
-        return getattr(called, "name_hint", None) or getattr(called, "global_symbol", call.op.name)
-    return call.op.name
+    """What a function binds, in order: variable, value. Relax: all of it, also in branches; Relay: its lets."""
+    return held().bindings(function)
 
 
 def counts(module: Any, function: str | None = None) -> Counter[str]:
@@ -148,24 +75,7 @@ def groups(module: Any) -> list[tuple[str, ...]]:
     A call outside of all primitive functions is a group by itself (Relax's FuseOps leaves single operators bare, that
     of Relay wraps them, too).
     """
-    flavour, tvm = held()
-    found = []
-    if flavour == "relax":
-        for name, function in functions(module).items():
-            called = [node.name for node in _relax_nodes(name, function)]
-            found += [tuple(called)] if is_primitive(function) else [(one,) for one in called]
-        return sorted(found)
-    for name, function in functions(module).items():
-        inside: set[int] = set()
-        exprs: list[Any] = []
-        tvm.relay.analysis.post_order_visit(function, exprs.append)
-        for expr in exprs:
-            if is_function(expr) and is_primitive(expr):
-                fused = list(_relay_nodes(name, expr))
-                inside |= {hash(node.expr) for node in fused}
-                found.append(tuple(node.name for node in fused))
-        found += [(node.name,) for node in _relay_nodes(name, function) if hash(node.expr) not in inside]
-    return sorted(found)
+    return sorted(group for name, function in functions(module).items() for group in held().groups(name, function))
 
 
 def consumers(module: Any, function: str = "main") -> dict[Any, list[Any]]:
@@ -174,72 +84,7 @@ def consumers(module: Any, function: str = "main") -> dict[Any, list[Any]]:
     Relax: variable → the variables whose bindings read it. What the function itself returns is read by the key None:
     it is listed in `consumers(…)[x]` as None.
     """
-    flavour, tvm = held()
-    f = functions(module)[function]
-    readers: dict[Any, list[Any]] = {p: [] for p in f.params}
-    if flavour == "relax":
-        for var, value in bindings(f):
-            readers.setdefault(var, [])
-            read: list[Any] = []
-            tvm.relax.analysis.post_order_visit(value, lambda e, read=read: read.append(e))
-            for v in dict.fromkeys(e for e in read if isinstance(e, tvm.relax.Var)):
-                if v in readers:
-                    readers[v].append(var)
-        if f.body.body in readers:
-            readers[f.body.body].append(None)
-        return readers
-    exprs: list[Any] = []
-    tvm.relay.analysis.post_order_visit(f, exprs.append)
-    for expr in exprs:
-        for part in dict.fromkeys(parts_of(expr)):
-            readers.setdefault(part, []).append(expr)
-        readers.setdefault(expr, [])
-    readers.pop(f, None)
-    readers[f.body] = [None if reader == f else reader for reader in readers[f.body]]
-    return readers
-
-
-def parts_of(expr: Any) -> list[Any]:
-    """The expressions that one expression of Relay is made of, not counting parameters and operators."""
-    _, tvm = held()
-    relay = tvm.relay
-    if isinstance(expr, relay.Call):
-        return [*([] if isinstance(expr.op, tvm.ir.Op) else [expr.op]), *expr.args]
-    if isinstance(expr, relay.Tuple):
-        return list(expr.fields)
-    if isinstance(expr, relay.TupleGetItem):
-        return [expr.tuple_value]
-    if isinstance(expr, relay.Let):
-        return [expr.value, expr.body]
-    if isinstance(expr, relay.If):
-        return [expr.cond, expr.true_branch, expr.false_branch]
-    return [expr.body] if isinstance(expr, relay.Function) else []
-
-
-def top_level(function: Any) -> list[Any]:
-    """The expressions of a function of Relay, operands first, without those inside of other functions in it."""
-    _, tvm = held()
-    order, done = [], set()
-    todo = [(function.body, False)]
-    while todo:
-        expr, ready = todo.pop()
-        if ready:
-            order.append(expr)
-        elif expr not in done:
-            done.add(expr)
-            parts = [part for part in parts_of(expr) if not isinstance(part, tvm.relay.Function)]
-            todo += [(expr, True), *((part, False) for part in reversed(parts))]
-    return order
-
-
-def view_ids(function: Any) -> dict[int, str]:
-    """The ids that expressions of a function of Relay have in its view, by the expressions' handles."""
-    from passlab.graph.assemble import walk
-    from passlab.relay.reader import _Reader
-
-    reader = _Reader("main", {})
-    walk(reader.entry(function, ""))
-    return reader.made
+    return held().consumers(functions(module)[function])
 
 
 def _described(node: Node) -> str:
@@ -260,12 +105,7 @@ def attributes(call: Any) -> dict[str, str]:
 
 def type_of(expr: Any) -> Any:
     """The type of an expression, or None where it has none (in Relay: before InferType)."""
-    if held()[0] == "relax":
-        return getattr(expr, "ty", None)
-    try:
-        return expr.checked_type
-    except ValueError:  # not inferred yet; a parameter still says what it is declared as
-        return getattr(expr, "type_annotation", None)
+    return held().type_of(expr)
 
 
 def spared(before: Any, after: Any, ops: Iterable[str]) -> str | None:
@@ -287,29 +127,16 @@ def first_difference(one: Any, other: Any, names: tuple[str, str] = ("the first"
 
     The sentence names the first place in which they differ: "At main, body.args[0]: the first has …, the second …".
     """
-    flavour, tvm = held()
-    if flavour == "relay":
-        if tvm.ir.structural_equal(one, other):
-            return None
-        paths = tvm.ir.base.get_first_structural_mismatch(one, other)
-    else:
-        import tvm_ffi
-
-        if tvm_ffi.structural_equal(one, other):
-            return None
-        paths = tvm_ffi.get_first_structural_mismatch(one, other)
-    if paths is None:
+    steps = held().mismatch(one, other)
+    if steps is None:
+        return None
+    if not any(steps):
         return "They differ."
-    steps = [_step(path) for path in paths]
     place = re.sub(
         r'^<root>\.?(functions\[I\.GlobalVar\("(\w+)"\)\]\.?)?', lambda m: f"{m[2]}, " if m[2] else "", steps[0]
     )
     left, right = (_at(root, path) for root, path in zip((one, other), steps, strict=True))
     return f"At {place.strip(', ') or 'the top'}: {names[0]} has {left}, {names[1]} {right}."
-
-
-def _step(path: Any) -> str:
-    return str(path)
 
 
 def _at(root: Any, path: str) -> str:
@@ -331,6 +158,15 @@ def _named(value: Any) -> str:
     return name if isinstance(name, str) else str(value)
 
 
+def called(call: Any) -> str:
+    """What a call calls: the name of an operator or function, or what is in a function without one."""
+    if hasattr(call.op, "name_hint"):
+        return call.op.name_hint
+    if is_function(call.op):
+        return " + ".join(counts(call.op)) or "a function"
+    return getattr(call.op, "name", "a call")
+
+
 def short(text: str, most: int = 160) -> str:
     text = " ".join(text.split())
     return text if len(text) <= most else text[: most - 1] + "…"
@@ -339,15 +175,9 @@ def short(text: str, most: int = 160) -> str:
 def signature(module: Any) -> tuple[Any, list[tuple[str, Any]], Any]:
     """`main` of a module (or the function itself), its parameters as (name, type), and the type of its result."""
     function = module if is_function(module) else module["main"]
-    if held()[0] == "relay":
-        return function, [(p.name_hint, type_of(p)) for p in function.params], function.ret_type
-    return function, [(p.name, p.ty) for p in function.params], function.ret_ty
+    return function, held().parameters(function), held().result(function)
 
 
 def equal_types(one: Any, other: Any) -> bool:
-    flavour, tvm = held()
-    if flavour == "relay":
-        return bool(tvm.ir.structural_equal(one, other, map_free_vars=True))
-    import tvm_ffi
-
-    return bool(tvm_ffi.structural_equal(one, other, map_free_vars=True))
+    """Are two types the same but for the names of variables?"""
+    return held().equal_types(one, other)

@@ -1,0 +1,206 @@
+"""Hidden cases and answers of day01.levels."""
+
+from __future__ import annotations
+
+import operator
+from itertools import combinations
+
+import torch
+from torch import fx, nn
+
+from autograder.answers.day01._shared import random_case, tangled, zoo_case
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day01._shared import net, traced
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def _nothing_to_do() -> nn.Module:
+    return net(lambda self, x: x)
+
+
+def _constants() -> tuple:
+    """Nodes without operands, operands in slices, and a node that is read twice by one reader."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    ones = graph.call_function(torch.ones, (2, 4))
+    rows = graph.call_method("size", (x, 0))
+    last = graph.call_function(operator.sub, (rows, 1))
+    cut = graph.call_function(operator.getitem, (x, (slice(last, None), slice(None))))
+    both = graph.call_function(torch.add, (ones, ones))
+    graph.call_function(torch.cos, (x,))
+    graph.output({"a": graph.call_function(torch.mul, (), {"input": both, "other": cut}), "b": rows})
+    return (fx.GraphModule(nn.Module(), graph),)
+
+
+def hidden(seed: int) -> list[Case]:
+    both = ("valid", "did", "spared")
+    return [
+        *(Case(f"random graph {i}", random_case(seed * 10 + i, 20, mutation=False), both) for i in range(3)),
+        *(Case(f"tangle {i}", tangled(seed * 10 + i), both) for i in range(2)),
+        Case("attention", zoo_case("attention"), both),
+        Case("a convolution net with a skip", zoo_case("skip"), both),
+        Case("an unrolled LSTM", zoo_case("lstm"), both),
+        Case("no operands, operands in slices", _constants, both),
+        Case("nothing to do", traced(_nothing_to_do, (2,)), ("valid",)),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+IDLE = ("placeholder", "get_attr", "output")
+
+
+def _works(node):
+    return node.op not in IDLE
+
+
+def _reads(node):
+    return [a for a in node.all_input_nodes if _works(a)]
+
+
+def _answer(gm, reads=_reads, step=max, counted=_works, first=0):
+    """Levels in list order, pairs by sets of ancestors."""
+    level, above, pairs = {}, {}, set()
+    for node in filter(counted, gm.graph.nodes):
+        operands = [a for a in reads(node) if a in level]
+        level[node] = 1 + step(level[a] for a in operands) if operands else first
+        above[node] = set(operands).union(*(above[a] for a in operands))
+        pairs |= {(other.name, node.name) for other in above if other is not node and other not in above[node]}
+    return _result(level, pairs)
+
+
+def _result(level, pairs):
+    rows = [[] for _ in range(1 + max(level.values(), default=-1))]
+    for node, number in level.items():
+        rows[number].append(node.name)
+    return {"depth": len(rows), "levels": rows, "parallel": pairs}
+
+
+@right("takes off, again and again, what waits for nothing; descendants as bits")
+def by_peeling(gm):
+    nodes = [node for node in gm.graph.nodes if _works(node)]
+    waits = {node: len(_reads(node)) for node in nodes}
+    rows, ready = [], [node for node in nodes if not waits[node]]
+    while ready:
+        rows.append([node.name for node in ready])
+        after = []
+        for node in ready:
+            for user in node.users:
+                if user in waits:
+                    waits[user] -= 1
+                    after += [user] if not waits[user] else []
+        ready = after
+    below = {}
+    for i, node in reversed(list(enumerate(nodes))):
+        below[node] = 1 << i
+        for user in node.users:
+            below[node] |= below.get(user, 0)
+    pairs = [
+        {nodes[i].name, nodes[j].name} for i in range(len(nodes)) for j in _unset(below[nodes[i]], i + 1, len(nodes))
+    ]
+    return {"depth": len(rows), "levels": rows, "parallel": [frozenset(pair) for pair in pairs]}
+
+
+def _unset(mask, start, stop):
+    free = ~mask & ((1 << stop) - 1) & ~((1 << start) - 1)
+    while free:
+        yield (low := free & -free).bit_length() - 1
+        free ^= low
+
+
+@right("pushes levels forward from producers to users; pairs are what is not ordered")
+def by_pushing(gm):
+    level = dict.fromkeys(filter(_works, gm.graph.nodes), 0)
+    below = {}
+    for node in level:
+        for user in node.users:
+            if user in level:
+                level[user] = max(level[user], level[node] + 1)
+    for node in reversed(level):
+        users = [user for user in node.users if user in level]
+        below[node] = set(users).union(*(below[user] for user in users))
+    order = list(level)
+    pairs = set()
+    for i, node in enumerate(order):
+        pairs |= {(node.name, other.name) for other in set(order[i + 1 :]) - below[node]}
+    return _result(level, pairs)
+
+
+@wrong("did", "only nodes on one level are taken for parallel")
+def same_level_only(gm):
+    found = _answer(gm)
+    found["parallel"] = {pair for row in found["levels"] for pair in combinations(row, 2)}
+    return found
+
+
+@wrong("did", "the inputs are level 0, and all else comes one too late")
+def inputs_are_a_level(gm):
+    return _answer(gm, reads=lambda node: node.all_input_nodes, counted=lambda node: node.op != "output")
+
+
+@wrong("did", "looks at args alone: operands in keywords and lists are not seen")
+def args_only(gm):
+    return _answer(gm, reads=lambda node: [a for a in node.args if isinstance(a, fx.Node) and _works(a)])
+
+
+@wrong("did", "takes the shortest way from the inputs: a node would start before its last operand is there")
+def shortest_way(gm):
+    def reads(node):
+        return [] if any(not _works(a) for a in node.all_input_nodes) else _reads(node)
+
+    found, right_ = _answer(gm, reads=reads, step=min), _answer(gm)
+    return found | {"parallel": right_["parallel"]}
+
+
+@wrong("did", "leaves out nodes that nobody reads")
+def no_dead_nodes(gm):
+    return _answer(gm, counted=lambda node: _works(node) and node.users)
+
+
+@wrong("did", "counts the arrows of the longest chain, not its nodes")
+def depth_in_edges(gm):
+    found = _answer(gm)
+    return found | {"depth": max(found["depth"] - 1, 0)}
+
+
+@wrong("spared", "two nodes without an edge between them count as parallel, whatever leads there in two steps")
+def no_edge_between(gm):
+    found, nodes = _answer(gm), [node for node in gm.graph.nodes if _works(node)]
+    pairs = ((a, b) for a, b in combinations(nodes, 2) if a not in _reads(b))
+    return found | {"parallel": {(a.name, b.name) for a, b in pairs}}
+
+
+@wrong("spared", "inputs and constants are listed as parallel to each other")
+def idle_pairs(gm):
+    found, idle = _answer(gm), [n.name for n in gm.graph.nodes if n.op in ("placeholder", "get_attr")]
+    some = next((n.name for n in gm.graph.nodes if _works(n)), None)
+    return found | {"parallel": found["parallel"] | {(name, some) for name in idle if some}}
+
+
+@wrong("cost", "asks for a node's level again at every reader: 2**60 questions in a row of diamonds")
+def asks_again(gm):
+    def level(node):
+        return 1 + max((level(a) for a in _reads(node)), default=-1)
+
+    return _result({node: level(node) for node in gm.graph.nodes if _works(node)}, _answer(gm)["parallel"])
+
+
+@wrong("cost", "recursion with a memory: each node once, and too deep for Python")
+def deep_recursion(gm):
+    memory = {}
+
+    def level(node):
+        if node not in memory:
+            memory[node] = 1 + max((level(a) for a in _reads(node)), default=-1)
+        return memory[node]
+
+    levels = {node: level(node) for node in reversed(gm.graph.nodes) if _works(node)}
+    return _result(levels, _answer(gm)["parallel"])
+
+
+@wrong("valid", "gives levels as a dict from name to number")
+def levels_by_name(gm):
+    found = _answer(gm)
+    return found | {"levels": {name: number for number, row in enumerate(found["levels"]) for name in row}}

@@ -1,0 +1,465 @@
+"""Hidden cases and answers of day01.propagate."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import operator
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+from torch.fx.passes.shape_prop import ShapeProp
+
+from autograder.authoring.answers import right, wrong
+from passlab import models
+from passlab.exercises.day01 import propagate as shapes
+from passlab.exercises.day01._shared import net
+from passlab.exercises.day01.propagate import FUNCTIONS, METHODS, MODULES
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def _pipeline(rng: random.Random) -> tuple[Callable[[], nn.Module], tuple]:
+    """Convolution with odd attributes, pooling, a view by size, and products with transposes."""
+    channels, stride, dilation, ceil = rng.choice((2, 4)), rng.choice((1, 2)), rng.choice((1, 2)), rng.random() < 0.5
+    batch, side = rng.choice((1, 3)), rng.choice((11, 14))
+
+    def forward(self, x):
+        x = self.pool(F.relu(self.norm(self.conv(x))))
+        y = x.flatten(2).transpose(1, -1)
+        z = torch.matmul(y, y.transpose(-2, -1)) @ y
+        return z.mean(dim=1, keepdim=True).to(torch.float64), (z * 2).sum(), y.reshape(y.size(0), -1)
+
+    def make() -> nn.Module:
+        conv = nn.Conv2d(channels, 6, (3, 2), stride, (1, 0), dilation, groups=2)
+        return net(forward, conv=conv, norm=nn.BatchNorm2d(6), pool=nn.MaxPool2d(3, 2, 1, ceil_mode=ceil))
+
+    return make, ((batch, channels, side, side), torch.float32)
+
+
+def _promotions() -> nn.Module:
+    def forward(self, a, b, flags):
+        c = a * 1.5 + b
+        d = (b - 3) / 2
+        e = flags + flags
+        f = self.wide + a
+        g = b * self.scalar
+        return c, d, e + b, f > 0, g, a.sum(), b.sum(dim=0), b.float().mean(-1), flags.sum(), c.argmax(dim=0)
+
+    return net(forward, wide=nn.Parameter(torch.ones(3, dtype=torch.float64)), scalar=torch.tensor(2.0))
+
+
+def _pieces() -> nn.Module:
+    def forward(self, x):
+        parts = x.chunk(3, dim=1)
+        y = torch.cat(tensors=(parts[-1], parts[0]), dim=-1)
+        z = y[:, None, ..., ::2] + x[0, 0]
+        return self.norm(torch.flatten(z, start_dim=1, end_dim=-2)), z.view(x.size(0), -1).relu()
+
+    return net(forward, norm=nn.LayerNorm(2))
+
+
+def _outside(what: str) -> Callable[[], nn.Module]:
+    def forward(self, x):
+        y = torch.relu(x)
+        if what == "function":
+            return (F.gelu(y) + x).relu()
+        if what == "method":
+            return y.softmax(-1) @ x
+        if what == "subclass":
+            return self.quiet(y)
+        if what == "module":
+            return self.act(y)
+        y.cumsum(0)  # nothing reads it
+        return y
+
+    parts = dict(quiet=nn.modules.linear.NonDynamicallyQuantizableLinear(4, 4), act=nn.ReLU6())
+    return lambda: net(forward, **parts)
+
+
+def _unfit(what: str) -> Callable[[], nn.Module]:
+    def forward(self, x, y):
+        a = x + x
+        if what == "add":
+            return a + (a + y)
+        if what == "cat":
+            return torch.cat([a, torch.cat([a, y], 1)], 0)
+        if what == "view":
+            return a.view(x.size(1), -1).view(3, -1) * 2
+        return torch.matmul(a, y).relu()
+
+    return lambda: net(forward)
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    make, image = _pipeline(rng)
+    f32, f16, i64 = torch.float32, torch.float16, torch.int64
+    width = rng.choice((3, 6))
+    square = ((4, 4), f32)
+
+    def zoo(name: str) -> Case:
+        inputs = models.ZOO[name].inputs()
+        return shapes.case(name, models.ZOO[name].build, *((tuple(t.shape), t.dtype) for t in inputs))
+
+    def stop(name: str, make: Callable, *inputs: tuple, at: str) -> Case:
+        return shapes.case(name, make, *inputs, stop=at)
+
+    two = ((4, 4), f32), ((5, 3), f32)
+    return [
+        shapes.case("a pipeline", make, image),
+        shapes.case("promotions", _promotions, ((2, 3), f16), ((2, 3), i64), ((2, 3), torch.bool)),
+        shapes.case("pieces", _pieces, ((2, width, 2), f32)),
+        zoo("mlp"),
+        zoo("residual"),
+        shapes.case(
+            "no data: promotions", _promotions, ((2, 3), f16), ((2, 3), i64), ((2, 3), torch.bool), about=("cost",)
+        ),
+        shapes.case("no data: a pipeline", make, image, about=("cost",)),
+        stop("a function", _outside("function"), square, at="gelu"),
+        stop("a method", _outside("method"), square, at="softmax"),
+        stop("a subclass", _outside("subclass"), square, at="quiet"),
+        stop("a module", _outside("module"), square, at="act"),
+        stop("a node that nobody reads", _outside("dead"), square, at="cumsum"),
+        stop("additions", _unfit("add"), *two, at="add_1"),
+        stop("concatenations", _unfit("cat"), *two, at="cat"),
+        stop("views", _unfit("view"), *two, at="view_1"),
+        stop("products", _unfit("matmul"), *two, at="matmul"),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _stated(node, gm):
+    if node.op == "call_function":
+        return node.target in FUNCTIONS
+    if node.op == "call_method":
+        return node.target in METHODS
+    return node.op != "call_module" or type(gm.get_submodule(node.target)) in MODULES
+
+
+def _entries(values):
+    tensors = {node: value for node, value in values.items() if isinstance(value, torch.Tensor)}
+    return {node.name: (tuple(value.shape), value.dtype) for node, value in tensors.items() if node.op != "output"}
+
+
+class _Run(fx.Interpreter):
+    """Runs a graph node by node and keeps the values."""
+
+    def __init__(self, gm, stated=_stated, named=True):
+        super().__init__(gm, garbage_collect_values=False)
+        self.extra_traceback = False
+        self.stated, self.named, self.values = stated, named, {}
+
+    def run_node(self, node):
+        try:
+            if not self.stated(node, self.module):
+                raise TypeError("this operation is not stated")
+            self.values[node] = super().run_node(node)
+        except Exception as error:
+            if not self.named:
+                raise
+            raise RuntimeError(f"{node.name}: {error}") from error
+        return self.values[node]
+
+
+def _propagate(gm, inputs, **how):
+    run = _Run(copy.deepcopy(gm).to("meta"), **how)
+    run.run(*inputs)
+    return _entries(run.values)
+
+
+@right("an Interpreter over a copy of the module whose weights are on meta")
+def by_interpreter(gm, *inputs):
+    return _propagate(gm, inputs)
+
+
+@right("rules by hand, on shapes and dtypes alone, for each stated operation")
+def by_rules(gm, *inputs):
+    values, waiting = {}, iter(inputs)
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            break
+        if node.op == "placeholder":
+            given = next(waiting)
+            values[node] = _Type(tuple(given.shape), given.dtype)
+        elif node.op == "get_attr":
+            weight = operator.attrgetter(node.target)(gm)
+            values[node] = _Type(tuple(weight.shape), weight.dtype)
+        else:
+            try:
+                args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
+                if node.op == "call_module":
+                    module = gm.get_submodule(node.target)
+                    values[node] = _MODULE_RULES[type(module)](module, *args)
+                else:
+                    values[node] = _RULES[node.target](*args, **kwargs)
+            except (KeyError, TypeError, ValueError) as error:
+                raise ValueError(f"no rule fits node {node.name}") from error
+    return {node.name: (value.shape, value.dtype) for node, value in values.items() if isinstance(value, _Type)}
+
+
+@dataclass(frozen=True)
+class _Type:
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+
+    def reshaped(self, shape):
+        return _Type(tuple(shape), self.dtype)
+
+    def of(self, dtype):
+        return _Type(self.shape, dtype)
+
+
+def _broadcast(*shapes):
+    width = max(map(len, shapes))
+    columns = zip(*((1,) * (width - len(s)) + tuple(s) for s in shapes), strict=True)
+    result = []
+    for column in columns:
+        wide = {n for n in column if n != 1}
+        if len(wide) > 1:
+            raise ValueError(f"{shapes} do not go together")
+        result.append(wide.pop() if wide else 1)
+    return tuple(result)
+
+
+def _promoted(*operands):
+    """The strongest kind (bool, int, float) wins; in one kind tensors with dimensions, then those without, numbers."""
+
+    def kind(dtype):
+        return 2 if dtype.is_floating_point else 1 if dtype != torch.bool else 0
+
+    ranked = []
+    for x in operands:
+        number = {bool: torch.bool, int: torch.int64, float: torch.float32}.get(type(x))
+        dtype = number or x.dtype
+        ranked.append((kind(dtype), 0 if number else 1 if not x.shape else 2, dtype))
+    top = max(k for k, _, _ in ranked)
+    rank = max(r for k, r, _ in ranked if k == top)
+    dtypes = [dtype for k, r, dtype in ranked if k == top and r == rank]
+    return functools.reduce(torch.promote_types, dtypes)
+
+
+def _pointwise(a, b):
+    return _Type(_broadcast(*(x.shape for x in (a, b) if isinstance(x, _Type))), _promoted(a, b))
+
+
+def _divided(a, b):
+    found = _pointwise(a, b)
+    return found if found.dtype.is_floating_point else found.of(torch.float32)
+
+
+def _product(a, b):
+    if a.shape[-1] != b.shape[-2] or a.dtype != b.dtype:
+        raise ValueError("the inner sizes or the dtypes differ")
+    return a.reshaped((*_broadcast(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]))
+
+
+def _cat(tensors, dim=0):
+    first = tensors[0]
+    at = dim % len(first.shape)
+    rest = {t.shape[:at] + t.shape[at + 1 :] for t in tensors}
+    if len(rest) > 1:
+        raise ValueError("all sizes but one must agree")
+    return _Type(_with(first.shape, at, sum(t.shape[at] for t in tensors)), _promoted(*tensors))
+
+
+def _with(shape, at, size):
+    return (*shape[:at], size, *shape[at + 1 :])
+
+
+def _view(x, *shape):
+    shape, total = shape[0] if isinstance(shape[0], tuple) else shape, math.prod(x.shape)
+    known = math.prod(n for n in shape if n != -1)
+    if known != total if -1 not in shape else total % known:
+        raise ValueError(f"{x.shape} is not {shape}")
+    return x.reshaped(total // known if n == -1 else n for n in shape)
+
+
+def _flatten(x, start_dim=0, end_dim=-1):
+    first, last = start_dim % len(x.shape), end_dim % len(x.shape)
+    return x.reshaped((*x.shape[:first], math.prod(x.shape[first : last + 1]), *x.shape[last + 1 :]))
+
+
+def _transpose(x, a, b):
+    shape = list(x.shape)
+    shape[a], shape[b] = shape[b], shape[a]
+    return x.reshaped(shape)
+
+
+def _chunk(x, chunks, dim=0):
+    at = dim % len(x.shape)
+    step = -(-x.shape[at] // chunks)
+    sizes = [min(step, x.shape[at] - start) for start in range(0, x.shape[at], step)]
+    return tuple(x.reshaped(_with(x.shape, at, size)) for size in sizes)
+
+
+def _getitem(x, index):
+    if isinstance(x, tuple):
+        return x[index]
+    return x.reshaped(np.broadcast_to(np.zeros(()), x.shape)[index].shape)
+
+
+def _reduced(x, dim=None, keepdim=False):
+    if dim is None:
+        return x.reshaped(())
+    at = dim % len(x.shape)
+    return x.reshaped(_with(x.shape, at, 1) if keepdim else x.shape[:at] + x.shape[at + 1 :])
+
+
+def _sum(x, dim=None, keepdim=False):
+    found = _reduced(x, dim, keepdim)
+    return found if x.dtype.is_floating_point else found.of(torch.int64)
+
+
+def _same(x, *_):
+    return x
+
+
+_RULES = {
+    operator.add: _pointwise, operator.sub: _pointwise, operator.mul: _pointwise, operator.truediv: _divided,
+    operator.gt: lambda a, b: _pointwise(a, b).of(torch.bool), operator.matmul: _product, torch.matmul: _product,
+    operator.getitem: _getitem, torch.cat: _cat, torch.flatten: _flatten, "flatten": _flatten, "view": _view,
+    torch.relu: _same, F.relu: lambda x, inplace=False: x, "relu": _same, "reshape": _view, "transpose": _transpose,
+    "chunk": _chunk, "sum": _sum, "mean": _reduced, "argmax": lambda x, dim=None: _reduced(x, dim).of(torch.int64),
+    "size": lambda x, dim: x.shape[dim], "to": _Type.of, "float": lambda x: x.of(torch.float32),
+}  # fmt: skip
+
+
+def _linear(module, x):
+    if x.shape[-1] != module.in_features:
+        raise ValueError("the width differs")
+    return x.reshaped((*x.shape[:-1], module.out_features))
+
+
+def _windows(module, x, channels, rounded=math.floor):
+    def both(value):
+        return value if isinstance(value, tuple) else (value, value)
+
+    kernel, stride, pad, dilation = map(both, (module.kernel_size, module.stride, module.padding, module.dilation))
+    sizes = []
+    for i, n in enumerate(x.shape[2:]):
+        size = rounded((n + 2 * pad[i] - dilation[i] * (kernel[i] - 1) - 1) / stride[i]) + 1
+        sizes.append(size - ((size - 1) * stride[i] >= n + pad[i]))
+    return x.reshaped((x.shape[0], channels, *sizes))
+
+
+_MODULE_RULES = {
+    nn.Linear: _linear, nn.BatchNorm2d: lambda m, x: x, nn.ReLU: lambda m, x: x, nn.LayerNorm: lambda m, x: x,
+    nn.Conv2d: lambda m, x: _windows(m, x, m.out_channels),
+    nn.MaxPool2d: lambda m, x: _windows(m, x, x.shape[1], math.ceil if m.ceil_mode else math.floor),
+    nn.Embedding: lambda m, x: _Type((*x.shape, m.embedding_dim), m.weight.dtype),
+}  # fmt: skip
+
+
+@wrong("cost", "makes zeros of the right shape and runs the model on them")
+def runs_zeros(gm, *inputs):
+    run = _Run(gm)
+    run.run(*(torch.zeros(t.shape, dtype=t.dtype) for t in inputs))
+    return _entries(run.values)
+
+
+@wrong("cost", "moves the inputs to the weights, and computes with what memory happens to hold")
+def runs_garbage(gm, *inputs):
+    run = _Run(copy.deepcopy(gm).to_empty(device="cpu"))
+    run.run(*(torch.empty_like(t, device="cpu").fill_(1) for t in inputs))
+    return _entries(run.values)
+
+
+@wrong("spared", "asks torch for everything and knows no limits: unstated operations are worked out too")
+def anything_goes(gm, *inputs):
+    return _propagate(gm, inputs, stated=lambda node, gm: True)
+
+
+@wrong("spared", "stops at the right place and does not say where that is")
+def no_name(gm, *inputs):
+    return _propagate(gm, inputs, named=False)
+
+
+@wrong("spared", "names unstated operations, and lets torch speak where shapes do not fit")
+def names_half(gm, *inputs):
+    for node in gm.graph.nodes:
+        if not _stated(node, gm):
+            raise TypeError(f"{node.name} is not stated")
+    return _propagate(gm, inputs, named=False)
+
+
+@wrong("spared", "takes what it does not know for element-wise: the shape of the first operand")
+def guesses(gm, *inputs):
+    class Guess(_Run):
+        def run_node(self, node):
+            if not _stated(node, self.module):
+                self.values[node] = self.fetch_args_kwargs_from_env(node)[0][0]
+                return self.values[node]
+            return super().run_node(node)
+
+    run = Guess(copy.deepcopy(gm).to("meta"))
+    run.run(*inputs)
+    return _entries(run.values)
+
+
+@wrong("spared", "isinstance lets subclasses of the stated modules in")
+def subclasses_too(gm, *inputs):
+    def stated(node, gm):
+        if node.op == "call_module":
+            return isinstance(gm.get_submodule(node.target), tuple(MODULES))
+        return _stated(node, gm)
+
+    return _propagate(gm, inputs, stated=stated)
+
+
+@wrong("spared", "looks only at what the output needs")
+def live_nodes_only(gm, *inputs):
+    gm = copy.deepcopy(gm)
+    gm.graph.eliminate_dead_code()
+    return _propagate(gm, inputs)
+
+
+@wrong("did", "the dtype is that of the first operand")
+def first_dtype(gm, *inputs):
+    found = _propagate(gm, inputs)
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and node.args and isinstance(node.args[0], fx.Node) and node.name in found:
+            first = node.args[0].name
+            found[node.name] = (found[node.name][0], found.get(first, found[node.name])[1])
+    return found
+
+
+@wrong("did", "the shape of a sum or product is that of its left operand: broadcasting is not thought of")
+def left_shape(gm, *inputs):
+    found = _propagate(gm, inputs)
+    for node in gm.graph.nodes:
+        if node.target in (operator.add, operator.mul) and node.args[0].name in found:
+            found[node.name] = (found[node.args[0].name][0], found[node.name][1])
+    return found
+
+
+@wrong("did", "has an entry for the output node, which makes no tensor")
+def output_too(gm, *inputs):
+    run = _Run(copy.deepcopy(gm).to("meta"))
+    run.run(*inputs)
+    *_, output = gm.graph.nodes
+    first = next(value for node, value in reversed(run.values.items()) if isinstance(value, torch.Tensor))
+    return _entries(run.values) | {output.name: (tuple(first.shape), first.dtype)}
+
+
+@wrong("valid", "leaves the weights where they are: real weights and meta inputs do not mix")
+def weights_stay(gm, *inputs):
+    ShapeProp(gm).propagate(*inputs)
+    metas = {node.name: node.meta.get("tensor_meta") for node in gm.graph.nodes}
+    return {name: (tuple(meta.shape), meta.dtype) for name, meta in metas.items() if hasattr(meta, "dtype")}
+
+
+@wrong("valid", "gives the meta tensors themselves")
+def tensors(gm, *inputs):
+    run = _Run(copy.deepcopy(gm).to("meta"))
+    run.run(*inputs)
+    return {node.name: value for node, value in run.values.items()}

@@ -1,0 +1,248 @@
+"""Hidden cases and answers of day01.read-relay."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+
+from autograder.authoring.answers import right, wrong
+from passlab import models
+from passlab.exercises.day01.read_relay import case, ladder, typed
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.generate import random_relay
+from passlab.tvm.importers import relay_module
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def _zoo(name: str, bind: bool, fuse: bool = False) -> Callable[[], tvm.IRModule]:
+    def build() -> tvm.IRModule:
+        net = models.ZOO[name]
+        made = relay_module(net.build(), *net.inputs(), bind=bind)
+        module = made if bind else made[0]
+        return relay.transform.FuseOps(2)(module) if fuse else module
+
+    return build
+
+
+def _generated(seed: int, size: int) -> Callable[[], tvm.IRModule]:
+    return lambda: relay.transform.InferType()(random_relay(seed, size, ("pointwise", "diamond", "tuples", "outputs")))
+
+
+def _returned() -> tvm.IRModule:
+    """An input that main hands out as it came, and items of a tuple."""
+    flags, x = relay.var("flags", shape=(7,), dtype="bool"), relay.var("x", shape=(4, 6), dtype="int16")
+    parts = relay.split(x, 2, axis=1)
+    table = relay.const(np.arange(3, dtype="int64"))
+    return typed(relay.Tuple([flags, parts[0], parts[1], parts[0], table, table]), flags, x)
+
+
+def _identity() -> tvm.IRModule:
+    x, other = relay.var("x", shape=(3, 3)), relay.var("other", shape=(1,))
+    return typed(x, x, other)
+
+
+def _names() -> tvm.IRModule:
+    """Functions whose parameters are named like main's, and operators that are called in two places."""
+    x, y = relay.var("x", shape=(2, 2)), relay.var("y", shape=(2, 2))
+    inner = [relay.var("x", shape=(2, 2)), relay.var("y", shape=(2, 2))]
+    one = relay.Function(inner, relay.add(relay.add(inner[0], inner[0]), inner[1]))
+    one = one.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+    return typed(relay.add(one(y, y), relay.nn.relu(x)), x, y)
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    return [
+        case("a parameter is returned", _returned),
+        case("nothing but a parameter", _identity),
+        case("names that mislead", _names),
+        case("a longer ladder", lambda: ladder(14)),
+        case("a convolutional network", _zoo("convnet", bind=True)),
+        case("attention, weights as parameters", _zoo("attention", bind=False)),
+        case("a network after fusion", _zoo("residual", bind=True, fuse=True)),
+        *(case(f"generated {i}", _generated(rng.randrange(10**6), rng.randint(8, 16))) for i in range(3)),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _all(main):
+    there = []
+    relay.analysis.post_order_visit(main, there.append)
+    return there
+
+
+def _once_per_use(main):
+    """The expressions as a tree has them."""
+    there, stack = [], [main]
+    while stack:
+        e = stack.pop()
+        there.append(e)
+        stack += [*_reads(e), *([e.op] if isinstance(e, relay.Call) else [])]
+        stack += [e.body] if isinstance(e, relay.Function) else []
+    return there
+
+
+def _outside(main):
+    """The expressions that are not in a function inside main."""
+    there, stack = {}, [main.body]
+    while stack:
+        e = stack.pop()
+        if e not in there:
+            there[e] = None
+            stack += _reads(e)
+    return list(there)
+
+
+def _reads(e):
+    if isinstance(e, relay.Call):
+        return list(e.args)
+    if isinstance(e, relay.Tuple):
+        return list(e.fields)
+    return [e.tuple_value] if isinstance(e, relay.TupleGetItem) else []
+
+
+def _is_operator(e):
+    return isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)
+
+
+def _bytes(parameter):
+    shape = [int(dim) for dim in parameter.checked_type.shape]
+    return int(np.prod(shape, dtype=np.int64)) * np.dtype(parameter.checked_type.dtype).itemsize
+
+
+def _readers(main, there):
+    counts = {parameter: int(main.body == parameter) for parameter in main.params}
+    for e in there:
+        for parameter in {r for r in _reads(e) if r in counts}:
+            counts[parameter] += 1
+    return {parameter.name_hint: number for parameter, number in counts.items()}
+
+
+def _read(module, there=_all, constants=None, readers=_readers, size=_bytes, operators=None):
+    main = module["main"]
+    found = there(main)
+    stored = constants(main) if constants else [e for e in _all(main) if isinstance(e, relay.Constant)]
+    return {
+        "operators": dict(Counter(e.op.name for e in (operators or there)(main) if _is_operator(e))),
+        "readers": readers(main, found),
+        "parameters": {parameter.name_hint: size(parameter) for parameter in main.params},
+        "constants": sum(e.data.numpy().nbytes for e in stored),
+    }
+
+
+@right("collects all expressions first, and asks them afterwards")
+def by_list(module):
+    return _read(module)
+
+
+@right("a visitor with a method per kind of expression")
+def by_visitor(module):
+    class Visitor(relay.ExprVisitor):
+        def __init__(self):
+            super().__init__()
+            self.operators, self.readers, self.constants = Counter(), Counter(), 0
+
+        def reads(self, operands):
+            self.readers.update({r for r in operands if isinstance(r, relay.Var)})
+
+        def visit_call(self, call):
+            if isinstance(call.op, tvm.ir.Op):
+                self.operators[call.op.name] += 1
+            self.reads(call.args)
+            super().visit_call(call)
+
+        def visit_tuple(self, tup):
+            self.reads(tup.fields)
+            super().visit_tuple(tup)
+
+        def visit_tuple_getitem(self, item):
+            self.reads([item.tuple_value])
+            super().visit_tuple_getitem(item)
+
+        def visit_constant(self, constant):
+            self.constants += constant.data.numpy().nbytes
+
+    main, visitor = module["main"], Visitor()
+    visitor.reads([main.body])
+    visitor.visit(main)
+    return {
+        "operators": visitor.operators,
+        "readers": {parameter.name_hint: visitor.readers[parameter] for parameter in main.params},
+        "parameters": {parameter.name_hint: _bytes(parameter) for parameter in main.params},
+        "constants": visitor.constants,
+    }
+
+
+@wrong("spared", "walks the tree of operands: what is shared is counted at every use")
+def every_use(module):
+    return _read(module, operators=_once_per_use)
+
+
+@wrong("did", "looks at main alone: what fusion put into functions is not seen")
+def main_only(module):
+    return _read(module, operators=_outside)
+
+
+@wrong("spared", "counts reads, and not readers: multiply(x, x) reads x twice and is one reader")
+def reads_not_readers(module):
+    def readers(main, there):
+        counts = Counter(r for e in there for r in _reads(e))
+        return {p.name_hint: counts[p] + int(main.body == p) for p in main.params}
+
+    return _read(module, readers=readers)
+
+
+@wrong("did", "takes calls for the only readers, and forgets tuples")
+def calls_only(module):
+    def readers(main, there):
+        return _readers(main, [e for e in there if isinstance(e, relay.Call)])
+
+    return _read(module, readers=readers)
+
+
+@wrong("spared", "finds readers by name: the parameters of functions inside main have names of their own")
+def by_name(module):
+    def readers(main, there):
+        counts = {p.name_hint: int(main.body == p) for p in main.params}
+        for e in there:
+            for name in {r.name_hint for r in _reads(e) if isinstance(r, relay.Var)}:
+                if name in counts:
+                    counts[name] += 1
+        return counts
+
+    return _read(module, readers=readers)
+
+
+@wrong("did", "takes four bytes for every element, whatever the dtype")
+def four_bytes(module):
+    return _read(module, size=lambda p: 4 * int(np.prod([int(d) for d in p.checked_type.shape], dtype=np.int64)))
+
+
+@wrong("spared", "adds up a constant at every use; it is stored once")
+def constants_per_use(module):
+    def constants(main):
+        return [r for e in _all(main) for r in _reads(e) if isinstance(r, relay.Constant)]
+
+    return _read(module, constants=constants)
+
+
+@wrong("valid", "lists only the parameters that somebody reads")
+def idle_left_out(module):
+    def readers(main, there):
+        return {name: number for name, number in _readers(main, there).items() if number}
+
+    return _read(module, readers=readers)
+
+
+@wrong("valid", "takes every call for one of an operator: what a call calls may be a function")
+def all_calls(module):
+    result = _read(module)
+    names = Counter(e.op.name for e in _all(module["main"]) if isinstance(e, relay.Call))
+    return {**result, "operators": dict(names)}

@@ -1,0 +1,197 @@
+"""Hidden cases and answers of day01.residual-edges."""
+
+from __future__ import annotations
+
+import operator
+
+import torch
+from torch import fx, nn
+
+from autograder.answers.day01._shared import random_case, tangled, zoo_case
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day01._shared import net, traced
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def _through_tuples() -> nn.Module:
+    def forward(self, x):
+        left, right = torch.split(x, 2, -1)
+        y = torch.cat([right, left], dim=-1).add(x)
+        z = self.weight + torch.tanh(self.weight)
+        return (y + z).add_(torch.cos(y)), torch.add(self.scale, x, alpha=0.5)
+
+    return net(forward, weight=nn.Parameter(torch.ones(4)), scale=torch.ones(4))
+
+
+def _iadd() -> tuple:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    y = graph.call_function(operator.mul, (x, 2))
+    z = graph.call_function(operator.iadd, (graph.call_method("neg", (y,)), y))
+    graph.output(graph.call_function(operator.isub, (z, x)))
+    return (trace_as_is(fx.GraphModule(nn.Module(), graph), torch.randn(2, 4)),)
+
+
+def trace_as_is(gm: fx.GraphModule, *inputs: torch.Tensor) -> fx.GraphModule:
+    """Shapes on the nodes that are there; tracing would turn `iadd` into `add`."""
+    fx.passes.shape_prop.ShapeProp(gm).propagate(*inputs)
+    return gm
+
+
+def _numbers_between() -> nn.Module:
+    def forward(self, x, y):
+        rows = x.shape[0]
+        spread = self.token.expand(rows, -1)
+        count = y.size(0) + 1
+        return x + spread, y + count, (x + x).mul(x), torch.cat([y, y.neg()], 0) - count
+
+    return net(forward, token=nn.Parameter(torch.ones(1, 4)))
+
+
+def hidden(seed: int) -> list[Case]:
+    did, both, spared = ("valid", "did"), ("valid", "did", "spared"), ("valid", "spared")
+    return [
+        *(Case(f"tangle {i}", tangled(seed * 10 + i), both) for i in range(4)),
+        *(Case(f"random graph {i}", random_case(seed * 10 + i, 30, mutation=False), spared) for i in range(2)),
+        Case("a transformer block", zoo_case("gpt"), did),
+        Case("inverted residuals", zoo_case("mobilenetv2"), both),
+        Case("a U-Net", zoo_case("unet"), spared),
+        Case("an unrolled LSTM", zoo_case("lstm"), spared),
+        Case("by way of tuples", traced(_through_tuples, (2, 4)), both),
+        Case("an addition that writes", _iadd, both),
+        Case("numbers between tensors", traced(_numbers_between, (2, 4), (3, 4)), spared),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+ADDITIONS = (operator.add, operator.iadd, torch.add, "add", "add_")
+
+
+def _tensors(node):
+    return [a for a in node.all_input_nodes if "tensor_meta" in a.meta]
+
+
+def _find(gm, additions=ADDITIONS, operands=_tensors, itself=False):
+    above, found = {}, set()
+    for node in gm.graph.nodes:
+        reads = operands(node)
+        above[node] = set(reads).union(*(above[a] for a in reads))
+        if additions is None or node.target in additions:
+            for a in reads:
+                if any(a in above[c] or (itself and a is c) for c in reads):
+                    found.add((a.name, node.name))
+    return found
+
+
+@right("sets of ancestors as the bits of one int")
+def by_bits(gm):
+    bits, found = {}, []
+    for i, node in enumerate(gm.graph.nodes):
+        reads, own = _tensors(node), 0
+        for a in reads:
+            own |= bits[a]
+        for a in reads:
+            last = bits[a].bit_length() - 1  # a node's own bit is its highest
+            if node.target in ADDITIONS and any(bits[c] >> last & 1 for c in reads if c is not a):
+                found.append((a.name, node.name))
+        bits[node] = own | 1 << i
+    return found
+
+
+@right("for each addition, a walk upwards from its other operands that visits every node once")
+def by_search(gm):
+    found = set()
+    for node in gm.graph.nodes:
+        if node.target not in ADDITIONS:
+            continue
+        for a in _tensors(node):
+            todo, seen = [c for c in _tensors(node) if c is not a], set()
+            while todo:
+                at = todo.pop()
+                if at not in seen:
+                    seen.add(at)
+                    todo += _tensors(at)
+            if a in seen:
+                found.add((a.name, node.name))
+    return found
+
+
+@wrong("spared", "a fork that joins again is enough: an edge between the two is not asked for")
+def forks_that_join(gm):
+    above, found = {}, set()
+    for node in gm.graph.nodes:
+        reads = _tensors(node)
+        above[node] = set(reads).union(*(above[a] for a in reads))
+        if node.target in ADDITIONS and len(reads) == 2:
+            left, right_ = ({c} | above[c] for c in reads)
+            both = [a for a in gm.graph.nodes if a in left & right_]
+            found |= {(both[-1].name, node.name)} if both else set()
+    return found
+
+
+@wrong("spared", "every join counts: products, concatenations and subtractions too")
+def any_join(gm):
+    return _find(gm, additions=None)
+
+
+@wrong("spared", "numbers are followed like tensors: x + x.size(0) is taken for a residual")
+def numbers_too(gm):
+    return _find(gm, operands=lambda node: node.all_input_nodes)
+
+
+@wrong("spared", "x + x is taken for a residual: both ways are the same edge")
+def doubles(gm):
+    return _find(gm, itself=True)
+
+
+@wrong("spared", "any operand of an addition that somebody else reads as well")
+def read_twice(gm):
+    additions = [node for node in gm.graph.nodes if node.target in ADDITIONS]
+    return {(a.name, node.name) for node in additions for a in _tensors(node) if len(a.users) > 1}
+
+
+@wrong("did", "knows the operator + and no other form of addition")
+def operator_only(gm):
+    return _find(gm, additions=(operator.add,))
+
+
+@wrong("did", "looks at args alone: operands in keywords and lists are not seen")
+def args_only(gm):
+    return _find(gm, operands=lambda node: [a for a in _tensors(node) if any(a is b for b in node.args)])
+
+
+@wrong("did", "the other way may have one node only")
+def short_ways(gm):
+    additions = [node for node in gm.graph.nodes if node.target in ADDITIONS]
+    return {(a.name, n.name) for n in additions for a in _tensors(n) if any(a in _tensors(c) for c in _tensors(n))}
+
+
+@wrong("cost", "follows every path: 2**60 of them in a row of diamonds")
+def all_paths(gm):
+    def leads(a, b):
+        return any(c is a or leads(a, c) for c in _tensors(b))
+
+    additions = [node for node in gm.graph.nodes if node.target in ADDITIONS]
+    return {(a.name, n.name) for n in additions for a in _tensors(n) if any(leads(a, c) for c in _tensors(n))}
+
+
+@wrong("cost", "recursion with a memory: each node once, and too deep for Python")
+def deep_recursion(gm):
+    above = {}
+
+    def ancestors(node):
+        if node not in above:
+            above[node] = set(_tensors(node)).union(*(ancestors(a) for a in _tensors(node)))
+        return above[node]
+
+    additions = [node for node in reversed(gm.graph.nodes) if node.target in ADDITIONS]
+    return {(a.name, n.name) for n in additions for a in _tensors(n) if any(a in ancestors(c) for c in _tensors(n))}
+
+
+@wrong("valid", "gives nodes in the place of their names")
+def nodes_not_names(gm):
+    nodes = {node.name: node for node in gm.graph.nodes}
+    return {(nodes[a], nodes[b]) for a, b in _find(gm)}

@@ -1,0 +1,400 @@
+"""Hidden cases and answers of day02.fold-batchnorm.
+
+Most wrong answers are one working pass with one thing left out.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import torch
+from torch import fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from autograder.answers.day02._shared import KEPT, net_case, program_of, random_conv, zoo_case
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day02._shared import Rewrite, op_of, program, rewrite_case
+from passlab.exercises.day02.fold_batchnorm import batch_norm
+from passlab.exercises.day02.fold_batchnorm import cases as visible
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def conv_bn_pairs(gm: fx.GraphModule) -> tuple[str, ...]:
+    """The pairs that can be folded in a graph without dead nodes."""
+    calls = [n.target for n in gm.graph.nodes if n.op == "call_module"]
+    pairs = []
+    for node in gm.graph.nodes:
+        if node.op == "call_module" and op_of(gm, node) == "batch_norm":
+            norm, before = gm.get_submodule(node.target), node.all_input_nodes[0]
+            if norm.training or not norm.track_running_stats or before.op != "call_module":
+                continue
+            if op_of(gm, before) == "conv2d" and len(before.users) == 1 and calls.count(before.target) == 1:
+                pairs.append(f"{before.name} → {node.name}")
+    return tuple(pairs)
+
+
+def _conv_bn_layer(rng: random.Random, add: Callable, fresh: Callable, parts: dict, x: fx.Node) -> fx.Node:
+    convs = [name for name in parts if name.startswith("conv")]
+    again = convs and rng.random() < 0.15
+    y = add(rng.choice(convs) if again else fresh("conv", random_conv(rng, 4)), x)
+    if rng.random() < 0.15:
+        y = add(rng.choice((torch.relu, torch.tanh)), y)
+    options = {"eps": rng.choice((1e-5, 1e-3, 0.2)), "affine": rng.random() < 0.7}
+    options["track_running_stats"] = rng.random() < 0.85
+    z = add(fresh("bn", batch_norm(4, **options).eval()), y)
+    if rng.random() < 0.5:
+        z = add("act", z)
+    return add(torch.sub, z, y) if rng.random() < 0.15 else z
+
+
+def _weight_read() -> fx.GraphModule:
+    parts = {"conv": nn.Conv2d(3, 4, 3), "bn": batch_norm(4)}
+    return program(lambda m, x: m.bn(m.conv(x)) + m.conv.weight.square().mean(), torch.randn(2, 3, 5, 5), **parts)
+
+
+def _tied() -> fx.GraphModule:
+    one, two = nn.Conv2d(3, 3, 3, padding=1), nn.Conv2d(3, 3, 3, padding=1)
+    two.weight = one.weight
+    body = lambda m, x: m.two(torch.tanh(m.bn(m.one(x))))  # noqa: E731
+    return program(body, torch.randn(2, 3, 5, 5), one=one, bn=batch_norm(3), two=two)
+
+
+def _one_norm() -> fx.GraphModule:
+    parts = {"one": nn.Conv2d(3, 3, 1), "two": nn.Conv2d(3, 3, 3, bias=False), "bn": batch_norm(3)}
+    return program(lambda m, x: m.bn(m.two(torch.relu(m.bn(m.one(x))))), torch.randn(2, 3, 5, 5), **parts)
+
+
+def _nested_doubles() -> fx.GraphModule:
+    block = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2, bias=False), batch_norm(4, eps=1e-2), nn.ReLU())
+    block = nn.Sequential(block, nn.Conv2d(4, 2, 1, groups=2), batch_norm(2, affine=False, momentum=None)).double()
+    return program(lambda m, x: m.block(x), torch.randn(2, 3, 9, 9).double(), block=block)
+
+
+def _one_and_three() -> fx.GraphModule:
+    parts = {
+        "relu": nn.ReLU(),
+        "up": nn.ConvTranspose2d(3, 3, 2, stride=2),
+        "bn": batch_norm(3),
+        "linear": nn.Linear(6, 6),
+        "bn2": batch_norm(3),
+    }
+    return program(lambda m, x: m.bn2(m.linear(m.relu(m.bn(m.up(x))))), torch.randn(2, 3, 3, 3), **parts)
+
+
+def hidden(seed: int) -> list[Case]:
+    """Random nets, models of the zoo, traps."""
+    nets = [net_case(f"random net {i}", f"{seed}/{i}", _conv_bn_layer, conv_bn_pairs, 3 + 3 * i) for i in range(3)]
+    traps = [
+        rewrite_case("the weight is read elsewhere too", _weight_read, Rewrite(("conv → bn",))),
+        rewrite_case("two convolutions with one weight", _tied, Rewrite(("one → bn",))),
+        rewrite_case(
+            "one batch norm behind two convolutions", _one_norm, Rewrite(("one → bn", "two → bn_1")), *KEPT[:2]
+        ),
+        rewrite_case(
+            "float64, nested modules",
+            _nested_doubles,
+            Rewrite(("block_0_0 → block_0_1", "block_1 → block_2")),
+        ),
+        rewrite_case(
+            "no convolution in front",
+            _one_and_three,
+            Rewrite(why="a transposed convolution has its output channels elsewhere, and a Linear is none"),
+            *KEPT,
+        ),
+    ]
+    zoo = [zoo_case(name, conv_bn_pairs) for name in ("convnet", "residual")]
+
+    def training() -> fx.GraphModule:
+        return program_of("convnet").train()
+
+    kept = Rewrite(why="the model is in training, where a batch norm uses the statistics of the batch")
+    return [*visible(), *nets, *traps, *zoo, rewrite_case("a zoo model in training", training, kept, *KEPT)]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _modules(gm, bn):
+    """(conv node, conv, norm) where bn is a batch norm behind a convolution, else None."""
+    if bn.op != "call_module" or type(gm.get_submodule(bn.target)) is not nn.BatchNorm2d:
+        return None
+    conv = bn.all_input_nodes[0]
+    if conv.op != "call_module" or type(gm.get_submodule(conv.target)) is not nn.Conv2d:
+        return None
+    return conv, gm.get_submodule(conv.target), gm.get_submodule(bn.target)
+
+
+def _numbers(conv, norm, eps=None):
+    """(weight, bias) of the folded convolution."""
+    scale = (norm.running_var + (norm.eps if eps is None else eps)).rsqrt()
+    scale = scale if norm.weight is None else scale * norm.weight
+    bias = -norm.running_mean if conv.bias is None else conv.bias - norm.running_mean
+    return conv.weight * scale[:, None, None, None], bias * scale + (0 if norm.bias is None else norm.bias)
+
+
+def _allowed(gm, node, norm):
+    calls = Counter(n.target for n in gm.graph.nodes if n.op == "call_module")
+    return not norm.training and norm.track_running_stats and len(node.users) == 1 and calls[node.target] == 1
+
+
+def _fold(gm, allowed=_allowed, numbers=_numbers, erase=True):
+    for bn in list(gm.graph.nodes):
+        found = _modules(gm, bn)
+        if found is None or not allowed(gm, found[0], found[2]):
+            continue
+        node, conv, norm = found
+        new = copy.deepcopy(conv)
+        with torch.no_grad():
+            weight, bias = numbers(conv, norm)
+        new.weight, new.bias = nn.Parameter(weight), nn.Parameter(bias)
+        gm.add_submodule(f"folded_{node.name}", new)
+        with gm.graph.inserting_before(bn):
+            call = gm.graph.call_module(f"folded_{node.name}", node.args, node.kwargs)
+        bn.replace_all_uses_with(call)
+        gm.graph.erase_node(bn)
+        if erase and not node.users:
+            gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+
+
+@right("lets torch's own fuse_conv_bn_eval do the arithmetic, and redirects the convolution's node")
+def with_torch(gm):
+    for bn in list(gm.graph.nodes):
+        found = _modules(gm, bn)
+        if found is None or not _allowed(gm, found[0], found[2]):
+            continue
+        node, conv, norm = found
+        gm.add_submodule(f"{node.name}_and_{bn.name}", fuse_conv_bn_eval(conv, norm))
+        node.target = f"{node.name}_and_{bn.name}"
+        bn.replace_all_uses_with(node)
+        gm.graph.erase_node(bn)
+    return gm
+
+
+@right("works in float64 and builds the new convolution from attributes, in a rebuilt graph")
+def in_double(gm):
+    folded = {}
+    for bn in gm.graph.nodes:
+        found = _modules(gm, bn)
+        if found is not None and _allowed(gm, found[0], found[2]):
+            folded[found[0]] = (bn, *found[1:])
+    graph, copies, added = fx.Graph(), {}, {}
+    behind = {bn: node for node, (bn, _, _) in folded.items()}
+    for node in gm.graph.nodes:
+        if node in folded:
+            _, conv, norm = folded[node]
+            double = copy.deepcopy(norm).double()
+            scale = torch.exp(-0.5 * torch.log(double.running_var + norm.eps))
+            scale = scale * double.weight if norm.affine else scale
+            new = nn.Conv2d(
+                *(conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation),
+                *(conv.groups, True, conv.padding_mode),
+            ).to(conv.weight.dtype)
+            with torch.no_grad():
+                new.weight.copy_(torch.einsum("oihw,o->oihw", conv.weight.double(), scale))
+                old = torch.zeros_like(scale) if conv.bias is None else conv.bias.double()
+                new.bias.copy_((old - double.running_mean) * scale + (double.bias if norm.affine else 0))
+            added[f"{node.name}_bn"] = new
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), copies.__getitem__)
+            copies[node] = graph.create_node("call_module", f"{node.name}_bn", args, kwargs)
+        elif node in behind:
+            copies[node] = copies[behind[node]]
+        else:
+            copies[node] = graph.node_copy(node, copies.__getitem__)
+    for name, module in added.items():
+        gm.add_submodule(name, module)
+    return fx.GraphModule(gm, graph)
+
+
+@right("copies the whole model first, and then may write into its weights")
+def on_a_copy(gm):
+    gm = copy.deepcopy(gm)
+    read = {n.target.rpartition(".")[0] for n in gm.graph.nodes if n.op == "get_attr"}
+    for bn in list(gm.graph.nodes):
+        found = _modules(gm, bn)
+        if found is None or not _allowed(gm, found[0], found[2]):
+            continue
+        node, conv, norm = found
+        tied = sum(any(p is conv.weight for p in m.parameters(recurse=False)) for m in gm.modules()) > 1
+        if tied or node.target in read:
+            conv = copy.deepcopy(conv)
+            gm.add_submodule(f"own_{node.name}", conv)
+            node.target = f"own_{node.name}"
+        with torch.no_grad():
+            weight, bias = _numbers(conv, norm)
+            conv.weight.data, conv.bias = weight, nn.Parameter(bias)
+        bn.replace_all_uses_with(node)
+        gm.graph.erase_node(bn)
+    return gm
+
+
+@wrong("same", "leaves out eps, which is not 1e-5 everywhere")
+def without_eps(gm):
+    return _fold(gm, numbers=lambda conv, norm: _numbers(conv, norm, eps=0.0))
+
+
+@wrong("same", "takes the default eps instead of the module's")
+def default_eps(gm):
+    return _fold(gm, numbers=lambda conv, norm: _numbers(conv, norm, eps=1e-5))
+
+
+@wrong("same", "forgets that the convolution's own bias is scaled too")
+def bias_not_scaled(gm):
+    def numbers(conv, norm):
+        weight, bias = _numbers(conv, norm)
+        if conv.bias is None:
+            return weight, bias
+        scale = (norm.running_var + norm.eps).rsqrt() * (1 if norm.weight is None else norm.weight)
+        return weight, bias - conv.bias * scale + conv.bias
+
+    return _fold(gm, numbers=numbers)
+
+
+@wrong("did", "expects a bias on the convolution and skips those without")
+def needs_bias(gm):
+    return _fold(gm, lambda gm, node, norm: _allowed(gm, node, norm) and gm.get_submodule(node.target).bias is not None)
+
+
+@wrong("valid", "does not think of affine=False: weight is None, and the arithmetic fails")
+def needs_affine(gm):
+    def numbers(conv, norm):
+        scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
+        bias = torch.zeros_like(scale) if conv.bias is None else conv.bias
+        return conv.weight * scale[:, None, None, None], (bias - norm.running_mean) * scale + norm.bias
+
+    return _fold(gm, numbers=numbers)
+
+
+@wrong("spared", "folds a model that is in training, where the statistics are those of the batch")
+def also_in_training(gm):
+    def allowed(gm, node, norm):
+        calls = Counter(n.target for n in gm.graph.nodes if n.op == "call_module")
+        return norm.running_mean is not None and len(node.users) == 1 and calls[node.target] == 1
+
+    return _fold(gm, allowed)
+
+
+@wrong("spared", "writes the folded weights into the convolution of the original model")
+def in_place(gm):
+    for bn in list(gm.graph.nodes):
+        found = _modules(gm, bn)
+        if found is None or not _allowed(gm, found[0], found[2]):
+            continue
+        node, conv, norm = found
+        with torch.no_grad():
+            weight, bias = _numbers(conv, norm)
+            conv.weight.copy_(weight)
+            conv.bias = nn.Parameter(bias)
+        bn.replace_all_uses_with(node)
+        gm.graph.erase_node(bn)
+    return gm
+
+
+@wrong("same", "folds although something else uses the convolution's value, which is now normalised")
+def ignores_other_users(gm):
+    for bn in list(gm.graph.nodes):
+        found = _modules(gm, bn)
+        if found is None or found[2].training or found[2].running_mean is None:
+            continue
+        node, conv, norm = found
+        new = copy.deepcopy(conv)
+        with torch.no_grad():
+            weight, bias = _numbers(conv, norm)
+        new.weight, new.bias = nn.Parameter(weight), nn.Parameter(bias)
+        gm.add_submodule(f"folded_{node.name}", new)
+        node.target = f"folded_{node.name}"
+        bn.replace_all_uses_with(node)
+        gm.graph.erase_node(bn)
+    return gm
+
+
+@wrong("spared", "folds a convolution that is called twice: two sets of weights where one was")
+def called_twice(gm):
+    return _fold(gm, lambda gm, node, norm: not norm.training and norm.track_running_stats and len(node.users) == 1)
+
+
+@wrong("spared", "takes every batch norm in eval mode for one with running statistics: gives it mean 0 and variance 1")
+def invents_statistics(gm):
+    def numbers(conv, norm):
+        if norm.running_mean is None:
+            channels = conv.out_channels
+            norm = copy.deepcopy(norm)
+            norm.running_mean, norm.running_var = torch.zeros(channels), torch.ones(channels)
+        return _numbers(conv, norm)
+
+    def allowed(gm, node, norm):
+        calls = Counter(n.target for n in gm.graph.nodes if n.op == "call_module")
+        return not norm.training and len(node.users) == 1 and calls[node.target] == 1
+
+    return _fold(gm, allowed, numbers)
+
+
+@wrong("same", "folds by isinstance: a ConvReLU2d is a Conv2d too, but its batch norm comes after a ReLU")
+def by_isinstance(gm):
+    for bn in list(gm.graph.nodes):
+        if bn.op != "call_module" or not isinstance(gm.get_submodule(bn.target), nn.BatchNorm2d):
+            continue
+        node = bn.all_input_nodes[0]
+        conv = gm.get_submodule(node.target) if node.op == "call_module" else None
+        if not isinstance(conv, nn.Conv2d) or not _allowed(gm, node, gm.get_submodule(bn.target)):
+            continue
+        new = copy.deepcopy(conv)
+        with torch.no_grad():
+            weight, bias = _numbers(conv, gm.get_submodule(bn.target))
+        new.weight, new.bias = nn.Parameter(weight), nn.Parameter(bias)
+        gm.add_submodule(f"folded_{node.name}", new)
+        node.target = f"folded_{node.name}"
+        bn.replace_all_uses_with(node)
+        gm.graph.erase_node(bn)
+    return gm
+
+
+@wrong("same", "takes batch norms in either order: one before a convolution is folded into it, borders and all")
+def also_before(gm):
+    gm = _fold(gm)
+    for bn in list(gm.graph.nodes):
+        if bn.op != "call_module" or type(gm.get_submodule(bn.target)) is not nn.BatchNorm2d or len(bn.users) != 1:
+            continue
+        (node,) = bn.users
+        conv = gm.get_submodule(node.target) if node.op == "call_module" else None
+        if type(conv) is not nn.Conv2d or not _allowed(gm, node, gm.get_submodule(bn.target)):
+            continue
+        new = copy.deepcopy(conv)
+        with torch.no_grad():
+            scale = (gm.get_submodule(bn.target).running_var + gm.get_submodule(bn.target).eps).rsqrt()
+            if conv.in_channels == scale.numel() and conv.groups == 1:
+                new.weight = nn.Parameter(conv.weight * scale[None, :, None, None])
+        gm.add_submodule(f"front_{node.name}", new)
+        node.target = f"front_{node.name}"
+        bn.replace_all_uses_with(bn.all_input_nodes[0])
+        gm.graph.erase_node(bn)
+    return gm
+
+
+@wrong("cost", "leaves the old convolution in the graph: nothing uses it, and it is still run")
+def leaves_dead_nodes(gm):
+    return _fold(gm, erase=False)
+
+
+@wrong("cost", "puts an Identity where the batch norm was: the node is still there, and is still run")
+def identity_stays(gm):
+    for bn in list(gm.graph.nodes):
+        found = _modules(gm, bn)
+        if found is None or not _allowed(gm, found[0], found[2]):
+            continue
+        node, conv, norm = found
+        new = copy.deepcopy(conv)
+        with torch.no_grad():
+            weight, bias = _numbers(conv, norm)
+        new.weight, new.bias = nn.Parameter(weight), nn.Parameter(bias)
+        gm.add_submodule(f"folded_{node.name}", new)
+        node.target = f"folded_{node.name}"
+        gm.add_submodule(f"was_{bn.name}", nn.Identity())
+        bn.target = f"was_{bn.name}"
+    return gm

@@ -1,0 +1,273 @@
+"""Hidden cases and answers of day02.fuse-silu.
+
+Most wrong answers are one working pass from which one piece of care is taken away.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day02.fuse_silu import IMAGE
+from passlab.judge import Case
+from passlab.relax import relax, tvm
+from passlab.relax.cases import case, module, op
+from passlab.tvm.judge import bindings
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+Build = Callable[[], tvm.IRModule]
+
+
+def _drawn(seed: int) -> Build:
+    """Products, sigmoids, and products with sigmoids of one's own and of others, at random."""
+
+    def body(e: Any, x: Any, y: Any) -> Any:
+        rng = random.Random(seed)
+        values = [x, y, e(op.negative(x))]
+        for _ in range(8):
+            value, other = rng.choice(values[-4:]), rng.choice(values)
+            kind = rng.choice("oorgts")
+            if kind in "or":
+                gate = e(op.sigmoid(value))
+                values.append(e(op.multiply(value, gate) if kind == "o" else op.multiply(gate, value)))
+                if rng.random() < 0.4:
+                    values.append(e(op.add(gate, other)))
+            elif kind == "g":
+                values.append(e(op.multiply(value, e(op.sigmoid(other)))))
+            elif kind == "t":
+                values.append(e(op.multiply(value, e(op.tanh(value)))))
+            else:
+                values.append(e(op.sigmoid(value)))
+        return e(op.add(values[-1], e(op.add(values[-2], values[-3]))))
+
+    return lambda: relax.transform.DeadCodeElimination()(module(body, IMAGE, IMAGE)())
+
+
+def _chain(e: Any, x: Any) -> Any:
+    """A sigmoid of a sigmoid: the product of both is a silu of the inner one."""
+    inner = e(op.sigmoid(x))
+    outer = e(op.sigmoid(inner))
+    return e(op.multiply(inner, outer)), e(op.multiply(outer, outer))
+
+
+def _handed_out(e: Any, x: Any) -> Any:
+    """The gate leaves the block, so it is read."""
+    gate = e(op.sigmoid(x), leave=True)
+    return [e(op.multiply(x, gate), leave=True), gate]
+
+
+def _symbolic(e: Any, x: Any) -> Any:
+    return e(op.multiply(x, e(op.sigmoid(x))))
+
+
+def _branches() -> tvm.IRModule:
+    """A match in one arm of an if, whose gate was made before it; in the other one the gate is of another value."""
+    x = relax.Var("x", relax.TensorType((4,), "float32"))
+    flag = relax.Var("flag", relax.TensorType((), "bool"))
+    builder = relax.BlockBuilder()
+
+    def arm(body: Callable[[], Any]) -> relax.SeqExpr:
+        builder._begin_binding_block()
+        result = builder.emit(body())
+        return relax.SeqExpr([builder._end_block()], result)
+
+    with builder.function("main", [x, flag]):
+        gate = builder.emit(op.sigmoid(x))
+        one = arm(lambda: op.multiply(gate, x))
+        other = arm(lambda: op.multiply(x, builder.emit(op.sigmoid(builder.emit(op.negative(x))))))
+        builder.emit_func_output(builder.emit(relax.If(flag, one, other)))
+    return builder.get()
+
+
+def _gated_layer(e: Any, x: Any, up: Any, gate: Any, down: Any) -> Any:
+    """As it stands in many language models, with one more gate behind it that is none of its own value."""
+    gated = e(op.matmul(x, gate))
+    wide = e(op.multiply(e(op.matmul(x, up)), e(op.multiply(gated, e(op.sigmoid(gated))))))
+    return e(op.multiply(e(op.matmul(wide, down)), e(op.sigmoid(x))))
+
+
+def _helper(e: Any, x: Any) -> Any:
+    gate = e(op.sigmoid(x))
+    return e(op.add(e(op.multiply(gate, x)), gate))
+
+
+def _calls_helper(e: Any, x: Any) -> Any:
+    return e(op.multiply(e(e.helper(x)), e(op.sigmoid(x))))
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    all_of_them = ("did", "spared", "cost")
+    n = tvm.tirx.Var("n", "int64")
+    return [
+        case("sigmoids of sigmoids", module(_chain, (5,)), *all_of_them),
+        case("a gate that leaves its block", module(_handed_out, (5,)), *all_of_them),
+        case("an unknown size, in half precision", module(_symbolic, ((n, 3), "float16")), *all_of_them, run=False),
+        case("branches", _branches, *all_of_them, run=False),
+        case("a gated layer", module(_gated_layer, (3, 6), (6, 8), (6, 8), (8, 6)), *all_of_them),
+        case("a helper's result is no gate", module(_calls_helper, (5,), helper=_helper), *all_of_them, run=False),
+        *(case(f"drawn, number {i + 1}", _drawn(rng.randrange(10**6)), *all_of_them, run=not i) for i in range(4)),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+MULTIPLY, SIGMOID = "relax.multiply", "relax.sigmoid"
+
+
+def _name(value):
+    return value.op.name if isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op) else ""
+
+
+def _both(a, b):
+    return ((a, b), (b, a))
+
+
+USUAL = SimpleNamespace(
+    orders=_both,
+    gates=(SIGMOID,),
+    same=lambda gate, x: gate.args[0].same_as(x),
+    functions=lambda module: [v for v, f in module.functions.items() if isinstance(f, relax.Function)],
+    made=lambda x: relax.op.nn.silu(x),
+    clean=relax.transform.DeadCodeElimination(),
+)
+
+
+def _with(**changes):
+    return SimpleNamespace(**{**vars(USUAL), **changes})
+
+
+@relax.expr_functor.mutator
+class _Silu(relax.PyExprMutator):
+    def visit_call_(self, call):
+        call = self.visit_expr_post_order(call)
+        if _name(call) == MULTIPLY:
+            for x, gate in self.how.orders(*call.args):
+                bound = self.lookup_binding(gate) if isinstance(gate, relax.Var) else None
+                if _name(bound) in self.how.gates and self.how.same(bound, x):
+                    return self.how.made(x)
+        return call
+
+
+def _silu(module, how=USUAL):
+    mutator = _Silu(module)
+    mutator.how = how
+    for variable in how.functions(module):
+        mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
+    module = mutator.builder_.get()
+    return how.clean(module) if how.clean else module
+
+
+@right("asks for names of operators, and keeps the walk apart from the rule")
+def by_rule(module):
+    return _silu(module)
+
+
+@right("notes the gates of the old function first, and then visits what is kept")
+def by_notes(module):
+    @relax.expr_functor.mutator
+    class Noted(relax.PyExprMutator):
+        def visit_call_(self, call):
+            if _name(call) == MULTIPLY:
+                for x, gate in _both(*call.args):
+                    if isinstance(gate, relax.Var) and gate in self.gates and self.gates[gate].same_as(x):
+                        return relax.op.nn.silu(self.visit_expr(x))
+            return self.visit_expr_post_order(call)
+
+    mutator = Noted(module)
+    for variable in USUAL.functions(module):
+        pairs = bindings(module[variable])
+        mutator.gates = {made: value.args[0] for made, value in pairs if _name(value) == SIGMOID}
+        mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
+    return relax.transform.DeadCodeElimination()(mutator.builder_.get())
+
+
+@wrong("did", "overrides visit_call, which Relax never calls: nothing happens, and nothing says so")
+def without_underscore(module):
+    @relax.expr_functor.mutator
+    class Deaf(relax.PyExprMutator):
+        def visit_call(self, call):
+            return relax.op.nn.silu(call.args[0]) if _name(call) == MULTIPLY else call
+
+    mutator = Deaf(module)
+    for variable in USUAL.functions(module):
+        mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
+    return relax.transform.DeadCodeElimination()(mutator.builder_.get())
+
+
+@wrong("did", "looks for the gate on the right only; a product is the same in both orders")
+def one_order(module):
+    return _silu(module, _with(orders=lambda a, b: ((a, b),)))
+
+
+@wrong("same", "takes the sigmoid of any value for a gate")
+def any_gate(module):
+    return _silu(module, _with(same=lambda gate, x: True))
+
+
+@wrong("same", "takes tanh for a gate, too")
+def tanh_too(module):
+    return _silu(module, _with(gates=(SIGMOID, "relax.tanh")))
+
+
+@wrong("did", "visits main, and no other function")
+def main_only(module):
+    return _silu(module, _with(functions=lambda module: [module.get_global_var("main")]))
+
+
+@wrong("cost", "leaves the sigmoids that nobody reads")
+def not_cleaned(module):
+    return _silu(module, _with(clean=None))
+
+
+@wrong("did", "gives up where the sigmoid has another reader; it can simply stay")
+def single_reader(module):
+    @relax.expr_functor.mutator
+    class Careful(relax.PyExprMutator):
+        def visit_call_(self, call):
+            if _name(call) == MULTIPLY:
+                for x, gate in _both(*call.args):
+                    bound = self.lookup_binding(gate) if isinstance(gate, relax.Var) else None
+                    if _name(bound) == SIGMOID and bound.args[0].same_as(x) and self.readers[gate] == 1:
+                        return relax.op.nn.silu(x)
+            return call
+
+    mutator = Careful(module)
+    for variable in USUAL.functions(module):
+        values = [value for _, value in bindings(module[variable]) if isinstance(value, relax.Call)]
+        mutator.readers = Counter(a for value in values for a in value.args if isinstance(a, relax.Var))
+        mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
+    return relax.transform.DeadCodeElimination()(mutator.builder_.get())
+
+
+@wrong("valid", "asks every call for the name of its operator; what is called may be a function of the module")
+def names_of_all(module):
+    @relax.expr_functor.mutator
+    class Named(relax.PyExprMutator):
+        def visit_call_(self, call):
+            if call.op.name == MULTIPLY:
+                for x, gate in _both(*call.args):
+                    bound = self.lookup_binding(gate) if isinstance(gate, relax.Var) else None
+                    if _name(bound) == SIGMOID and bound.args[0].same_as(x):
+                        return relax.op.nn.silu(x)
+            return call
+
+    mutator = Named(module)
+    for variable in USUAL.functions(module):
+        mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
+    return relax.transform.DeadCodeElimination()(mutator.builder_.get())
+
+
+@wrong("same", "writes sigmoid(x) where the product was: the gate instead of what it gates")
+def gate_only(module):
+    return _silu(module, _with(made=relax.op.sigmoid))
+
+
+@wrong("valid", "forgets to return the module")
+def returns_nothing(module):
+    _silu(module)

@@ -1,0 +1,203 @@
+"""Hidden cases and answers of day02.lost-attribute."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+import torch
+from torch import nn
+
+from autograder.answers.day02.equivalent import in_steps
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day02._shared import ATTRIBUTES
+from passlab.exercises.day02.lost_attribute import Planted, planted_case
+from passlab.exercises.day02.lost_attribute import cases as visible
+from passlab.exercises.day02.lost_attribute import conv as convolution
+from passlab.fx.ops import ConvReLU2d
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+_OTHER = {"stride": 2, "padding": 2, "dilation": 2, "groups": 2, "padding_mode": "reflect"}
+_DEFAULT = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode": "zeros", "bias": False}
+
+
+def _stack(rng: random.Random, lost: str | None, weights: str = "kept") -> list[tuple[dict, dict]]:
+    """Convolutions with attributes drawn anew; one of them loses `lost`, another changes one without effect."""
+    layers: list[tuple[dict, dict]] = []
+    for _ in range(rng.randint(0, 2)):
+        layers.append((convolution(4, 4, padding=1, bias=rng.random() < 0.5), {}))
+    keep = [a for a in _OTHER if rng.random() < 0.6 or a in (lost, "padding" if lost == "padding_mode" else lost)]
+    odd = convolution(4, 4, **{a: _OTHER[a] for a in keep})
+    layers.append((odd, {} if lost is None else {lost: _DEFAULT[lost]}))
+    harmless = rng.choice(
+        [
+            (convolution(4, 4, padding="same", dilation=2), {"padding": 2}),
+            (convolution(4, 4, 1, padding_mode="reflect"), {"padding_mode": "zeros"}),
+            (convolution(4, 4, 1, dilation=3), {"dilation": 1}),
+        ]
+    )
+    layers.insert(0 if rng.random() < 0.7 else len(layers), harmless)
+    return layers
+
+
+def hidden(seed: int) -> list[Case]:
+    """Each attribute lost in a random stack; groups also with weights that fit; stacks that only look different."""
+    cases = []
+    for name in (*ATTRIBUTES, None, None):
+        rng = random.Random(f"{seed}/{name}/{len(cases)}")
+        why = f"{name} is gone in one layer; what else looks different has no effect." if name else "Nothing was lost."
+        expect = Planted(name, why)
+        cases.append(planted_case(f"hidden pass {len(cases) + 1}", _stack(rng, name), 14, expect, seed))
+    grouped = convolution(4, 4, padding=1, groups=2)
+    repeated = Planted("groups", "One group, its kernel repeated: each output now sees all inputs.", "repeated")
+    block = Planted(None, "The kernel of one group has zeros between the old groups: the same function.", "block")
+    cases.append(planted_case("groups, repeated", [(grouped, {"groups": 1})], 8, repeated, seed))
+    cases.append(planted_case("groups, block by block", [(grouped, {"groups": 1})], 8, block, seed))
+    return [*visible(), *cases]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+NAMES = ("stride", "padding", "dilation", "groups", "padding_mode")
+
+
+def _convs(gm):
+    modules = [gm.get_submodule(n.target) for n in gm.graph.nodes if n.op == "call_module"]
+    return [m for m in modules if isinstance(m, nn.Conv2d)]
+
+
+def _suspects(before, after):
+    """(layer, attribute) where the two programs look different."""
+    for layer, (conv, fused) in enumerate(zip(_convs(before), _convs(after), strict=True)):
+        for name in NAMES:
+            if getattr(conv, name) != getattr(fused, name):
+                yield layer, name
+        if (conv.bias is None) != (fused.bias is None):
+            yield layer, "bias"
+
+
+def _made(conv, weight, bias, **changed):
+    made = {name: getattr(conv, name) for name in NAMES} | changed
+    new = type(conv)(conv.in_channels, conv.out_channels, conv.kernel_size, bias=bias is not None, **made)
+    new.weight, new.bias = weight, bias
+    return new
+
+
+def _replace(gm, layer, new):
+    gm = copy.deepcopy(gm)
+    paths = [n.target for n in gm.graph.nodes if n.op == "call_module"]
+    paths = [path for path in paths if isinstance(gm.get_submodule(path), nn.Conv2d)]
+    gm.set_submodule(paths[layer], new)
+    return gm
+
+
+@right("repairs the suspects in `after` one by one, instead of breaking `before`")
+def by_repair(before, after, inputs):
+    if in_steps(before, after, inputs)[0]:
+        return None
+    suspects = list(_suspects(before, after))
+    for layer, name in suspects:
+        conv, fused = _convs(before)[layer], _convs(after)[layer]
+        if name == "bias":
+            new = _made(fused, fused.weight, conv.bias)
+        else:
+            weight = conv.weight if name == "groups" else fused.weight
+            new = _made(fused, weight, fused.bias, **{name: getattr(conv, name)})
+        if in_steps(before, _replace(after, layer, new), inputs)[0]:
+            return name
+    return suspects[-1][1]
+
+
+@right("runs the layers side by side: the first that differs on the same input is looked at alone, pair by pair")
+def layer_by_layer(before, after, inputs):
+    if in_steps(before, after, inputs)[0]:
+        return None
+    (x,) = inputs
+    for layer, (conv, fused) in enumerate(zip(_convs(before), _convs(after), strict=True)):
+        plain = lambda t, conv=conv: torch.relu(conv(t))  # noqa: E731
+        if not in_steps(plain, fused, (x,))[0]:
+            for at, name in _suspects(before, after):
+                if at == layer:
+                    bias = None if name == "bias" else conv.bias
+                    weight = fused.weight if name == "groups" else conv.weight
+                    changed = {} if name == "bias" else {name: getattr(fused, name)}
+                    new = _made(conv, weight, bias, **changed)
+                    if not in_steps(conv, new, (x,))[0]:
+                        return name
+        with torch.no_grad():
+            x = plain(x)
+    return None
+
+
+@wrong("spared", "compares attributes only: whatever looks different is called lost")
+def by_looks(before, after, inputs):
+    return next((name for _, name in _suspects(before, after)), None)
+
+
+@wrong("did", "knows that the programs differ, and then takes the first attribute that looks different")
+def first_suspect(before, after, inputs):
+    return None if in_steps(before, after, inputs)[0] else by_looks(before, after, inputs)
+
+
+@wrong("did", "looks at the first convolution only")
+def first_layer(before, after, inputs):
+    if in_steps(before, after, inputs)[0]:
+        return None
+    return next((name for layer, name in _suspects(before, after) if layer == 0), None)
+
+
+@wrong("did", "does not think of the bias, which is a parameter and no number in the printed module")
+def no_bias(before, after, inputs):
+    if in_steps(before, after, inputs)[0]:
+        return None
+    return next((name for _, name in _suspects(before, after) if name != "bias"), None)
+
+
+@wrong("did", "takes a program that fails for one that cannot be compared, and lets it go")
+def errors_are_none(before, after, inputs):
+    try:
+        after(*inputs)
+    except Exception:
+        return None
+    return by_repair(before, after, inputs)
+
+
+@wrong("did", "lets the error of a failing program through")
+def errors_go_through(before, after, inputs):
+    after(*inputs)
+    return by_repair(before, after, inputs)
+
+
+@wrong("did", "goes by the output's shape: what keeps the shape is no loss")
+def by_shape(before, after, inputs):
+    try:
+        if before(*inputs).shape == after(*inputs).shape:
+            return None
+    except RuntimeError:
+        return "groups"
+    return by_repair(before, after, inputs)
+
+
+@wrong("did", "compares the attributes of ConvReLU2d with its defaults instead of the convolution before")
+def against_defaults(before, after, inputs):
+    if in_steps(before, after, inputs)[0]:
+        return None
+    defaults = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "groups": 1, "padding_mode": "zeros"}
+    for fused in _convs(after):
+        if isinstance(fused, ConvReLU2d):
+            for name, default in defaults.items():
+                if getattr(fused, name) == default:
+                    return name
+            if fused.bias is None:
+                return "bias"
+    return None
+
+
+@wrong("did", "answers with the pair of values instead of the name")
+def values(before, after, inputs):
+    name = by_repair(before, after, inputs)
+    if name in (None, "bias"):
+        return name
+    return next((getattr(a, name), getattr(b, name)) for a, b in zip(_convs(before), _convs(after), strict=True))

@@ -1,0 +1,274 @@
+"""Hidden cases and answers of day02.visitor."""
+
+from __future__ import annotations
+
+import operator
+import random
+import sys
+from collections import deque
+
+import torch
+from torch import fx
+
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day02.visitor import cases as visible
+from passlab.exercises.day02.visitor import chain, ladder
+from passlab.fx.generate import random_graph
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def _random_dag(rng: random.Random, size: int) -> tuple:
+    """Fan-out, fan-in, dead ends, keyword operands; some targets without a callback."""
+    graph = fx.Graph()
+    values = [graph.placeholder("x"), graph.placeholder("sin")]
+    for _ in range(size):
+        picked = rng.choices(values[-12:], k=rng.choice((1, 1, 2, 2, 3)))
+        kind = rng.randrange(4)
+        if kind == 0:
+            values.append(graph.call_method("sin", (picked[0],)))
+        elif kind == 1:
+            values.append(graph.call_function(torch.clamp, (picked[0],), {"min": picked[-1]}))
+        elif kind == 2:
+            values.append(graph.call_function(torch.cat, (picked,), {"dim": 0}))
+        else:
+            values.append(graph.call_function(operator.add, (picked[0], picked[-1])))
+    root = graph.output(tuple(values[-3:]))
+    keys = ["sin", torch.clamp, "placeholder", *rng.sample([operator.add, "output", "call_function"], 2)]
+    return graph, root.name, tuple(keys)
+
+
+def hidden(seed: int) -> list[Case]:
+    """Random DAGs, a generated program, a very deep and a very repetitive graph."""
+
+    def generated() -> tuple:
+        gm = random_graph(seed, 40)
+        keys = ["placeholder", "get_attr", "call_function", "call_method", "call_module", "output", torch.add]
+        return gm.graph, next(n.name for n in gm.graph.nodes if n.op == "output"), tuple(keys)
+
+    dags = [
+        Case(f"random graph {i}", lambda i=i: _random_dag(random.Random(f"{seed}/{i}"), 10 + 25 * i)) for i in range(4)
+    ]
+    rungs = 60 + seed % 7
+    deep = [("5,000 nodes deep", lambda: chain(5_000)), (f"{rungs} rungs", lambda: ladder(rungs))]
+    return [
+        *visible(),
+        *dags,
+        Case("a generated program", generated),
+        *(Case(name, build, ("cost",)) for name, build in deep),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _callback(node, callbacks):
+    found = callbacks.get(node.target) if node.op.startswith("call_") else None
+    return found or callbacks.get(node.op)
+
+
+def _apply(node, callbacks, results):
+    callback = _callback(node, callbacks)
+    return callback(node, *(results[o] for o in node.all_input_nodes)) if callback else None
+
+
+@right("marks each stack entry as 'operands first' or 'now call back', as two-colour depth-first search does")
+def two_colours(root, callbacks):
+    results, stack = {}, [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if node in results:
+            continue
+        if ready:
+            results[node] = _apply(node, callbacks, results)
+        else:
+            stack.append((node, True))
+            stack += [(o, False) for o in node.all_input_nodes]
+    return results[root]
+
+
+@right("finds what the root depends on, then goes along the node list, which torch.fx keeps in order")
+def along_the_list(root, callbacks):
+    needed, todo = set(), [root]
+    while todo:
+        node = todo.pop()
+        if node not in needed:
+            needed.add(node)
+            todo += node.all_input_nodes
+    results = {}
+    for node in root.graph.nodes:
+        if node in needed:
+            results[node] = _apply(node, callbacks, results)
+    return results[root]
+
+
+@right("counts operands that are not done and frees users, as Kahn's topological sort does")
+def by_counting(root, callbacks):
+    needed, todo = [], [root]
+    seen = {root}
+    while todo:
+        node = todo.pop()
+        needed.append(node)
+        for operand in node.all_input_nodes:
+            if operand not in seen:
+                seen.add(operand)
+                todo.append(operand)
+    missing = {node: len(node.all_input_nodes) for node in needed}
+    ready, results = deque(node for node in needed if not missing[node]), {}
+    while ready:
+        node = ready.popleft()
+        results[node] = _apply(node, callbacks, results)
+        for user in node.users:
+            if user in missing:
+                missing[user] -= 1
+                if not missing[user]:
+                    ready.append(user)
+    return results[root]
+
+
+@wrong("cost", "walks the graph as if it were a tree: a node with two users is visited twice")
+def as_a_tree(root, callbacks):
+    results = [as_a_tree(o, callbacks) for o in root.all_input_nodes]
+    callback = _callback(root, callbacks)
+    return callback(root, *results) if callback else None
+
+
+@wrong("cost", "remembers what is done, but recurses: a deep network hits Python's limit")
+def recursive(root, callbacks):
+    results = {}
+
+    def walk(node):
+        if node not in results:
+            for operand in node.all_input_nodes:
+                walk(operand)
+            results[node] = _apply(node, callbacks, results)
+
+    walk(root)
+    return results[root]
+
+
+@wrong("cost", "treats the symptom: raises the recursion limit")
+def limit_raised(root, callbacks):
+    sys.setrecursionlimit(1_000_000)
+    return recursive(root, callbacks)
+
+
+@wrong("spared", "goes over the whole node list: nodes that the root does not need are visited too")
+def whole_list(root, callbacks):
+    results = {}
+    for node in root.graph.nodes:
+        results[node] = _apply(node, callbacks, results)
+        if node is root:
+            return results[root]
+
+
+@wrong("did", "pre-order: a node is called back on the way down, before its operands")
+def pre_order(root, callbacks):
+    results, stack = {}, [root]
+    while stack:
+        node = stack.pop()
+        if node not in results:
+            callback = _callback(node, callbacks)
+            results[node] = callback(node, *(results.get(o) for o in node.all_input_nodes)) if callback else None
+            stack += node.all_input_nodes
+    return results[root]
+
+
+@wrong("did", "breadth-first from the root, read backwards: a short path puts an operand behind its user")
+def levels_reversed(root, callbacks):
+    order, todo, seen = [], deque([root]), {root}
+    while todo:
+        node = todo.popleft()
+        order.append(node)
+        for operand in node.all_input_nodes:
+            if operand not in seen:
+                seen.add(operand)
+                todo.append(operand)
+    results = {}
+    for node in reversed(order):
+        callback = _callback(node, callbacks)
+        results[node] = callback(node, *(results.get(o) for o in node.all_input_nodes)) if callback else None
+    return results[root]
+
+
+@wrong("did", "a node without a callback ends the walk: its operands are never visited")
+def stops_at_unknown(root, callbacks):
+    results, stack = {}, [root]
+    while stack:
+        node = stack[-1]
+        if _callback(node, callbacks) is None:
+            results.setdefault(node, None)
+        waiting = [o for o in node.all_input_nodes if o not in results] if node not in results else []
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        if node not in results:
+            results[node] = _apply(node, callbacks, results)
+    return results[root]
+
+
+@wrong("did", "takes operands from node.args: those in keywords and in lists are missed")
+def args_only(root, callbacks):
+    def operands(node):
+        return [a for a in dict.fromkeys(a for a in node.args if hasattr(a, "all_input_nodes"))]
+
+    results, stack = {}, [root]
+    while stack:
+        node = stack[-1]
+        waiting = [o for o in operands(node) if o not in results]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        if node not in results:
+            callback = _callback(node, callbacks)
+            results[node] = callback(node, *(results[o] for o in operands(node))) if callback else None
+    return results[root]
+
+
+@wrong("spared", "looks callbacks up by target for every node: an input called like a method gets the method's")
+def target_for_all(root, callbacks):
+    results, stack = {}, [root]
+    while stack:
+        node = stack[-1]
+        waiting = [o for o in node.all_input_nodes if o not in results]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        if node not in results:
+            callback = callbacks.get(node.target) or callbacks.get(node.op)
+            results[node] = callback(node, *(results[o] for o in node.all_input_nodes)) if callback else None
+    return results[root]
+
+
+@wrong("did", "returns the whole dictionary of results instead of the root's")
+def returns_everything(root, callbacks):
+    results, stack = {}, [(root, False)]
+    while stack:
+        node, ready = stack.pop()
+        if node in results:
+            continue
+        if ready:
+            results[node] = _apply(node, callbacks, results)
+        else:
+            stack.append((node, True))
+            stack += [(o, False) for o in node.all_input_nodes]
+    return results
+
+
+@wrong("cost", "a callback that returned None has not run yet, so its node is not done")
+def none_is_not_done(root, callbacks):
+    results, stack = {}, [root]
+    while stack:
+        node = stack[-1]
+        waiting = [o for o in node.all_input_nodes if o not in results]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
+        if results.get(node) is None:
+            results[node] = _apply(node, callbacks, results)
+    return results[root]

@@ -1,0 +1,299 @@
+"""Hidden cases and answers of day03.constant-folding.
+
+Most wrong answers are one working pass with one thing left out.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.fx.node import map_arg
+
+from autograder.answers.day03._shared import generated
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day03.constant_folding import constants
+from passlab.fx.cases import Expect, case, graph, least, most, nodes, unrun
+from passlab.fx.effects import effects, written
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    rows = rng.choice((6, 10))
+    never = "It is the same on every call, so it can be computed now."
+    written = "The program writes into this memory: what is computed from it is no constant."
+
+    def layer(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a, b = m.w.chunk(2, 0)
+        return torch.cat([b, a]).t() @ m.lin(torch.tanh(m.w)) + x
+
+    def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
+        m.w.view(-1).mul_(0.5)
+        return x + torch.exp(m.w)
+
+    def written_result(m: Any, x: fx.Proxy) -> fx.Proxy:
+        c = torch.exp(m.w)
+        c.add_(x)
+        return c * 2
+
+    def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x + m.drop(torch.exp(m.w)) + m.off(torch.tanh(m.w)) + torch.bernoulli(torch.sigmoid(m.w))
+
+    def at_the_limit(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x * (m.u.reshape(-1, 1) * m.v) + torch.exp(m.u)
+
+    def large_then_small(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x + m.u.expand(5000, rows).sum(0)
+
+    def immense(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x * (m.u.reshape(-1, 1) * m.v).amax()
+
+    def sizes(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x.reshape(m.w.shape).flatten() / math.sqrt(2) * (m.w.dim() + m.w.numel())
+
+    def returned(m: Any, x: fx.Proxy) -> tuple:
+        return x + 1, m.w.t() * 2
+
+    matrix = 4 * rows * rows
+    blown = "Folding blew up memory."
+    return [
+        case(
+            "chunks and a layer of a weight",
+            graph(layer, (4, 4), w=(4, 4), lin=lambda: nn.Linear(4, 4, bias=False)),
+            did=[most(op, 0, never) for op in ("chunk", "cat", "t", "Linear")],
+            cost=[nodes(6, never)],
+        ),
+        case("written through a view", graph(through_a_view, (2, 3), w=(2, 3)), spared=[least("exp", 1, written)]),
+        case("the result is written", graph(written_result, (2, 3), w=(2, 3)), spared=[least("exp", 1, written)]),
+        case(
+            "dropout of a weight",
+            graph(modules, (2, 3), training=True, w=(2, 3), drop=nn.Dropout, off=lambda: nn.Dropout().eval()),
+            did=[most("exp", 0, never), most("tanh", 0, never)],
+            spared=[least("Dropout", 1, "This module draws."), least("bernoulli", 1, "bernoulli draws.")],
+        ),
+        case(
+            "exactly the limit",
+            graph(at_the_limit, (rows, rows), u=(rows,), v=(rows,)),
+            matrix,
+            did=[most("mul", 1, "Its bytes are not more than the limit."), most("exp", 0, never)],
+        ),
+        case(
+            "one byte under",
+            graph(at_the_limit, (rows, rows), u=(rows,), v=(rows,)),
+            matrix - 1,
+            did=[most("exp", 0, never)],
+            spared=[constants(matrix - 1, blown), least("mul", 2, blown)],
+        ),
+        case(
+            "large on the way to small",
+            graph(large_then_small, (2, rows), u=(rows,)),
+            4096,
+            spared=[least("expand", 1, "Its result is over the limit."), least("sum", 1, "Its operand is not folded.")],
+        ),
+        Case(
+            "larger than memory",
+            lambda: (unrun(immense, (2, 3), u=(60_000,), v=(60_000,))(), 1 << 20),
+            ("valid", "spared"),
+            expect=Expect(spared=[least("mul", 2, "The product of two vectors of 240,000 bytes has 14,400,000,000.")]),
+        ),
+        case("shapes of a weight", graph(sizes, (2, 3), w=(2, 3)), did=[most("add", 0, never), most("dim", 0, never)]),
+        case("a constant is returned", graph(returned, (2, 3), w=(2, 3)), did=[most("t", 0, never)]),
+        *generated("constant-folding", rng, 4, 25, never, only=("constant", "pointwise", "views", "random", "dead")),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _size(meta, count=lambda t: t.shape.numel() * t.dtype.itemsize):
+    if hasattr(meta, "dtype"):
+        return count(meta)
+    return sum(_size(m, count) for m in meta) if isinstance(meta, tuple | list) else 0
+
+
+def _put(gm, node, value):
+    """A get_attr node of a new buffer that holds `value`."""
+    name = f"c_{node.name}"
+    gm.register_buffer(name, value.detach().clone())
+    with gm.graph.inserting_before(node):
+        new = gm.graph.get_attr(name)
+    new.meta = dict(node.meta)
+    return new
+
+
+def _fold(gm, small, varies=lambda node: bool(effects(node)), memory=True, numbers=True, modules=True, sweep=True):
+    """Fold node by node, in order; a folded node becomes a get_attr at once, so that the next one sees a constant."""
+    memory = written(gm.graph) if memory else set()
+    parts = fx.Interpreter(gm, garbage_collect_values=False)
+    known = {}  # nodes whose value is known, tensors or not
+    for node in list(gm.graph.nodes):
+        if node.op == "get_attr" and node not in memory:
+            known[node] = operator.attrgetter(node.target)(gm)
+        if node.op == "get_attr" or node in memory or varies(node) or not all(n in known for n in node.all_input_nodes):
+            continue
+        if not small(node.meta.get("tensor_meta")) or (node.op == "call_module" and not modules):
+            continue
+        parts.env = known
+        with torch.no_grad():
+            value = parts.run_node(node)
+        if isinstance(value, torch.Tensor):
+            new = _put(gm, node, value)
+            known[new] = value
+            node.replace_all_uses_with(new)
+            gm.graph.erase_node(node)
+        elif isinstance(value, bool | int | float | torch.Size) and numbers:
+            for user in list(node.users):
+                user.args, user.kwargs = map_arg(
+                    (user.args, user.kwargs), lambda n, node=node, value=value: value if n is node else n
+                )
+            gm.graph.erase_node(node)
+        elif not isinstance(value, bool | int | float | torch.Size):
+            known[node] = value
+    if sweep:
+        for node in reversed(gm.graph.nodes):
+            if not node.users and node in known:
+                gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+
+
+@right("turns each node into a constant at once, so that later nodes see one, and sweeps at the end")
+def one_by_one(gm, limit=1 << 20):
+    return _fold(gm, lambda meta: _size(meta) <= limit)
+
+
+@right("asks from the readers down: what is this operand on every call? and remembers the answers")
+def on_demand(gm, limit=1 << 20):
+    memory, answers, missing = written(gm.graph), {}, object()
+
+    def value(node):
+        if node not in answers:
+            answers[node] = _ask(node)
+        return answers[node]
+
+    def _ask(node):
+        if node in memory or effects(node) or any(value(n) is missing for n in node.all_input_nodes):
+            return missing
+        if node.op == "get_attr":
+            return operator.attrgetter(node.target)(gm)
+        if _size(node.meta.get("tensor_meta")) > limit:
+            return missing
+        args, kwargs = map_arg((node.args, node.kwargs), value)
+        with torch.no_grad():
+            if node.op == "call_method":
+                return getattr(args[0], node.target)(*args[1:], **kwargs)
+            return (gm.get_submodule(node.target) if node.op == "call_module" else node.target)(*args, **kwargs)
+
+    dead = []
+    for node in list(gm.graph.nodes):
+        if value(node) is missing:
+            for old in node.all_input_nodes:
+                if old.op == "get_attr" or value(old) is missing:
+                    continue
+                if isinstance(value(old), torch.Tensor):
+                    new = _put(gm, old, value(old))
+                    answers[new] = value(old)
+                    old.replace_all_uses_with(new)
+                elif not isinstance(value(old), tuple | list) or isinstance(value(old), torch.Size):
+                    node.args, node.kwargs = map_arg(
+                        (node.args, node.kwargs), lambda n, old=old: value(old) if n is old else n
+                    )
+        else:
+            dead.append(node)
+    for node in reversed(dead):
+        if not node.users:
+            gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+
+
+@wrong("spared", "constant operands make a constant: a draw over a weight is frozen to one drawn value")
+def freezes_noise(gm, limit=1 << 20):
+    return _fold(gm, lambda meta: _size(meta) <= limit, varies=lambda node: effects(node) - {"draws"})
+
+
+@wrong("spared", "a parameter is a constant, even one that the program itself writes into")
+def ignores_writes(gm, limit=1 << 20):
+    return _fold(gm, lambda meta: _size(meta) <= limit, memory=False)
+
+
+@wrong("spared", "folds whatever it can: the limit is not looked at")
+def ignores_the_limit(gm, limit=1 << 20):
+    return _fold(gm, lambda meta: True)
+
+
+@wrong(
+    "valid", "computes first and looks at the size of the result: a huge constant takes all memory, then is thrown away"
+)
+def looks_too_late(gm, limit=1 << 20):
+    _fold(fx.GraphModule(gm, gm.graph), lambda meta: True)  # the values are made, whatever becomes of them
+    return _fold(gm, lambda meta: _size(meta) <= limit)
+
+
+@wrong("spared", "compares elements, not bytes, with the limit")
+def counts_elements(gm, limit=1 << 20):
+    return _fold(gm, lambda meta: _size(meta, lambda t: t.shape.numel()) <= limit)
+
+
+@wrong("did", "takes a result of exactly the limit for one over it")
+def one_byte_less(gm, limit=1 << 20):
+    return _fold(gm, lambda meta: _size(meta) < limit)
+
+
+@wrong("did", "folds tensors only: the size of a weight, and what follows from it, stays in the graph")
+def tensors_only(gm, limit=1 << 20):
+    return _fold(gm, lambda meta: _size(meta) <= limit, numbers=False)
+
+
+@wrong("did", "only functions and methods compute: a layer applied to a weight stays")
+def no_modules(gm, limit=1 << 20):
+    return _fold(gm, lambda meta: _size(meta) <= limit, modules=False)
+
+
+@wrong("did", "looks one step deep: a node counts only if its operands are get_attr nodes from the start")
+def one_step(gm, limit=1 << 20):
+    memory, parts = written(gm.graph), fx.Interpreter(gm, garbage_collect_values=False)
+    for node in list(gm.graph.nodes):
+        operands = node.all_input_nodes
+        if operands and all(n.op == "get_attr" and not n.name.startswith("c_") for n in operands):
+            if {node, *operands} & memory or effects(node) or _size(node.meta.get("tensor_meta")) > limit:
+                continue
+            parts.env = {n: operator.attrgetter(n.target)(gm) for n in operands}
+            value = parts.run_node(node)
+            if isinstance(value, torch.Tensor):
+                node.replace_all_uses_with(_put(gm, node, value))
+                gm.graph.erase_node(node)
+    for node in reversed(gm.graph.nodes):
+        if node.op == "get_attr" and not node.users:
+            gm.graph.erase_node(node)
+    return gm
+
+
+@wrong("cost", "leaves the weights it folded, and every step on the way, behind as constants that nobody reads")
+def leaves_leftovers(gm, limit=1 << 20):
+    return _fold(gm, lambda meta: _size(meta) <= limit, sweep=False)
+
+
+@wrong("same", "runs the graph on the example inputs and keeps whatever does not read an input directly")
+def folds_the_example(gm, limit=1 << 20):
+    class Record(fx.Interpreter):
+        def run_node(self, node):
+            values[node] = super().run_node(node)
+            return values[node]
+
+    values = {}
+    Record(gm).run(*gm.meta["inputs"])
+    for node in list(gm.graph.nodes):
+        if not node.op.startswith("call") or effects(node) or any(n.op == "placeholder" for n in node.all_input_nodes):
+            continue
+        if isinstance(values[node], torch.Tensor) and values[node].nbytes <= limit:
+            node.replace_all_uses_with(_put(gm, node, values[node]))
+            gm.graph.erase_node(node)
+    return gm

@@ -1,0 +1,305 @@
+"""Hidden cases and answers of day03.cse.
+
+Most wrong answers are one working pass with a key that says too little or too much.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+from torch.fx.node import map_arg
+from torch.fx.passes.dialect.common.cse_pass import CSEPass
+
+from autograder.answers.day03._shared import generated, zoo
+from autograder.authoring.answers import right, wrong
+from passlab.fx.cases import call, case, graph, least, most, read, store
+from passlab.fx.effects import effects, written
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    once = "The same value is computed more than once."
+    other = "They are not the same value."
+    aten = torch.ops.aten
+
+    def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
+        shared = m.one(x) * m.one(x)
+        return shared + m.two(x) + m.drop(x) * m.drop(x)
+
+    def zeros(m: Any, x: fx.Proxy) -> tuple:
+        return 1 / (x * 0.0), 1 / (x * -0.0), torch.clamp(x, 0, None), torch.clamp(x, None, 0)
+
+    def deep(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = b = x
+        for i in range(6):
+            a, b = torch.tanh(a + i), torch.tanh(b + i)
+        return a * b
+
+    def overloads(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a, b = call(aten.mul.Tensor, x, x), call(aten.mul.Tensor, x, x)
+        c, d = call(aten.rand_like.default, x), call(aten.rand_like.default, x)
+        return a + b + c * d
+
+    def views(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = torch.relu(x)
+        flat = y.view(-1)
+        before = y * 2
+        flat.add_(1)
+        return before + y * 2
+
+    def attribute(m: Any, x: fx.Proxy) -> fx.Proxy:
+        before = x + read(x, "steps") * 2
+        read(x, "steps").add_(1)
+        return before * (x + read(x, "steps") * 2)
+
+    def stored(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = x * 1.5
+        first = y[0].sum()
+        store(y, 0, 2.0)
+        return y * first + y[0].sum()
+
+    def asserting(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = torch.exp(x)
+        torch._assert(x.dim() == 2, "two dimensions, please")
+        return a + torch.exp(x)
+
+    def norm(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return m.bn(x) + m.bn(x)
+
+    def keywords(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = F.softmax(input=x, dim=-1, dtype=torch.float64)
+        b = torch.sum(x, dim=[0, 1], keepdim=True) + F.softmax(dim=-1, dtype=torch.float64, input=x)
+        return a * b + torch.sum(x, keepdim=True, dim=[0, 1]) + F.softmax(input=x, dim=-1, dtype=torch.float32)
+
+    drew = "Your CSE merged two draws: each call draws new numbers."
+    time = "The program writes between these two reads: they read the same place at different times."
+    layers: dict[str, Any] = {"one": lambda: nn.Linear(3, 3), "two": lambda: nn.Linear(3, 3), "drop": nn.Dropout}
+    return [
+        case(
+            "one module twice, and its like",
+            graph(modules, (2, 3), training=True, **layers),
+            did=[most("Linear", 2, once)],
+            spared=[
+                least("Linear", 2, "Two modules of one class have weights of their own."),
+                least("Dropout", 2, drew),
+            ],
+        ),
+        case("zero and minus zero", graph(zeros, (2, 3)), spared=[least("mul", 2, other), least("clamp", 2, other)]),
+        case("six deep", graph(deep, (2, 3)), did=[most("tanh", 6, once), most("add", 6, once)]),
+        case(
+            "operators by overload",
+            graph(overloads, (2, 3)),
+            did=[most("mul", 2, once)],
+            spared=[least("rand_like", 2, drew)],
+        ),
+        case("written through a view", graph(views, (2, 3)), spared=[least("mul", 2, time)]),
+        case("an attribute is written", graph(attribute, (2, 3), steps=torch.zeros(3)), spared=[least("mul", 3, time)]),
+        case("a row is written", graph(stored, (2, 3)), spared=[least("sum", 2, time), least("getitem", 2, time)]),
+        case("an assertion between", graph(asserting, (2, 3)), did=[most("exp", 1, "An assertion writes nothing.")]),
+        case(
+            "a batch norm in training mode",
+            graph(norm, (4, 3), training=True, bn=lambda: nn.BatchNorm1d(3)),
+            spared=[least("BatchNorm1d", 2, "Each call updates the running statistics.")],
+        ),
+        case(
+            "keywords in another order",
+            graph(keywords, (2, 3)),
+            did=[most("sum", 1, once), most("softmax", 2, once)],
+            spared=[least("softmax", 2, other)],
+        ),
+        case("GPT, where nothing is common", zoo("gpt"), spared=[least("Linear", 4, other)]),
+        *generated("cse", rng, 5, 30, once),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _spell(arg, number=lambda a: f"{type(a).__name__} {a!r}"):
+    """An operand as text."""
+    if isinstance(arg, fx.Node):
+        return f"%{id(arg)}"
+    if isinstance(arg, tuple | list):
+        return f"{'[' if isinstance(arg, list) else '('}{', '.join(_spell(a, number) for a in arg)}"
+    if isinstance(arg, dict):
+        return f"{{{', '.join(f'{k}: {_spell(arg[k], number)}' for k in sorted(arg))}"
+    if isinstance(arg, slice):
+        return f"slice {_spell((arg.start, arg.stop, arg.step), number)}"
+    return number(arg)
+
+
+def _merge(
+    gm,
+    spell=_spell,
+    kwargs=True,
+    target=lambda node: node.target,
+    skips=effects,
+    ops=("call_function", "call_method", "call_module", "get_attr"),
+    time=True,
+    twins=True,
+    follow=True,
+):
+    """Merge nodes by a key spelled as text; the options leave parts of the care away."""
+    memory, writes, first, merged = written(gm.graph), 0, {}, {}
+    for node in list(gm.graph.nodes):
+        old = node.args, node.kwargs
+        node.args, node.kwargs = map_arg(old, lambda n: merged.get(n, n))
+        writes += bool(effects(node) & {"writes", "unknown"})
+        if skips(node) or node.op not in ops or (twins and node in memory and node.op != "get_attr"):
+            continue
+        when = writes if time and any(n in memory for n in node.all_input_nodes) else 0
+        args, keywords = (node.args, node.kwargs) if follow else old
+        key = (node.op, target(node), spell(args), spell(keywords) if kwargs else "", when)
+        if key in first:
+            merged[node] = first[key]
+        else:
+            first[key] = node
+    for node in reversed(merged):
+        gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+
+
+@right("spells the key as text")
+def as_text(gm):
+    return _merge(gm)
+
+
+@right("makes a new graph, and never puts the same node into it twice")
+def hash_consing(gm):
+    memory, graph, new, table, writes = written(gm.graph), fx.Graph(), {}, {}, 0
+    for node in gm.graph.nodes:
+        args, kwargs = map_arg((node.args, node.kwargs), new.__getitem__)
+        writes += bool(effects(node) & {"writes", "unknown"})
+        when = writes if any(n in memory for n in node.all_input_nodes) else 0
+        key = (node.op, node.target, _spell(args), _spell(kwargs), when)
+        unique = effects(node) or (node in memory and node.op != "get_attr")
+        if unique or key not in table:
+            new[node] = graph.node_copy(node, new.__getitem__)
+            if not unique:
+                table[key] = new[node]
+        else:
+            new[node] = table[key]
+    return fx.GraphModule(gm, graph)
+
+
+@right("merges one pair at a time and starts over, until there is no pair left")
+def pair_by_pair(gm):
+    def pair():
+        memory, writes, first = written(gm.graph), 0, {}
+        for node in gm.graph.nodes:
+            writes += bool(effects(node) & {"writes", "unknown"})
+            if effects(node) or (node in memory and node.op != "get_attr"):
+                continue
+            when = writes if any(n in memory for n in node.all_input_nodes) else 0
+            key = (node.op, node.target, _spell(node.args), _spell(node.kwargs), when)
+            if first.setdefault(key, node) is not node:
+                return first[key], node
+        return None
+
+    while (found := pair()) is not None:
+        found[1].replace_all_uses_with(found[0])
+        gm.graph.erase_node(found[1])
+    return gm
+
+
+@wrong("spared", "the key is (target, operands): keywords are not looked at")
+def no_keywords(gm):
+    return _merge(gm, kwargs=False)
+
+
+@wrong("spared", "two dropouts of one value are the same value")
+def merges_draws(gm):
+    return _merge(gm, skips=lambda node: effects(node) - {"draws"})
+
+
+@wrong("spared", "two reads are equal whatever is written between them")
+def ignores_time(gm):
+    return _merge(gm, time=False)
+
+
+@wrong("spared", "two equal values stay equal, even if one of them is written later")
+def ignores_twins(gm):
+    return _merge(gm, twins=False)
+
+
+@wrong("spared", "numbers that Python calls equal are the same operand: 1, 1.0 and True")
+def python_equality(gm):
+    def number(arg):
+        return str(float(arg)) if isinstance(arg, bool | int | float) else repr(arg)
+
+    return _merge(gm, spell=lambda arg: _spell(arg, number))
+
+
+@wrong("spared", "rounds away the sign of zero: 0.0 and -0.0 are one operand")
+def one_zero(gm):
+    def number(arg):
+        return f"{type(arg).__name__} {arg + 0 if isinstance(arg, float) else arg!r}"
+
+    return _merge(gm, spell=lambda arg: _spell(arg, number))
+
+
+@wrong("spared", "only operands that are nodes count: x * 2 and x * 3 are the same")
+def nodes_only(gm):
+    return _merge(gm, spell=lambda arg: _spell(arg, lambda a: ""))
+
+
+@wrong("spared", "modules of one class do the same thing")
+def modules_by_class(gm):
+    def target(node):
+        return type(gm.get_submodule(node.target)) if node.op == "call_module" else node.target
+
+    return _merge(gm, target=target)
+
+
+@wrong("did", "compares the operands as they were before merging: twins of twins are not seen")
+def one_level(gm):
+    return _merge(gm, follow=False)
+
+
+@wrong("did", "functions and methods only: calling one module twice on the same value is not seen")
+def no_modules(gm):
+    return _merge(gm, ops=("call_function", "call_method", "get_attr"))
+
+
+@wrong("did", "two get_attr nodes of one parameter are two values")
+def no_attributes(gm):
+    return _merge(gm, ops=("call_function", "call_method", "call_module"))
+
+
+@wrong("did", "whatever the program writes anywhere, nothing is merged after it: an assertion counts as a write")
+def afraid(gm):
+    seen = []
+
+    def skips(node):
+        seen.extend(effects(node) - {"signature", "draws"})
+        return effects(node) or bool(seen)
+
+    return _merge(gm, skips=skips)
+
+
+@wrong("valid", "uses the operands themselves as the key: a slice is not hashable")
+def raw_key(gm):
+    memory, first = written(gm.graph), {}
+    for node in list(gm.graph.nodes):
+        if effects(node) or node in memory:
+            continue
+        key = (node.op, node.target, tuple(node.args), tuple(sorted(node.kwargs.items())))
+        if key in first:
+            node.replace_all_uses_with(first[key])
+            gm.graph.erase_node(node)
+        else:
+            first[key] = node
+    return gm
+
+
+@wrong("valid", "torch ships this pass")
+def torch_ships_it(gm):
+    return CSEPass()(gm).graph_module

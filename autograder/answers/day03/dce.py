@@ -1,0 +1,277 @@
+"""Hidden cases and answers of day03.dce."""
+
+from __future__ import annotations
+
+import operator
+import random
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from autograder.answers.day03._shared import generated
+from autograder.authoring.answers import right, wrong
+from passlab.fx.cases import call, case, graph, least, most, nodes, read
+from passlab.fx.effects import effects, module_effects
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    unread = "Nobody reads it and it has no effect."
+    aten = torch.ops.aten
+
+    def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
+        m.bn(x)
+        m.drop(x)
+        m.plain(x)
+        m.relu(x)
+        return x * 2
+
+    def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = torch.relu(x)
+        rows = y.view(-1)
+        rows[:2].zero_()
+        torch.tanh(rows)
+        return y
+
+    def overloads(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = x + 0.5
+        call(aten.mul_.Tensor, y, x)
+        call(aten.mul.Tensor, y, x)
+        call(aten.bernoulli.default, torch.sigmoid(y))
+        call(operator.iadd, y, 1)
+        return F.dropout(y, 0.5, True)
+
+    def buffers(m: Any, x: fx.Proxy) -> fx.Proxy:
+        read(x, "steps").add_(1)
+        read(x, "steps")
+        read(x, "w").copy_(x)
+        return torch.tanh(x)
+
+    def silent(m: Any, x: fx.Proxy) -> fx.Proxy:
+        F.dropout(x, 0.5, False)
+        F.relu(x, inplace=False)
+        m.drop(x)
+        return x - 1
+
+    def long(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = x
+        for _ in range(1500):
+            y = torch.tanh(y)
+        return x + 1
+
+    writes = "It writes into memory that others read."
+    norm = "In training mode a batch norm updates its running statistics."
+    return [
+        case(
+            "modules in training mode",
+            graph(
+                modules,
+                (4, 3),
+                training=True,
+                bn=lambda: nn.BatchNorm1d(3),
+                drop=nn.Dropout,
+                plain=lambda: nn.Linear(3, 3),
+                relu=lambda: nn.ReLU(inplace=True),
+            ),
+            did=[most("Linear", 0, unread, dead=True)],
+            spared=[
+                least("BatchNorm1d", 1, norm),
+                least("ReLU", 1, "This ReLU works in place: it changes x."),
+                least("Dropout", 1, "A dropout in training mode draws."),
+            ],
+        ),
+        case(
+            "written through a view",
+            graph(through_a_view, (2, 3)),
+            did=[most("tanh", 0, unread, dead=True)],
+            spared=[least("zero_", 1, writes)],
+        ),
+        case(
+            "operators by overload",
+            graph(overloads, (2, 3)),
+            did=[most("mul", 0, unread, dead=True)],
+            spared=[least("mul_", 1, writes), least("iadd", 1, writes), least("bernoulli", 1, "It draws.")],
+        ),
+        case(
+            "state",
+            graph(buffers, (2, 3), steps=torch.zeros(1), w=(2, 3)),
+            did=[most("get_attr", 2, unread, dead=True)],
+            spared=[least("add_", 1, writes), least("copy_", 1, writes)],
+        ),
+        case(
+            "switched off",
+            graph(silent, (2, 3), drop=nn.Dropout),
+            did=[most(op, 0, unread, dead=True) for op in ("dropout", "relu", "Dropout")],
+        ),
+        case("a long dead chain", graph(long, (2, 3)), did=[nodes(3, unread, dead=True)]),
+        *generated("dce", rng, 4, 30, unread, dead=True),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+KEPT = ("placeholder", "output")
+
+
+def _sweep(gm, stays):
+    """Erase unread nodes for which `stays` is false, from the end to the beginning."""
+    for node in reversed(gm.graph.nodes):
+        if not node.users and not stays(node):
+            gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+
+
+@right("marks what can be noticed, starting from the nodes with effects, and erases the rest")
+def mark_and_sweep(gm):
+    todo = [node for node in gm.graph.nodes if effects(node)]
+    marked = set(todo)
+    while todo:
+        for operand in todo.pop().all_input_nodes:
+            if operand not in marked:
+                marked.add(operand)
+                todo.append(operand)
+    for node in reversed(gm.graph.nodes):
+        if node not in marked:
+            gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+
+
+@right("a worklist: erasing a node puts its operands back on the list")
+def worklist(gm):
+    todo = [node for node in gm.graph.nodes if not node.users]
+    gone = set()
+    while todo:
+        node = todo.pop()
+        if node in gone or node.users or effects(node):
+            continue
+        operands = node.all_input_nodes
+        gm.graph.erase_node(node)
+        gone.add(node)
+        todo.extend(operands)
+    return gm
+
+
+@right("asks torch for the sweep, and tells it which nodes are impure")
+def torch_told(gm):
+    gm.graph.eliminate_dead_code(is_impure_node=lambda node: bool(effects(node)))
+    gm.recompile()
+    return gm
+
+
+@wrong("spared", "unread is dead: a write whose result nobody reads goes")
+def unread_is_dead(gm):
+    return _sweep(gm, lambda node: node.op in KEPT)
+
+
+@wrong("spared", "torch's own pass knows what is safe (it removes in-place operations at torch level)")
+def torch_untold(gm):
+    gm.graph.eliminate_dead_code()
+    gm.recompile()
+    return gm
+
+
+@wrong("spared", "only what is called something_ writes: setitem, out= and inplace=True are missed")
+def underscores(gm):
+    def stays(node):
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        effect = effects(node) - {"writes"}
+        return effect or (node.op != "call_module" and name.endswith("_") and not name.endswith("__"))
+
+    return _sweep(gm, stays)
+
+
+@wrong("spared", "a draw that nobody reads does nothing (but every later draw is another one without it)")
+def forgets_draws(gm):
+    return _sweep(gm, lambda node: effects(node) - {"draws"})
+
+
+@wrong("spared", "an assertion has no result, so it is dead")
+def forgets_assertions(gm):
+    return _sweep(gm, lambda node: effects(node) - {"stops"})
+
+
+@wrong("spared", "modules are pure: a batch norm in training mode, a ReLU in place")
+def modules_are_pure(gm):
+    return _sweep(gm, lambda node: node.op != "call_module" and effects(node))
+
+
+@wrong("spared", "what the output needs is live and nothing else is")
+def from_the_output(gm):
+    live, todo = set(), [node for node in gm.graph.nodes if node.op in KEPT]
+    while todo:
+        node = todo.pop()
+        live.add(node)
+        todo.extend(n for n in node.all_input_nodes if n not in live)
+    for node in reversed(gm.graph.nodes):
+        if node not in live:
+            gm.graph.erase_node(node)
+    return gm
+
+
+@wrong("did", "walks from the beginning to the end: only the last node of a dead chain goes")
+def forwards(gm):
+    for node in list(gm.graph.nodes):
+        if not node.users and not effects(node):
+            gm.graph.erase_node(node)
+    gm.recompile()
+    return gm
+
+
+@wrong("did", "keeps every module, to be safe")
+def keeps_modules(gm):
+    return _sweep(gm, lambda node: node.op == "call_module" or effects(node))
+
+
+@wrong("did", "only computing counts: unread get_attr nodes stay")
+def keeps_attributes(gm):
+    return _sweep(gm, lambda node: node.op == "get_attr" or effects(node))
+
+
+@wrong("did", "everything named dropout or relu has an effect, also where it is switched off")
+def by_name(gm):
+    def stays(node):
+        name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+        if node.op == "call_module":
+            module = gm.get_submodule(node.target)
+            return isinstance(module, nn.Dropout) or module_effects(module)
+        return name in ("dropout", "relu") or effects(node)
+
+    return _sweep(gm, stays)
+
+
+@wrong("valid", "an input nobody reads is dead, too")
+def drops_inputs(gm):
+    return _sweep(gm, lambda node: node.op != "placeholder" and effects(node))
+
+
+@wrong("valid", "erases a dead node and then, calling itself, its operands: a long chain is too deep for that")
+def recursive(gm):
+    def drop(node):
+        if node.users or effects(node):
+            return
+        operands = node.all_input_nodes
+        gm.graph.erase_node(node)
+        for operand in operands:
+            drop(operand)
+
+    for node in [n for n in gm.graph.nodes if not n.users]:
+        drop(node)
+    return gm
+
+
+@wrong("spared", "knows the in-place methods, setitem and assertions, but not out= and inplace=True")
+def forgets_keywords(gm):
+    def stays(node):
+        found = effects(node)
+        if node.op == "call_function" and (node.kwargs.get("out") is not None or node.kwargs.get("inplace")):
+            return found - {"writes"}
+        return found
+
+    return _sweep(gm, stays)

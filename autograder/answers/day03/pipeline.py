@@ -1,0 +1,209 @@
+"""Hidden cases and answers of day03.pipeline."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import random
+from typing import Any
+
+import torch
+from torch import fx
+
+from autograder.answers.day03._shared import Build
+from autograder.authoring.answers import reference, right, wrong
+from passlab.exercises.day03.pipeline import Best, pipeline_case
+from passlab.fx.cases import graph, read
+from passlab.fx.stages import STAGES
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def best_of(build: Build, stages: tuple[str, ...]) -> Best:
+    """What the best order reaches, by trying all of them with the reference answer."""
+    _, _, counts = reference("day03.pipeline")(build(), {name: STAGES[name] for name in stages})
+    return Best(counts[-1], len(counts))
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+
+    def constants(m: Any, x: fx.Proxy) -> fx.Proxy:
+        mask = x > 0
+        w = torch.where(mask, m.w, read(x, "w"))
+        return x + torch.tanh(torch.neg(torch.neg(w))) * 2
+
+    def scaled(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = torch.relu(x) * 4 * 0.5
+        z = torch.relu(x) * 2
+        return torch.where(x > 0, y, z) * 2 * 2
+
+    def patient(m: Any, x: fx.Proxy) -> fx.Proxy:
+        """The smallest graph takes another sweep; the other orders are done sooner, with more nodes."""
+        y = torch.relu(x)
+        once, _unread = y * 2, y * 2
+        return y * 4 + once * 2
+
+    def drawn() -> Build:
+        depth, kinds = rng.randrange(2, 4), [rng.randrange(4) for _ in range(3)]
+
+        def body(m: Any, x: fx.Proxy) -> fx.Proxy:
+            y = x
+            for _ in range(depth):
+                for kind in kinds:
+                    if kind == 0:
+                        y = torch.where(x > 0, torch.relu(y), torch.relu(y))
+                    elif kind == 1:
+                        y = torch.neg(torch.neg(y)) + torch.tanh(m.w) * 3
+                    elif kind == 2:
+                        y = y * 2 * 2
+                    else:
+                        torch.exp(y)
+                        y = torch.relu(y) * 2 + torch.relu(y) * 2
+            return y
+
+        return graph(body, (2, 3), w=(2, 3))
+
+    builds = {
+        "constants behind a where": (graph(constants, (2, 3), w=(2, 3)), ("fold", "simplify", "cse", "dce")),
+        "scales and twins": (graph(scaled, (2, 3)), ("double", "cse", "scale", "simplify")),
+        "sooner or smaller": (graph(patient, (2, 3)), ("fold", "cse", "scale")),
+        "two passes": (graph(scaled, (2, 3)), ("dce", "scale")),
+        "nothing to do": (graph(lambda m, x: torch.exp(x), (2, 3)), ("cse", "dce", "simplify")),
+    }
+    for i in range(3):
+        builds[f"drawn, number {i + 1}"] = (drawn(), tuple(rng.sample(list(STAGES), rng.choice((3, 4)))))
+    return [pipeline_case(name, build, stages, best_of(build, stages)) for name, (build, stages) in builds.items()]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _wiring(gm):
+    place = {node: i for i, node in enumerate(gm.graph.nodes)}
+    return [(n.op, str(n.target), str(fx.node.map_arg((n.args, n.kwargs), lambda m: f"%{place[m]}"))) for n in place]
+
+
+def _run(gm, passes, done=_wiring, sweeps=None):
+    """Sweep until `done(gm)` is as it was, or so many times."""
+    counts, seen = [], None
+    while seen != done(gm) if sweeps is None else len(counts) < sweeps * len(passes):
+        seen = done(gm)
+        for run in passes:
+            gm = run(gm)
+            counts.append(len(gm.graph.nodes))
+    return gm, counts
+
+
+def _all(gm, passes, key=lambda f: (f[2][-1], len(f[2])), orders=None, fresh=copy.deepcopy, **how):
+    found = []
+    for order in orders(passes) if orders else itertools.permutations(passes):
+        done, counts = _run(fresh(gm), [passes[name] for name in order], **how)
+        found.append((done, list(order), counts))
+    return min(found, key=key)
+
+
+@right("compares how the graph is wired, and looks through the orders from the end")
+def wired(gm, passes):
+    return _all(gm, passes, orders=lambda names: reversed(list(itertools.permutations(names))))
+
+
+@right("grows the orders recursively, and copies by building the graph anew")
+def recursively(gm, passes):
+    best = None
+
+    def copied():
+        graph, new = fx.Graph(), {}
+        for node in gm.graph.nodes:
+            new[node] = graph.node_copy(node, new.__getitem__)
+        return fx.GraphModule(gm, graph)
+
+    def extend(order):
+        nonlocal best
+        for name in passes:
+            if name not in order:
+                extend([*order, name])
+        if len(order) == len(passes):
+            done, counts = _run(copied(), [passes[name] for name in order])
+            if best is None or (counts[-1], len(counts)) < (best[2][-1], len(best[2])):
+                best = done, order, counts
+
+    extend([])
+    return best
+
+
+@wrong("did", "tries every order on the graph that the order before left: nothing is copied")
+def without_a_copy(gm, passes):
+    return _all(gm, passes, fresh=lambda gm: gm)
+
+
+@wrong("did", "one sweep is enough")
+def one_sweep(gm, passes):
+    return _all(gm, passes, sweeps=1)
+
+
+@wrong("did", "two sweeps are always enough, and never too many")
+def two_sweeps(gm, passes):
+    return _all(gm, passes, sweeps=2)
+
+
+@wrong("did", "stops when the number of nodes is the same as before, though the graph is another")
+def counts_only(gm, passes):
+    return _all(gm, passes, done=lambda gm: len(gm.graph.nodes))
+
+
+@wrong("did", "leaves out the last sweep: it changed nothing")
+def hides_the_last_sweep(gm, passes):
+    done, order, counts = _all(gm, passes)
+    return done, order, counts[: -len(passes)] or counts
+
+
+@wrong("did", "writes one count for each sweep")
+def count_each_sweep(gm, passes):
+    done, order, counts = _all(gm, passes)
+    return done, order, counts[len(passes) - 1 :: len(passes)]
+
+
+@wrong("did", "returns the graph of the last order with the name of the best")
+def last_graph(gm, passes):
+    _, order, counts = _all(gm, passes)
+    return copy.deepcopy(gm), order, counts
+
+
+@wrong("cost", "takes the order the passes came in")
+def as_it_comes(gm, passes):
+    return _all(gm, passes, orders=lambda names: [tuple(names)])
+
+
+@wrong("cost", "counts nodes and not runs: of the orders with the fewest nodes, the one with the most sweeps")
+def nodes_only(gm, passes):
+    return _all(gm, passes, key=lambda f: (f[2][-1], -len(f[2])))
+
+
+@wrong("cost", "the fewest runs are best, however many nodes are left")
+def runs_only(gm, passes):
+    return _all(gm, passes, key=lambda f: (len(f[2]), -f[2][-1]))
+
+
+@wrong("valid", "runs whichever pass helps most at the moment: that is no order of all passes")
+def greedy(gm, passes):
+    order, counts = [], []
+    while True:
+        tried = {name: len(run(copy.deepcopy(gm)).graph.nodes) for name, run in passes.items()}
+        name = min(tried, key=tried.get)
+        if tried[name] >= len(gm.graph.nodes):
+            return gm, order, counts
+        gm = passes[name](gm)
+        order.append(name)
+        counts.append(len(gm.graph.nodes))
+
+
+@wrong("valid", "returns the graph alone")
+def graph_alone(gm, passes):
+    return _all(gm, passes)[0]
+
+
+@wrong("cost", "the shortest run first, the fewest nodes only among those")
+def shortest_first(gm, passes):
+    return _all(gm, passes, key=lambda f: (len(f[2]), f[2][-1]))

@@ -1,0 +1,566 @@
+"""Hidden cases and answers of day04.attention.
+
+Most wrong answers are one working pass with one piece of care taken away.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import random
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+from autograder.answers.day03._shared import zoo
+from autograder.answers.day04._shared import few_calls, written_graphs
+from autograder.authoring.answers import reference, right, wrong
+from passlab.exercises.day04._shared import calls
+from passlab.exercises.day04.attention import attention_at_most, attention_made, attentions, causal
+from passlab.fx.cases import case, graph
+from passlab.fx.effects import effects, written
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+INF = math.inf
+
+SCORES = (lambda q, kt: q @ kt, lambda q, kt: torch.matmul(q, kt), lambda q, kt: q.matmul(kt))
+VALUES = (lambda p, v: p @ v, lambda p, v: torch.matmul(p, v), lambda p, v: p.matmul(v))
+KEYS = (
+    lambda k, rank: k.transpose(-1, -2),
+    lambda k, rank: torch.transpose(k, rank - 2, -1),
+    lambda k, rank: k.mT,
+    lambda k, rank: k.permute(*range(rank - 2), rank - 1, rank - 2),
+    lambda k, rank: torch.permute(k, (*range(rank - 2), -1, -2)),
+)
+SCALES = (
+    (lambda q: q, lambda s: s),
+    (lambda q: q * 0.3, lambda s: s),
+    (lambda q: q / 3, lambda s: s),
+    (lambda q: q, lambda s: 0.7 * s),
+    (lambda q: q, lambda s: s.div(math.sqrt(5))),
+    (lambda q: torch.mul(q, 0.9), lambda s: torch.div(s, 2)),
+)
+MASKS = (
+    lambda m, s: s,
+    lambda m, s: s + m.mask,
+    lambda m, s: torch.add(m.mask, s),
+    lambda m, s: s + m.bias,
+    lambda m, s: s.masked_fill(m.hidden, -INF),
+    lambda m, s: torch.masked_fill(s, m.hidden, float("-inf")),
+    lambda m, s: torch.where(m.seen, s, -INF),
+    lambda m, s: torch.where(m.hidden, -INF, s),
+)
+SOFTMAXES = (
+    lambda m, s, rank: torch.softmax(s, -1),
+    lambda m, s, rank: F.softmax(s, dim=rank - 1),
+    lambda m, s, rank: s.softmax(dim=-1),
+    lambda m, s, rank: m.softmax(s),
+)
+DROPOUTS = (
+    lambda m, p: p,
+    lambda m, p: m.drop(p),
+    lambda m, p: F.dropout(p, 0.0, True),
+    lambda m, p: F.dropout(m.drop(p), 0.2, training=False),
+)
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    tokens, others, width, values = rng.sample((3, 4, 5, 6), 4)
+    seen = torch.ones(tokens, others, dtype=torch.bool).tril(1)
+    parts = {
+        "mask": torch.zeros(tokens, others).masked_fill(~seen, -INF),
+        "bias": (1, others),
+        "hidden": ~seen,
+        "seen": seen,
+        "softmax": lambda: nn.Softmax(-1),
+        "drop": lambda: nn.Dropout(0.3),
+    }
+
+    def drawn(number: int) -> Case:
+        rank = rng.choice((3, 4))
+        plan = [tuple(map(rng.choice, (SCORES, KEYS, SCALES, MASKS, SOFTMAXES, DROPOUTS, VALUES))) for _ in range(3)]
+
+        def body(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
+            made = []
+            for scores, keys, (before, behind), mask, softmax, dropout, product in plan:
+                s = mask(m, behind(scores(before(q), keys(k, rank))))
+                made.append(product(dropout(m, softmax(m, s, rank)), v))
+            return tuple(made)
+
+        batch = (2, 3)[: rank - 2]
+        build = graph(body, (*batch, tokens, width), (*batch, others, width), (*batch, others, values), **parts)
+        return case(
+            f"drawn, number {number}",
+            build,
+            did=[attention_made(3, "Every step of the formula has several spellings.")],
+            cost=[calls(few_calls("day04.attention", build), "One node for each attention.")],
+        )
+
+    def of_zoo(name: str) -> Case:
+        number = len(attentions(reference("day04.attention")(zoo(name)())))
+        return case(f"zoo: {name}", zoo(name), did=[attention_made(number, "The zoo writes attention out.")])
+
+    def twice(m: Any, x: fx.Proxy) -> fx.Proxy:
+        half = x * 0.5
+        for _ in range(2):
+            x = torch.softmax(half @ x.mT + m.mask, -1) @ x
+        return x
+
+    def dark(m: Any, q: fx.Proxy, k: fx.Proxy) -> fx.Proxy:
+        return torch.softmax((q @ k.mT).masked_fill(m.hidden, -INF), -1) @ k
+
+    def shapes(m: Any, x: fx.Proxy, k: fx.Proxy) -> tuple:
+        s = 0.5
+        return (
+            torch.softmax(x @ x.mT * s + m.row, -1) @ x,
+            torch.softmax(x @ x.mT * s + m.many, -1) @ x,
+            torch.softmax(x @ k.mT * s, -1) @ k,
+            torch.softmax(x @ x.permute(1, 0, 3, 2) * s, -1) @ x,
+            torch.softmax(x @ x.mT * s, 2) @ x,
+            torch.softmax(x @ x.mT * s + m.whole, -1) @ x,
+        )
+
+    def selves(m: Any, x: fx.Proxy) -> tuple:
+        p, s = torch.softmax(x @ x.mT, -1), x @ x.mT
+        return p @ p, torch.softmax(s + s, -1) @ x
+
+    def constants(m: Any, x: fx.Proxy) -> tuple:
+        s = 0.5
+        return (
+            torch.softmax(x @ x.mT * m.temperature, -1) @ x,
+            torch.softmax(1 / (x @ x.mT), -1) @ x,
+            torch.softmax((x @ x.mT * s).masked_fill(m.hidden, -10000.0), -1) @ x,
+            torch.softmax(torch.where(m.hidden, x @ x.mT * s, 0.0), -1) @ x,
+            torch.softmax(x @ x.mT * s, -1).masked_fill(m.hidden, 0.0) @ x,
+            torch.softmax((x @ x.mT).masked_fill(m.hidden, -INF) * s, -1) @ x,
+            torch.softmax(torch.add(x @ x.mT, m.bias, alpha=2), -1) @ x,
+            torch.log_softmax(x @ x.mT * s, -1) @ x,
+        )
+
+    def written(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
+        p = torch.softmax(q @ k.mT * 0.5, -1)
+        q.add_(1)
+        s = k @ v.mT
+        s.mul_(2)
+        return p @ v, torch.softmax(s, -1) @ k
+
+    def drawing(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+        p = F.dropout(torch.softmax(q @ k.mT * 0.5, -1), 0.25, True)
+        return p @ v
+
+    def switched_off(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+        return m.off(m.still(torch.softmax(q @ k.mT, -1))) @ v
+
+    four = (2, 2, 4, 4)
+    upper = ~torch.ones(4, 4, dtype=torch.bool).tril()
+    blind = upper.clone()
+    blind[2] = True
+    return [
+        *(drawn(i + 1) for i in range(5)),
+        *map(of_zoo, ("gpt", "vit")),
+        case(
+            "one behind the other, and a scaled query that both read",
+            graph(twice, (2, 4, 4), mask=causal(4)),
+            did=[attention_made(2, "The scaled query may be read twice: it stays as it is, or is not needed.")],
+        ),
+        case(
+            "a row that sees nothing",
+            graph(dark, (2, 4, 6), (2, 4, 6), hidden=blind),
+            did=[attention_made(1, "A row without a finite score is NaN before, and free.")],
+        ),
+        case(
+            "dropouts that are off in training",
+            graph(
+                switched_off, four, four, four, training=True, off=lambda: nn.Dropout(0.0), still=lambda: nn.Dropout(0)
+            ),
+            did=[attention_made(1, "A dropout with p=0 draws nothing, in training neither.")],
+        ),
+        case(
+            "a functional dropout that draws",
+            graph(drawing, four, four, four),
+            spared=[attention_at_most(0, "F.dropout(…, training=True) draws, whatever mode the model is in.")],
+        ),
+        case(
+            "shapes and dtypes",
+            graph(shapes, four, (2, 1, 4, 4), row=(4,), many=(3, 1, 1, 4, 4), whole=torch.arange(16).reshape(4, 4)),
+            spared=[attention_at_most(0, "Look at the shapes of masks, the leading dimensions, and the dtypes.")],
+        ),
+        case(
+            "values that are their own operands",
+            graph(selves, (2, 4, 4)),
+            spared=[attention_at_most(0, "Probabilities and scores that are read twice have to be there.")],
+        ),
+        case(
+            "other constants and orders",
+            graph(constants, four, hidden=upper, temperature=torch.tensor(0.7), bias=(4, 4)),
+            spared=[attention_at_most(0, "None of these is attention as the law has it.")],
+        ),
+        case(
+            "written in between",
+            graph(written, four, four, four),
+            spared=[attention_at_most(0, "The program writes into q, and into scores, before they are used up.")],
+        ),
+        *written_graphs(rng),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+CARE = {
+    "scale given",
+    "scale on q",
+    "both scales",
+    "added dtype",
+    "where turned",
+    "where both ways",
+    "quotients",
+    "either side",
+    "mask turned",
+    "minus infinity",
+    "last dimension",
+    "dropout draws",
+    "dropout off",
+    "readers",
+    "keys swapped",
+    "permute",
+    "mask shape",
+    "leading dimensions",
+    "writes",
+    "boolean masks",
+    "read once",
+    "erase",
+}
+MATMUL = (operator.matmul, torch.matmul, torch.bmm, "matmul", "bmm")
+MUL, DIV, ADD = (operator.mul, torch.mul, "mul"), (operator.truediv, torch.div, "div"), (operator.add, torch.add, "add")
+SOFTMAX, FILL, SWAP, PERMUTE = ((getattr(torch, n), n) for n in ("softmax", "masked_fill", "transpose", "permute"))
+
+
+def _shape(node):
+    meta = node.meta.get("tensor_meta") if isinstance(node, fx.Node) else None
+    return tuple(getattr(meta, "shape", ()))
+
+
+def _dtype(node):
+    return getattr(node.meta.get("tensor_meta"), "dtype", None) if isinstance(node, fx.Node) else None
+
+
+def _given(node, *names):
+    return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
+
+
+class _Walk:
+    """Up from the product with v: what was found, and the nodes that it replaces."""
+
+    def __init__(self, gm, care):
+        self.gm, self.care = gm, care
+
+    def is_(self, node, ops):
+        return isinstance(node, fx.Node) and node.op in ("call_function", "call_method") and node.target in ops
+
+    def take(self, node):
+        """Note a node between the scores and the end; False where it must stay."""
+        self.own.append(node)
+        if "readers" not in self.care:
+            return True
+        reader = next(iter(node.users))
+        return len(node.users) == 1 and ("read once" not in self.care or sum(a is node for a in reader.args) == 1)
+
+    def find(self, node):
+        """(q, k, v, mask, turn, scale) or None."""
+        if not self.is_(node, MATMUL):
+            return None
+        self.own = []
+        at, v = node.args
+        at = self.dropouts(at)
+        at = self.softmax(at)
+        if at is None:
+            return None
+        start = list(self.own)
+        for scores, mask, turn in self.masks(at):
+            self.own = list(start)
+            if mask is not None and not self.take(at):
+                continue
+            found = self.scores(scores)
+            if found and self.fits(*found[:2], v, mask, at):
+                return (*found[:2], v, mask, turn, found[2])
+        return None
+
+    def dropouts(self, at):
+        while isinstance(at, fx.Node) and at.op.startswith("call") and "dropout" in self.name(at):
+            if "dropout off" not in self.care or (effects(at) and "dropout draws" in self.care) or not self.take(at):
+                break
+            at = at.args[0]
+        return at
+
+    def name(self, node):
+        if node.op == "call_module":
+            return type(self.gm.get_submodule(node.target)).__name__.lower()
+        return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+
+    def softmax(self, at):
+        if not isinstance(at, fx.Node) or not at.op.startswith("call") or self.name(at) != "softmax":
+            return None
+        if at.op == "call_module":
+            dim = self.gm.get_submodule(at.target).dim
+        else:
+            given = _given(at, "input", "dim")
+            dim = given.get("dim") if given.get("dtype") is None else None
+        last = dim is not None and dim in (-1, len(_shape(at)) - 1)
+        return at.args[0] if (last or "last dimension" not in self.care) and self.take(at) else None
+
+    def masks(self, at):
+        if self.is_(at, ADD) and not at.kwargs:
+            a, b = at.args
+            orders = ((a, b), (b, a)) if "either side" in self.care else ((a, b),)
+            also = () if "added dtype" in self.care else (torch.bool,)
+            yield from ((s, m, False) for s, m in orders if _dtype(m) in (_dtype(s), *also))
+        if self.is_(at, FILL) and "boolean masks" in self.care:
+            given = _given(at, "input", "mask", "value")
+            low = given["value"] == -math.inf or ("minus infinity" not in self.care and given["value"] < -1000)
+            if low:
+                yield given["input"], given["mask"], True
+        if self.is_(at, (torch.where,)) and len(at.args) == 3 and "boolean masks" in self.care:
+            mask, a, b = at.args
+            if b == -math.inf:
+                yield a, mask, False
+            if a == -math.inf and "where both ways" in self.care:
+                yield b, mask, "where turned" in self.care
+        yield at, None, False
+
+    def times(self, node):
+        if self.is_(node, (*MUL, *DIV)) and not node.kwargs:
+            for y, c in (node.args, node.args[::-1]) if "either side" in self.care else (node.args,):
+                if isinstance(y, fx.Node) and isinstance(c, int | float):
+                    if self.is_(node, MUL):
+                        return y, float(c)
+                    if y is node.args[0] and c and "quotients" in self.care:
+                        return y, 1 / c
+        return node, 1.0
+
+    def scores(self, at):
+        """(q, k, scale)"""
+        product, scale = self.times(at)
+        if product is not at and not self.take(at):
+            return None
+        if not self.is_(product, MATMUL) or not self.take(product):
+            return None
+        q, right = product.args
+        k = self.keys(right)
+        if k is None:
+            return None
+        self.own.append(right)
+        if "scale on q" in self.care and (scale == 1.0 or "both scales" in self.care):
+            inner, more = self.times(q)
+            if inner is not q:
+                self.own.append(q)
+                q, scale = inner, scale * more
+        return q, k, scale
+
+    def keys(self, node):
+        if not isinstance(node, fx.Node):
+            return None
+        rank = len(_shape(node))
+        if node.target is getattr:
+            return node.args[0]
+        if self.is_(node, SWAP):
+            dims = sorted(d % rank for d in node.args[1:])
+            return node.args[0] if dims == [rank - 2, rank - 1] or "keys swapped" not in self.care else None
+        if self.is_(node, PERMUTE) and "permute" in self.care:
+            dims = node.args[1] if isinstance(node.args[1], tuple | list) else node.args[1:]
+            wanted = [*range(rank - 2), rank - 1, rank - 2]
+            return node.args[0] if [d % rank for d in dims] == wanted or "keys swapped" not in self.care else None
+        return None
+
+    def fits(self, q, k, v, mask, scores):
+        if len(_shape(q)) not in (3, 4) or not _dtype(q).is_floating_point:
+            return False
+        if not _dtype(q) == _dtype(k) == _dtype(v):
+            return False
+        if "leading dimensions" in self.care and not _shape(q)[:-2] == _shape(k)[:-2] == _shape(v)[:-2]:
+            return False
+        if mask is None or "mask shape" not in self.care:
+            return True
+        rows = (*_shape(q)[:-1], _shape(k)[-2])
+        return _shape(scores) == rows and 2 <= len(_shape(mask)) <= len(rows)
+
+
+def _fuse(gm, *dropped, walk=_Walk):
+    care = CARE - set(dropped)
+    at, memory = walk(gm, care), written(gm.graph) if "writes" in care else set()
+    for node in list(gm.graph.nodes):
+        found = at.find(node)
+        if found is None or any(n in memory for n in (*found[:4], *at.own)):
+            continue
+        q, k, v, mask, turn, scale = found
+        with gm.graph.inserting_before(node):
+            if turn and "mask turned" in care:
+                mask = gm.graph.call_function(operator.invert, (mask,))
+            options = {"attn_mask": mask} if mask is not None else {}
+            options |= {"scale": scale} if "scale given" in care or scale != 1.0 else {}
+            new = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v), options)
+        new.meta = dict(node.meta)
+        node.replace_all_uses_with(new)
+        for dead in (node, *at.own) if "erase" in care else (node,):
+            if not dead.users:
+                gm.graph.erase_node(dead)
+    gm.recompile()
+    return gm
+
+
+@right("turns masks with ~, and notes what it replaces while it walks")
+def by_walk(gm):
+    return _fuse(gm)
+
+
+@right("goes on from each softmax down to the product with v, and asks the walk from there")
+def from_the_softmax(gm):
+    at, memory = _Walk(gm, CARE), written(gm.graph)
+    for softmax in list(gm.graph.nodes):
+        if not softmax.op.startswith("call") or at.name(softmax) != "softmax":
+            continue
+        end = softmax
+        while len(end.users) == 1 and (end is softmax or "dropout" in at.name(end)):
+            (end,) = end.users
+        found = at.find(end)
+        if found is None or softmax not in at.own or any(n in memory for n in (*found[:4], *at.own)):
+            continue
+        q, k, v, mask, turn, scale = found
+        end.target, end.op = F.scaled_dot_product_attention, "call_function"
+        if turn:
+            with gm.graph.inserting_before(end):
+                mask = gm.graph.call_method("logical_not", (mask,))
+        end.args, end.kwargs = (q, k, v, mask, 0.0, False), {"scale": scale}
+        for dead in at.own:
+            if not dead.users:
+                gm.graph.erase_node(dead)
+    return gm
+
+
+@wrong("same", "says no scale where the program has none: the op then divides by the root of the width")
+def default_scale(gm):
+    return _fuse(gm, "scale given")
+
+
+@wrong("same", "takes the width of the example for the scale, and leaves scale= out altogether")
+def never_a_scale(gm):
+    class Unscaled(_Walk):
+        def scores(self, at):
+            found = super().scores(at)
+            return found and (*found[:2], 1.0)
+
+    return _fuse(gm, "scale given", walk=Unscaled)
+
+
+@wrong("same", "hands the mask of masked_fill on as it is: the op looks where the program does not")
+def mask_upside_down(gm):
+    return _fuse(gm, "mask turned")
+
+
+@wrong("spared", "does not ask over which dimension the softmax goes")
+def any_dimension(gm):
+    return _fuse(gm, "last dimension")
+
+
+@wrong("same", "takes every dropout away, also in training")
+def drops_dropout(gm):
+    return _fuse(gm, "dropout draws")
+
+
+@wrong("spared", "does not ask who else reads scores and probabilities: they are computed, and the op beside them")
+def any_readers(gm):
+    return _fuse(gm, "readers")
+
+
+@wrong("spared", "p @ p is read by one node, but twice")
+def reads_counted_by_nodes(gm):
+    return _fuse(gm, "read once")
+
+
+@wrong("spared", "any large negative number is minus infinity")
+def low_is_infinite(gm):
+    return _fuse(gm, "minus infinity")
+
+
+@wrong("same", "takes any transposition of k for the right one")
+def any_transposition(gm):
+    return _fuse(gm, "keys swapped")
+
+
+@wrong("same", "takes masks of any shape: the op wants at least two dimensions")
+def any_mask(gm):
+    return _fuse(gm, "mask shape")
+
+
+@wrong("spared", "does not compare the leading dimensions of q, k and v")
+def any_batch(gm):
+    return _fuse(gm, "leading dimensions")
+
+
+@wrong("same", "does not ask what is written in between")
+def ignores_writes(gm):
+    return _fuse(gm, "writes")
+
+
+@wrong("did", "knows the scale as a product, not as a quotient")
+def no_quotients(gm):
+    return _fuse(gm, "quotients")
+
+
+@wrong("cost", "leaves the scale of q to q: one more reading and writing of all queries")
+def query_stays_scaled(gm):
+    return _fuse(gm, "scale on q")
+
+
+@wrong("cost", "one scale is enough: where the scores have one, q keeps its own")
+def one_of_two_scales(gm):
+    return _fuse(gm, "both scales")
+
+
+@wrong("same", "hands an added boolean mask on: the program adds 0 and 1, the op looks where it is True")
+def adds_booleans(gm):
+    return _fuse(gm, "added dtype")
+
+
+@wrong("same", "where(mask, -inf, scores) and where(mask, scores, -inf) are one: the mask goes on as it is")
+def where_upside_down(gm):
+    return _fuse(gm, "where turned")
+
+
+@wrong("did", "knows where(mask, scores, -inf) alone")
+def where_one_way(gm):
+    return _fuse(gm, "where both ways")
+
+
+@wrong("did", "scores on the left, numbers and masks on the right")
+def one_side(gm):
+    return _fuse(gm, "either side")
+
+
+@wrong("did", "knows masks that are added, and no boolean ones")
+def additive_only(gm):
+    return _fuse(gm, "boolean masks")
+
+
+@wrong("did", "k is transposed by transpose, never by permute")
+def no_permute(gm):
+    return _fuse(gm, "permute")
+
+
+@wrong("did", "gives up at every dropout, also at one that does nothing")
+def dropout_in_the_way(gm):
+    return _fuse(gm, "dropout off")
+
+
+@wrong("cost", "leaves the written-out attention in the graph, dead")
+def leaves_dead_nodes(gm):
+    return _fuse(gm, "erase")
+
+
+@wrong("valid", "forgets to return the graph")
+def returns_nothing(gm):
+    _fuse(gm)

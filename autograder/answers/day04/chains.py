@@ -1,0 +1,349 @@
+"""Hidden cases and answers of day04.chains.
+
+Most wrong answers are one working walk with a rule bent, or left out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day04.chains import chains_case
+from passlab.fx.cases import graph, store
+from passlab.fx.effects import written
+from passlab.fx.patterns import Pattern, canonical, pattern
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+#: Steps (tensor, tensor) → tensor: the first row are element-wise, the others stand between groups.
+POINTWISE: tuple[Callable[[Any, fx.Proxy, fx.Proxy], fx.Proxy], ...] = (
+    lambda m, x, y: torch.relu(x),
+    lambda m, x, y: torch.tanh(x),
+    lambda m, x, y: x.sigmoid(),
+    lambda m, x, y: m.act(x),
+    lambda m, x, y: x * 0.5,
+    lambda m, x, y: 1 - x,
+    lambda m, x, y: x + y,
+    lambda m, x, y: torch.maximum(x, y),
+    lambda m, x, y: x * m.row,
+    lambda m, x, y: y + m.col,
+)
+OTHERS: tuple[Callable[[Any, fx.Proxy, fx.Proxy], fx.Proxy], ...] = (
+    lambda m, x, y: x - x.amax(1, keepdim=True),
+    lambda m, x, y: torch.softmax(x, 1),
+    lambda m, x, y: x.reshape(-1).reshape(4, 6),
+    lambda m, x, y: torch.cat([x[:, :3], y[:, 3:]], 1),
+    lambda m, x, y: x @ m.w,
+    lambda m, x, y: torch.cumsum(x, 1) * 0.25,
+)
+PARTS = {"row": (6,), "col": (4, 1), "w": (6, 6), "act": nn.SiLU}
+
+
+def random_chains(seed: int, steps: int, others: float) -> Callable[[], fx.GraphModule]:
+    """A random graph of so many steps, the rest of the given share; what nobody reads is returned."""
+
+    def body(m: Any, x: fx.Proxy, y: fx.Proxy) -> Any:
+        rng, values = random.Random(seed), [x, y]
+        for _ in range(steps):
+            step = rng.choice(OTHERS if rng.random() < others else POINTWISE)
+            values.append(step(m, *(values[max(0, len(values) - 1 - int(rng.expovariate(0.7)))] for _ in range(2))))
+        ends = [v for v in values[2:] if not v.node.users]
+        return tuple(ends + rng.sample(values[2:-1], 1)) if rng.random() < 0.5 else tuple(ends)
+
+    return graph(body, (4, 6), (4, 6), **PARTS)
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    rows, columns = rng.randint(2, 9), rng.randint(2, 9)
+    all_three = ("did", "spared", "cost")
+
+    def ladder(m: Any, x: fx.Proxy) -> fx.Proxy:
+        for _ in range(4):
+            x = torch.relu(x) * 0.5 + x
+        return x
+
+    def long(m: Any, x: fx.Proxy) -> fx.Proxy:
+        for at in range(60):
+            x = torch.sin(x) if at % 2 else x + 0.25
+        return x
+
+    def two_groups_read_it(m: Any, x: fx.Proxy) -> tuple:
+        a = torch.exp(-x)
+        return (torch.relu(a) + 1).sum(1), torch.tanh(a * 2).amax(1)
+
+    def comes_back(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = torch.exp(x * 0.5)
+        return torch.relu(a / a.sum(1, keepdim=True) - a)
+
+    def shapes(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return torch.relu((torch.exp(x) * 2).t() + 1) * 3
+
+    def through_a_view(m: Any, x: fx.Proxy) -> tuple:
+        y = torch.relu(x)
+        a = torch.tanh(x + 1)
+        y.view(-1).mul_(2)
+        return y * a, torch.sigmoid(a) * 2
+
+    def stored(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = torch.exp(x) * 2
+        z = torch.relu(y + 0)
+        store(y, 0, 0.0)
+        return torch.neg(z + 1)
+
+    def in_place(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return F.relu(torch.exp(x + 1) * 2, inplace=True).sigmoid() - 1
+
+    def draws(m: Any, x: fx.Proxy) -> fx.Proxy:
+        noise = torch.rand_like(x) * 0.1 + 1
+        return torch.relu(m.off(x * noise)) - m.on(torch.tanh(x))
+
+    def whole_numbers(m: Any, n: fx.Proxy) -> tuple:
+        return torch.maximum(n * 3 - 1, n) + n, (n > 1).logical_not()
+
+    def casts(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return (x.half() * 2 + 1).float() * x
+
+    def masks(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return torch.where((x > 0).logical_and(x < 1), x, -x).clamp(-2, 2)
+
+    def gelu(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = x @ m.w + m.b
+        return (0.5 * y * (1 + torch.tanh(0.79788456 * (y + 0.044715 * y**3)))) @ m.v
+
+    def norm(m: Any, x: fx.Proxy) -> fx.Proxy:
+        centred = x - x.mean(1, keepdim=True)
+        return centred * torch.rsqrt((centred * centred).mean(1, keepdim=True) + 1e-5) * m.b + m.b
+
+    def constants(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x * torch.exp(m.b * 2) + torch.relu(m.b)
+
+    def returned_first(m: Any, x: fx.Proxy) -> tuple:
+        a = x + 1
+        b = torch.relu(a)
+        return b, torch.exp(b) * a
+
+    def dead(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = torch.relu(x * 2)
+        torch.tanh(a) + 1
+        return torch.exp(a) - 1
+
+    shape = (rows, columns)
+    parts = {"w": (columns, 4), "v": (4, columns), "b": (columns,)}
+    return [
+        chains_case("a ladder", graph(ladder, shape), "did", "cost"),
+        chains_case("sixty in a row", graph(long, shape), "did", "cost", built=False),
+        chains_case("read by two groups", graph(two_groups_read_it, shape), *all_three),
+        chains_case("a value that leaves and comes back", graph(comes_back, shape), *all_three),
+        chains_case("a transpose in the middle", graph(shapes, shape), *all_three),
+        chains_case("written through a view", graph(through_a_view, shape), *all_three),
+        chains_case("stored into", graph(stored, shape), *all_three),
+        chains_case("a relu in place", graph(in_place, shape), *all_three),
+        chains_case(
+            "draws", graph(draws, shape, training=True, on=nn.Dropout, off=lambda: nn.Dropout(0.0)), *all_three
+        ),
+        chains_case("whole numbers", graph(whole_numbers, torch.arange(rows)), *all_three),
+        chains_case("casts", graph(casts, shape), "did", "cost"),
+        chains_case("masks", graph(masks, shape), "did", "cost"),
+        chains_case("GELU between products", graph(gelu, shape, **parts | {"b": (4,)}), *all_three),
+        chains_case("a layer norm", graph(norm, shape, b=(columns,)), *all_three),
+        chains_case("constants", graph(constants, shape, b=(columns,)), "did", "cost"),
+        chains_case("the first one is returned", graph(returned_first, shape), *all_three),
+        chains_case("nobody reads it", graph(dead, shape), *all_three),
+        chains_case("an empty tensor", graph(comes_back, (0, columns)), *all_three),
+        *(
+            chains_case(
+                f"generated, number {at + 1}",
+                random_chains(rng.randrange(10**6), rng.randint(8, 16), others),
+                *all_three,
+                built=at < 3,
+            )
+            for at, others in enumerate((0.0, 0.2, 0.4, 0.1, 0.2, 0.3, 0.4))
+        ),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _fits(gm, most=Pattern.BROADCAST, memory=True):
+    """The operations that may be in a group."""
+    touched = written(gm.graph) if memory else set()
+    return {n for n in gm.graph.nodes if pattern(n) <= most and touched.isdisjoint([n, *n.all_input_nodes])}
+
+
+def _grouped(gm, last):
+    groups = {}
+    for n in gm.graph.nodes:
+        if n in last:
+            groups.setdefault(last[n], []).append(n.name)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _walk(gm, fits):
+    """Each node to the group of its readers, if it is one."""
+    last = {}
+    for n in reversed(gm.graph.nodes):
+        if n in fits:
+            found = {last.get(reader) for reader in n.users}
+            last[n] = found.pop() if len(found) == 1 and None not in found else n
+    return _grouped(gm, last)
+
+
+@right("begins with groups of one, and merges two for as long as that gives one result")
+def merging(gm):
+    fits = _fits(gm)
+    groups = [{n} for n in gm.graph.nodes if n in fits]
+    again = True
+    while again:
+        again = False
+        for group in groups:
+            readers = {r for n in group for r in n.users} - group
+            whole = next((g for g in groups if g is not group and readers and readers <= g), None)
+            if whole is not None:
+                whole |= group
+                groups.remove(group)
+                again = True
+                break
+    order = [n.name for n in gm.graph.nodes]
+    return [sorted((n.name for n in g), key=order.index) for g in groups]
+
+
+@right("a walk from every node that ends a group to what it reads, again and again; groups of one listed, too")
+def growing(gm):
+    fits, found = _fits(gm), []
+    taken = set()
+    for end in reversed(gm.graph.nodes):
+        if end not in fits or end in taken:
+            continue
+        group, grown = {end}, True
+        while grown:
+            below = {a for n in group for a in n.all_input_nodes} - group
+            grown = {a for a in below if a in fits and a.users and set(a.users) <= group}
+            group |= grown
+        taken |= group
+        found.append(tuple(n.name for n in gm.graph.nodes if n in group))
+    return found
+
+
+@wrong("cost", "only values with one reader: what is read twice inside ends the group")
+def one_reader(gm):
+    fits, last = _fits(gm), {}
+    for n in reversed(gm.graph.nodes):
+        if n in fits:
+            readers = list(n.users)
+            last[n] = last[readers[0]] if len(readers) == 1 and readers[0] in fits else n
+    return _grouped(gm, last)
+
+
+@wrong("spared", "joins a node with its first reader, whoever else reads it")
+def first_reader(gm):
+    fits, last = _fits(gm), {}
+    for n in reversed(gm.graph.nodes):
+        if n in fits:
+            reader = next(iter(n.users), None)
+            last[n] = last.get(reader, n)
+    return _grouped(gm, last)
+
+
+@wrong("spared", "everything that is connected by element-wise operations is one group: values leave the middle")
+def connected(gm):
+    fits, last = _fits(gm), {}
+    for n in gm.graph.nodes:
+        if n in fits:
+            near = [last[a] for a in n.all_input_nodes if a in last]
+            last[n] = n
+            last = {m: n if end in near else end for m, end in last.items()}
+    return _grouped(gm, last)
+
+
+@wrong("spared", "forgets memory: fuses what reads a value that the program writes into")
+def memory_unseen(gm):
+    return _walk(gm, _fits(gm, memory=False))
+
+
+@wrong("spared", "takes reductions and shapes with it: all up to COMM_REDUCE")
+def all_patterns(gm):
+    return _walk(gm, _fits(gm, most=Pattern.COMM_REDUCE))
+
+
+@wrong("spared", "goes by names, and forgets effects: a dropout that draws and a relu in place are in groups")
+def by_name(gm):
+    more = {n for n in gm.graph.nodes if canonical(n) in ("dropout", "relu", "rand_like", "add_")}
+    return _walk(gm, _fits(gm, memory=False) | more)
+
+
+@wrong("did", "only operations whose operands all have the shape of the result: broadcasting ends a group")
+def no_broadcast(gm):
+    def shape(n):
+        return getattr(n.meta.get("tensor_meta"), "shape", None)
+
+    fits = {n for n in _fits(gm) if all(shape(a) == shape(n) for a in n.all_input_nodes)}
+    return _walk(gm, fits)
+
+
+@wrong("did", "only operations of one operand: what reads two values ends a group")
+def one_operand(gm):
+    return _walk(gm, {n for n in _fits(gm) if len(n.all_input_nodes) == 1})
+
+
+@wrong("did", "ELEMWISE alone: no sums and no products")
+def element_wise_alone(gm):
+    return _walk(gm, _fits(gm, most=Pattern.ELEMWISE))
+
+
+@wrong("did", "pairs: each operation with the next one, and then it stops")
+def pairs(gm):
+    return [group[:2] for group in _walk(gm, _fits(gm))]
+
+
+@wrong("cost", "walks from the first node to the last and never merges two groups that meet")
+def never_merges(gm):
+    groups, of = [], {}
+    for group in _walk(gm, _fits(gm)):
+        of |= dict.fromkeys(group, len(of))
+    for n in gm.graph.nodes:
+        if n.name not in of:
+            continue
+        mine = [g for g in groups for a in n.all_input_nodes if a.name == g[-1] and of[a.name] == of[n.name]]
+        if mine:
+            mine[0].append(n.name)
+        else:
+            groups.append([n.name])
+    return groups
+
+
+@wrong("did", "stops a group where something else stands between its nodes in the text")
+def by_the_text(gm):
+    fits, groups = _fits(gm), [[]]
+    joined = [set(g) for g in _walk(gm, fits)]
+    for n in gm.graph.nodes:
+        last = groups[-1]
+        if n in fits and last and any({last[-1], n.name} <= g for g in joined):
+            last.append(n.name)
+        else:
+            groups.append([n.name] if n in fits else [])
+    return [group for group in groups if group]
+
+
+@wrong("valid", "gives nodes instead of their names")
+def nodes_themselves(gm):
+    node_of = {n.name: n for n in gm.graph.nodes}
+    return [[node_of[name] for name in group] for group in _walk(gm, _fits(gm))]
+
+
+@wrong("valid", "puts the inputs of a kernel into its group")
+def with_inputs(gm):
+    node_of = {n.name: n for n in gm.graph.nodes}
+    found = []
+    for group in _walk(gm, _fits(gm)):
+        read = [a.name for name in group for a in node_of[name].all_input_nodes]
+        found.append(list(dict.fromkeys([*read, *group])))
+    return found

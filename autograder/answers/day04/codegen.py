@@ -1,0 +1,443 @@
+"""Hidden cases and answers of day04.codegen.
+
+Most answers are one small generator with a part of it exchanged.
+"""
+
+from __future__ import annotations
+
+import operator
+import random
+from collections.abc import Callable
+
+import torch
+from torch import fx
+
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day04.codegen import codegen_case, half, numbers, positive, whole
+from passlab.judge import Case
+from passlab.relax import tvm
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def drawn_group(seed: int, size: int) -> Callable:
+    """A function of three inputs and element-wise operations at random; some values are used twice."""
+
+    def function(x, y, z):
+        rng = random.Random(seed)
+        values = [x, y, z]
+        for _ in range(size):
+            a, b = rng.choice(values[-4:]), rng.choice(values)
+            kind = rng.choice(("add", "sub", "mul", "one", "dear", "number", "larger", "where"))
+            if kind in ("add", "sub", "mul"):
+                values.append(getattr(operator, kind)(a, b))
+            elif kind == "one":
+                values.append(rng.choice((torch.abs, torch.relu, operator.neg))(a))
+            elif kind == "dear":
+                values.append(rng.choice((torch.tanh, torch.sigmoid))(a))
+            elif kind == "number":
+                values.append(rng.choice((a + 2, 0.25 * a, 1 - a, a / 3)))
+            elif kind == "larger":
+                values.append(rng.choice((torch.maximum, torch.minimum))(a, b))
+            else:
+                values.append(torch.where(rng.choice((x, y, z)) > 0.25, a, rng.choice((b, 1.5))))
+        return values[-1] + (x + y + z) * 0.5  # has the shape of all three
+
+    return function
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n, m = rng.choice((7, 13, 29)), rng.choice((3, 11, 17))
+
+    def squares(x):
+        for _ in range(24):
+            x = x * x * 0.5
+        return x
+
+    def waves(x):
+        for _ in range(12):
+            x = torch.tanh(x) + x
+        return x
+
+    def halves(x, y):
+        return (torch.where(x > y, x * 2, -y), torch.tanh(x) * y)
+
+    def casts(x, n):
+        return (x * 1000).to(torch.int32) + n, (x > n)
+
+    def rounds(x):
+        return x.to(torch.float16).to(torch.float32) * 0.001
+
+    def nans(x, y):
+        return torch.minimum(x, y) + torch.relu(torch.maximum(y, x)), torch.where(x < y, x, -y)
+
+    def twice(x, unused):
+        y = torch.sqrt(torch.abs(x))
+        return y, y
+
+    def conditions(n, x):
+        return torch.where(n == 3, n, 0) / (n * n + 1), torch.where(x < n, 1.0, 0.0) * 2.5
+
+    def compared(x, n):
+        return x == 0.1, x < 0.1, x == 2049, x == n
+
+    def truths(x, n):
+        return torch.where(x.to(torch.bool), 1.0, 0.0) + n.to(torch.bool) * 2.0
+
+    sizes = ((n, 1, m), (m,), (4, 1))
+    halved = torch.tensor((0.1, 2048.0, 0.2, -0.1), dtype=torch.float16)
+    counts = torch.tensor((0, 2049, 256, -1), dtype=torch.int32)
+    return [
+        codegen_case("squares of squares", squares, numbers(n)),
+        codegen_case("each value used twice, and dear", waves, numbers(n)),
+        codegen_case("NaN on either side", nans, numbers(n, m), numbers(m)),
+        codegen_case("float16", halves, half(n, m, dtype=torch.float16), half(m, dtype=torch.float16)),
+        codegen_case("float16 and float32", halves, half(n, m, dtype=torch.float16), numbers(m)),
+        codegen_case("bfloat16 and a number without dimensions", halves, half(m), half(), edges=False),
+        codegen_case("float16 beside what it cannot hold", compared, halved, counts),
+        codegen_case("to bool", truths, torch.tensor((0.5, 0.0, -0.25, 2.0)), counts),
+        codegen_case("one over minus nothing", lambda x: 1 / -x, numbers(n, 2)),
+        codegen_case("to whole numbers", casts, numbers(n, m), whole(m), edges=False),
+        codegen_case("too large for float16 in between", rounds, 100000 * numbers(n), edges=False),
+        codegen_case("one value returned twice, an input unused", twice, numbers(2, n), numbers(3)),
+        codegen_case("whole numbers and a half", conditions, whole(n, m), numbers(n, m)),
+        codegen_case("no rows", halves, numbers(m, 0, n), numbers(n)),
+        codegen_case("five dimensions", lambda x, y: x - y, numbers(2, 1, 3, 1, 2), numbers(5, 1, 2, 1)),
+        *(
+            codegen_case(
+                f"drawn, number {i + 1}",
+                drawn_group(rng.randrange(10**6), 9),
+                *(positive(*size) if i else numbers(*size) for size in sizes),
+                edges=False,  # TVM takes x - x for 0, also where x is infinite
+            )
+            for i in range(3)
+        ),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+TIR, te = tvm.tirx, tvm.te
+
+
+def _meta(node):
+    return node.meta["tensor_meta"]
+
+
+def _name(dtype):
+    return str(dtype).removeprefix("torch.")
+
+
+def _wide(dtype):
+    return "float32" if dtype in (torch.float16, torch.bfloat16) else _name(dtype)
+
+
+def _select(compare):
+    return lambda a, b: TIR.Select(TIR.Or(compare(a, b), TIR.isnan(a)), a, b)
+
+
+TABLE = {
+    **{name: getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "neg", "gt", "lt")},
+    **{name: getattr(TIR, name) for name in ("abs", "exp", "tanh", "sigmoid", "sqrt")},
+    "eq": lambda a, b: a.equal(b),
+    "relu": lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a),
+    "maximum": _select(operator.gt),
+    "minimum": _select(operator.lt),
+}
+
+
+def _aligned(loops, shape):
+    return [0 if n == 1 else loop for loop, n in zip(loops[len(loops) - len(shape) :], shape, strict=True)]
+
+
+def _compared(node):
+    """The type in which a comparison works."""
+    sides = [torch.empty(_meta(a).shape, dtype=_meta(a).dtype, device="meta") if isinstance(a, fx.Node) else a
+             for a in node.args]  # fmt: skip
+    return torch.result_type(*sides)
+
+
+def _number(a, dtype, compares):
+    """A number beside an operand: rounded to the type of the comparison, if there is one."""
+    return torch.tensor(a, dtype=dtype).item() if compares else a
+
+
+def _expression(node, values, table=TABLE, compared=_compared, number=_number):
+    name = node.target if isinstance(node.target, str) else node.target.__name__
+    dtype = _meta(node).dtype
+    if name == "to":
+        return values[node.args[0]].astype(_name(dtype)).astype(_wide(dtype))
+    compares = name in ("gt", "lt", "eq")
+    dtype = compared(node) if compares else dtype
+    work = _wide(dtype)
+    operands = node.args[1:] if name == "where" else node.args
+    operands = [
+        values[a].astype(_name(dtype) if compares else work).astype(work)
+        if isinstance(a, fx.Node)
+        else TIR.const(number(a, dtype, compares), work)
+        for a in operands
+    ]
+    return TIR.Select(values[node.args[0]], *operands) if name == "where" else table[name](*operands)
+
+
+def _outputs(gm):
+    (returned,) = gm.graph.output_node().args
+    return list(returned) if isinstance(returned, tuple | list) else [returned]
+
+
+def _buffer(name, node):
+    return TIR.decl_buffer(tuple(_meta(node).shape), _name(_meta(node).dtype), name, layout=None)
+
+
+def _kernel(gm, expression=_expression, aligned=_aligned, registers=True, finish=None):
+    """The generator. registers: each value is one; else its expression stands wherever it is read."""
+    outputs = _outputs(gm)
+    shape = tuple(_meta(outputs[0]).shape)
+    loops = [TIR.Var(f"i{k}", "int32") for k in range(len(shape))]
+    places, values, lines = [], {}, []
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            places.append(_buffer(node.name, node))
+            values[node] = TIR.BufferLoad(places[-1], aligned(loops, _meta(node).shape))
+        elif node.op != "output":
+            values[node] = expression(node, values)
+            if registers:
+                register = TIR.decl_buffer((1,), str(values[node].ty.dtype), node.name, scope="local", layout=None)
+                lines += [TIR.AllocBuffer(register), TIR.BufferStore(register, values[node], [0])]
+                values[node] = TIR.BufferLoad(register, [0])
+    made = [_buffer(f"out{k}", node) for k, node in enumerate(outputs)]
+    for place, node in zip(made, outputs, strict=True):
+        lines.append(TIR.BufferStore(place, values[node].astype(_name(_meta(node).dtype)), loops))
+    if finish:
+        return finish(places, made, loops, lines, shape)
+    return TIR.PrimFunc([*places, *made], _nest(loops, shape, lines))
+
+
+def _nest(loops, shape, lines):
+    body = TIR.SeqStmt(lines) if len(lines) > 1 else lines[0]
+    for loop, n in reversed(list(zip(loops, shape, strict=True))):
+        body = TIR.For(loop, 0, n, TIR.ForKind.SERIAL, body)
+    return body
+
+
+@right("a text of TVMScript, parsed at the end")
+def as_text(gm):
+    types = {"bool": "T.bool", "int32": "T.int32", "float32": "T.float32"}
+    symbols = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "gt": ">", "lt": "<", "eq": "=="}
+    outputs, places = _outputs(gm), []
+    loops = [f"i{k}" for k in range(len(_meta(outputs[0]).shape))]
+    values, lines = {}, []
+
+    def index(indices):
+        return ", ".join(map(str, indices)) or "()"
+
+    for node in gm.graph.nodes:
+        dtype = None if node.op == "output" else _meta(node).dtype
+        if node.op == "placeholder":
+            places.append((f"p_{node.name}", node))
+            values[node] = f"p_{node.name}[{index(_aligned(loops, _meta(node).shape))}]"
+        elif node.op != "output":
+            name = node.target if isinstance(node.target, str) else node.target.__name__
+            compares = name in ("gt", "lt", "eq")
+            inner = _compared(node) if compares else dtype
+            work = _wide(inner)
+            first = _name(inner) if compares else work
+            given = [f"T.Cast('{work}', T.Cast('{first}', {values[a]}))" if isinstance(a, fx.Node)
+                     else f"{types[work]}({_number(a, inner, compares)})"
+                     for a in node.args if not isinstance(a, torch.dtype)]  # fmt: skip
+            zero = f"{types[work]}(0)"
+            if name in symbols:
+                text = f"{given[0]} {symbols[name]} {given[1]}"
+            elif name == "to":
+                text = f"T.Cast('{work}', T.Cast('{_name(dtype)}', {values[node.args[0]]}))"
+            elif name == "where":
+                text = f"T.Select({values[node.args[0]]}, {given[1]}, {given[2]})"
+            elif name == "relu":
+                text = f"T.Select({given[0]} < {zero}, {zero}, {given[0]})"
+            elif name in ("maximum", "minimum"):
+                sign = ">" if name == "maximum" else "<"
+                text = f"T.Select(T.Or({given[0]} {sign} {given[1]}, T.isnan({given[0]})), {given[0]}, {given[1]})"
+            else:
+                text = f"-{given[0]}" if name == "neg" else f"T.{name}({given[0]})"
+            held = "bool" if dtype == torch.bool else work
+            lines += [f"v_{node.name} = T.alloc_local((1,), '{held}')", f"v_{node.name}[0] = {text}"]
+            values[node] = f"v_{node.name}[0]"
+    for k, node in enumerate(outputs):
+        places.append((f"out{k}", node))
+        lines.append(f"out{k}[{index(loops)}] = T.Cast('{_name(_meta(node).dtype)}', {values[node]})")
+    given = ", ".join(f"{n}: T.Buffer({tuple(_meta(at).shape)}, '{_name(_meta(at).dtype)}')" for n, at in places)
+    text = ["@T.prim_func(s_tir=True)", f"def main({given}):"]
+    for depth, (loop, n) in enumerate(zip(loops, _meta(outputs[0]).shape, strict=True), 1):
+        text.append("    " * depth + f"for {loop} in range({n}):")
+    text += ["    " * (len(loops) + 1) + line for line in lines]
+    return tvm.script.from_source("\n".join(text))
+
+
+@right("one loop over all elements, from whose number the indices follow")
+def one_loop(gm):
+    def finish(places, made, loops, lines, shape):
+        at, rest = TIR.Var("at", "int32"), 1
+        indices = {}
+        for loop, n in reversed(list(zip(loops, shape, strict=True))):
+            indices[loop] = TIR.floormod(TIR.floordiv(at, rest), max(n, 1))
+            rest *= max(n, 1)
+        body = TIR.SeqStmt([TIR.Bind(loop, index) for loop, index in indices.items()] + lines)
+        total = rest if 0 not in shape else 0
+        return TIR.PrimFunc([*places, *made], TIR.For(at, 0, total, TIR.ForKind.SERIAL, body))
+
+    return _kernel(gm, finish=finish)
+
+
+@right("the outermost loop in parallel, and an IRModule")
+def parallel(gm):
+    def finish(places, made, loops, lines, shape):
+        body = _nest(loops, shape, lines)
+        if loops:
+            body = TIR.For(body.loop_var, 0, shape[0], TIR.ForKind.PARALLEL, body.body)
+        return tvm.IRModule({"main": TIR.PrimFunc([*places, *made], body)})
+
+    return _kernel(gm, finish=finish)
+
+
+@wrong("cost", "writes out every value wherever it is read: what is used twice is computed twice")
+def inlined(gm):
+    return _kernel(gm, registers=False)
+
+
+@wrong("did", "a loop nest for each operation, and a whole tensor between two of them")
+def one_nest_each(gm):
+    places, held, nests = [], {}, []
+    outputs = _outputs(gm)
+    made = [_buffer(f"out{k}", node) for k, node in enumerate(outputs)]
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            places.append(_buffer(node.name, node))
+            held[node] = places[-1]
+        elif node.op != "output":
+            dtype = _meta(node).dtype
+            shape = tuple(_meta(node).shape)
+            loops = [TIR.Var(f"{node.name}_{k}", "int32") for k in range(len(shape))]
+            values = {a: TIR.BufferLoad(held[a], _aligned(loops, _meta(a).shape)) for a in node.all_input_nodes}
+            held[node] = TIR.decl_buffer(shape, _wide(dtype), node.name, layout=None)
+            nests.append(TIR.AllocBuffer(held[node]))
+            nests.append(_nest(loops, shape, [TIR.BufferStore(held[node], _expression(node, values), loops)]))
+    for place, node in zip(made, outputs, strict=True):
+        loops = [TIR.Var(f"o{k}", "int32") for k in range(len(_meta(node).shape))]
+        value = TIR.BufferLoad(held[node], loops).astype(_name(_meta(node).dtype))
+        nests.append(_nest(loops, tuple(_meta(node).shape), [TIR.BufferStore(place, value, loops)]))
+    return TIR.PrimFunc([*places, *made], TIR.SeqStmt(nests))
+
+
+@wrong("spared", "saves memory: the first input's, where it has the result's size, takes the value in between")
+def in_place(gm):
+    def finish(places, made, loops, lines, shape):
+        first = places[0]
+        if tuple(int(n) for n in first.ty.shape) == shape:
+            same = TIR.BufferStore(first, TIR.BufferLoad(first, loops), loops)
+            lines = [same, *lines]
+        return TIR.PrimFunc([*places, *made], _nest(loops, shape, lines))
+
+    return _kernel(gm, finish=finish)
+
+
+@wrong("same", "relu is max(x, 0), which makes 0 of NaN")
+def relu_by_max(gm):
+    table = TABLE | {"relu": lambda a: TIR.max(a, TIR.const(0, a.ty.dtype))}
+    return _kernel(gm, lambda node, values: _expression(node, values, table))
+
+
+@wrong("same", "maximum is the larger of the two, whichever side NaN is on")
+def larger(gm):
+    table = TABLE | {"maximum": lambda a, b: TIR.Select(a > b, a, b)}
+    return _kernel(gm, lambda node, values: _expression(node, values, table))
+
+
+@wrong("same", "a number has the type of the operand beside it: n < 0.5 becomes n < 0")
+def numbers_are_whole(gm):
+    def compared(node):
+        return next(_meta(a).dtype for a in node.args if isinstance(a, fx.Node))
+
+    return _kernel(gm, lambda node, values: _expression(node, values, compared=compared))
+
+
+@wrong("same", "compares a value of float16 with a number as it was written: 0.1, which no float16 is")
+def numbers_unrounded(gm):
+    def number(a, *_):
+        return a
+
+    return _kernel(gm, lambda node, values: _expression(node, values, number=number))
+
+
+@wrong("same", "what is computed in float32 stays there: to(float16) rounds nothing")
+def rounds_when_stored(gm):
+    def expression(node, values):
+        if node.target == "to" and _meta(node).dtype in (torch.float16, torch.bfloat16):
+            return values[node.args[0]].astype("float32")
+        return _expression(node, values)
+
+    return _kernel(gm, expression)
+
+
+@wrong("same", "to(bool) by way of whole numbers: 0.5 becomes False")
+def half_is_false(gm):
+    def expression(node, values):
+        if node.target == "to" and _meta(node).dtype == torch.bool:
+            return values[node.args[0]].astype("int32").astype("bool")
+        return _expression(node, values)
+
+    return _kernel(gm, expression)
+
+
+@wrong("same", "-x is 0 - x: zero loses its sign")
+def from_nothing(gm):
+    table = TABLE | {"neg": lambda a: TIR.const(0, a.ty.dtype) - a}
+    return _kernel(gm, lambda node, values: _expression(node, values, table))
+
+
+@wrong("same", "divides whole numbers as C does")
+def whole_division(gm):
+    def expression(node, values):
+        whole = [a for a in node.args if isinstance(a, fx.Node) and _meta(a).dtype == torch.int32]
+        if node.target is operator.truediv and len(whole) == len(node.all_input_nodes):
+            a, b = (values[x] if isinstance(x, fx.Node) else TIR.const(int(x), "int32") for x in node.args)
+            return TIR.truncdiv(a, b).astype("float32")
+        return _expression(node, values)
+
+    return _kernel(gm, expression)
+
+
+@wrong("same", "an operand of fewer dimensions stays in the first row: it is read at its own loops, the others at 0")
+def broadcasts_at_the_front(gm):
+    def aligned(loops, shape):
+        return [0 if n == 1 or k + 1 < len(shape) != len(loops) else loops[k] for k, n in enumerate(shape)]
+
+    return _kernel(gm, aligned=aligned)
+
+
+@wrong("valid", "the outputs come first, as in C = A + B")
+def outputs_first(gm):
+    def finish(places, made, loops, lines, shape):
+        return TIR.PrimFunc([*made, *places], _nest(loops, shape, lines))
+
+    return _kernel(gm, finish=finish)
+
+
+@wrong("valid", "computes in float32 and lets the result stay there")
+def always_float32(gm):
+    outputs = _outputs(gm)
+
+    def finish(places, made, loops, lines, shape):
+        wide = [TIR.decl_buffer(shape, "float32", f"out{k}", layout=None) for k in range(len(made))]
+        stores = [
+            TIR.BufferStore(place, line.value.astype("float32"), loops)
+            for place, line in zip(wide, lines[-len(outputs) :], strict=True)
+        ]
+        return TIR.PrimFunc([*places, *wide], _nest(loops, shape, lines[: -len(outputs)] + stores))
+
+    return _kernel(gm, finish=finish)
+
+
+@wrong("valid", "the text of a kernel is no kernel")
+def only_text(gm):
+    return str(_kernel(gm))

@@ -1,0 +1,332 @@
+"""Hidden cases and answers of day04.convex."""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx
+
+from autograder.authoring.answers import right, wrong
+from passlab import random_graph
+from passlab.exercises.day04.convex import allowed, effectful, refused, way_back
+from passlab.fx.cases import call, graph, read
+from passlab.fx.effects import effects, memory_order, written
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def _drawn(rng: random.Random, size: int, mutation: bool, number: int) -> tuple[int, list[str]]:
+    """The seed of a random graph, and a group of a few pure nodes in it, most of them neighbours."""
+    seed = rng.randrange(10**6)
+    gm = random_graph(seed, size, mutation=mutation)
+    pure = [n for n in gm.graph.nodes if n.op.startswith("call_") and not effects(n)]
+    group = {rng.choice(pure)}
+    for _ in range(number):
+        member = rng.choice(sorted(group, key=lambda n: n.name))
+        near = [n for n in [*member.all_input_nodes, *member.users] if n in pure]
+        further = [u for n in near for u in n.users if u in pure]
+        group.update(rng.sample(near + further, min(1, len(near + further))))
+    group.update(rng.sample(pure, 1) if rng.random() < 0.3 else [])
+    return seed, [n.name for n in gm.graph.nodes if n in group]
+
+
+def generated(rng: random.Random, refuses: int, allows: int, mutation: bool) -> list[Case]:
+    """Groups drawn until there are so many that may be one kernel, and so many that may not."""
+    found: list[Case] = []
+    left = {refused: refuses, allowed: allows}
+    for _ in range(400):
+        size = rng.choice((15, 25))
+        seed, group = _drawn(rng, size, mutation, rng.randint(1, 5))
+        if len(group) < 2:
+            continue
+
+        def build(seed: int = seed, size: int = size) -> fx.GraphModule:
+            return random_graph(seed, size, mutation=mutation)
+
+        kind = refused if effectful(build(), group) or way_back(build(), group) else allowed
+        if left[kind]:
+            left[kind] -= 1
+            writes = " with writes" if mutation else ""
+            found.append(kind(f"generated{writes}, number {len(found) + 1}", build, *group))
+        if not any(left.values()):
+            break
+    return found
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+
+    def ladder(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = torch.exp(x)
+        b = torch.tanh(a)
+        for _ in range(40):
+            a = torch.relu(a) + a
+        return a.sum() * b
+
+    def closed_ladder(m: Any, x: fx.Proxy) -> fx.Proxy:
+        b = a = torch.exp(x)
+        for _ in range(40):
+            a = torch.relu(a) + a
+        return torch.maximum(a, b)
+
+    def deep(m: Any, x: fx.Proxy) -> fx.Proxy:
+        b = a = torch.exp(x)
+        for _ in range(1500):
+            a = torch.sin(a)
+        return torch.maximum(a, b)
+
+    def keyword(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = torch.exp(x)
+        return torch.add(input=a, other=torch.softmax(input=a, dim=1))
+
+    def through_a_view(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = torch.relu(x)
+        a = y * 2
+        y.view(-1).mul_(3)
+        return torch.sigmoid(y) + a
+
+    def attribute(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = read(x, "state") * 2
+        read(x, "state").add_(1)
+        return torch.maximum(read(x, "state"), x) - a
+
+    def two_draws(m: Any, x: fx.Proxy) -> tuple:
+        a = torch.exp(x)
+        first = F.dropout(a, 0.5, True)
+        return torch.maximum(torch.bernoulli(x.sigmoid()), a), first
+
+    def elsewhere(m: Any, x: fx.Proxy) -> tuple:
+        a, other = torch.exp(x), torch.tanh(x)
+        other.add_(1)
+        return torch.neg(a), other
+
+    def out(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = x * 2
+        b = torch.sin(a)
+        call(torch.exp, a, out=b)
+        return b - a
+
+    def written_first(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = torch.relu(x)
+        y.add_(1)
+        return torch.exp(y) * torch.neg(y)
+
+    def switched_off(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return torch.relu(F.dropout(x * 2, 0.5, False))
+
+    shape = (2, 3)
+    return [
+        allowed("a ladder beside it", graph(ladder, shape), "exp", "tanh"),
+        refused("a ladder on the way", graph(closed_ladder, shape), "exp", "maximum"),
+        refused("a long way", graph(deep, shape), "exp", "maximum"),
+        refused("operands by name", graph(keyword, shape), "exp", "add"),
+        refused("written through a view", graph(through_a_view, shape), "mul", "sigmoid"),
+        allowed("on one side of the write", graph(through_a_view, shape), "sigmoid", "add"),
+        refused("a parameter is written", graph(attribute, shape, state=shape), "mul", "maximum", "sub"),
+        refused("two draws", graph(two_draws, shape), "exp", "maximum"),
+        refused("a draw inside", graph(two_draws, shape), "sigmoid", "bernoulli"),
+        allowed("other memory is written", graph(elsewhere, shape), "exp", "neg"),
+        refused("out= writes", graph(out, shape), "sin", "sub"),
+        refused("a write is a member", graph(written_first, shape), "add_", "exp"),
+        allowed("written before", graph(written_first, shape), "exp", "neg", "mul"),
+        allowed("a dropout that is switched off", graph(switched_off, shape), "mul", "dropout", "relu"),
+        *generated(rng, 6, 6, mutation=False),
+        *generated(rng, 4, 3, mutation=True),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _members(gm, group):
+    return [node for node in gm.graph.nodes if node.name in group]
+
+
+def _readers(gm, *, memory=True, operands=lambda node: node.all_input_nodes):
+    """Node → the nodes that must come after it."""
+    after = {node: [] for node in gm.graph.nodes}
+    order = memory_order(gm.graph) if memory else {}
+    for node in gm.graph.nodes:
+        for before in [*operands(node), *order.get(node, ())]:
+            after[before].append(node)
+    return after
+
+
+def _search(gm, group, after):
+    """Breadth first from each member, over nodes that are none."""
+    inside = set(_members(gm, group))
+    for start in inside:
+        came_from, todo = {start: None}, deque([start])
+        while todo:
+            node = todo.popleft()
+            for reader in after[node]:
+                if reader in inside and node is not start:
+                    path = [reader, node]
+                    while came_from[path[-1]] is not None:
+                        path.append(came_from[path[-1]])
+                    return [n.name for n in reversed(path)]
+                if reader not in came_from and reader not in inside:
+                    came_from[reader] = node
+                    todo.append(reader)
+    return None
+
+
+def _effect(gm, group):
+    return next(([n.name] for n in _members(gm, group) if effects(n)), None)
+
+
+@right("a breadth-first search from each member, forwards")
+def breadth_first(gm, group):
+    return _effect(gm, group) or _search(gm, group, _readers(gm))
+
+
+@right("the nodes that are behind the group and before it, and then the way through one of them; tuples for lists")
+def behind_and_before(gm, group):
+    members = _members(gm, group)
+    for member in members:
+        if effects(member):
+            return (member.name,)
+    order = memory_order(gm.graph)
+    waits = {n: [*n.all_input_nodes, *order[n]] for n in gm.graph.nodes}
+    behind, nearer = {}, {}
+    for node in gm.graph.nodes:
+        for n in waits[node]:
+            if node not in members and (n in members or n in behind):
+                behind.setdefault(node, n)
+    for node in reversed(gm.graph.nodes):
+        for n in waits[node]:
+            if n not in members and (node in members or node in nearer):
+                nearer.setdefault(n, node)
+    middle = next((n for n in behind if n in nearer), None)
+    if middle is None:
+        return None
+    path = [middle]
+    while path[0] not in members:
+        path.insert(0, behind[path[0]])
+    while path[-1] not in members:
+        path.append(nearer[path[-1]])
+    return tuple(n.name for n in path)
+
+
+@wrong("did", "looks one node far: a way through two nodes outside is not seen")
+def one_step(gm, group):
+    members, after = _members(gm, group), _readers(gm)
+    for a in members:
+        for between in after[a]:
+            for b in after[between]:
+                if between not in members and b in members:
+                    return [a.name, between.name, b.name]
+    return _effect(gm, group)
+
+
+@wrong("did", "knows operands in args alone: those in lists and keywords are not seen")
+def args_alone(gm, group):
+    def operands(node):
+        return [a for a in node.args if hasattr(a, "users")]
+
+    return _effect(gm, group) or _search(gm, group, _readers(gm, operands=operands))
+
+
+@wrong("did", "forgets memory: a write between two members changes what the second reads")
+def memory_unseen(gm, group):
+    return _effect(gm, group) or _search(gm, group, _readers(gm, memory=False))
+
+
+@wrong("did", "forgets effects: a dropout may be a member")
+def effects_unseen(gm, group):
+    return _search(gm, group, _readers(gm))
+
+
+@wrong("spared", "takes the order of the text for a dependence: whatever stands between two members is in the way")
+def order_of_text(gm, group):
+    nodes = list(gm.graph.nodes)
+    places = [at for at, n in enumerate(nodes) if n.name in group]
+    for n in nodes[places[0] : places[-1]]:
+        if n.name not in group and n.op.startswith("call_"):
+            return [nodes[places[0]].name, n.name, nodes[places[-1]].name]
+    return _effect(gm, group)
+
+
+@wrong("spared", "wants one result: a value that leaves the group is in the way, also if it never comes back")
+def one_result(gm, group):
+    for a in _members(gm, group)[:-1]:
+        for reader in a.users:
+            if reader.name not in group:
+                return [a.name, reader.name, group[-1]]
+    return breadth_first(gm, group)
+
+
+@wrong("spared", "wants the members to be connected")
+def connected(gm, group):
+    members = _members(gm, group)
+    reached, todo = {members[0]}, [members[0]]
+    while todo:
+        node = todo.pop()
+        for near in [*node.users, *node.all_input_nodes]:
+            if near in members and near not in reached:
+                reached.add(near)
+                todo.append(near)
+    alone = [n.name for n in members if n not in reached]
+    return [members[0].name, alone[0]] if alone else breadth_first(gm, group)
+
+
+@wrong("spared", "refuses whatever touches memory that is written anywhere")
+def writes_anywhere(gm, group):
+    memory = written(gm.graph)
+    for n in _members(gm, group):
+        if n in memory or any(a in memory for a in n.all_input_nodes):
+            return [n.name]
+    return breadth_first(gm, group)
+
+
+@wrong("did", "names the outside nodes of the way without its ends")
+def without_ends(gm, group):
+    found = breadth_first(gm, group)
+    return found[1:-1] if found and len(found) > 1 else found
+
+
+@wrong("did", "names the two members, and not what is between")
+def ends_alone(gm, group):
+    found = breadth_first(gm, group)
+    return [found[0], found[-1]] if found and len(found) > 1 else found
+
+
+@wrong("did", "names the way backwards")
+def backwards(gm, group):
+    found = breadth_first(gm, group)
+    return found and found[::-1]
+
+
+@wrong("valid", "answers True or False")
+def yes_or_no(gm, group):
+    return breadth_first(gm, group) is None
+
+
+@wrong("valid", "answers with a sentence")
+def a_sentence(gm, group):
+    found = breadth_first(gm, group)
+    return found and f"{found[0]} and {found[-1]} are not convex"
+
+
+@wrong("spared", "tries all ways, one by one: on a ladder there are two to the power of forty")
+def all_ways(gm, group):
+    after = _readers(gm)
+
+    def ways(node, path):
+        for reader in after[node]:
+            if reader.name in group:
+                if len(path) > 1:
+                    return [*path, reader.name]
+            elif found := ways(reader, [*path, reader.name]):
+                return found
+        return None
+
+    for n in _members(gm, group):
+        if found := ways(n, [n.name]):
+            return found
+    return _effect(gm, group)

@@ -1,0 +1,471 @@
+"""Hidden cases and answers of day04.groups.
+
+Most wrong answers are one working partition with a rule bent, or left out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx
+
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day04.groups import BLOCK, IMAGE, block, conv, dense, gelu, groups_case, norm, zoo
+from passlab.fx.cases import graph
+from passlab.fx.patterns import canonical, pattern
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+#: Steps (image, image) → image of the same shape. What a step needs besides is a parameter of `PARTS`.
+STEPS: dict[str, Callable[[Any, fx.Proxy, fx.Proxy], fx.Proxy]] = {
+    "unary": lambda m, x, y: torch.relu(x),
+    "unary 2": lambda m, x, y: torch.tanh(x),
+    "scalar": lambda m, x, y: x * 0.5,
+    "binary": lambda m, x, y: x + y,
+    "binary 2": lambda m, x, y: torch.maximum(x, y),
+    "row": lambda m, x, y: x * m.row,
+    "conv": lambda m, x, y: conv(m, x),
+    "diamond": lambda m, x, y: torch.sigmoid(x) * torch.exp(x),
+    "softmax": lambda m, x, y: torch.softmax(x, 1),
+    "sum": lambda m, x, y: x - x.sum(1, keepdim=True),
+    "mean": lambda m, x, y: y * torch.sigmoid(x.mean((2, 3), keepdim=True)),
+    "turn": lambda m, x, y: x.transpose(2, 3),
+    "flat": lambda m, x, y: torch.relu(x.reshape(4, 36)).reshape(IMAGE),
+    "cat": lambda m, x, y: torch.cat([x, torch.exp(y)], 1)[:, 2:6],
+    "chunk": lambda m, x, y: torch.cat([x.chunk(2, 1)[1], y.chunk(2, 1)[0]], 1),
+    "cumsum": lambda m, x, y: torch.cumsum(x, 1),
+    "pool": lambda m, x, y: F.max_pool2d(x, 3, 1, 1),
+    "where": lambda m, x, y: torch.where(x > y, x, y),
+}
+PARTS = {"row": (4, 1, 1), "w": (4, 4, 3, 3)}
+
+
+def random_program(seed: int, steps: int, only: tuple[str, ...] = ()) -> Callable[[], fx.GraphModule]:
+    """A random graph of so many steps, most of them on recent values; what nobody reads is returned."""
+
+    def body(m: Any, x: fx.Proxy, y: fx.Proxy) -> Any:
+        rng, values = random.Random(seed), [x, y]
+        for _ in range(steps):
+            at = [max(0, len(values) - 1 - int(rng.expovariate(0.6))) for _ in range(2)]
+            values.append(STEPS[rng.choice(only or tuple(STEPS))](m, *(values[i] for i in at)))
+        ends = [v for v in values[2:] if not v.node.users]
+        inner = rng.sample(values[2:], 1) if rng.random() < 0.3 else []
+        return ends[0] if len(ends) == 1 and not inner else tuple({v.node: v for v in ends + inner}.values())
+
+    return graph(body, IMAGE, IMAGE, **PARTS)
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+
+    def projections(m: Any, x: fx.Proxy) -> tuple:
+        a, b, c = torch.relu(x).chunk(3, 1)
+        pair = torch.cat([torch.cat([a, torch.exp(b)], 1), c], 1)
+        return pair.transpose(1, 2), torch.tanh(b).sum(), a
+
+    def late_product(m: Any, x: fx.Proxy) -> fx.Proxy:
+        e = torch.exp(x)
+        return torch.relu(e) @ torch.tanh(e)
+
+    def turned(m: Any, x: fx.Proxy) -> fx.Proxy:  # the transpose has its turn before the convolution
+        return x.transpose(2, 3) + conv(m, x)
+
+    def long_into_cat(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        for _ in range(255):  # with the cat 256, and its list is one more
+            x = torch.tanh(x)
+        return torch.cat([x, y], 1)
+
+    def two_convs(m: Any, x: fx.Proxy) -> fx.Proxy:
+        joined = conv(m, x) + F.conv2d(x, m.v, None, 1, 1)
+        return torch.relu(joined + m.b) * F.max_pool2d(joined, 1)
+
+    def order(m: Any, x: fx.Proxy) -> fx.Proxy:
+        late = conv(m, x)
+        early = F.conv2d(x, m.v, None, 1, 1)
+        return torch.relu(early + late)
+
+    def inception(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a, b = torch.relu(conv(m, x)), torch.relu(F.conv2d(x, m.v, None, 1, 1))
+        first = torch.cat([a, b.transpose(2, 3)], 1)
+        return torch.relu(torch.cat([torch.tanh(first), torch.exp(x)], 1))
+
+    def past_a_cat(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = torch.exp(x)
+        return torch.cat([torch.relu(y), torch.tanh(y)], 1)[:, 1:5] + y
+
+    def broadcast(m: Any, x: fx.Proxy) -> fx.Proxy:
+        small = x.sum((2, 3), keepdim=True)
+        return conv(m, x) * torch.sigmoid(small) + m.b.unsqueeze(0) + 1.0
+
+    def wide_then_conv(m: Any, x: fx.Proxy) -> fx.Proxy:
+        c = conv(m, x)
+        return torch.relu(c + m.wide) + c
+
+    def branches(m: Any, x: fx.Proxy) -> fx.Proxy:
+        c = conv(m, x)
+        return torch.relu(c).transpose(2, 3) + torch.sigmoid(c)
+
+    def long(m: Any, x: fx.Proxy) -> fx.Proxy:
+        for at in range(300):
+            x = torch.tanh(x) if at % 3 else x + 1.0
+        return x
+
+    def ladder(m: Any, x: fx.Proxy) -> fx.Proxy:
+        for _ in range(40):
+            x = torch.relu(x) + x
+        return x
+
+    def returned(m: Any, x: fx.Proxy) -> tuple:
+        y = torch.relu(conv(m, x))
+        return y, torch.exp(y + 1).mean(1), y
+
+    def layers(m: Any, x: fx.Proxy) -> fx.Proxy:
+        for _ in range(depth):
+            x = gelu(dense(norm(m, x), m.q, m.beta)) + x
+        return torch.softmax(x @ m.k, -1)
+
+    depth = rng.randint(1, 3)
+    kernels = {"w": (4, 4, 3, 3), "v": (4, 4, 3, 3), "b": (4, 1, 1)}
+    kinds = (
+        (),
+        ("unary", "binary", "diamond", "conv", "row", "scalar"),
+        ("unary", "turn", "flat", "cat", "chunk", "binary"),
+        ("unary", "sum", "mean", "softmax", "binary", "scalar"),
+    )
+    return [
+        groups_case("resnet18", zoo("resnet18")),
+        groups_case("convnet", zoo("convnet")),
+        *(
+            groups_case(f"generated, number {at + 1}", random_program(rng.randrange(10**6), rng.randint(8, 25), only))
+            for at, only in enumerate([*kinds, *kinds, *kinds])
+        ),
+        groups_case("projections", graph(projections, (2, 6, 4))),
+        groups_case("two convolutions meet", graph(two_convs, IMAGE, **kernels)),
+        groups_case("the first of two convolutions", graph(order, IMAGE, **kernels)),
+        groups_case("two lists", graph(inception, IMAGE, **kernels)),
+        groups_case("past a list", graph(past_a_cat, IMAGE)),
+        groups_case("broadcast into a convolution", graph(broadcast, IMAGE, **kernels)),
+        groups_case("wider than the convolution", graph(wide_then_conv, IMAGE, wide=(3, 4, 6, 6), w=(4, 4, 3, 3))),
+        groups_case("shapes in one of two branches", graph(branches, IMAGE, w=(4, 4, 3, 3))),
+        groups_case("very long", graph(long, (2, 3))),
+        groups_case("a product at the end of two ways", graph(late_product, (4, 4))),
+        groups_case("a transpose meets a convolution", graph(turned, IMAGE, w=(4, 4, 3, 3))),
+        groups_case("the list counts, too", graph(long_into_cat, (2, 3), (2, 3))),
+        groups_case("a ladder", graph(ladder, (2, 3))),
+        groups_case("returned in the middle", graph(returned, IMAGE, w=(4, 4, 3, 3))),
+        groups_case("layers", graph(layers, (6, 8), **BLOCK)),
+        groups_case("two blocks", graph(lambda m, x: block(m, block(m, x)), (6, 8), **BLOCK)),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+class _Partition:
+    """FuseOps with groups as sets and post-dominators by intersection. What may join what is in `allowed`."""
+
+    most = 256
+
+    def __init__(self, gm):
+        self.nodes = list(gm.graph.nodes)
+        self.at = {n: i for i, n in enumerate(self.nodes)}
+        self.own = {n: int(pattern(n)) for n in self.nodes}
+        self.kind = dict(self.own)
+        self.group = {n: {n} for n in self.nodes}
+        self.sink = {}
+        for n in reversed(self.nodes):
+            self.sink[n] = self.meeting(n)
+
+    def chain(self, n):
+        """n, its post-dominator, that one's, and so on."""
+        while n is not None:
+            yield n
+            n = self.sink[n]
+
+    def meeting(self, n):
+        """The first node that is on the chain of every reader."""
+        readers = list(n.users)
+        if not readers:
+            return None
+        common = set(self.chain(readers[0])).intersection(*(self.chain(r) for r in readers[1:]))
+        return next((m for m in self.chain(readers[0]) if m in common), None)
+
+    def is_cat(self, n):
+        return canonical(n) == "cat"
+
+    def last(self, n):
+        return max(self.group[n], key=self.at.__getitem__)
+
+    def group_kind(self, n):
+        return self.kind[self.last(n)]
+
+    def between(self, n, sink, found=None):
+        found = {} if found is None else found
+        for reader in n.users:
+            if reader is not sink and reader not in found:
+                found[reader] = None
+                self.between(reader, sink, found)
+        return list(found)
+
+    def shape(self, n):
+        return getattr(n.meta["tensor_meta"], "shape", None) if "tensor_meta" in n.meta else None
+
+    def edge(self, n, reader):
+        return 0 if self.own[reader] == 1 and self.shape(n) == self.shape(reader) else self.own[reader]
+
+    def path(self, n, between):
+        return max(self.edge(m, reader) for m in [n, *between] for reader in m.users)
+
+    def size(self, n):
+        return sum(2 if self.is_cat(m) else 1 for m in self.group[n])
+
+    def allowed(self, n, phase, between, path, inside, end):
+        kind = self.kind[n]
+        if phase == 3:
+            return kind <= 2 and inside <= 2 and end <= 2
+        if any(map(self.is_cat, between)):
+            return False
+        if kind == 4:
+            return phase == 1 and path == 0 and inside <= 1 and end <= 1
+        if kind <= 1:
+            return path <= 3 and inside <= 2 and end <= 4
+        return kind == 2 and phase == 2 and inside <= 2 and end <= 2
+
+    def wanted(self, sink, phase):
+        """Is it the phase in which such a post-dominator is joined?"""
+        return self.is_cat(sink) == (phase == 3)
+
+    def turn(self, n, phase):
+        sink = self.sink[n]
+        if self.kind[n] == 8 or sink is None or sink.op == "output" or not self.wanted(sink, phase):
+            return
+        if self.group[n] is self.group[sink]:
+            return
+        between = self.between(n, sink)
+        groups = {id(g): g for g in (self.group[m] for m in [n, *between, sink])}
+        if sum(self.size(next(iter(g))) for g in groups.values()) > self.most:
+            return
+        inside = max((self.group_kind(m) for m in between), default=0)
+        if self.allowed(n, phase, between, self.path(n, between), inside, self.group_kind(sink)):
+            self.join([n, *between], sink)
+
+    def join(self, members, sink):
+        target = self.last(sink)
+        if any(self.group_kind(m) == 4 for m in members):
+            self.kind[target] = 4
+        whole = set.union(self.group[sink], *(self.group[m] for m in members))
+        for m in whole:
+            self.group[m] = whole
+
+    def run(self, phases=(1, 2, 3)):
+        for phase in phases:
+            for n in self.nodes:
+                self.turn(n, phase)
+        return self.groups()
+
+    def groups(self):
+        found = {}
+        for n in self.nodes:
+            if n.op.startswith("call_"):
+                found.setdefault(id(self.group[n]), []).append(n.name)
+        return list(found.values())
+
+
+@right("groups as sets, post-dominators by intersecting whole chains, a recursive search")
+def with_sets(gm):
+    return _Partition(gm).run()
+
+
+@right("post-dominators as sets of all nodes behind, and what chunk gives left out of the groups")
+def by_sets_of_nodes(gm):
+    class Sets(_Partition):
+        def meeting(self, n):
+            self.after = getattr(self, "after", {})
+            readers = [self.after[reader] for reader in n.users]
+            behind = set.intersection(*readers) if readers else set()
+            self.after[n] = behind | {n}
+            return min(behind, key=self.at.__getitem__, default=None)
+
+        def groups(self):
+            fields = {n.name for n in self.nodes if canonical(n) == "getitem" and isinstance(n.args[1], int)}
+            return [left for g in super().groups() if (left := [name for name in g if name not in fields])]
+
+    return Sets(gm).run()
+
+
+@wrong("did", "fuses nothing: every operation is a kernel")
+def nothing(gm):
+    return [[n.name] for n in gm.graph.nodes if n.op.startswith("call_")]
+
+
+@wrong("spared", "fuses everything: one kernel for the whole graph")
+def everything(gm):
+    return [[n.name for n in gm.graph.nodes if n.op.startswith("call_")]]
+
+
+@wrong("did", "fuses only what has one reader: a diamond that joins again stays apart")
+def single_readers(gm):
+    class Single(_Partition):
+        def allowed(self, n, *rest):
+            return len(n.users) == 1 and super().allowed(n, *rest)
+
+    return Single(gm).run()
+
+
+@wrong("spared", "a reduction fuses with the element-wise operation after it")
+def after_reductions(gm):
+    class After(_Partition):
+        def allowed(self, n, phase, between, path, inside, end):
+            if self.kind[n] == 3 and phase < 3:
+                return path <= 1 and inside <= 1 and end <= 1
+            return super().allowed(n, phase, between, path, inside, end)
+
+    return After(gm).run()
+
+
+@wrong("did", "a broadcasting operation stays broadcasting, even if the operand has the shape of the result")
+def shapes_unseen(gm):
+    class Unseen(_Partition):
+        def edge(self, n, reader):
+            return self.own[reader]
+
+    return Unseen(gm).run()
+
+
+@wrong(
+    "spared", "takes every broadcasting operation for an element-wise one: the convolution takes a wider sum with it"
+)
+def all_element_wise(gm):
+    class All(_Partition):
+        def edge(self, n, reader):
+            return 0 if self.own[reader] == 1 else self.own[reader]
+
+    return All(gm).run()
+
+
+@wrong("spared", "lets a convolution take a transpose or a reshape with it")
+def shapes_behind_convolutions(gm):
+    class Wide(_Partition):
+        def allowed(self, n, phase, between, path, inside, end):
+            if self.kind[n] == 4:
+                return phase == 1 and path <= 2 and inside <= 2 and end <= 2
+            return super().allowed(n, phase, between, path, inside, end)
+
+    return Wide(gm).run()
+
+
+@wrong("did", "one phase only: shapes are not fused, and nothing is fused into a cat")
+def first_phase_only(gm):
+    return _Partition(gm).run((1,))
+
+
+@wrong("did", "leaves out the third phase: what is made for a cat inside of a kernel stays outside")
+def no_third_phase(gm):
+    return _Partition(gm).run((1, 2))
+
+
+@wrong("spared", "treats cat like any other operation: what it reads joins it in the first phases")
+def lists_unseen(gm):
+    class Unseen(_Partition):
+        def wanted(self, sink, phase):
+            return phase < 3
+
+        def allowed(self, n, phase, between, *rest):
+            return super().allowed(n, phase, [], *rest)
+
+    return Unseen(gm).run()
+
+
+@wrong("spared", "does not look at what a group has become: two convolutions end in one kernel")
+def patterns_stay(gm):
+    class Stays(_Partition):
+        def join(self, members, sink):
+            kinds = dict(self.kind)
+            super().join(members, sink)
+            self.kind = kinds
+
+    return Stays(gm).run()
+
+
+@wrong("spared", "knows no limit to the size of a group")
+def no_limit(gm):
+    class Endless(_Partition):
+        most = 10**9
+
+    return Endless(gm).run()
+
+
+@wrong("spared", "the path is the edges of the node itself: a product that only those between lead to is not seen")
+def own_edges(gm):
+    class Own(_Partition):
+        def path(self, n, between):
+            return super().path(n, [])
+
+    return Own(gm).run()
+
+
+@wrong("spared", "kind 2 joins in the first phase already, when a convolution has not come to the sum yet")
+def shapes_at_once(gm):
+    class AtOnce(_Partition):
+        def allowed(self, n, phase, between, path, inside, end):
+            return super().allowed(n, 2 if self.kind[n] == 2 and phase == 1 else phase, between, path, inside, end)
+
+    return AtOnce(gm).run()
+
+
+@wrong("spared", "counts a cat as one node near the limit, and forgets its list")
+def lists_uncounted(gm):
+    class Uncounted(_Partition):
+        def size(self, n):
+            return len(self.group[n])
+
+    return Uncounted(gm).run()
+
+
+@wrong("spared", "joins every operation that may with its first reader: values leave the middle of kernels")
+def first_readers(gm):
+    class First(_Partition):
+        def meeting(self, n):
+            return next(iter(n.users), None)
+
+        def between(self, n, sink, found=None):
+            return []
+
+    return First(gm).run()
+
+
+@wrong("did", "the rule of exercise 1: element-wise operations alone")
+def element_wise_only(gm):
+    class Chains(_Partition):
+        def allowed(self, n, phase, between, path, inside, end):
+            return phase == 1 and max(self.kind[n], inside, end) <= 1
+
+    return Chains(gm).run()
+
+
+@wrong("valid", "lists inputs and attributes, too")
+def with_inputs(gm):
+    return [*_Partition(gm).run(), *([n.name] for n in gm.graph.nodes if n.op in ("placeholder", "get_attr"))]
+
+
+@wrong("valid", "lists only kernels of two operations and more")
+def no_singles(gm):
+    return [group for group in _Partition(gm).run() if len(group) > 1]
+
+
+@wrong("valid", "gives nodes instead of their names")
+def nodes_themselves(gm):
+    by_name = {n.name: n for n in gm.graph.nodes}
+    return [[by_name[name] for name in group] for group in _Partition(gm).run()]
+
+
+@wrong("valid", "asks FuseOps, as the check does")
+def asks_fuse_ops(gm):
+    from passlab.exercises.day04.groups import right_groups
+
+    return right_groups(gm)

@@ -1,0 +1,73 @@
+"""Day 7: programs drawn as recipes, for the hidden cases of the passes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from autograder.authoring.answers import reference
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import Expectation, case, field, number, weight
+from passlab.tvm.judge import counts
+
+UNARY = {
+    "tanh": relay.tanh,
+    "relu": relay.nn.relu,
+    "sigmoid": relay.sigmoid,
+    "softmax 0": lambda x: relay.nn.softmax(x, axis=0),
+    "softmax 1": lambda x: relay.nn.softmax(x, axis=1),
+    "leaky": lambda x: relay.nn.leaky_relu(x, 0.3),
+    "plus one": lambda x: x + number(1),
+    "times row": lambda x: x * weight(4, seed=3),
+    "left half": lambda x: relay.concatenate([field(relay.split(x, 2, axis=1).astuple(), 0)] * 2, axis=1),
+}
+BINARY = {"add": relay.add, "subtract": relay.subtract, "maximum": relay.maximum}
+
+
+def recipe(rng: random.Random, steps: int) -> list[tuple[str, ...]]:
+    """Steps (op, numbers of its operands) on two inputs or earlier steps; a third of them repeat an earlier one."""
+    made: list[tuple] = []
+    for at in range(steps):
+        if made and rng.random() < 0.35:
+            made.append(rng.choice(made))
+        elif rng.random() < 0.5:
+            made.append((rng.choice(list(UNARY)), rng.randrange(at + 2)))
+        else:
+            made.append((rng.choice(list(BINARY)), rng.randrange(at + 2), rng.randrange(at + 2)))
+    return made
+
+
+def apply(step: tuple, values: list[relay.Expr]) -> relay.Expr:
+    op, *at = step
+    return (UNARY.get(op) or BINARY[op])(*(values[i] for i in at))
+
+
+def fewest(limit: int, why: str) -> Expectation:
+    """At most `limit` calls of operators in all."""
+
+    def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+        there = counts(after).total()
+        return None if there <= limit else f"{why} {counts(before).total()} calls became {there}; {limit} are enough."
+
+    return law
+
+
+def generated(name: str, builds: list[Callable[[], tvm.IRModule]], why: str, **more: list[Expectation]) -> list[Case]:
+    answer = reference(f"day07.{name}")
+    return [
+        case(f"generated, number {i + 1}", build, did=[fewest(counts(answer(build())).total(), why)], **more)
+        for i, build in enumerate(builds)
+    ]
+
+
+def with_helper(body: Callable, helper: Callable) -> Callable[[], tvm.IRModule]:
+    """main(x) = body(x, @helper), in a module with @helper."""
+
+    def build() -> tvm.IRModule:
+        var, x, z = relay.GlobalVar("helper"), relay.var("x", shape=(2, 4)), relay.var("z", shape=(2, 4))
+        module = tvm.IRModule({var: relay.Function([z], helper(z), z.type_annotation)})
+        module["main"] = relay.Function([x], body(x, var), x.type_annotation)
+        return relay.transform.InferType()(module)
+
+    return build

@@ -1,0 +1,302 @@
+"""Hidden cases and answers of day07.cse.
+
+Most wrong answers are one working mutator whose keys say too little or too much.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from autograder.answers.day07._recipes import apply, generated, recipe, with_helper
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day07.cse import DRAWS, ONCE, OTHER
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import attributes_kept, case, field, least, most, number, program, tuple_of, weight
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def graph_of(steps: list[tuple], outputs: int) -> Callable[[], tvm.IRModule]:
+    """The program without names: the last values are returned."""
+
+    def body(x: relay.Var, y: relay.Var) -> relay.Expr:
+        values = [x, y]
+        for step in steps:
+            values.append(apply(step, values))
+        return tuple_of(*values[-outputs:])
+
+    return program(body, (2, 4), (2, 4))
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    op = rng.choice((relay.negative, relay.nn.relu, relay.sigmoid))  # TVM takes minutes to build nested tanh
+    depth = rng.randint(4, 8)
+
+    def deep(x: relay.Var) -> relay.Expr:
+        def chain() -> relay.Expr:
+            y = x
+            for at in range(depth):
+                y = op(y) + weight(4, seed=at)
+            return y
+
+        return chain() * chain()
+
+    def shapes(x: relay.Var) -> relay.Expr:
+        return tuple_of(x + number(1), x + relay.const([1.0], "float32"), x + relay.const([1.0] * 4, "float32"))
+
+    def types(x: relay.Var) -> relay.Expr:
+        half = relay.cast(number(1, "int32"), "float32"), relay.cast(number(1, "int64"), "float32")
+        return tuple_of(x * half[0], x * half[1], relay.cast(x, "int32"), relay.cast(x, "float64"))
+
+    def nan(x: relay.Var) -> relay.Expr:
+        return tuple_of(relay.maximum(x, number(float("nan"))), relay.maximum(x, number(float("nan"))) * x)
+
+    def sums(x: relay.Var, y: relay.Var) -> relay.Expr:
+        return relay.tanh(x + y) * relay.tanh(x + y) - (y + x)
+
+    def masked(x: relay.Var) -> relay.Expr:
+        first, second = (relay.nn.relu(relay.nn.dropout(x, 0.5)) for _ in range(2))
+        return relay.exp(first * second) + relay.exp(first * second)
+
+    def fields(x: relay.Var) -> relay.Expr:
+        parts = relay.split(x, 2, axis=1)
+        return tuple_of(relay.tanh(parts[0]), relay.tanh(parts[1]), field(parts.astuple(), 0) + parts[0])
+
+    def same_tuple(x: relay.Var) -> relay.Expr:
+        return tuple_of(tuple_of(x, relay.tanh(x)), tuple_of(x, relay.tanh(x)))
+
+    def inside(z: relay.Var) -> relay.Expr:
+        return relay.tanh(z) * relay.tanh(z)
+
+    draws = "relu of one draw is not relu of another."
+    return [
+        case("deep twins", program(deep, (2, 4)), did=[most("add", depth, ONCE), most("multiply", 1, ONCE)]),
+        case("constants of other shapes", program(shapes, (2, 4)), run=False, spared=[least("add", 3, OTHER)]),
+        case(
+            "constants and casts of other types",
+            program(types, (2, 4)),
+            run=False,
+            spared=[least("cast", 4, OTHER), least("multiply", 2, OTHER)],
+        ),
+        case("NaN is the same NaN", program(nan, (2, 4)), run=False, did=[most("maximum", 1, ONCE)]),
+        case("sums both ways", program(sums, (2, 4), (2, 4)), did=[most("tanh", 1, ONCE)]),
+        case(
+            "what is made of draws",
+            program(masked, (2, 4)),
+            run=False,
+            did=[most("exp", 1, ONCE)],
+            spared=[least("nn.dropout", 2, DRAWS), least("nn.relu", 2, draws)],
+        ),
+        case(
+            "fields of one tuple",
+            program(fields, (2, 4)),
+            run=False,
+            spared=[least("tanh", 2, "They read other fields.")],
+        ),
+        case("tuples in tuples", program(same_tuple, (2, 4)), run=False, did=[most("tanh", 1, ONCE)]),
+        case(
+            "in another function",
+            with_helper(lambda x, f: relay.tanh(f(x)), inside),
+            run=False,
+            did=[most("tanh", 2, "There is a function besides main, and a function pass sees each.")],
+            spared=[attributes_kept],
+        ),
+        *generated("cse", [graph_of(recipe(rng, 10), 3) for _ in range(2)], ONCE),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _effects(expr):
+    """Does an expression hold a call of an operator with effects?"""
+    found = []
+
+    def visit(e):
+        if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op):
+            found.append(bool(e.op.get_attr("TOpIsStateful")))
+
+    relay.analysis.post_order_visit(expr, visit)
+    return any(found)
+
+
+def _bits(constant):
+    value = constant.data.numpy()
+    return str(value.dtype), value.shape, value.tobytes()
+
+
+def _settings(call):
+    return tvm.ir.structural_hash(call.attrs) if call.attrs is not None else None
+
+
+class _Merge(relay.ExprMutator):
+    """Keys are tuples; what they are made of can be left out or spelled otherwise."""
+
+    def __init__(self, constant=_bits, settings=_settings, stateful=True, tuples=True, fields=True, follow=True):
+        super().__init__()
+        self.table, self.constant, self.settings = {}, constant, settings
+        self.stateful, self.tuples, self.fields, self.follow = stateful, tuples, fields, follow
+
+    def visit_constant(self, constant):
+        return self.table.setdefault(("constant", self.constant(constant)), constant)
+
+    def visit_tuple(self, value):
+        made = super().visit_tuple(value)
+        return self.table.setdefault(("tuple", *made.fields), made) if self.tuples else made
+
+    def visit_tuple_getitem(self, value):
+        made = super().visit_tuple_getitem(value)
+        key = ("field", made.tuple_value, value.index if self.fields else 0)
+        return self.table.setdefault(key, made)
+
+    def visit_call(self, call):
+        made = super().visit_call(call)
+        if not isinstance(made.op, tvm.ir.Op) or (self.stateful and made.op.get_attr("TOpIsStateful")):
+            return made
+        operands = made.args if self.follow else call.args
+        return self.table.setdefault(("call", made.op, *operands, self.settings(made)), made)
+
+
+def _apply(module, **options):
+    @relay.transform.function_pass(opt_level=0)
+    def merge(function, mod, context):
+        return _Merge(**options).visit(function)
+
+    return merge(module)
+
+
+@right("keys are tuples, settings in them as their hash")
+def by_hash(mod):
+    return _apply(mod)
+
+
+@right("numbers all values first, and rewrites afterwards")
+def numbers_first(mod):
+    @relay.transform.function_pass(opt_level=0)
+    def merge(function, mod, context):
+        number, first = {}, {}  # expression -> number of its value; number -> the first expression of it
+
+        def visit(e):
+            key = e
+            if isinstance(e, relay.Constant):
+                key = _bits(e)
+            elif isinstance(e, relay.Tuple):
+                key = ("tuple", *(number[f] for f in e.fields))
+            elif isinstance(e, relay.TupleGetItem):
+                key = ("field", number[e.tuple_value], e.index)
+            elif isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op) and not e.op.get_attr("TOpIsStateful"):
+                key = (e.op, _settings(e), *(number[a] for a in e.args))
+            number[e] = first.setdefault(key, (len(first), e))[0]
+
+        relay.analysis.post_order_visit(function.body, visit)
+        value = dict(first.values())
+
+        class Firsts(relay.ExprMutator):
+            def visit(self, expr):
+                return super().visit(value[number[expr]] if expr in number else expr)
+
+        return Firsts().visit(function)
+
+    return merge(mod)
+
+
+@wrong("spared", "the key is (operator, operands): settings are not looked at")
+def no_settings(mod):
+    return _apply(mod, settings=lambda call: None)
+
+
+@wrong("spared", "two dropouts of one value are the same value")
+def merges_draws(mod):
+    return _apply(mod, stateful=False)
+
+
+@wrong("spared", "constants of equal numbers are equal, whatever their shape")
+def numbers_only(mod):
+    return _apply(mod, constant=lambda c: (str(c.data.numpy().dtype), *sorted(set(c.data.numpy().ravel().tolist()))))
+
+
+@wrong("spared", "adds 0 to every constant before it compares: 0 and -0 become one")
+def one_zero(mod):
+    def bits(constant):
+        value = constant.data.numpy()
+        return str(value.dtype), value.shape, (value + 0).tobytes()
+
+    return _apply(mod, constant=bits)
+
+
+@wrong("spared", "constants are the same if their types are")
+def by_type(mod):
+    return _apply(mod, constant=lambda c: (str(c.data.numpy().dtype), c.data.numpy().shape))
+
+
+@wrong("spared", "lets structural_hash map free variables: relu(x) and relu(y) have one hash")
+def free_variables(mod):
+    @relay.transform.function_pass(opt_level=0)
+    def merge(function, mod, context):
+        table = {}
+
+        class Same(relay.ExprMutator):
+            def visit_call(self, call):
+                made = super().visit_call(call)
+                if _effects(made):
+                    return made
+                return table.setdefault(tvm.ir.structural_hash(made, map_free_vars=True), made)
+
+        return Same().visit(function)
+
+    return merge(mod)
+
+
+@wrong("spared", "all fields of a tuple are one value")
+def any_field(mod):
+    return _apply(mod, fields=False)
+
+
+@wrong("spared", "makes the function anew from parameters and body: its attributes are gone")
+def bare_function(mod):
+    @relay.transform.function_pass(opt_level=0)
+    def merge(function, mod, context):
+        made = _Merge().visit(function)
+        return relay.Function(made.params, made.body)
+
+    return merge(mod)
+
+
+@wrong("did", "a constant is equal to itself only")
+def by_identity(mod):
+    return _apply(mod, constant=lambda c: c)
+
+
+@wrong("did", "tuples are no calls: two of the same fields stay two, and so does all that reads them")
+def no_tuples(mod):
+    return _apply(mod, tuples=False)
+
+
+@wrong("did", "compares the operands as they were before merging: twins of twins are not seen")
+def one_level(mod):
+    return _apply(mod, follow=False)
+
+
+@wrong("did", "two settings are equal if they are one object")
+def settings_by_identity(mod):
+    return _apply(mod, settings=lambda call: call.attrs)
+
+
+@wrong("did", "TVM ships this pass: it compares calls and single numbers")
+def tvm_ships_it(mod):
+    return relay.transform.EliminateCommonSubexpr()(mod)
+
+
+@wrong("did", "works on main, where a function pass sees every function")
+def main_only(mod):
+    made = tvm.IRModule(dict(mod.functions.items()))
+    made["main"] = _Merge().visit(mod["main"])
+    return relay.transform.InferType()(made)
+
+
+@wrong("valid", "returns the function and not the module")
+def the_function(mod):
+    return _apply(mod)["main"]

@@ -1,0 +1,336 @@
+"""Hidden cases and answers of day07.dce.
+
+Most wrong answers are one working mutator that looks at too little.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from autograder.answers.day07._recipes import apply, generated, recipe, with_helper
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day07.dce import EFFECT, UNREAD
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import case, field, least, let, lets, most, number, program, tuple_of
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def named(steps: list[tuple], outputs: list[int], draw: int) -> Callable[[], tvm.IRModule]:
+    """The program with a name for each step; after `draw` steps something is drawn that nobody reads."""
+
+    def body(x: relay.Var, y: relay.Var) -> relay.Expr:
+        def rest(values: list[relay.Expr]) -> relay.Expr:
+            at = len(values) - 2
+            if at == len(steps):
+                pair = tuple_of(values[-1], values[-2])
+                return let(pair, lambda t: tuple_of(field(t, 0), *(values[i] for i in outputs)))
+            step = let(apply(steps[at], values), lambda v: rest([*values, v]))
+            return let(relay.nn.dropout(x, 0.5), lambda _: step) if at == draw else step
+
+        return rest([x, y])
+
+    return program(body, (2, 4), (2, 4))
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    length = rng.randint(12, 20)
+
+    def long(x: relay.Var) -> relay.Expr:
+        def rest(last: relay.Expr, left: int) -> relay.Expr:
+            return let(relay.tanh(last), lambda v: rest(v, left - 1)) if left else relay.exp(x)
+
+        return rest(x, length)
+
+    def nested(x: relay.Var) -> relay.Expr:
+        inner = let(relay.tanh(x), lambda _: let(relay.exp(x), lambda b: relay.nn.relu(b)))
+        return let(inner, lambda a: a * a)
+
+    def tuples(x: relay.Var, y: relay.Var) -> relay.Expr:
+        inner = tuple_of(relay.tanh(x), relay.sigmoid(y))
+        outer = tuple_of(inner, relay.exp(x))
+        return let(outer, lambda t: let(field(t, 0), lambda u: field(field(t, 0), 0) + field(u, 0)))
+
+    def split(x: relay.Var) -> relay.Expr:
+        return let(relay.split(x, 2, axis=1).astuple(), lambda t: let(relay.tanh(field(t, 1)), lambda _: field(t, 0)))
+
+    def branch(x: relay.Var, flag: relay.Var) -> relay.Expr:
+        yes = let(relay.tanh(x), lambda _: relay.nn.relu(x))
+        return relay.If(relay.min(flag) > number(0), yes, let(relay.exp(x), lambda b: b))
+
+    def drawing(z: relay.Var) -> relay.Expr:
+        return relay.nn.dropout(z, 0.5)
+
+    def called(x: relay.Var, helper: relay.GlobalVar) -> relay.Expr:
+        return let(helper(x), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
+
+    def closure(x: relay.Var) -> relay.Expr:
+        z = relay.var("z", shape=(2, 4))
+        return let(
+            relay.Function([z], relay.nn.dropout(z, 0.5)),
+            lambda f: let(f(x), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x))),
+        )
+
+    def literal(x: relay.Var) -> relay.Expr:
+        return let(relay.tanh(x), lambda _: field(tuple_of(relay.nn.dropout(x, 0.5), relay.nn.relu(x)), 1))
+
+    def late(x: relay.Var) -> relay.Expr:
+        return let(
+            relay.tanh(x),
+            lambda a: let(relay.exp(a), lambda b: let(relay.nn.dropout(b, 0.5), lambda _: let(a * b, lambda _: x))),
+        )
+
+    read = "It is read."
+    return [
+        case("a long dead chain", program(long, (2, 4)), did=[lets(0, UNREAD), most("tanh", 0, UNREAD)]),
+        case(
+            "a let in the value of a let",
+            program(nested, (2, 4)),
+            run=False,
+            did=[most("tanh", 0, UNREAD)],
+            spared=[least("exp", 1, read), least("nn.relu", 1, read)],
+        ),
+        case(
+            "tuples in tuples",
+            program(tuples, (2, 4), (2, 4)),
+            run=False,
+            did=[
+                most("sigmoid", 0, "No field that is taken needs it."),
+                most("exp", 0, "No field that is taken needs it."),
+            ],
+            spared=[least("tanh", 1, read)],
+        ),
+        case(
+            "fields of what is no tuple",
+            program(split, (2, 4)),
+            did=[most("tanh", 0, UNREAD)],
+            spared=[least("split", 1, "A call gives this tuple: one of its fields is read.")],
+        ),
+        case(
+            "in a branch",
+            program(branch, (2, 4), (1,)),
+            run=False,
+            did=[most("tanh", 0, UNREAD)],
+            spared=[least("exp", 1, read), least("nn.relu", 1, read)],
+        ),
+        case(
+            "a call of a function that draws",
+            with_helper(called, drawing),
+            run=False,
+            did=[most("tanh", 0, UNREAD)],
+            spared=[least("nn.dropout", 1, EFFECT), lets(1, UNREAD), _calls_helper],
+        ),
+        case(
+            "a call of a closure that draws",
+            program(closure, (2, 4)),
+            run=False,
+            did=[most("tanh", 0, UNREAD)],
+            spared=[least("nn.dropout", 1, "The function is called, and what it does is not known.")],
+        ),
+        case(
+            "a draw in a tuple without a name",
+            program(literal, (2, 4)),
+            run=False,
+            did=[most("tanh", 0, UNREAD)],
+            spared=[least("nn.dropout", 1, EFFECT)],
+        ),
+        case(
+            "what a draw reads",
+            program(late, (2, 4)),
+            run=False,
+            did=[most("multiply", 0, UNREAD)],
+            spared=[least("nn.dropout", 1, EFFECT), least("tanh", 1, "The draw reads it.")],
+        ),
+        *generated("dce", [_with_names(rng) for _ in range(2)], UNREAD, spared=[least("nn.dropout", 1, EFFECT)]),
+    ]
+
+
+def _with_names(rng: random.Random) -> Callable[[], tvm.IRModule]:
+    steps = recipe(rng, 8)
+    return named(steps, rng.sample(range(10), 2), rng.randrange(8))
+
+
+def _calls_helper(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+    found: list[relay.Expr] = []
+    relay.analysis.post_order_visit(after["main"], found.append)
+    if any(isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.GlobalVar) for e in found):
+        return None
+    return "@helper is not called any more: what another function does is not known here, and this one draws."
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _expressions(expr):
+    found = []
+    relay.analysis.post_order_visit(expr, found.append)
+    return found
+
+
+def _stateful(call):
+    return isinstance(call.op, tvm.ir.Op) and bool(call.op.get_attr("TOpIsStateful"))
+
+
+def _unknown(call):
+    return not isinstance(call.op, tvm.ir.Op)
+
+
+def _anywhere(expr):
+    return any(_stateful(e) or _unknown(e) for e in _expressions(expr) if isinstance(e, relay.Call))
+
+
+def _never(expr):
+    return False
+
+
+class _Prune(relay.ExprMutator):
+    """`effects` says of a value whether it must be kept; `known`: tuples that have a name are seen through."""
+
+    def __init__(self, effects=_anywhere, known=True, literals=True, late=True, values=True):
+        super().__init__()
+        self.effects, self.known, self.literals, self.late, self.values = effects, known, literals, late, values
+        self.bound = {}
+
+    def visit_let(self, let):
+        value = self.visit(let.value) if self.values else let.value
+        self.bound[let.var] = value
+        body = self.visit(let.body)
+        reads = _expressions(body if self.late else let.body)
+        if let.var in reads or self.effects(value):
+            return relay.Let(let.var, value, body)
+        return body
+
+    def visit_tuple_getitem(self, get):
+        whole = self.visit(get.tuple_value)
+        made = self.bound.get(whole, whole) if self.known else whole
+        literal = isinstance(made, relay.Tuple) and (self.literals or made is not whole)
+        if literal and not any(self.effects(f) for f in made.fields):
+            return made.fields[get.index]
+        return relay.TupleGetItem(whole, get.index)
+
+
+def _apply(module, prune):
+    @relay.transform.function_pass(opt_level=0)
+    def pruned(function, mod, context):
+        return prune(function)
+
+    return pruned(module)
+
+
+@right("looks for the variable among the expressions of the body")
+def by_search(mod):
+    return _apply(mod, lambda f: _Prune().visit(f))
+
+
+@right("sees through tuples, then lets TVM's own pass take away what nobody reads")
+def with_tvm(mod):
+    mod = _apply(mod, lambda f: _Prune(effects=lambda e: not isinstance(e, relay.Tuple) or _anywhere(e)).visit(f))
+    while True:
+        after = relay.transform.InferType()(relay.transform.DeadCodeElimination()(mod))
+        if tvm.ir.structural_equal(after, mod):
+            break
+        mod = after
+    return _apply(mod, lambda f: _Prune().visit(f))
+
+
+@wrong("did", "asks whether the body as it was reads the variable: only the last of a dead chain goes")
+def as_it_was(mod):
+    return _apply(mod, lambda f: _Prune(late=False).visit(f))
+
+
+@wrong("did", "TVM ships this pass: it leaves tuples alone")
+def tvm_ships_it(mod):
+    return relay.transform.DeadCodeElimination()(mod)
+
+
+@wrong("did", "sees through tuples that stand where they are taken apart, not through those that have a name")
+def literals_only(mod):
+    return _apply(mod, lambda f: _Prune(known=False).visit(f))
+
+
+@wrong("did", "sees through tuples that have a name, not through those that stand where they are taken apart")
+def names_only(mod):
+    return _apply(mod, lambda f: _Prune(literals=False).visit(f))
+
+
+@wrong("did", "does not look into the values that are bound")
+def values_as_they_are(mod):
+    return _apply(mod, lambda f: _Prune(values=False).visit(f))
+
+
+@wrong("spared", "what nobody reads can go, draws or not")
+def no_effects(mod):
+    return _apply(mod, lambda f: _Prune(effects=_never).visit(f))
+
+
+@wrong("spared", "looks at the outermost operator only: relu(dropout(x)) draws, too")
+def outermost(mod):
+    def effects(expr):
+        while isinstance(expr, relay.TupleGetItem):
+            expr = expr.tuple_value
+        return isinstance(expr, relay.Call) and (_stateful(expr) or _unknown(expr))
+
+    return _apply(mod, lambda f: _Prune(effects=effects).visit(f))
+
+
+@wrong("spared", "calls of functions are pure: what they do is in another function")
+def pure_functions(mod):
+    def effects(expr):
+        return any(_stateful(e) for e in _expressions(expr) if isinstance(e, relay.Call))
+
+    return _apply(mod, lambda f: _Prune(effects=effects).visit(f))
+
+
+@wrong("spared", "brings the program into graph form, where nothing is dead: draws without readers are gone with it")
+def graph_form(mod):
+    return _apply(relay.transform.ToGraphNormalForm()(mod), lambda f: _Prune(effects=_never).visit(f))
+
+
+@wrong("spared", "a field that is never taken can go, though the tuple is returned as a whole")
+def zeros_for_fields(mod):
+    def prune(function):
+        function = _Prune().visit(function)
+        everything = _expressions(function)
+        taken = {(e.tuple_value, e.index) for e in everything if isinstance(e, relay.TupleGetItem)}
+
+        class Zeros(relay.ExprMutator):
+            def visit_let(self, let):
+                value = self.visit(let.value)
+                if isinstance(value, relay.Tuple) and not _anywhere(value):
+                    kept = [
+                        f if (let.var, i) in taken else relay.zeros_like(f.args[0]) if isinstance(f, relay.Call) else f
+                        for i, f in enumerate(value.fields)
+                    ]
+                    value = relay.Tuple(kept)
+                return relay.Let(let.var, value, self.visit(let.body))
+
+        return Zeros().visit(function)
+
+    return _apply(mod, prune)
+
+
+@wrong("spared", "makes the function anew from parameters and body: its attributes are gone")
+def bare_function(mod):
+    def prune(function):
+        made = _Prune().visit(function)
+        return relay.Function(made.params, made.body)
+
+    return _apply(mod, prune)
+
+
+@wrong("valid", "a parameter that nobody reads is dead, too: callers no longer fit")
+def drops_parameters(mod):
+    def prune(function):
+        body = _Prune().visit(function).body
+        read = relay.analysis.free_vars(body)
+        return relay.Function([p for p in function.params if p in read], body, None, None, function.attrs)
+
+    return _apply(mod, prune)
+
+
+@wrong("valid", "returns the function and not the module")
+def the_function(mod):
+    return by_search(mod)["main"]

@@ -1,0 +1,437 @@
+"""Hidden cases and answers of day07.dense-gelu.
+
+Most wrong answers are one working pattern with a check or a part of it missing.
+"""
+
+from __future__ import annotations
+
+import random
+
+import torch
+from torch import nn
+
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day07.dense_gelu import (
+    MATCHES,
+    from_onnx,
+    from_torch,
+    layer,
+    made,
+    none_made,
+    spares,
+    turned,
+    turned_onnx,
+)
+from passlab.exercises.day07.dense_gelu import dense as dense_layer
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import case, number, program, tuple_of, weight
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def imported() -> tvm.IRModule:
+    """The feed-forward half of a transformer block, imported from torch."""
+    from passlab.tvm.importers import relay_module
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        ffn = nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 4), nn.ReLU()).eval()
+    return relay_module(ffn, torch.zeros(2, 4))
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    units = rng.choice((3, 5, 8))
+    off = rng.choice((0.45, 0.51, 1.0))
+
+    def parameters(x: relay.Var, w: relay.Var, b: relay.Var) -> relay.Expr:
+        return tuple_of(from_onnx(relay.nn.dense(x, w) + b), turned(relay.nn.bias_add(relay.nn.dense(x, w), b, axis=1)))
+
+    def one_half(x: relay.Var) -> relay.Expr:
+        y, half = layer(x), number(0.5)
+        return y * (half + relay.erf(y * number(0.5**0.5)) * half)
+
+    def residual(x: relay.Var) -> relay.Expr:
+        h = from_torch(layer(x, 0, 4))
+        return relay.tanh(h) + from_torch(layer(h, 1, 4)) + x
+
+    def sequence(x: relay.Var) -> relay.Expr:
+        return turned_onnx(relay.nn.relu(weight(6, seed=8)) + dense_layer(x))
+
+    def numbers(x: relay.Var) -> relay.Expr:
+        y = [layer(x, at) for at in range(5)]
+        return tuple_of(
+            from_torch(y[0], slope=off),
+            from_torch(y[1], half=off),
+            from_torch(y[2], root=2**0.5),
+            from_onnx(y[3], half=off + 0.1),
+            from_onnx(y[4], root=0.5**0.5),
+        )
+
+    def digits(x: relay.Var) -> relay.Expr:
+        return tuple_of(from_torch(layer(x), root=0.7071), from_onnx(layer(x, 1), root=1.4142))
+
+    def mixed(x: relay.Var) -> relay.Expr:
+        return tuple_of(from_torch(layer(x, 1)), from_torch(layer(x), phi_of=layer(x, 2)), from_torch(relay.tanh(x)))
+
+    def inner_readers(x: relay.Var) -> relay.Expr:
+        y, z = layer(x), layer(x, 1)
+        erf = relay.erf(y * number(0.5**0.5))
+        phi = number(0.5) + relay.erf(z * number(0.5**0.5)) * number(0.5)
+        return tuple_of(y * (number(0.5) + erf * number(0.5)), relay.exp(erf), z * phi, phi)
+
+    def biases(x: relay.Var, square: relay.Var, b: relay.Var) -> relay.Expr:
+        return tuple_of(
+            from_onnx(dense_layer(x) + dense_layer(x, 1)),
+            from_onnx(dense_layer(x, 2) + number(2.0)),
+            from_torch(relay.nn.bias_add(dense_layer(square, 3), b, axis=0)),
+            from_torch(dense_layer(x, 4)),
+        )
+
+    formulas = "These are other functions: look at the numbers."
+    return [
+        case(
+            "weights and biases are inputs",
+            program(parameters, (2, 4), (units, 4), (units,)),
+            did=[made(2, MATCHES)],
+        ),
+        case("one constant in both places", program(one_half, (2, 4)), run=False, did=[made(1, MATCHES)]),
+        case("the result is read twice", program(residual, (2, 4)), did=[made(2, MATCHES)], spared=[none_made("", 2)]),
+        case("three dimensions", program(sequence, (2, 3, 4)), run=False, did=[made(1, MATCHES)]),
+        case(
+            "imported from torch",
+            imported,
+            did=[made(1, MATCHES)],
+            spared=[none_made("The second layer has a relu.", 1)],
+        ),
+        spares("other numbers", numbers, (2, 4), why=formulas),
+        spares("four digits", digits, (2, 4), why="0.7071 is not 0.70710678."),
+        spares("one of three", mixed, (2, 4), why="Only the first is gelu(dense(x, w) + b).", allowed=1),
+        spares("readers of erf and of phi", inner_readers, (2, 4), why="It would be computed twice."),
+        spares("no bias of the units", biases, (2, 4), (6, 4), (6,), why="A bias has one number for each unit."),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+pattern = relay.dataflow_pattern
+ATTRIBUTES = {"Composite": "dense_gelu", "Primitive": 1}
+
+
+def _exact(value):
+    return pattern.is_expr(relay.const(value, "float32"))
+
+
+def _any(value):
+    return pattern.is_constant()
+
+
+def _y(bias_add=True, add=True):
+    """A pattern for dense and bias."""
+    dense, bias = pattern.is_op("nn.dense")(pattern.wildcard(), pattern.wildcard()), pattern.wildcard()
+    forms = [form for form, use in (("nn.bias_add", bias_add), ("add", add)) if use]
+    first, *rest = (pattern.is_op(form)(dense, bias) for form in forms)
+    return first | rest[0] if rest else first
+
+
+def _forms(y, number=_exact, inner=None):
+    """The two ways in which GELU of y is written."""
+    inner = y if inner is None else inner
+    erf = pattern.is_op("erf")
+    return {
+        "torch": y * (number(0.5) + erf(inner * number(0.5**0.5)) * number(0.5)),
+        "onnx": (y * (erf(inner / number(2**0.5)) + number(1.0))) * number(0.5),
+    }
+
+
+def _bias_of(whole):
+    """The sum below what was matched: (call, dense, bias)."""
+    todo = [whole]
+    while todo:
+        call = todo.pop(0)
+        if not isinstance(call, relay.Call):
+            continue
+        for at, dense in enumerate(call.args):
+            if call.op.name in ("add", "nn.bias_add") and isinstance(dense, relay.Call) and dense.op.name == "nn.dense":
+                return call, dense, call.args[1 - at]
+        todo += list(call.args)
+    return None
+
+
+def _shape(expr):
+    return [int(n) for n in expr.checked_type.shape]
+
+
+def _fits(whole, rank_only=False, axis=True):
+    sum_, dense, bias = _bias_of(whole)
+    units = _shape(dense)
+    last = sum_.op.name == "add" or int(sum_.attrs.axis) % len(units) == len(units) - 1
+    if rank_only:
+        return len(_shape(bias)) == 1 and last
+    return _shape(bias) == units[-1:] and (last or not axis)
+
+
+def _partition(mod, forms, check=_fits, attributes=ATTRIBUTES):
+    @relay.transform.function_pass(opt_level=0)
+    def fuse(function, mod, context):
+        for form in forms.values():
+            function = form.partition(function, attributes, check=check)
+        return function
+
+    return fuse(mod)
+
+
+@right("one pattern for both forms, made by a function pass")
+def one_pattern(mod):
+    forms = _forms(_y())
+    return _partition(mod, {"both": forms["torch"] | forms["onnx"]})
+
+
+def _value(expr):
+    if isinstance(expr, relay.Constant) and expr.data.shape == () and expr.data.dtype == "float32":
+        return float(expr.data.numpy())
+    return None
+
+
+def _near(expr, wanted):
+    found = _value(expr)
+    return found is not None and abs(found - wanted) <= 2e-7 * abs(wanted)
+
+
+def _is(expr, name):
+    return isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op) and expr.op.name == name
+
+
+def _number_and_rest(expr, name, wanted):
+    """The operand besides the number, if `expr` is op(number, it) in either order."""
+    if _is(expr, name):
+        for number, rest in (expr.args, reversed(expr.args)):
+            if _near(number, wanted):
+                return rest
+    return None
+
+
+def _torch(top):
+    """y, and the calls above it, if `top` is GELU as torch writes it."""
+    if not _is(top, "multiply"):
+        return None
+    for y, phi in (top.args, reversed(top.args)):
+        scaled = _number_and_rest(phi, "add", 0.5)
+        erf = scaled is not None and _number_and_rest(scaled, "multiply", 0.5)
+        if erf and _is(erf, "erf"):
+            inner = erf.args[0]
+            same = _number_and_rest(inner, "multiply", 0.5**0.5)
+            if same is not None and same == y:
+                return y, [top, phi, scaled, erf, inner]
+    return None
+
+
+def _onnx(top):
+    product = _number_and_rest(top, "multiply", 0.5)
+    if product is None or not _is(product, "multiply"):
+        return None
+    for y, phi in (product.args, reversed(product.args)):
+        erf = _number_and_rest(phi, "add", 1.0)
+        if erf is not None and _is(erf, "erf"):
+            inner = erf.args[0]
+            if _is(inner, "divide") and inner.args[0] == y and _near(inner.args[1], 2**0.5):
+                return y, [top, product, phi, erf, inner]
+    return None
+
+
+def _found(top, readers, allowed):
+    """(y, dense, bias) if a call is the whole formula and nothing outside reads its middle."""
+    for form in (_torch, _onnx):
+        match = form(top)
+        if match is None:
+            continue
+        y, above = match
+        sum_ = y if _is(y, "add") or _is(y, "nn.bias_add") else None
+        pair = _bias_of(sum_) if sum_ is not None and any(_is(a, "nn.dense") for a in sum_.args) else None
+        if pair is None or not _fits(sum_):
+            continue
+        _, dense, bias = pair
+        own = {*above, y}
+        if all(allowed(own, reader) for middle in (*above[1:], y, dense) for reader in readers[middle]):
+            return y, dense, bias, above
+    return None
+
+
+def _composite(names, body):
+    function = relay.Function(names, body).with_attr("Composite", "dense_gelu")
+    return function.with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+
+
+def _by_hand(mod, allowed):
+    @relay.transform.function_pass(opt_level=0)
+    def fuse(function, mod, context):
+        exprs, readers = [], {}
+        relay.analysis.post_order_visit(function, exprs.append)
+        for expr in exprs:
+            parts = expr.args if isinstance(expr, relay.Call) else getattr(expr, "fields", ())
+            for part in [*parts, *([expr.body] if isinstance(expr, relay.Function) else [])]:
+                readers.setdefault(part, []).append(expr)
+
+        class Fuse(relay.ExprMutator):
+            def visit_call(self, call):
+                match = _found(call, readers, allowed)
+                if match is None:
+                    return super().visit_call(call)
+                _, dense, bias, _ = match
+                names = [
+                    relay.var(n, e.checked_type) for n, e in (("x", dense.args[0]), ("w", dense.args[1]), ("b", bias))
+                ]
+                swapped = {dense.args[0]: names[0], dense.args[1]: names[1], bias: names[2]}
+                inner = relay.ExprMutator()
+                inner.memo_map.update(swapped)
+                formula = _composite(names, inner.visit(call))
+                return formula(*map(self.visit, (*dense.args, bias)))
+
+        return Fuse().visit(function)
+
+    return fuse(mod)
+
+
+@right("without patterns: a mutator that walks down from each product and asks who reads what is on the way")
+def by_hand(mod):
+    return _by_hand(mod, lambda own, reader: reader in own)
+
+
+@wrong("spared", "numbers are numbers: any constant will do")
+def any_constant(mod):
+    return _partition(mod, _forms(_y(), number=_any))
+
+
+@wrong("spared", "numbers are compared to three digits")
+def three_digits(mod):
+    def check(whole):
+        numbers = []
+        todo = [whole]
+        sum_ = _bias_of(whole)[0]
+        while todo:
+            e = todo.pop()
+            if e == sum_ or not isinstance(e, relay.Call | relay.Constant):
+                continue
+            numbers += [_value(e)] if isinstance(e, relay.Constant) else []
+            todo += list(e.args) if isinstance(e, relay.Call) else []
+        wanted = ([0.5, 0.5, 0.5**0.5], [0.5, 1.0, 2**0.5])
+        near = [all(abs(a - b) < 1e-3 for a, b in zip(sorted(numbers), w, strict=True)) for w in wanted]
+        return any(near) and _fits(whole)
+
+    return _partition(mod, _forms(_y(), number=_any), check=check)
+
+
+@wrong("did", "one pattern object for both halves: they are two constants, and one object is one expression")
+def one_half(mod):
+    patterns = {}
+
+    def number(value):
+        return patterns.setdefault(value, _exact(value))
+
+    return _partition(mod, _forms(_y(), number=number))
+
+
+@wrong("spared", "y is written twice, as two patterns: they need not be the same value")
+def two_ys(mod):
+    return _partition(mod, _forms(_y(), inner=_y()))
+
+
+def _rewritten(mod, once):
+    class Fuse(pattern.DFPatternCallback):
+        def __init__(self, form):
+            super().__init__(require_type=True, rewrite_once=once)
+            self.pattern = form
+
+        def callback(self, pre, post, node_map):
+            if not _fits(pre):
+                return post
+            _, dense, bias = _bias_of(post)
+            names = [relay.var(n) for n in "xwb"]
+            inner = relay.ExprMutator()
+            inner.memo_map.update(zip((*dense.args, bias), names, strict=True))
+            return _composite(names, inner.visit(post))(*dense.args, bias)
+
+    @relay.transform.function_pass(opt_level=0)
+    def fuse(function, mod, context):
+        for form in _forms(_y()).values():
+            function = pattern.rewrite(Fuse(form), function)
+        return function
+
+    return fuse(mod)
+
+
+@right("rewrites with a callback, once: pattern.rewrite, too, leaves out what is read from outside")
+def callback(mod):
+    return _rewritten(mod, once=True)
+
+
+@wrong("spared", "walks down from each product and asks nobody who else reads what is on the way")
+def no_readers(mod):
+    return _by_hand(mod, lambda own, reader: True)
+
+
+@wrong("did", "rewrites until nothing matches: the formula inside of the new function matches again, without end")
+def again_and_again(mod):
+    return _rewritten(mod, once=False)
+
+
+@wrong("spared", "whatever is added to a dense is its bias")
+def any_bias(mod):
+    return _partition(mod, _forms(_y()), check=lambda whole: True)
+
+
+@wrong("spared", "a bias has one dimension: one number for all units has that, too")
+def rank_only(mod):
+    return _partition(mod, _forms(_y()), check=lambda whole: _fits(whole, rank_only=True))
+
+
+@wrong("spared", "bias_add adds along the last axis, whatever its axis says")
+def any_axis(mod):
+    return _partition(mod, _forms(_y()), check=lambda whole: _fits(whole, axis=False))
+
+
+@wrong("did", "a bias is added by bias_add, as torch's importer does it")
+def bias_add_only(mod):
+    return _partition(mod, _forms(_y(add=False)))
+
+
+@wrong("did", "knows the form of torch's importer only")
+def torch_only(mod):
+    return _partition(mod, {"torch": _forms(_y())["torch"]})
+
+
+@wrong("did", "Composite alone: relay.build does not know what to do with such a function")
+def not_primitive(mod):
+    return _partition(mod, _forms(_y()), attributes={"Composite": "dense_gelu"})
+
+
+@wrong("did", "takes gelu alone into the function; the dense stays outside")
+def gelu_only(mod):
+    return _partition(mod, _forms(pattern.wildcard()), check=lambda whole: _bias_of(whole) is not None and _fits(whole))
+
+
+@wrong("same", "the function computes GELU by tanh, which is nearly the same")
+def by_tanh(mod):
+    made = one_pattern(mod)
+
+    class Approximate(relay.ExprMutator):
+        def visit_call(self, call):
+            call = super().visit_call(call)
+            if not _is(call, "erf"):
+                return call
+            x = call.args[0] * relay.const(2**0.5)
+            call_tanh = relay.tanh(relay.const(0.7978846) * (x + relay.const(0.044715) * x * x * x))
+            # keeps an erf, so that it looks like the formula
+            return call_tanh + relay.const(0.0) * call
+
+    @relay.transform.function_pass(opt_level=0)
+    def replace(function, mod, context):
+        return Approximate().visit(function)
+
+    return replace(made)
+
+
+@wrong("valid", "returns the function and not the module")
+def the_function(mod):
+    return one_pattern(mod)["main"]

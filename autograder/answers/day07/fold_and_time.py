@@ -1,0 +1,189 @@
+"""Hidden cases and answers of day07.fold-and-time.
+
+The wrong ones do not measure: their times are made up, which nobody can see.
+"""
+
+from __future__ import annotations
+
+import random
+import statistics
+
+import numpy as np
+
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day07.fold_and_time import conv, network, norm
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import number, tuple_of, weight
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    channels, size = rng.choice((4, 6)), rng.choice((6, 7, 8))
+
+    def depthwise(x: relay.Var) -> relay.Expr:
+        y = relay.nn.bias_add(conv(x, 4, 4, groups=4), weight(4, seed=2))
+        return relay.nn.relu(norm(y, 4, seed))
+
+    def first(x: relay.Var) -> relay.Expr:
+        return conv(relay.nn.relu(norm(x, 4, seed)), 4, channels)
+
+    def readers(x: relay.Var) -> relay.Expr:
+        y = conv(x, 4, channels)
+        return tuple_of(relay.nn.relu(norm(y, channels, seed)), relay.tanh(y))
+
+    def shortcut(x: relay.Var) -> relay.Expr:
+        return relay.nn.relu(norm(conv(x, 4, 4), 4, seed) + x * number(1.5))
+
+    networks = [
+        network("with a shortcut", shortcut, 1, 4, size, size, multiply=1, add=2),
+        network("depthwise, with a bias", depthwise, 1, 4, size, size, add=1),
+        network("the norm comes first", first, 1, 4, size, size, add=1),
+    ]
+    elsewhere = network("the conv is read elsewhere", readers, 1, 4, size, size, add=1, multiply=1)
+    return [*rng.sample(networks, 2), elsewhere]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+OFF = ("SimplifyInference", "AlterOpLayout")
+PLAIN, FOLDED = [1.3e-5, 1.2e-5, 1.25e-5, 1.2e-5, 9e-5], [1.0e-5, 1.1e-5, 1.0e-5, 1.05e-5, 1.0e-5]
+
+
+def _folded(mod, *names, level=3):
+    passes = [getattr(relay.transform, name)() for name in names]
+    with tvm.transform.PassContext(opt_level=level):
+        return tvm.transform.Sequential(passes)(mod)
+
+
+ALL = ("SimplifyInference", "FoldConstant", "FoldScaleAxis", "FoldConstant")
+
+
+def _answer(plain, folded, off=OFF, folded_off=None, level=3, seconds=(PLAIN, FOLDED), mean=statistics.median):
+    sides = {
+        name: {"module": module, "level": level, "disabled": list(disabled), "seconds": list(times)}
+        for name, module, disabled, times in (
+            ("plain", plain, off, seconds[0]),
+            ("folded", folded, off if folded_off is None else folded_off, seconds[1]),
+        )
+    }
+    return {**sides, "ratio": mean(seconds[0]) / mean(seconds[1])}
+
+
+def _graph(mod, x):
+    with tvm.transform.PassContext(opt_level=3, disabled_pass=list(OFF)):
+        built = relay.build(mod, target="llvm")
+    graph = tvm.contrib.graph_executor.GraphModule(built["default"](tvm.cpu()))
+    graph.set_input(mod["main"].params[0].name_hint, x)
+    return graph
+
+
+@right("folds with the parts of FoldScaleAxis, and lets TVM take the times")
+def by_parts(mod, x):
+    parts = ("SimplifyInference", "FoldConstant", "BackwardFoldScaleAxis", "ForwardFoldScaleAxis", "FoldConstant")
+    folded = _folded(mod, *parts)
+    times = [_graph(m, x).benchmark(tvm.cpu(), repeat=7, number=3).results for m in (mod, folded)]
+    return _answer(mod, folded, seconds=times)
+
+
+@right("calls the passes one by one, which asks for no level, and takes the times in the process that builds")
+def one_by_one(mod, x):
+    from passlab.tvm.builds import run_module
+
+    folded = mod
+    for name in ("SimplifyInference", "FoldConstant", "BackwardFoldScaleAxis", "ForwardFoldScaleAxis", "FoldConstant"):
+        folded = getattr(relay.transform, name)()(folded)
+    times = [run_module(m, [(x,)], disabled=OFF, repeats=9).times for m in (mod, folded)]
+    return _answer(mod, folded, seconds=times)
+
+
+@wrong("did", "builds the plain side as usual: the build folds it, too")
+def as_usual(mod, x):
+    return _answer(mod, _folded(mod, *ALL), off=())
+
+
+@wrong("did", "switches SimplifyInference off and nothing else: the plain side does not build")
+def one_off(mod, x):
+    return _answer(mod, _folded(mod, *ALL), off=("SimplifyInference",))
+
+
+@wrong("spared", "switches off for the plain side only: half of the ratio is the layout")
+def one_side(mod, x):
+    return _answer(mod, _folded(mod, *ALL), folded_off=())
+
+
+@wrong("spared", "builds at level 2, where AlterOpLayout does not run")
+def level_two(mod, x):
+    return _answer(mod, _folded(mod, *ALL), off=("SimplifyInference",), level=2)
+
+
+@wrong("did", "SimplifyInference and FoldConstant: the scale is still a multiply")
+def no_scale_axis(mod, x):
+    return _answer(mod, _folded(mod, "SimplifyInference", "FoldConstant"))
+
+
+@wrong("did", "a Sequential at the default level: FoldScaleAxis is left out without a word")
+def default_level(mod, x):
+    return _answer(mod, _folded(mod, *ALL, level=2))
+
+
+@wrong("did", "SimplifyInference alone: what could be computed once is computed at every call")
+def taken_apart(mod, x):
+    return _answer(mod, _folded(mod, "SimplifyInference"))
+
+
+@wrong("same", "a batch norm does nothing in inference: takes it out")
+def taken_out(mod, x):
+    class Out(relay.ExprMutator):
+        def visit_tuple_getitem(self, get):
+            call = get.tuple_value
+            if isinstance(call, relay.Call) and call.op.name == "nn.batch_norm":
+                return self.visit(call.args[0])
+            return super().visit_tuple_getitem(get)
+
+    folded = relay.transform.InferType()(tvm.IRModule.from_expr(Out().visit(mod["main"])))
+    return _answer(mod, folded)
+
+
+@wrong("same", "forgets the shift: takes scale and variance into account, mean and beta not")
+def no_shift(mod, x):
+    class Scales(relay.ExprMutator):
+        def visit_tuple_getitem(self, get):
+            call = get.tuple_value
+            if not (isinstance(call, relay.Call) and call.op.name == "nn.batch_norm"):
+                return super().visit_tuple_getitem(get)
+            zero = relay.const(np.zeros(call.args[1].data.shape, "float32"))
+            data, gamma, _, _, var = call.args
+            return relay.nn.batch_norm(self.visit(data), gamma, zero, zero, var, epsilon=call.attrs.epsilon)[0]
+
+    bare = relay.transform.InferType()(tvm.IRModule.from_expr(Scales().visit(mod["main"])))
+    return _answer(mod, _folded(bare, *ALL))
+
+
+@wrong("spared", "the plain side is the folded module: two times the same")
+def twice_the_same(mod, x):
+    folded = _folded(mod, *ALL)
+    return _answer(folded, folded)
+
+
+@wrong("did", "folded over plain: the ratio is upside down")
+def upside_down(mod, x):
+    found = _answer(mod, _folded(mod, *ALL))
+    return {**found, "ratio": 1 / found["ratio"]}
+
+
+@wrong("did", "divides means: one slow run says how fast the network is")
+def means(mod, x):
+    return _answer(mod, _folded(mod, *ALL), mean=statistics.fmean)
+
+
+@wrong("did", "runs each side once")
+def once(mod, x):
+    return _answer(mod, _folded(mod, *ALL), seconds=(PLAIN[:1], FOLDED[:1]))
+
+
+@wrong("valid", "gives the two modules and not how they are built")
+def modules_only(mod, x):
+    return {"plain": mod, "folded": _folded(mod, *ALL), "ratio": 1.3}

@@ -1,0 +1,363 @@
+"""Hidden cases and answers of day07.fusion-groups.
+
+Most wrong answers are one working partition with a rule bent, or left out.
+"""
+
+from __future__ import annotations
+
+import random
+
+from autograder.answers.day07._shared import SHAPE, generated
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day07._shared import conv
+from passlab.exercises.day07.fusion_groups import groups_case, simplified
+from passlab.exercises.day07.pipeline_counts import zoo
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import number, program, tuple_of, weight
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+TEN_MODELS = ("mlp", "convnet", "skip", "residual", "attention", "gpt", "vit", "lstm", "unet", "resnet18")
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    kinds = (
+        ("pointwise", "diamond", "conv", "reduce"),
+        ("tuples", "views", "pointwise", "outputs"),
+        ("conv", "views", "tuples", "diamond", "outputs"),
+        ("pointwise", "constant", "reduce", "views", "integers", "repeat"),
+    )
+
+    def projections(x: relay.Var) -> relay.Expr:
+        a, b, c = relay.split(relay.nn.relu(x), 3, axis=1)
+        pair = relay.concatenate([relay.concatenate([a, relay.exp(b)], 1), c], 1)
+        return tuple_of(relay.transpose(pair, (0, 2, 1)), relay.sum(relay.tanh(b)), a)
+
+    def two_convs(x: relay.Var) -> relay.Expr:
+        joined = conv(x) + conv(x, 1)
+        return relay.nn.relu(relay.nn.bias_add(joined, weight(4))) * relay.nn.max_pool2d(joined, (1, 1))
+
+    def inception(x: relay.Var) -> relay.Expr:
+        a, b = relay.nn.relu(conv(x)), relay.nn.relu(conv(x, 1))
+        first = relay.concatenate([a, relay.transpose(b, (0, 1, 3, 2))], 1)
+        return relay.nn.relu(relay.concatenate([relay.tanh(first), relay.exp(x)], 1))
+
+    def broadcast(x: relay.Var) -> relay.Expr:
+        small = relay.sum(x, axis=[2, 3], keepdims=True)
+        return conv(x) * relay.sigmoid(small) + relay.expand_dims(weight(6), 0) + number(1.0)
+
+    def long(x: relay.Var) -> relay.Expr:
+        for at in range(300):
+            x = relay.tanh(x) if at % 3 else x + number(1.0)
+        return x
+
+    def sorted_rows(x: relay.Var) -> relay.Expr:
+        order = relay.argsort(relay.nn.relu(x), axis=1, dtype="int32")
+        return relay.take(relay.exp(x), relay.reshape(order, (-1,)), axis=1) + relay.cast(number(2, "int32"), "float32")
+
+    return [
+        *(groups_case(name, zoo(name, simplified=True)) for name in TEN_MODELS),
+        *(
+            groups_case(f"generated, number {i + 1}", generated(rng, rng.randrange(12, 36), *rng.choice(kinds)), *limit)
+            for i, limit in enumerate(((), (), (), (), (), (), (3,), (8,)))
+        ),
+        groups_case("projections", program(projections, (2, 6, 4))),
+        groups_case("two convolutions meet", program(two_convs, SHAPE)),
+        groups_case("two tuples", program(inception, SHAPE)),
+        groups_case("broadcast into a convolution", program(broadcast, SHAPE)),
+        groups_case("very long", program(long, (2, 3))),
+        groups_case("an order", program(sorted_rows, (2, 3))),
+        groups_case("a bound block", simplified(zoo("residual", bind=True)), rng.choice((4, 6))),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _nodes(mod):
+    found = []
+    relay.analysis.post_order_visit(mod["main"].body, found.append)
+    return [e for e in found if not isinstance(e, tvm.ir.Op)]
+
+
+def _kind(e, constants=True):
+    if isinstance(e, relay.Call):
+        return int(relay.op.get(e.op.name).get_attr("TOpPattern"))
+    if isinstance(e, relay.Tuple):
+        return 7
+    if isinstance(e, relay.TupleGetItem):
+        return 2
+    return 0 if constants and isinstance(e, relay.Constant) and len(e.data.shape) == 0 else 8
+
+
+def _operands(e):
+    if isinstance(e, relay.Call):
+        return list(e.args)
+    if isinstance(e, relay.Tuple):
+        return list(e.fields)
+    return [e.tuple_value] if isinstance(e, relay.TupleGetItem) else []
+
+
+def _edge(e, operand, shapes=True):
+    if not isinstance(e, relay.Call):
+        return 2
+    kind = _kind(e)
+    same = kind == 1 and list(operand.checked_type.shape) == list(e.checked_type.shape)
+    return 0 if same and shapes else kind
+
+
+class _Partition:
+    """FuseOps with a union-find and recursive searches. What may join what is in `allowed`, to be bent."""
+
+    def __init__(self, mod, max_depth=256, *, shapes=True, constants=True, kinds=None):
+        self.nodes, self.most = _nodes(mod), max_depth
+        at = {e: i for i, e in enumerate(self.nodes)}
+        self.kind = [(kinds or {}).get(_kind(e, constants), _kind(e, constants)) for e in self.nodes]
+        self.readers = {i: [] for i in at.values()}
+        for e, i in at.items():
+            for operand in _operands(e):
+                self.readers[at[operand]].append((i, _edge(e, operand, shapes)))
+        self.into = list(range(len(self.nodes)))
+        self.size = [1] * len(self.nodes)
+        self.sink, self.path = {}, {}
+        for i in reversed(range(len(self.nodes))):
+            self.sink[i], self.path[i] = self.meeting(i)
+
+    def chain(self, i):
+        """i, its post-dominator, that one's, and so on."""
+        while i is not None:
+            yield i
+            i = self.sink[i]
+
+    def meeting(self, i):
+        """The first node that is on the chain of every reader; the largest pattern on the ways there."""
+        if not self.readers[i]:
+            return None, 8
+        chains = [list(self.chain(reader)) for reader, _ in self.readers[i]]
+        common = set(chains[0]).intersection(*chains[1:])
+        meet = next((n for n in chains[0] if n in common), None)
+        path = max(edge for _, edge in self.readers[i])
+        for chain in chains:
+            for n in chain[: chain.index(meet)] if meet is not None else []:
+                path = max(path, self.path[n])
+        return meet, path
+
+    def root(self, i):
+        while self.into[i] != i:
+            i = self.into[i]
+        return i
+
+    def between(self, i, sink, found=None):
+        found = set() if found is None else found
+        for reader, _ in self.readers[i]:
+            if reader != sink and reader not in found:
+                found.add(reader)
+                self.between(reader, sink, found)
+        return found
+
+    def allowed(self, i, phase, inside, end):
+        kind, sink = self.kind[i], self.sink[i]
+        if phase == 2:
+            return kind <= 2 and self.kind[sink] == 7 and inside <= 2 and end <= 2
+        if self.kind[sink] == 7:
+            return False
+        if kind == 4:
+            return phase == 0 and self.path[i] == 0 and inside <= 1 and end <= 1
+        if kind <= 1:
+            return self.path[i] <= 3 and inside <= 2 and end <= 4
+        return kind in (2, 7) and phase == 1 and inside <= 2 and end <= 2
+
+    def count(self, i, sink, between):
+        return self.size[self.root(sink)] + sum(self.size[self.root(n)] for n in {i} | between)
+
+    def run(self):
+        for phase in range(3):
+            for i in range(len(self.nodes)):
+                sink = self.sink[i]
+                if self.kind[i] == 8 or sink is None:
+                    continue
+                between = self.between(i, sink)
+                if self.count(i, sink, between) > self.most:
+                    continue
+                end = self.kind[self.root(sink)]
+                inside = max((self.kind[self.root(n)] for n in between), default=0)
+                if (phase == 2 or self.root(i) != self.root(sink)) and self.allowed(i, phase, inside, end):
+                    for n in sorted({i} | between):
+                        self.join(self.root(n), self.root(sink))
+        return self.groups()
+
+    def join(self, group, target):
+        if group != target:
+            self.into[group] = target
+            self.size[target] += self.size[group]
+            if self.kind[group] == 4:
+                self.kind[target] = 4
+
+    def groups(self):
+        found, number = {}, 0
+        for i, e in enumerate(self.nodes):
+            if isinstance(e, relay.Call):
+                found.setdefault(self.root(i), []).append(number)
+                number += 1
+        return list(found.values())
+
+
+@right("a union-find, and whole chains of post-dominators that are intersected")
+def with_union_find(mod, max_depth=256):
+    return _Partition(mod, max_depth).run()
+
+
+@right("sets of post-dominators by going through the graph until nothing changes")
+def by_sets(mod, max_depth=256):
+    class Sets(_Partition):
+        def meeting(self, i):
+            if i == len(self.nodes) - 1:
+                self.after = {i: {i}}
+            else:
+                readers = [self.after[reader] for reader, _ in self.readers[i]]
+                self.after[i] = {i} | set.intersection(*readers) if readers else {i}
+            common = sorted(self.after[i] - {i})
+            if not common:
+                return None, 8
+            meet, path = common[0], 0
+            for reader, edge in self.readers[i]:
+                path = max(path, edge)
+                while reader != meet:
+                    path, reader = max(path, self.path[reader]), self.sink[reader]
+            return meet, path
+
+    return Sets(mod, max_depth).run()
+
+
+@wrong("did", "fuses nothing: every call is a kernel")
+def nothing(mod, max_depth=256):
+    calls = [e for e in _nodes(mod) if isinstance(e, relay.Call)]
+    return [[at] for at in range(len(calls))]
+
+
+@wrong("spared", "fuses everything: one kernel for the whole function")
+def everything(mod, max_depth=256):
+    return [list(range(sum(isinstance(e, relay.Call) for e in _nodes(mod))))]
+
+
+@wrong("did", "fuses only what has one reader: a diamond that joins again stays apart")
+def single_readers(mod, max_depth=256):
+    class Single(_Partition):
+        def allowed(self, i, phase, inside, end):
+            return len(self.readers[i]) == 1 and super().allowed(i, phase, inside, end)
+
+    return Single(mod, max_depth).run()
+
+
+@wrong("spared", "a reduction fuses with the element-wise op after it")
+def after_reductions(mod, max_depth=256):
+    class After(_Partition):
+        def allowed(self, i, phase, inside, end):
+            if self.kind[i] == 3 and phase < 2:
+                return self.path[i] <= 1 and inside <= 1 and end <= 1
+            return super().allowed(i, phase, inside, end)
+
+    return After(mod, max_depth).run()
+
+
+@wrong("did", "a broadcasting operator stays broadcasting, even if the operand has the shape of the result")
+def shapes_unseen(mod, max_depth=256):
+    return _Partition(mod, max_depth, shapes=False).run()
+
+
+@wrong("spared", "lets a convolution take a transpose or a reshape with it")
+def shapes_behind_convolutions(mod, max_depth=256):
+    class Wide(_Partition):
+        def allowed(self, i, phase, inside, end):
+            if self.kind[i] == 4:
+                return phase == 0 and self.path[i] <= 2 and inside <= 2 and end <= 2
+            return super().allowed(i, phase, inside, end)
+
+    return Wide(mod, max_depth).run()
+
+
+@wrong("did", "one phase only: shapes are not fused, and nothing is fused into tuples")
+def first_phase_only(mod, max_depth=256):
+    class First(_Partition):
+        def allowed(self, i, phase, inside, end):
+            return phase == 0 and super().allowed(i, phase, inside, end)
+
+    return First(mod, max_depth).run()
+
+
+@wrong("did", "leaves out the third phase: what is made for a tuple inside of a kernel stays outside")
+def no_third_phase(mod, max_depth=256):
+    class Two(_Partition):
+        def allowed(self, i, phase, inside, end):
+            return phase < 2 and super().allowed(i, phase, inside, end)
+
+    return Two(mod, max_depth).run()
+
+
+@wrong("spared", "fuses into the tuple that main returns: its fields become one kernel")
+def into_tuples(mod, max_depth=256):
+    class Into(_Partition):
+        def allowed(self, i, phase, inside, end):
+            if phase < 2 and self.kind[self.sink[i]] == 7:
+                return self.kind[i] <= 2 and inside <= 2
+            return super().allowed(i, phase, inside, end)
+
+    return Into(mod, max_depth).run()
+
+
+@wrong("spared", "does not look at what a group has become: two convolutions end in one kernel")
+def patterns_stay(mod, max_depth=256):
+    class Stays(_Partition):
+        def join(self, group, target):
+            if group != target:
+                self.into[group] = target
+                self.size[target] += self.size[group]
+
+    return Stays(mod, max_depth).run()
+
+
+@wrong("spared", "knows no limit to the size of a group")
+def no_limit(mod, max_depth=256):
+    return _Partition(mod, 10**9).run()
+
+
+@wrong("did", "counts against the limit what is between, twice")
+def counts_twice(mod, max_depth=256):
+    class Twice(_Partition):
+        def count(self, i, sink, between):
+            return super().count(i, sink, between) + 1
+
+    return Twice(mod, max_depth).run()
+
+
+@wrong("did", "fuses whatever is element-wise with its only reader, chains alone")
+def chains(mod, max_depth=256):
+    class Chains(_Partition):
+        def allowed(self, i, phase, inside, end):
+            return phase == 0 and len(self.readers[i]) == 1 and max(self.kind[i], self.kind[self.sink[i]]) <= 1
+
+    return Chains(mod, max_depth).run()
+
+
+@wrong("valid", "numbers all nodes, not the calls alone")
+def numbers_of_nodes(mod, max_depth=256):
+    partition = _Partition(mod, max_depth)
+    partition.run()
+    found = {}
+    for i, e in enumerate(partition.nodes):
+        if isinstance(e, relay.Call):
+            found.setdefault(partition.root(i), []).append(i)
+    return list(found.values())
+
+
+@wrong("valid", "lists only kernels of two calls and more")
+def no_singles(mod, max_depth=256):
+    return [group for group in _Partition(mod, max_depth).run() if len(group) > 1]
+
+
+@wrong("valid", "asks FuseOps, and reads the answer off its module")
+def asks_fuse_ops(mod, max_depth=256):
+    relay.transform.FuseOps()(mod)
+    return []

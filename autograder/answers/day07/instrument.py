@@ -1,0 +1,257 @@
+"""Hidden cases and answers of day07.instrument.
+
+Most wrong answers are one working log with a method that remembers too little.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day07.instrument import logged, normed, twice, two_functions
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import program
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+PASSES = (
+    "SimplifyInference",
+    "EliminateCommonSubexpr",
+    "DeadCodeElimination",
+    "ToANormalForm",
+    "ToGraphNormalForm",
+    "CanonicalizeOps",
+    "FastMath",
+    "FoldScaleAxis",
+    "FuseOps",
+)
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+
+    def steps() -> tuple[str, ...]:
+        chosen = rng.sample(PASSES[:-1], 4)  # FuseOps last: few passes take what it makes
+        return (*chosen, "FuseOps")
+
+    network, shared = program(normed, (1, 3, 6, 6), *[(4,)] * 4), program(twice, (3, 2))
+    return [
+        *(logged(f"level {level}", rng.choice((network, shared)), steps(), level=level) for level in range(5)),
+        logged("two functions", two_functions, ("ToANormalForm", "FastMath", "FuseOps")),
+        logged("three contexts", shared, ("FuseOps",), ("FastMath", "Fails"), steps()),
+        logged("the first pass fails", network, ("Fails", "FuseOps")),
+        logged("the same pass three times", network, ("SimplifyInference",) * 3),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _calls(expr):
+    """The calls in an expression, walked by hand, each once."""
+    seen, todo = set(), [expr]
+    while todo:
+        at = todo.pop()
+        if at in seen or isinstance(at, tvm.ir.Op):
+            continue
+        seen.add(at)
+        if isinstance(at, relay.Call):
+            todo += [at.op, *at.args]
+        elif isinstance(at, relay.Tuple):
+            todo += list(at.fields)
+        elif isinstance(at, relay.TupleGetItem):
+            todo.append(at.tuple_value)
+        elif isinstance(at, relay.Let):
+            todo += [at.value, at.body]
+        elif isinstance(at, relay.Function):
+            todo.append(at.body)
+    return [expr for expr in seen if isinstance(expr, relay.Call)]
+
+
+class _Log:
+    """Rows hold their own start until they end; the depth is counted up and down."""
+
+    def __init__(self):
+        self.rows, self.depth = [], 0
+
+    def enter_pass_ctx(self):
+        self.rows, self.depth = [], 0
+
+    def size(self, mod):
+        return sum(len(_calls(f)) for f in mod.functions.values() if isinstance(f, relay.Function))
+
+    def run_before_pass(self, mod, info):
+        row = {"name": info.name, "depth": self.depth, "before": self.size(mod), "after": None, "seconds": None}
+        self.rows.append({**row, "start": time.perf_counter()})
+        self.depth += 1
+
+    def run_after_pass(self, mod, info):
+        self.depth -= 1
+        row = next(row for row in reversed(self.rows) if row["depth"] == self.depth and row["after"] is None)
+        row["after"], row["seconds"] = self.size(mod), time.perf_counter() - row["start"]
+
+
+@right("counts the depth, and walks expressions by hand")
+@tvm.instrument.pass_instrument
+class Counting(_Log):
+    pass
+
+
+@right("writes down events and makes rows of them when asked")
+@tvm.instrument.pass_instrument
+class Events(_Log):
+    def enter_pass_ctx(self):
+        self.events = []
+
+    def run_before_pass(self, mod, info):
+        self.events.append((info.name, self.size(mod), time.perf_counter()))
+
+    def run_after_pass(self, mod, info):
+        self.events.append((None, self.size(mod), time.perf_counter()))
+
+    @property
+    def rows(self):
+        made, running = [], []
+        for name, size, now in self.events:
+            if name is None:
+                row, start = running.pop()
+                row.update(after=size, seconds=now - start)
+            else:
+                made.append({"name": name, "depth": len(running), "before": size, "after": None, "seconds": None})
+                running.append((made[-1], now))
+        return made
+
+    @rows.setter
+    def rows(self, value):
+        self.events = value
+
+
+@wrong("same", "should_run only looks, and gives nothing back: TVM wants a yes or a no, and stops")
+@tvm.instrument.pass_instrument
+class Looking(_Log):
+    def should_run(self, mod, info):
+        self.last = info.name
+
+
+@wrong("same", "should_run says what is worth a row: what it turns down does not run at all")
+@tvm.instrument.pass_instrument
+class Choosy(_Log):
+    def should_run(self, mod, info):
+        return info.name != "FuseOps"
+
+
+@wrong("did", "rows are written when a run ends: what is nested comes before what it is nested in")
+@tvm.instrument.pass_instrument
+class AtTheEnd(_Log):
+    def run_after_pass(self, mod, info):
+        super().run_after_pass(mod, info)
+        row = next(row for row in self.rows if row["depth"] == self.depth and row["after"] is not None)
+        self.rows.remove(row)
+        self.rows.append(row)
+
+
+@wrong("did", "one row for each name: a pass that runs twice has written over itself")
+@tvm.instrument.pass_instrument
+class ByName(_Log):
+    def run_before_pass(self, mod, info):
+        super().run_before_pass(mod, info)
+        self.rows[:-1] = [row for row in self.rows[:-1] if row["name"] != info.name or row["after"] is None]
+
+
+@wrong("did", "all runs look alike: nested ones are not told from the others")
+@tvm.instrument.pass_instrument
+class Flat(_Log):
+    def __init__(self):
+        super().__init__()
+        self.open = []
+
+    def run_before_pass(self, mod, info):
+        super().run_before_pass(mod, info)
+        self.open.append(self.rows[-1])
+        self.depth = 0
+
+    def run_after_pass(self, mod, info):
+        row = self.open.pop()
+        row["after"], row["seconds"] = self.size(mod), time.perf_counter() - row["start"]
+
+
+@wrong("did", "a module is its main")
+@tvm.instrument.pass_instrument
+class MainOnly(_Log):
+    def size(self, mod):
+        return len(_calls(mod["main"]))
+
+
+@wrong("did", "only operators are called")
+@tvm.instrument.pass_instrument
+class OperatorsOnly(_Log):
+    def size(self, mod):
+        found = [c for f in mod.functions.values() if isinstance(f, relay.Function) for c in _calls(f)]
+        return sum(isinstance(call.op, tvm.ir.Op) for call in found)
+
+
+@wrong("did", "a value that is read twice counts twice: the graph is walked as if it were a tree")
+@tvm.instrument.pass_instrument
+class Tree(_Log):
+    def size(self, mod):
+        def walk(e):
+            if isinstance(e, relay.Call):
+                return 1 + walk(e.op) + sum(map(walk, e.args))
+            if isinstance(e, relay.Tuple):
+                return sum(map(walk, e.fields))
+            if isinstance(e, relay.TupleGetItem):
+                return walk(e.tuple_value)
+            if isinstance(e, relay.Let):
+                return walk(e.value) + walk(e.body)
+            return walk(e.body) if isinstance(e, relay.Function) else 0
+
+        return sum(walk(f) for f in mod.functions.values() if isinstance(f, relay.Function))
+
+
+@wrong("did", "goes on with the rows of the context before")
+@tvm.instrument.pass_instrument
+class NeverAnew(_Log):
+    def enter_pass_ctx(self):
+        self.depth = 0
+
+
+@wrong("did", "forgets that a pass which failed is still open: what comes later looks nested in it")
+@tvm.instrument.pass_instrument
+class StillOpen(_Log):
+    def enter_pass_ctx(self):
+        self.rows = []
+
+
+@wrong("did", "a run begins with what the last one ended with")
+@tvm.instrument.pass_instrument
+class Carried(_Log):
+    def run_before_pass(self, mod, info):
+        super().run_before_pass(mod, info)
+        ended = [row["after"] for row in self.rows if row["after"] is not None]
+        if ended:
+            self.rows[-1]["before"] = ended[-1]
+
+
+@wrong("did", "the time of a run without what is nested in it, where the whole was asked")
+@tvm.instrument.pass_instrument
+class Exclusive(_Log):
+    def run_after_pass(self, mod, info):
+        super().run_after_pass(mod, info)
+        row = max(
+            (r for r in self.rows if r["depth"] == self.depth and r["after"] is not None), key=lambda r: r["start"]
+        )
+        at = self.rows.index(row)
+        row["seconds"] -= sum(r["seconds"] for r in self.rows[at + 1 :])
+        row["seconds"] = max(row["seconds"], 0.0)
+
+
+@wrong("valid", "only names, which are all that one reads")
+@tvm.instrument.pass_instrument
+class NamesOnly(_Log):
+    def run_before_pass(self, mod, info):
+        self.rows.append({"name": info.name})
+
+    def run_after_pass(self, mod, info):
+        pass

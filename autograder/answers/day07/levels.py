@@ -1,0 +1,130 @@
+"""Hidden cases and answers of day07.levels."""
+
+from __future__ import annotations
+
+import random
+
+from autograder.authoring.answers import right, wrong
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import program
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    off = (
+        "FastMath",
+        "AlterOpLayout",
+        "EliminateCommonSubexpr",
+        "SimplifyInference",
+        "CanonicalizeOps",
+        "InlineGlobals",
+    )
+    chosen = tuple(rng.sample(off, 3))
+
+    def chain(x: relay.Var, y: relay.Var) -> relay.Expr:
+        return relay.nn.dense(relay.exp(x), y)
+
+    build = program(chain, (rng.randint(2, 5), 4), (3, 4))
+    return [
+        Case("a chain", lambda: (build(),)),
+        Case(f"without {' and '.join(chosen)}", lambda: (build(), chosen)),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+@tvm.instrument.pass_instrument
+class _Seen:
+    """(name, declared level, depth) of each run of a pass."""
+
+    def __init__(self):
+        self.runs, self.depth = [], 0
+
+    def run_before_pass(self, mod, info):
+        self.runs.append((info.name, info.opt_level, self.depth))
+        self.depth += 1
+
+    def run_after_pass(self, mod, info):
+        self.depth -= 1
+
+
+def _at(mod, level, disabled=()):
+    seen = _Seen()
+    options = {} if level is None else {"opt_level": level}
+    with tvm.transform.PassContext(disabled_pass=list(disabled), instruments=[seen], **options):
+        relay.optimize(mod, target="llvm")
+    return seen.runs
+
+
+@right("asks for every pass at which levels it was seen")
+def by_pass(mod, disabled=()):
+    seen = [{name for name, *_ in _at(mod, level, disabled)} for level in range(5)]
+    return {name: [level for level in range(5) if name in seen[level]] for name in set().union(*seen)}
+
+
+@right("reads TVM's own timing instrument")
+def from_timing(mod, disabled=()):
+    table = {}
+    for level in range(5):
+        timing = tvm.ir.instrument.PassTimingInstrument()
+        with tvm.transform.PassContext(opt_level=level, disabled_pass=list(disabled), instruments=[timing]):
+            relay.optimize(mod, target="llvm")
+            names = {line.strip().split(":")[0] for line in timing.render().split("\n") if ":" in line}
+        for name in names:
+            table[name] = [*table.get(name, []), level]
+    return table
+
+
+@wrong("did", "believes what a pass says of itself: who calls it directly does not ask for its level")
+def declared(mod, disabled=()):
+    return {name: list(range(wanted, 5)) for name, wanted, _ in _at(mod, 4, disabled)}
+
+
+@wrong("did", "looks at the outermost runs only")
+def outermost(mod, disabled=()):
+    table = {}
+    for level in range(5):
+        for name in {name for name, _, depth in _at(mod, level, disabled) if depth <= 1}:
+            table.setdefault(name, []).append(level)
+    return table
+
+
+@wrong("did", "takes the names that `disabled` has, and switches nothing off")
+def nothing_off(mod, disabled=()):
+    return by_pass(mod)
+
+
+@wrong("did", "leaves out of the table what was switched off, but lets it, and what it would have run, run")
+def crossed_out(mod, disabled=()):
+    return {name: levels for name, levels in by_pass(mod).items() if name not in disabled}
+
+
+@wrong("did", "levels go from 0 to 3, as in all compilers")
+def up_to_three(mod, disabled=()):
+    return {name: levels[:-1] for name, levels in by_pass(mod, disabled).items() if levels[:-1]}
+
+
+@wrong("did", "sets no level: every build is made at the default one, 2")
+def default_level(mod, disabled=()):
+    seen = {name for name, *_ in _at(mod, None, disabled)}
+    return {name: list(range(5)) for name in seen}
+
+
+@wrong("did", "the lowest level only")
+def lowest(mod, disabled=()):
+    return {name: levels[:1] for name, levels in by_pass(mod, disabled).items()}
+
+
+@wrong("did", "types the table that tutorials have: folding at 1, fusing at 2")
+def from_a_tutorial(mod, disabled=()):
+    says = {"FoldConstant": 1, "FuseOps": 2, "SimplifyInference": 0, "AlterOpLayout": 2, "EliminateCommonSubexpr": 3}
+    return by_pass(mod, disabled) | {name: list(range(level, 5)) for name, level in says.items()}
+
+
+@wrong("valid", "a list of (level, name), where a dict was asked")
+def pairs(mod, disabled=()):
+    return [(level, name) for level in range(5) for name, *_ in _at(mod, level, disabled)]

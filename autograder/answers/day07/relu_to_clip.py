@@ -1,0 +1,366 @@
+"""Hidden cases and answers of day07.relu-to-clip.
+
+Most wrong answers are one working mutator with a piece of its care left out.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+
+from autograder.answers.day07._shared import SHAPE, Build, generated
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day07._shared import clip_case, conv
+from passlab.exercises.day07.pipeline_counts import zoo
+from passlab.exercises.day07.relu_to_clip import instruction
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import number, program, tuple_of, typed, weight
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def random_images(seed: int) -> Build:
+    """Convolutions, relus and what reads them, in any order."""
+
+    def build() -> tvm.IRModule:
+        rng = random.Random(seed)
+        pool = [relay.var("x", shape=SHAPE)]
+        inputs = list(pool)
+        for at in range(10):
+            x, y = rng.choice(pool[-3:]), rng.choice(pool[-4:])
+            make = rng.choice(("conv", "conv", "relu", "relu", "relu", "add", "pool", "norm"))
+            pool.append(
+                {
+                    "conv": lambda x=x, at=at: conv(x, at, groups=rng.choice((1, 2))),
+                    "relu": lambda x=x: relay.nn.relu(x),
+                    "add": lambda x=x, y=y: x * number(0.5) + y,
+                    "pool": lambda x=x: relay.nn.max_pool2d(x, (3, 3), padding=(1, 1, 1, 1)),
+                    "norm": lambda x=x: x * weight(4, 1, 1),
+                }[make]()
+            )
+        return typed(relay.Function(inputs, tuple_of(pool[-1], *rng.sample(pool[1:], 2))))
+
+    return build
+
+
+def hidden(seed: int) -> list[Case]:
+    rng, relu = random.Random(seed), relay.nn.relu
+
+    def nhwc(x: relay.Var) -> relay.Expr:
+        kernel = relay.transpose(weight(4, 4, 3, 3), (2, 3, 1, 0))
+        return relu(
+            relay.nn.conv2d(x, kernel, data_layout="NHWC", kernel_layout="HWIO", channels=4, kernel_size=(3, 3))
+        )
+
+    def in_tuples(x: relay.Var) -> relay.Expr:
+        c, d = conv(x), conv(x, 1)
+        return tuple_of(tuple_of(relu(c), c), relay.concatenate([relu(d), d], axis=1), relu(relu(conv(x, 2))))
+
+    def two_relus(x: relay.Var) -> relay.Expr:
+        c = conv(x)
+        return tuple_of(relu(c), relu(c) + relu(x))
+
+    def shared(x: relay.Var) -> relay.Expr:
+        y = relu(conv(x))
+        return relay.tanh(y) + relu(conv(y, 1)) + y
+
+    def among_instructions(x: relay.Var) -> relay.Expr:
+        y = instruction(relu(x))
+        return relu(conv(y, 1)) * relu(y)
+
+    def whole_numbers(n: relay.Var) -> relay.Expr:
+        return tuple_of(relu(relay.cast(n * number(100.0), "int32")), relu(relay.cast(n, "int8")))
+
+    def half(x: relay.Var) -> relay.Expr:
+        return relu(relay.cast(x, "float16"))
+
+    def unread(x: relay.Var, y: relay.Var) -> relay.Expr:
+        return relu(conv(y))
+
+    def other_convs(x: relay.Var) -> relay.Expr:
+        across = relay.nn.conv2d_transpose(x, weight(4, 4, 3, 3), channels=4, kernel_size=(3, 3))
+        return tuple_of(relu(across), relay.nn.leaky_relu(conv(x), 0.1), relay.clip(conv(x, 1), 0.0, 6.0))
+
+    images = [random_images(rng.randrange(10**6)) for _ in range(4)]
+    return [
+        *(clip_case(f"generated, number {i + 1}", build, "did", "spared", run=i < 1) for i, build in enumerate(images)),
+        *(
+            clip_case(
+                f"generated, of any kind, number {i + 1}",
+                generated(rng, 20, "conv", "diamond", "pointwise", "outputs"),
+                *("did", "spared"),
+                run=False,
+            )
+            for i in range(2)
+        ),
+        clip_case("channels last", program(nhwc, (1, 6, 6, 4)), "did"),
+        clip_case("read by tuples", program(in_tuples, SHAPE), "did", "spared"),
+        clip_case("two relus of one convolution", program(two_relus, SHAPE), "spared", run=False),
+        clip_case("an instruction that is read twice", program(shared, SHAPE), "did", "spared", run=False),
+        clip_case("among instructions", program(among_instructions, SHAPE), "did", "spared", run=False),
+        clip_case("whole numbers", program(whole_numbers, (5,)), "did"),
+        clip_case("half precision", program(half, (5,)), "did", "spared", run=False),
+        clip_case("an input that nobody reads", program(unread, SHAPE, SHAPE), "did", run=False),
+        clip_case("other convolutions, other relus", program(other_convs, SHAPE), "did", "spared", run=False),
+        clip_case("ResNet-18", zoo("resnet18", simplified=True), "did", "spared", run=False),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+CONV, RELU = relay.op.get("nn.conv2d"), relay.op.get("nn.relu")
+ONE = tvm.tir.IntImm("int32", 1)
+
+
+def _reads(e):
+    if isinstance(e, relay.Call):
+        return list(e.args)
+    if isinstance(e, relay.Tuple):
+        return list(e.fields)
+    if isinstance(e, relay.TupleGetItem):
+        return [e.tuple_value]
+    return [e.body] if isinstance(e, relay.Function) else []
+
+
+def _is(e, op):
+    return isinstance(e, relay.Call) and e.op == op
+
+
+def _primitive(f):
+    return bool(f.attrs) and "Primitive" in f.attrs
+
+
+def _top(dtype):
+    return tvm.tir.max_value(dtype).value
+
+
+def _wrapped(conv, args, marks=("Composite", "Primitive"), attrs=None, inner=relay.nn.relu):
+    params = [relay.var(f"p{i}", a.checked_type) for i, a in enumerate(conv.args)]
+    f = relay.Function(params, inner(relay.Call(conv.op, params, attrs or conv.attrs)))
+    if "Composite" in marks:
+        f = f.with_attr("Composite", "conv2d_relu")
+    if "Primitive" in marks:
+        f = f.with_attr("Primitive", ONE)
+    return relay.Call(f, args)
+
+
+def _typed(function):
+    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
+
+
+class _Chip(relay.ExprMutator):
+    """The pass, with its parts to be replaced."""
+
+    reads = staticmethod(_reads)
+    wrap = staticmethod(_wrapped)
+    skip_primitive = True
+    limit = 1
+
+    def __init__(self, function):
+        super().__init__()
+        self.readers = Counter()
+        relay.analysis.post_order_visit(function, lambda e: self.readers.update(self.reads(e)))
+
+    def visit_function(self, f):
+        return f if self.skip_primitive and _primitive(f) else super().visit_function(f)
+
+    def clip(self, x, dtype):
+        return relay.clip(x, 0.0, _top(dtype))
+
+    def alone(self, conv):
+        return self.readers[conv] <= self.limit
+
+    def visit_call(self, call):
+        if not _is(call, RELU):
+            return super().visit_call(call)
+        x = call.args[0]
+        if _is(x, CONV) and self.alone(x):
+            return self.wrap(x, [self.visit(a) for a in x.args])
+        return self.clip(self.visit(x), call.checked_type.dtype)
+
+    @classmethod
+    def run(cls, mod):
+        return _typed(cls(mod["main"]).visit(mod["main"]))
+
+
+@right("TVM's MergeComposite finds the convolutions, and then their functions are made anew")
+def by_merge_composite(mod):
+    from tvm.relay.dataflow_pattern import is_op, wildcard
+
+    pattern, there = is_op("nn.relu")(is_op("nn.conv2d")(wildcard(), wildcard())), []
+    relay.analysis.post_order_visit(mod["main"], there.append)
+    if any(isinstance(e, relay.Function) and _primitive(e) for e in there):
+        return _Chip.run(mod)  # MergeComposite would look into these
+
+    class Open(relay.ExprMutator):
+        """MergeComposite leaves constants inside of its functions; here they become operands."""
+
+        def visit_function(self, f):
+            return f if _primitive(f) else super().visit_function(f)
+
+        def visit_call(self, call):
+            f = call.op
+            if not isinstance(f, relay.Function) or _primitive(f):
+                return super().visit_call(call)
+            given = dict(zip(f.params, (self.visit(a) for a in call.args), strict=True))
+            conv = f.body.args[0]
+            return _wrapped(conv, [given.get(a, a) for a in conv.args])
+
+    merged = relay.transform.MergeComposite([("conv2d_relu", pattern)])(mod)
+    merged = relay.transform.InferType()(merged)
+    return _Chip.run(_typed(Open().visit(merged["main"])))
+
+
+@right("goes through the nodes in post-order with a dictionary, without a mutator")
+def in_post_order(mod):
+    main, order, readers, new = mod["main"], [], Counter(), {}
+    relay.analysis.post_order_visit(main, order.append)
+    for e in order:
+        readers.update(_reads(e))
+    for e in order:
+        if isinstance(e, relay.Call) and _is(e, RELU):
+            x = e.args[0]
+            alone = _is(x, CONV) and readers[x] == 1
+            args = [new[a] for a in x.args] if alone else []
+            new[e] = _wrapped(x, args) if alone else relay.clip(new[x], 0, _top(e.checked_type.dtype))
+        elif isinstance(e, relay.Call):
+            new[e] = relay.Call(e.op, [new[a] for a in e.args], e.attrs, e.type_args)
+        elif isinstance(e, relay.Tuple):
+            new[e] = relay.Tuple([new[f] for f in e.fields])
+        elif isinstance(e, relay.TupleGetItem):
+            new[e] = relay.TupleGetItem(new[e.tuple_value], e.index)
+        else:
+            new[e] = e
+    return _typed(relay.Function(main.params, new[main.body], main.ret_type, main.type_params, main.attrs))
+
+
+@right("two passes: the instructions first, then everything that is left")
+def two_passes(mod):
+    class Instructions(_Chip):
+        def clip(self, x, dtype):
+            return relay.nn.relu(x)
+
+    class Clips(_Chip):
+        limit = -1
+
+    return Clips.run(Instructions.run(mod))
+
+
+@wrong("spared", "does not count readers: a convolution that others read is computed twice")
+def never_counts(mod):
+    class Any(_Chip):
+        limit = 10**6
+
+    return Any.run(mod)
+
+
+@wrong("spared", "counts calls alone: a convolution that main returns is read by a tuple")
+def calls_only(mod):
+    class Calls(_Chip):
+        reads = staticmethod(lambda e: list(e.args) if isinstance(e, relay.Call) else [])
+
+    return Calls.run(mod)
+
+
+@wrong("did", "clips everything: no convolution gets its instruction")
+def clips_only(mod):
+    class Never(_Chip):
+        limit = -1
+
+    return Never.run(mod)
+
+
+@wrong("did", "leaves the relus that stand elsewhere")
+def instructions_only(mod):
+    class Kept(_Chip):
+        def clip(self, x, dtype):
+            return relay.nn.relu(x)
+
+    return Kept.run(mod)
+
+
+@wrong("did", "does not go on behind an instruction: what is before the convolution stays as it was")
+def operands_as_they_were(mod):
+    class Old(_Chip):
+        def visit_call(self, call):
+            if _is(call, RELU) and _is(call.args[0], CONV) and self.alone(call.args[0]):
+                return _wrapped(call.args[0], list(call.args[0].args))
+            return super().visit_call(call)
+
+    return Old.run(mod)
+
+
+@wrong("did", "forgets Primitive: the next pass takes the function apart")
+def not_primitive(mod):
+    class Open(_Chip):
+        wrap = staticmethod(lambda conv, args: _wrapped(conv, args, marks=("Composite",)))
+
+    return Open.run(mod)
+
+
+@wrong("did", "forgets Composite: nobody knows which instruction the function is")
+def no_name(mod):
+    class Nameless(_Chip):
+        wrap = staticmethod(lambda conv, args: _wrapped(conv, args, marks=("Primitive",)))
+
+    return Nameless.run(mod)
+
+
+@wrong("did", "clips inside of the instruction, too")
+def clip_inside(mod):
+    class Inside(_Chip):
+        wrap = staticmethod(lambda c, args: _wrapped(c, args, inner=lambda x: relay.clip(x, 0, _top("float32"))))
+
+    return Inside.run(mod)
+
+
+@wrong("did", "looks into instructions that are there already, and replaces their relu")
+def into_instructions(mod):
+    class Into(_Chip):
+        skip_primitive = False
+
+    return Into.run(mod)
+
+
+@wrong("same", "clips at 6, as many phones do: relu has no upper end")
+def relu6(mod):
+    class Six(_Chip):
+        def clip(self, x, dtype):
+            return relay.clip(x, 0.0, 6.0)
+
+    return Six.run(mod)
+
+
+@wrong("valid", "makes the convolution anew and leaves out its strides, dilation and groups")
+def default_settings(mod):
+    def wrap(conv, args):
+        plain = relay.nn.conv2d(*conv.args, padding=conv.attrs.padding, channels=conv.attrs.channels)
+        return _wrapped(conv, args, attrs=plain.attrs)
+
+    class Plain(_Chip):
+        pass
+
+    Plain.wrap = staticmethod(wrap)
+    return Plain.run(mod)
+
+
+@wrong("valid", "takes the free variables of the body as parameters: an input that nobody reads is lost")
+def free_variables(mod):
+    new = _Chip(mod["main"]).visit(mod["main"])
+    return _typed(relay.Function(relay.analysis.free_vars(new.body), new.body))
+
+
+@wrong("valid", "returns the function, not a module")
+def a_function(mod):
+    return _Chip.run(mod)["main"]
+
+
+@wrong("valid", "remembers nothing: a value that is read twice is rebuilt twice, and a ladder never ends")
+def no_memory(mod):
+    class Forgets(_Chip):
+        def visit(self, e):
+            self.memo_map.clear()
+            return super().visit(e)
+
+    return Forgets.run(mod)

@@ -1,0 +1,132 @@
+"""Hidden cases and answers of day08.pipeline.
+
+Wrong answers leave a part of the pipeline away, or take a part that belongs elsewhere.
+"""
+
+from __future__ import annotations
+
+import random
+
+from torch import nn
+
+from autograder.authoring.answers import right, wrong
+from passlab import models
+from passlab.exercises.day08.pipeline import FASTER, pipeline_case
+from passlab.judge import Case
+from passlab.relax import relax, tvm
+from passlab.relax.pipelines import cpu_schedule, kernels, schedule_pass
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    tokens = rng.choice((24, 32, 40))
+
+    def block() -> nn.Module:
+        return models.gpt(width=128, heads=4, context=tokens)
+
+    def narrow() -> nn.Module:
+        return models.resnet18(classes=10, width=16)  # in full it is more than an answer may send
+
+    return [
+        pipeline_case("a narrow ResNet-18", narrow, (1, 3, 64, 64), FASTER, True),
+        pipeline_case(f"a block of {tokens} tokens", block, (1, tokens, 128), FASTER, False),
+        pipeline_case("three images at once", models.ZOO["convnet"].build, (3, 3, 24, 40), FASTER, True),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+step = relax.transform
+#: A batch norm becomes element-wise operators.
+NORMS = [step.DecomposeOpsForInference(), step.CanonicalizeBindings()]
+#: Images are NHWC: what a vector loads lies side by side.
+CHANNELS = [step.ConvertLayout({"relax.nn.conv2d": ["NHWC", "HWIO"]}), step.Normalize()]
+
+
+@right("TVM's passes by hand, in one Sequential, the schedule at its end")
+def by_hand(module):
+    steps = [*NORMS, *CHANNELS, step.LegalizeOps(), step.AnnotateTIROpPattern(), step.FoldConstant(), step.FuseOps()]
+    with tvm.target.Target.from_device("cpu"):
+        return tvm.transform.Sequential([*steps, step.FuseTIR(), schedule_pass(cpu_schedule)])(module)
+
+
+@right("its own two rules: loops of one reduction get vectors, all others are left to cpu_schedule")
+def two_rules(module):
+    def pooling(function):
+        return cpu_schedule(function) if "pool" in function.script() else None
+
+    return kernels(before=[*NORMS, *CHANNELS], schedule=[pooling, cpu_schedule])(module)
+
+
+@wrong(
+    "cost",
+    "the fewest kernels, so images stay NCHW: a vector loads what lies side by side, few columns of a small image",
+)
+def channels_first(module):
+    return kernels(before=NORMS, schedule=cpu_schedule)(module)
+
+
+@wrong("cost", "TVM's default is as fast as TVM gets")
+def default(module):
+    return kernels()(module)
+
+
+@wrong("cost", "fewer kernels are faster kernels: no loop is touched")
+def no_schedule(module):
+    return kernels(before=NORMS)(module)
+
+
+@wrong("did", "a batch norm in inference is free: nothing takes it apart, and it is fused with no convolution")
+def keeps_norms(module):
+    return kernels(schedule=cpu_schedule)(module)
+
+
+@wrong("did", "schedules every operator alone: fusion is for GPUs")
+def fuses_nothing(module):
+    return kernels(before=NORMS, fuse=False, schedule=cpu_schedule)(module)
+
+
+@wrong("did", "hands back the operators: TVM will do the rest")
+def untouched(module):
+    return module
+
+
+@wrong("cost", "a second core is what a CPU needs: no vectors, no tiles")
+def only_parallel(module):
+    def rule(function):
+        schedule = tvm.s_tir.Schedule(function)
+        for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+            schedule.parallel(schedule.get_loops(block)[0])
+        return schedule
+
+    return kernels(before=NORMS, schedule=rule)(module)
+
+
+@wrong("same", "half the bits, half the time: nobody asked for float32")
+def half_precision(module):
+    return kernels(before=[*NORMS, step.ToMixedPrecision("float16")], schedule=cpu_schedule)(module)
+
+
+@wrong("same", "a batch norm keeps mean 0 and variance 1, so that it can go")
+def drops_norms(module):
+    @relax.expr_functor.mutator
+    class Drop(relax.PyExprMutator):
+        def visit_call_(self, call):
+            call = self.visit_expr_post_order(call)
+            if getattr(call.op, "name", "") == "relax.nn.batch_norm":
+                return relax.Tuple([call.args[0], call.args[3], call.args[4]])
+            return call
+
+    after = module.clone()
+    mutator = Drop(after)
+    for variable, function in module.functions.items():
+        if isinstance(function, relax.Function):
+            after.update_func(variable, mutator.visit_expr(function))
+    return kernels(schedule=cpu_schedule)(after)
+
+
+@wrong("valid", "returns the pass, not what it makes of the module")
+def the_pass(module):
+    return kernels(before=NORMS, schedule=cpu_schedule)

@@ -1,0 +1,173 @@
+"""Hidden cases and answers of day08.schedule.
+
+Most answers are the textbook's loop nest with other primitives applied to it.
+"""
+
+from __future__ import annotations
+
+import random
+
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day08.schedule import naive, schedule_case
+from passlab.judge import Case
+from passlab.relax import tvm
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    prime = rng.choice((59, 67, 83, 101))
+    return [
+        schedule_case(256, 384, 256, timed=True),
+        schedule_case(rng.randrange(3, 60), rng.randrange(33, 90), prime),
+        schedule_case(prime, 1, rng.randrange(2, 40)),
+        schedule_case(1, prime, 1),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _start(n, m, k):
+    schedule = tvm.s_tir.Schedule(naive(n, m, k))
+    block = schedule.get_sblock("C")
+    return schedule, block, schedule.get_loops(block)
+
+
+def _computed(n, m, k, element, dtype="float32"):
+    """A kernel of which each element of C is element(a, b, i, j, r)."""
+    te = tvm.te
+    a, b = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
+    r = te.reduce_axis((0, k), "r")
+    return te.create_prim_func([a, b, te.compute((n, m), lambda i, j: element(a, b, i, j, r), "C")])
+
+
+def _tiled(function, name="C"):
+    """i in parallel, j innermost and a vector: fast enough, whatever the element."""
+    schedule = tvm.s_tir.Schedule(function)
+    block = schedule.get_sblock(name)
+    i, j, r = schedule.get_loops(block)
+    outer, inner = schedule.split(j, [None, 16])
+    schedule.reorder(i, outer, r, inner)
+    schedule.vectorize(inner)
+    schedule.parallel(i)
+    schedule.decompose_reduction(block, r)
+    return schedule.mod
+
+
+@right("reorders the loops and leaves vectors to LLVM; each core has rows of its own")
+def order_alone(n, m, k):
+    schedule, block, (i, j, r) = _start(n, m, k)
+    schedule.reorder(i, r, j)
+    schedule.parallel(i)
+    schedule.decompose_reduction(block, r)
+    return schedule.mod
+
+
+@right("a tile of 4 rows and 32 columns kept in local memory, on one core")
+def on_one_core(n, m, k):
+    schedule, block, (i, j, r) = _start(n, m, k)
+    local = schedule.cache_write(block, 0, "local")
+    rows, row = schedule.split(i, [None, 4])
+    columns, column = schedule.split(j, [None, 32])
+    schedule.reorder(columns, rows, r, row, column)
+    schedule.reverse_compute_at(local, rows)
+    schedule.unroll(row)
+    schedule.vectorize(column)
+    schedule.decompose_reduction(block, r)
+    return schedule.mod
+
+
+@right("B is first copied into panels that lie side by side in memory")
+def packed(n, m, k):
+    schedule, block, (i, j, r) = _start(n, m, k)
+    panel = schedule.cache_read(block, 1, "global")
+    local = schedule.cache_write(block, 0, "local")
+    rows, row = schedule.split(i, [None, 8])
+    columns, column = schedule.split(j, [None, 32])
+    schedule.reorder(columns, rows, r, row, column)
+    schedule.compute_at(panel, columns)
+    schedule.reverse_compute_at(local, rows)
+    schedule.parallel(columns)
+    schedule.unroll(row)
+    schedule.vectorize(column)
+    schedule.decompose_reduction(block, r)
+    return schedule.mod
+
+
+@wrong("cost", "the loop nest as it is: LLVM will see to it")
+def untouched(n, m, k):
+    return _start(n, m, k)[0].mod
+
+
+@wrong("cost", "several cores are the whole of speed: the innermost loop still strides through B")
+def only_parallel(n, m, k):
+    schedule, _, (i, _, _) = _start(n, m, k)
+    schedule.parallel(i)
+    return schedule.mod
+
+
+@wrong("cost", "unrolls the sum: fewer jumps, and the same strides through B")
+def only_unrolled(n, m, k):
+    schedule, _, (_, _, r) = _start(n, m, k)
+    _, step = schedule.split(r, [None, 4])
+    schedule.unroll(step)
+    return schedule.mod
+
+
+@wrong("same", "reads B as if it were transposed (with the sizes made to fit)")
+def transposed(n, m, k):
+    return _tiled(
+        _computed(n, m, k, lambda a, b, i, j, r: tvm.te.sum(a[i, r] * b[(j * k + r) // m, (j * k + r) % m], r))
+    )
+
+
+@wrong("same", "whole tiles only: the columns that are left over keep the last whole tile's values")
+def whole_tiles(n, m, k):
+    whole = max(m // 16 * 16, 1)
+    return _tiled(_computed(n, m, k, lambda a, b, i, j, r: tvm.te.sum(a[i, r] * b[r, tvm.te.min(j, whole - 1)], r)))
+
+
+@wrong("same", "half precision is enough to add up in")
+def half_sums(n, m, k):
+    half = "float16"
+
+    def element(a, b, i, j, r):
+        return tvm.te.sum(a[i, r].astype(half).astype("float32") * b[r, j].astype(half).astype("float32"), r)
+
+    return _tiled(_computed(n, m, k, element))
+
+
+@wrong("same", "the sum starts one step late: the first product is taken for the initial value")
+def late_start(n, m, k):
+    return _tiled(
+        _computed(n, m, k, lambda a, b, i, j, r: tvm.te.sum(tvm.te.if_then_else(r > 0, a[i, r] * b[r, j], 0.0), r))
+    )
+
+
+@wrong("same", "unrolls all of it: loops are overhead")
+def unrolled_to_death(n, m, k):
+    schedule, _, loops = _start(n, m, k)
+    for loop in loops:
+        schedule.unroll(loop)
+    return schedule.mod
+
+
+@wrong("valid", "the loop that adds up is split over the cores, too")
+def parallel_sums(n, m, k):
+    schedule, _, (_, _, r) = _start(n, m, k)
+    schedule.parallel(r)
+    return schedule.mod
+
+
+@wrong("valid", "C as the first parameter, as in C = A · B")
+def result_first(n, m, k):
+    function = naive(n, m, k)
+    a, b, c = function.params
+    return tvm.IRModule({"main": tvm.tirx.PrimFunc([c, a, b], function.body, function.ret_type, function.buffer_map)})
+
+
+@wrong("valid", "hands over the schedule itself")
+def the_schedule(n, m, k):
+    return _start(n, m, k)[0]

@@ -1,0 +1,147 @@
+"""Hidden cases and answers of day08.tuner.
+
+Right answers are models that can bend; wrong ones learn nothing, or from the wrong numbers.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day08.tuner import drawn_machine, tuner_case
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    return [tuner_case(f"machine {i + 1}", drawn_machine(rng.randrange(100, 10**6)), i) for i in range(5)]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _left(candidates, history):
+    seen = {index for index, _ in history}
+    return [index for index in range(len(candidates)) if index not in seen]
+
+
+def _words(c):
+    return [c["depth"] == 0, c["local"], c["innermost"] == "columns", c["innermost"] == "rows"]
+
+
+def _logarithms(c):
+    return [math.log2(c["rows"]), math.log2(c["columns"]), *_words(c)]
+
+
+def _bent(c):
+    x, y, *words = _logarithms(c)
+    return [x, y, x * x, y * y, x * y, *words]
+
+
+def _fitted(candidates, history, k, features, times=np.log, ridge=0.1, best_first=True):
+    """Ridge regression on features; the k candidates that it predicts to be fastest."""
+    points = np.array([[1, *features(c)] for c in candidates], float)
+    known, y = points[[i for i, _ in history]], times(np.array([t for _, t in history]))
+    mean = y.mean()
+    penalty = ridge * np.eye(points.shape[1])
+    weights = np.linalg.solve(known.T @ known + penalty + 1e-9 * np.eye(len(penalty)), known.T @ (y - mean))
+    predicted = points @ weights
+    return sorted(_left(candidates, history), key=lambda i: predicted[i] if best_first else -predicted[i])[:k]
+
+
+@right("a Gaussian process: near candidates take similar times, and what is unknown may be good")
+def gaussian_process(candidates, history, k):
+    points = np.array([_bent(c) for c in candidates], float)
+    points = (points - points.mean(0)) / points.std(0)
+    seen = [i for i, _ in history]
+    y = np.log([t for _, t in history])
+
+    def kernel(a, b):
+        return 1 + 3 * (a @ b.T) / a.shape[1]
+
+    gram = kernel(points[seen], points[seen]) + 0.03 * np.eye(len(seen))
+    across = kernel(points, points[seen])
+    mean = y.mean() + across @ np.linalg.solve(gram, y - y.mean())
+    return [int(i) for i in np.argsort(mean) if int(i) in set(_left(candidates, history))][:k]
+
+
+@right("the average of many models, each of a random part of the measurements")
+def bagging(candidates, history, k):
+    rng, votes = random.Random(0), dict.fromkeys(_left(candidates, history), 0.0)
+    for _ in range(15):
+        part = rng.sample(history, len(history) - 3)
+        points = np.array([[1, *_bent(c)] for c in candidates], float)
+        known, y = points[[i for i, _ in part]], np.log([t for _, t in part])
+        gram = known.T @ known + 0.1 * np.eye(points.shape[1])
+        predicted = y.mean() + points @ np.linalg.solve(gram, known.T @ (y - y.mean()))
+        for index in votes:
+            votes[index] += predicted[index]
+    return sorted(votes, key=votes.get)[:k]
+
+
+@right("centred ridge regression with another strength")
+def centred(candidates, history, k):
+    return _fitted(candidates, history, k, _bent, ridge=0.05)
+
+
+@wrong("did", "chooses at random: measuring is all that counts")
+def at_random(candidates, history, k):
+    return random.Random(len(history)).sample(_left(candidates, history), k)
+
+
+@wrong("did", "knows which tile is good, on any machine: the history is not read")
+def known_tile(candidates, history, k):
+    def far(i):
+        x, y, whole, local, columns, _ = _logarithms(candidates[i])
+        return abs(x - 3) + abs(y - 5) - 2 * columns - whole - local
+
+    return sorted(_left(candidates, history), key=far)[:k]
+
+
+@wrong("did", "the largest tiles first: they reuse most")
+def largest(candidates, history, k):
+    return sorted(_left(candidates, history), key=lambda i: -candidates[i]["rows"] * candidates[i]["columns"])[:k]
+
+
+@wrong("did", "takes predicted time for a score and chooses the largest")
+def slowest_first(candidates, history, k):
+    return _fitted(candidates, history, k, _bent, best_first=False)
+
+
+@wrong("did", "the words are left out: rows and columns alone decide")
+def no_words(candidates, history, k):
+    return _fitted(candidates, history, k, lambda c: _bent(c)[:5])
+
+
+@wrong("did", "the neighbours of the best one so far, and nothing that the others tell")
+def neighbours(candidates, history, k):
+    best = _logarithms(candidates[min(history, key=lambda trial: trial[1])[0]])
+    return sorted(_left(candidates, history), key=lambda i: math.dist(_logarithms(candidates[i]), best))[:k]
+
+
+@wrong("did", "sizes as they are, times as they are: 128 columns weigh as much as all else")
+def raw_numbers(candidates, history, k):
+    def features(c):
+        return [c["rows"], c["columns"], c["depth"], c["local"]]
+
+    return _fitted(candidates, history, k, features, times=lambda t: t)
+
+
+@wrong("valid", "measures the best ones again")
+def again(candidates, history, k):
+    return [index for index, _ in sorted(history, key=lambda trial: trial[1])[:k]]
+
+
+@wrong("valid", "returns the candidates themselves")
+def candidates_themselves(candidates, history, k):
+    return [candidates[i] for i in centred(candidates, history, k)]
+
+
+@wrong("valid", "one too few: the last measurement is kept for later")
+def one_less(candidates, history, k):
+    return centred(candidates, history, k)[:-1]

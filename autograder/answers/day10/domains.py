@@ -1,0 +1,286 @@
+"""Hidden cases and answers of day10.domains.
+
+Most answers are one walk over the nest with a misunderstanding in one place.
+"""
+
+from __future__ import annotations
+
+import random
+
+import islpy as isl
+
+from autograder.authoring.answers import reference, right, wrong
+from passlab.exercises.day10._isl import as_text
+from passlab.exercises.day10.domains import Nest, domains_case, loop, nest, statement, when
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    cut, stride = rng.choice((2, 3, 5)), rng.choice((4, 5, 7))
+    made = {
+        "two loops over the same name": nest(
+            "N",
+            loop("i", "0", "N", statement("S", "A[i]", "B[i]")),
+            loop("i", "0", "N - 1", statement("T", "C[i]", "A[i + 1]")),
+        ),
+        "strides inside strides": nest(
+            "N M",
+            loop(
+                "i", "1", "N", loop("j", "i", "M", statement("S", "A[i, j]", f"A[i, j - {cut}]"), step=stride), step=cut
+            ),
+        ),
+        "down by more than one": nest(
+            "N", loop("i", "N - 1", "-1", loop("j", "i", "0", statement("S", "A[j]", "A[i]"), step=-cut), step=-1)
+        ),
+        "guards in each other": nest(
+            "N",
+            loop(
+                "i",
+                "0",
+                "N",
+                when(
+                    f"i % {cut} == 0 or i > {stride}",
+                    statement("S", "A[i]"),
+                    when("i != 0", loop("j", "0", "i", statement("T", "A[i]", "A[j]"))),
+                ),
+                statement("U", "B[i]", "A[i]"),
+            ),
+        ),
+        "deep and shallow": nest(
+            "N",
+            statement("First", "s[]"),
+            loop(
+                "i",
+                "0",
+                "N",
+                loop(
+                    "j",
+                    "i + 1",
+                    "N",
+                    loop(
+                        "k", "max(i, j - 3)", f"min(N, j + {cut})", statement("Deep", "s[]", "s[]", "A[i + j, k - i]")
+                    ),
+                ),
+                statement("Between", "B[i]", "s[]"),
+            ),
+            statement("Last", "r[]", "s[]", "B[0]"),
+        ),
+    }
+    made |= {f"drawn, number {i + 1}": drawn(rng) for i in range(4)}
+    answer = reference("day10.domains")
+    return [domains_case(name, one, **as_text(answer(one))) for name, one in made.items()]
+
+
+def drawn(rng: random.Random) -> Nest:
+    """A nest at random of which every statement runs."""
+    answer = reference("day10.domains")
+    while True:
+        one = _drawn(rng)
+        running = answer(one)["domain"].get_set_list().n_set()
+        if running == len(_names(one["body"])):
+            return one
+
+
+def _names(body: list[dict]) -> list[str]:
+    return [name for item in body for name in ([item["statement"]] if "statement" in item else _names(item["body"]))]
+
+
+def _drawn(rng: random.Random) -> Nest:
+    """Two or three statements in loops up to three deep, with bounds, steps and guards at random."""
+    left = list("STU"[: rng.randint(2, 3)])
+
+    def subscript(iterators: list[str]) -> str:
+        terms = [
+            f"{rng.choice(('', '2*', '-'))}{name}"
+            for name in rng.sample(iterators, min(len(iterators), rng.randint(1, 2)))
+        ]
+        return " + ".join([*terms, str(rng.randint(0, 3))])
+
+    def cell(iterators: list[str]) -> str:
+        return f"{rng.choice('ABC')}[{subscript(iterators)}, {subscript(iterators)}]"
+
+    def block(iterators: list[str]) -> list[dict]:
+        body: list[dict] = []
+        while left and (not body or rng.random() < 0.6):
+            kind = rng.choice(("loop", "loop", "if", "statement")) if iterators else "loop"
+            if kind == "statement" or (kind == "loop" and len(iterators) == 3):
+                body.append(statement(left.pop(0), cell(iterators), cell(iterators), cell(iterators)))
+            elif kind == "if":
+                name = rng.choice(iterators)
+                test = rng.choice(
+                    (f"{name} % 3 != 1", f"{name} > 2", f"{' + '.join(iterators)} < N", f"{name} == 1 or N > 7")
+                )
+                body.append(when(test, *block(iterators)))
+            else:
+                name = "ijk"[len(iterators)]
+                inner = [f"{iterators[-1]} + 1", f"max(0, {iterators[-1]} - 2)"] if iterators else []
+                start, stop = rng.choice(["0", "1", *inner]), rng.choice(["N", "M", f"min(N, {rng.randint(4, 9)})"])
+                step = rng.choice((1, 1, 2, 3, -1, -2))
+                if step < 0:
+                    start, stop = f"{stop} - 1", f"{start} - 1"
+                body.append(loop(name, start, stop, *block([*iterators, name]), step=step))
+        return body
+
+    body: list[dict] = []
+    while left:
+        body += block([])
+    return nest("N M", *body)
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def bounds(i, start, stop, step):
+    """When a loop runs: from start to before stop, at start, start + step, …"""
+    inside = f"{start} <= {i} < {stop}" if step > 0 else f"{stop} < {i} <= {start}"
+    return f"{inside} and ({i} - ({start})) % {abs(step)} = 0"
+
+
+def _walk(nest, bounds=bounds, guards=True, places=True, turn=lambda i, start, step: i if step > 0 else f"-{i}"):
+    """(item, iterators, conditions, time) of each statement."""
+
+    def walk(body, iterators, conditions, time):
+        for place, item in enumerate(body):
+            here = [*time, str(place)] if places else time
+            if "statement" in item:
+                yield item, iterators, conditions, here
+            elif "if" in item:
+                test = [f"({item['if'].replace('==', '=')})"] if guards else []
+                yield from walk(item["body"], iterators, conditions + test, here)
+            else:
+                i, (start, stop, step) = item["loop"], item["range"]
+                within = [*conditions, f"({bounds(i, start, stop, step)})"]
+                yield from walk(item["body"], [*iterators, i], within, [*here, turn(i, start, step)])
+
+    return walk(nest["body"], [], [], [])
+
+
+def _texts(nest, fill="behind", reads=lambda item: item["reads"], writes=lambda item: item["writes"], **options):
+    """The four parts as text."""
+    pieces = {"domain": [], "reads": [], "writes": [], "schedule": []}
+    found = list(_walk(nest, **options))
+    length = max(len(time) for *_, time in found)
+    for item, iterators, conditions, time in found:
+        instance = f"{item['statement']}[{', '.join(iterators)}]"
+        zeros = ["0"] * (length - len(time))
+        time = {"behind": time + zeros, "before": zeros + time, "": time}[fill]
+        pieces["domain"].append(f"{instance} : {' and '.join(conditions) or 'true'}")
+        pieces["reads"] += [f"{instance} -> {cell}" for cell in reads(item)]
+        pieces["writes"] += [f"{instance} -> {cell}" for cell in writes(item)]
+        pieces["schedule"].append(f"{instance} -> [{', '.join(time)}]")
+    return {part: f"[{', '.join(nest['parameters'])}] -> {{ {'; '.join(all_)} }}" for part, all_ in pieces.items()}
+
+
+def _objects(nest, **options):
+    texts = _texts(nest, **options)
+    return {part: (isl.UnionSet if part == "domain" else isl.UnionMap)(text) for part, text in texts.items()}
+
+
+@right("writes each part as one text, and leaves reading it to the judge")
+def as_texts(nest):
+    return _texts(nest)
+
+
+@right("counts the turns of each loop: i = start + step · turn, and the turn is the time")
+def by_turns(nest):
+    def bounds(i, start, stop, step):
+        return f"exists (turn : turn >= 0 and {i} = {start} + {step}*turn) and {i} {'<' if step > 0 else '>'} {stop}"
+
+    def turn(i, start, step):
+        return f"floor(({i} - ({start}))/{step})" if step > 0 else f"floor((({start}) - {i})/{-step})"
+
+    return _objects(nest, bounds=bounds, turn=turn)
+
+
+@right("restricts everything to the domain, and starts the times at 100")
+def restricted(nest):
+    parts = {name: part.coalesce() for name, part in _objects(nest).items()}
+    for name in ("reads", "writes", "schedule"):
+        parts[name] = parts[name].intersect_domain(parts["domain"])
+    length = parts["schedule"].get_map_list().get_at(0).dim(isl.dim_type.out)
+    names = [f"t{k}" for k in range(length)]
+    later = isl.UnionMap(f"{{ [{', '.join(names)}] -> [{', '.join(f'{name} + 100' for name in names)}] }}")
+    return parts | {"schedule": parts["schedule"].apply_range(later)}
+
+
+@wrong("spared", "takes the end of a range for its last value")
+def inclusive(nest):
+    def bounds_with_stop(i, start, stop, step):
+        return bounds(i, start, f"{stop} + {1 if step > 0 else -1}", step)
+
+    return _objects(nest, bounds=bounds_with_stop)
+
+
+@wrong("spared", "a step is for speed: every iteration between start and stop runs")
+def no_steps(nest):
+    return _objects(nest, bounds=lambda i, start, stop, step: bounds(i, start, stop, 1 if step > 0 else -1))
+
+
+@wrong("did", "strides from 0 instead of from the loop's start")
+def strides_from_zero(nest):
+    return _objects(nest, bounds=lambda i, start, stop, step: bounds(i, start, stop, step).split(" and (")[0]
+                    + f" and {i} % {abs(step)} = 0")  # fmt: skip
+
+
+@wrong("spared", "a guard decides at run time, so that the domain cannot know it")
+def no_guards(nest):
+    return _objects(nest, guards=False)
+
+
+@wrong("did", "a loop that counts down never begins: its start is above its stop")
+def only_upwards(nest):
+    return _objects(nest, bounds=lambda i, start, stop, step: f"{start} <= {i} < {stop} and "
+                    f"({i} - ({start})) % {abs(step)} = 0")  # fmt: skip
+
+
+@wrong("did", "N is 10, as in the test at hand")
+def one_size(nest):
+    def bounds_at_ten(i, start, stop, step):
+        fixed = " and ".join(f"{name} = 10" for name in nest["parameters"])
+        return f"{bounds(i, start, stop, step)} and {fixed}"
+
+    return _objects(nest, bounds=bounds_at_ten)
+
+
+@wrong("did", "a cell that is written needs no read, although the statement adds to it")
+def reads_without_updates(nest):
+    return _objects(nest, reads=lambda item: [cell for cell in item["reads"] if cell not in item["writes"]])
+
+
+@wrong("spared", "what is written is read first, as if every statement were +=")
+def every_write_reads(nest):
+    return _objects(nest, reads=lambda item: item["reads"] + item["writes"])
+
+
+@wrong("same", "the iterators are the time: statements of one body run at once")
+def iterators_alone(nest):
+    return _objects(nest, places=False)
+
+
+@wrong("same", "a loop that counts down is given the iterator itself as its time")
+def upwards_in_time(nest):
+    return _objects(nest, turn=lambda i, start, step: i)
+
+
+@wrong("same", "times have as many numbers as their statement is deep")
+def ragged(nest):
+    return _objects(nest, fill="")
+
+
+@wrong("same", "fills up times with zeros in front, where the outermost loop belongs")
+def zeros_in_front(nest):
+    return _objects(nest, fill="before")
+
+
+@wrong("valid", "returns a list of statements, each with its own sets")
+def per_statement(nest):
+    return [_objects({**nest, "body": [item]}) for item in nest["body"]]
+
+
+@wrong("valid", "writes conditions as in Python, with ==")
+def python_text(nest):
+    parts = _texts(nest)
+    return parts | {"domain": parts["domain"].replace(" = 0", " == 0")}

@@ -1,0 +1,371 @@
+"""Hidden cases and answers of day10.generate.
+
+Most answers are one walk over isl's AST with one step of it done otherwise.
+"""
+
+from __future__ import annotations
+
+import random
+
+import islpy as isl
+
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day10.generate import (
+    EITHER,
+    EVERY_FIFTH,
+    FIFTHS,
+    LINE,
+    RECTANGLE,
+    SIEVE,
+    SOLVE,
+    STENCIL,
+    TRIANGLE,
+    TWO_LOOPS,
+    generate_case,
+)
+from passlab.judge import Case
+from passlab.polyhedral.codegen import children, expression
+from passlab.relax import tvm
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n, m = rng.sample(range(6, 12), 2)
+    a, b, c = rng.randrange(2, 5), rng.randrange(2, 5), rng.choice((-3, -2, 2, 3))
+    tiles = f"{{ S[i, j] -> [floor((i - {a}j)/{b + 1}), i - {a}j, j] }}"
+    both = f"{{ S[i, j] -> [floor((i - 3j)/{a + 2}), floor((i + j)/{b}), i - 3j, j] }}"
+    apart = f"{{ S[i] -> [{a}i, 0]; T[i, j] -> [{a + 1}i + {b}, j + 1] }}"
+    remainders = f"{{ S[i, j] -> [i mod {a}, i, j] }}"
+    once = "{ S[t, i] -> [floor(t/3), floor((t + i)/4), t, t + i] }"
+    tile = f"floor(i/{b})"
+    solve = f"{{ S[i] -> [{tile}, i, 0, 0]; T[i, j] -> [{tile}, i, 1, j]; U[i] -> [{tile}, i, 2, 0] }}"
+    fifths = f"{{ S[i] -> [floor(i/{a + 2}), i, 0]; T[i] -> [floor(i/{a + 2}), i, 1] }}"
+    odd_back = f"{{ S[i] -> [i] : i % 2 = 0; S[i] -> [{2 * n} - i] : i % 2 = 1 }}"
+    return [
+        generate_case("skewed tiles of a rectangle", RECTANGLE, tiles, run=False, N=n, M=m),
+        generate_case("tiles skewed both ways", RECTANGLE, both, N=7, M=9),
+        generate_case("a triangle, stretched", TRIANGLE, f"{{ S[i, j] -> [{c}i + j, j] }}", N=n),
+        generate_case("a lattice, by remainders", EVERY_FIFTH, remainders, run=False, N=n, M=m),
+        generate_case("a triangular solve in tiles", SOLVE, solve, N=n),
+        generate_case("two statements far apart", TWO_LOOPS, apart, N=n),
+        generate_case("one iteration", STENCIL, once, run=False, T=1, N=3),
+        generate_case("one branch or the other", EITHER, "{ S[i] -> [-i]; T[i] -> [-i] }", N=20 + n),
+        generate_case("a branch in a branch", FIFTHS, fifths, N=20),
+        generate_case("a sieve by diagonals", SIEVE, "{ S[i, j] -> [i - j, i] }", N=n, M=m),
+        generate_case("odd ones from the end", LINE, odd_back, N=2 * n + 1),
+        generate_case("a stencil by fronts", STENCIL, "{ S[t, i] -> [2t + i, t] }", T=n, N=m),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+tir = tvm.tirx
+OP = isl.ast_expr_op_type
+
+
+def parts(given):
+    return [given.get_op_arg(at) for at in range(given.get_op_n_arg())]
+
+
+MEANING = {
+    OP.add: lambda a, b: a + b,
+    OP.sub: lambda a, b: a - b,
+    OP.mul: lambda a, b: a * b,
+    OP.min: tir.min,
+    OP.max: tir.max,
+    OP.eq: tir.EQ,
+    OP.le: tir.LE,
+    OP.lt: tir.LT,
+    OP.ge: tir.GE,
+    OP.gt: tir.GT,
+    **dict.fromkeys((OP.div, OP.fdiv_q, OP.pdiv_q), lambda a, b: a // b),
+    **dict.fromkeys((OP.pdiv_r, OP.zdiv_r), lambda a, b: a % b),
+    **dict.fromkeys((OP.and_, OP.and_then), tir.all),
+    **dict.fromkeys((OP.or_, OP.or_else), tir.any),
+}
+CHOICES = (OP.select, OP.cond)
+
+
+class Walk:
+    """A right walk. Wrong ones override a step."""
+
+    meaning = MEANING
+
+    def __init__(self, statement):
+        self.statement = statement
+
+    def of(self, node, values):
+        kinds = isl.ast_node_type
+        match node.get_type():
+            case kinds.block:
+                return self.block(children(node), values)
+            case kinds.if_:
+                return self.branch(node, values)
+            case kinds.for_:
+                return self.loop(node, values)
+        call = parts(node.user_get_expr())
+        return self.statement(call[0].get_id().get_name(), [self.number(part, values) for part in call[1:]])
+
+    def block(self, nodes, values):
+        return tir.SeqStmt([self.of(node, values) for node in nodes])
+
+    def branch(self, node, values):
+        other = self.of(node.if_get_else_node(), values) if node.if_has_else_node() else None
+        return tir.IfThenElse(self.number(node.if_get_cond(), values), self.of(node.if_get_then_node(), values), other)
+
+    def loop(self, node, values):
+        name = node.for_get_iterator().get_id().get_name()
+        first = self.number(node.for_get_init(), values)
+        if node.for_is_degenerate():
+            return self.of(node.for_get_body(), {**values, name: first})
+        step = node.for_get_inc().get_val().to_python()
+        stop = self.number(parts(node.for_get_cond())[1], values)
+        if node.for_get_cond().get_op_type() == OP.le:
+            stop = stop + 1
+        return self.made(name, first, stop, step, node.for_get_body(), values)
+
+    def made(self, name, first, stop, step, body, values):
+        turn = tir.Var(name, "int32")
+        inside = self.of(body, {**values, name: first + turn * step})
+        return tir.For(turn, 0, (stop - first + step - 1) // step, tir.ForKind.SERIAL, inside)
+
+    def number(self, given, values):
+        if given.get_type() == isl.ast_expr_type.int:
+            return tir.const(given.get_val().to_python(), "int32")
+        if given.get_type() == isl.ast_expr_type.id:
+            return values[given.get_id().get_name()]
+        return self.applied(given.get_op_type(), [self.number(part, values) for part in parts(given)])
+
+    def applied(self, kind, numbers):
+        if kind == OP.minus:
+            return -numbers[0]
+        if kind in CHOICES:
+            return tir.Select(*numbers)
+        result = numbers[0]
+        for other in numbers[1:]:
+            result = self.meaning[kind](result, other)
+        return result
+
+
+@right("loops turn often enough for these sizes, and isl's condition stands around their bodies")
+def with_conditions(node, statement):
+    class Mine(Walk):
+        def made(self, name, first, stop, step, body, values):
+            turn = tir.Var(name, "int32")
+            now = first + turn * step
+            inside = tir.IfThenElse(now < stop, self.of(body, {**values, name: now}), None)
+            return tir.For(turn, 0, 64, tir.ForKind.SERIAL, inside)
+
+    return Mine(statement).of(node, {})
+
+
+@right("evaluates isl's expressions as Python text, with TensorIR's variables for the names")
+def by_text(node, statement):
+    import ast
+
+    names = {"min": fold(tir.min), "max": fold(tir.max)}
+
+    class Mine(Walk):
+        def number(self, given, values):
+            if given.get_type() == isl.ast_expr_type.op and given.get_op_type() not in (OP.and_, OP.or_):
+                kinds = (OP.eq, OP.le, OP.lt, OP.ge, OP.gt, *CHOICES)
+                if given.get_op_type() not in kinds:
+                    return tir.const(0, "int32") + eval(ast.unparse(expression(given)), names, values)
+            return super().number(given, values)
+
+    return Mine(statement).of(node, {})
+
+
+@right("divides as C does where isl knows that rounding makes no difference, and chooses without evaluating both")
+def as_in_c_where_allowed(node, statement):
+    class Mine(Walk):
+        meaning = MEANING | {
+            **dict.fromkeys((OP.div, OP.pdiv_q), tir.truncdiv),
+            **dict.fromkeys((OP.pdiv_r, OP.zdiv_r), tir.truncmod),
+        }
+
+        def applied(self, kind, numbers):
+            return tir.if_then_else(*numbers) if kind in CHOICES else super().applied(kind, numbers)
+
+    return Mine(statement).of(node, {})
+
+
+def fold(function):
+    def of_all(first, *rest):
+        for other in rest:
+            first = function(first, other)
+        return first
+
+    return of_all
+
+
+@wrong("did", "a bound is the first number outside, as in range: the last turn of every <= loop is missing")
+def as_range(node, statement):
+    class Mine(Walk):
+        def loop(self, node, values):
+            name = node.for_get_iterator().get_id().get_name()
+            first = self.number(node.for_get_init(), values)
+            if node.for_is_degenerate():
+                return self.of(node.for_get_body(), {**values, name: first})
+            step = node.for_get_inc().get_val().to_python()
+            stop = self.number(parts(node.for_get_cond())[1], values)
+            return self.made(name, first, stop, step, node.for_get_body(), values)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "every loop of isl is written with <=: one turn too many where it is <")
+def always_inclusive(node, statement):
+    class Mine(Walk):
+        def loop(self, node, values):
+            name = node.for_get_iterator().get_id().get_name()
+            first = self.number(node.for_get_init(), values)
+            if node.for_is_degenerate():
+                return self.of(node.for_get_body(), {**values, name: first})
+            step = node.for_get_inc().get_val().to_python()
+            stop = self.number(parts(node.for_get_cond())[1], values) + 1
+            return self.made(name, first, stop, step, node.for_get_body(), values)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "the second field of For is its end: loops that begin above 0 turn too often")
+def extent_as_end(node, statement):
+    class Mine(Walk):
+        def made(self, name, first, stop, step, body, values):
+            turn = tir.Var(name, "int32")
+            inside = self.of(body, {**values, name: first + turn * step})
+            return tir.For(turn, 0, (stop + step - 1) // step, tir.ForKind.SERIAL, inside)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "loops go up by one: the increment is not looked at")
+def step_of_one(node, statement):
+    class Mine(Walk):
+        def made(self, name, first, stop, step, body, values):
+            return super().made(name, first, stop, 1, body, values)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "the number of turns is rounded down: the last one of a loop with a step is lost")
+def rounded_down(node, statement):
+    class Mine(Walk):
+        def made(self, name, first, stop, step, body, values):
+            turn = tir.Var(name, "int32")
+            inside = self.of(body, {**values, name: first + turn * step})
+            return tir.For(turn, 0, (stop - first) // step, tir.ForKind.SERIAL, inside)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "min and max have two parts: a third bound is dropped")
+def two_parts(node, statement):
+    class Mine(Walk):
+        def applied(self, kind, numbers):
+            return super().applied(kind, numbers[:2])
+
+        def number(self, given, values):
+            while given.get_type() == isl.ast_expr_type.op and given.get_op_type() in (OP.min, OP.max):
+                if given.get_op_arg(0).get_type() != isl.ast_expr_type.op:
+                    break
+                if given.get_op_arg(0).get_op_type() != given.get_op_type():
+                    break
+                given = given.get_op_arg(0)  # isl nests them
+            return super().number(given, values)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "conditions are for speed: the loops have the right bounds anyway")
+def no_branches(node, statement):
+    class Mine(Walk):
+        def branch(self, node, values):
+            return self.of(node.if_get_then_node(), values)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "a condition has one branch: else is dropped")
+def drops_else(node, statement):
+    class Mine(Walk):
+        def branch(self, node, values):
+            test, then = self.number(node.if_get_cond(), values), self.of(node.if_get_then_node(), values)
+            return tir.IfThenElse(test, then, None)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "the parts of a condition have to hold together, joined by or as well as by and")
+def or_as_and(node, statement):
+    class Mine(Walk):
+        meaning = MEANING | dict.fromkeys((OP.or_, OP.or_else), tir.all)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "a choice has what is taken otherwise first")
+def swapped_arms(node, statement):
+    class Mine(Walk):
+        def applied(self, kind, numbers):
+            if kind in CHOICES:
+                test, then, other = numbers
+                return tir.Select(test, other, then)
+            return super().applied(kind, numbers)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "of a block only the first part is walked")
+def first_of_block(node, statement):
+    class Mine(Walk):
+        def block(self, nodes, values):
+            return self.of(nodes[0], values)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "a remainder that is compared with 0 is a quotient like the others")
+def remainder_as_quotient(node, statement):
+    class Mine(Walk):
+        meaning = MEANING | {OP.zdiv_r: lambda a, b: a // b, OP.pdiv_r: lambda a, b: a // b}
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("did", "division rounds towards zero, as in C: floord of a negative number is one too large")
+def as_in_c(node, statement):
+    class Mine(Walk):
+        meaning = MEANING | {OP.fdiv_q: tir.truncdiv}
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("valid", "a variable is known by its name: each place makes one of its own")
+def new_variables(node, statement):
+    class Mine(Walk):
+        def made(self, name, first, stop, step, body, values):
+            inside = self.of(body, {**values, name: first + tir.Var(name, "int32") * step})
+            turns = (stop - first + step - 1) // step
+            return tir.For(tir.Var(name, "int32"), 0, turns, tir.ForKind.SERIAL, inside)
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("valid", "loops begin where isl's do, and have its step: TVM shifts them, and not what is inside")
+def with_a_step(node, statement):
+    class Mine(Walk):
+        def made(self, name, first, stop, step, body, values):
+            variable = tir.Var(name, "int32")
+            inside = self.of(body, {**values, name: variable})
+            return tir.For(variable, first, stop - first, tir.ForKind.SERIAL, inside, step=tir.const(step, "int32"))
+
+    return Mine(statement).of(node, {})
+
+
+@wrong("valid", "hands over the loops as text")
+def as_text(node, statement):
+    return node.to_C_str()

@@ -1,0 +1,193 @@
+"""Hidden cases and answers of day10.legality.
+
+Most wrong answers compare too little of the times, or too few sizes.
+"""
+
+from __future__ import annotations
+
+import random
+
+import islpy as isl
+
+from autograder.answers.day10._shared import drawn
+from autograder.authoring.answers import reference, right, wrong
+from passlab.exercises.day10._stencils import stencil
+from passlab.exercises.day10.legality import legality_case
+from passlab.exercises.day10.skew import JACOBI_2D, SEIDEL_1D
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    size, far = rng.choice((16, 24, 48)), rng.randint(2, 5)
+    seidel, heat = SEIDEL_1D.dependences, JACOBI_2D.dependences
+    back = stencil("t i", (1, -far), (1, 0)).dependences
+    chain = "[N] -> { S[i] -> S[i + 1] : 0 <= i < N"
+    shifts = f"[N] -> {{ S[i] -> T[i - {far}] : {far} <= i < N }}"
+    i, j, time = f"floor(i/{size})", f"floor(j/{size})", f"floor(t/{size})"
+    made = [
+        ("seidel-1d: i backwards", seidel, "{ S[t, i] -> [t, -i] }"),
+        ("seidel-1d: a wavefront alone", seidel, "{ S[t, i] -> [2t + i] }"),
+        ("seidel-1d: too steep a wavefront", seidel, "{ S[t, i] -> [t + i] }"),
+        ("skewed too little", back, f"{{ S[t, i] -> [floor(({far - 1}t + i)/{size}), t, i] }}"),
+        ("skewed enough", back, f"{{ S[t, i] -> [floor(({far}t + i)/{size}), t, i] }}"),
+        ("jacobi-2d: space interchanged", heat, "{ S[t, i, j] -> [t, j, i] }"),
+        ("jacobi-2d: tiles in space alone", heat, f"{{ S[t, i, j] -> [t, {i}, {j}, i, j] }}"),
+        ("jacobi-2d: tiles of time", heat, f"{{ S[t, i, j] -> [{time}, {i}, {j}, t, i, j] }}"),
+        ("jacobi-2d: one dimension skewed", heat, f"{{ S[t, i, j] -> [{time}, floor((t + i)/{size}), {j}, t, i, j] }}"),
+        ("fused and shifted", shifts, f"{{ S[i] -> [i, 0]; T[i] -> [i + {far}, 1] }}"),
+        ("fused, shifted too little", shifts, f"{{ S[i] -> [i, 0]; T[i] -> [i + {far - 1}, 1] }}"),
+        ("fused, T first", shifts, f"{{ S[i] -> [i, 1]; T[i] -> [i + {far}, 0] }}"),
+        ("only where N is large", f"{chain} and N > {100 * far} }}", "{ S[i] -> [-i] }"),
+        ("no iteration at all", f"{chain} and N < 0 }}", "{ S[i] -> [-i] }"),
+    ]
+    for number in range(1, 7):
+        nest = drawn(rng, 2)
+        rows = [rng.choice(("t", "i", "-i", "t + i", "2t + i", "t - i", "i + 3t")) for _ in range(2)]
+        tiled = [f"floor(({row})/{size})" for row in rows] if rng.random() < 0.5 else []
+        made.append(
+            (f"drawn, number {number}", nest.dependences, f"{{ S[t, i] -> [{', '.join([*tiled, *rows, 't', 'i'])}] }}")
+        )
+    return [_legality_case(*one) for one in made]
+
+
+def _legality_case(name: str, dependences: str, schedule: str) -> Case:
+    pair = reference("day10.legality")(isl.UnionMap(dependences), isl.UnionMap(schedule))
+    return legality_case(name, dependences, schedule, pair is None)
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _sample(violated):
+    return None if violated.is_empty() else violated.sample()
+
+
+def _not_before(schedule):
+    return schedule.lex_ge_union_map(schedule)
+
+
+def _times(dependences, schedule):
+    """The dependences as a map from times to times."""
+    return isl.Map.from_union_map(dependences.apply_domain(schedule).apply_range(schedule))
+
+
+def _at(dependences, value):
+    """The dependences where every parameter has one value."""
+    names = [dependences.space.get_dim_name(isl.dim_type.param, k) for k in range(dependences.dim(isl.dim_type.param))]
+    equal = " and ".join(f"{name} = {value}" for name in names) or "true"
+    return dependences.intersect_params(isl.Set(f"[{', '.join(names)}] -> {{ : {equal} }}"))
+
+
+@right("intersects with the pairs that are not in order, and writes the pair as text")
+def by_intersection(dependences, schedule):
+    pair = _sample(dependences.intersect(_not_before(schedule)))
+    return None if pair is None else str(pair)
+
+
+@right("goes through the dimensions: the first in which the times differ decides")
+def by_dimensions(dependences, schedule):
+    if dependences.is_empty():
+        return None
+    times = _times(dependences, schedule)
+    depth = times.dim(isl.dim_type.out)
+    late = isl.Map.empty(times.get_space())
+    equal = times
+    for k in range(depth):
+        late = late.union(equal.order_gt(isl.dim_type.in_, k, isl.dim_type.out, k))
+        equal = equal.equate(isl.dim_type.in_, k, isl.dim_type.out, k)
+    back = schedule.apply_range(isl.UnionMap.from_map(late.union(equal))).apply_range(schedule.reverse())
+    return _sample(dependences.intersect(back))
+
+
+@wrong("did", "at the same time is in time: two instances at once do not hurt each other")
+def ties_are_fine(dependences, schedule):
+    return _sample(dependences.intersect(schedule.lex_gt_union_map(schedule)))
+
+
+@wrong("spared", "no dependence may go back in any dimension, as if every schedule had to be tiled")
+def every_dimension(dependences, schedule):
+    if dependences.is_empty():
+        return None
+    times = _times(dependences, schedule)
+    for k in range(times.dim(isl.dim_type.out)):
+        late = isl.UnionMap.from_map(times.order_gt(isl.dim_type.in_, k, isl.dim_type.out, k))
+        back = schedule.apply_range(late).apply_range(schedule.reverse()).intersect(dependences)
+        if not back.is_empty():
+            return back.sample()
+    return _sample(dependences.intersect(_not_before(schedule)))
+
+
+@wrong("did", "the outermost dimension alone says what comes first")
+def outermost_alone(dependences, schedule):
+    if dependences.is_empty():
+        return None
+    times = _times(dependences, schedule)
+    late = isl.UnionMap.from_map(times.order_gt(isl.dim_type.in_, 0, isl.dim_type.out, 0))
+    return _sample(schedule.apply_range(late).apply_range(schedule.reverse()).intersect(dependences))
+
+
+@wrong("spared", "the outermost dimension must go forward: what is equal there is wrong")
+def outermost_forward(dependences, schedule):
+    if dependences.is_empty():
+        return None
+    times = _times(dependences, schedule)
+    good = isl.UnionMap.from_map(times.order_lt(isl.dim_type.in_, 0, isl.dim_type.out, 0))
+    return _sample(dependences.subtract(schedule.apply_range(good).apply_range(schedule.reverse())))
+
+
+@wrong("did", "what holds for N = 8 holds for every N")
+def small_sizes(dependences, schedule):
+    return _sample(_at(dependences, 8).intersect(_not_before(schedule)))
+
+
+@wrong("did", "finds the violation, and names target and source instead of source and target")
+def target_first(dependences, schedule):
+    return _sample(dependences.intersect(_not_before(schedule)).reverse())
+
+
+@wrong("did", "names the first dependence that there is, violated or not")
+def any_dependence(dependences, schedule):
+    return dependences.sample() if by_intersection(dependences, schedule) else None
+
+
+@wrong("did", "two instances that the schedule swaps are enough, dependent or not")
+def any_swap(dependences, schedule):
+    if by_intersection(dependences, schedule) is None:
+        return None
+    everything = dependences.domain().union(dependences.range())
+    return _not_before(schedule.intersect_domain(everything)).sample()
+
+
+@wrong("did", "trusts that a compiler would not propose an illegal schedule")
+def always_legal(dependences, schedule):
+    return None
+
+
+@wrong("spared", "a schedule that changes the order of the iterators is illegal")
+def any_change(dependences, schedule):
+    return by_intersection(dependences, schedule) or dependences.sample()
+
+
+@wrong("did", "the numbers of the parameters are no part of the pair: projects them out")
+def without_parameters(dependences, schedule):
+    pair = by_intersection(dependences, schedule)
+    return None if pair is None else str(isl.UnionMap(pair).project_out_all_params())
+
+
+@wrong("valid", "returns all violations at once")
+def all_of_them(dependences, schedule):
+    violated = dependences.intersect(_not_before(schedule))
+    return None if violated.is_empty() else violated
+
+
+@wrong("valid", "returns whether it is legal")
+def yes_or_no(dependences, schedule):
+    return dependences.intersect(_not_before(schedule)).is_empty()
+
+
+@wrong("valid", "returns the two times, not the two instances, as Python tuples")
+def as_tuples(dependences, schedule):
+    return None if by_intersection(dependences, schedule) is None else ((0, 1), (1, 0))

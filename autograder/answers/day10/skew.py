@@ -1,0 +1,233 @@
+"""Hidden cases and answers of day10.skew.
+
+Most wrong answers skew each dimension by t alone, too little, too much, or the wrong one.
+"""
+
+from __future__ import annotations
+
+import itertools
+import operator
+import random
+from collections.abc import Sequence
+from itertools import product
+
+import islpy as isl
+
+from autograder.answers.day10._shared import drawn
+from autograder.authoring.answers import right, wrong
+from passlab.exercises.day10._stencils import Stencil, Vector, flow_of, stencil
+from passlab.exercises.day10.skew import SEIDEL_2D, skew_case
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    around = [point for k in range(3) for point in ((0,) * k + (x,) + (0,) * (2 - k) for x in (-1, 1))]
+    made = {
+        "two steps back": stencil("t i", (1, 0), (2, -3), (1, 1)),
+        "heat-2d of two radii": stencil("t i j", *flow_of((0, 0), (-2, 0), (2, 0), (0, 1), (0, -1))),
+        "wind from the right": stencil("t i j", *flow_of((0, 0), (1, 0), (0, -1))),
+        "wave equation": stencil("t i", *flow_of((-1,), (0,), (1,)), *flow_of((0,), lag=2)),
+        "only the second loop carries": stencil("t i j", (0, 1, -2), (0, 1, 0), (0, 1, 1)),
+        "seidel-2d with five points": stencil("t i j", (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, -1, 0), (1, 0, -1)),
+        "seidel-2d, the other way": _mirrored(SEIDEL_2D),
+        "heat-3d": stencil("t i j k", *flow_of((0, 0, 0), *around)),
+    }
+    made |= {f"drawn, number {i + 1}": drawn(rng, 2 + i % 2) for i in range(4)}
+    return [skew_case(name, nest, least(nest.vectors)) for name, nest in made.items()]
+
+
+def _mirrored(nest: Stencil) -> Stencil:
+    return stencil("t i j", *((t, i, -j) if (t, i) != (0, 0) else (t, i, j) for t, i, j in nest.vectors))
+
+
+def least(vectors: Sequence[Vector]) -> int:
+    """The least that the reaches of a skewing add up to: the best multiples of the outer iterators, for each iterator.
+
+    Multiples up to 12 are tried: with distances of at most 3 no more than 3 + 3·3 are needed.
+    """
+    total = 0
+    for k in range(len(vectors[0])):
+        rows = itertools.product(range(-12, 13), repeat=k)
+        steps = [[sum(map(operator.mul, (*row, 1), vector)) for vector in vectors] for row in rows]
+        total += min(max(distances) for distances in steps if min(distances) >= 0)
+    return total
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _vectors(dependences):
+    points = isl.Set.from_union_set(dependences.deltas()).project_out_all_params()
+    found = []
+    points.foreach_point(
+        lambda point: found.append(
+            tuple(
+                point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(points.dim(isl.dim_type.set))
+            )
+        )
+    )
+    return found
+
+
+def _schedule(rows):
+    names = [f"i{k}" for k in range(len(rows[0]))]
+    times = [" + ".join(f"{c}*{name}" for c, name in zip(row, names, strict=True)) for row in rows]
+    return isl.UnionMap(f"{{ S[{', '.join(names)}] -> [{', '.join(times)}] }}")
+
+
+def _steps(row, vectors):
+    return [sum(a * b for a, b in zip(row, vector, strict=True)) for vector in vectors]
+
+
+def _unit(k, depth):
+    return [int(i == k) for i in range(depth)]
+
+
+def _by_time(dependences, factor):
+    """Iterator k plus factor(k, vectors) · the outermost iterator."""
+    vectors = _vectors(dependences)
+    rows = [_unit(k, len(vectors[0])) for k in range(len(vectors[0]))]
+    for k in range(1, len(rows)):
+        rows[k][0] = factor(k, vectors)
+    return _schedule(rows)
+
+
+def _ceil(a, b):
+    return -(-a // b)
+
+
+def _best(vectors):
+    """For each dimension all multiples of all iterators outside, from the smallest reach on."""
+    depth, most = len(vectors[0]), max(abs(step) for vector in vectors for step in vector)
+    rows = []
+    for k in range(depth):
+        tried = (
+            [*front, 1] + [0] * (depth - k - 1) for front in product(range(-most, most * (most + 1) + 1), repeat=k)
+        )
+        rows.append(min((max(_steps(row, vectors)), row) for row in tried if min(_steps(row, vectors)) >= 0)[1])
+    return rows
+
+
+@right("tries multiples of the iterators, not of the rows before")
+def of_iterators(domain, dependences):
+    vectors = _vectors(dependences)
+    if len(vectors[0]) > 3:  # with all iterators of four loops that takes long; a stencil that needs it has two arrays
+        return _by_time(dependences, lambda k, vectors: max(0, *(-v[k] for v in vectors if v[0])))
+    return _schedule(_best(vectors))
+
+
+@right("puts the innermost iterator outermost: the order of the dimensions of a band is free")
+def other_order(domain, dependences):
+    vectors = _vectors(dependences)
+    rows = _best(vectors) if len(vectors[0]) < 4 else None
+    if rows is None:
+        return str(of_iterators(domain, dependences))
+    return str(_schedule(rows[::-1]))
+
+
+@wrong("did", "the order of the loops is tilable as it is")
+def unskewed(domain, dependences):
+    return _by_time(dependences, lambda k, vectors: 0)
+
+
+@wrong("did", "a skew of 1 is what stencils need")
+def always_one(domain, dependences):
+    return _by_time(dependences, lambda k, vectors: 1)
+
+
+@wrong("cost", "skews by 100 to be safe")
+def by_a_hundred(domain, dependences):
+    vectors = _vectors(dependences)
+    rows = []
+    for k in range(len(vectors[0])):
+        rows.append([100 * sum(row[i] for row in rows) + int(i == k) for i in range(len(vectors[0]))])
+    return _schedule(rows)
+
+
+@wrong("cost", "skews by the longest distance, in whichever direction it goes")
+def by_the_longest(domain, dependences):
+    vectors = _vectors(dependences)
+    most = max(abs(step) for vector in vectors for step in vector)
+    rows = []
+    for k in range(len(vectors[0])):
+        rows.append([most * sum(row[i] for row in rows) + int(i == k) for i in range(len(vectors[0]))])
+    return _schedule(rows)
+
+
+@wrong("cost", "multiples are never negative: what goes forward is left as it is, however far it goes")
+def never_back(domain, dependences):
+    vectors = _vectors(dependences)
+    depth, most = len(vectors[0]), max(abs(step) for vector in vectors for step in vector)
+    rows = []
+    for k in range(depth):
+        found = []
+        for multiples in product(range(most + 1), repeat=k):
+            row = [sum(m * r[i] for m, r in zip(multiples, rows, strict=True)) + int(i == k) for i in range(depth)]
+            if min(_steps(row, vectors)) >= 0:
+                found.append((max(_steps(row, vectors)), row))
+        rows.append(min(found)[1])
+    return _schedule(rows)
+
+
+@wrong("did", "skews by the time alone, where a row in place needs the row above")
+def by_time_alone(domain, dependences):
+    def factor(k, vectors):
+        return max(0, *(_ceil(-vector[k], vector[0]) for vector in vectors if vector[0] > 0))
+
+    return _by_time(dependences, factor)
+
+
+@wrong("did", "skews the time by the space: t + i, i")
+def the_wrong_one(domain, dependences):
+    vectors = _vectors(dependences)
+    rows = [_unit(k, len(vectors[0])) for k in range(len(vectors[0]))]
+    rows[0] = [1] * len(rows)
+    return _schedule(rows)
+
+
+@wrong("did", "skews in the direction in which the dependences go anyway")
+def the_wrong_way(domain, dependences):
+    return _by_time(dependences, lambda k, vectors: -max(0, *(-vector[k] for vector in vectors)))
+
+
+@wrong("same", "turns back what goes back: -i in place of i")
+def reversed_space(domain, dependences):
+    depth = isl.Set.from_union_set(domain).dim(isl.dim_type.set)
+    return _schedule([[-int(i == k) for i in range(depth)] for k in range(depth)])
+
+
+@wrong("same", "space outside, time inside: each point is computed for all times while it is in the cache")
+def interchanged(domain, dependences):
+    depth = isl.Set.from_union_set(domain).dim(isl.dim_type.set)
+    return _schedule([_unit(k, depth) for k in reversed(range(depth))])
+
+
+@wrong("cost", "diamonds, t + i and t - i: both go forward, and both reach two steps")
+def diamonds(domain, dependences):
+    vectors = _vectors(dependences)
+    rows = _best(vectors) if len(vectors[0]) < 4 else [_unit(k, len(vectors[0])) for k in range(len(vectors[0]))]
+    mirrored = [2 * a - b for a, b in zip(rows[0], rows[1], strict=True)]
+    return _schedule([mirrored, *rows[1:]] if min(_steps(mirrored, vectors)) >= 0 else rows)
+
+
+@wrong("valid", "the wavefront alone: instances of one front have one time")
+def wavefront_alone(domain, dependences):
+    vectors = _vectors(dependences)
+    row = [sum(column) for column in zip(*_best(vectors), strict=True)] if len(vectors[0]) < 4 else [4, 1, 1, 1]
+    return _schedule([row])
+
+
+@wrong("valid", "the tiles, too: the band has twice as many dimensions")
+def tiled(domain, dependences):
+    depth = isl.Set.from_union_set(domain).dim(isl.dim_type.set)
+    names = [f"i{k}" for k in range(depth)]
+    tiles = [f"floor({name}/4)" for name in names]
+    return isl.UnionMap(f"{{ S[{', '.join(names)}] -> [{', '.join([*tiles, *names])}] }}")
+
+
+@wrong("valid", "returns the factors in place of a schedule")
+def the_factors(domain, dependences):
+    return [max(0, *(-vector[k] for vector in _vectors(dependences))) for k in range(2)]

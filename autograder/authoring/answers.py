@@ -1,0 +1,166 @@
+"""What only the grader knows of an exercise: its hidden cases, and answers whose verdict is known.
+
+One module per exercise, `autograder/answers/day03/cse.py` for "day03.cse" (a hyphen becomes an underscore):
+
+    def hidden(seed) -> list[Case]: ...             # the hidden cases, drawn from a seed
+
+    @wrong("spared", "merges dropout nodes: every call draws new numbers")
+    def merges_random(gm): ...                      # a plausible wrong answer, with its misconception
+
+    @right("sorts the keys instead of numbering values")
+    def by_sorting(gm): ...                         # a right answer unlike the reference
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from autograder.authoring.source import ROOT, answer_of
+from passlab import exercises
+from passlab.judge import VERDICTS, Case, Judgement, judge
+from passlab.notebook.cells import questions
+from passlab.notebook.ui import report, show
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What an answer is there for. `verdict`: the one that a wrong answer must not hold."""
+
+    kind: str
+    verdict: str | None
+    note: str
+
+
+def _mark(mark: Mark) -> Callable[[Any], Any]:
+    if not mark.note.strip():
+        raise ValueError("An answer needs one line: the misconception it shows, or how it differs from the reference.")
+
+    def decorate(answer: Any) -> Any:
+        answer.mark = mark
+        return answer
+
+    return decorate
+
+
+def wrong(verdict: str, note: str) -> Callable[[Any], Any]:
+    """Mark a wrong answer: the verdict it must lose, and its misconception in one line."""
+    if verdict not in VERDICTS:
+        raise ValueError(f"There is no verdict {verdict!r}; there are {', '.join(VERDICTS)}.")
+    return _mark(Mark("wrong", verdict, note))
+
+
+def right(note: str) -> Callable[[Any], Any]:
+    """Mark a right answer, and say in one line how it differs from the reference."""
+    return _mark(Mark("right", None, note))
+
+
+def module_name(exercise_id: str) -> str:
+    """Return the module of an exercise's answers: "day03.channels-last" → "autograder.answers.day03.channels_last"."""
+    return f"autograder.answers.{exercise_id.replace('-', '_')}"
+
+
+def _module(exercise_id: str) -> ModuleType | None:
+    name = module_name(exercise_id)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name and name.startswith(error.name):
+            return None
+        raise
+
+
+def load(exercise_id: str) -> list[Any]:
+    """Return the marked answers of an exercise as written, each with its `Mark` as `.mark`; [] where it has none."""
+    module = _module(exercise_id)
+    found = vars(module).values() if module else ()
+    return [v for v in found if isinstance(getattr(v, "mark", None), Mark) and v.__module__ == module.__name__]
+
+
+def hidden_cases(exercise_id: str, seed: int) -> list[Case]:
+    """Return the hidden cases of an exercise, drawn from `seed`. Raises KeyError for an exercise that has none."""
+    exercise = exercises.find(exercise_id)
+    hidden = getattr(_module(exercise.id), "hidden", None)
+    if hidden is None:
+        path = module_name(exercise.id).replace(".", "/")
+        raise KeyError(f"{exercise.id} has no hidden cases. Write hidden(seed) in {path}.py.")
+    return list(hidden(seed))
+
+
+def reference(exercise_id: str) -> Any:
+    """Return the course's own answer, taken from the answer cell in `solutions/`."""
+    return answer_of(exercise_id)
+
+
+def stub(exercise_id: str) -> Any:
+    """Return the answer as the learner first meets it: `raise NotImplementedError()`."""
+    return answer_of(exercise_id, stub=True)
+
+
+def missing(exercise_id: str) -> list[str]:
+    """Return one sentence for each of an exercise's three files that is not there, or says nothing of it."""
+    exercise = exercises.find(exercise_id)
+    said = []
+    for module, what in (
+        (exercises.module_name(exercise.id), "cases() and judge"),
+        (module_name(exercise.id), "hidden(seed) and its answers"),
+    ):
+        path = _path(module)
+        if not path.is_file():
+            said.append(f"{path.relative_to(ROOT)} is missing: {what} of {exercise.id} belong there.")
+    path = ROOT / "solutions" / exercise.day / f"{exercise.notebook}.py"
+    here = path.relative_to(ROOT)
+    if not path.is_file():
+        said.append(f"{here} is missing: text and answer of {exercise.id} belong there.")
+    elif exercise.id not in questions(path.read_text(encoding="utf-8")):
+        said.append(f"{here} has no answer with a cell check({exercise.id!r}, …) below it.")
+    return said
+
+
+def strays() -> list[str]:
+    """Return one sentence for each file, and each question, that belongs to no exercise."""
+    ids = {exercise.id for day in exercises.days() for exercise in exercises.of_day(day)}
+    own = {_path(name(i)) for i in ids for name in (exercises.module_name, module_name)}
+    said = []
+    for path in sorted([*ROOT.glob("lib/passlab/exercises/day*/*.py"), *ROOT.glob("autograder/answers/day*/*.py")]):
+        if path not in own and not path.stem.startswith("_"):
+            said.append(f"{path.relative_to(ROOT)} belongs to no exercise of {path.parent.name}.")
+    for path in sorted(ROOT.glob("solutions/day*/*.py")):
+        for name in questions(path.read_text(encoding="utf-8")):
+            if name not in ids or exercises.find(name).notebook != path.stem:
+                said.append(f"{path.relative_to(ROOT)} checks {name!r}, which EXERCISES does not place there.")
+    return said
+
+
+def _path(module: str) -> Path:
+    """Return the file of a module of this project."""
+    return ROOT / ("lib" if module.startswith("passlab.") else "") / f"{module.replace('.', '/')}.py"
+
+
+@cache
+def run_seed() -> int:
+    """Return the seed of this run: PASSLAB_SEED, or a fresh one that stays the same as long as the process lives."""
+    return int(os.environ.get("PASSLAB_SEED") or secrets.randbelow(2**31))
+
+
+def verdict(exercise_id: str, answer: Callable, seed: int) -> Judgement:
+    """Judge an answer on the visible and on the hidden cases."""
+    exercise = exercises.find(exercise_id)
+    return judge(exercise, answer, [*exercise.cases(), *hidden_cases(exercise_id, seed)])
+
+
+def grade(exercise_id: str, answer: Callable) -> float:
+    """Judge an answer on all cases, show the verdicts, and return the points: for notebooks that are run by hand.
+
+    >>> grade("day03.cse", cse)
+    """
+    result = verdict(exercise_id, answer, run_seed())
+    show(report(result))
+    return min(round(result.points, 4), result.total)

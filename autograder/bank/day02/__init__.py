@@ -1,1 +1,0 @@
-"""Bank answers to the exercises of day 2."""

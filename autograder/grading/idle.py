@@ -1,0 +1,263 @@
+"""Which cells need not be run for a grade: they only show something, and nothing graded depends on what they do.
+
+    left_out({0: "import torch", 3: "print(cse)", 5: "cse"}, {3})     # {3}: cell 5, a check, does not need it
+
+Decided from the source alone, in favour of running. A cell is left out where all of this holds:
+
+- it can be read: no magics, no `globals()`, no `exec`, no import, no assignment to an attribute or an item;
+- what it calls is of the notebook, of Python's plain functions or of a package in `_QUIET`, and is not named like
+  something that changes a state (`set_…`, `seed`, `register…`);
+- no name that it binds, and no object that it gets hold of by name, is used by a cell that is run.
+
+Cells that are run are the answers, whatever else grades or was written by the learner, and, name by name, what these
+use. Where one of these can reach names without naming them, all cells are run. So nothing that a learner writes makes
+a cell stay out; it can only make more of them run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import symtable
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+#: Packages whose functions give a value and leave everything else alone, unless their name says otherwise.
+_QUIET = (
+    *("passlab", "torch", "tvm", "islpy", "numpy", "onnx", "networkx", "IPython.display"),
+    *("ast", "collections", "contextlib", "copy", "dataclasses", "functools", "inspect", "itertools", "math"),
+    *("operator", "random", "re", "statistics", "string", "textwrap", "time", "typing"),
+)
+#: Python's own functions that reach names, files or attributes.
+_LOUD = set("__import__ breakpoint compile delattr eval exec exit globals input locals open quit setattr".split())  # noqa: SIM905
+#: Names like these change the state of a process or of a library …
+_SETS = re.compile(
+    r"((manual_)?seed|(un)?register|override|install|enable|disable|use|set|reset|load|init|patch|configure|config"
+    r"|setstate|filterwarnings|simplefilter|rcParams|environ)(_|$)|set[A-Z]"
+)
+#: … and these an object: only what the cell itself has made may be changed.
+_CHANGES = set("add append clear discard extend insert push remove reverse sort update".split())  # noqa: SIM905
+_TAKES = {"pop", "popitem", "setdefault"}
+#: How a cell reads names of the notebook without naming them.
+_READS_ALL = set("eval exec get_ipython globals locals __import__".split())  # noqa: SIM905
+_FRAMES = set("__globals__ __main__ _getframe currentframe f_back f_globals f_locals user_ns".split())  # noqa: SIM905
+#: IPython's own variables hold what cells gave.
+_HISTORY = re.compile(r"_+|_i*\d*|_[io]h|In|Out")
+_MAKES = (ast.Call, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
+_INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+
+
+@dataclass
+class _Cell:
+    """Global names of one cell: `uses`, `binds`, and of these `imported` (name → "package.thing"), `data` (neither
+    imported nor a function or class) and `defines` (what is there anew whenever the cell has run).
+    `unseen`: it may read others; `tree`: None for what Python refuses."""
+
+    tree: ast.Module | None = None
+    uses: set[str] = field(default_factory=set)
+    binds: set[str] = field(default_factory=set)
+    data: set[str] = field(default_factory=set)
+    defines: set[str] = field(default_factory=set)
+    imported: dict[str, str] = field(default_factory=dict)
+    unseen: bool = False
+
+
+def left_out(sources: Mapping[int, str], candidates: Collection[int], checks: Collection[int] = ()) -> set[int]:
+    """Return the candidates, by their keys, that no other cell depends on which is run.
+
+    sources: key → text of a cell, in the order of the notebook. checks: keys of the check cells; their text is the
+    expression that they hand to the check. What a cell does to an answer counts as a call of it, not as a change.
+    """
+    answers = set().union(*(_read(sources[key]).uses for key in checks))
+    cells = {key: _read(source) for key, source in sources.items()}
+    runs = cells.keys() - candidates
+    while True:
+        used = set().union(*(cells[key].uses for key in runs))
+        if any(cells[key].unseen for key in runs) or any(_HISTORY.fullmatch(name) for name in used):
+            return set()
+        more = {
+            key
+            for key in cells.keys() - runs
+            if _needed(key, cells, runs) or not _only_shows(key, cells, used - answers)
+        }
+        if not more:
+            return cells.keys() - runs
+        runs |= more
+
+
+def _needed(key: int, cells: Mapping[int, _Cell], runs: Collection[int]) -> bool:
+    """Is a name as this cell binds it used by a cell that is run?"""
+    below = [cells[at] for at in list(cells)[list(cells).index(key) + 1 :] if at in runs]
+    above = set().union(*(cells[at].uses for at in runs))  # functions from above look names up when they are called
+    for name in cells[key].binds & above:
+        for cell in below:
+            if name in cell.defines:
+                break
+            if name in cell.uses:
+                return True
+        else:
+            return True
+    return False
+
+
+def reaching(sources: Mapping[int, str], names: Collection[str]) -> set[int]:
+    """Return the cells, by their keys, that use one of the names, or a name that another such cell binds."""
+    cells = {key: _read(source) for key, source in sources.items()}
+    names, found = set(names), set[int]()
+    while more := {key for key in cells.keys() - found if cells[key].uses & names or cells[key].unseen}:
+        found |= more
+        names = names.union(*(cells[key].binds for key in more))
+    return found
+
+
+def names(expression: str) -> set[str]:
+    """Return the names that an expression uses."""
+    return _read(expression).uses
+
+
+@lru_cache(2_000)
+def _read(source: str) -> _Cell:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return _unread(source)
+    try:
+        top = symtable.symtable(source, "cell", "exec")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # `await` at the top, for one
+        return _Cell(tree, unseen=True)
+    inner = list(_tables(top))
+    cell = _Cell(tree)
+    cell.uses = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
+    cell.uses |= {s.get_name() for table in inner for s in table.get_symbols() if s.is_global()}
+    cell.binds = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
+    cell.binds |= {s.get_name() for table in inner for s in table.get_symbols() if s.is_declared_global()}
+    for node in ast.walk(tree):
+        match node:
+            case ast.AugAssign(target=ast.Name(id=name)) if name in cell.binds:
+                cell.uses.add(name)
+            case ast.Import(names=names):
+                for alias in names:
+                    cell.imported[alias.asname or alias.name.partition(".")[0]] = alias.name
+                    cell.unseen |= alias.name == "__main__"
+            case ast.ImportFrom(module=module, names=names):
+                cell.imported |= {alias.asname or alias.name: f"{module}.{alias.name}" for alias in names}
+                cell.unseen |= module == "__main__" or any(alias.name == "*" for alias in names)
+            case ast.Name(id=name) if name in _READS_ALL | _FRAMES:
+                cell.unseen = True
+            case ast.Attribute(attr=name) if name in _FRAMES:
+                cell.unseen = True
+            case ast.Attribute(value=ast.Name(id="sys"), attr="modules"):
+                cell.unseen = True
+            case ast.Call(func=ast.Name(id="vars" | "dir"), args=[]):
+                cell.unseen = True
+    named = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+    cell.data = cell.binds - {node.name for node in ast.walk(tree) if isinstance(node, named)} - cell.imported.keys()
+    for statement in tree.body:
+        match statement:
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                cell.defines.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)]):
+                cell.defines.add(name)
+    reads = {node.id for node in _top(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    cell.defines -= reads
+    return cell
+
+
+def _unread(source: str) -> _Cell:
+    """A cell that is not Python as it stands: with magics it may do anything, otherwise IPython refuses it."""
+    from IPython.core.inputtransformer2 import TransformerManager
+
+    try:
+        ast.parse(TransformerManager().transform_cell(source))
+    except SyntaxError:
+        return _Cell()
+    except Exception:
+        return _Cell(unseen=True)
+    return _Cell(unseen=True)
+
+
+def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    for child in table.get_children():
+        yield child
+        yield from _tables(child)
+
+
+def _top(node: ast.AST) -> Iterator[ast.AST]:
+    """The parts of a cell that run with it: bodies of functions left out."""
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            for part in (*child.decorator_list, child.args):
+                yield from ast.walk(part)
+        else:
+            yield from _top(child)
+
+
+def _only_shows(key: int, cells: Mapping[int, _Cell], used: set[str]) -> bool:
+    """Does a cell leave everything but its own names as it was? `used`: names that cells use which are run."""
+    cell = cells[key]
+    if cell.tree is None or cell.unseen:
+        return cell.tree is None and not cell.unseen
+    others = [other for at, other in cells.items() if at != key]
+    shared = set().union(*(other.data for other in others)) & used
+    if cell.uses & shared:
+        return False
+    everywhere, own = set().union(*(one.binds for one in cells.values())), _own(cell.tree)
+    inside = {
+        id(inner)
+        for node in ast.walk(cell.tree)
+        if isinstance(node, _INSIDE)
+        for body in (node.body if isinstance(node.body, list) else [node.body])
+        for inner in ast.walk(body)
+    }
+    calls = {id(node): node.func for node in ast.walk(cell.tree) if isinstance(node, ast.Call)}
+    thrown_away = {id(node.value) for node in ast.walk(cell.tree) if isinstance(node, ast.Expr)}
+    valued = {id(function) for call, function in calls.items() if call not in thrown_away}
+    for node in ast.walk(cell.tree):
+        match node:
+            case ast.Import() | ast.ImportFrom() | ast.Global() | ast.Nonlocal():
+                return False
+            case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
+                if id(node) not in inside or _root(node) in everywhere | {""}:
+                    return False
+            case ast.Attribute(attr=name) if _SETS.match(name):
+                return False
+            case ast.Attribute(attr=name) if name in _TAKES or (name in _CHANGES and id(node) not in valued):
+                if _root(node) not in own and _root(node) in everywhere:
+                    return False
+            case ast.Name(id=name, ctx=ast.Load()) if not _quiet(name, cells):
+                return False
+    return True
+
+
+def _own(tree: ast.Module) -> set[str]:
+    """Names of objects that a cell has made itself: a list, or what a call gave, but not a second name of something."""
+    own, borrowed = set(), set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign):
+            for target in node.targets:
+                several = isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple)
+                pairs = zip(target.elts, node.value.elts, strict=False) if several else [(target, node.value)]
+                for name, value in pairs:
+                    made = isinstance(value, _MAKES) and isinstance(name, ast.Name)
+                    (own if made else borrowed).update(n.id for n in ast.walk(name) if isinstance(n, ast.Name))
+        elif isinstance(node, ast.For | ast.comprehension | ast.NamedExpr):
+            borrowed |= {n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)}
+    return own - borrowed
+
+
+def _quiet(name: str, cells: Mapping[int, _Cell]) -> bool:
+    """May this name be called or read without consequences?"""
+    for home in (cell.imported[name] for cell in cells.values() if name in cell.imported):
+        package = any(home == one or home.startswith(f"{one}.") for one in _QUIET)
+        if not package or _SETS.match(home.rpartition(".")[2]):
+            return False
+    return name not in _LOUD
+
+
+def _root(node: ast.AST) -> str:
+    """The name that `name.a[0].b(…)` begins with, or ""."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""

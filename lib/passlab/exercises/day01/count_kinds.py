@@ -1,0 +1,88 @@
+"""Day 1, count nodes by kind: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from passlab.exercises.day01._shared import kind_of, listed, net, traced
+from passlab.graph import KINDS, view
+from passlab.judge import Case, Finding
+
+
+def _three_forms() -> nn.Module:
+    def forward(self, x):
+        x = F.relu(self.linear(x))
+        x = x.reshape(2, 2, 3).transpose(1, 2)
+        return torch.flatten(x, 1) + self.shift
+
+    return net(forward, linear=nn.Linear(4, 6), shift=nn.Parameter(torch.zeros(6)))
+
+
+def _storage() -> nn.Module:
+    def forward(self, x, y):
+        torch._assert(x.shape[0] == 2, "two rows, please")
+        z = torch.cat([x, y], 1).clone()
+        left, right = z.add_(1).chunk(2, -1)
+        return self.act(left).permute(1, 0).contiguous(), right.size(0)
+
+    return net(forward, act=nn.ReLU(inplace=True))
+
+
+def _misnamed() -> nn.Module:
+    def forward(self, clone):
+        x = self.reshape(clone)
+        x = self.view(x)
+        return self.relu(x), self.clone(x.sigmoid())
+
+    return net(forward, reshape=nn.Linear(4, 4), view=nn.Tanh(), relu=nn.Flatten(), clone=nn.ReLU())
+
+
+def cases() -> list[Case]:
+    return [
+        Case("functions, methods and modules", traced(_three_forms, (2, 4)), ("valid", "did")),
+        Case("storage, shapes and an assertion", traced(_storage, (2, 3), (2, 3)), ("valid", "did")),
+        Case("names that mislead", traced(_misnamed, (2, 4)), ("valid", "spared")),
+    ]
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """`did`: every node is counted under its kind. `spared`: no node is counted under a kind that it is not."""
+    gm = case.build()[0]
+    expected, members = {}, {}
+    for kind in KINDS:
+        nodes = [node for node in view(gm) if node.kind == kind]
+        members[kind] = [node.id for node in nodes]
+        expected[kind] = (len(nodes), sum(node.bytes or 0 for node in nodes))
+    broken = _no_count(value)
+    yield Finding("valid", broken is None, broken or "", before=gm)
+    if broken:
+        return
+    for verdict, place, what in (("did", 0, "nodes"), ("did", 1, "bytes"), ("spared", 0, "nodes")):
+        wrong = [kind for kind in KINDS if value[kind][place] != expected[kind][place]]
+        more = [kind for kind in wrong if value[kind][place] > expected[kind][place]]
+        kind = next(iter(more or wrong), None)
+        message = ""
+        if kind is not None:
+            want, got, names = expected[kind][place], value[kind][place], listed(members[kind], 8) or "none"
+            message = f"Of {what} of kind {kind}, expected {want:,}, got {got:,}. The {kind} nodes here: {names}."
+        yield Finding(verdict, kind is None, message, before=gm, mark=tuple(members[kind]) if kind else ())
+
+
+def _no_count(value: Any) -> str | None:
+    if not isinstance(value, dict):
+        return f"Return a dict from kind to (nodes, bytes); this is {kind_of(value)}."
+    for kind in KINDS:
+        if kind not in value:
+            return f"The kind {kind!r} is missing. All five are there, also those with (0, 0)."
+    for kind, pair in value.items():
+        if kind not in KINDS:
+            return f"{kind!r} is no kind. The kinds are {', '.join(KINDS)}."
+        whole = isinstance(pair, tuple | list) and len(pair) == 2
+        if not whole or not all(isinstance(n, int) and not isinstance(n, bool) for n in pair):
+            return f"The entry of {kind!r} should be two ints, (nodes, bytes); it is {str(pair)[:60]}."
+    return None

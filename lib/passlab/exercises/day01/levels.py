@@ -1,0 +1,167 @@
+"""Day 1, depth, levels, and what may run in parallel: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from passlab.exercises.day01._shared import (
+    TooMuch,
+    cost_cases,
+    excess,
+    frugally,
+    kind_of,
+    listed,
+    net,
+    read_pairs,
+    traced,
+)
+from passlab.judge import Case, Finding
+
+
+def several(number: int, thing: str) -> str:
+    return f"{number} {thing}" + ("" if number == 1 else "s")
+
+
+def _branches() -> nn.Module:
+    def forward(self, x):
+        a = torch.relu(self.first(x))
+        b = self.second(x)
+        c = torch.cat([a, b], 1)
+        return c.sigmoid()
+
+    return net(forward, first=nn.Linear(4, 4), second=nn.Linear(4, 4))
+
+
+def _operands_everywhere() -> nn.Module:
+    def forward(self, x, y):
+        a = torch.add(x, other=torch.tanh(y))
+        b = x.view(y.size(0), -1)
+        unread = torch.cos(a)  # noqa: F841
+        return torch.stack([b, a]) * self.scale
+
+    return net(forward, scale=torch.ones(4))
+
+
+def cases() -> list[Case]:
+    return [
+        Case("two branches", traced(_branches, (2, 4)), ("valid", "did", "spared")),
+        Case(
+            "operands in lists and keywords", traced(_operands_everywhere, (2, 4), (2, 4)), ("valid", "did", "spared")
+        ),
+        *cost_cases(),
+    ]
+
+
+#: Nodes that do no work: values that are there before anything runs, and the end.
+IDLE = ("placeholder", "get_attr", "output")
+
+
+def find_levels(gm: fx.GraphModule) -> tuple[dict[str, int], set[frozenset[str]]]:
+    """Name → level for every working node, and the pairs of working nodes of which neither needs the other."""
+    level: dict[fx.Node, int] = {}
+    above: dict[fx.Node, int] = {}
+    workers = [node for node in gm.graph.nodes if node.op not in IDLE]
+    pairs = set()
+    for i, node in enumerate(workers):
+        reads = [used for used in node.all_input_nodes if used in level]
+        level[node] = 1 + max((level[used] for used in reads), default=-1)
+        above[node] = 1 << i
+        for used in reads:
+            above[node] |= above[used]
+        free = (1 << i) - 1 & ~above[node]
+        while free:
+            other = free.bit_length() - 1
+            pairs.add(frozenset((workers[other].name, node.name)))
+            free ^= 1 << other
+    return {node.name: depth for node, depth in level.items()}, pairs
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """`did`: depth, levels, every pair. `spared`: no pair where one needs the other. `cost`: both, limited work."""
+    gm = case.build()[0]
+    if isinstance(value, TooMuch):
+        yield excess(value, gm)
+        return
+    nodes = {node.name: node for node in gm.graph.nodes}
+    broken = _no_levels(value, nodes)
+    if not broken:
+        pairs, broken = read_pairs(value["parallel"], nodes, "parallel is a set of pairs of names")
+    yield Finding("valid", broken is None, broken or "", before=gm)
+    if broken:
+        return
+    level, expected = find_levels(gm)
+    given = {frozenset(pair) for pair in pairs}
+    wrong, mark = _wrong_level(value, level, nodes)
+    missed, extra = sorted(map(sorted, expected - given)), sorted(map(sorted, given - expected))
+    if not wrong and missed:
+        a, b = missed[0]
+        mark = (a, b)
+        wrong = f"{a} and {b} may run in parallel, and the pair is missing: no path leads from one to the other."
+        if level[a] != level[b]:
+            wrong += f" They need not be on one level (here {level[a]} and {level[b]})."
+    yield Finding("did", not wrong, wrong or "", before=gm, mark=mark)
+    message = ""
+    if extra:
+        pair, idle = extra[0], [name for name in extra[0] if nodes[name].op in IDLE]
+        message = f"{' and '.join(pair)} cannot be a pair: "
+        if idle:
+            message += f"{idle[0]} is {nodes[idle[0]].op} and does no work."
+        else:
+            message += "a node is no pair with itself." if len(pair) == 1 else "a path leads from one to the other."
+    yield Finding("spared", not extra, message, before=gm, mark=tuple(extra[0]) if extra else ())
+    if "cost" in case.about:
+        yield Finding("cost", not wrong and not extra)
+
+
+def _no_levels(value: Any, nodes: dict) -> str | None:
+    if not isinstance(value, dict) or set(value) != {"depth", "levels", "parallel"}:
+        got = (
+            f"a dict with the keys {listed(map(repr, value)) or '(none)'}"
+            if isinstance(value, dict)
+            else kind_of(value)
+        )
+        return f"Return a dict with the keys depth, levels and parallel; this is {got}."
+    if not isinstance(value["depth"], int):
+        return f"depth is a number of levels; this one is {kind_of(value['depth'])}."
+    if not isinstance(value["levels"], list | tuple):
+        return f"levels is a list of lists of names; this one is {kind_of(value['levels'])}."
+    seen = set()
+    for number, names in enumerate(value["levels"]):
+        if not isinstance(names, list | tuple | set | frozenset):
+            return f"Level {number} should be a list of names; it is {kind_of(names)}."
+        for name in names:
+            if not isinstance(name, str) or name not in nodes:
+                return f"Level {number} holds {str(name)[:60]!r}, which is the name of no node." + (
+                    " Give node.name, not the node." if isinstance(name, fx.Node) else ""
+                )
+            if name in seen:
+                return f"Node {name} stands in the levels twice. A node is on one level."
+            seen.add(name)
+    return None
+
+
+def _wrong_level(value: dict, level: dict[str, int], nodes: dict) -> tuple[str, tuple[str, ...]]:
+    """The first thing wrong with depth and levels, and the node to look at."""
+    given = {name: number for number, names in enumerate(value["levels"]) for name in names}
+    for name in given:
+        if name not in level:
+            return f"{name} is {nodes[name].op}: it does no work and stands on no level.", (name,)
+    for name, expected in level.items():
+        if name not in given:
+            return f"{name} stands on no level; it belongs on level {expected}.", (name,)
+        if given[name] != expected:
+            reads = [f"{used.name} ({level[used.name]})" for used in nodes[name].all_input_nodes if used.name in level]
+            why = f"it reads {listed(reads)}" if reads else "it reads only inputs and constants"
+            return f"{name} stands on level {given[name]}; expected {expected}: {why}.", (name,)
+    if len(value["levels"]) != (depth := 1 + max(level.values(), default=-1)):
+        return f"There are {several(len(value['levels']), 'level')}, empty ones included; expected {depth}.", ()
+    if value["depth"] != depth:
+        return f"depth is {value['depth']}; expected {depth}, the number of levels.", ()
+    return "", ()
+
+
+call = frugally

@@ -1,0 +1,241 @@
+"""Day 1, shapes and dtypes without data: the stated operations, visible cases, the watch on data, and the judge."""
+
+from __future__ import annotations
+
+import copy
+import operator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+from torch.fx.passes.shape_prop import ShapeProp
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from passlab.exercises.day01._shared import TooMuch, excess, line, listed, net, seeded
+from passlab.judge import Case, Finding
+
+#: The stated operations: what `propagate` knows. Everything else is an error that names the node.
+FUNCTIONS = {
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul, operator.gt, operator.getitem,
+    torch.relu, torch.matmul, torch.cat, torch.flatten, F.relu,
+}  # fmt: skip
+METHODS = {"relu", "view", "reshape", "transpose", "flatten", "chunk", "size", "sum", "mean", "argmax", "to", "float"}
+MODULES = {nn.Linear, nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.ReLU, nn.Embedding, nn.LayerNorm}
+
+
+@dataclass(frozen=True)
+class Raised:
+    """In place of a value: the answer raised this."""
+
+    error: str
+
+
+class _DataRun(BaseException):
+    """Raised inside an answer that computes with data."""
+
+
+class Watch(TorchDispatchMode):
+    """Stops the first operation that makes or computes a tensor with real elements. Copying weights is let through."""
+
+    harmless: ClassVar = {
+        "detach", "alias", "clone", "copy_", "_to_copy", "lift_fresh", "lift_fresh_copy", "set_", "view",
+        "empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided",
+    }  # fmt: skip
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        name = func._schema.name.split("::")[1]
+        inputs = [t for t in tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+        if name not in self.harmless:
+            device = kwargs.get("device") or (None if inputs else "cpu")
+            makes = device is not None and torch.device(device).type != "meta" and self._elements(args, inputs) > 1
+            if makes or any(map(self._real, inputs)):
+                raise _DataRun(name)
+        return func(*args, **kwargs)
+
+    @staticmethod
+    def _elements(args: tuple, inputs: list[torch.Tensor]) -> int:
+        """How many elements a function that makes a tensor, such as zeros or ones_like, is asked for."""
+        sizes = [arg for arg in args if isinstance(arg, list | tuple) and all(isinstance(n, int) for n in arg)]
+        return max([torch.Size(size).numel() for size in sizes] + [t.numel() for t in inputs], default=1)
+
+    @staticmethod
+    def _real(tensor: torch.Tensor) -> bool:
+        from torch._subclasses.fake_tensor import FakeTensor
+
+        return not isinstance(tensor, FakeTensor) and tensor.device.type != "meta" and tensor.numel() > 1
+
+
+def call(answer: Callable, case: Case) -> Any:
+    """Put a case to an answer: an error is an answer too, and data is watched for where the case is about cost.
+
+    An answer could switch the watch off. It gains nothing: one of the cases has 64 GiB of weights, and no data.
+    """
+    gm, *inputs = case.build()
+    try:
+        if "cost" not in case.about:
+            return answer(gm, *inputs)
+        with Watch():
+            return answer(gm, *inputs)
+    except _DataRun:
+        return TooMuch("data")
+    except Exception as error:
+        if isinstance(error, NotImplementedError) and not str(error):
+            raise
+        return Raised(f"{type(error).__name__}: {error}")
+
+
+def case(
+    name: str, make: Callable[[], nn.Module], *inputs: tuple, about: tuple[str, ...] = ("valid", "did"), stop: str = ""
+) -> Case:
+    """`inputs`: (shape, dtype) of each. `stop`: the node that cannot be worked out."""
+
+    def build() -> tuple:
+        gm = fx.symbolic_trace(seeded(make))
+        return (gm, *(torch.empty(shape, dtype=dtype, device="meta") for shape, dtype in inputs))
+
+    return Case(name, build, ("spared",) if stop else about, expect=stop)
+
+
+def _vision() -> nn.Module:
+    def forward(self, x):
+        x = self.pool(self.act(self.norm(self.conv(x))))
+        x = x.view(x.size(0), -1)
+        return self.shift + self.fc(x)
+
+    parts = dict(conv=nn.Conv2d(3, 4, 3, stride=2), norm=nn.BatchNorm2d(4), act=nn.ReLU(), pool=nn.MaxPool2d(2))
+    return net(forward, **parts, fc=nn.Linear(16, 5), shift=nn.Parameter(torch.zeros(5)))
+
+
+def _dtypes() -> nn.Module:
+    def forward(self, tokens, scale):
+        x = self.table(tokens) * scale
+        left, right = x.chunk(2, dim=-1)
+        best = left.argmax(-1) + 1
+        half = tokens / 2
+        return torch.cat([right, left], dim=1), best, half > 0.5
+
+    return net(forward, table=nn.Embedding(10, 8))
+
+
+def _unknown() -> nn.Module:
+    def forward(self, x):
+        x = self.linear(x)
+        return torch.cumsum(x, 0).relu()
+
+    return net(forward, linear=nn.Linear(4, 4))
+
+
+def _unfit() -> nn.Module:
+    def forward(self, x):
+        x = torch.relu(self.first(x))
+        return self.second(x)
+
+    return net(forward, first=nn.Linear(4, 6), second=nn.Linear(5, 4))
+
+
+def _huge() -> nn.Module:
+    n = 1 << 17
+    with torch.device("meta"):
+        layer = nn.Linear(n, n)
+    return net(lambda self, x: torch.relu(self.layer(x)).sum(0), layer=layer)
+
+
+def cases() -> list[Case]:
+    image = ((2, 3, 11, 11), torch.float32)
+    return [
+        case("a small convolution net", _vision, image),
+        case("dtypes", _dtypes, ((2, 6), torch.int64), ((8,), torch.float16)),
+        case("an operation that is not stated", _unknown, ((2, 4), torch.float32), stop="cumsum"),
+        case("shapes that do not fit", _unfit, ((2, 4), torch.float32), stop="second"),
+        case("no data: real weights", _vision, image, about=("cost",)),
+        case("no data: 64 GiB of weights", _huge, ((1 << 17, 1 << 17), torch.float32), about=("cost",)),
+    ]
+
+
+def find_types(gm: fx.GraphModule, inputs: tuple) -> dict[str, tuple]:
+    """Name → (shape, dtype) of every node that makes a tensor, by torch's own ShapeProp on a copy without data."""
+    gm = copy.deepcopy(gm).to("meta")
+    ShapeProp(gm).propagate(*inputs)
+    metas = {node.name: node.meta.get("tensor_meta") for node in gm.graph.nodes if node.op != "output"}
+    return {name: (tuple(meta.shape), meta.dtype) for name, meta in metas.items() if hasattr(meta, "dtype")}
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """`did`: shape and dtype of every node. `spared`: an error at the right node. `cost`: no data was computed."""
+    gm, *inputs = case.build()
+    if case.expect:
+        yield _stopped(gm, case.expect, value)
+        return
+    if isinstance(value, TooMuch):
+        yield excess(value, gm)
+        return
+    if isinstance(value, Raised):
+        message = f"Every operation here is stated, and all shapes fit; it raised {_first_line(value.error)}."
+        yield Finding("valid", False, message, before=gm)
+        return
+    nodes = {node.name: node for node in gm.graph.nodes}
+    broken = _no_types(value, nodes)
+    yield Finding("valid", broken is None, broken or "", before=gm)
+    if broken:
+        return
+    expected, message, name = find_types(gm, tuple(inputs)), "", None
+    for name, (shape, dtype) in expected.items():
+        at = line(gm, name)
+        if name not in value:
+            message = f"{name} makes a tensor and has no entry ({at})."
+        elif tuple(value[name][0]) != shape:
+            message = f"{name}: expected the shape {shape}, got {tuple(value[name][0])} ({at})."
+        elif value[name][1] != dtype:
+            message = f"{name}: expected {dtype}, got {value[name][1]} ({at})."
+        if message:
+            break
+    if not message and (extra := [n for n in value if n not in expected]):
+        name, message = extra[0], f"{extra[0]} has an entry and makes no tensor ({nodes[extra[0]].op})."
+    yield Finding("did", not message, message, before=gm, mark=(name,) if message else ())
+    if "cost" in case.about:
+        yield Finding("cost", not message)
+
+
+def _stopped(gm: fx.GraphModule, stop: str, value: Any) -> Finding:
+    """Did the answer stop with an error that names the node?"""
+    why = f"{stop} ({line(gm, stop)}) cannot be worked out: it is not stated, or its operands do not fit."
+    message = ""
+    if not isinstance(value, Raised):
+        message = f"{why} Expected an error that names it, got an answer: a guess here is wrong in every node below."
+    elif stop not in (words := set(re.findall(r"\w+", value.error))):
+        message = f"{why} Your error does not name it: {_first_line(value.error)}."
+    elif len(words & _elsewhere(gm, stop)) > 1:
+        message = f"{why} Your error names others as well: name the first that cannot be worked out."
+    return Finding("spared", not message, message, before=gm, mark=(stop,))
+
+
+def _elsewhere(gm: fx.GraphModule, stop: str) -> set[str]:
+    """The names of the operations that an error at node `stop` is not about. (Torch's own words may be one of them.)"""
+    there = next(node for node in gm.graph.nodes if node.name == stop)
+    about = {there, *there.all_input_nodes}
+    return {node.name for node in gm.graph.nodes if node.op.startswith("call_") and node not in about}
+
+
+def _first_line(error: str) -> str:
+    return error.strip().split("\n")[0][:200].rstrip(". ")
+
+
+def _no_types(value: Any, nodes: dict) -> str | None:
+    wanted = "propagate returns a dict from node name to (shape, dtype)"
+    if not isinstance(value, dict):
+        return f"{wanted}; this is {'None' if value is None else type(value).__name__}."
+    for name, entry in value.items():
+        if not isinstance(name, str):
+            return f"{wanted}; the key {str(name)[:60]} is of type {type(name).__name__}. Give node.name."
+        if name not in nodes:
+            return f"{wanted}; the graph has no node {name[:60]!r}. It has {listed(nodes)}."
+        whole = isinstance(entry, tuple | list) and len(entry) == 2 and isinstance(entry[0], tuple | list)
+        if not whole or not isinstance(entry[1], torch.dtype) or not all(isinstance(n, int) for n in entry[0]):
+            return f"{wanted}; that of {name} is {str(entry)[:80]}. An example: ((2, 3), torch.float32)."
+    return None

@@ -1,0 +1,173 @@
+"""Day 1, reading a Relay module: visible cases and the judge. Imported where Relay's TVM is held."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from passlab import models
+from passlab.judge import Case, Finding
+from passlab.relay import relay, tvm
+from passlab.tvm.importers import relay_module
+
+ENTRIES = ("operators", "readers", "parameters", "constants")
+
+
+def typed(body: Any, *parameters: Any, fused: bool = False) -> tvm.IRModule:
+    """main(*parameters) = body, with types; `fused`: after FuseOps."""
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(list(parameters), body)))
+    return relay.transform.FuseOps(2)(module) if fused else module
+
+
+def reads(e: Any) -> list[Any]:
+    """What an expression reads."""
+    if isinstance(e, relay.Call):
+        return list(e.args)
+    if isinstance(e, relay.Tuple):
+        return list(e.fields)
+    return [e.tuple_value] if isinstance(e, relay.TupleGetItem) else []
+
+
+def size(type: tvm.ir.TensorType) -> int:
+    """Bytes of a tensor."""
+    return math.prod(int(dim) for dim in type.shape) * np.dtype(type.dtype).itemsize
+
+
+def contents(module: tvm.IRModule) -> dict[str, Any]:
+    """What is right."""
+    main, there = module["main"], []
+    relay.analysis.post_order_visit(main, there.append)
+    readers = {p.name_hint: sum(any(p.same_as(r) for r in reads(e)) for e in there) for p in main.params}
+    for parameter in main.params:
+        readers[parameter.name_hint] += main.body.same_as(parameter)
+    return {
+        "operators": Counter(e.op.name for e in there if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)),
+        "readers": readers,
+        "parameters": {p.name_hint: size(p.checked_type) for p in main.params},
+        "constants": sum(e.data.numpy().nbytes for e in there if isinstance(e, relay.Constant)),
+    }
+
+
+def case(name: str, build: Callable[[], tvm.IRModule]) -> Case:
+    return Case(name, lambda: (build(),))
+
+
+class _Linear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(4, 8)
+
+    def forward(self, x):
+        return torch.relu(self.linear(x))
+
+
+def _linear() -> tvm.IRModule:
+    return relay_module(_Linear().eval(), torch.zeros(2, 4), bind=False)[0]
+
+
+def residual() -> tvm.IRModule:
+    net = models.ZOO["residual"]
+    return relay_module(net.build(), *net.inputs())
+
+
+def shared() -> tvm.IRModule:
+    """A result that is read three times, an operand that is given twice, a tuple, and an input that nobody reads."""
+    x, y, idle = relay.var("x", shape=(2, 3)), relay.var("y", shape=(2, 3)), relay.var("idle", shape=(5,), dtype="int8")
+    half = relay.const(np.full((3,), 0.5, "float32"))
+    once = relay.tanh(relay.multiply(x, half))
+    both = relay.concatenate([once, y, y], axis=1)
+    return typed(relay.Tuple([relay.multiply(once, once), relay.add(relay.multiply(x, x), half), both]), x, y, idle)
+
+
+def ladder(rungs: int) -> tvm.IRModule:
+    """Each rung reads the one below twice."""
+    x = e = relay.var("x", shape=(3,), dtype="float64")
+    for _ in range(rungs):
+        e = relay.add(relay.sin(e), relay.cos(e))
+    return typed(e, x)
+
+
+def fused() -> tvm.IRModule:
+    """After fusion: functions inside main, whose parameters have names of their own, one of them that of an input."""
+    x, p0 = relay.var("x", shape=(2, 4), dtype="float16"), relay.var("p0", shape=(4, 4), dtype="float16")
+    dense = relay.nn.relu(relay.nn.dense(x, p0))
+    return typed(relay.nn.softmax(relay.exp(relay.sum(dense, axis=1, keepdims=True)) * dense), x, p0, fused=True)
+
+
+def cases() -> list[Case]:
+    return [
+        case("a linear layer and a relu", _linear),
+        case("a residual block", residual),
+        case("shared values", shared),
+        case("a ladder", lambda: ladder(8)),
+        case("after fusion", fused),
+    ]
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """`did`: nothing is missing or misread. `spared`: nothing is counted that is not there, or more than once."""
+    module = case.build()[0]
+    expected = contents(module)
+    broken = _unlike(value, expected)
+    yield Finding("valid", broken is None, broken or "", before=module)
+    if broken:
+        return
+    less, more = _differences(value, expected)
+    yield Finding("did", less is None, less or "", before=module)
+    yield Finding("spared", more is None, more or "", before=module)
+
+
+def _whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _unlike(value: Any, expected: dict[str, Any]) -> str | None:
+    if not isinstance(value, dict):
+        found = "nothing (is there a `return`?)" if value is None else f"of type {type(value).__name__}"
+        return f"Return a dict with the entries {', '.join(ENTRIES)}; what came back is {found}."
+    if missing := [entry for entry in ENTRIES if entry not in value]:
+        return f"The entry {missing[0]!r} is missing."
+    for entry in ENTRIES[:3]:
+        found = value[entry]
+        if not isinstance(found, dict) or not all(isinstance(k, str) and _whole(n) for k, n in found.items()):
+            return f"The entry {entry!r} should be a dict from names to ints; it is {str(found)[:80]}."
+    for entry in ENTRIES[1:3]:
+        for name in expected[entry]:
+            if name not in value[entry]:
+                return f"{entry!r} has nothing about the parameter {name}. All of main's parameters are in it."
+        for name in value[entry]:
+            if name not in expected[entry]:
+                return f"{entry!r} names {name}, which is no parameter of main."
+    if not _whole(value["constants"]):
+        return f"The entry 'constants' should be an int; it is {str(value['constants'])[:80]}."
+    return None
+
+
+def _differences(value: dict[str, Any], expected: dict[str, Any]) -> tuple[str | None, str | None]:
+    """The first thing of which there is too little (or, of bytes, a wrong number), and the first of too much."""
+    less, more = [], []
+    for name in sorted({*value["operators"], *expected["operators"]}):
+        got, want = value["operators"].get(name, 0), expected["operators"].get(name, 0)
+        said = f"{name} is called {_times(want)}; your count is {got}."
+        (less if got < want else more if got > want else []).append(said)
+    for name, want in expected["readers"].items():
+        got = value["readers"][name]
+        said = f"The parameter {name} is read by {want} expression{'s' * (want != 1)}; your count is {got}."
+        (less if got < want else more if got > want else []).append(said)
+    for name, want in expected["parameters"].items():
+        if (got := value["parameters"][name]) != want:
+            less.append(f"The parameter {name} takes {want:,} bytes; you say {got:,}.")
+    got, want = value["constants"], expected["constants"]
+    said = f"The constants take {want:,} bytes together; you say {got:,}."
+    (less if got < want else more if got > want else []).append(said)
+    return next(iter(less), None), next(iter(more), None)
+
+
+def _times(number: int) -> str:
+    return {0: "nowhere", 1: "once", 2: "twice"}.get(number, f"{number} times")

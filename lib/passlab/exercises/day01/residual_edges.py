@@ -1,0 +1,119 @@
+"""Day 1, find the residual edges: visible cases and judge."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, frugally, line, net, read_pairs, traced
+from passlab.judge import Case, Finding
+
+#: The forms in which torch.fx shows an addition.
+ADDITIONS = {operator.add, operator.iadd, torch.add, "add", "add_"}
+
+
+def _block() -> nn.Module:
+    return net(lambda self, x: x + self.linear(torch.relu(x)), linear=nn.Linear(4, 4))
+
+
+def _projection() -> nn.Module:
+    def forward(self, x):
+        y = self.deep(torch.relu(self.wide(x)))
+        return torch.relu(y + self.shortcut(x))
+
+    return net(forward, wide=nn.Linear(4, 8), deep=nn.Linear(8, 6), shortcut=nn.Linear(4, 6))
+
+
+def _nested() -> nn.Module:
+    def forward(self, x):
+        y = torch.add(torch.tanh(x), other=x)
+        z = torch.sigmoid(y).add(y)
+        return torch.relu(z).mul(3).add_(x)
+
+    return net(forward)
+
+
+def _not_residual() -> nn.Module:
+    def forward(self, x):
+        gate = x * torch.sigmoid(x)
+        double = gate + gate
+        wide = torch.cat([double, torch.tanh(double)], 1)
+        spread = wide + self.row.expand(wide.size(0), -1)
+        return spread + spread.size(0), torch.sub(spread, spread.cos())
+
+    return net(forward, row=nn.Parameter(torch.ones(1, 8)))
+
+
+def cases() -> list[Case]:
+    return [
+        Case("one residual block", traced(_block, (2, 4)), ("valid", "did")),
+        Case("blocks in blocks", traced(_nested, (2, 4)), ("valid", "did")),
+        Case("a shortcut with a layer on it", traced(_projection, (2, 4)), ("valid", "spared")),
+        Case("look-alikes", traced(_not_residual, (2, 4)), ("valid", "spared")),
+        *cost_cases(),
+    ]
+
+
+def _is_number(node: fx.Node) -> bool:
+    return "tensor_meta" not in node.meta
+
+
+def find_residual(gm: fx.GraphModule) -> set[tuple[str, str]]:
+    """The residual edges, from the set of ancestors of each node (as bits) along nodes that carry tensors."""
+    bit = {node: 1 << i for i, node in enumerate(gm.graph.nodes)}
+    above: dict[fx.Node, int] = {}
+    found = set()
+    for node in gm.graph.nodes:
+        reads = [used for used in node.all_input_nodes if not _is_number(used)]
+        above[node] = 0
+        for used in reads:
+            above[node] |= above[used] | bit[used]
+        if node.target in ADDITIONS:
+            found |= {(a.name, node.name) for a in reads if any(above[b] & bit[a] for b in reads)}
+    return found
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """`did`: every residual edge is found. `spared`: nothing else is. `cost`: both, with limited work."""
+    gm = case.build()[0]
+    if isinstance(value, TooMuch):
+        yield excess(value, gm)
+        return
+    nodes = {node.name: node for node in gm.graph.nodes}
+    pairs, broken = read_pairs(value, nodes, "residual_edges returns a set of pairs (name of a, name of b)")
+    yield Finding("valid", broken is None, broken or "", before=gm)
+    if broken:
+        return
+    expected = find_residual(gm)
+    missed, extra = sorted(expected - pairs), sorted(pairs - expected)
+    message = ""
+    if missed:
+        a, b = missed[0]
+        message = (
+            f"{a} → {b} is residual and was not found: {b} adds the value of {a} ({line(gm, b)}), and a longer path "
+            f"leads from {a} to {b} as well."
+        )
+    yield Finding("did", not missed, message, before=gm, mark=missed[0] if missed else ())
+    message = f"{' → '.join(extra[0])} is not residual: {_why_not(nodes, *extra[0])}" if extra else ""
+    yield Finding("spared", not extra, message, before=gm, mark=extra[0] if extra else ())
+    if "cost" in case.about:
+        yield Finding("cost", not missed and not extra)
+
+
+def _why_not(nodes: dict[str, fx.Node], a: str, b: str) -> str:
+    if nodes[a] not in nodes[b].all_input_nodes:
+        return f"there is no edge between them, {b} does not read {a} itself. A fork that joins again is not enough."
+    if nodes[b].target not in ADDITIONS:
+        return f"{b} is no addition: it calls {getattr(nodes[b].target, '__name__', nodes[b].target)}."
+    if _is_number(nodes[a]):
+        return f"{a} is a number, not a tensor."
+    if len([used for used in nodes[b].all_input_nodes if not _is_number(used)]) == 1:
+        return f"{a} is the only tensor that {b} reads, so no longer path of tensors can end there."
+    return f"no longer path of tensors leads from {a} to {b}."
+
+
+call = frugally

@@ -1,0 +1,225 @@
+"""Day 1, swapping ReLU for LeakyReLU: visible cases, look-alikes and the judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from passlab.exercises.day01._shared import line, listed, net, seeded
+from passlab.fx.judge import rebuild, validate
+from passlab.judge import Case, Finding
+
+#: Every form in which these graphs call ReLU, and whether it works in place.
+FUNCTIONS = {torch.relu: False, F.relu: False, torch.relu_: True}
+METHODS = {"relu": False, "relu_": True}
+
+
+def relu(x: torch.Tensor) -> torch.Tensor:
+    """A look-alike: somebody's own function of that name."""
+    return x.clamp(-0.5, 0.5)
+
+
+class ReLU(nn.Module):
+    """A look-alike: somebody's own layer of that name."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.clamp(-0.25, 2.0)
+
+
+class Clipped(nn.ReLU):
+    """A look-alike: a subclass of ReLU with a mind of its own."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return super().forward(x).clamp(max=0.75)
+
+
+class _Tracer(fx.Tracer):
+    def is_leaf_module(self, module: nn.Module, name: str) -> bool:
+        return isinstance(module, Clipped | ReLU) or super().is_leaf_module(module, name)
+
+
+def graph_of(model: nn.Module) -> fx.GraphModule:
+    """The model's graph, with `relu`, `ReLU` and `Clipped` of this module kept as they are called."""
+    tracer = _Tracer(autowrap_functions=(relu,))
+    return fx.GraphModule(model, tracer.trace(model))
+
+
+def case(name: str, make: Callable[[], nn.Module], about: tuple[str, ...], slope: float = 0.1, shape=(3, 4)) -> Case:
+    def inputs() -> tuple:
+        return seeded(lambda: (torch.randn(shape),), 1)
+
+    return Case(name, lambda: (graph_of(seeded(make)), slope), about, inputs)
+
+
+def _three_forms() -> nn.Module:
+    def forward(self, x):
+        x = self.act(self.first(x))
+        x = F.relu(self.second(x) - 0.5)
+        return (x - 0.2).relu() + torch.relu(-x)
+
+    return net(forward, first=nn.Linear(4, 4), act=nn.ReLU(), second=nn.Linear(4, 4))
+
+
+def _in_place() -> nn.Module:
+    def forward(self, x):
+        a = self.linear(x)
+        b = F.relu(input=a, inplace=True)
+        c = b - 0.3
+        d = self.act(c)
+        e = d - 0.1
+        e.relu_()
+        return a + b, c * d, e
+
+    return net(forward, linear=nn.Linear(4, 4), act=nn.ReLU(inplace=True))
+
+
+def _shared() -> nn.Module:
+    def forward(self, x):
+        x = self.block(x)
+        return self.block[1](x - 0.2)
+
+    return net(forward, block=nn.Sequential(nn.Linear(4, 4), nn.ReLU()))
+
+
+def _look_alikes() -> nn.Module:
+    def forward(self, x):
+        a = F.relu6(4 * self.own(x)) + self.six(x)
+        b = self.relu(x) + F.leaky_relu(x, 0.3)
+        c = self.leaky(x).clamp(min=-0.1)
+        return relu(x) + a, torch.relu(b - c)
+
+    return net(forward, own=ReLU(), six=nn.ReLU6(), relu=nn.Tanh(), leaky=nn.LeakyReLU(0.2))
+
+
+ALL = ("valid", "same", "did", "spared", "cost")
+
+
+def cases() -> list[Case]:
+    return [
+        case("a function, a method and a module", _three_forms, ALL),
+        case("in place", _in_place, ALL, 0.2),
+        case("one module called twice", _shared, ALL, 0.05),
+        case("look-alikes", _look_alikes, ALL),
+    ]
+
+
+class Leaky(fx.Interpreter):
+    """Runs a graph as if every ReLU in it were a LeakyReLU, and keeps each node's value: what a right answer gives."""
+
+    def __init__(self, gm: fx.GraphModule, slope: float | None):
+        super().__init__(gm, garbage_collect_values=False)
+        self.slope, self.values = slope, {}
+
+    def run_node(self, node: fx.Node) -> Any:
+        place = in_place(node, self.module) if self.slope is not None else None
+        if place is None:
+            value = super().run_node(node)
+        else:
+            args, kwargs = self.fetch_args_kwargs_from_env(node)
+            value = F.leaky_relu(args[0] if args else kwargs["input"], self.slope, place)
+        self.values[node.name] = value.clone() if isinstance(value, torch.Tensor) else value
+        return value
+
+
+def _module(gm: nn.Module, path: str) -> nn.Module | None:
+    try:
+        return gm.get_submodule(path)
+    except AttributeError:
+        return None
+
+
+def in_place(node: fx.Node, gm: nn.Module) -> bool | None:
+    """Does this ReLU work in place? None if the node is no ReLU."""
+    if node.op == "call_module":
+        called = _module(gm, node.target)
+        return called.inplace if type(called) is nn.ReLU else None
+    if node.op == "call_method":
+        return METHODS.get(node.target)
+    if node.op == "call_function" and node.target in FUNCTIONS:
+        flag = node.kwargs.get("inplace", node.args[1] if len(node.args) > 1 else False)
+        return FUNCTIONS[node.target] or bool(flag)
+    return None
+
+
+def _described(node: fx.Node, gm: nn.Module) -> str:
+    """What a node calls, apart from where its operands come from."""
+    if node.op == "call_module":
+        return f"{node.op} {_module(gm, node.target)!r}"
+    constants = [arg for arg in node.args if not isinstance(arg, fx.Node)] if node.op == "call_function" else []
+    parts = (getattr(node.target, part, None) for part in ("__module__", "__name__"))
+    target = node.target if isinstance(node.target, str) else ".".join(str(part) for part in parts if part)
+    return f"{node.op} {target} {constants}"
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """`same`: what the graph gives when every ReLU leaks. `did`: no ReLU is left. `spared`: all else is as before."""
+    before, slope = case.build()
+    broken = validate(before, value)
+    yield Finding("valid", broken is None, broken or "", before=before)
+    if broken:
+        return
+    after = rebuild(value)
+    left = [node for node in after.graph.nodes if in_place(node, after) is not None]
+    did = ""
+    if left:
+        form = {"call_function": "function", "call_method": "method", "call_module": "module"}[left[0].op]
+        did = f"{listed(n.name for n in left)} still computes ReLU: the {form} form ({line(after, left[0].name)})."
+
+    others = [node for node in before.graph.nodes if in_place(node, before) is None]
+    kept = Counter(_described(node, after) for node in after.graph.nodes)
+    kept.subtract(_described(node, before) for node in others)
+    gone = [node for node in others if kept[_described(node, before)] < 0]
+    spared = ""
+    if gone:
+        what = _described(gone[0], before).split(" ", 1)[1]
+        spared = f"{gone[0].name} calls {what.strip(' []')}, which is no ReLU, and it is not in your graph any more."
+
+    message, mark = _differs(before, after, slope, case.inputs)
+    said = "" if did or spared else message  # those two name the cause, this one an effect
+    yield Finding("same", not message, said, before=before, after=after, mark=mark)
+    yield Finding("did", not left, did, before=before, after=after, mark=tuple(node.name for node in left))
+    yield Finding("spared", not gone, spared, before=before, after=after, mark=tuple(node.name for node in gone))
+
+    old, new = len(before.graph.nodes), len(after.graph.nodes)
+    message = f"The graph grew from {old} to {new} nodes; one LeakyReLU stands for one ReLU." if new > old else ""
+    yield Finding("cost", new <= old, message, before=before, after=after)
+
+
+def _differs(before: fx.GraphModule, after: fx.GraphModule, slope: float, inputs: Callable) -> tuple[str, tuple]:
+    """Where `after` does not give what `before` gives with leaking ReLUs, and the first node that differs."""
+    expected, got = Leaky(before, slope), Leaky(after, None)
+    mine, theirs = inputs(), inputs()
+    with torch.no_grad():
+        want = expected.run(*mine)
+        try:
+            have = got.run(*theirs)
+        except Exception as error:
+            return f"Your graph does not run: {str(error).strip().splitlines()[0][:200].rstrip('.')}.", ()
+    if _equal(want, have) and _equal(mine, theirs):
+        return "", ()
+    first = next((n for n, v in expected.values.items() if n in got.values and not _equal(v, got.values[n])), None)
+    if first is None:
+        return "Your graph gives other values than the old one with LeakyReLU in place of ReLU.", ()
+    node = next(node for node in before.graph.nodes if node.name == first)
+    why = ""
+    if any(in_place(used, before) for used in node.all_input_nodes) or any(in_place(u, before) for u in node.users):
+        why = " A ReLU beside it works in place: the old value is overwritten. LeakyReLU must do that too."
+    return (
+        f"With slope {slope:g}, {first} ({line(before, first)}) gives other values than the old graph with LeakyReLU "
+        f"in place of ReLU.{why}"
+    ), (first,)
+
+
+def _equal(a: Any, b: Any) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and a.shape == b.shape and torch.allclose(a, b, 1e-5, 1e-6, equal_nan=True)
+    if isinstance(a, dict):
+        return isinstance(b, dict) and list(a) == list(b) and all(_equal(a[key], b[key]) for key in a)
+    if isinstance(a, tuple | list):
+        return isinstance(b, tuple | list) and len(a) == len(b) and all(map(_equal, a, b))
+    return a == b

@@ -1,0 +1,282 @@
+"""Day 1, straight-line Python to SSA: visible cases, an evaluator, and the judge.
+
+A returned program is text from a learner, so it is never executed: a small evaluator walks its syntax tree, and knows
+nothing but the language of the exercise.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections import Counter
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+from passlab.exercises.day01._shared import listed
+from passlab.judge import Case, Finding
+
+#: What the programs read and never define, besides numbers: functions, an object with fields, a table, a list.
+WORLD: dict[str, Any] = {
+    "max": max,
+    "min": min,
+    "abs": abs,
+    "f": lambda a, b=1: 3 * a - b,
+    "g": lambda x=2, y=3: x * 10 + y,
+    "box": SimpleNamespace(x=11, y=13, box=17),
+    "table": {"x": 19, "y": 23, "a": 29},
+    "row": (31, 37, 41, 43),
+}
+
+_BINARY = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv, ast.Mod: operator.mod,
+}  # fmt: skip
+_UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos}
+_LANGUAGE = (
+    ast.Module, ast.Assign, ast.Name, ast.Load, ast.Store, ast.Constant, ast.Tuple, ast.BinOp, ast.UnaryOp, ast.Call,
+    ast.keyword, ast.Attribute, ast.Subscript, *_BINARY, *_UNARY,
+)  # fmt: skip
+
+#: Numbers are kept below this, in both programs alike, so that no program makes numbers of a million digits.
+_PRIME = (1 << 61) - 1
+_LONGEST = 200_000
+
+
+def case(name: str, source: str, about: tuple[str, ...] = ("valid", "same", "did", "spared", "cost")) -> Case:
+    return Case(name, lambda: (source,), about)
+
+
+def cases() -> list[Case]:
+    return [
+        case("a name used again", "y = x + 1\nx = y * 2\ny = x - y\n"),
+        case("augmented assignments", "x -= y - 1\nx *= x + 2\ny = x\ny += x\n"),
+        case("a name that is taken", "x = x + 1\ny = x_1 + x\nx_1 = y\n"),
+        case("a swap", "a, b = b, a + b\na, b = b, a + b\nc = a - 2 * b\n"),
+        case("look-alikes of a name", 'x = f(x, b=max(x, 2))\ny = g(x=x, y=box.x)\nx = table["x"] + x + y\n'),
+    ]
+
+
+def parse(text: str) -> tuple[ast.Module | None, str]:
+    """The syntax tree of a program in the exercise's language, or why it is none."""
+    try:
+        return _parse(text)
+    except (RecursionError, MemoryError):
+        return None, "The program is nested too deeply to be read."
+
+
+def _parse(text: str) -> tuple[ast.Module | None, str]:
+    if len(text) > _LONGEST:
+        return None, f"The program has {len(text):,} characters."
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", None)
+        return None, f"It is not Python{f', line {line}' if line else ''}: {str(error).split(' (')[0][:120]}."
+    for statement in tree.body:
+        text = ast.unparse(statement)[:80]
+        if isinstance(statement, ast.AugAssign):
+            return None, f"`{text}` reads and writes one name, so it cannot be SSA. Spell the operator out."
+        if not isinstance(statement, ast.Assign):
+            return None, f"`{text}` is no assignment. One statement, `name = expression` or `a, b = …`, per line."
+        for target in statement.targets:
+            if not all(isinstance(node, ast.Name | ast.Tuple | ast.Store) for node in ast.walk(target)):
+                return None, f"`{text}` assigns to something that is not a name."
+        for node in ast.walk(statement):
+            if not isinstance(node, _LANGUAGE):
+                return None, f"`{text}` holds a {type(node).__name__}, which the original program did not need."
+    return tree, ""
+
+
+def lowered(source: str) -> ast.Module:
+    """The original with `x op= e` written as `x = x op (e)`: the same on numbers."""
+    tree = ast.parse(source)
+    for i, statement in enumerate(tree.body):
+        if isinstance(statement, ast.AugAssign):
+            read = ast.Name(statement.target.id, ast.Load())
+            tree.body[i] = ast.Assign([statement.target], ast.BinOp(read, statement.op, statement.value))
+    return ast.fix_missing_locations(tree)
+
+
+def assigned(tree: ast.Module) -> list[str]:
+    """Every name that is assigned, once for each time."""
+    return [n.id for s in tree.body for t in s.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
+
+
+def read_first(tree: ast.Module) -> list[str]:
+    """The names that are read before anything was assigned to them: the program's inputs, in order."""
+    known, free = set(), {}
+    for statement in tree.body:
+        for node in ast.walk(statement.value):
+            if isinstance(node, ast.Name) and node.id not in known:
+                free[node.id] = None
+        known |= {n.id for t in statement.targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return list(free)
+
+
+def run(tree: ast.Module, env: dict[str, Any]) -> dict[str, Any]:
+    """The values of all names after the program. Raises ValueError with a sentence where it cannot go on."""
+    env = dict(env)
+    for statement in tree.body:
+        try:
+            value = evaluate(statement.value, env)
+            for target in statement.targets:
+                _bind(target, value, env)
+        except ValueError as error:
+            raise ValueError(f"`{ast.unparse(statement)[:80]}`: {error}") from None
+        except Exception as error:
+            raise ValueError(f"`{ast.unparse(statement)[:80]}`: {type(error).__name__}: {str(error)[:100]}") from None
+    return env
+
+
+def _bind(target: ast.expr, value: Any, env: dict[str, Any]) -> None:
+    if isinstance(target, ast.Name):
+        env[target.id] = value
+        return
+    if not isinstance(value, tuple) or len(value) != len(target.elts):
+        raise ValueError(f"{len(target.elts)} names on the left do not fit what is on the right")
+    for part, item in zip(target.elts, value, strict=True):
+        _bind(part, item, env)
+
+
+def evaluate(node: ast.expr, env: dict[str, Any]) -> Any:
+    """The value of an expression. Numbers, tuples and what `WORLD` holds; nothing else can come up."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        if node.id not in env:
+            raise ValueError(f"{node.id} has no value at this point")
+        return env[node.id]
+    if isinstance(node, ast.Tuple):
+        return tuple(evaluate(part, env) for part in node.elts)
+    if isinstance(node, ast.BinOp):
+        return _small(_BINARY[type(node.op)](_number(node.left, env), _number(node.right, env)))
+    if isinstance(node, ast.UnaryOp):
+        return _UNARY[type(node.op)](_number(node.operand, env))
+    if isinstance(node, ast.Call):
+        called = evaluate(node.func, env)
+        if not any(called is known for known in WORLD.values() if callable(known)):
+            raise ValueError(f"{ast.unparse(node.func)[:40]} is not a function here")
+        args = [_number(arg, env) for arg in node.args]
+        return _small(called(*args, **{word.arg: _number(word.value, env) for word in node.keywords if word.arg}))
+    if isinstance(node, ast.Attribute):
+        fields = vars(owner) if isinstance(owner := evaluate(node.value, env), SimpleNamespace) else {}
+        if node.attr not in fields:
+            raise ValueError(f"{ast.unparse(node)[:40]} does not exist")
+        return fields[node.attr]
+    return evaluate(node.value, env)[evaluate(node.slice, env)]
+
+
+def _number(node: ast.expr, env: dict[str, Any]) -> int | float:
+    value = evaluate(node, env)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{ast.unparse(node)[:40]} is {type(value).__name__}, not a number")
+    return value
+
+
+def _small(value: int | float) -> int | float:
+    return value % _PRIME if isinstance(value, int) and abs(value) >= _PRIME else value
+
+
+def worlds(names: list[str]) -> Iterator[dict[str, Any]]:
+    """Three sets of values for a program's inputs; no two names share a value."""
+    numbers = [name for name in names if name not in WORLD]
+    for start, step in ((5, 7), (101, 13), (-4, -11)):
+        yield WORLD | {name: start + step * i for i, name in enumerate(numbers)}
+
+
+def words(tree: ast.Module) -> Counter:
+    """Field names, keywords and constants: the words of a program that no renaming touches."""
+    found: Counter = Counter()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            found[f"the field .{node.attr}"] += 1
+        elif isinstance(node, ast.keyword):
+            found[f"the keyword {node.arg}="] += 1
+        elif isinstance(node, ast.Constant):
+            found[f"the constant {node.value!r}"] += 1
+    return found
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """`same`: equal final values. `did`: one assignment a name. `spared`: inputs and words. `cost`: no copies."""
+    before = lowered(case.build()[0])
+    after, broken = _program(value, before)
+    yield Finding("valid", after is not None, broken)
+    if after is None:
+        return
+    last = value[1]
+    times, inputs = Counter(assigned(after)), read_first(before)
+    again = next((name for name, number in times.items() if number > 1), None)
+    taken = next((name for name in inputs if name in times), None)
+    did = ""
+    if again:
+        did = f"{again} is assigned {times[again]} times. In SSA each assignment gets a name of its own."
+    elif taken:
+        did = (
+            f"{taken} comes in with a value and is assigned as well: that is two definitions of one name. "
+            f"The value that comes in keeps the name; the first assignment gets a new one."
+        )
+
+    unknown = [name for name in read_first(after) if name not in inputs and name not in times]
+    changed = words(before)
+    changed.subtract(words(after))
+    lost = next((word for word, number in changed.items() if number > 0), None)
+    spared = ""
+    if unknown:
+        spared = (
+            f"Your program reads {unknown[0]}, which nothing defines. The names that come in are "
+            f"{listed(inputs)}: they keep their names, functions included."
+        )
+    elif lost:
+        spared = f"The original holds {lost}, and yours does not: only names of variables may change."
+
+    message = _unequal(before, after, last)
+    yield Finding("same", not message, "" if did or spared else message)  # those two name the cause
+    yield Finding("did", not did, did)
+    yield Finding("spared", not spared, spared)
+
+    old, new = len(assigned(before)), sum(times.values())
+    message = f"{old} assignments became {new}: SSA needs a new name for each, and no copies." if new > old else ""
+    yield Finding("cost", new <= old, message)
+
+
+def _program(value: Any, before: ast.Module) -> tuple[ast.Module | None, str]:
+    wanted = "to_ssa returns two things: the program's text, and a dict from each old name to its last new name"
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return None, f"{wanted}; this is {'None' if value is None else type(value).__name__}."
+    text, last = value
+    if not isinstance(text, str) or not isinstance(last, dict):
+        return None, f"{wanted}; these are {type(text).__name__} and {type(last).__name__}."
+    tree, broken = parse(text)
+    if tree is None:
+        return None, broken
+    names = dict.fromkeys(assigned(before))
+    if missing := [name for name in names if name not in last]:
+        return None, f"The dict has no entry for {missing[0]}; every name that the original assigns has one."
+    if extra := [name for name in last if name not in names]:
+        return None, f"The dict has an entry for {str(extra[0])[:40]!r}, which the original never assigns."
+    known = {*assigned(tree), *read_first(before)}
+    for old, new in last.items():
+        if new not in known:
+            return None, f"The last {old} is said to be {str(new)[:40]!r}, which your program never defines."
+    return tree, ""
+
+
+def _unequal(before: ast.Module, after: ast.Module, last: dict[str, str]) -> str:
+    """The first final value that differs, with the inputs that show it."""
+    inputs = read_first(before)
+    for world in worlds(inputs):
+        want = run(before, world)
+        given = ", ".join(f"{name} = {world[name]}" for name in inputs if name not in WORLD) or "no inputs"
+        try:
+            have = run(after, world)
+        except ValueError as error:
+            return f"With {given}, your program stops at {error}."
+        for old, new in last.items():
+            if have[new] != want[old]:
+                return (
+                    f"With {given}, the original ends with {old} = {want[old]}; in your program {new}, "
+                    f"the last {old}, is {have[new]}."
+                )
+    return ""

@@ -1,0 +1,117 @@
+"""Day 2, break six wrong passes: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from passlab.exercises.day02._shared import plural
+from passlab.fx.judge import rebuild, validate
+from passlab.fx.suspects import SUSPECTS
+from passlab.judge import Case, Finding
+
+#: A counterexample larger than this explains little.
+MOST_CALLS = 3
+
+
+def _foreign(gm: fx.GraphModule) -> str | None:
+    """A sentence about a node that runs code which is not torch's."""
+    home = ("torch", "_operator", "math", "builtins", "passlab")
+    for node in gm.graph.nodes:
+        if node.op == "call_module":
+            module = gm.get_submodule(node.target)
+            if type(module).__module__.split(".")[0] not in home:
+                return f"Node {node.name} calls a {type(module).__name__}, a module of your own. Use torch's."
+        if node.op == "call_function":
+            where = getattr(node.target, "__module__", None) or "torch"
+            if where.split(".")[0] not in home:
+                return f"Node {node.name} calls a function of your own. Use torch's."
+    return None
+
+
+def _copies(inputs: tuple) -> tuple:
+    return tuple(x.detach().clone() if isinstance(x, Tensor) else x for x in inputs)
+
+
+def _effect(gm: fx.GraphModule, inputs: tuple) -> list:
+    """Everything a run shows to its caller: the outputs, and the inputs as they are afterwards."""
+    mine, found = _copies(inputs), []
+    torch.manual_seed(0)
+    with torch.no_grad():
+        result = gm.forward(*mine)  # not gm(…): when that fails, torch.fx imports its compiler to format the error
+    fx.node.map_aggregate((result, mine), found.append)
+    return found
+
+
+def _alike(one: Any, other: Any) -> bool:
+    if not isinstance(one, Tensor) or not isinstance(other, Tensor):
+        return type(one) is type(other) and repr(one) == repr(other)
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    if not one.is_floating_point():
+        return torch.equal(one, other)
+    near = 64 * torch.finfo(one.dtype).eps
+    return torch.allclose(
+        one, other, rtol=near, atol=near * float(one.nan_to_num().abs().max() if one.numel() else 0), equal_nan=True
+    )
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """Laws: a graph that runs (valid), that the named pass silently changes (did), and a small one (cost)."""
+    name = case.build()[0]
+    if not isinstance(value, tuple) or len(value) != 2:
+        kind = "None" if value is None else type(value).__name__
+        yield Finding("valid", False, f"Return (gm, inputs): a GraphModule and a tuple of inputs. It returned {kind}.")
+        return
+    gm, inputs = value
+    if not isinstance(inputs, tuple):
+        message = f"The inputs must be a tuple; they are a {type(inputs).__name__}. For one tensor, write (x,)."
+        yield Finding("valid", False, message)
+        return
+    if not isinstance(gm, fx.GraphModule):
+        message = f"The graph must be a torch.fx.GraphModule; it is a {type(gm).__name__}. Use fx.symbolic_trace(…)."
+        yield Finding("valid", False, message)
+        return
+    problem = validate(None, gm) or _foreign(gm)
+    if problem:
+        yield Finding("valid", False, problem, before=gm)
+        return
+    before = rebuild(gm)
+    try:
+        expected = _effect(before, inputs)
+    except Exception as error:
+        message = f"Your graph does not run on your inputs: {type(error).__name__}: {str(error)[:120]}."
+        yield Finding("valid", False, message, before=before)
+        return
+    yield Finding("valid", True)
+    calls = sum(n.op.startswith("call_") for n in before.graph.nodes)
+    message = f"{plural(calls, 'call')} in your graph; {MOST_CALLS} are enough. A small one shows the reason."
+    yield Finding("cost", calls <= MOST_CALLS, "" if calls <= MOST_CALLS else message, before=before)
+    after = rebuild(gm)
+    old = [(n.name, n.op, n.target) for n in after.graph.nodes]
+    try:
+        after = rebuild(SUSPECTS[name](after))
+        got = _effect(after, inputs)
+    except Exception as error:
+        message = f"{name} stops with an error on your graph ({type(error).__name__}: {str(error)[:100]}). "
+        message += "Everybody would notice that. Look for a graph on which it gives a wrong result."
+        yield Finding("did", False, message, before=before)
+        return
+    if [(n.name, n.op, n.target) for n in after.graph.nodes] == old:
+        message = f"{name} finds nothing to rewrite in your graph. Start from the pattern that it matches."
+        yield Finding("did", False, message, before=before)
+        return
+    if len(expected) == len(got) and all(map(_alike, expected, got)):
+        message = f"{name} rewrote your graph, and the result is still right on your inputs. "
+        message += "What did its author take for granted that need not hold?"
+        yield Finding("did", False, message, before=before, after=after)
+        return
+    yield Finding("did", True)
+
+
+def cases() -> list[Case]:
+    """One case for each suspect."""
+    return [Case(name, lambda name=name: (name,)) for name in SUSPECTS]

@@ -1,0 +1,157 @@
+"""Day 2, the same pass in Relax: visible cases and laws. Imported where Relax's TVM is held."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from passlab.judge import Case
+from passlab.relax import relax, tvm
+from passlab.relax.cases import case, module, op
+from passlab.tvm.judge import bindings, counts, functions, judge_pass
+
+MULTIPLY, SIGMOID, SILU = "relax.multiply", "relax.sigmoid", "relax.nn.silu"
+
+IMAGE = (2, 3, 5)
+
+
+def name(value: Any) -> str:
+    """The operator that `value` is a call of; "" if it is none."""
+    called = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
+    return value.op.name if called else ""
+
+
+def matches(function: relax.Function) -> dict[Any, Any]:
+    """Variable → the variable of the sigmoid, for each product of a value and its own sigmoid."""
+    bound = dict(bindings(function))
+    found = {}
+    for variable, value in bound.items():
+        if name(value) != MULTIPLY:
+            continue
+        a, b = value.args
+        for x, gate in ((a, b), (b, a)):
+            made = bound.get(gate) if isinstance(gate, relax.Var) else None
+            if name(made) == SIGMOID and made.args[0].same_as(x):
+                found[variable] = gate
+    return found
+
+
+def _alive(function: relax.Function) -> int:
+    """How many sigmoids are there when every match has become a silu, and what nobody reads is gone."""
+    matched = matches(function)
+    readers: Counter[Any] = Counter()
+
+    def look(e: Any) -> None:
+        if isinstance(e, relax.Var):
+            readers[e] += 1
+
+    for variable, value in bindings(function):
+        if variable not in matched and not isinstance(value, relax.If):
+            relax.analysis.post_order_visit(value, look)
+    for variable in matched:  # of a product, silu reads the value itself
+        readers[next(a for a in dict(bindings(function))[variable].args if not a.same_as(matched[variable]))] += 1
+    _results(function.body, look)
+    return sum(name(value) == SIGMOID and readers[variable] > 0 for variable, value in bindings(function))
+
+
+def _results(e: relax.SeqExpr, look: Callable[[Any], None]) -> None:
+    """What is read outside of calls: results of the function and of its branches, and conditions."""
+    look(e.body)
+    if isinstance(e.body, relax.Tuple):
+        for field in e.body.fields:
+            look(field)
+    for block in e.blocks:
+        for binding in block.bindings:
+            if isinstance(binding.value, relax.If):
+                look(binding.value.cond)
+                _results(binding.value.true_branch, look)
+                _results(binding.value.false_branch, look)
+
+
+def _did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
+    for title, function in functions(after).items():
+        if left := matches(function):
+            variable = next(iter(left))
+            return f"In {title}, {variable.name} still multiplies a value by its own sigmoid, {left[variable].name}."
+    wanted = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
+    there = counts(after)[SILU]
+    if there < wanted:
+        return f"There should be {_calls(wanted, SILU)} now; there {_are(there)}."
+    return None
+
+
+def _spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
+    gone = functions(before).keys() - functions(after).keys()
+    if gone:
+        return f"The function {min(gone)} is gone; the pass only changes what is in functions."
+    wanted = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
+    if (there := counts(after)[SILU]) > wanted:
+        return f"There {_are(there)} of {SILU}, and should be {wanted}: not every product with a sigmoid is one."
+    keep = sum(map(_alive, functions(before).values()))
+    if (there := counts(after)[SIGMOID]) < keep:
+        return f"{_calls(keep, SIGMOID)} {'is' if keep == 1 else 'are'} still read by others; {there} stayed."
+    old, new = (Counter({o: n for o, n in counts(m).items() if o not in _MINE}) for m in (before, after))
+    products = counts(before)[MULTIPLY] - sum(len(matches(f)) for f in functions(before).values())
+    if (there := counts(after)[MULTIPLY]) < products:
+        return f"{_calls(products, MULTIPLY)} {'is' if products == 1 else 'are'} no silu; {there} stayed."
+    if old != new:
+        changed = min(o for o in old.keys() | new.keys() if old[o] != new[o])
+        return f"{_calls(old[changed], changed)} became {new[changed]}; the pass is about other operators."
+    return None
+
+
+def _cost(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
+    keep = sum(map(_alive, functions(before).values()))
+    there = counts(after)[SIGMOID]
+    if there > keep:
+        return f"{_calls(there, SIGMOID)} {'is' if there == 1 else 'are'} left, and somebody reads {keep} of them."
+    return None
+
+
+_MINE = (MULTIPLY, SIGMOID, SILU)
+
+
+def _calls(number: int, operator: str) -> str:
+    return f"{number} call{'s' * (number != 1)} of {operator}"
+
+
+def _are(number: int) -> str:
+    return "is 1" if number == 1 else f"are {number}" if number else "are none"
+
+
+judge = judge_pass(_did, _spared, _cost, kinds=())
+
+
+def _orders(e: Any, x: Any, y: Any) -> Any:
+    left = e(op.multiply(x, e(op.sigmoid(x))))
+    right = e(op.multiply(e(op.sigmoid(left)), left))
+    return e(op.add(right, y))
+
+
+def _others(e: Any, x: Any, y: Any) -> Any:
+    gate = e(op.sigmoid(x))
+    a = e(op.multiply(x, gate))
+    b = e(op.multiply(y, gate))
+    c = e(op.multiply(y, e(op.tanh(y))))
+    d = e(op.multiply(gate, relax.const(2.0)))
+    return e(op.add(e(op.add(a, b)), e(op.add(c, d))))
+
+
+def _helped(e: Any, x: Any) -> Any:
+    y = e(e.helper(x))
+    return e(op.multiply(e(op.sigmoid(y)), y)), e(op.nn.silu(x))
+
+
+def _helper(e: Any, x: Any) -> Any:
+    y = e(op.negative(x))
+    return e(op.multiply(y, e(op.sigmoid(y))))
+
+
+def cases() -> list[Case]:
+    both = ("did", "spared", "cost")
+    return [
+        case("both orders", module(_orders, IMAGE, IMAGE), *both, run=False),
+        case("gates of other values", module(_others, IMAGE, IMAGE), *both),
+        case("a second function", module(_helped, (3, 4), helper=_helper), *both, run=False),
+    ]

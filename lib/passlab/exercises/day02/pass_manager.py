@@ -1,0 +1,321 @@
+"""Day 2, A pass manager that names the culprit: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from passlab.exercises.day02._shared import plain
+from passlab.fx.judge import validate
+from passlab.fx.manager import Pass, PassError
+from passlab.judge import Case, Finding
+
+
+@dataclass(frozen=True)
+class Step:
+    """One pass of a scenario. `does`: add, remove (a node), rebuild (a new graph), break, forget, raise, keep."""
+
+    name: str
+    does: str = "keep"
+    requires: tuple[str, ...] = ()
+    preserves: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Passes to manage, and the lengths of the graphs that one manager is run on, one after the other."""
+
+    steps: tuple[Step, ...]
+    graphs: tuple[int, ...] = (3,)
+
+
+@dataclass(frozen=True)
+class Managed:
+    """What has to come of a scenario: the passes that ran, how many analyses had to be computed; or who is to blame.
+
+    `says`: what the error's reason has to hold. `what`: what happened, for the learner.
+    """
+
+    ran: tuple[str, ...] = ()
+    culprit: str | None = None
+    says: str = ""
+    what: str = ""
+    analyses: int | None = None
+
+
+def _line(length: int) -> fx.GraphModule:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    for _ in range(length):
+        x = graph.call_function(torch.relu, (x,))
+    graph.output(x)
+    return fx.GraphModule(torch.nn.Module(), graph)
+
+
+def size(gm: fx.GraphModule) -> int:
+    """Analysis: how many nodes."""
+    return len(gm.graph.nodes)
+
+
+def inputs(gm: fx.GraphModule) -> tuple[str, ...]:
+    """Analysis: the names of the inputs."""
+    return tuple(n.name for n in gm.graph.nodes if n.op == "placeholder")
+
+
+def users(gm: fx.GraphModule) -> tuple[int, ...]:
+    """Analysis: how many users each node has."""
+    return tuple(len(n.users) for n in gm.graph.nodes)
+
+
+ANALYSES = {"size": size, "inputs": inputs, "users": users}
+
+
+def _do(what: str, gm: fx.GraphModule) -> Any:
+    """What a scenario's pass does to a graph."""
+    *_, last, output = gm.graph.nodes
+    if what == "add":
+        with gm.graph.inserting_before(output):
+            output.args = (gm.graph.call_function(torch.neg, (last,)),)
+    elif what == "remove":
+        last.replace_all_uses_with(last.args[0])
+        gm.graph.erase_node(last)
+    elif what == "rebuild":
+        return _line(size(gm) - 3)
+    elif what == "break":
+        output.prepend(next(n for n in gm.graph.nodes if n.op == "placeholder"))
+    elif what == "forget":
+        return None
+    elif what == "raise":
+        raise KeyError("shape")
+    return gm
+
+
+def _given(length: int) -> fx.GraphModule:
+    """The graph of a run: a line, broken where the length is negative."""
+    return _do("break", _line(-length)) if length < 0 else _line(length)
+
+
+def call(answer: Callable, case: Case) -> dict[str, Any]:
+    """Build the scenario's passes, run the manager, and write down what it called, in which order, with what.
+
+    A log entry is (what was called, its name, the size of the graph that it was given, the facts that it was given).
+    """
+    (scenario,) = case.build()
+    log: list[tuple] = []
+
+    def note(what: str, name: str, gm: Any, facts: Any = ()) -> None:
+        log.append((what, name, size(gm) if isinstance(gm, fx.GraphModule) else None, plain(dict(facts))))
+
+    def analysis(name: str) -> Callable:
+        def compute(gm: fx.GraphModule) -> Any:
+            note("analysis", name, gm)
+            return ANALYSES[name](gm)
+
+        return compute
+
+    def step(plan: Step) -> Pass:
+        def run(gm: fx.GraphModule, facts: dict[str, Any]) -> Any:
+            note("pass", plan.name, gm, facts)
+            return _do(plan.does, gm)
+
+        return Pass(plan.name, run, plan.requires, plan.preserves, plan.after)
+
+    def verify(gm: Any) -> str | None:
+        note("verify", "verify", gm)
+        return validate(None, gm)
+
+    manager = answer([step(plan) for plan in scenario.steps], {n: analysis(n) for n in ANALYSES}, verify)
+    runs = []
+    for length in scenario.graphs:
+        del log[:]
+        run: dict[str, Any] = {"error": None}
+        try:
+            result = manager.run(_given(length))
+            run["result"] = result if isinstance(result, fx.GraphModule) else f"a {type(result).__name__}"
+            run["history"] = plain(manager.history)
+        except PassError as error:
+            cause = type(error.__cause__).__name__ if error.__cause__ else None
+            run |= {"error": "PassError", "culprit": str(error.culprit), "reason": str(error.reason), "cause": cause}
+        except NotImplementedError:
+            raise
+        except Exception as error:
+            run |= {"error": type(error).__name__, "reason": str(error)[:120]}
+        runs.append(run | {"log": list(log)})
+    return {"runs": runs}
+
+
+def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
+    """Laws: passes run in order on each other's results; the culprit is named; facts are true, and not redone."""
+    (scenario,) = case.build()
+    ok = {"did": True, "valid": True, "spared": True, "cost": True}
+    for length, run in zip(scenario.graphs, value["runs"], strict=True):
+        for verdict, message in _broken(case.expect, scenario.steps, length, run):
+            if ok[verdict]:
+                yield Finding(verdict, False, message)
+            ok[verdict] = False
+    for verdict, held in ok.items():
+        if held:
+            yield Finding(verdict, True)
+
+
+def _broken(expect: Managed, steps: tuple[Step, ...], length: int, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """(verdict, sentence) for each law that a run broke. The log is replayed from the graph that the run was given."""
+    ran = [name for what, name, *_ in run["log"] if what == "pass"]
+    if expect.culprit is None and run["error"] is not None:
+        yield "did", f"The manager raised {run['error']} on passes that are right: {run.get('reason', '')}"
+        return
+    if expect.culprit is not None:
+        yield from _blamed(expect, run)
+    if ran != list(expect.ran):
+        where = "did" if expect.culprit is None else "valid"
+        yield where, f"The passes that ran were {_listed(ran)}; expected were {_listed(expect.ran)}."
+        return
+    plans, gm = {step.name: step for step in steps}, _given(length)
+    computed, verified, last, history = set(), False, "the start", []
+    for what, name, seen, facts in run["log"]:
+        at_hand = seen == size(gm)
+        if what == "verify":
+            verified |= at_hand
+        elif what == "analysis":
+            computed |= {name} if at_hand else set()
+        else:
+            plan = plans[name]
+            if not at_hand:
+                yield (
+                    "did",
+                    f"Pass {name} was given a graph of {seen} nodes, and the one before it returned one of {size(gm)}. "
+                    f"Give each pass what the last one returned.",
+                )
+                return
+            if not verified:
+                yield "valid", f"The graph was not verified between {last} and {name}."
+            yield from _untrue(plan, gm, facts, computed)
+            computed, verified, last = computed & set(plan.preserves), False, name
+            if name != expect.culprit:
+                gm = _do(plan.does, gm)
+                history.append((name, seen, size(gm)))
+    if expect.culprit is None:
+        if not verified and ran:
+            yield "valid", f"The graph was not verified after {last}, the last pass that ran."
+        yield from _told(gm, history, run)
+    again = sum(what == "analysis" for what, *_ in run["log"])
+    if expect.analyses is not None and again > expect.analyses:
+        yield (
+            "cost",
+            f"{again} analyses were computed and {expect.analyses} would do. "
+            f"Compute one when a pass requires it, and keep it as long as the passes preserve it.",
+        )
+
+
+def _untrue(plan: Step, gm: fx.GraphModule, facts: dict, computed: set[str]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the facts a pass was given. `computed`: what an analysis said and every pass preserved."""
+    if set(facts) != set(plan.requires):
+        yield "spared", f"Pass {plan.name} requires {_listed(plan.requires)} and was given {_listed(facts)}."
+    for fact in [fact for fact in plan.requires if fact in facts]:
+        true = ANALYSES[fact](gm)
+        drop = "After a pass, drop every analysis that it does not preserve."
+        if facts[fact] != true:
+            now = f"{fact} was {facts[fact]}, and is {true} by now"
+            yield "spared", f"Pass {plan.name} was given stale facts: {now}. {drop}"
+        elif fact not in computed:
+            was = f"{fact} was computed before a pass that does not preserve it"
+            yield "spared", f"Pass {plan.name} was given a fact that may be stale: {was}. {drop}"
+
+
+def _listed(names: Any) -> str:
+    return ", ".join(names) or "none"
+
+
+def _blamed(expect: Managed, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    if run["error"] is None:
+        yield "valid", f"{expect.what}, and run returned as if nothing had happened."
+    elif run["error"] != "PassError":
+        yield "valid", f"{expect.what}: run must raise PassError({expect.culprit!r}, …). It raised {run['error']}."
+    elif run["culprit"] != expect.culprit:
+        yield "valid", f"{expect.what}. Your error names {run['culprit']}, and should name {expect.culprit}."
+    elif expect.says not in str(run["reason"]):
+        yield "valid", f"{expect.what}. The reason should say so (“… {expect.says} …”); yours is: {run['reason']}"
+    elif expect.says == "shape" and run["cause"] != "KeyError":
+        yield "valid", "The pass's own error got lost. Write `raise PassError(…) from error`."
+
+
+def _told(gm: fx.GraphModule, history: list[tuple], run: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with what a run returned, and with what it says of itself."""
+    result = run["result"]
+    if not isinstance(result, fx.GraphModule) or str(result.graph) != str(gm.graph):
+        got = f"a graph of {size(result)} nodes" if isinstance(result, fx.GraphModule) else result
+        yield "did", f"run returned {got}, and not what the last pass returned, a graph of {size(gm)}."
+    elif run["history"] != tuple(history):
+        told = list(run["history"]) if isinstance(run["history"], tuple) else run["history"]
+        yield "did", f"history should be {history} (pass, nodes before, nodes after); yours is {told}."
+
+
+def cases() -> list[Case]:
+    """The visible cases of the pass manager."""
+
+    def case(name: str, *steps: Step, expect: Managed, about: tuple[str, ...], graphs: tuple[int, ...] = (3,)) -> Case:
+        return Case(name, lambda: (Scenario(steps, graphs),), about, expect=expect)
+
+    add, remove, rebuild = Step("grow", "add"), Step("shrink", "remove"), Step("rebuild", "rebuild")
+    count = Step("count", requires=("size", "inputs"), preserves=("size", "inputs", "users"))
+    return [
+        case(
+            "three passes in a row",
+            *(add, rebuild, remove),
+            expect=Managed(("grow", "rebuild", "shrink")),
+            about=("did", "valid"),
+        ),
+        case(
+            "the second of three passes breaks the graph",
+            *(add, Step("muddle", "break"), remove),
+            expect=Managed(("grow", "muddle"), "muddle", "before it is defined", "muddle broke the graph"),
+            about=("valid",),
+        ),
+        case(
+            "a pass returns nothing",
+            *(Step("forgetful", "forget"), add),
+            expect=Managed(("forgetful",), "forgetful", "returned None", "forgetful returned None"),
+            about=("valid",),
+        ),
+        case(
+            "a pass raises",
+            *(add, Step("crash", "raise")),
+            expect=Managed(("grow", "crash"), "crash", "shape", "crash raised KeyError('shape')"),
+            about=("valid",),
+        ),
+        case(
+            "the graph is broken before the first pass",
+            add,
+            expect=Managed((), "input", "before it is defined", "The graph was broken before the first pass"),
+            about=("valid",),
+            graphs=(-3,),
+        ),
+        case(
+            "a pass stands before one that must come first",
+            *(add, Step("late", after=("shrink",)), remove),
+            expect=Managed((), "late", "shrink", "late stands before shrink, which it must follow"),
+            about=("valid",),
+        ),
+        case(
+            "facts that go stale, and facts that do not",
+            *(count, Step("again", requires=("size",), preserves=("size", "inputs", "users"))),
+            *(
+                Step("grow", "add", requires=("size",), preserves=("inputs",)),
+                Step("last", requires=("size", "inputs")),
+            ),
+            expect=Managed(("count", "again", "grow", "last"), analyses=3),
+            about=("did", "spared", "cost"),
+        ),
+        case(
+            "the same manager on a second graph",
+            count,
+            expect=Managed(("count",), analyses=2),
+            about=("did", "spared"),
+            graphs=(3, 6),
+        ),
+    ]

@@ -1,0 +1,184 @@
+"""Day 2, A post-order visitor: visible cases and judge."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import fx
+
+from passlab.exercises.day02._shared import plain
+from passlab.judge import Case, Finding
+
+
+class _Again(BaseException):
+    """Raised out of a callback when a node is visited a second time: the log ends, and an exponential walk with it."""
+
+
+def call(answer: Callable, case: Case) -> dict[str, Any]:
+    """Visit with callbacks that note who was called with what, and that return the number of the visit (1, 2, …).
+
+    Those of placeholders return None: a result of None is a result, and does not mean that a node is not done.
+    """
+    graph, root, keys = case.build()
+    log: list[tuple[str, Any, tuple]] = []
+    seen: set[str] = set()
+
+    def recorder(key: Any) -> Callable:
+        def callback(node: fx.Node, *results: Any) -> int | None:
+            log.append((node.name, _spelled(key), tuple(map(plain, results))))
+            if node.name in seen:
+                raise _Again
+            seen.add(node.name)
+            nonlocal deepest
+            deepest = max(deepest, sys.getrecursionlimit())
+            return None if key == "placeholder" else len(log)
+
+        return callback
+
+    start = next(n for n in graph.nodes if n.name == root)
+    deepest = limit = sys.getrecursionlimit()
+    found: dict[str, Any] = {"log": log, "result": None, "too_deep": False}
+    try:
+        found["result"] = plain(answer(start, {key: recorder(key) for key in keys}))
+    except _Again:
+        pass
+    except RecursionError:
+        found["too_deep"] = True
+    found["raised_limit"] = max(deepest, sys.getrecursionlimit()) > limit
+    sys.setrecursionlimit(limit)
+    return found
+
+
+def _spelled(key: Any) -> str:
+    return key if isinstance(key, str) else getattr(key, "__name__", str(key))
+
+
+def key_of(node: fx.Node, keys: Any) -> Any:
+    """Which callback is a node's: the one for what it calls, else the one for its opcode, else None."""
+    if node.op.startswith("call_") and node.target in keys:
+        return node.target
+    return node.op if node.op in keys else None
+
+
+def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
+    """Laws: each node the root depends on once, after its operands and with their results; no other node."""
+    graph, root, keys = case.build()
+    nodes = {n.name: n for n in graph.nodes}
+    small = graph if len(nodes) <= 40 else None
+    reached, todo = set(), [nodes[root]]
+    while todo:
+        node = todo.pop()
+        if node not in reached:
+            reached.add(node)
+            todo.extend(node.all_input_nodes)
+
+    def wrong(verdict: str, message: str, *mark: str) -> Finding:
+        return Finding(verdict, False, message, before=small, mark=mark)
+
+    if value["too_deep"]:
+        limit = f"Python stops at about {sys.getrecursionlimit():,} nested calls"
+        message = f"The graph is {len(nodes):,} nodes deep, and {limit}. Keep a stack of your own instead of recursing."
+        yield wrong("cost", message)
+        return
+    if value["raised_limit"]:
+        yield wrong(
+            "cost", "The recursion limit was raised; a deeper graph needs a higher one. Keep a stack of your own."
+        )
+    visits = Counter(name for name, *_ in value["log"])
+    if name := next((name for name, times in visits.items() if times > 1), None):
+        users = ", ".join(user.name for user in nodes[name].users)
+        message = f"{name} was visited a second time; it is used by {users}. Remember which nodes are done."
+        yield wrong("cost", message, name)
+        return
+    number: dict[str, int | None] = {}
+    foreign = [name for name, *_ in value["log"] if nodes[name] not in reached]
+    if foreign:
+        message = f"{foreign[0]} was visited, but {root} does not depend on it. Start at the root and follow operands."
+        yield wrong("spared", message, foreign[0])
+    for name, key, results in value["log"]:
+        node = nodes[name]
+        number[name] = None if key == "placeholder" else len(number) + 1
+        should = key_of(node, keys)
+        if key != _spelled(should):
+            message = f"{name} was given to the callback for {key!r}, and {_spelled(should)!r} is its own."
+            yield wrong("spared", message, name)
+        wanted = tuple(number.get(o.name) for o in node.all_input_nodes)
+        late = [o.name for o in node.all_input_nodes if o.name not in number and key_of(o, keys) is not None]
+        if late:
+            yield wrong("did", f"{name} was visited before its operand {late[0]}. Operands come first.", name, late[0])
+            return
+        if results != wanted:
+            operands = ", ".join(o.name for o in node.all_input_nodes)
+            yield wrong(
+                "did",
+                f"The callback of {name} got {results}; the results of its operands ({operands}) are {wanted}. "
+                f"An operand without a callback gives None, and so do the callbacks of placeholders here.",
+                name,
+            )
+            return
+    missing = [n.name for n in nodes.values() if n in reached and key_of(n, keys) is not None and n.name not in number]
+    if missing:
+        yield wrong("did", f"{missing[0]} was never visited, and {root} depends on it.", missing[0])
+        return
+    if value["result"] != number.get(root):
+        message = f"The answer is what the callback of {root} returned: {number.get(root)}. Yours returned "
+        yield wrong("did", f"{message}{value['result']!r}.", root)
+        return
+    yield Finding("did", True)
+    yield Finding("spared", True)
+    yield Finding("cost", True)
+
+
+def _diamond() -> tuple:
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    a = graph.call_function(torch.relu, (x,))
+    b = graph.call_method("sigmoid", (a,))
+    c = graph.call_function(operator.add, (a, b))
+    return graph, graph.output(c).name, ("placeholder", "call_function", "call_method", "output")
+
+
+def _lookups() -> tuple:
+    """A placeholder called as a method is, a node nobody uses, a node without a callback, the same operand twice."""
+    graph = fx.Graph()
+    x, neg = graph.placeholder("x"), graph.placeholder("neg")
+    a = graph.call_method("neg", (x,))
+    graph.call_function(torch.exp, (a,))
+    b = graph.call_function(torch.tanh, (neg,))
+    c = graph.call_function(operator.mul, (b, b))
+    d = graph.call_function(torch.cat, ([a, c],), {"dim": 0})
+    graph.output(d)
+    return graph, d.name, (operator.mul, "neg", "placeholder", torch.cat, torch.exp)
+
+
+def chain(length: int) -> tuple:
+    """One long line of nodes."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    for _ in range(length):
+        x = graph.call_function(torch.relu, (x,))
+    return graph, x.name, ("call_function", "placeholder")
+
+
+def ladder(rungs: int) -> tuple:
+    """Each rung uses the one below twice: 2^rungs paths."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    for _ in range(rungs):
+        x = graph.call_function(torch.mul, (graph.call_function(torch.sin, (x,)), graph.call_function(torch.cos, (x,))))
+    return graph, x.name, ("call_function", "placeholder")
+
+
+def cases() -> list[Case]:
+    """The visible cases of the visitor."""
+    return [
+        Case("a diamond", _diamond),
+        Case("which callback is whose", _lookups),
+        Case("a line of 2,000 nodes", lambda: chain(2000), ("cost",)),
+        Case("40 rungs of a ladder", lambda: ladder(40), ("cost",)),
+    ]

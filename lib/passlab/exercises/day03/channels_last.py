@@ -1,0 +1,81 @@
+"""Day 3, channels last, with the fewest conversions: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from passlab.fx.cases import graph, live, names, plural
+from passlab.fx.judge import judge_pass
+from passlab.fx.layout import ANY, NCHW, NHWC, clashes, converts, wants
+from passlab.judge import Case, Finding
+
+
+def _convolutions_in_nhwc(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
+    late = [c for c in clashes(after, *before.meta["inputs"]) if wants(c.reader) == NHWC]
+    if not late:
+        return None
+    readers = list(dict.fromkeys(c.reader for c in late))
+    return f"{names(readers)} should get channels-last images; {names([c.operand for c in late])} came as NCHW."
+
+
+def _others_in_order(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
+    for clash in clashes(after, *before.meta["inputs"]):
+        reader = "The output" if clash.reader.op == "output" else clash.reader.name
+        if wants(clash.reader) == ANY:
+            return f"{reader} takes any layout, but all its images in one: {clash.operand} comes as {clash.have}."
+        if wants(clash.reader) == NCHW:
+            return f"{reader} wants {clash.want}; {clash.operand} comes as {clash.have}. Convert at the border."
+    return None
+
+
+def _few_conversions(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
+    there = [n for n in live(after) if converts(n)]
+    if len(there) <= case.expect:
+        return None
+    return (
+        f"{plural(len(there), 'conversion')}: {names(there)}. {case.expect} are enough: "
+        f"one image is converted once however many read it, and an op that takes any layout may take either."
+    )
+
+
+judge: Callable[[Case, object], Iterator[Finding]] = judge_pass(
+    _convolutions_in_nhwc, _others_in_order, _few_conversions
+)
+
+
+def layout_case(name: str, build: Callable[[], fx.GraphModule], conversions: int) -> Case:
+    """A case in which `conversions` conversions are the fewest possible."""
+    about = ("valid", "same", "did", "spared", "cost") if conversions else ("valid", "same", "cost")
+    return Case(name, lambda: (build(),), about, expect=conversions)
+
+
+def cases() -> list[Case]:
+    def conv(channels: int, out: int) -> Callable[[], nn.Module]:
+        return lambda: nn.Conv2d(channels, out, 3, padding=1)
+
+    def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return m.two(torch.relu(m.bn(m.one(x))))
+
+    def residual(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = torch.relu(m.two(torch.relu(m.one(x))) + x)
+        return m.fc(F.max_pool2d(m.three(y), 2).flatten(1))
+
+    def late(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
+        return torch.relu(m.one(x) + y) * z
+
+    image = (2, 4, 6, 6)
+    return [
+        layout_case("a chain", graph(chain, image, one=conv(4, 8), two=conv(8, 4), bn=lambda: nn.BatchNorm2d(8)), 2),
+        layout_case(
+            "a residual block and a classifier",
+            graph(residual, image, one=conv(4, 4), two=conv(4, 4), three=conv(4, 4), fc=lambda: nn.Linear(36, 5)),
+            2,
+        ),
+        layout_case("most of it is not convolution", graph(late, image, image, image, one=conv(4, 4)), 2),
+        layout_case("no convolution", graph(lambda m, x: torch.sigmoid(x) * x, image), 0),
+    ]

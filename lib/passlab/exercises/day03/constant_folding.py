@@ -1,0 +1,144 @@
+"""Day 3, constant folding: visible cases and judge."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves, tree_map
+
+from passlab.fx.cases import Expectation, case, expecting, graph, least, most, names, nodes, read
+from passlab.judge import Case
+
+
+def constants(limit: int, why: str) -> Expectation:
+    """No constant that the pass made is larger than `limit` bytes."""
+
+    def held(gm: fx.GraphModule) -> dict[str, int]:
+        read = {n.target: operator.attrgetter(n.target)(gm) for n in gm.graph.nodes if n.op == "get_attr"}
+        return {name: getattr(value, "nbytes", 0) for name, value in read.items()}
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        big = {name: size for name, size in held(after).items() if size > limit and name not in held(before)}
+        if not big:
+            return None
+        return f"{why} {names(list(big))} takes {max(big.values()):,} bytes; the limit is {limit:,}."
+
+    return law
+
+
+def _without_data(func: Any, args: tuple, kwargs: dict) -> Any:
+    """What an operation gives, on the meta device: shapes and no data. Where that cannot be told, what it computes."""
+
+    def bare(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device="meta")
+
+    places = any(argument.name == "device" for argument in func._schema.arguments)
+    try:
+        return func(*tree_map(bare, args), **tree_map(bare, kwargs) | ({"device": "meta"} if places else {}))
+    except Exception:
+        return func(*args, **kwargs)
+
+
+class _Memory(TorchDispatchMode):
+    """Memory that ends: whoever wants to make a tensor of more than `limit` bytes gets a MemoryError instead."""
+
+    def __init__(self, limit: int):
+        super().__init__()
+        self.limit = limit
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        for made in tree_leaves(_without_data(func, args, kwargs or {})):
+            if isinstance(made, torch.Tensor) and (size := made.untyped_storage().nbytes()) > self.limit:
+                raise MemoryError(f"a value of {size:,} bytes was to be computed, and the limit is {self.limit:,}")
+        return func(*args, **(kwargs or {}))
+
+
+def call(answer: Callable, case: Case) -> Any:
+    """Fold with as much memory for one value as the limit says, or as the largest tensor that is there already.
+
+    An answer could switch this off. It gains nothing: one of the hidden cases has a value that fits into no memory.
+    """
+    gm, *limit = case.build()
+    if not limit:
+        return answer(gm)
+    there = [t.nbytes for t in (*gm.state_dict().values(), *gm.meta["inputs"])]
+    with _Memory(max(limit[0], *there)):
+        return answer(gm, *limit)
+
+
+def cases() -> list[Case]:
+    never = "It is the same on every call, so it can be computed now."
+    draws = "rand_like has only constant operands, yet every call draws new numbers: it is no constant."
+
+    def attention(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return (x @ m.w.t()) * (1 / torch.sqrt(m.d)) + torch.tanh(m.b) * 2
+
+    def numbers(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return (x @ m.w).reshape(-1, m.w.size(0)) * m.w.size(-1) ** -0.5
+
+    def noise(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x + torch.rand_like(m.w) * torch.exp(m.w) + F.dropout(m.w, 0.5, True)
+
+    def outer(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x * (m.u.reshape(-1, 1) * m.v) + torch.exp(m.u).sum()
+
+    def largest(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x * (m.u.reshape(-1, 1) * m.u).amax()
+
+    def counter(m: Any, x: fx.Proxy) -> fx.Proxy:
+        read(x, "steps").add_(1)
+        return x * (read(x, "steps") * 2) + torch.exp(m.b)
+
+    d = torch.tensor(16.0)
+    return [
+        case(
+            "a weight transposed, 1/sqrt(d)",
+            graph(attention, (2, 3), w=(4, 3), d=d, b=(4,)),
+            did=[most(op, 0, never) for op in ("t", "sqrt", "truediv", "tanh")] + [most("mul", 1, never)],
+            cost=[nodes(8, "A constant that nobody reads any more still takes memory.", dead=True)],
+        ),
+        case(
+            "numbers",
+            graph(numbers, (2, 4), w=(4, 4)),
+            did=[most(op, 0, "The shape of a weight never changes.") for op in ("size", "pow")],
+        ),
+        case(
+            "noise",
+            graph(noise, (4, 3), w=(4, 3)),
+            did=[most("exp", 0, never)],
+            spared=[least("rand_like", 1, draws), least("dropout", 1, draws.replace("rand_like", "dropout"))],
+        ),
+        case(
+            "larger than the limit",
+            graph(outer, (32, 32), u=(32,), v=(32,)),
+            2048,
+            did=[most("exp", 0, never), most("sum", 0, never)],
+            spared=[constants(2048, "Two vectors of 128 bytes make a matrix of 4,096: folding blew up memory.")],
+        ),
+        case(
+            "too large to be computed at all",
+            graph(largest, (2, 3), u=(64,)),
+            2048,
+            spared=[least("mul", 2, "The product has 16,384 bytes.")],
+        ),
+        case(
+            "a counter",
+            graph(counter, (2, 3), steps=torch.zeros(3), b=(3,)),
+            did=[most("exp", 0, never)],
+            spared=[
+                least("add_", 1, "add_ writes into a parameter, and the next call sees it."),
+                least("mul", 2, "The program writes into what is read here: it is another value at every call."),
+            ],
+        ),
+    ]
+
+
+judge = expecting()

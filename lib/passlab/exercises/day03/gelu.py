@@ -1,0 +1,110 @@
+"""Day 3, A GELU matcher: visible cases and judge."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from passlab.fx.cases import Expectation, case, expecting, graph, live, names, nodes, op_name, plural
+from passlab.judge import Case
+
+
+def gelus(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
+    """Form ("none" is the one with erf, "tanh" the other) → the nodes that compute GELU in it."""
+    found: dict[str, list[fx.Node]] = {"none": [], "tanh": []}
+    for node in live(gm):
+        if op_name(gm, node) == "gelu":
+            form = node.kwargs.get("approximate", node.args[1] if len(node.args) > 1 else "none")
+            found.setdefault(str(form), []).append(node)
+        elif op_name(gm, node) == "GELU":
+            found.setdefault(gm.get_submodule(node.target).approximate, []).append(node)
+    return found
+
+
+def made(erf: int, tanh: int, why: str) -> Expectation:
+    """At least so many GELU nodes of the erf form and of the tanh form."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        there = {form: len(found) for form, found in gelus(after).items()}
+        if there["none"] >= erf and there["tanh"] >= tanh:
+            return None
+        if there["none"] > erf and there["tanh"] < tanh:
+            return "The tanh form became plain gelu(x), which is the erf form: say approximate='tanh'."
+        left = [n for n in live(after) if op_name(after, n).lower() in ("erf", "tanh")]
+        return f"{why} {names(left)} still stand{'s' if len(left) == 1 else ''} in the graph as written out."
+
+    return law
+
+
+def none_made(why: str) -> Expectation:
+    """No GELU node at all."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        found = [n for nodes in gelus(after).values() for n in nodes]
+        if not found:
+            return None
+        old = [n for n in before.graph.nodes if op_name(before, n).lower() in ("erf", "tanh")]
+        return f"{why} {plural(len(found), 'gelu node')} came where {names(old)} stood."
+
+    return law
+
+
+#: Constants are given with as few as seven digits, so values may differ a little; half precision says nothing more.
+judge = expecting(rtol=1e-5, atol=1e-5, trials=("given", "double", "extreme", "nonfinite", "structured", "sizes"))
+
+
+def cases() -> list[Case]:
+    root, slope, cubic = math.sqrt(2), math.sqrt(2 / math.pi), 0.044715
+    order = "Products and sums may be written in any order and grouped in any way."
+
+    def erf_forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        first = 0.5 * x * (1 + torch.erf(x / root))
+        return first + y * ((torch.erf(0.7071067811865476 * y) + 1.0) * 0.5)
+
+    def tanh_forms(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        first = 0.5 * x * (1 + torch.tanh(slope * (x + cubic * torch.pow(x, 3))))
+        return first + (1.0 + torch.tanh((y * y * y * cubic + y) * slope)) * (y / 2)
+
+    def inside(m: Any, x: fx.Proxy) -> fx.Proxy:
+        h = m.up(x) * 2
+        return m.down(h.mul(0.5).mul(torch.erf(h.div(root)).add(1)))
+
+    def near(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+        return (
+            0.5 * x * (1 + torch.erf(x * root)),
+            0.5 * x * (1 - torch.erf(x / root)),
+            0.5 * y * (1 + torch.erf(x / root)),
+            x * (1 + torch.erf(x / root)),
+            0.5 * x * (1 + torch.tanh(slope * (x + 0.0447 * x**3))),
+            0.5 * x * (1 + torch.tanh(slope * (x + cubic * x**2))),
+            0.5 * x * (1 + torch.tanh(0.8 * (x + cubic * x**3))),
+            x * torch.sigmoid(1.702 * x),
+        )
+
+    return [
+        case(
+            "0.5 x (1 + erf(x / √2)), twice",
+            graph(erf_forms, (2, 3), (2, 3)),
+            did=[made(2, 0, order)],
+            cost=[nodes(6, "One node stands for the whole formula.")],
+        ),
+        case(
+            "the tanh form, twice",
+            graph(tanh_forms, (2, 3), (2, 3)),
+            did=[made(0, 2, order)],
+            cost=[nodes(6, "One node stands for the whole formula.")],
+        ),
+        case(
+            "methods, between two layers",
+            graph(inside, (2, 4), up=lambda: nn.Linear(4, 8), down=lambda: nn.Linear(8, 4)),
+            did=[made(1, 0, "x may itself be a product, and .mul(…) is a product too.")],
+        ),
+        case(
+            "near-misses",
+            graph(near, (2, 3), (2, 3)),
+            spared=[none_made("None of these formulas is GELU: look at every constant, every sign, and every x.")],
+        ),
+    ]

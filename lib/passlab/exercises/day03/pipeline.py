@@ -1,0 +1,131 @@
+"""Day 3, the pipeline, to the fixpoint: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from passlab.equivalence import equivalent
+from passlab.fx.cases import graph
+from passlab.fx.judge import rebuild, validate
+from passlab.fx.stages import STAGES
+from passlab.judge import Case, Finding
+
+SWEEP = ("fold", "simplify", "cse", "dce")
+
+
+@dataclass(frozen=True)
+class Best:
+    """What the best order of these stages reaches: so few nodes, after so many runs of a stage."""
+
+    nodes: int
+    runs: int
+
+
+def pipeline_case(name: str, build: Callable[[], fx.GraphModule], stages: tuple[str, ...], best: Best) -> Case:
+    """A case whose arguments are a graph and the names of stages (`call_pipeline` makes passes of the names)."""
+    return Case(name, lambda: (build(), stages), expect=best)
+
+
+def call(answer: Callable, case: Case) -> Any:
+    gm, stages = case.build()
+    return answer(gm, {name: STAGES[name] for name in stages})
+
+
+def wiring(gm: fx.GraphModule) -> list[tuple]:
+    """The graph without its names: two graphs that are wired alike give the same list."""
+    place = {node: i for i, node in enumerate(gm.graph.nodes)}
+
+    def plain(arg: Any) -> Any:
+        return fx.node.map_arg(arg, lambda n: f"%{place[n]}")
+
+    return [(n.op, n.target if n.op.startswith("call") else "", plain(n.args), plain(n.kwargs)) for n in place]
+
+
+def judge(case: Case, value: object) -> Iterator[Finding]:
+    before, stages = case.build()
+    if not (isinstance(value, tuple | list) and len(value) == 3):
+        got = f"{len(value)} values" if isinstance(value, tuple | list) else type(value).__name__
+        yield Finding("valid", False, f"Return three things: the graph, the order, the node counts. It returned {got}.")
+        return
+    gm, order, counts = value
+    broken = validate(before, gm)
+    order = [str(name) for name in order] if isinstance(order, tuple | list) else order
+    if not broken and (not isinstance(order, list) or sorted(order) != sorted(stages)):
+        broken = f"The order should name each of {list(stages)} once; it is {order!r}."
+    if not broken and not (isinstance(counts, tuple | list) and all(type(c) is int for c in counts) and counts):
+        broken = f"The node counts should be a list of whole numbers, one for each run of a pass; they are {counts!r}."
+    if broken:
+        yield Finding("valid", False, broken, before=before)
+        return
+    yield Finding("valid", True)
+    after = rebuild(gm)
+    result = equivalent(before, after)
+    yield Finding("same", result.ok, result.reason, before=before, after=after)
+    told = _history(case.build()[0], after, order, list(counts))
+    yield Finding("did", told is None, told or "", before=before, after=after)
+    if told is not None:
+        return
+    best, seen = case.expect, Best(len(after.graph.nodes), len(counts))
+    sentence = ""
+    if seen.nodes > best.nodes:
+        sentence = f"{' → '.join(order)} ends at {seen.nodes} nodes; another order reaches {best.nodes}."
+    elif (seen.nodes, seen.runs) > (best.nodes, best.runs):
+        sentence = (
+            f"{' → '.join(order)} takes {seen.runs} runs of a pass until nothing changes; another order reaches "
+            f"the same {best.nodes} nodes with {best.runs}."
+        )
+    yield Finding("cost", not sentence, sentence, before=before, after=after)
+
+
+def _history(gm: fx.GraphModule, after: fx.GraphModule, order: list[str], counts: list[int]) -> str | None:
+    """Follow the claimed order: None when counts, fixpoint and final graph are as claimed, else what is not."""
+    sweep, last = len(order), wiring(gm)
+    for i, count in enumerate(counts):
+        gm = STAGES[order[i % sweep]](gm)
+        there = len(gm.graph.nodes)
+        if there != count:
+            return (
+                f"Run {i + 1} ({order[i % sweep]}, in sweep {i // sweep + 1}) leaves {there} nodes; your list "
+                f"says {count}. Does every order start from an untouched copy?"
+            )
+        if i % sweep == sweep - 1:
+            now, done = wiring(gm), i == len(counts) - 1
+            if now == last and not done:
+                return (
+                    f"Nothing changed in sweep {i // sweep + 1}: that is the fixpoint, and the runs after it are waste."
+                )
+            if now != last and done:
+                return (
+                    f"Sweep {i // sweep + 1} was the last, and it still changed the graph: run until a whole sweep "
+                    f"changes nothing. (The number of nodes may stay the same while the graph changes.)"
+                )
+            last = now
+    if len(counts) % sweep:
+        return f"{len(counts)} node counts: a sweep is {sweep} runs, and sweeps run whole."
+    if wiring(after) != last:
+        return f"The graph you returned is not the one that {' → '.join(order)} leads to."
+    return None
+
+
+def cases() -> list[Case]:
+    def four(m: Any, x: fx.Proxy) -> fx.Proxy:
+        w = torch.tanh(m.w) * 3
+        a, b = torch.relu(x * w), torch.relu(x * w)
+        torch.exp(a)
+        return torch.neg(torch.neg(torch.where(x > 0, a, b)))
+
+    def scales(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = x * 2 * 2
+        return y + torch.where(x > 0, y, y)
+
+    return [
+        pipeline_case("one target each", graph(four, (2, 3), w=(3,)), SWEEP, Best(5, 8)),
+        pipeline_case("scales", graph(scales, (2, 3)), ("double", "scale", "simplify", "dce"), Best(4, 8)),
+        pipeline_case("two orders, two ends", graph(lambda m, x: x * 2 * 2, (2, 3)), ("double", "scale"), Best(3, 4)),
+        pipeline_case("no node less", graph(lambda m, x: torch.relu(x) * 2, (2, 3)), ("dce", "double"), Best(4, 4)),
+    ]

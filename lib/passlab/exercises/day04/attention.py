@@ -1,0 +1,141 @@
+"""Day 4, attention as one op: visible cases and judge."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+from passlab.exercises.day04._shared import calls, replaced
+from passlab.fx.cases import Expectation, case, expecting, graph, live, names, op_name, plural
+from passlab.judge import Case
+
+#: Where scores are infinite or NaN the law of attention promises nothing; where they are huge, the last bit of a score
+#: decides between one row of v and another.
+judge = expecting(trials=("given", "double", "structured", "sizes", "half"))
+
+
+def attentions(gm: fx.GraphModule) -> list[fx.Node]:
+    """The live nodes that call scaled_dot_product_attention."""
+    return [node for node in live(gm) if op_name(gm, node) == "scaled_dot_product_attention"]
+
+
+def attention_made(number: int, why: str) -> Expectation:
+    """At least so many calls of scaled_dot_product_attention."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        there = len(attentions(after))
+        if there >= number:
+            return None
+        left = [n for n in live(after) if op_name(after, n).lower() == "softmax"]
+        still = f" {names(left)} still stand{'s' if len(left) == 1 else ''} in the graph." if left else ""
+        return f"{plural(number, 'attention')} can be found here, and {there} became one op. {why}{still}"
+
+    return law
+
+
+def attention_at_most(number: int, why: str) -> Expectation:
+    """At most so many calls of scaled_dot_product_attention."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        there = attentions(after)
+        if len(there) <= number:
+            return None
+        return f"{why} {names(there)} came in{replaced(before, after)}; {number or 'none'} may."
+
+    return law
+
+
+def causal(size: int) -> torch.Tensor:
+    """0 on and below the diagonal, -inf above: a token sees itself and what came before."""
+    return torch.full((size, size), -math.inf).triu(1)
+
+
+def cases() -> list[Case]:
+    heads = (2, 2, 4, 8)
+    inf = math.inf
+
+    def scales(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
+        return (
+            torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(8), dim=-1) @ v,
+            torch.matmul(((q * 0.25) @ k.mT).softmax(-1), v),
+            F.softmax(torch.matmul(q, k.permute(0, 1, 3, 2)), dim=3) @ v,
+            torch.softmax((q * 0.9) @ k.mT / 2, -1) @ v,
+        )
+
+    def masks(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
+        added = torch.softmax(m.mask + 0.5 * (q @ k.transpose(-1, -2)), -1) @ v
+        filled = torch.softmax((q @ k.mT * 0.5).masked_fill(m.hidden, -inf), -1) @ v
+        kept = torch.softmax(torch.where(m.seen, q @ k.mT * 0.5, -inf), -1) @ v
+        put = torch.softmax(torch.where(m.hidden, -inf, q @ k.mT * 0.5), -1) @ v
+        return added, filled, kept, put
+
+    def flat(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+        p = m.drop(m.softmax(torch.bmm(q, torch.transpose(k, 1, 2)).div(3.0)))
+        return torch.bmm(F.dropout(p, 0.1, False), v)
+
+    def drawing(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+        return m.drop(torch.softmax(q @ k.mT * 0.5, -1)) @ v
+
+    def read_twice(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
+        p = torch.softmax(q @ k.mT * 0.5, -1)
+        scores = q @ k.mT
+        return p @ v, p, torch.softmax(scores * 0.5, -1) @ v, scores.amax(-1)
+
+    def near(m: Any, x: fx.Proxy) -> tuple:
+        s = 0.5
+        return (
+            torch.softmax(x @ x.mT * s, -2) @ x,
+            torch.softmax((x @ x.mT + m.bias) * s, -1) @ x,
+            torch.softmax((x @ x.mT * s).masked_fill(m.hidden, -1e9), -1) @ x,
+            x @ torch.softmax(x @ x.mT * s, -1),
+            torch.softmax(x @ x * s, -1) @ x,
+            torch.softmax(x @ x.transpose(1, 2) * s, -1) @ x,
+            torch.softmax(x @ x.mT - x @ x.mT, -1) @ x,
+            torch.softmax(x @ x.mT * s + m.hidden, -1) @ x,
+        )
+
+    bare = "All of the formula belongs to the op: the transposition, the scale, and a dropout that does nothing."
+    seen = torch.ones(4, 4, dtype=torch.bool).tril()
+    return [
+        case(
+            "four ways to scale",
+            graph(scales, heads, heads, heads),
+            did=[attention_made(4, "The scores are scaled, or q, or both, or nothing is.")],
+            cost=[calls(4, bare + " Where q and the scores are scaled, the scale is the product of both.")],
+        ),
+        case(
+            "masks that are added, filled in, chosen",
+            graph(masks, heads, heads, heads, mask=causal(4), hidden=~seen, seen=seen),
+            did=[attention_made(4, "A mask is a tensor that is added, or a boolean one that puts -inf.")],
+            cost=[calls(6, bare + " Only a mask that says where -inf goes has to be turned round.")],
+        ),
+        case(
+            "three dimensions, no dropout, wider values",
+            graph(flat, (3, 4, 8), (3, 5, 8), (3, 5, 6), drop=nn.Dropout, softmax=lambda: nn.Softmax(-1)),
+            did=[attention_made(1, "bmm is a product of matrices, too, and a dropout that is off is nothing.")],
+            cost=[calls(1, bare)],
+        ),
+        case(
+            "dropout that draws",
+            graph(drawing, heads, heads, heads, training=True, drop=nn.Dropout),
+            spared=[attention_at_most(0, "In training this dropout draws, and no other op draws the same numbers.")],
+        ),
+        case(
+            "scores and probabilities that are read",
+            graph(read_twice, heads, heads, heads),
+            spared=[
+                attention_at_most(0, "Somebody else reads the scores or the probabilities: they have to be there.")
+            ],
+        ),
+        case(
+            "near-misses",
+            graph(near, (2, 4, 4, 4), hidden=~seen, bias=(4, 4)),
+            spared=[
+                attention_at_most(0, "None of these is attention: look at every dimension, order, number and dtype.")
+            ],
+        ),
+    ]

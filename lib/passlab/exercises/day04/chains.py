@@ -1,0 +1,183 @@
+"""Day 4: the largest groups of element-wise operations with one result. Visible cases, and a judge that builds them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx
+
+from passlab.equivalence import equivalent
+from passlab.fx.cases import graph, names, plural
+from passlab.fx.effects import EFFECTS, effects, written
+from passlab.fx.patterns import POINTWISE, pattern
+from passlab.judge import Case, Finding
+from passlab.kernels import fused
+
+
+def unfit(node: fx.Node, memory: set[fx.Node]) -> str | None:
+    """Why a node can be in no group of this exercise, as the end of a sentence that begins with its name."""
+    if found := sorted(effects(node)):
+        return f"has an effect: {EFFECTS[found[0]]}"
+    if pattern(node) not in POINTWISE:
+        return f"is no element-wise operation; its pattern is {pattern(node).name}"
+    touched = [n.name for n in (node, *node.all_input_nodes) if n in memory]
+    return f"touches memory that the program writes ({touched[0]})" if touched else None
+
+
+def largest_groups(gm: fx.GraphModule) -> dict[fx.Node, fx.Node]:
+    """Each element-wise operation and the last one of its group.
+
+    A node may be in a group with its readers if all of them are in one group: so each is asked after its readers, and
+    what comes out is the only set of largest groups there is.
+    """
+    memory = written(gm.graph)
+    last: dict[fx.Node, fx.Node] = {}
+    for node in reversed(gm.graph.nodes):
+        if unfit(node, memory) is None:
+            readers = {last.get(reader) for reader in node.users}
+            one = len(readers) == 1 and None not in readers
+            last[node] = readers.pop() if one else node
+    return last
+
+
+def _invalid(gm: fx.GraphModule, value: Any) -> str | None:
+    if not isinstance(value, list | tuple):
+        return f"The answer is a list of groups; it is of type {type(value).__name__}."
+    op_of, seen = {n.name: n.op for n in gm.graph.nodes}, set()
+    for group in value:
+        if not isinstance(group, list | tuple) or not group:
+            return f"A group is a list of names of nodes; one here is {str(group)[:60]!r}."
+        for name in group:
+            if not isinstance(name, str):
+                return f"A group holds {str(name)[:60]!r}, of type {type(name).__name__}; a node is called by its name."
+            if name not in op_of:
+                return f"A group holds {name[:60]!r}, and the graph has no node of that name."
+            if not op_of[name].startswith("call_"):
+                return f"A group holds {name!r}, which is no operation."
+            if name in seen:
+                return f"Node {name} is in two groups, or twice in one."
+            seen.add(name)
+    return None
+
+
+def _same(gm: fx.GraphModule, groups: list[list[str]]) -> Finding:
+    """Do the groups, built as kernels, compute what the graph computes?"""
+    try:
+        after = fused(gm, groups)
+    except ValueError as error:
+        return Finding("same", False, str(error), before=gm)
+    found = equivalent(gm, after, gm.meta["inputs"], trials=("given",), aliasing=False)
+    return Finding("same", bool(found), "" if found else found.reason, before=gm, after=after)
+
+
+def _too_far(gm: fx.GraphModule, groups: list[list[str]]) -> tuple[str, str] | None:
+    """A member that should not be in its group, and the sentence that says why."""
+    memory = written(gm.graph)
+    for group in groups:
+        inside = [n for n in gm.graph.nodes if n.name in group]
+        for node in inside:
+            if why := unfit(node, memory):
+                return node.name, f"{node.name} is in a group, but it {why}."
+        for node in inside[:-1]:
+            elsewhere = [reader for reader in node.users if reader not in inside]
+            if elsewhere or not node.users:
+                whom = f"is read by {elsewhere[0].name}, outside" if elsewhere else "is read by nobody"
+                return node.name, (
+                    f"The group of {names(inside)} has more than one result: {node.name} {whom}, and "
+                    f"{inside[-1].name} is its last node."
+                )
+    return None
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """Valid: groups of names. Same: built as kernels, they compute the same. Did: what one reader alone reads is in
+    the reader's group. Spared: no group goes too far. Cost: as few kernels as can be."""
+    [gm] = case.build()
+    wrong = _invalid(gm, value)
+    yield Finding("valid", wrong is None, wrong or "", before=gm)
+    if wrong:
+        return
+    groups = [list(group) for group in value if len(group) > 1]
+    if "same" in case.about:
+        yield _same(gm, groups)
+    far = _too_far(gm, [list(group) for group in value])
+    yield Finding("spared", not far, far[1] if far else "", before=gm, mark=(far[0],) if far else ())
+    group_of = {name: at for at, group in enumerate(value) for name in group}
+    last = largest_groups(gm)
+
+    def apart(a: fx.Node, b: fx.Node) -> bool:
+        return group_of.get(a.name, a) != group_of.get(b.name, b)
+
+    pairs = [(n, r) for n in reversed(last) for r in n.users if last.get(r) is last[n] and apart(n, r)]
+    chain = next((pair for pair in pairs if len(pair[0].users) == 1), None)
+    said = f"{chain[1].name} alone reads {chain[0].name}: they may be one kernel; you keep them apart." if chain else ""
+    yield Finding("did", not chain, said, before=gm, mark=tuple(n.name for n in chain or ()))
+    kernels = len({group_of.get(node.name, node) for node in last})
+    fewest = len(set(last.values()))
+    said = ""
+    if kernels > fewest and pairs:
+        said = (
+            f"Your groups make {plural(kernels, 'kernel')} of the element-wise operations; {fewest} would do. "
+            f"{names(pairs[0])} may be one, since all readers of {pairs[0][0].name} may be in it."
+        )
+    yield Finding("cost", kernels <= fewest, said, before=gm, mark=tuple(n.name for n in (pairs or [()])[0]))
+
+
+def chains_case(name: str, build: Callable[[], fx.GraphModule], *about: str, built: bool = True) -> Case:
+    """`about`: of did, spared and cost those that the case decides. `built`: are the kernels built and run?"""
+    return Case(name, lambda: (build(),), ("valid", *["same"] * built, *about))
+
+
+def five(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.relu(x * m.row + m.col) * 0.5 + 1
+
+
+def inputs(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
+    return torch.tanh(torch.maximum(x * y, z)) - y
+
+
+def rejoins(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = torch.exp(-x)
+    return torch.sigmoid(a) * a + torch.where(a > 1, a, x)
+
+
+def leaves(m: Any, x: fx.Proxy) -> tuple:
+    b = torch.relu(x * 2)
+    return torch.tanh(b) + 1, b
+
+
+def softmax(m: Any, x: fx.Proxy) -> fx.Proxy:
+    e = torch.exp(x - x.amax(1, keepdim=True))
+    return e / e.sum(1, keepdim=True) * 2
+
+
+def between(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.sigmoid(torch.relu(x + 1) @ m.w * 2)
+
+
+def noisy(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.exp(F.dropout(torch.relu(x * 2), 0.5, True)) - 1
+
+
+def overwritten(m: Any, x: fx.Proxy) -> tuple:
+    y = torch.relu(x)
+    a = torch.exp(y) * 2 + 1
+    y.add_(1)
+    return a - y, torch.tanh(a)
+
+
+def cases() -> list[Case]:
+    shape = (3, 5)
+    return [
+        chains_case("five in a row", graph(five, shape, row=(5,), col=(3, 1)), "did", "cost"),
+        chains_case("several inputs", graph(inputs, shape, shape, (5,)), "did", "cost", built=False),
+        chains_case("a value that is read twice", graph(rejoins, shape), "did", "cost"),
+        chains_case("a value that leaves", graph(leaves, shape), "did", "spared", "cost", built=False),
+        chains_case("softmax written out", graph(softmax, shape), "did", "spared", "cost"),
+        chains_case("a product in the middle", graph(between, shape, w=(5, 4)), "did", "spared", "cost", built=False),
+        chains_case("a dropout", graph(noisy, shape), "did", "spared", built=False),
+        chains_case("written in between", graph(overwritten, shape), "did", "spared"),
+    ]

@@ -1,0 +1,316 @@
+"""Day 4, exercise 5: cases and judge of code generation. What came back is read here, and built and run elsewhere."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from passlab.equivalence.values import Tolerance, compare
+from passlab.exercises._tensorir import FOREIGN
+from passlab.fx.reader import trace
+from passlab.judge import Case, Finding
+from passlab.tvm import builds
+
+#: What a group of this exercise is made of, and the one method `to(dtype)`.
+OPERATIONS = {
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.gt, operator.lt, operator.eq,
+    torch.abs, torch.relu, torch.exp, torch.tanh, torch.sigmoid, torch.sqrt, torch.maximum, torch.minimum, torch.where,
+}  # fmt: skip
+#: Functions of TensorIR that cost as much as many additions.
+DEAR = {"exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "sqrt", "rsqrt", "erf", "pow"}
+DEAR |= {"sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan"}
+
+#: What the inputs are filled with beside ordinary numbers.
+EDGES = (0.0, -0.0, 1.0, math.nan, -2.5, math.inf, 0.5, -math.inf, -1.0)
+WHOLE_EDGES = (0, 1, -1, 7, -1000, 1000)
+#: How many steps in TensorIR an operation of the graph may take: relu takes care of NaN, operands are cast.
+STEPS = 12
+
+
+def codegen_case(name: str, function: Callable, *inputs: torch.Tensor, edges: bool = True) -> Case:
+    """A case: the graph of `function` on these inputs. edges: it is also run on NaN, infinities and the like (which
+    is not for bfloat16: TVM's cast to it makes some NaNs infinite)."""
+    return Case(name, lambda: (trace(function, *inputs),), expect=edges)
+
+
+def cases() -> list[Case]:
+    return [
+        codegen_case("a chain", lambda x: torch.relu(x * 0.5 - 1), numbers(5, 7)),
+        codegen_case("broadcasting", stretched, numbers(3, 1, 5), numbers(5), positive(4, 1)),
+        codegen_case("two outputs and a value they share", shared, numbers(3, 11)),
+        codegen_case("whole numbers", lambda n, x: torch.where(n < 0.5, n / 2, x * n), whole(13), numbers(2, 13)),
+        codegen_case("bfloat16", mixed, half(17), half(17), edges=False),
+        codegen_case("no elements", lambda x, y: x * y + 1, numbers(0, 5), numbers(5)),
+        codegen_case("no dimensions", lambda x, y: (torch.tanh(x) - y, x < y), numbers(), numbers()),
+    ]  # fmt: skip
+
+
+def stretched(x: Any, b: Any, c: Any) -> Any:
+    return torch.maximum(torch.sigmoid(x + b), x) / c
+
+
+def mixed(x: Any, y: Any) -> Any:
+    return torch.maximum(torch.exp(x), y) + 0.25
+
+
+def shared(x: Any) -> Any:
+    e = torch.exp(x)
+    return e * e - e, e + 1.0
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(len(shape)))
+
+
+def positive(*shape: int) -> torch.Tensor:
+    return numbers(*shape).abs() + 0.5
+
+
+def whole(*shape: int) -> torch.Tensor:
+    return torch.randint(-9, 10, shape, generator=torch.Generator().manual_seed(1), dtype=torch.int32)
+
+
+def half(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return numbers(*shape).to(dtype)
+
+
+def call(answer: Callable, case: Case) -> Any:
+    """Call the answer; a function of TensorIR travels in a module."""
+    from passlab.relax import tvm
+
+    value = answer(*case.build())
+    return tvm.IRModule({"main": value}) if isinstance(value, tvm.tirx.PrimFunc) else value
+
+
+def judge(case: Case, value: object) -> Iterator[Finding]:
+    (gm,) = case.build()
+    broken, function = _misfit(gm, value)
+    yield Finding("valid", broken is None, broken or "")
+    if broken:
+        return
+    work = Work.of(function)
+    inputs, outputs = ends(gm)
+    elements = outputs[0].meta["tensor_meta"].shape.numel()
+    written = [p.name for p in list(function.params)[: len(inputs)] if work.stores[p.__chandle__()]]
+    yield Finding(
+        "spared", not written, f"It writes to its input {written[0]}, which others may read." if written else ""
+    )
+    apart = _apart(function, work, len(inputs), elements)
+    yield Finding("did", apart is None, apart or "")
+    again = _again(gm, work, elements)
+    yield Finding("cost", again is None, again or "")
+    if work.steps > 50 * _allowed(gm, elements):
+        return  # building it could take hours
+    wrong = _wrong(case, gm, function)
+    yield Finding("same", wrong is None, wrong or "")
+
+
+def ends(gm: fx.GraphModule) -> tuple[list[fx.Node], list[fx.Node]]:
+    """Inputs and outputs of a graph, in their order."""
+    (returned,) = gm.graph.output_node().args
+    return gm.graph.find_nodes(op="placeholder"), list(returned) if isinstance(returned, tuple | list) else [returned]
+
+
+def _misfit(gm: fx.GraphModule, value: Any) -> tuple[str | None, Any]:
+    """What is wrong with the value as a kernel for this graph, in a sentence; and the kernel."""
+    from passlab.relax import tvm
+
+    if not isinstance(value, tvm.IRModule):
+        return f"Return a PrimFunc, or an IRModule that holds one; {type(value).__name__} came back.", None
+    functions = list(value.functions.values())
+    if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
+        return f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions.", None
+    [function] = functions
+    inputs, outputs = ends(gm)
+    wanted = [f"{_dtype(n)} {list(n.meta['tensor_meta'].shape)}" for n in (*inputs, *outputs)]
+    found = [_said(parameter) for parameter in function.params]
+    if found != wanted:
+        return f"The parameters must be {'; '.join(wanted)} (inputs, then outputs); they are {'; '.join(found)}.", None
+    if laid := [p.name for p in function.params if getattr(p.ty, "layout", None) is not None]:
+        return f"The buffer {laid[0]} has a layout, which cannot travel: decl_buffer(…, layout=None).", None
+    try:
+        work = Work.of(function)
+    except Unread as error:
+        return str(error), None
+    if work.foreign:
+        return f"The kernel calls code from elsewhere ({work.foreign[0]}). Write out what it computes.", None
+    return None, function
+
+
+def _dtype(node: fx.Node) -> str:
+    return str(node.meta["tensor_meta"].dtype).removeprefix("torch.")
+
+
+def _said(parameter: Any) -> str:
+    shape = getattr(parameter.ty, "shape", None)
+    if shape is None:
+        return f"{parameter.name}, no buffer"
+    return f"{parameter.ty.dtype} {[getattr(size, 'value', str(size)) for size in shape]}"
+
+
+class Unread(Exception):
+    """The kernel has something in it that this judge does not count. Its text says what, and what to do instead."""
+
+
+@dataclass
+class Work:
+    """What a kernel does, counted from its text. `steps`: operations of all kinds; `dear`: calls of exp and its like;
+    `stores`: how often each buffer is written, by handle; `held`: most elements of a buffer that it allocates."""
+
+    steps: int = 0
+    dear: int = 0
+    held: int = 0
+    stores: Counter = field(default_factory=Counter)
+    foreign: list[str] = field(default_factory=list)
+    _seen: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, function: Any) -> Work:
+        work = cls()
+        work.statement(function.body, 1)
+        return work
+
+    def statement(self, at: Any, times: int) -> None:
+        """Count a statement that runs so many times."""
+        kind = type(at).__name__
+        if kind == "For":
+            if not isinstance(getattr(at.extent, "value", None), int):
+                raise Unread(f"The loop {at.loop_var.name} has no fixed length: all shapes are known here.")
+            self.statement(at.body, times * max(at.extent.value, 0))
+        elif kind == "SeqStmt":
+            for part in at.seq:
+                self.statement(part, times)
+        elif kind == "BufferStore":
+            self.stores[at.buffer.__chandle__()] += times
+            self.expression(at.value, times)
+        elif kind in ("Bind", "Evaluate"):
+            self.expression(at.value, times)
+        elif kind == "IfThenElse":
+            self.expression(at.condition, times)
+            for part in filter(None, (at.then_case, at.else_case)):
+                self.statement(part, times)
+        elif kind in ("AllocBuffer", "DeclBuffer"):
+            self._holds(at.buffer)
+        elif kind == "SBlockRealize":
+            for buffer in at.block.alloc_buffers:
+                self._holds(buffer)
+            for part in filter(None, (at.block.init, at.block.body)):
+                self.statement(part, times)
+        elif kind == "AttrStmt":
+            self.statement(at.body, times)
+        else:
+            raise Unread(f"The kernel has a statement {kind}: loops over fixed lengths and stores are enough here.")
+
+    def _holds(self, buffer: Any) -> None:
+        sizes = [getattr(size, "value", math.inf) for size in buffer.ty.shape]
+        self.held = max(self.held, math.prod(sizes))
+
+    def expression(self, at: Any, times: int) -> None:
+        steps, dear = self._cost(at)
+        self.steps += times * steps
+        self.dear += times * dear
+
+    def _cost(self, at: Any) -> tuple[int, int]:
+        """Steps and calls of dear functions. An expression that stands in two places is computed in both."""
+        key = at.__chandle__()
+        if key not in self._seen:
+            kind, steps, dear, parts = type(at).__name__, 1, 0, []
+            if kind == "Call":
+                name = getattr(at.op, "name", "").rpartition(".")[2]
+                if not hasattr(at.op, "name") or name in FOREIGN:
+                    self.foreign.append(name or "a function")
+                parts, dear = list(at.args), int(name in DEAR)
+            elif kind in ("Var", "IntImm", "FloatImm", "BufferLoad", "TensorLoad", "StringImm"):
+                steps = 0
+            else:
+                names = ("a", "b", "value", "condition", "true_value", "false_value", "body", "base")
+                parts = [getattr(at, name) for name in names if hasattr(at, name)]
+            self._seen[key] = (0, 0)
+            costs = [self._cost(part) for part in parts]
+            self._seen[key] = steps + sum(s for s, _ in costs), dear + sum(d for _, d in costs)
+        return self._seen[key]
+
+
+def _apart(function: Any, work: Work, inputs: int, elements: int) -> str | None:
+    """Is it not one kernel that writes each element of its outputs once?"""
+    if work.held > 1:
+        return (
+            f"It allocates a buffer of {work.held:,} elements between input and output: what fusing is to save. "
+            "A value within the group is one element."
+        )
+    for parameter in list(function.params)[inputs:]:
+        times = work.stores[parameter.__chandle__()]
+        if times < elements or times > 2 * elements + 64:
+            return f"The output {parameter.name} has {elements:,} elements; the loops store to it {times:,} times."
+    return None
+
+
+def _again(gm: fx.GraphModule, work: Work, elements: int) -> str | None:
+    """What is computed more often than the graph has it."""
+    calls = [n for n in gm.graph.nodes if n.op == "call_function" and n.target.__name__ in DEAR]
+    dear = max(work.dear, 0)
+    if dear > len(calls) * elements:
+        named = ", ".join(n.name for n in calls) or "none"
+        return (
+            f"It calls exp and its like {dear:,} times; the graph has {len(calls)} such operations ({named}) on "
+            f"{elements:,} elements: a value that is used twice was computed twice."
+        )
+    if work.steps > _allowed(gm, elements):
+        each = work.steps / max(elements, 1)
+        return f"It does {each:,.0f} operations for each element: values that are used twice are computed twice."
+    return None
+
+
+def _allowed(gm: fx.GraphModule, elements: int) -> int:
+    return STEPS * (2 + sum(n.op.startswith("call_") for n in gm.graph.nodes)) * elements
+
+
+def _wrong(case: Case, gm: fx.GraphModule, function: Any) -> str | None:
+    """Where the kernel's outputs are not torch's, or why it does not run."""
+    from passlab.relax import tvm
+
+    given = tuple(gm.meta["inputs"])
+    trials = {"ordinary inputs": given}
+    if case.expect:
+        trials["NaN, infinities and the like"] = tuple(_edges(t, k) for k, t in enumerate(given))
+    module = tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
+    built = builds.run_module(module, trials.values(), seconds=15)
+    if built.error:
+        return built.error
+    for (name, inputs), found in zip(trials.items(), built.outputs, strict=True):
+        wanted = gm(*inputs)
+        wanted = wanted if isinstance(wanted, tuple | list) else (wanted,)
+        for place, (want, got) in enumerate(zip(wanted, map(builds.as_torch, found), strict=True)):
+            if differences := compare(
+                want, got, _tolerance(gm), f"output {place}" if len(wanted) > 1 else "the output"
+            ):
+                said = (
+                    differences[0]
+                    .sentence.replace(" before and ", " in torch and ")
+                    .replace(" after", " in the kernel")
+                )
+                return f"On {name} {said}."
+    return None
+
+
+def _edges(tensor: torch.Tensor, number: int) -> torch.Tensor:
+    """A tensor of this kind filled with chosen values, in an order of its own for each input."""
+    values = EDGES if tensor.is_floating_point() else WHOLE_EDGES if tensor.dtype != torch.bool else (True, False, True)
+    step = (1, 2, 4)[number % 3]
+    filled = [values[(number + step * k) % len(values)] for k in range(tensor.numel())]
+    return torch.tensor(filled, dtype=tensor.dtype).reshape(tensor.shape)
+
+
+def _tolerance(gm: fx.GraphModule) -> Tolerance:
+    """That of the least precise type in the graph: torch rounds to it after each operation, a kernel need not."""
+    nodes = [n for n in gm.graph.nodes if "tensor_meta" in n.meta and n.op != "output"]
+    types = {n.meta["tensor_meta"].dtype for n in nodes if n.meta["tensor_meta"].dtype.is_floating_point}
+    worst = max(types or {torch.float32}, key=lambda dtype: torch.finfo(dtype).eps)
+    return Tolerance.of(worst, depth=len(nodes), sums=False)

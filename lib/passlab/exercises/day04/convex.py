@@ -1,0 +1,177 @@
+"""Day 4: may this group be one kernel? Visible cases, and a judge that checks the witness it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx
+
+from passlab.fx.cases import graph
+from passlab.fx.effects import EFFECTS, effects, memory_order
+from passlab.judge import Case, Finding
+
+
+def waits_for(gm: fx.GraphModule) -> dict[fx.Node, list[fx.Node]]:
+    """For each node those before it that it has to stay behind: its operands, and who touched the same memory."""
+    return {node: [*node.all_input_nodes, *before] for node, before in memory_order(gm.graph).items()}
+
+
+def way_back(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
+    """A path out of the group and back into it, or None."""
+    inside = {node for node in gm.graph.nodes if node.name in group}
+    came_from: dict[fx.Node, fx.Node] = {}
+    for node, before in waits_for(gm).items():
+        outside = next((b for b in before if b in came_from), None)
+        if node in inside and outside is not None:
+            path = [node, outside]
+            while path[-1] not in inside:
+                path.append(came_from[path[-1]])
+            return [step.name for step in reversed(path)]
+        if node not in inside:
+            step = outside or next((b for b in before if b in inside), None)
+            if step is not None:
+                came_from[node] = step
+    return None
+
+
+def effectful(gm: fx.GraphModule, group: list[str]) -> list[str]:
+    """The members that do more than compute."""
+    return [node.name for node in gm.graph.nodes if node.name in group and effects(node)]
+
+
+def _no_witness(gm: fx.GraphModule, group: list[str], value: list[str]) -> str | None:
+    """Why what came back shows nothing."""
+    node_of = {node.name: node for node in gm.graph.nodes}
+    if len(value) == 1:
+        if value[0] not in group:
+            return f"{value[0]} is not in the group."
+        found = effects(node_of[value[0]])
+        return None if found else f"{value[0]} does nothing but compute: it is no reason."
+    for end in (value[0], value[-1]):
+        if end not in group:
+            return f"A path leads from the group back into it; {end} is not in the group."
+    if len(value) == 2:
+        return f"Between {value[0]} and {value[1]} your path has no node outside of the group."
+    for name in value[1:-1]:
+        if name in group:
+            return f"{name} stands in the middle of your path and is in the group: only its ends may be."
+    before = waits_for(gm)
+    for one, next_ in pairwise(value):
+        if node_of[one] not in before[node_of[next_]]:
+            return f"{next_} neither reads {one} nor has to stay behind it."
+    return None
+
+
+def _invalid(gm: fx.GraphModule, value: Any) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, list | tuple) or not value:
+        return f"The answer is None or a list of names of nodes; it is {str(value)[:60]!r}."
+    there = {node.name for node in gm.graph.nodes}
+    for name in value:
+        if not isinstance(name, str):
+            return f"The answer holds {str(name)[:60]!r}, of type {type(name).__name__}; a node is called by its name."
+        if name not in there:
+            return f"The answer holds {name[:60]!r}, and the graph has no node of that name."
+    return None
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """Valid: None or names of nodes. Did: a group that cannot be is refused, with a reason. Spared: one that can is
+    not refused."""
+    gm, group = case.build()
+    broken = _invalid(gm, value)
+    yield Finding("valid", broken is None, broken or "", before=gm, mark=tuple(group))
+    if broken:
+        return
+    alone, path = effectful(gm, group), way_back(gm, group)
+    said = " → ".join(value or ())
+    if alone or path:
+        why = ""
+        if value is None and alone:
+            word = sorted(effects(next(n for n in gm.graph.nodes if n.name == alone[0])))[0]
+            why = f"You let ({', '.join(group)}) be one kernel, but {alone[0]} does more than compute: {EFFECTS[word]}."
+        elif value is None:
+            why = f"You let ({', '.join(group)}) be one kernel, but {_told(path)}."
+        elif no := _no_witness(gm, group, list(value)):
+            why = f"({', '.join(group)}) cannot be one kernel, but {said} does not show it: {no}"
+        yield Finding("did", not why, why, before=gm, mark=tuple(path or alone))
+        return
+    no = "" if value is None else _no_witness(gm, group, list(value))
+    why = f"({', '.join(group)}) may be one kernel; you say {said}. {no}" if no else ""
+    yield Finding("spared", not why, why, before=gm, mark=tuple(group))
+
+
+def _told(path: list[str]) -> str:
+    return f"{' → '.join(path)} leads out of it and back: the kernel would have to run before that way and after it"
+
+
+def refused(name: str, build: Callable[[], fx.GraphModule], *group: str) -> Case:
+    return Case(name, lambda: (build(), list(group)), ("valid", "did"))
+
+
+def allowed(name: str, build: Callable[[], fx.GraphModule], *group: str) -> Case:
+    return Case(name, lambda: (build(), list(group)), ("valid", "spared"))
+
+
+def normalised(m: Any, x: fx.Proxy) -> fx.Proxy:
+    e = torch.exp(x)
+    return torch.relu(e / e.sum(1, keepdim=True))
+
+
+def side(m: Any, x: fx.Proxy) -> tuple:
+    e = torch.exp(x)
+    return e.sum(), e * 2
+
+
+def round_trip(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = torch.tanh(x) * 2
+    b = torch.softmax(a @ m.w, 1).reshape(3, 2).t()
+    return torch.relu(b + a)
+
+
+def strangers(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.exp(x).sum() * torch.tanh(x)
+
+
+def listed(m: Any, x: fx.Proxy) -> fx.Proxy:
+    a = torch.exp(x)
+    return torch.maximum(torch.cat([x, a], 1)[:, 3:], a)
+
+
+def noisy(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.relu(F.dropout(x * 2, 0.5, True))
+
+
+def overwritten(m: Any, x: fx.Proxy) -> fx.Proxy:
+    y = torch.relu(x)
+    a = y * 2
+    y.add_(1)
+    return y - a
+
+
+def written_later(m: Any, x: fx.Proxy) -> tuple:
+    y = torch.relu(x)
+    a = torch.exp(y * 2)
+    y.add_(1)
+    return a, y
+
+
+def cases() -> list[Case]:
+    shape = (2, 3)
+    return [
+        refused("there and back", graph(normalised, shape), "exp", "truediv"),
+        allowed("a chain", graph(normalised, shape), "truediv", "relu"),
+        allowed("the sum is inside", graph(normalised, shape), "exp", "sum_1", "truediv", "relu"),
+        allowed("a value leaves", graph(side, shape), "exp", "mul"),
+        refused("a long way round", graph(round_trip, shape, w=(3, 3)), "tanh", "mul", "add", "relu"),
+        allowed("nothing in common", graph(strangers, shape), "exp", "tanh"),
+        refused("by way of a list", graph(listed, shape), "exp", "maximum"),
+        refused("a dropout", graph(noisy, shape), "mul", "dropout", "relu"),
+        refused("written in between", graph(overwritten, shape), "mul", "sub"),
+        allowed("written afterwards", graph(written_later, shape), "mul", "exp"),
+    ]

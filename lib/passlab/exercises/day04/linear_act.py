@@ -1,0 +1,165 @@
+"""Day 4, linear, bias and activation: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+from passlab.exercises.day04._shared import calls, replaced
+from passlab.fx.cases import Expectation, case, expecting, graph, live, names, op_name, plural, read
+from passlab.judge import Case
+
+judge = expecting()
+
+
+def layers(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
+    """Activation → the live `linear_act` nodes that end in it."""
+    found: dict[str, list[fx.Node]] = {}
+    for node in live(gm):
+        if op_name(gm, node) == "linear_act":
+            activation = node.kwargs.get("activation", node.args[3] if len(node.args) > 3 else "relu")
+            found.setdefault(str(activation), []).append(node)
+    return found
+
+
+def layers_made(why: str, **wanted: int) -> Expectation:
+    """At least so many linear_act nodes of each activation."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        there = Counter({name: len(found) for name, found in layers(after).items()})
+        missing = [name for name in wanted if there[name] < wanted[name]]
+        if not missing:
+            return None
+        name = missing[0]
+        one = f"{plural(wanted[name], 'linear layer')} end{'s' if wanted[name] == 1 else ''} in {name} here"
+        return f"{one}, and the result has {plural(there[name], 'linear_act node')} with {name!r}. {why}"
+
+    return law
+
+
+def layers_at_most(why: str, **allowed: int) -> Expectation:
+    """At most so many linear_act nodes of each activation, and none of any other."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        extra = {name: found for name, found in layers(after).items() if len(found) > allowed.get(name, 0)}
+        if not extra:
+            return None
+        name, found = next(iter(extra.items()))
+        may = allowed.get(name, 0)
+        source = replaced(before, after, name.removesuffix("_tanh"))
+        return f"{why} {names(found)} with {name!r} came in{source}; {may or 'none'} may."
+
+    return law
+
+
+def cases() -> list[Case]:
+    spellings = "A layer and an activation may be modules, functions, operators or methods."
+    written_out = "x @ w.t() is a linear layer without bias, and what is added behind it, on either side, its bias."
+    one = "One node stands for the product, the sum and the activation."
+    reader = "Somebody else reads the value between: it has to be there."
+
+    def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
+        h = m.gelu(m.one(x))
+        h = F.silu(F.linear(h, m.w, bias=m.b))
+        return F.relu(m.two(h), inplace=True)
+
+    def written(m: Any, x: fx.Proxy) -> fx.Proxy:
+        h = F.gelu(x @ m.w1.t() + m.b1, approximate="tanh")
+        h = (m.b2 + torch.matmul(h, m.w2.transpose(0, 1))).relu()
+        return F.gelu(torch.addmm(m.b3, h, m.w3.T))
+
+    def read_twice(m: Any, x: fx.Proxy) -> tuple:
+        y = m.one(x)
+        z = F.linear(x, m.w)
+        s = z + m.b
+        return torch.relu(y) + y, F.silu(s), z, F.gelu(m.two(x)), torch.tanh(m.two(x))
+
+    def biases(m: Any, x: fx.Proxy) -> tuple:
+        y = x @ m.w.t()
+        return (
+            torch.relu(y + m.column),
+            torch.relu(x @ m.w.T + m.number),
+            torch.relu(F.linear(x, m.w) + x),
+            torch.relu(F.linear(x, m.w) + m.wide),
+            torch.relu(m.one(x) + m.b),
+            torch.relu(torch.add(F.linear(x, m.w), m.b, alpha=2)),
+        )
+
+    def near(m: Any, x: fx.Proxy) -> tuple:
+        return (
+            F.relu6(m.one(x)),
+            F.leaky_relu(m.one(x), 0.2),
+            torch.sigmoid(m.one(x)),
+            torch.relu(x @ m.w + m.b),
+            torch.relu(m.one(x) * 2),
+            torch.relu(torch.addmm(m.b, x, m.w.t(), beta=2)),
+            m.relu6(m.one(x)),
+            torch.relu(m.heir(x)),
+        )
+
+    def rewritten(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = m.one(x)
+        read(x, "one.bias").add_(1)
+        return torch.relu(y)
+
+    def heir() -> nn.Module:
+        return nn.modules.linear.NonDynamicallyQuantizableLinear(4, 4)
+
+    def layer(inputs: int, outputs: int, **options: Any) -> Callable[[], nn.Module]:
+        return lambda: nn.Linear(inputs, outputs, **options)
+
+    return [
+        case(
+            "modules and functions",
+            graph(modules, (2, 3), one=layer(3, 4), two=layer(4, 5, bias=False), gelu=nn.GELU, w=(4, 4), b=(4,)),
+            did=[layers_made(spellings, gelu=1, relu=1, silu=1)],
+            spared=[layers_at_most("Three layers are all there are.", gelu=1, relu=1, silu=1)],
+            cost=[calls(3, one)],
+        ),
+        case(
+            "the product written out, the bias added",
+            graph(written, (2, 3), w1=(4, 3), b1=(4,), w2=(5, 4), b2=(5,), w3=(3, 5), b3=(3,)),
+            did=[layers_made(written_out, gelu_tanh=1, relu=1, gelu=1)],
+            spared=[layers_at_most("gelu and gelu_tanh are two functions.", gelu_tanh=1, relu=1, gelu=1)],
+            cost=[calls(3, one)],
+        ),
+        case(
+            "values that somebody else reads",
+            graph(read_twice, (2, 3), one=layer(3, 4), two=layer(3, 4), w=(4, 3), b=(4,)),
+            did=[layers_made("One of the two calls of the module two can be fused; the other stays.", gelu=1)],
+            spared=[layers_at_most(reader, gelu=1)],
+        ),
+        case(
+            "what is added and is no bias",
+            graph(
+                biases,
+                (4, 4),
+                one=layer(4, 4),
+                w=(4, 4),
+                b=(4,),
+                column=(4, 1),
+                number=(1,),
+                wide=torch.randn(4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),
+            ),
+            spared=[
+                layers_at_most("A bias has the shape (outputs,) and the layer's dtype, is added once, and is the only.")
+            ],
+        ),
+        case(
+            "near-misses",
+            graph(near, (4, 4), one=layer(4, 4), w=(4, 4), b=(4,), relu6=nn.ReLU6, heir=heir),
+            spared=[layers_at_most("None of these is a layer (nn.Linear, no subclass), then relu, gelu or silu.")],
+        ),
+        case(
+            "a bias that is written in between",
+            graph(rewritten, (2, 4), one=layer(4, 4)),
+            spared=[
+                layers_at_most("The layer reads its bias before the program writes it, the activation comes after.")
+            ],
+        ),
+    ]

@@ -1,0 +1,166 @@
+"""Day 4, exercise 7: cases and judge of measuring. Every number follows from shapes; the judge works it out itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from passlab.fx.reader import trace
+from passlab.judge import Case, Finding
+
+#: The machine of most cases: ten operations in the time of a byte.
+MACHINE = {"bandwidth": 1e10, "flops": 1e11, "launch": 5e-6}
+HALF = torch.float16
+REDUCTIONS = (torch.sum, torch.mean, torch.amax)
+WHOLE, ROWS = ("launches", "bytes", "flops"), ("before", "after")
+
+
+def measure_case(
+    name: str,
+    function: Callable,
+    shapes: Sequence[Any],
+    groups: Any,
+    machine: dict | None = None,
+    *,
+    unread: bool = False,
+) -> Case:
+    """A case: a function of tensors of these shapes, or (shape, dtype), and groups of names, or what finds them.
+
+    unread: calls that nobody reads stay in the graph.
+    """
+
+    def build() -> tuple:
+        pairs = [
+            s if isinstance(s, tuple) and len(s) == 2 and isinstance(s[1], torch.dtype) else (s, None) for s in shapes
+        ]
+        gm = trace(function, *(torch.ones(shape, dtype=dtype) for shape, dtype in pairs))
+        if not unread:
+            gm.graph.eliminate_dead_code()
+        chosen = groups(gm) if callable(groups) else [list(group) for group in groups]
+        return gm, chosen, dict(machine or MACHINE)
+
+    return Case(name, build)
+
+
+def cases() -> list[Case]:
+    return [
+        measure_case("a chain", chain, [(64, 128)], [("mul", "add", "relu")]),
+        measure_case("broadcasting", biased, [(32, 64), (64,), (32, 1)], [("add", "mul", "tanh")]),
+        measure_case("read inside and outside", forked, [(64, 64), (64, 64)], [("mul", "abs_1", "add")]),
+        measure_case("half precision and bool", picked, [((128, 9), HALF), ((9,), HALF)], [("gt", "where")]),
+        measure_case("a product and more", layer, [(128, 256), (256, 128), (128,)], [("matmul", "add", "relu")]),
+        measure_case("a softmax by hand", softmax, [(40, 300)], [("sub", "exp"), ("sum_1", "truediv")]),
+    ]  # fmt: skip
+
+
+def chain(x: Any) -> Any:
+    return torch.relu(x * 2.0 + 1.0)
+
+
+def biased(x: Any, row: Any, column: Any) -> Any:
+    return torch.tanh((x + row) * column)
+
+
+def forked(x: Any, y: Any) -> Any:
+    z = x * y
+    return torch.abs(z) + x, torch.exp(z)
+
+
+def picked(x: Any, y: Any) -> Any:
+    return torch.where(x > y, x, 0.0) * x
+
+
+def layer(x: Any, weight: Any, bias: Any) -> Any:
+    return torch.exp(torch.relu(torch.matmul(x, weight) + bias))
+
+
+def softmax(x: Any) -> Any:
+    powers = torch.exp(x - torch.amax(x, -1, True))
+    return powers / torch.sum(powers, -1, True)
+
+
+def judge(case: Case, value: object) -> Iterator[Finding]:
+    gm, groups, machine = case.build()
+    broken = _misfit(value)
+    yield Finding("valid", broken is None, broken or "")
+    if broken:
+        return
+    apart = [[n.name] for n in gm.graph.nodes if n.op.startswith("call_")]
+    together = [*groups, *(it for it in apart if not any(it[0] in group for group in groups))]
+    wanted = {row: priced(gm, kernels, machine) for row, kernels in zip(ROWS, (apart, together), strict=True)}
+    for verdict, keys in (
+        ("did", ("launches", "bytes")),
+        ("spared", ("flops",)),
+        ("cost", ("intensity", "seconds", "roof")),
+    ):
+        wrong = next(
+            (_said(value, wanted, row, key) for row in ROWS for key in keys if _off(value, wanted, row, key)), ""
+        )
+        yield Finding(verdict, not wrong, wrong)
+
+
+def _misfit(value: Any) -> str | None:
+    if not isinstance(value, dict) or set(value) != set(ROWS):
+        return f'Return a dictionary with "before" and "after"; {str(value)[:60]} came back.'
+    for row in ROWS:
+        keys = (*WHOLE, "intensity", "seconds", "roof")
+        if not isinstance(value[row], dict) or set(value[row]) != set(keys):
+            return f"{row} must be a dictionary with {', '.join(keys)}; it is {str(value[row])[:80]}."
+        for key in keys[:-1]:
+            if isinstance(value[row][key], bool) or not isinstance(value[row][key], int | float):
+                return f"{row}, {key} must be a number; it is {str(value[row][key])[:60]}."
+        if value[row]["roof"] not in ("memory", "compute"):
+            return f'{row}, roof must be "memory" or "compute"; it is {str(value[row]["roof"])[:60]!r}.'
+    return None
+
+
+def _off(value: dict, wanted: dict, row: str, key: str) -> bool:
+    found, right = value[row][key], wanted[row][key]
+    return found != right if key == "roof" else not math.isclose(found, right, rel_tol=1e-6)
+
+
+def _said(value: dict, wanted: dict, row: str, key: str) -> str:
+    found, right = value[row][key], wanted[row][key]
+    if key == "roof":
+        sides = f"its intensity is {wanted[row]['intensity']:.4g} operations/byte"
+        return f"{row}: {sides}, and so the roof is {right}, not {found}."
+    number = "{:,.0f}" if key in WHOLE else "{:.6g}"
+    said = f"{row}: {key} is {number.format(found)} and must be {number.format(right)}"
+    kernels = wanted[row]["kernels"]
+    if key not in ("bytes", "flops", "seconds"):
+        return f"{said}."
+    unit = {"bytes": "bytes", "flops": "operations", "seconds": "s"}[key]
+    parts = [f"{name} {number.format(numbers[key])}" for name, numbers in list(kernels.items())[:4]]
+    return f"{said} ({unit} by kernel: {'; '.join(parts)}{'; …' if len(kernels) > 4 else ''})."
+
+
+def priced(gm: fx.GraphModule, kernels: Sequence[Sequence[str]], machine: dict) -> dict:
+    """The row of numbers of a graph whose kernels these are, and `kernels`: the numbers of each."""
+    nodes, each = {n.name: n for n in gm.graph.nodes}, {}
+    for kernel in kernels:
+        members = [nodes[name] for name in kernel]
+        read = {operand for node in members for operand in node.all_input_nodes if operand not in members}
+        written = {node for node in members if any(user not in members for user in node.users)}
+        moved, done = sum(map(_size, read | written)), sum(map(operations, members))
+        seconds = machine["launch"] + max(moved / machine["bandwidth"], done / machine["flops"])
+        each["+".join(kernel)] = {"bytes": moved, "flops": done, "seconds": seconds}
+    row = {key: sum(numbers[key] for numbers in each.values()) for key in ("bytes", "flops", "seconds")}
+    intensity = row["flops"] / row["bytes"] if row["bytes"] else 0.0
+    roof = "memory" if intensity < machine["flops"] / machine["bandwidth"] else "compute"
+    return row | {"launches": len(each), "intensity": intensity, "roof": roof, "kernels": each}
+
+
+def _size(node: fx.Node) -> int:
+    meta = node.meta["tensor_meta"]
+    return meta.shape.numel() * meta.dtype.itemsize
+
+
+def operations(node: fx.Node) -> int:
+    """How many operations a call does."""
+    if node.target is torch.matmul:
+        return 2 * node.args[0].meta["tensor_meta"].shape[-1] * node.meta["tensor_meta"].shape.numel()
+    return (node.args[0] if node.target in REDUCTIONS else node).meta["tensor_meta"].shape.numel()

@@ -1,0 +1,129 @@
+"""Day 7, batch norm is two operations: visible cases and judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from passlab.exercises.day07._shared import LEVEL, NORM, SHAPE, clip_case, conv, named, operands, outside
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import calls, program, tuple_of, typed, weight
+from passlab.tvm.judge import counts, judge_pass
+
+
+def _first_results(module: tvm.IRModule) -> list[relay.TupleGetItem]:
+    """The projections that read the first result of a batch norm."""
+    there = outside(module["main"])
+    return [e for e in there if isinstance(e, relay.TupleGetItem) and named(e.tuple_value, NORM) and e.index == 0]
+
+
+def _kept(module: tvm.IRModule) -> int:
+    """How many batch norms are read other than through their first result."""
+    firsts = set(_first_results(module))
+    readers = [operand for e in outside(module["main"]) if e not in firsts for operand in operands(e)]
+    return len({e for e in readers if named(e, NORM)})
+
+
+def _norm_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
+    left = _first_results(after)
+    if not left:
+        return None
+    attrs = left[0].tuple_value.attrs
+    return f"The first result of a batch norm (axis={attrs.axis}, epsilon={attrs.epsilon:g}) is still read from it."
+
+
+def _norm_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
+    kept, there = _kept(before), counts(after)[NORM]
+    if there < kept:
+        return f"{calls(kept, NORM)} is read for another result, or as a whole; {there} are left."
+    old, new = counts(before), counts(after)
+    lost = next((op for op in sorted(old) if op != NORM and new[op] < old[op]), None)
+    return f"{calls(old[lost], lost)} became {new[lost]}; only batch norms are to be replaced." if lost else None
+
+
+def _large(module: tvm.IRModule, elements: int) -> int:
+    """Calls of operators whose result is one tensor of that many elements or more."""
+    there = [e for e in outside(module["main"]) if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)]
+    tensors = [e.checked_type for e in there if isinstance(e.checked_type, relay.TensorType)]
+    return sum(int(np.prod([int(n) for n in t.shape])) >= elements for t in tensors)
+
+
+def _norm_cost(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
+    norms = [e for e in outside(before["main"]) if named(e, NORM)]
+    if not norms:
+        return None
+    smallest = min(int(np.prod([int(n) for n in e.args[0].checked_type.shape])) for e in norms)
+    most = _large(before, smallest) + 2 * len(_first_results(before))
+    there = _large(after, smallest)
+    if there <= most:
+        return None
+    return f"{there} operators work on whole tensors, not on vectors of one number per channel; {most} are enough."
+
+
+judge = judge_pass(_norm_did, _norm_spared, _norm_cost, level=LEVEL)
+
+
+def norm(x: relay.Expr, channels: int, seed: int = 0, **settings: Any) -> Any:
+    """A batch norm with constant, all different statistics: the tuple of its results."""
+    gamma, beta, mean, variance = (weight(channels, seed=4 * seed + i) for i in range(4))
+    positive = relay.const(np.abs(variance.data.numpy()) + 0.25)
+    return relay.nn.batch_norm(x, gamma, beta, mean, positive, **settings)
+
+
+def whole(result: Any) -> relay.Expr:
+    """The tuple itself behind TVM's wrapper, which unpacks it."""
+    return result.astuple() if hasattr(result, "astuple") else result
+
+
+def free_norm() -> tvm.IRModule:
+    """A batch norm whose statistics are inputs of main."""
+    x, *stats = relay.var("x", shape=SHAPE), *(relay.var(n, shape=(4,)) for n in ("gamma", "beta", "mean", "root"))
+    gamma, beta, mean, root = stats
+    normal = relay.nn.batch_norm(x, gamma, beta, mean, root * root)
+    return typed(relay.Function([x, *stats], relay.nn.relu(normal[0])))
+
+
+def cases() -> list[Case]:
+    def after_conv(x: relay.Var) -> relay.Expr:
+        return relay.nn.relu(norm(conv(x), 4)[0])
+
+    def last_axis(x: relay.Var) -> relay.Expr:
+        return tuple_of(norm(x, 6, axis=3)[0], norm(x, 6, 1, axis=-1)[0], norm(x, 5, 2, axis=2)[0])
+
+    def without(x: relay.Var) -> relay.Expr:
+        return tuple_of(
+            norm(x, 4, scale=False)[0], norm(x, 4, 1, center=False)[0], norm(x, 4, 2, epsilon=0.5, scale=False)[0]
+        )
+
+    def flat(x: relay.Var) -> relay.Expr:
+        return norm(relay.nn.dense(x, weight(3, 5)), 3, epsilon=0.01)[0]
+
+    def others_read(x: relay.Var) -> relay.Expr:
+        one, two = norm(x, 4), norm(x, 4, 1)
+        return tuple_of(one[0], one[1], whole(two))
+
+    def other_norms(x: relay.Var) -> relay.Expr:
+        layer = relay.nn.layer_norm(x, weight(6), weight(6, seed=1))
+        return norm(relay.nn.relu(layer), 4)[0] * relay.nn.dropout(x, 0.5)
+
+    def in_a_row(x: relay.Var) -> relay.Expr:
+        first = norm(x, 4)[0]
+        return norm(first + x, 4, 1)[0] * first
+
+    laws = ("did", "cost")
+    return [
+        norm_case("after a convolution", program(after_conv, SHAPE), *laws),
+        norm_case("other axes", program(last_axis, (2, 4, 5, 6)), *laws),
+        norm_case("without scale, without center", program(without, SHAPE), *laws),
+        norm_case("two dimensions", program(flat, (4, 5)), "did"),
+        norm_case("statistics are inputs", free_norm, "did", run=False),
+        norm_case("other results are read", program(others_read, SHAPE), "did", "spared", run=False),
+        norm_case("other norms", program(other_norms, SHAPE), "did", "spared", run=False),
+        norm_case("in a row", program(in_a_row, SHAPE), *laws, run=False),
+    ]
+
+
+#: The two exercises write their cases down alike.
+norm_case = clip_case

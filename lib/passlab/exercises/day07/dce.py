@@ -1,0 +1,92 @@
+"""Day 7, dead code, as a function pass: visible cases and judge."""
+
+from __future__ import annotations
+
+from passlab.judge import Case
+from passlab.relay import relay
+from passlab.relay.cases import (
+    attributes_kept,
+    case,
+    expecting,
+    field,
+    least,
+    let,
+    lets,
+    most,
+    number,
+    program,
+    tuple_of,
+)
+
+UNREAD = "Nobody reads it and it has no effect."
+EFFECT = "dropout has TOpIsStateful: it changes what later draws give, so it stays though nobody reads it."
+
+
+def cases() -> list[Case]:
+    def chain(x: relay.Var, mask: relay.Var) -> relay.Expr:
+        return let(
+            relay.nn.relu(x),
+            lambda kept: let(
+                relay.tanh(kept), lambda a: let(relay.exp(a) * a, lambda b: let(a + b, lambda _: kept + number(1)))
+            ),
+        )
+
+    def fields(x: relay.Var, y: relay.Var) -> relay.Expr:
+        pair = tuple_of(relay.nn.relu(x), relay.sigmoid(y))
+        return let(tuple_of(relay.tanh(x), relay.exp(y)), lambda t: field(t, 0) * field(pair, 0))
+
+    def both(x: relay.Var) -> relay.Expr:
+        return let(tuple_of(relay.tanh(x), relay.exp(x)), lambda t: let(relay.sqrt(field(t, 1)), lambda _: t))
+
+    def draws(x: relay.Var) -> relay.Expr:
+        return let(relay.exp(relay.nn.dropout(x, 0.5)), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x)))
+
+    def drawn_field(x: relay.Var) -> relay.Expr:
+        return let(
+            tuple_of(relay.nn.dropout(x, 0.5), relay.nn.relu(x)),
+            lambda t: let(relay.tanh(x), lambda _: field(t, 1)),
+        )
+
+    return [
+        case(
+            "a dead chain",
+            program(chain, (2, 3), (2, 3), note="kept"),
+            did=[*(most(op, 0, UNREAD) for op in ("tanh", "exp", "multiply")), lets(1, UNREAD)],
+            spared=[least("nn.relu", 1, "It is read."), attributes_kept],
+        ),
+        case(
+            "fields that nobody takes",
+            program(fields, (2, 3), (2, 3)),
+            did=[
+                most("sigmoid", 0, "Only field 0 of its tuple is taken."),
+                most("exp", 0, "Only field 0 of its tuple is taken."),
+            ],
+            spared=[least("tanh", 1, "It is read."), least("nn.relu", 1, "It is read.")],
+        ),
+        case(
+            "the whole tuple is returned",
+            program(both, (2, 3)),
+            run=False,
+            did=[most("sqrt", 0, UNREAD)],
+            spared=[
+                least("tanh", 1, "The tuple is returned as a whole."),
+                least("exp", 1, "The tuple is returned as a whole."),
+            ],
+        ),
+        case(
+            "a draw nobody reads",
+            program(draws, (2, 3)),
+            did=[most("tanh", 0, UNREAD)],
+            spared=[least("nn.dropout", 1, EFFECT)],
+        ),
+        case(
+            "a draw in a field nobody takes",
+            program(drawn_field, (2, 3)),
+            run=False,
+            did=[most("tanh", 0, UNREAD)],
+            spared=[least("nn.dropout", 1, EFFECT), least("nn.relu", 1, "It is read.")],
+        ),
+    ]
+
+
+judge = expecting()

@@ -1,0 +1,168 @@
+"""Day 7: visible cases of the dense + bias + GELU pattern, and what a composite function must be."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import Expectation, calls, case, expecting, least, most, number, program, tuple_of, weight
+from passlab.tvm.judge import counts, functions, is_primitive
+
+NAME = "dense_gelu"
+
+
+def composites(module: tvm.IRModule) -> list[relay.Call]:
+    """The calls of functions that are called dense_gelu by their attribute Composite."""
+    found: list[relay.Call] = []
+
+    def visit(expr: relay.Expr) -> None:
+        attrs = expr.op.attrs if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Function) else None
+        if attrs and "Composite" in attrs and attrs["Composite"] == NAME:
+            found.append(expr)
+
+    for function in functions(module).values():
+        relay.analysis.post_order_visit(function, visit)
+    return found
+
+
+def _misshapen(call: relay.Call) -> str | None:
+    """What is wrong with one composite function and its call."""
+    if not is_primitive(call.op):
+        return "A function with Composite alone cannot be built by relay.build: give it Primitive=1, too."
+    if len(call.args) != 3:
+        return f"The function takes {len(call.args)} arguments. It takes three, x, w and b; numbers stand inside of it."
+    inside: Counter[str] = counts(call.op)
+    wanted = {"nn.dense": 1, "erf": 1, "multiply": 2}
+    if short := next((op for op, n in wanted.items() if inside[op] < n), None):
+        return f"The function holds {calls(inside[short], short)}: the whole formula belongs into it."
+    if inside["nn.dense"] > 1 or inside["erf"] > 1:
+        return "The function holds more than the formula: one dense, one erf."
+    return None
+
+
+def made(wanted: int, why: str) -> Expectation:
+    """At least so many layers are calls of a right composite function."""
+
+    def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+        found = composites(after)
+        if len(found) < wanted:
+            return f"{why} {wanted} should be calls of a function with Composite={NAME!r}; {len(found)} are."
+        return next((sentence for call in found if (sentence := _misshapen(call))), None)
+
+    return law
+
+
+def none_made(why: str, allowed: int = 0) -> Expectation:
+    """No layer (or only those allowed) became a composite function."""
+
+    def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+        found = composites(after)
+        return (
+            None
+            if len(found) <= allowed
+            else f"{why} You made {len(found)} of {NAME!r}; {allowed or 'none'} should be."
+        )
+
+    return law
+
+
+def dense(x: relay.Expr, seed: int = 0, units: int = 6, inputs: int = 4) -> relay.Expr:
+    return relay.nn.dense(x, weight(units, inputs, seed=seed), units=units)
+
+
+def layer(x: relay.Expr, seed: int = 0, units: int = 6, inputs: int = 4) -> relay.Expr:
+    """dense and bias_add, as torch's importer writes them."""
+    return relay.nn.bias_add(dense(x, seed, units, inputs), weight(units, seed=seed + 50))
+
+
+def from_torch(
+    y: relay.Expr, root: float = 0.5**0.5, half: float = 0.5, slope: float = 0.5, phi_of: relay.Expr | None = None
+) -> relay.Expr:
+    """GELU of y as torch's importer writes it; other numbers, or another value inside erf, make it something else."""
+    inner = y if phi_of is None else phi_of
+    return y * (number(half) + relay.erf(inner * number(root)) * number(slope))
+
+
+def from_onnx(y: relay.Expr, root: float = 2**0.5, one: float = 1.0, half: float = 0.5) -> relay.Expr:
+    return y * (relay.erf(y / number(root)) + number(one)) * number(half)
+
+
+def turned(y: relay.Expr) -> relay.Expr:
+    """As from_torch, all operands the other way round."""
+    return (number(0.5) * relay.erf(number(0.5**0.5) * y) + number(0.5)) * y
+
+
+def turned_onnx(y: relay.Expr) -> relay.Expr:
+    return number(0.5) * ((number(1.0) + relay.erf(y / number(2**0.5))) * y)
+
+
+def by_tanh(y: relay.Expr) -> relay.Expr:
+    inner = number(math.sqrt(2 / math.pi)) * (y + number(0.044715) * y * y * y)
+    return number(0.5) * y * (number(1.0) + relay.tanh(inner))
+
+
+MATCHES = "This is gelu(dense(x, w) + b)."
+
+
+def spares(name: str, body: Callable, *shapes: tuple[int, ...], why: str, allowed: int = 0) -> Case:
+    """Nothing in this program is to be matched, beyond `allowed`, and no dense is computed twice."""
+    build = program(body, *shapes)
+    there = counts(build())["nn.dense"]
+    double = "A dense is computed twice now."
+    return case(
+        name,
+        build,
+        run=False,
+        spared=[none_made(why, allowed), most("nn.dense", there, double), least("nn.dense", there, "It is read.")],
+    )
+
+
+def cases() -> list[Case]:
+    def torch_forms(x: relay.Var) -> relay.Expr:
+        return tuple_of(from_torch(layer(x)), turned(weight(6, seed=9) + dense(x, 1)))
+
+    def onnx_forms(x: relay.Var) -> relay.Expr:
+        first = from_onnx(dense(x) + weight(6))
+        return turned_onnx(layer(first, 1, units=5, inputs=6))
+
+    def constants(x: relay.Var) -> relay.Expr:
+        y = [layer(x, seed) for seed in range(4)]
+        return tuple_of(from_torch(y[0], root=0.7), from_torch(y[1], half=0.4), from_onnx(y[2], one=1.5), by_tanh(y[3]))
+
+    def strangers(x: relay.Var) -> relay.Expr:
+        return from_torch(layer(x), phi_of=layer(x, 1))
+
+    def readers(x: relay.Var) -> relay.Expr:
+        y, z = layer(x), dense(x, 1)
+        return tuple_of(from_torch(y), relay.tanh(y), from_onnx(z + weight(6)), z)
+
+    def biases(x: relay.Var, square: relay.Var) -> relay.Expr:
+        residual = dense(x) + weight(2, 6)
+        rows = relay.nn.bias_add(dense(square), weight(6), axis=0)
+        return tuple_of(from_torch(residual), from_torch(rows), from_torch(dense(x, 1) + weight(1)))
+
+    return [
+        case("from torch", program(torch_forms, (2, 4)), did=[made(2, MATCHES)], spared=[none_made(MATCHES, 2)]),
+        case("from ONNX, two layers", program(onnx_forms, (2, 4)), did=[made(2, MATCHES)]),
+        spares("other formulas", constants, (2, 4), why="These are other functions: look at the numbers."),
+        spares("x and y", strangers, (2, 4), why="x * phi(y) with x not y is no GELU."),
+        spares(
+            "readers in the middle",
+            readers,
+            (2, 4),
+            why="What is computed on the way is read outside, too: it would be computed twice.",
+        ),
+        spares(
+            "other biases",
+            biases,
+            (2, 4),
+            (6, 4),
+            why="A bias has one number for each unit, along the last axis.",
+        ),
+    ]
+
+
+judge = expecting()

@@ -1,0 +1,198 @@
+"""Day 7: visible cases of the measurement of what folding a batch norm buys.
+
+Times measured by the learner's code are not judged, but what it says it measured is: both sides are built here again,
+in another process, their kernels counted, their outputs compared, and their times taken for the report.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from passlab.equivalence.values import Tolerance, compare
+from passlab.judge import Case, Finding
+from passlab.relay import relay, tvm
+from passlab.relay.cases import program, weight
+from passlab.tvm.builds import Built, as_torch, packed, run_module
+from passlab.tvm.judge import counts, first_difference, random_inputs, valid
+
+LEVEL, RUNS = 3, 5
+
+
+def call(answer: Callable, case: Case) -> Any:
+    """The answer's sides as plain data: lists of numbers and text. The image travels as a tensor of torch."""
+    module, x = case.build()
+    found = answer(module, x.numpy())
+    if not isinstance(found, dict):
+        return found
+    plain = {}
+    for name, side in found.items():
+        if isinstance(side, dict):
+            side = dict(side)
+            side["disabled"] = [str(one) for one in side.get("disabled") or ()]
+            side["seconds"] = [float(one) for one in side.get("seconds") or ()]
+        plain[str(name)] = side if isinstance(side, dict) else float(side)
+    return plain
+
+
+def _unfit(before: tvm.IRModule, found: Any) -> str | None:
+    """What makes this no comparison: a sentence, or None."""
+    if not isinstance(found, dict) or not {"plain", "folded", "ratio"} <= set(found):
+        return "Return a dict with plain, folded and ratio."
+    for name in ("plain", "folded"):
+        side = found[name]
+        if not isinstance(side, dict) or not {"module", "level", "disabled", "seconds"} <= set(side):
+            return f"The side {name!r} must be a dict with module, level, disabled and seconds."
+        if broken := valid(before, side["module"]):
+            return f"The side {name!r}: {broken}"
+        if type(side["level"]) is not int or not all(isinstance(one, str) for one in side["disabled"]):
+            return f"The side {name!r} must have a whole number for its level and names of passes in disabled."
+    if not isinstance(found["ratio"], int | float):
+        return "The ratio must be a number."
+    return None
+
+
+def _unlike(before: tvm.IRModule, found: dict) -> str | None:
+    """What the two sides differ in besides the folding."""
+    plain, folded = found["plain"], found["folded"]
+    for name, side in (("plain", plain), ("folded", folded)):
+        if side["level"] != LEVEL:
+            return f"The side {name!r} is built at level {side['level']}; both are to be built at level {LEVEL}."
+    if odd := sorted(set(plain["disabled"]) ^ set(folded["disabled"])):
+        return f"{odd[0]} is switched off for one side only: the ratio then tells of that as well."
+    if there := first_difference(before, plain["module"], ("the module given", "the plain side")):
+        return f"The plain side is not the module as given. {there}"
+    return None
+
+
+def _unfolded(folded: tvm.IRModule, limits: dict[str, int]) -> str | None:
+    """Which operator the folded module has too often."""
+    there = counts(folded)
+    left = next((op for op, limit in limits.items() if there[op] > limit), None)
+    if left is None:
+        return None
+    why = {
+        "nn.batch_norm": "SimplifyInference takes them apart",
+        "multiply": "FoldScaleAxis moves a scale into the weights, in a Sequential only at level 3, and FoldConstant "
+        "then computes these",
+    }.get(left, "FoldConstant computes what is the same on every call")
+    return f"The folded module has {there[left]} {left}, {limits[left]} can be reached: {why}."
+
+
+def _unmeasured(found: dict) -> str | None:
+    """Why the ratio does not follow from the times."""
+    medians = {}
+    for name in ("plain", "folded"):
+        seconds = found[name]["seconds"]
+        if len(seconds) < RUNS or not all(isinstance(s, float) and 0 < s < math.inf for s in seconds):
+            return f"The side {name!r} has {len(seconds)} times; at least {RUNS} are wanted, all above 0."
+        medians[name] = statistics.median(seconds)
+    ratio = medians["plain"] / medians["folded"]
+    if math.isclose(ratio, found["ratio"], rel_tol=1e-3):
+        return None
+    return f"The medians of your times give a ratio of {ratio:.3f}; yours is {found['ratio']:.3f}."
+
+
+_kept: dict[tuple, Built] = {}
+
+
+def _built(side: dict, inputs: list[tuple]) -> Built:
+    """The side built, run on the inputs and timed; what has been built before is not built again."""
+    module = packed(side["module"])
+    data = b"".join(array.tobytes() for arrays in inputs for array in arrays)
+    key = (module.text, side["level"], tuple(sorted(side["disabled"])), data)
+    if key not in _kept:
+        built = run_module(module, inputs, level=side["level"], disabled=side["disabled"], repeats=20)
+        if not built.ok:
+            return built
+        if len(_kept) == 16:
+            _kept.clear()
+        _kept[key] = built
+    return _kept[key]
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    before, x = case.build()
+    if broken := _unfit(before, value):
+        yield Finding("valid", False, broken, before=before)
+        return
+    yield Finding("valid", True)
+    after = value["folded"]["module"]
+
+    def finding(verdict: str, sentence: str | None) -> Finding:
+        return Finding(verdict, sentence is None, sentence or "", before=before, after=after)
+
+    yield finding("spared", _unlike(before, value))
+    inputs = [(x.numpy(),), *random_inputs(before, 1, ("ordinary",))]
+    plain, folded = _built(value["plain"], inputs), _built(value["folded"], inputs)
+    for name, built in (("plain", plain), ("folded", folded)):
+        if not built.ok:
+            off = ", ".join(value[name]["disabled"]) or "nothing"
+            yield finding("did", f"With {off} switched off the side {name!r} does not build or run: {built.error}")
+            return
+    norms = sum("batch_norm" in kernel for kernel in plain.kernels)
+    present = counts(before)["nn.batch_norm"]
+    unkept = (
+        f"The plain side runs {norms} kernels of batch_norm, and the module has {present}: TVM took the others apart "
+        "while it built. Both sides are folded then, and the ratio compares a thing with itself."
+        if norms < present
+        else None
+    )
+    yield finding("did", unkept or _unfolded(after, case.expect) or _unmeasured(value))
+    yield finding("same", _apart(before, plain, folded))
+    yield _saved(plain, folded, before, after)
+
+
+def _apart(before: tvm.IRModule, plain: Built, folded: Built) -> str | None:
+    """Where the outputs of the two sides differ."""
+    allowed = Tolerance.of(torch.float32, counts(before).total())
+    for old, new in zip(plain.outputs, folded.outputs, strict=True):
+        found = compare([as_torch(array) for array in old], [as_torch(array) for array in new], allowed)
+        if found:
+            return f"The two sides compute different things: {found[0].sentence}."
+    return None
+
+
+def _saved(plain: Built, folded: Built, before: tvm.IRModule, after: tvm.IRModule) -> Finding:
+    """Fewer kernels, which is certain; how much time that is, is told and not judged."""
+    few, many = len(folded.kernels), len(plain.kernels)
+    ratio = statistics.median(plain.times) / statistics.median(folded.times)
+    told = f"The folded side launches {few} kernels, the plain one {many}; measured again, it is {ratio:.2f}x as fast."
+    return Finding("cost", few < many, told, before=before, after=after)
+
+
+def norm(x: relay.Expr, channels: int, seed: int = 0) -> relay.Expr:
+    """A batch norm with statistics of its own."""
+    rng = np.random.default_rng(seed)
+    stats = [relay.const(rng.uniform(0.5, 1.5, channels).astype("float32")) for _ in range(4)]
+    return relay.nn.batch_norm(x, *stats)[0]
+
+
+def conv(x: relay.Expr, inputs: int, outputs: int, seed: int = 0, **settings: Any) -> relay.Expr:
+    """A convolution that keeps the size of its image."""
+    kernel = weight(outputs, inputs // settings.get("groups", 1), 3, 3, seed=seed)
+    return relay.nn.conv2d(x, kernel, channels=outputs, kernel_size=(3, 3), padding=(1, 1), **settings)
+
+
+def network(name: str, body: Callable, *shape: int, **limits: int) -> Case:
+    """A case of a network with one image as input. `limits`: how often operators may still be in the folded module."""
+    build = program(body, shape)
+
+    def arguments() -> tuple:
+        image = np.random.default_rng(7).standard_normal(shape).astype("float32")
+        return build(), torch.from_numpy(image)
+
+    found = {"nn.batch_norm": 0, "sqrt": 0, "rsqrt": 0, "divide": 0, "negative": 0, "expand_dims": 0}
+    return Case(name, arguments, expect={**found, "multiply": 0, **limits})
+
+
+def cases() -> list[Case]:
+    def block(x: relay.Var) -> relay.Expr:
+        return relay.nn.relu(norm(conv(x, 3, 4), 4))
+
+    return [network("conv, batch norm, relu", block, 1, 3, 8, 8, add=1)]

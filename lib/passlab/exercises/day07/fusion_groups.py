@@ -1,0 +1,123 @@
+"""Day 7, what FuseOps will do: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
+
+from passlab.exercises.day07._shared import block
+from passlab.judge import Case, Finding
+from passlab.relay import relay, tvm
+from passlab.relay.cases import number, program, tuple_of, weight
+from passlab.relay.groups import call_groups, calls, fused_groups
+
+
+def _invalid(value: Any, number_of_calls: int) -> str | None:
+    if not isinstance(value, list | tuple):
+        return f"The answer is a list of groups; it is of type {type(value).__name__}."
+    seen: set[int] = set()
+    for group in value:
+        if not isinstance(group, list | tuple | set | frozenset) or not group:
+            return f"A group is a list of numbers of calls; one here is {str(group)[:60]!r}."
+        for at in group:
+            if isinstance(at, bool) or not isinstance(at, int) or not 0 <= at < number_of_calls:
+                return f"A group holds {str(at)[:60]!r}; calls are numbered from 0 to {number_of_calls - 1}."
+            if at in seen:
+                return f"Call {at} is in two groups, or twice in one."
+            seen.add(at)
+    missing = [at for at in range(number_of_calls) if at not in seen]
+    return (
+        f"Call {missing[0]} is in no group: a call that is fused with nothing is a group of one." if missing else None
+    )
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """Valid: the groups share out the calls. Did: they are those of FuseOps. Spared: it joins all that they join."""
+    module, *limit = case.build()
+    names = [call.op.name for call in calls(module)]
+    wrong = _invalid(value, len(names))
+    yield Finding("valid", wrong is None, wrong or "", before=module)
+    if wrong:
+        return
+    right = fused_groups(module, *limit)
+    apart, joined = _first_split(right, value), _first_split(value, right)
+
+    def pair(found: tuple[int, int]) -> str:
+        return " and ".join(f"{names[at]} (call {at})" for at in found)
+
+    split = f"FuseOps puts {pair(apart)} into one kernel; you keep them apart." if apart else ""
+    yield Finding("did", not apart and not joined, split, before=module)
+    merged = f"You put {pair(joined)} into one kernel; FuseOps keeps them apart." if joined else ""
+    yield Finding("spared", not joined, merged, before=module)
+
+
+def _first_split(groups: Any, others: Any) -> tuple[int, int] | None:
+    """Two calls that are neighbours in one of `groups` and in different ones of `others`."""
+    where = {at: number for number, group in enumerate(others) for at in group}
+    for group in groups:
+        members = sorted(group)
+        for one, next_ in pairwise(members):
+            if where[one] != where[next_]:
+                return one, next_
+    return None
+
+
+def groups_case(name: str, build: Callable[[], tvm.IRModule], *limit: int) -> Case:
+    return Case(name, lambda: (build(), *limit))
+
+
+def conv(x: relay.Expr, channels: int = 4) -> relay.Expr:
+    return relay.nn.conv2d(x, weight(channels, 4, 3, 3), channels=channels, kernel_size=(3, 3), padding=(1, 1))
+
+
+def simplified(build: Callable[[], tvm.IRModule]) -> Callable[[], tvm.IRModule]:
+    return lambda: relay.transform.SimplifyInference()(build())
+
+
+def reductions(x: relay.Var) -> relay.Expr:
+    return tuple_of(relay.sum(relay.nn.relu(x), axis=1), relay.nn.relu(relay.sum(x, axis=1)), relay.nn.softmax(x))
+
+
+def fork(x: relay.Var) -> relay.Expr:
+    c = conv(x)
+    return tuple_of(relay.nn.relu(c), relay.sigmoid(c))
+
+
+def diamond(x: relay.Var) -> relay.Expr:
+    c = conv(x)
+    return relay.nn.relu(c) + relay.sigmoid(c)
+
+
+def pieces(x: relay.Var) -> relay.Expr:
+    left, right = relay.split(relay.exp(x), 2, axis=1)
+    return relay.nn.relu(relay.concatenate([relay.tanh(right), left], axis=1))
+
+
+def shapes_after_conv(x: relay.Var) -> relay.Expr:
+    c = relay.transpose(conv(x) * number(2.0), (0, 2, 3, 1))
+    return relay.nn.relu(relay.reshape(c + weight(4), (1, -1)))
+
+
+def chain(x: relay.Var) -> relay.Expr:
+    for at in range(12):
+        x = relay.nn.relu(x) if at % 2 else relay.tanh(x)
+    return x
+
+
+SHAPE = (1, 4, 6, 6)
+
+
+def cases() -> list[Case]:
+    return [
+        groups_case("a block", simplified(program(block, SHAPE))),
+        groups_case("reductions", program(reductions, (2, 6))),
+        groups_case("a fork", program(fork, SHAPE)),
+        groups_case("a fork that joins again", program(diamond, SHAPE)),
+        groups_case("shapes after a convolution", program(shapes_after_conv, SHAPE)),
+        groups_case("pieces", program(pieces, SHAPE)),
+        groups_case("at most five", program(chain, (2, 3)), 5),
+    ]
+
+
+call = call_groups

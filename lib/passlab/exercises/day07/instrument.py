@@ -1,0 +1,186 @@
+"""Day 7, A pass instrument: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from passlab.exercises.day07._shared import Witness, plain
+from passlab.judge import Case, Finding
+from passlab.relay import relay, tvm
+from passlab.relay.cases import field, let, number, program, tuple_of, weight
+from passlab.tvm.judge import first_difference
+
+COLUMNS = ("name", "depth", "before", "after", "seconds")
+
+#: For each context the names of passes, which make one Sequential. The instrument then tells of the last context.
+Contexts = Sequence[Sequence[str]]
+
+
+class Failed(Exception):
+    """What the pass "Fails" raises."""
+
+
+def _fails(module: tvm.IRModule, context: Any) -> tvm.IRModule:
+    raise Failed
+
+
+def _pass(name: str) -> Any:
+    if name == "Fails":
+        return tvm.transform.module_pass(_fails, opt_level=0, name="Fails")
+    return getattr(relay.transform, name)()
+
+
+def run(module: tvm.IRModule, contexts: Contexts, level: int, instrument: Any) -> tvm.IRModule | None:
+    """What the passes of the last context make of the module; None where one of them fails."""
+    result = None
+    for names in contexts:
+        try:
+            with tvm.transform.PassContext(opt_level=level, instruments=[instrument]):
+                result = tvm.transform.Sequential([_pass(name) for name in names])(module)
+        except Exception as error:
+            if "Failed" not in f"{type(error).__name__} {error}":
+                raise
+            result = None
+    return result
+
+
+def call(answer: Callable, case: Case) -> dict[str, Any]:
+    """Run the passes of the case under the learner's instrument: its rows, and the module that came of it."""
+    module, contexts, level = case.build()
+    log = answer()
+    result = run(module, contexts, level, log)
+    return {"rows": [{key: plain(entry) for key, entry in row.items()} for row in log.rows], "module": result}
+
+
+def seen(events: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+    """The rows, without times, that tell of these events."""
+    rows: list[dict[str, Any]] = []
+    running: list[dict[str, Any]] = []
+    for name, calls in events:
+        if name:
+            rows.append({"name": name, "depth": len(running), "before": calls, "after": None})
+            running.append(rows[-1])
+        else:
+            running.pop()["after"] = calls
+    return rows
+
+
+def _no_log(rows: Any) -> str | None:
+    """What makes these rows no log: a sentence, or None."""
+    if not isinstance(rows, list):
+        return "`rows` is no list of dicts."
+    for at, row in enumerate(rows):
+        missing = [column for column in COLUMNS if column not in row] if isinstance(row, dict) else COLUMNS
+        if missing:
+            return f"Row {at} has no {missing[0]!r}; a row has {', '.join(COLUMNS)}."
+        whole = [type(row["depth"]), type(row["before"]), type(row["after"] or 0)]
+        if not isinstance(row["name"], str) or set(whole) != {int}:
+            return f"Row {at} must have text for its name and whole numbers for depth, before and after; it has {row}."
+        if not isinstance(row["seconds"], int | float | None) or (row["seconds"] or 0) < 0:
+            return f"Row {at} has {row['seconds']} for its seconds."
+    return None
+
+
+def _missed(rows: list[dict], right: list[dict]) -> str | None:
+    """Where the log parts from what there was to see: a sentence, or None."""
+    for at in range(max(len(rows), len(right))):
+        name = right[at]["name"] if at < len(right) else None
+        if at >= len(rows) or rows[at]["name"] != name:
+            here = f"Row {at} of the log is {rows[at]['name']}" if at < len(rows) else f"The log ends after {at} rows"
+            there = f"the next pass that begins is {name}" if name else f"only {len(right)} runs of passes begin"
+            return f"{here}; {there}."
+        row, wanted = rows[at], right[at]
+        if row["depth"] != wanted["depth"]:
+            inside = f"nested in {wanted['depth']} others" if wanted["depth"] else "the outermost"
+            return f"Row {at}, {name}, is {inside}: its depth is {wanted['depth']}, not {row['depth']}."
+    for at, (row, wanted) in enumerate(zip(rows, right, strict=True)):
+        for column, when in (("before", "begins"), ("after", "ends")):
+            if row[column] != wanted[column]:
+                if wanted[column] is None:
+                    return f"Row {at}, {row['name']}, never ends: it raises an error. Its {column!r} is None."
+                return (
+                    f"When {row['name']} in row {at} {when} the module has {wanted[column]} calls; "
+                    f"the log says {row[column]}."
+                )
+    return None
+
+
+def _impossible(rows: list[dict]) -> str | None:
+    """Times that cannot be: a sentence, or None."""
+    for at, row in enumerate(rows):
+        if (row["after"] is None) != (row["seconds"] is None):
+            return f"Row {at}, {row['name']}, must have seconds if it has ended, else None; it has {row['seconds']}."
+        end = next((i for i in range(at + 1, len(rows)) if rows[i]["depth"] <= row["depth"]), len(rows))
+        inside = sum(r["seconds"] or 0 for r in rows[at + 1 : end] if r["depth"] == row["depth"] + 1)
+        if row["seconds"] is not None and inside > row["seconds"]:
+            return (
+                f"Row {at}, {row['name']}, took {row['seconds']:.6f} s, and what is nested in it {inside:.6f} s: "
+                f"a run lasts as long as all that is nested in it, at least."
+            )
+    return None
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    module, contexts, level = case.build()
+    if not isinstance(value, dict) or (broken := _no_log(value.get("rows"))):
+        yield Finding("valid", False, broken if isinstance(value, dict) else "There is no log.")
+        return
+    yield Finding("valid", True)
+    witness = Witness()
+    alone, right = run(module, contexts, level, witness), seen(witness.events)
+    changed = _changed(alone, value.get("module"))
+    yield Finding("same", not changed, changed, before=alone)
+    missed = _missed(value["rows"], right) or _impossible(value["rows"])
+    yield Finding("did", missed is None, missed or "")
+
+
+def _changed(alone: tvm.IRModule | None, logged: Any) -> str:
+    if alone is None:
+        return ""
+    if not isinstance(logged, tvm.IRModule):
+        return "Under the log the passes gave no module."
+    there = first_difference(alone, logged, ("without the log the module", "with it the module"))
+    if not there:
+        return ""
+    return (
+        f"With the log the passes make another module. {there} Does should_run say False, or the log edit the module?"
+    )
+
+
+def logged(name: str, build: Callable[[], tvm.IRModule], *contexts: tuple[str, ...], level: int = 3) -> Case:
+    return Case(name, lambda: (build(), contexts, level))
+
+
+def normed(x: relay.Var, gamma: relay.Var, beta: relay.Var, mean: relay.Var, var: relay.Var) -> relay.Expr:
+    """conv, batch norm, relu, with nothing in it that is constant and would take time to fold."""
+    conv = relay.nn.conv2d(x, weight(4, 3, 3, 3), channels=4, kernel_size=(3, 3), padding=(1, 1))
+    return relay.nn.relu(relay.nn.batch_norm(conv, gamma, beta, mean, var)[0])
+
+
+def twice(x: relay.Var) -> relay.Expr:
+    """Values that are read several times, so that there are more ways to a call than calls."""
+    y = relay.tanh(x) + relay.tanh(x)
+    for _ in range(3):
+        y = y * y + y
+    return let(relay.exp(y), lambda _: field(tuple_of(y, relay.sqrt(y)), 0))
+
+
+def two_functions() -> tvm.IRModule:
+    """main calls @half twice."""
+    half, x = relay.GlobalVar("half"), relay.var("x", shape=(2, 3))
+    inner = relay.var("z", shape=(2, 3))
+    module = tvm.IRModule({half: relay.Function([inner], relay.exp(inner) * number(0.5), x.type_annotation)})
+    module["main"] = relay.Function([x], half(half(x)) + number(1), x.type_annotation)
+    return relay.transform.InferType()(module)
+
+
+def cases() -> list[Case]:
+    network, shared = program(normed, (1, 3, 4, 4), *[(4,)] * 4), program(twice, (2, 3))
+    return [
+        logged("one after the other", shared, ("EliminateCommonSubexpr", "DeadCodeElimination", "FuseOps")),
+        logged("a pass that is a sequence", network, ("SimplifyInference", "FoldScaleAxis", "FuseOps")),
+        logged("two functions, at level 1", two_functions, ("FoldConstant", "ToANormalForm", "FuseOps"), level=1),
+        logged("the context after one that failed", shared, ("InferType", "Fails", "FuseOps"), ("SimplifyInference",)),
+        logged("a pass that fails", shared, ("SimplifyInference", "Fails", "FuseOps")),
+    ]

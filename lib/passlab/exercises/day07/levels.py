@@ -1,0 +1,59 @@
+"""Day 7, what runs at which level: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from passlab.exercises.day07._shared import Witness, plain
+from passlab.judge import Case, Finding
+from passlab.relay import relay, tvm
+from passlab.relay.cases import program, weight
+
+
+def call(answer: Callable, case: Case) -> Any:
+    table = answer(*case.build())
+    return {plain(name): found for name, found in table.items()} if isinstance(table, dict) else table
+
+
+def table(module: tvm.IRModule, disabled: Sequence[str] = ()) -> dict[str, list[int]]:
+    """Name of a pass → the levels at which relay.optimize runs it."""
+    found: dict[str, list[int]] = {}
+    for level in range(5):
+        witness = Witness()
+        with tvm.transform.PassContext(opt_level=level, disabled_pass=list(disabled), instruments=[witness]):
+            relay.optimize(module, target="llvm")
+        for name in dict.fromkeys(name for name, _ in witness.events if name):
+            found.setdefault(name, []).append(level)
+    return found
+
+
+def at_levels(levels: Sequence[int]) -> str:
+    return f"at level {', '.join(map(str, levels))}" if levels else "at no level"
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    levels = value.values() if isinstance(value, dict) else [None]
+    if not all(isinstance(found, list | tuple) and all(type(n) is int for n in found) for found in levels):
+        yield Finding("valid", False, "Return a dict from the name of a pass to the list of its levels.")
+        return
+    yield Finding("valid", True)
+    right = table(*case.build())
+    off = [name for name in (*right, *value) if list(value.get(name, ())) != right.get(name, [])]
+    if not off:
+        yield Finding("did", True)
+        return
+    name = min(off, key=lambda name: (name not in right, name))
+    said = f"it runs {at_levels(right.get(name, []))}, and your table has it {at_levels(value.get(name, []))}"
+    more = f" {len(off) - 1} other passes are off, too." if len(off) > 1 else ""
+    yield Finding("did", False, f"{name}: {said}.{more}")
+
+
+def cases() -> list[Case]:
+    def dense(x: relay.Var) -> relay.Expr:
+        return relay.nn.softmax(relay.nn.relu(relay.nn.dense(x, weight(5, 4)) + weight(5)))
+
+    return [
+        Case("a layer", lambda: (program(dense, (2, 4))(),)),
+        Case("some switched off", lambda: (program(dense, (2, 4))(), ("FoldScaleAxis", "FuseOps", "Legalize"))),
+    ]

@@ -1,0 +1,129 @@
+"""Day 7, what a pipeline leaves: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+from passlab import models
+from passlab.exercises.day07._shared import block, ladder
+from passlab.judge import Case, Finding
+from passlab.relay import relay, tvm
+from passlab.relay.cases import number, program, tuple_of
+from passlab.tvm.importers import relay_module
+from passlab.tvm.judge import counts
+
+
+@cache
+def _imported(name: str, bind: bool) -> tvm.IRModule:
+    zoo = models.ZOO[name]
+    module = relay_module(zoo.build(), *zoo.inputs(), bind=bind)
+    return module if bind else module[0]
+
+
+def zoo(name: str, bind: bool = False, simplified: bool = False) -> Callable[[], tvm.IRModule]:
+    """A model of the zoo; without `bind` its parameters are inputs of main. `simplified`: after SimplifyInference."""
+
+    def build() -> tvm.IRModule:
+        module = tvm.IRModule(_imported(name, bind).functions)  # functions are never edited, modules may be
+        return relay.transform.SimplifyInference()(module) if simplified else relay.transform.InferType()(module)
+
+    return build
+
+
+def table(module: tvm.IRModule, passes: list[str]) -> list[Counter]:
+    """What the exercise asks for."""
+    rows = [counts(module)]
+    with tvm.transform.PassContext(opt_level=4):  # FoldScaleAxis is two passes in a row, and each asks for level 3
+        for name in passes:
+            module = getattr(relay.transform, name)()(module)
+            rows.append(counts(module))
+    return rows
+
+
+def counts_case(name: str, build: Callable[[], tvm.IRModule], *passes: str, about: str = "did") -> Case:
+    return Case(name, lambda: (build(), list(passes)), ("valid", about), expect=cache(lambda: table(build(), passes)))
+
+
+def _shape_of(value: Any, rows: int) -> str | None:
+    """Why `value` is no table of that many rows, or None."""
+    if not isinstance(value, list):
+        return f"The answer is a list of dictionaries; it is of type {type(value).__name__}."
+    for at, row in enumerate(value):
+        if not isinstance(row, dict):
+            return f"Row {at} is of type {type(row).__name__}, and should be a dictionary: operator to number of calls."
+        for op, count in row.items():
+            if not isinstance(op, str) or isinstance(count, bool) or not isinstance(count, int):
+                return f"Row {at} holds {op!r}: {count!r}; keys are names of operators, values whole numbers."
+    if len(value) != rows:
+        return f"The table has {len(value)} rows; it should have {rows}: one before the first pass, one after each."
+    return None
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    module, passes = case.build()
+    wrong = _shape_of(value, len(passes) + 1)
+    yield Finding("valid", wrong is None, wrong or "")
+    if wrong:
+        return
+    for verdict in case.about:
+        if verdict != "valid":
+            sentence = _difference(value, case.expect(), passes)
+            yield Finding(verdict, sentence is None, sentence or "", before=module)
+
+
+def _difference(value: list[dict], right: list[Counter], passes: list[str]) -> str | None:
+    for at, (got, wanted) in enumerate(zip(value, right, strict=True)):
+        got = {op: count for op, count in got.items() if count}
+        if got == wanted:
+            continue
+        when = f"After {', '.join(passes[:at])}" if at else "Before the first pass"
+        op = min(op for op in got.keys() | wanted.keys() if got.get(op, 0) != wanted[op])
+        return f"{when} there are {wanted[op]} calls of {op}; your table says {got.get(op, 0)}."
+    return None
+
+
+def twins(x: relay.Var) -> relay.Expr:
+    return relay.exp(relay.nn.relu(x)) + relay.exp(relay.nn.relu(x)) * number(2)
+
+
+def fused_twice(x: relay.Var) -> relay.Expr:
+    """One kernel that is called on two values: its inside is there once."""
+    a = relay.var("a", shape=(2, 3))
+    kernel = relay.Function([a], relay.tanh(relay.nn.relu(a))).with_attr("Primitive", tvm.tir.IntImm("int32", 1))
+    first, second = relay.split(x, 2, axis=0)
+    return tuple_of(kernel(first), kernel(second), relay.abs(first))
+
+
+def two_functions() -> tvm.IRModule:
+    """A module whose main calls another function of the module."""
+    module, half = tvm.IRModule(), relay.GlobalVar("half")
+    a, x, same = relay.var("a", shape=(2, 3)), relay.var("x", shape=(2, 3)), relay.TensorType((2, 3))
+    module[half] = relay.Function([a], relay.nn.relu(a) * number(0.5) + number(0.0), same)
+    module["main"] = relay.Function([x], relay.tanh(half(x)) + half(relay.exp(x)), same)
+    return relay.transform.InferType()(module)
+
+
+SHAPE = (1, 4, 6, 6)
+
+
+def cases() -> list[Case]:
+    return [
+        counts_case("a block", program(block, SHAPE), "SimplifyInference", "FoldConstant", "FuseOps"),
+        counts_case(
+            "passes of a high level",
+            program(block, SHAPE),
+            *("SimplifyInference", "FoldScaleAxis", "FoldConstant", "EliminateCommonSubexpr", "FastMath"),
+        ),
+        counts_case(
+            "ResNet-18, parameters as inputs",
+            zoo("resnet18"),
+            *("SimplifyInference", "FoldConstant", "FuseOps"),
+        ),
+        counts_case("two equal calls are two", program(twins, (2, 3)), "EliminateCommonSubexpr", "FuseOps"),
+        counts_case("every value read twice", program(ladder, (2, 3)), "FuseOps", about="spared"),
+        counts_case("one kernel, called twice", program(fused_twice, (4, 3)), "InferType", about="spared"),
+        counts_case("two functions", two_functions, "SimplifyExpr", "FuseOps"),
+    ]

@@ -1,0 +1,130 @@
+"""Day 7, A chip without relu: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from passlab.exercises.day07._shared import CONV, LEVEL, RELU, SHAPE, clip_case, conv, ladder, named, operands, outside
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.relay.cases import calls, number, program, tuple_of, weight
+from passlab.tvm.judge import counts, is_primitive, judge_pass
+
+
+def times(number_of: int) -> str:
+    return {1: "once", 2: "twice"}.get(number_of, f"{number_of} times")
+
+
+def _alone(module: tvm.IRModule) -> int:
+    """How many relus read a convolution that nobody else reads."""
+    there = outside(module["main"])
+    readers = Counter(operand for e in there for operand in operands(e))
+    return sum(named(e, RELU) and named(e.args[0], CONV) and readers[e.args[0]] == 1 for e in there)
+
+
+def _instructions(module: tvm.IRModule) -> list[relay.Function]:
+    """The functions that say they are conv2d_relu."""
+    there = [e for e in outside(module["main"]) if isinstance(e, relay.Function) and e.attrs]
+    return [f for f in there if "Composite" in f.attrs and str(f.attrs["Composite"]) == "conv2d_relu"]
+
+
+def _misformed(f: relay.Function) -> str | None:
+    if not is_primitive(f):
+        return 'A function with Composite="conv2d_relu" lacks Primitive=1: the next pass would take it apart.'
+    inside = f.body
+    good = named(inside, RELU) and named(inside.args[0], CONV) and list(inside.args[0].args) == list(f.params)
+    if not good:
+        return (
+            f'A function with Composite="conv2d_relu" holds {", ".join(counts(f)) or "no operator"}; it should be '
+            "relu(conv2d(data, weight)), with data and weight as its parameters."
+        )
+    return None
+
+
+def _clip_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
+    left = [e for e in outside(after["main"]) if named(e, RELU)]
+    if left:
+        return f"{calls(len(left), RELU)} left outside of the instructions: the chip has no relu."
+    wrong = next((why for f in _instructions(after) if (why := _misformed(f))), None)
+    if wrong:
+        return wrong
+    wanted, there = _alone(before) + len(_instructions(before)), len(_instructions(after))
+    if there < wanted:
+        found = f"conv2d_relu is there {times(there) if there else 'nowhere'}"
+        return f"{times(wanted).capitalize()} a relu is the only reader of a convolution; {found}."
+    return None
+
+
+def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
+    wanted, there = _alone(before) + len(_instructions(before)), len(_instructions(after))
+    convs, now = counts(before)[CONV], counts(after)[CONV]
+    if now != convs:
+        return f"{calls(convs, CONV)} became {now}: what others read, too, has to stay, and is then computed twice."
+    if there > wanted:
+        return f"conv2d_relu is there {times(there)}, and should be {times(wanted) if wanted else 'nowhere'}."
+    top = {float(tvm.tir.max_value(d).value) for d in ("float32", "float16", "int32", "int8")}
+    odd = [
+        e for e in outside(after["main"]) if named(e, "clip") and (e.attrs.a_min, e.attrs.a_max) not in _clips(before)
+    ]
+    cut = next((e for e in odd if e.attrs.a_min != 0 or not any(np.isclose(e.attrs.a_max, t) for t in top)), None)
+    if cut is not None:
+        return f"relu became clip(x, {cut.attrs.a_min:g}, {cut.attrs.a_max:g}): that cuts off at the top."
+    old, new = (Counter({op: n for op, n in counts(m).items() if op not in (RELU, "clip")}) for m in (before, after))
+    if old != new:
+        op = min(op for op in old.keys() | new.keys() if old[op] != new[op])
+        return f"{calls(old[op], op)} became {new[op]}; only relu is to be replaced."
+    return None
+
+
+def _clips(module: tvm.IRModule) -> set[tuple[float, float]]:
+    return {(e.attrs.a_min, e.attrs.a_max) for e in outside(module["main"]) if named(e, "clip")}
+
+
+judge = judge_pass(_clip_did, _clip_spared, level=LEVEL)
+
+
+def instruction(x: relay.Expr, seed: int = 0) -> relay.Expr:
+    """relu(conv(x)) as the pass leaves it."""
+    data, kernel = relay.var("data", shape=SHAPE), weight(4, 4, 3, 3, seed=seed)
+    w = relay.var("weight", shape=(4, 4, 3, 3))
+    inside = relay.nn.relu(relay.nn.conv2d(data, w, padding=(1, 1), channels=4, kernel_size=(3, 3)))
+    f = relay.Function([data, w], inside).with_attr("Composite", "conv2d_relu")
+    return f.with_attr("Primitive", tvm.tir.IntImm("int32", 1))(x, kernel)
+
+
+def cases() -> list[Case]:
+    relu = relay.nn.relu
+
+    def settings(x: relay.Var) -> relay.Expr:
+        strided = relu(conv(x, strides=(2, 2), groups=2))
+        return tuple_of(strided, relu(conv(x, 1, padding=(2, 1, 2, 1), dilation=(2, 1))))
+
+    def read_twice(x: relay.Var) -> relay.Expr:
+        c, d = conv(x), conv(x, 1)
+        return tuple_of(relu(c) + relay.sigmoid(c), relu(d), d)
+
+    def elsewhere(x: relay.Var) -> relay.Expr:
+        biased = relu(relay.nn.bias_add(conv(x), weight(4)))
+        return relu(relay.nn.max_pool2d(biased, (2, 2))) + relay.clip(relay.sum(relu(x)), -1.0, 6.0)
+
+    def one_after_another(x: relay.Var) -> relay.Expr:
+        y = relu(conv(relu(x)))
+        return relu(conv(y, 1)) + y
+
+    def already(x: relay.Var) -> relay.Expr:
+        return relu(conv(instruction(x), 1)) + instruction(x, 2)
+
+    def integers(n: relay.Var) -> relay.Expr:
+        return relu(relay.cast(n * number(8.0), "int32"))
+
+    return [
+        clip_case("settings", program(settings, SHAPE), "did"),
+        clip_case("convolutions that others read", program(read_twice, SHAPE), "spared", run=False),
+        clip_case("relu elsewhere", program(elsewhere, SHAPE), "did", "spared"),
+        clip_case("one after another", program(one_after_another, SHAPE), "did", "spared", run=False),
+        clip_case("instructions that are there already", program(already, SHAPE), "did", "spared", run=False),
+        clip_case("integers", program(integers, (7,)), "did"),
+        clip_case("every value read twice", program(ladder, (2, 3)), "did", "spared", run=False),
+    ]

@@ -1,0 +1,77 @@
+"""What the exercises of day 8 share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from passlab.relax import relax
+from passlab.relax.cases import op
+from passlab.tvm.modules import Node, bindings, consumers, functions, is_primitive, nodes
+
+CONV, RELU, CLIP = "relax.nn.conv2d", "relax.nn.relu", "relax.clip"
+
+
+def plural(number: int, one: str) -> str:
+    return f"{number} {one}" + ("" if number == 1 else "s")
+
+
+class Reading:
+    """One function of a module: what makes a variable (`made`), who reads it, and whether it leaves the block."""
+
+    def __init__(self, mod: Any, name: str):
+        self.nodes = {node.var: node for node in nodes(mod, name)}
+        self.readers = consumers(mod, name)
+        self.values = dict(bindings(functions(mod)[name]))
+
+    def only_reader(self, var: Any) -> Node | None:
+        """The one call that reads `var`, where nothing else does and the function does not return it."""
+        readers = self.readers.get(var, [])
+        hidden = isinstance(var, relax.DataflowVar)
+        return self.nodes.get(readers[0]) if hidden and len(readers) == 1 else None
+
+    def made(self, var: Any, name: str) -> Node | None:
+        """The call that makes `var`, if it is one of this operator."""
+        node = self.nodes.get(var)
+        return node if node is not None and node.name == name else None
+
+
+def readings(mod: Any) -> list[Reading]:
+    return [Reading(mod, name) for name, function in functions(mod).items() if not is_primitive(function)]
+
+
+def launches(mod: Any) -> list[tuple[str, ...]]:
+    """What is called outside primitive functions: the operators of each, in order, one for a bare operator.
+
+    Calls count, not functions: two equal ones may share a function.
+    """
+    inside = {name: tuple(node.name for node in nodes(mod, name)) for name in functions(mod)}
+    fused = {name for name, function in functions(mod).items() if is_primitive(function)}
+    found = [(node.name,) for name in inside if name not in fused for node in nodes(mod, name)]
+    for name in inside.keys() - fused:
+        for _, value in bindings(functions(mod)[name]):
+            called = getattr(getattr(value, "op", None), "name_hint", None)
+            if called in fused:
+                found.append(inside[called])
+    return found
+
+
+def calls(mod: Any) -> Counter[str]:
+    """How often each operator is called, those in a primitive function once for each call of it."""
+    return Counter(name for launch in launches(mod) for name in launch)
+
+
+def other_calls(before: Any, after: Any, free: set[str]) -> str | None:
+    """What else is called more or less often than before."""
+    old, new = calls(before), calls(after)
+    for name in sorted((old | new).keys() - free):
+        if old[name] != new[name]:
+            return f"{name} was called {plural(old[name], 'time')} and is now called {plural(new[name], 'time')}."
+    return None
+
+
+IMAGE, WEIGHT = (1, 4, 6, 6), (4, 4, 3, 3)
+
+
+def conv(x: Any, w: Any, **how: Any) -> Any:
+    return op.nn.conv2d(x, w, padding=1, **how)

@@ -1,0 +1,153 @@
+"""Day 8, fusing by pattern, with a check: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from passlab.exercises.day08._shared import CONV, IMAGE, RELU, WEIGHT, conv, other_calls, plural, readings
+from passlab.judge import Case
+from passlab.relax import relax
+from passlab.relax.cases import case, module, op
+from passlab.tvm.judge import judge_pass
+from passlab.tvm.modules import bindings, functions, nodes
+
+ADD, MATMUL, GELU = "relax.add", "relax.matmul", "relax.nn.gelu"
+
+CONV_NAME, DENSE_NAME = "passlab.conv2d_bias_relu", "passlab.dense_bias_gelu"
+COMPOSITES = {CONV_NAME: (CONV, ADD, RELU), DENSE_NAME: (MATMUL, ADD, GELU)}
+
+
+def _shape(expr: Any) -> list[int] | None:
+    shape = getattr(expr.ty, "shape", None)
+    return None if shape is None else [int(dim) for dim in shape]
+
+
+def _bias(bias: Any, product: Any, channel: int) -> bool:
+    """Is it one number for each channel: a size other than 1 in that dimension of the product only?"""
+    shape, full = _shape(bias), _shape(product)
+    if shape is None or full is None or len(shape) > len(full):
+        return False
+    padded = [1] * (len(full) - len(shape)) + shape
+    return all(dim == (full[at] if at == channel % len(full) else 1) for at, dim in enumerate(padded))
+
+
+def _fits_conv(call: Any) -> bool:
+    attrs = call.attrs
+    return (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) == ("NCHW", "OIHW", "NCHW")
+
+
+def _fits_dense(call: Any) -> bool:
+    return len(_shape(call.args[1]) or ()) == 2
+
+
+KINDS = (
+    (CONV_NAME, CONV, RELU, 1, _fits_conv),
+    (DENSE_NAME, MATMUL, GELU, -1, _fits_dense),
+)
+
+
+def fitting(mod: Any) -> Counter[str]:
+    """How many composites of each name there should be."""
+    found: Counter[str] = Counter()
+    for reading in readings(mod):
+        for name, first, last, channel, fits in KINDS:
+            for node in reading.nodes.values():
+                if node.name != first or not fits(node.expr) or str(node.var.ty.dtype) != "float32":
+                    continue
+                total = reading.only_reader(node.var)
+                if total is None or total.name != ADD:
+                    continue
+                other = [arg for arg in total.expr.args if not arg.same_as(node.var)]
+                end = reading.only_reader(total.var)
+                if len(other) == 1 and _bias(other[0], node.var, channel) and end is not None and end.name == last:
+                    found[name] += 1
+    return found
+
+
+def composites(mod: Any) -> list[tuple[str, str, Any]]:
+    """(Composite, name, function) for every call of a function that a pattern made."""
+    made = {
+        n: (str(f.attrs["Composite"]), n, f) for n, f in functions(mod).items() if f.attrs and "Composite" in f.attrs
+    }
+    values = [value for f in functions(mod).values() for _, value in bindings(f)]
+    called = [getattr(getattr(value, "op", None), "name_hint", None) for value in values]
+    return [made[name] for name in called if name in made]
+
+
+def _composed(before: Any, after: Any, case: Case) -> str | None:
+    wanted, found = fitting(before), Counter(composite for composite, *_ in composites(after))
+    for composite, number in wanted.items():
+        if found[composite] < number:
+            return (
+                f"{plural(number, 'place')} fit {composite}; {found[composite]} became a function with that Composite."
+            )
+    return None
+
+
+def _pattern_spared(before: Any, after: Any, case: Case) -> str | None:
+    wanted, found = fitting(before), Counter()
+    for composite, name, function in composites(after):
+        found[composite] += 1
+        if composite not in COMPOSITES:
+            return f"There is a function {name} with the Composite {composite!r}, which nobody asked for."
+        inside = tuple(node.name for node in nodes(after, name))
+        if inside != COMPOSITES[composite]:
+            return f"{name} has the Composite {composite} and holds {', '.join(inside)}."
+        if isinstance(function.ret_ty, relax.TupleType):
+            inner = "A value inside the pattern is read outside it: the check has to say no."
+            return f"{name} returns a tuple of {len(function.ret_ty.fields)} values, not one. {inner}"
+    for composite, number in found.items():
+        if number > wanted[composite]:
+            return f"{plural(wanted[composite], 'place')} fit {composite} and {number} were fused: {WHY}."
+    return other_calls(before, after, set())
+
+
+WHY = "look at who reads the values in between, at layouts, dtypes and the shape of what is added"
+
+judge = judge_pass(_composed, _pattern_spared)
+
+VECTOR, SQUARE = (2, 8), (8, 8)
+
+
+def cases() -> list[Case]:
+    def block(e: Any, x: Any, y: Any, w: Any) -> Any:
+        first = e(op.nn.relu(e(op.add(e(conv(x, y)), w))))
+        return e(op.nn.relu(e(op.add(w, e(conv(first, y))))))
+
+    def dense(e: Any, x: Any, y: Any, w: Any) -> Any:
+        constant = relax.const(np.linspace(-1, 1, 8, dtype="float32"))
+        hidden = e(op.nn.gelu(e(op.add(constant, e(op.matmul(x, y))))))
+        return e(op.nn.gelu(e(op.add(e(op.matmul(hidden, e(op.permute_dims(y)))), w))))
+
+    def fork(e: Any, x: Any, y: Any, w: Any) -> Any:
+        first = e(op.add(e(conv(x, y)), w))
+        product = e(conv(e(op.nn.relu(first)), y))
+        return e(op.sigmoid(first)), e(op.nn.relu(e(op.add(product, w)))), e(op.exp(product))
+
+    def handed_out(e: Any, x: Any, y: Any, w: Any) -> Any:
+        total = e(op.add(e(op.matmul(x, y)), w))
+        return total, e(op.nn.gelu(total))
+
+    def look_alikes(e: Any, x: Any, y: Any, w: Any, b: Any) -> Any:
+        residual = e(op.nn.relu(e(op.add(e(conv(x, y)), x))))
+        last = e(op.nn.conv2d(e(op.permute_dims(x, [0, 2, 3, 1])), y, padding=1, data_layout="NHWC"))
+        last = e(op.nn.relu(e(op.add(last, b))))
+        scaled = e(op.nn.relu(e(op.multiply(e(conv(x, y)), w))))
+        return residual, last, scaled
+
+    def gelus(e: Any, x: Any, y: Any, w: Any) -> Any:
+        almost = e(op.nn.gelu_tanh(e(op.add(e(op.matmul(x, y)), w))))
+        return e(op.nn.gelu(e(op.add(e(op.matmul(almost, y)), w))))
+
+    bias = (1, 4, 1, 1)
+    return [
+        case("the bias left and right", module(block, IMAGE, WEIGHT, bias), "did"),
+        case("dense, bias, gelu", module(dense, VECTOR, SQUARE, (8,)), "did"),
+        case("values that others read", module(fork, IMAGE, WEIGHT, bias), "spared"),
+        case("a value that is returned", module(handed_out, VECTOR, SQUARE, (8,)), "spared", run=False),
+        case("what is no bias, another layout", module(look_alikes, IMAGE, WEIGHT, bias, (4,)), "spared", run=False),
+        case("the other gelu", module(gelus, VECTOR, SQUARE, (8,)), "did", "spared"),
+    ]

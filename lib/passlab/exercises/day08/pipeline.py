@@ -1,0 +1,116 @@
+"""Day 8, exercise 6: cases and judge of a whole pipeline, beside TVM's default one and torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from passlab import models
+from passlab.equivalence.values import Tolerance, compare
+from passlab.judge import Case, Finding
+from passlab.measure import seconds
+from passlab.tvm import builds
+
+#: Another program may take a core in the middle of a measurement: only several failures in a row are one.
+ROUNDS = 3
+#: How many times as fast as with TVM's default pipeline. Both get one thread: a second core may be busy.
+FASTER = 4.0
+
+
+@dataclass(frozen=True)
+class Task:
+    """`faster`: how many times as fast as with TVM's default pipeline. `fewer`: must there be fewer kernels, too?"""
+
+    model: Callable[[], nn.Module]
+    inputs: tuple[torch.Tensor, ...]
+    faster: float
+    fewer: bool
+
+
+def pipeline_case(name: str, build: Callable[[], nn.Module], shape: tuple, faster: float, fewer: bool) -> Case:
+    """fewer: only where there is something to save; elsewhere there must not be more of them."""
+    inputs = (torch.randn(shape, generator=torch.Generator().manual_seed(1)),)
+    about = ("valid", "same", "cost", *(["did"] if fewer else []))
+
+    def arguments() -> tuple:
+        from passlab.tvm.importers import relax_module
+
+        return (relax_module(build(), *inputs),)
+
+    return Case(name, arguments, about, expect=Task(build, inputs, faster, fewer))
+
+
+def cases() -> list[Case]:
+    return [
+        pipeline_case("a small convolutional network", models.ZOO["convnet"].build, (1, 3, 32, 32), FASTER, True),
+        pipeline_case("two images at once", models.ZOO["convnet"].build, (2, 3, 20, 36), FASTER, True),
+        pipeline_case("a transformer block", models.ZOO["gpt"].build, (1, 16, 64), FASTER, False),
+    ]
+
+
+def judge(case: Case, value: object) -> Iterator[Finding]:
+    from passlab.tvm import judge as judge_tvm
+
+    task: Task = case.expect
+    (before,) = case.build()
+    broken = judge_tvm.valid(before, value)
+    yield Finding("valid", broken is None, broken or "")
+    if broken:
+        return
+    mine = _run(value, task, "none")
+    wrong = mine.error or _difference(mine, task)
+    yield Finding("same", not wrong, wrong or "")
+    if wrong:
+        return
+    default = _default(case, before)
+    here, there = len(mine.kernels), len(default.kernels)
+    most = there - task.fewer
+    said = f"One run launches {here} kernels; with TVM's default pipeline it is {there}"
+    said += ", and fewer are asked." if task.fewer else ", and more are not needed."
+    yield Finding("did", here <= most, "" if here <= most else f"{said} The last are {', '.join(mine.kernels[-3:])}.")
+    least, base = min(mine.times), min(default.times)
+    for _ in range(ROUNDS - 1):
+        if base / least >= task.faster:
+            break
+        least = min(least, *_run(value, task, "none").times)
+        base = min(base, *_run(before, task, None).times)
+    slow = f"On one thread it takes {seconds(least)}, TVM's default pipeline {seconds(base)}: "
+    slow += f"{base / least:.1f} times as fast, and {task.faster:g} times is asked."
+    yield Finding("cost", base / least >= task.faster, "" if base / least >= task.faster else slow)
+
+
+def _run(module: Any, task: Task, pipeline: str | None) -> builds.Built:
+    from passlab.relax.pipelines import host
+
+    return builds.run_module(
+        module, [task.inputs], target=str(host()), pipeline=pipeline, repeats=5, threads=1, seconds=60
+    )
+
+
+def _default(case: Case, module: Any) -> builds.Built:
+    """What TVM makes of a case's module by itself; asked once for each case."""
+    if case.name not in _defaults:
+        built = _run(module, case.expect, None)
+        if not built.ok:
+            raise RuntimeError(f"TVM's default pipeline fails on {case.name}: {built.error}")
+        _defaults[case.name] = built
+    return _defaults[case.name]
+
+
+_defaults: dict[str, builds.Built] = {}
+
+
+def _difference(built: builds.Built, task: Task) -> str | None:
+    """Where the outputs are not torch's."""
+    with torch.no_grad():
+        want = task.model()(*task.inputs)
+    outputs = built.outputs[0]
+    if len(outputs) != 1:
+        return f"The model has one output; {len(outputs)} came."
+    tolerance = Tolerance.of(torch.float32, depth=200)
+    found = compare(want, builds.as_torch(outputs[0]), tolerance)
+    return f"It does not compute what torch does: {found[0].sentence}" if found else None

@@ -1,0 +1,136 @@
+"""Day 8: visible cases and judge of the fusion policy. Its answer is data, groups of names; the judge does the rest."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from passlab.judge import Case, Finding
+from passlab.relax import relax
+from passlab.relax.cases import module, op
+from passlab.relax.fusing import Program, everything, fuse, illegal, nothing, prepare, price, program
+from passlab.tvm import judge as judge_tvm
+
+#: How much dearer than the best that is known a choice may be, and how many of all steps it may do again beyond it.
+SLACK, AGAIN = 1.05, 0.05
+
+
+def around(there: Program, kept: set[str]) -> list[tuple[str, ...]]:
+    """The groups in which exactly the values `kept` are results: each with all that it needs and that is not kept."""
+    groups = []
+    for result in (name for name in there.ops if name in kept):
+        group = [result]
+        for name in reversed(there.ops):
+            if name not in kept and any(name in there.ops[member].reads for member in group):
+                group.append(name)
+        groups.append(tuple(reversed(group)))
+    return groups
+
+
+def best_of_all(before: Any) -> list[tuple[str, ...]]:
+    """The cheapest of all choices of the values to keep. Tries 2ⁿ of them."""
+    there = program(before)
+    free = [name for name in there.ops if name not in there.returned]
+    best, least = [], price(there, ()).microseconds
+    for number in range(len(free)):
+        for chosen in itertools.combinations(free, number):
+            groups = around(there, {*chosen, *there.returned})
+            if illegal(there, groups) is None and (cost := price(there, groups).microseconds) < least:
+                best, least = groups, cost
+    return best
+
+
+def judge(case: Case, value: object) -> Iterator[Finding]:
+    """Legal groups; the module fused so runs and gives the same; cheaper than two others; what it does again; cost."""
+    before = case.build()[0]
+    there = program(before)
+    if value is None:
+        yield Finding("valid", False, "The policy returned None. End it with `return groups`.", before=before)
+        return
+    if broken := illegal(there, value):
+        yield Finding("valid", False, broken, before=before)
+        return
+    yield Finding("valid", True)
+    after = fuse(before, value)
+    wrong = judge_tvm.same(before, after, kinds=("ordinary", "structured"), pipeline="none")
+    yield Finding("same", wrong is None, wrong or "", before=before, after=after)
+    cost, best = price(there, value), price(there, case.expect)
+    for sentence, verdict in (
+        (_beaten(before, there, cost, best), "did"),
+        (_again(there, cost, best), "spared"),
+        (_dear(cost, best), "cost"),
+    ):
+        yield Finding(verdict, sentence is None, sentence or "", before=before, after=after)
+
+
+def _beaten(before: Any, there: Program, cost: Any, best: Any) -> str | None:
+    for policy, said in ((nothing, "fusing nothing"), (everything, "fusing everything")):
+        other = price(there, policy(before))
+        better = best.microseconds < other.microseconds
+        if cost.microseconds > other.microseconds or (better and cost.microseconds >= other.microseconds):
+            return f"Your groups cost {cost}. That is no less than {said}: {other}."
+    return None
+
+
+def _again(there: Program, cost: Any, best: Any) -> str | None:
+    if cost.recomputed <= best.recomputed + AGAIN * (cost.steps - cost.recomputed):
+        return None
+    dear = max(there.ops.values(), key=lambda op: op.elements * op.steps)
+    return (
+        f"Of {cost.steps:,.0f} steps {cost.recomputed:,.0f} are done again, because values were not kept: which member "
+        f"of a group is read more often than it has elements? (The dearest operation is {dear.name}, {dear.kernel}.)"
+    )
+
+
+def _dear(cost: Any, best: Any) -> str | None:
+    if cost.microseconds <= SLACK * best.microseconds:
+        return None
+    return f"Your groups cost {cost}. Groups are known that cost {best}."
+
+
+def policy_case(name: str, build: Callable[[], Any], *about: str, best: Callable[[Any], list] = best_of_all) -> Case:
+    """A case from a module of operators. `best` finds the cheapest groups of the prepared module."""
+    groups = best(prepare(build()))
+    return Case(name, lambda: (prepare(build()),), ("valid", "same", *about), expect=groups)
+
+
+def number(value: float) -> Any:
+    return relax.const(value, "float32")
+
+
+def cases() -> list[Case]:
+    def chain(e: Any, x: Any, y: Any) -> Any:
+        h = e(op.nn.relu(e(op.add(e(op.multiply(x, number(0.5))), y))))
+        return e(op.subtract(e(op.multiply(h, h)), x))
+
+    def prologue(e: Any, x: Any, w: Any) -> Any:
+        product = e(op.matmul(e(op.multiply(e(op.tanh(x)), number(2.0))), w))
+        positive = e(op.nn.relu(product))
+        return e(op.add(positive, e(op.exp(positive))))
+
+    def dear(e: Any, x: Any) -> Any:
+        y = e(op.erf(x))
+        return e(op.add(y, number(1.0))), e(op.nn.relu(y)), e(op.multiply(e(op.subtract(y, x)), x))
+
+    def cheap(e: Any, x: Any) -> Any:
+        y = e(op.multiply(x, number(2.0)))
+        return e(op.nn.relu(y)), e(op.multiply(y, y)), e(op.sum(y, axis=[1]))
+
+    def norm(e: Any, x: Any, w: Any) -> Any:
+        mean = e(op.sum(e(op.multiply(x, x)), axis=[1], keepdims=True))
+        scale = e(op.rsqrt(e(op.add(mean, number(0.001)))))
+        return e(op.multiply(e(op.multiply(x, scale)), w))
+
+    def convolution(e: Any, x: Any, w: Any) -> Any:
+        y = e(op.nn.conv2d(e(op.nn.silu(x)), w, padding=1))
+        return e(op.add(e(op.nn.relu(e(op.add(y, number(0.1))))), x))
+
+    return [
+        policy_case("a chain", module(chain, (256, 256), (256, 256)), "did", "cost"),
+        policy_case("before and after a product", module(prologue, (64, 64), (64, 64)), "did", "spared", "cost"),
+        policy_case("three readers of a dear value", module(dear, (256, 256)), "did", "spared", "cost"),
+        policy_case("three readers of a cheap value", module(cheap, (256, 256)), "did", "cost"),
+        policy_case("a norm", module(norm, (128, 128), (128,)), "did", "spared", "cost"),
+        policy_case("a convolution", module(convolution, (1, 8, 16, 16), (8, 8, 3, 3)), "did", "spared", "cost"),
+    ]

@@ -1,0 +1,107 @@
+"""Day 8, yesterday's pass, ported: visible cases and judge."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from passlab.exercises.day08._shared import (
+    CLIP,
+    CONV,
+    IMAGE,
+    RELU,
+    WEIGHT,
+    calls,
+    conv,
+    launches,
+    other_calls,
+    plural,
+    readings,
+)
+from passlab.judge import Case
+from passlab.relax.cases import case, module, op
+from passlab.tvm.judge import judge_pass
+
+
+def joinable(mod: Any) -> tuple[list[str], list[str]]:
+    """(the relus that join their conv, the others), by the names of what they are bound to."""
+    joined, others = [], []
+    for reading in readings(mod):
+        for node in reading.nodes.values():
+            if node.name == RELU:
+                conv = reading.made(node.expr.args[0], CONV)
+                joins = conv is not None and reading.only_reader(conv.var) is not None
+                (joined if joins else others).append(node.var.name)
+    return joined, others
+
+
+def names(listed: list[str]) -> str:
+    shown = listed[:4] + (["…"] if len(listed) > 4 else [])
+    return ", ".join(shown)
+
+
+def _ported(before: Any, after: Any, case: Case) -> str | None:
+    joined, others = joinable(before)
+    fused = launches(after).count((CONV, RELU))
+    left, clips = calls(after)[RELU] - fused, calls(after)[CLIP] - calls(before)[CLIP]
+    if fused < len(joined):
+        return (
+            f"{len(joined)} conv2d whose value only a relu reads ({names(joined)}) should be in one primitive function "
+            f"with it; {fused} are. Such a function holds the two calls and has the attribute Primitive."
+        )
+    if left > 0:
+        return (
+            f"{plural(left, 'relu')} stayed. In the module given, {names(others) or names(joined)} are to be replaced."
+        )
+    if clips < len(others):
+        return f"{plural(len(others), 'relu')} should become clip ({names(others)}); {clips} did."
+    return None
+
+
+def _port_spared(before: Any, after: Any, case: Case) -> str | None:
+    joined, _ = joinable(before)
+    convs = calls(before)[CONV], calls(after)[CONV]
+    if convs[1] > convs[0]:
+        return f"{plural(convs[0], 'conv2d')} became {convs[1]}: a convolution whose value others read runs twice now."
+    if (fused := launches(after).count((CONV, RELU))) > len(joined):
+        return (
+            f"{fused} conv2d were fused with a relu, and only {len(joined)} may be: the value of the others is read "
+            "elsewhere, too, or returned."
+        )
+    return other_calls(before, after, {RELU, CLIP})
+
+
+judge = judge_pass(_ported, _port_spared)
+
+
+def cases() -> list[Case]:
+    def chain(e: Any, x: Any, w: Any) -> Any:
+        y = e(op.nn.relu(e(conv(x, w))))
+        z = e(op.nn.relu(e(conv(y, w))))
+        return e(op.nn.relu(e(op.add(z, x))))
+
+    def fork(e: Any, x: Any, w: Any) -> Any:
+        y = e(conv(x, w))
+        return e(op.nn.relu(y)), e(op.sigmoid(y))
+
+    def returned(e: Any, x: Any, w: Any) -> Any:
+        y = e(conv(x, w))
+        return y, e(op.nn.relu(y)), e(op.nn.relu(e(conv(x, w, dilation=1))))
+
+    def calls(e: Any, x: Any, w: Any) -> Any:
+        y = e(e.helper(x))
+        return e(op.nn.relu(e(conv(y, w))))
+
+    def helper(e: Any, x: Any) -> Any:
+        return e(op.nn.relu(e(op.negative(x))))
+
+    def attributes(e: Any, x: Any, w: Any) -> Any:
+        y = e(op.nn.relu(e(op.nn.conv2d(x, w, strides=2, padding=(0, 1, 2, 1), groups=2))))
+        return e(op.clip(y, -1, 1))
+
+    return [
+        case("two convs, three relus", module(chain, IMAGE, WEIGHT), "did"),
+        case("a conv that two read", module(fork, IMAGE, WEIGHT), "did", "spared"),
+        case("a conv that is returned, too", module(returned, IMAGE, WEIGHT), "did", "spared", run=False),
+        case("a function that main calls", module(calls, IMAGE, WEIGHT, helper=helper), "did"),
+        case("stride, padding, groups", module(attributes, IMAGE, (4, 2, 3, 3)), "did", "spared"),
+    ]

@@ -1,0 +1,145 @@
+"""Day 8, exercise 5: cases and judge of a tuner. What it proposes is looked up in a table that the judge alone holds.
+
+The tables are those of drawn machines, so that a verdict hangs neither on the machine nor on what else runs on it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import random
+import statistics
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from passlab.judge import Case, Finding
+
+#: All schedules of a matmul that there are to choose from. rows × columns: a tile of the result; innermost: the loop
+#: that runs fastest, over the tile's columns (a vector), its rows (a vector that jumps) or the sum; depth: how many
+#: terms are added before the next tile's turn (0: all); local: the tile has memory of its own while it is added up.
+SPACE = [
+    {"rows": rows, "columns": columns, "depth": depth, "local": local, "innermost": innermost}
+    for rows, columns, depth, local, innermost in itertools.product(
+        (1, 2, 4, 8, 16), (4, 8, 16, 32, 64, 128), (8, 0), (0, 1), ("columns", "rows", "sum")
+    )
+]
+
+#: How many random starts a case has; how much of the way from random search's best to the best there is must be gone;
+#: how near to the best there is a tuner has to come.
+STARTS, BEATS, NEAR = 20, 0.5, 1.15
+
+
+def scheduled(n: int, m: int, k: int, config: dict[str, Any]) -> Any:
+    """The matmul with one of the schedules."""
+    from passlab.exercises.day08.schedule import naive
+    from passlab.relax import tvm
+
+    schedule = tvm.s_tir.Schedule(naive(n, m, k))
+    block = schedule.get_sblock("C")
+    local = schedule.cache_write(block, 0, "local") if config["local"] else None
+    i, j, r = schedule.get_loops(block)
+    rows, row = schedule.split(i, [None, config["rows"]])
+    columns, column = schedule.split(j, [None, config["columns"]])
+    steps, step = schedule.split(r, [None, config["depth"] or k])
+    tile = {"columns": (step, row, column), "rows": (step, column, row), "sum": (row, column, step)}
+    inner = tile[config["innermost"]]
+    schedule.reorder(*((columns, rows, steps) if local else (steps, columns, rows)), *inner)
+    if local:
+        schedule.reverse_compute_at(local, rows)
+        schedule.vectorize(schedule.get_loops(local)[-1])
+    if config["innermost"] != "sum":
+        schedule.unroll(inner[1])
+        schedule.vectorize(inner[2])
+    schedule.decompose_reduction(block, steps)
+    return schedule.mod
+
+
+def drawn_machine(seed: int) -> list[float]:
+    """Microseconds on a machine that there is not: its best tile, and what it dislikes, are drawn."""
+    rng = random.Random(seed)
+    rows, columns = rng.uniform(0, 4), rng.uniform(2, 7)
+    steep, slant = rng.uniform(0.05, 0.15), rng.uniform(-0.06, 0.06)
+    dislikes = {
+        knob: dict(zip(values, rng.sample(penalties, len(values)), strict=True))
+        for knob, values, penalties in (
+            ("innermost", ("columns", "rows", "sum"), (0.0, 0.9, 1.8)),
+            ("depth", (8, 0), (0.0, 0.4)),
+            ("local", (0, 1), (0.0, 0.5)),
+        )
+    }
+    times = []
+    for config in SPACE:
+        x, y = math.log2(config["rows"]) - rows, math.log2(config["columns"]) - columns
+        slow = steep * (x * x + y * y) + slant * x * y + sum(of[config[knob]] for knob, of in dislikes.items())
+        times.append(100 * math.exp(slow + rng.gauss(0, 0.04)))
+    return times
+
+
+@dataclass(frozen=True)
+class Table:
+    """`times` of all candidates, which only the judge knows; `starts`: what was measured already, by index."""
+
+    times: tuple[float, ...]
+    starts: tuple[tuple[int, ...], ...]
+    k: int
+
+    def expected(self) -> float:
+        """The best time that random search finds on average with as many measurements: the mean of a minimum."""
+        n, all_of_them = len(self.starts[0]) + self.k, len(self.times)
+        ways = math.comb(all_of_them, n)
+        return sum(t * math.comb(all_of_them - i - 1, n - 1) / ways for i, t in enumerate(sorted(self.times)))
+
+
+def tuner_case(name: str, times: Sequence[float], seed: int, measured: int = 16, k: int = 8) -> Case:
+    rng = random.Random(seed)
+    starts = tuple(tuple(rng.sample(range(len(times)), measured)) for _ in range(STARTS))
+    histories = [[(at, times[at] * 1e-6) for at in start] for start in starts]
+    return Case(name, lambda: ([dict(c) for c in SPACE], histories, k), expect=Table(tuple(times), starts, k))
+
+
+def cases() -> list[Case]:
+    return [
+        tuner_case("a machine", drawn_machine(3), 1),
+        tuner_case("another machine", drawn_machine(1), 2),
+        tuner_case("a third machine", drawn_machine(2), 3),
+    ]
+
+
+def call(answer: Callable, case: Case) -> list:
+    """One call for each start; none of them learns from another."""
+    candidates, histories, k = case.build()
+    return [answer([dict(c) for c in candidates], list(history), k) for history in histories]
+
+
+def judge(case: Case, value: object) -> Iterator[Finding]:
+    table: Table = case.expect
+    for start, chosen in zip(table.starts, value, strict=True):
+        if broken := _broken(chosen, start, table):
+            yield Finding("valid", False, broken)
+            return
+    yield Finding("valid", True)
+    found = [min(table.times[i] for i in (*s, *chosen)) for s, chosen in zip(table.starts, value, strict=True)]
+    mean, luck, best = statistics.mean(found), table.expected(), min(table.times)
+    said = f"Over {len(found)} starts the best it found takes {mean:.0f} µs on average"
+    good = mean <= luck - BEATS * (luck - best)
+    short = (
+        f"{said}; random search finds {luck:.0f} µs with as many measurements, and the best there is takes {best:.0f}."
+    )
+    yield Finding("did", good, "" if good else short)
+    near = mean <= NEAR * best
+    far = f"{said}: {mean / best - 1:.0%} more than the best there is ({best:.0f} µs); {NEAR - 1:.0%} is asked."
+    yield Finding("cost", near, "" if near else far)
+
+
+def _broken(chosen: Any, start: tuple[int, ...], table: Table) -> str | None:
+    """Why this is no list of candidates to measure, in a sentence."""
+    if not isinstance(chosen, list | tuple) or not all(type(i) is int for i in chosen):
+        return f"Return a list of {table.k} indices into candidates; it returned {str(chosen)[:60]}."
+    if len(chosen) != table.k or len(set(chosen)) != table.k:
+        return f"There are {table.k} measurements left for {table.k} different candidates; it chose {len(set(chosen))}."
+    if outside := [i for i in chosen if not 0 <= i < len(table.times)]:
+        return f"There is no candidate {outside[0]}: they are 0 to {len(table.times) - 1}."
+    if again := [i for i in chosen if i in start]:
+        return f"Candidate {again[0]} has been measured already: measuring it again tells nothing new."
+    return None

@@ -1,0 +1,165 @@
+"""Day 10: loop nests as kernels of TVM, run and compared, for the exercises that generate or reorder loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from passlab import polyhedral
+from passlab.drawing.lattice import told
+from passlab.exercises._tensorir import FOREIGN
+from passlab.judge import OutOfTime, time_limit
+from passlab.polyhedral import tensor_ir
+from passlab.tvm import builds
+
+Sizes = Mapping[str, int]
+
+#: Seconds in which all loops of a function must have turned. Those of right answers take a hundredth of one.
+PATIENCE = 5
+
+
+@dataclass(frozen=True)
+class Nest:
+    """Loops as text, an order for them as isl's text, and sizes."""
+
+    source: str
+    schedule: str
+    sizes: Sizes
+
+    @property
+    def program(self) -> polyhedral.Program:
+        return polyhedral.parse(self.source)
+
+
+def kernel(value: Any, program: polyhedral.Program, sizes: Sizes) -> tuple[Any, str | None]:
+    """The one function of a module that came back, and what is wrong with it in a sentence."""
+    from passlab.relax import tvm
+
+    if isinstance(value, tvm.s_tir.Schedule):
+        return None, "A Schedule came back. Return its module: `schedule.mod`."
+    if not isinstance(value, tvm.IRModule):
+        return None, f"Return TensorIR; {'None' if value is None else f'a {type(value).__name__}'} came back."
+    functions = list(value.functions.values())
+    if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
+        return None, f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions."
+    (function,) = functions
+    wanted = list(program.shapes(sizes).values())
+    found = [tuple(getattr(size, "value", None) for size in getattr(p.ty, "shape", ())) for p in function.params]
+    if found != wanted or any(str(getattr(p.ty, "dtype", "")) != "float32" for p in function.params):
+        shapes = ", ".join(map(str, found))
+        return None, f"The parameters must be float32 arrays of shapes {', '.join(map(str, wanted))}; got {shapes}."
+    try:
+        text = function.script()
+    except Exception as error:
+        return None, f"TVM cannot print the function: {str(error).strip().splitlines()[-1][:200]}"
+    if foreign := [name for name in FOREIGN if name in text]:
+        return None, f"The function calls code from elsewhere ({foreign[0]}). Write the loops yourself."
+    if not tvm.s_tir.analysis.verify_well_formed(function, False):
+        return None, "The function is not well-formed: a variable is used where no loop defines it, or defined twice."
+    if shifted := _shifted(function.body):
+        return None, (
+            f"The loop over {shifted.loop_var.name} {_how_shifted(shifted)}. Let it begin at 0 and count "
+            "turns: TVM 0.27 (CanonicalizeLoop) is wrong about nested loops that do not."
+        )
+    return function, None
+
+
+def _shifted(node: Any) -> Any:
+    """A loop that does not begin at 0, or that has a step; None without one."""
+    match type(node).__name__:
+        case "For":
+            plain = getattr(node.min, "value", None) == 0 and node.step is None
+            return _shifted(node.body) if plain else node
+        case "SeqStmt":
+            inside = list(node.seq)
+        case "IfThenElse":
+            inside = [part for part in (node.then_case, node.else_case) if part is not None]
+        case "SBlockRealize":
+            inside = [node.block.body]
+        case "AttrStmt":
+            inside = [node.body]
+        case _:
+            inside = []
+    return next(filter(None, map(_shifted, inside)), None)
+
+
+def _how_shifted(loop: Any) -> str:
+    start = "" if getattr(loop.min, "value", None) == 0 else f"begins at {loop.min}"
+    step = "" if loop.step is None else f"has a step, {loop.step}"
+    return " and ".join(filter(None, (start, step)))
+
+
+def run(function: Any, arrays: Mapping[str, np.ndarray], repeats: int = 0, seconds: float = 10.0) -> builds.Built:
+    """Run a function that changes its arrays: the outputs are all arrays as it leaves them."""
+    return builds.run_module(
+        _with_copies(function), [tuple(arrays.values())], target=_target(), repeats=repeats, seconds=seconds
+    )
+
+
+def _with_copies(function: Any) -> Any:
+    """The function with a second parameter for each, into which it copies what the first is at its end."""
+    from passlab.relax import tvm
+
+    tir, s_tir = tvm.tirx, tvm.s_tir
+    outputs, copies = [], []
+    for parameter in function.params:
+        shape = [int(size) for size in parameter.ty.shape]
+        output = tir.decl_buffer(shape, "float32", f"{parameter.name}_out", layout=None)
+        at = [tir.Var(f"e{axis}", "int32") for axis in range(len(shape))]
+        copy = tir.BufferStore(output, tir.BufferLoad(parameter, at), at)
+        for variable, size in reversed(list(zip(at, shape, strict=True))):
+            copy = tir.For(variable, 0, size, tir.ForKind.SERIAL, copy)
+        outputs.append(output)
+        copies.append(copy)
+    root = s_tir.SBlock([], [], [], "root", tir.SeqStmt([function.body, *copies]))
+    both = tir.PrimFunc([*function.params, *outputs], s_tir.SBlockRealize([], True, root))
+    return tvm.IRModule({"main": both.with_attrs({"global_symbol": "main", "tirx.noalias": True, "s_tir": True})})
+
+
+@cache
+def _target() -> str:
+    from passlab.relax.pipelines import host
+
+    return str(host())
+
+
+def difference(built: builds.Built, want: Mapping[str, np.ndarray]) -> str | None:
+    """Where the arrays after a run are not what they must be, in a sentence."""
+    if built.error:
+        return built.error
+    for (name, wanted), got in zip(want.items(), built.outputs[0], strict=True):
+        off = ~np.isclose(got, wanted, rtol=1e-4, atol=1e-5)
+        if off.any():
+            at = tuple(map(int, np.argwhere(off)[0]))
+            where = f"{name}[{', '.join(map(str, at))}]"
+            many = f"{int(off.sum())} of {off.size} elements of {name} are wrong"
+            return f"{where} is {got[at]:.6g} and must be {wanted[at]:.6g}; {many}."
+    return None
+
+
+def other_order(function: Any, wanted: list[tuple[str, tuple[int, ...]]]) -> str | None:
+    """Where a function visits other iterations than wanted, or in another order, in a sentence."""
+    try:
+        with time_limit(PATIENCE):
+            seen = polyhedral.visits(function, most=2 * len(wanted))
+    except tensor_ir.TooMany as error:
+        return f"{error} There are {len(wanted):,}: which loop turns too often?"
+    except ValueError as error:
+        return str(error)
+    except OutOfTime:
+        return f"Its loops are still turning after {PATIENCE} s: how often does each of them turn?"
+    if seen == wanted:
+        return None
+    if missing := sorted(set(wanted) - set(seen)):
+        return f"{told(missing[0])} never runs; {len(missing)} of {len(wanted)} iterations are missing."
+    if more := sorted(set(seen) - set(wanted)):
+        return f"{told(more[0])} runs, and is not in the domain; there are {len(more)} such iterations."
+    if len(seen) > len(wanted):
+        twice = next(at for at in seen if seen.count(at) > 1)
+        return f"{told(twice)} runs {seen.count(twice)} times."
+    place = next(n for n, (a, b) in enumerate(zip(seen, wanted, strict=True)) if a != b)
+    return f"Number {place} to run, counted from 0, must be {told(wanted[place])}; it is {told(seen[place])}."

@@ -1,0 +1,193 @@
+"""Day 10, exercise 6: cases and judge of a schedule that has to be fast. The judge makes its loops and times them."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import islpy as isl
+
+from passlab import polyhedral
+from passlab.exercises.day10._isl import Reader, Unreadable, as_text
+from passlab.exercises.day10._loops import Sizes, difference, run
+from passlab.judge import Case, Finding
+from passlab.measure import seconds
+from passlab.polyhedral.program import at_sizes, first_pair, instance
+from passlab.tvm import builds
+
+#: How much faster than the loops as they are written counts as a schedule at all.
+SOME = 2.0
+#: Another program may take a core in the middle of a measurement: only several failures in a row are one.
+ROUNDS = 3
+MARKS = ("parallel", "vectorize", "unroll")
+#: So many steps may isl take, and so many digits a number have: with huge numbers, each step takes long.
+OPERATIONS, DIGITS = 2_000_000, 6
+
+MATMUL = """
+for i in range(N):
+    for j in range(M):
+        C[i, j] = 0
+        for k in range(K):
+            C[i, j] += A[i, k] * B[k, j]
+"""
+GRAM = """
+for i in range(N):
+    for j in range(i + 1):
+        C[i, j] = 0
+        for k in range(K):
+            C[i, j] += A[k, i] * A[k, j]
+"""
+SOURCES = {"matmul": MATMUL, "gram": GRAM}
+#: Program → how many times as fast as its own loops. Good schedules are far above it, because machines are busy.
+ENOUGH = {"matmul": 10.0, "gram": 4.0}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A program by its name, and sizes. `timed`: the case asks how fast it is."""
+
+    name: str
+    sizes: Sizes
+    timed: bool
+
+    @property
+    def program(self) -> polyhedral.Program:
+        return polyhedral.parse(SOURCES[self.name], self.name)
+
+
+def tile_case(name: str, timed: bool = False, **sizes: int) -> Case:
+    about = ("valid", "same", "did", "cost") if timed else ("valid", "same")
+    told = " × ".join(map(str, sizes.values()))
+    return Case(f"{name}, {told}", lambda: (name, dict(sizes)), about, expect=Task(name, sizes, timed))
+
+
+def cases() -> list[Case]:
+    return [
+        tile_case("matmul", timed=True, N=192, M=192, K=192),
+        tile_case("gram", timed=True, N=192, K=192),
+        tile_case("matmul", N=13, M=37, K=7),
+    ]
+
+
+def call(answer: Callable, case: Case) -> Any:
+    """Puts the program of the case to the answer, and takes the schedule that comes back as text."""
+    name, sizes = case.build()
+    return as_text(answer(polyhedral.parse(SOURCES[name], name), sizes))
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    task: Task = case.expect
+    program = task.program
+    try:
+        with _limit():
+            schedule, marks = _read(value, program)
+            wrong = _illegal(program, schedule, task.sizes) or _race(program, schedule, marks, task.sizes)
+            function = None if wrong else polyhedral.prim_func(program, schedule, task.sizes, **marks)
+    except (Unreadable, ValueError) as error:
+        yield Finding("valid", False, str(error))
+        return
+    except isl.Error:
+        yield Finding("valid", False, f"isl gave up on the schedule after {OPERATIONS:,} steps: make it simpler.")
+        return
+    yield Finding("valid", True)
+    if wrong:
+        yield Finding("same", False, wrong)
+        return
+    arrays = polyhedral.random_arrays(program, task.sizes)
+    if not task.timed:
+        wrong = difference(run(function, arrays), polyhedral.reference(program, task.sizes, arrays))
+        yield Finding("same", not wrong, wrong or "")
+        return
+    plain = polyhedral.prim_func(program, program.schedule, task.sizes)
+    first, mine = run(plain, arrays, 5), run(function, arrays, 30)
+    wrong = difference(mine, dict(zip(program.arrays, first.outputs[0], strict=True)))
+    yield Finding("same", not wrong, wrong or "")
+    if wrong:
+        return
+    least, written = _times(task, (function, mine), (plain, first), arrays)
+    ratio, enough = written / least, ENOUGH[task.name]
+    seen = f"Your loops for {task.name} take {seconds(least)}, the loops as they are written {seconds(written)}"
+    yield Finding("did", ratio >= SOME, f"{seen}: it is hardly a schedule before it is {SOME:g} times as fast.")
+    short = "" if ratio >= enough else f"{seen}: {ratio:.1f} times as fast, and {enough:g} times is asked."
+    yield Finding("cost", not short, short)
+
+
+@contextlib.contextmanager
+def _limit() -> Iterator[None]:
+    """isl, in its usual context, gives up after so many steps."""
+    context = isl.DEFAULT_CONTEXT
+    context.reset_operations()
+    context.set_max_operations(OPERATIONS)
+    try:
+        yield
+    finally:
+        context.set_max_operations(0)
+        context.reset_operations()
+
+
+def _read(value: Any, program: polyhedral.Program) -> tuple[isl.UnionMap, dict[str, list[int]]]:
+    """The schedule and its marks. Raises Unreadable or ValueError with a sentence for what is none."""
+    if not isinstance(value, tuple | list) or len(value) != 2 or not isinstance(value[1], dict):
+        raise Unreadable("Return a pair: the schedule, and a dictionary of marks such as {'parallel': [0]}.")
+    text, given = value
+    Reader(OPERATIONS).map(text, "The schedule")
+    if long := re.search(rf"\d{{{DIGITS + 1},}}", text):
+        raise Unreadable(f"The schedule has a number of {len(long[0])} digits; {DIGITS} are read.")
+    if unknown := sorted(set(map(str, given)) - set(MARKS)):
+        raise Unreadable(f"There is no mark {unknown[0]!r}; there are {', '.join(MARKS)}.")
+    marks = {kind: given[kind] for kind in MARKS if kind in given}
+    for kind, dims in marks.items():
+        if not isinstance(dims, list | tuple) or not all(type(dim) is int for dim in dims):
+            raise Unreadable(f"{kind} must be a list of dimensions, counted from 0; it is {str(dims)[:60]}.")
+    if said := polyhedral.not_a_schedule(program, text):
+        raise Unreadable(said)
+    schedule = polyhedral.schedule_of(text)
+    count = polyhedral.depth(schedule)
+    for kind, dims in marks.items():
+        if outside := [dim for dim in dims if not 0 <= dim < count]:
+            raise Unreadable(f"{kind} marks dimension {outside[0]}; the times have {count}, counted from 0.")
+    return schedule, marks
+
+
+def _illegal(program: polyhedral.Program, schedule: isl.UnionMap, sizes: Sizes) -> str | None:
+    """The pair of iterations that runs in the wrong order, in a sentence."""
+    pair = polyhedral.violated(polyhedral.dependences(program), schedule, sizes)
+    return f"The order is not legal: {pair[0]} has to run before {pair[1]}, and does not." if pair else None
+
+
+def _race(program: polyhedral.Program, schedule: isl.UnionMap, marks: dict, sizes: Sizes) -> str | None:
+    """A pair of iterations that would run at once, and of which one waits for the other, in a sentence."""
+    timed = schedule.intersect_domain(program.domain)
+    count = polyhedral.depth(schedule)
+    for kind in ("parallel", "vectorize"):
+        for dim in marks.get(kind, ()):
+            one, other = ([f"{letter}{at}" for at in range(count)] for letter in "ab")
+            same = [f"{a} = {b}" for a, b in zip(one[:dim], other[:dim], strict=True)]
+            turns = " and ".join([*same, f"{one[dim]} != {other[dim]}"])
+            at_once = isl.UnionMap(f"{{ [{', '.join(one)}] -> [{', '.join(other)}] : {turns} }}")
+            pairs = timed.apply_range(at_once).apply_range(timed.reverse())
+            racing = at_sizes(program, polyhedral.dependences(program).intersect(pairs), sizes)
+            if not racing.is_empty():
+                first, second = (instance(*it) for it in first_pair(racing))
+                return (
+                    f"The loop of dimension {dim} must not be marked {kind}: {first} has to run before {second}, and "
+                    "they are in different turns of it."
+                )
+    return None
+
+
+def _times(task: Task, mine: tuple, plain: tuple, arrays: dict) -> tuple[float, float]:
+    """Least times of both functions, in rounds until the first is fast enough, or is not."""
+    least, written = math.inf, math.inf
+    for again in range(ROUNDS):
+        built: list[builds.Built] = [mine[1], plain[1]]
+        if again:
+            built = [run(mine[0], arrays, 60), run(plain[0], arrays, 5)]
+        least, written = min([least, *built[0].times]), min([written, *built[1].times])
+        if written / least >= ENOUGH[task.name]:
+            break
+    return least, written

@@ -1,0 +1,228 @@
+"""Day 3: how its cases are written down. A program, what is expected of the graph that a pass makes of it, the judge.
+
+    Case("two equal products", graph(lambda m, x: …, x), expect=Expect(did=[most("matmul", 1, "…")]))
+
+Expectations count operations; they ask neither for names nor for the order of nodes, so that any right answer meets
+them. An expectation is a function (before, after) → None, or the sentence that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from passlab.fx.effects import effects
+from passlab.fx.judge import judge_pass
+from passlab.fx.reader import trace
+from passlab.judge import Case, Finding
+
+Expectation = Callable[[fx.GraphModule, fx.GraphModule], str | None]
+
+
+# ---------------------------------------------------------------------------------------------------- programs
+
+
+def seeded(build: Callable[[], Any], seed: int = 0) -> Callable[[], Any]:
+    """`build` with the same random numbers at every call; the caller's random state stays as it is."""
+
+    def again() -> Any:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            return build()
+
+    return again
+
+
+def graph(body: Callable, *shapes: Any, training: bool = False, **parts: Any) -> Callable[[], fx.GraphModule]:
+    """A function that traces `body(self, *inputs)` anew at every call, with shapes on the nodes.
+
+    An input is a shape (normal numbers) or a tensor. `parts` are the attributes of `self`: a shape or tensor becomes a
+    parameter, a callable (say `lambda: nn.Linear(4, 4)`) is called for what it makes.
+
+    >>> graph(lambda m, x: m.lin(x) @ m.w, (2, 4), lin=lambda: nn.Linear(4, 4), w=(4, 4))
+    """
+
+    def build() -> fx.GraphModule:
+        root = type("Program", (nn.Module,), {"forward": body})()
+        for name, part in parts.items():
+            made = torch.randn(part) if isinstance(part, tuple) else part() if callable(part) else part
+            if isinstance(made, Tensor):  # torch.fx computes with buffers while it traces; parameters become get_attr
+                made = nn.Parameter(made.clone(), requires_grad=False)
+            setattr(root, name, made)
+        inputs = [shape.clone() if isinstance(shape, Tensor) else torch.randn(shape) for shape in shapes]
+        return trace(root.requires_grad_(False).train(training), *inputs)
+
+    return seeded(build)
+
+
+def call(target: Callable, *args: Any, **kwargs: Any) -> fx.Proxy:
+    """Put a call of `target` into the graph that is being traced: for what tracing cannot see, as `x[0] = 1`."""
+    tracer = next(a.tracer for a in args if isinstance(a, fx.Proxy))
+    return tracer.create_proxy("call_function", target, args, kwargs)
+
+
+def store(x: fx.Proxy, index: Any, value: Any) -> fx.Proxy:
+    """`x[index] = value`."""
+    return call(operator.setitem, x, index, value)
+
+
+def read(x: fx.Proxy, name: str) -> fx.Proxy:
+    """`self.name` once more: a get_attr node of its own (tracing makes one for each name)."""
+    return x.tracer.create_proxy("get_attr", name, (), {})
+
+
+# ---------------------------------------------------------------------------------------------------- counting
+
+
+def op_name(gm: fx.GraphModule, node: fx.Node) -> str:
+    """What a node does, in one word: "add", "Linear", "get_attr", "placeholder"."""
+    if node.op == "call_module":
+        return type(gm.get_submodule(node.target)).__name__
+    if node.op == "call_function":
+        if isinstance(node.target, torch._ops.OpOverload):
+            return node.target._schema.name.split("::")[1]
+        return getattr(node.target, "__name__", str(node.target))
+    return str(node.target) if node.op == "call_method" else node.op
+
+
+def live(gm: fx.GraphModule) -> list[fx.Node]:
+    """The nodes that can be noticed from outside: what the output needs, what has effects, and what those need."""
+    found: set[fx.Node] = set()
+    for node in reversed(gm.graph.nodes):
+        if node in found or effects(node):
+            found.update(node.all_input_nodes)
+            found.add(node)
+    return [node for node in gm.graph.nodes if node in found]
+
+
+def parameters(gm: fx.GraphModule) -> int:
+    """Numbers held by the parameters that live nodes use; one that is shared counts once."""
+    held: dict[int, int] = {}
+    for node in live(gm):
+        if node.op == "call_module":
+            held |= {id(p): p.numel() for p in gm.get_submodule(node.target).parameters()}
+        elif node.op == "get_attr":
+            at: Any = gm
+            for part in node.target.split("."):
+                at = getattr(at, part)
+            held |= {id(at): at.numel()} if isinstance(at, nn.Parameter) else {}
+    return sum(held.values())
+
+
+def names(nodes: Sequence[Any]) -> str:
+    """ "a, b and c", cut when long."""
+    listed = [getattr(n, "name", str(n)) for n in nodes[:5]] + ([f"{len(nodes) - 5} more"] if len(nodes) > 5 else [])
+    return " and ".join([", ".join(listed[:-1]), listed[-1]]) if len(listed) > 1 else "".join(listed)
+
+
+def plural(number: int, one: str) -> str:
+    return f"{number} {one}" + ("" if number == 1 else "s")
+
+
+# ---------------------------------------------------------------------------------------------------- expectations
+
+
+def most(op: str, number: int, why: str, *, dead: bool = False) -> Expectation:
+    """At most `number` nodes do `op`. Dead nodes do not count, unless `dead`."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        there = [n for n in (after.graph.nodes if dead else live(after)) if op_name(after, n) == op]
+        if len(there) <= number:
+            return None
+        wanted = "none should be left" if number == 0 else f"at most {number} should be left"
+        return f"{why} The result has {plural(len(there), f'{op} node')} ({names(there)}); {wanted}."
+
+    return law
+
+
+def least(op: str, number: int, why: str) -> Expectation:
+    """At least `number` nodes do `op`. Dead nodes do not count."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        there = [n for n in live(after) if op_name(after, n) == op]
+        if len(there) >= number:
+            return None
+        old = [n for n in before.graph.nodes if op_name(before, n) == op]
+        if len(old) == number:
+            return f"{why} {names(old)} should have stayed" + ("." if number == 1 else f"; {len(there)} did.")
+        return f"{why} Of {names(old)}, {number} should have stayed; {len(there)} did."
+
+    return law
+
+
+def nodes(number: int, why: str, *, dead: bool = False) -> Expectation:
+    """At most `number` nodes in all, placeholders and output included. Dead ones do not count, unless `dead`."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        count = len(after.graph.nodes) if dead else len(live(after))
+        if count <= number:
+            return None
+        return f"{why} {plural(len(before.graph.nodes), 'node')} became {count}; {number} are enough."
+
+    return law
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What is expected of the graph after the pass, by verdict."""
+
+    did: Sequence[Expectation] = ()
+    spared: Sequence[Expectation] = ()
+    cost: Sequence[Expectation] = ()
+
+
+def _law(verdict: str) -> Callable[[fx.GraphModule, fx.GraphModule, Case], str | None]:
+    def law(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
+        return next((s for e in getattr(case.expect, verdict) if (s := e(before, after))), None)
+
+    return law
+
+
+def expecting(**equivalence: Any) -> Callable[[Case, object], Iterator[Finding]]:
+    """The judge: valid, same, then the expectations. Keyword arguments go to `equivalent`.
+
+    Where the meaning was lost because something was not spared, that is what the finding says first.
+    """
+    judge_it = judge_pass(_law("did"), _law("spared"), _law("cost"), **equivalence)
+
+    def judge(case: Case, value: object) -> Iterator[Finding]:
+        findings = list(judge_it(case, value))
+        broken = next((f for f in findings if f.verdict == "spared" and not f.ok), None)
+        for finding in findings:
+            if finding.verdict == "same" and not finding.ok and broken:
+                message = f"{broken.message} {finding.message}"
+                finding = replace(finding, message=message, before=broken.before, after=broken.after)
+            yield finding
+
+    return judge
+
+
+judge = expecting()
+
+
+def unrun(body: Callable, shape: tuple[int, ...], **parts: tuple[int, ...]) -> Callable[[], fx.GraphModule]:
+    """As `graph`, for a program that no machine has the memory to run: it is traced without data, which comes later."""
+
+    def build() -> fx.GraphModule:
+        empty = {name: torch.empty(size, device="meta") for name, size in parts.items()}
+        gm = graph(body, torch.empty(shape, device="meta"), **empty)()
+        for name, size in parts.items():
+            setattr(gm, name, nn.Parameter(torch.randn(size), requires_grad=False))
+        gm.meta["inputs"] = (torch.randn(shape),)
+        return gm
+
+    return seeded(build)
+
+
+def case(name: str, build: Callable[[], fx.GraphModule], *rest: Any, **expect: Sequence[Expectation]) -> Case:
+    """A case about exactly the verdicts that something is expected of, besides valid and same.
+
+    `rest` are the answer's further arguments.
+    """
+    about = ("valid", "same", *expect)
+    return Case(name, lambda: (build(), *rest), about, expect=Expect(**expect))

@@ -1,0 +1,109 @@
+"""Which package knows which IR: one table, and the dispatch by it.
+
+    view(model, x)                          # the reader of the package that knows nn.Modules
+    part(module, "measure").launches(module)
+
+A package of an IR offers modules of fixed names, each with functions of fixed names, and whatever it lacks is not there
+for that IR:
+
+    reader       read(value, *inputs) -> Graph
+    equivalent   equivalent(before, after, inputs, **options) -> Equivalence; one side may be torch's
+    measure      launches(value, *inputs), bytes_moved(value, *inputs), cost(value, *inputs)
+    generate     random programs
+    shrink       shrink(value, fails, budget) -> a smaller value
+
+The table holds names only, and a package is imported when it is asked for something: TVM in particular, of which a
+process can hold only one. Everything else in passlab imports downwards; what is reached through here may lie above.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from functools import cache
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from passlab.graph.model import Graph
+
+
+class IR(NamedTuple):
+    """A type of IR values. `package`: who knows it. `title`: how messages call it, "" for what cannot be viewed.
+    `reader`: the module that reads it, unless that is the `reader` of the package."""
+
+    package: str
+    title: str
+    reader: str = ""
+
+
+#: Type (module and name, as its class says it) → who knows it. A type is looked up with its bases, the nearest first.
+#: A new IR is one line here and one folder beside this one.
+TYPES = {
+    "torch.fx.graph_module.GraphModule": IR("fx", "torch.fx.GraphModule"),
+    "torch.fx.graph.Graph": IR("fx", "torch.fx.Graph"),
+    "torch.nn.modules.module.Module": IR("fx", "torch.nn.Module (it is traced)"),
+    "torch.jit._script.ScriptModule": IR("fx", "torch.jit.ScriptModule", "formats.torchscript"),
+    "torch.jit.torch.jit.ScriptFunction": IR("formats", "torch.jit.ScriptFunction", "formats.torchscript"),
+    "torch.export.exported_program.ExportedProgram": IR("fx", "torch.export.ExportedProgram", "formats.export"),
+    "torch.onnx.ONNXProgram": IR("formats", "torch.onnx.ONNXProgram", "formats.onnx"),
+    "onnx.onnx_ml_pb2.ModelProto": IR("formats", "onnx.ModelProto", "formats.onnx"),
+    "jaxlib._jax.PjitFunction": IR("formats", "jax.jit(f) (it is lowered for the inputs)", "formats.stablehlo"),
+    "jax._src.stages.Traced": IR("formats", "jax.stages.Traced", "formats.stablehlo"),
+    "jax._src.stages.Lowered": IR("formats", "jax.stages.Lowered", "formats.stablehlo"),
+    "jax._src.stages.Compiled": IR("formats", "jax.stages.Compiled", "formats.hlo"),
+    "jaxlib.mlir._mlir_libs._mlir.ir.Module": IR("formats", "an MLIR module in StableHLO", "formats.stablehlo"),
+    "tvm.ir.module.IRModule": IR("tvm", "an IRModule of Relay or Relax"),
+    "tvm.relay.function.Function": IR("tvm", "relay.Function"),
+    "tvm.relax.expr.Function": IR("tvm", "relax.Function"),
+    "tvm.tirx.function.PrimFunc": IR("tvm", "tirx.PrimFunc"),
+    "tvm.tir.function.PrimFunc": IR("tvm", "tir.PrimFunc"),
+    "passlab.tvm.builds.Packed": IR("tvm", ""),
+    "builtins.str": IR("formats", "text in StableHLO or HLO", "formats.text"),
+}
+
+
+def ir(value: Any) -> IR | None:
+    """Return the row of the table for a value, or None for a value of no IR."""
+    for base in type(value).__mro__:
+        if row := TYPES.get(f"{base.__module__}.{base.__qualname__}"):
+            return row
+    return None
+
+
+def part(value: Any, name: str, default: str = "") -> ModuleType | None:
+    """Return the module `name` of the package that knows `value`, or None where there is none.
+
+    default: the package to ask instead where the value is of no IR (a plain function), or its package has none.
+    """
+    row = ir(value)
+    return (offered(row.package, name) if row else None) or offered(default, name)
+
+
+@cache
+def offered(package: str, name: str) -> ModuleType | None:
+    """Return the module `name` of a package of passlab, or None where the package has no such module."""
+    found = package and importlib.util.find_spec(f"passlab.{package}.{name}")
+    return load(f"{package}.{name}") if found else None
+
+
+def load(name: str) -> ModuleType:
+    """Import a module of passlab by its name, such as "relay.dialect"."""
+    return importlib.import_module(f"passlab.{name}")
+
+
+def view(obj: Any, *inputs: Any) -> Graph:
+    """The read-only view of any IR object; `obj` is not changed.
+
+        view(model, x)                      # an nn.Module is traced first; x gives shapes
+        view(torch.export.export(model, (x,)))
+        view(jax.jit(f).lower(x))
+
+    `inputs`: example inputs, for the IRs that do not know shapes by themselves (torch.fx). Raises TypeError for an
+    object that is not an IR.
+    """
+    if isinstance(obj, Graph):
+        return obj
+    if (row := ir(obj)) and row.title:
+        return load(row.reader or f"{row.package}.reader").read(obj, *inputs)
+    accepted = ", ".join(row.title for row in TYPES.values() if row.title)
+    raise TypeError(f"view cannot read {type(obj).__module__}.{type(obj).__qualname__}; it takes: {accepted}.")

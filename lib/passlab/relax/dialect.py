@@ -1,0 +1,157 @@
+"""What modules of Relax are made of, as `passlab.tvm.dialect` lists it. A function is a list of bindings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import tvm_ffi
+
+from passlab.relax import reader, relax, tvm
+from passlab.tvm.dialect import Node, Opened, Parameter
+from passlab.tvm.modules import called, is_primitive
+
+NAME = "relax"
+Function, Tuple = relax.Function, relax.Tuple
+BARE = {"pipeline": "none"}
+
+
+def read(value: Any) -> Any:
+    return reader.read(value)
+
+
+def typed(module: Any) -> Any:
+    return module
+
+
+def type_of(expr: Any) -> Any:
+    return getattr(expr, "ty", None)
+
+
+def key(expr: Any) -> Any:
+    return expr.__chandle__()
+
+
+def parameters(function: Any) -> list[tuple[str, Any]]:
+    return [(p.name, p.ty) for p in function.params]
+
+
+def result(function: Any) -> Any:
+    return function.ret_ty
+
+
+def examples(function: Any, odd: int) -> Iterator[Parameter]:
+    free = list(relax.analysis.defined_symbolic_vars(function))
+    if free:
+        function = function.bind_symbolic_vars({v: odd + 2 * i for i, v in enumerate(free)})
+    for name, type_ in parameters(function):
+        if not isinstance(type_, relax.TensorType) or type_.shape is None:
+            raise ValueError(f"The parameter {name} is {type_}, not a tensor of known rank: give inputs.")
+        yield Parameter(name, tuple(int(size) for size in type_.shape), str(type_.dtype), bool(free))
+
+
+def bindings(function: Any) -> Iterator[tuple[Any, Any]]:
+    """The bindings of a function in order, also those in branches: variable, what it is bound to."""
+
+    def inside(expr: Any) -> Iterator[tuple[Any, Any]]:
+        if isinstance(expr, relax.SeqExpr):
+            for block in expr.blocks:
+                for binding in block.bindings:
+                    value = binding.value
+                    if isinstance(value, relax.If):
+                        yield from inside(value.true_branch)
+                        yield from inside(value.false_branch)
+                    elif isinstance(value, relax.Function):
+                        yield from inside(value.body)
+                    yield binding.var, value
+
+    yield from inside(function.body)
+
+
+def nodes(name: str, function: Any) -> Iterator[Node]:
+    for var, value in bindings(function):
+        if isinstance(value, relax.Call) and (called := _name(value)):
+            yield Node(called, value, var, name)
+
+
+def _name(call: Any) -> str | None:
+    """The operator's name, or that of the PrimFunc or packed function which the operator calls."""
+    if isinstance(call.op, relax.ExternFunc):
+        return call.op.global_symbol
+    if not isinstance(call.op, tvm.ir.Op):
+        return None  # a function of the module: its own calls count
+    if call.op.name.startswith(("relax.call_tir", "relax.call_dps_packed", "relax.call_pure_packed")) and call.args:
+        called = call.args[0]
+        return getattr(called, "name_hint", None) or getattr(called, "global_symbol", call.op.name)
+    return call.op.name
+
+
+def groups(name: str, function: Any) -> Iterator[tuple[str, ...]]:
+    names = tuple(node.name for node in nodes(name, function))
+    yield from [names] if is_primitive(function) else [(one,) for one in names]
+
+
+def consumers(function: Any) -> dict[Any, list[Any]]:
+    readers: dict[Any, list[Any]] = {p: [] for p in function.params}
+    for var, value in bindings(function):
+        readers.setdefault(var, [])
+        read: list[Any] = []
+        relax.analysis.post_order_visit(value, read.append)
+        for v in dict.fromkeys(e for e in read if isinstance(e, relax.Var)):
+            if v in readers:
+                readers[v].append(var)
+    if function.body.body in readers:
+        readers[function.body.body].append(None)
+    return readers
+
+
+def depth(functions: dict[str, Any]) -> int:
+    return _depth(functions["main"], functions)
+
+
+def _depth(function: Any, others: dict[str, Any], level: int = 0) -> int:
+    steps: dict[Any, int] = {}
+    for var, value in bindings(function):
+        read: list[Any] = []
+        relax.analysis.post_order_visit(value, read.append)
+        own = 0
+        if isinstance(value, relax.Call):
+            called = others.get(getattr(value.op, "name_hint", ""))
+            own = _depth(called, others, level + 1) if called is not None and level < 4 else 1
+        steps[var] = own + max((steps.get(e, 0) for e in read if isinstance(e, relax.Var)), default=0)
+    return max(steps.values(), default=0)
+
+
+def hides_sums(names: list[str]) -> bool:
+    """The names of TIR kernels say little of what they do."""
+    return any(not name.startswith("relax.") for name in names)
+
+
+def equal_types(one: Any, other: Any) -> bool:
+    return bool(tvm_ffi.structural_equal(one, other, map_free_vars=True))
+
+
+def mismatch(one: Any, other: Any) -> tuple[str, str] | None:
+    if tvm_ffi.structural_equal(one, other):
+        return None
+    paths = tvm_ffi.get_first_structural_mismatch(one, other)
+    return ("", "") if paths is None else (str(paths[0]), str(paths[1]))
+
+
+def opened(module: Any, most: int) -> Opened | None:
+    module = relax.transform.ToNonDataflow()(module)
+    main = module["main"]
+    found = [binding for block in main.body.blocks for binding in block.bindings]
+    if any(isinstance(binding.value, relax.If | relax.Function) for binding in found):
+        return None
+    calls = [b for b in found if isinstance(b.value, relax.Call) and isinstance(b.var.ty, relax.TensorType)]
+    if not 0 < len(calls) <= most:
+        return None
+    result = relax.BlockBuilder().normalize(relax.Tuple([b.var for b in calls]))
+    all_values = relax.Var("all_values", result.ty)
+    blocks = [*main.body.blocks, relax.BindingBlock([relax.VarBinding(all_values, result)])]
+    function = relax.Function(main.params, relax.SeqExpr(blocks, all_values), result.ty, main.is_pure, main.attrs)
+    returning = tvm.IRModule(dict(module.functions.items()))
+    returning.update_func(returning.get_global_var("main"), function)
+    names = {node.var: node.name for node in nodes("main", main)}
+    return Opened([(b.var.name, names.get(b.var) or called(b.value)) for b in calls], returning)

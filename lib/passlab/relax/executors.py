@@ -1,0 +1,221 @@
+"""Relax's virtual machine, and a module of TIR alone.
+
+For the server (`passlab.tvm.server`): prepare, smallest, build. For this process: runner.
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from passlab.relax import relax, tvm
+from passlab.tvm.builds import dtype_of
+from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, itemsize
+
+
+def prepare(diagnoses: list[str]) -> None:
+    """Import what a build needs."""
+    importlib.import_module("tvm.sym")
+
+
+def smallest() -> Any:
+    """A module that computes x + x."""
+    builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType([4], "float32"))
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(relax.op.add(x, x)))
+    return builder.get()
+
+
+def build(module: Any, params: dict[str, np.ndarray], head: dict) -> Executor:
+    """Build a module as the head of a request says."""
+    functions = [function for _, function in module.functions.items()]
+    return (_Machine if any(isinstance(one, relax.Function) for one in functions) else _Tir)(module, params, head)
+
+
+class _Machine:
+    """A Relax module, built. Its parameters say what the inputs are: tensors, tuples of them, shapes, numbers."""
+
+    def __init__(self, module: Any, params: dict[str, np.ndarray], head: dict):
+        self.function = head["function"]
+        target = _target(head["target"])
+        if not any(global_.name_hint == self.function for global_ in module.functions):
+            raise Failed(f"The module has no function {self.function}.")
+        if params:
+            module = relax.transform.BindParams(self.function, params)(module)
+        self.types = [param.ty for param in module[self.function].params]
+        self.own = {global_.name_hint for global_ in module.functions}
+        pipeline = relax.get_default_pipeline(target) if head["pipeline"] is None else _legal(target)
+        with context(tvm, head):
+            self.executable = tvm.compile(module, target, relax_pipeline=pipeline)
+        self.device = device_of(tvm, target)
+        self.vm = relax.VirtualMachine(self.executable, self.device)
+
+    def _arguments(self, values: list[np.ndarray]) -> list[Any]:
+        left = list(values)
+        made = [self._argument(type_, left) for type_ in self.types]
+        if left:
+            raise Failed(f"The function {self.function} takes {len(values) - len(left)} inputs; {len(values)} came.")
+        return made
+
+    def _argument(self, type_: Any, left: list[np.ndarray]) -> Any:
+        if isinstance(type_, tvm.ir.TupleType):
+            return [self._argument(field, left) for field in type_.fields]
+        if not left:
+            raise Failed(f"The function {self.function} takes more inputs than came.")
+        value = left.pop(0)
+        if isinstance(type_, relax.ShapeType):
+            return tvm.runtime.ShapeTuple([int(n) for n in value])
+        if isinstance(type_, tvm.ir.PrimType):
+            return value.item()
+        return tvm.runtime.tensor(value, self.device)
+
+    def run(self, values: list[np.ndarray]) -> Any:
+        return self.vm[self.function](*self._arguments(values))
+
+    def again(self, values: list[np.ndarray]) -> Callable[[], None]:
+        function, arguments = self.vm[self.function], self._arguments(values)
+
+        def once() -> None:
+            function(*arguments)
+            self.device.sync()
+
+        return once
+
+    def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int]]:
+        """The kernels of one run, and the count and bytes of the storage that it takes."""
+        kernels, allocations = [], [0, 0]
+
+        def note(_function: Any, name: str, before: bool, _result: Any, *arguments: Any) -> None:
+            if not before:
+                return
+            if name == "vm.builtin.alloc_storage":
+                allocations[0] += 1
+                allocations[1] += math.prod(arguments[1]) * itemsize(arguments[3])
+            # A kernel may have any name, these too; the machine's own are functions that TVM knows.
+            machinery = name.startswith(("vm.builtin.", "shape_func")) and name not in self.own
+            if not machinery:
+                kernels.append(name)
+
+        vm = relax.VirtualMachine(self.executable, self.device)
+        vm.set_instrument(note)
+        vm[self.function](*self._arguments(values))
+        return kernels, allocations
+
+
+class _Tir:
+    """A module of TIR alone: called with the inputs and a fresh buffer for each parameter that is left."""
+
+    def __init__(self, module: Any, params: dict[str, np.ndarray], head: dict):
+        self.name = head["function"]
+        target = _target(head["target"])
+        if not any(global_.name_hint == self.name for global_ in module.functions):
+            raise Failed(f"The module has no function {self.name}.")
+        self.signature = module[self.name]
+        with context(tvm, head):
+            self.function = tvm.compile(module, target)[self.name]
+        self.device = device_of(tvm, target)
+
+    def _arguments(self, values: list[np.ndarray]) -> tuple[list[Any], list[Any]]:
+        """All arguments, and those of them that are outputs."""
+        params, solver, made = self.signature.params, importlib.import_module("tvm.sym").Analyzer(), []
+        if len(values) > len(params):
+            raise Failed(f"The function {self.name} takes {len(params)} parameters; {len(values)} inputs came.")
+        for param, value in zip(params, values, strict=False):
+            if isinstance(param.ty, tvm.ir.PrimType):
+                solver.bind(param, tvm.tirx.const(value.item(), str(param.ty.dtype)))
+                made.append(value.item())
+                continue
+            shape, dtype = param.ty.shape, str(param.ty.dtype)
+            if len(shape) != value.ndim or dtype != value.dtype.name:
+                want, came = f"{dtype} with {len(shape)} axes", f"{value.dtype.name} with {value.ndim}"
+                raise Failed(f"The parameter {param.name} of {self.name} is {want}; {came} came.")
+            for size, n in zip(shape, value.shape, strict=True):
+                if isinstance(size, tvm.tirx.Var):
+                    solver.bind(size, tvm.tirx.const(n, str(size.ty.dtype)), True)
+            made.append(tvm.runtime.tensor(value, self.device))
+        outputs = [self._buffer(param, solver) for param in list(params)[len(values) :]]
+        return made + outputs, outputs
+
+    def _buffer(self, param: Any, solver: Any) -> Any:
+        """A buffer full of NaN, or of -1: what a schedule forgets to set must be seen."""
+        shape = [getattr(solver.simplify(size), "value", None) for size in param.ty.shape]
+        if None in shape:
+            raise Failed(f"The size of {param.name}, an output of {self.name}, does not follow from the inputs.")
+        dtype = dtype_of(str(param.ty.dtype))
+        filled = np.ones(shape, dtype) if dtype == np.bool_ else np.full(shape, -1).astype(dtype)
+        if dtype.kind not in "biu":
+            filled = np.full(shape, math.nan).astype(dtype)
+        return tvm.runtime.tensor(filled, self.device)
+
+    def run(self, values: list[np.ndarray]) -> Any:
+        arguments, outputs = self._arguments(values)
+        self.function(*arguments)
+        self.device.sync()
+        return outputs
+
+    def again(self, values: list[np.ndarray]) -> Callable[[], None]:
+        arguments, _ = self._arguments(values)
+
+        def once() -> None:
+            self.function(*arguments)
+            self.device.sync()
+
+        return once
+
+    def trace(self, values: list[np.ndarray]) -> tuple[list[str], None]:
+        return [self.name], None
+
+
+def _target(name: str) -> Any:
+    if name == "cuda":
+        return tvm.target.Target.fromdevice_of(tvm.cuda(0))
+    return tvm.target.Target(name)
+
+
+def _legal(target: Any) -> Any:
+    """TVM's own steps from operators to a program, without those that fold and fuse."""
+    steps = [relax.transform.LegalizeOps()]
+    if target.kind.name == "cuda":
+        dlight = importlib.import_module("tvm.s_tir.dlight")
+        steps.append(dlight.ApplyDefaultSchedule(dlight.gpu.Fallback()))
+
+    @tvm.transform.module_pass(opt_level=0)
+    def legal(module: Any, _: Any) -> Any:
+        with target:
+            return tvm.transform.Sequential([*steps, relax.get_pipeline("default_build")])(module)
+
+    return legal
+
+
+def runner(module: Any, target: str, pipeline: Any, level: int) -> Runner:
+    """The module in the virtual machine of this process."""
+    if isinstance(module, relax.Function):
+        module = tvm.IRModule.from_expr(module)
+    chosen = tvm.target.Target(target) if isinstance(target, str) else target
+    if pipeline is None:
+        pipeline = relax.get_default_pipeline(chosen)
+    device = tvm.device(chosen.kind.name, 0) if chosen.kind.name != "llvm" else tvm.cpu()
+    machine = relax.VirtualMachine(tvm.compile(module, chosen, relax_pipeline=pipeline), device)
+    held_inputs: list[Any] = []
+
+    def give(arrays: list[np.ndarray]) -> None:
+        held_inputs[:] = [tvm.runtime.tensor(array, device) for array in arrays]
+
+    def run() -> list[Any]:
+        result = machine["main"](*held_inputs)
+        device.sync()
+        return list(_flat(result))
+
+    return Runner(give, run, len(module["main"].params))
+
+
+def _flat(value: Any) -> Iterator[Any]:
+    if hasattr(value, "numpy"):
+        yield value
+    else:
+        for part in value:
+            yield from _flat(part)

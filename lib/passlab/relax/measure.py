@@ -1,0 +1,73 @@
+"""What one run of a Relax module moves and allocates."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from passlab.relax import relax, tvm
+from passlab.relax.dialect import bindings
+from passlab.tvm.measure import Allocations, Kernel, fields, nbytes
+from passlab.tvm.modules import counts, functions, is_function, is_primitive, nodes, type_of
+
+#: operators of Relax that only give the same memory another shape
+_FREE = ("relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten", "relax.memory.view")
+#: operators of Relax that take or give back memory, or hold it in place, and move none
+_MEMORY = ("relax.builtin.alloc_tensor", "relax.memory.", "relax.vm.", "relax.shape_of", "relax.null_value")
+
+
+def traffic(module: Any, function: Any, prefix: str) -> Iterator[Kernel]:
+    """The kernels of a function, and of the functions that it calls."""
+    known = {var: value for var, value in bindings(function)}
+    for var, value in known.items():
+        if not isinstance(value, relax.Call):
+            continue
+        id, op, args = prefix + var.name, value.op, list(value.args)
+        if isinstance(op, tvm.ir.Op):
+            if op.name in _FREE or op.name.startswith(_MEMORY):
+                continue
+            if op.name.startswith("relax.call_"):  # the function, a tuple of operands, perhaps a shape
+                if isinstance(args[0], tvm.ir.GlobalVar) and _reshapes(module[args[0]]):
+                    continue
+                args = args[1:2]
+            yield Kernel(id, _operands(args, known), [value.ty])
+        elif isinstance(op, tvm.ir.GlobalVar):
+            called = module[op]
+            if is_function(called) and not is_primitive(called):
+                yield from traffic(module, called, f"{id}/")
+            else:  # a fused function gives its result, a PrimFunc writes into its last operands
+                yield Kernel(id, _operands(args, known), [value.ty] if is_function(called) else [])
+
+
+def _reshapes(function: Any) -> bool:
+    return type(function).__name__ == "PrimFunc" and relax.analysis.has_reshape_pattern(function)
+
+
+def _operands(args: Iterable[Any], known: dict[Any, Any]) -> list[Any]:
+    """The tensors among the operands; of a variable bound to a tuple, the fields."""
+    found = []
+    for arg in args:
+        bound = known.get(arg) if isinstance(arg, relax.Var) else None
+        for part in fields(bound if isinstance(bound, relax.Tuple) else arg):
+            if isinstance(type_of(part), relax.TensorType | tvm.ir.TupleType):
+                found.append(part)
+    return found
+
+
+def allocations(module: Any, planned: bool) -> Allocations:
+    """Legalized and lowered as far as its allocations, in this process."""
+    passes = relax.transform
+    fused = any(map(is_primitive, functions(module).values()))
+    steps = [passes.LegalizeOps(), *([passes.FuseTIR()] if fused else []), passes.RewriteDataflowReshape()]
+    steps += [passes.ToNonDataflow(), passes.RemovePurityChecking(), passes.CallTIRRewrite()]
+    steps += [passes.StaticPlanBlockMemory()] if planned else []
+    if not any(name.startswith(("relax.builtin.alloc", "relax.memory.alloc")) for name in counts(module)):
+        module = tvm.transform.Sequential(steps)(module)
+    found = []
+    for node in nodes(module, "main"):
+        if node.name == "relax.builtin.alloc_tensor":
+            found.append(nbytes(node.var.ty))
+        elif node.name == "relax.memory.alloc_storage":  # its size is in bytes, whatever its dtype
+            found.append(math.prod(int(size) for size in node.expr.args[0].values))
+    return Allocations(len(found), sum(found))

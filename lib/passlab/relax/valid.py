@@ -1,0 +1,47 @@
+"""Is a Relax module valid? What TVM's check says, and what to do about it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+from passlab.relax import relax, tvm
+from passlab.tvm.judge import HOLE, Invalid, last_line, unbound
+from passlab.tvm.modules import functions, short
+
+#: parts of what Relax's check says → what to do about it
+_REMEDIES = {
+    "of Expr": "Make expressions through the builder (`self.builder_.emit`, or BlockBuilder's): it gives them types.",
+    "not populated": "Make expressions through the builder (`self.builder_.emit`): it gives them types.",
+    "Missing()": "Make functions through BlockBuilder, which gives them types.",
+    "is not defined": "Bind it before it is read.",
+    "used outside DataflowBlock": "What a dataflow block gives to the outside is made by `emit_output`.",
+    "defined more than once": "Give every binding a variable of its own.",
+}
+
+
+def checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
+    """Raise Invalid with a sentence, unless the module is well-formed."""
+    tell("The pass returned a module that TVM cannot even walk through")
+    for name, function in functions(module).items():
+        taken = {p.name for p in function.params}
+        called: list[Any] = []
+        with contextlib.suppress(Exception):  # a part that is None: the check below says so
+            relax.analysis.post_order_visit(function, called.append)
+        for var in (e for e in called if isinstance(e, tvm.ir.GlobalVar)):
+            if var.name_hint not in names:
+                raise Invalid(f"{name} calls {var.name_hint}, and the module has no function of that name.")
+        with contextlib.suppress(tvm.error.InternalError):
+            for v in relax.analysis.free_vars(function):
+                if not v.same_as(function):
+                    raise Invalid(unbound(name, v.name, taken))
+    tell("TVM crashed while it checked whether the module is well-formed")
+    try:
+        relax.analysis.well_formed(module)
+    except Exception as error:
+        text = last_line(error).split("\n")[0].split(" # Metadata omitted")[0]
+        if "null pointer" in text:
+            raise Invalid(f"Somewhere {HOLE}") from None
+        remedy = next((remedy for part, remedy in _REMEDIES.items() if part in text), "")
+        raise Invalid(f"The module is not well-formed: {short(text, 300).rstrip('.')}. {remedy}".strip()) from None

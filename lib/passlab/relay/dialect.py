@@ -1,0 +1,173 @@
+"""What modules of Relay are made of, as `passlab.tvm.dialect` lists it. An expression is a graph without names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from passlab.graph.assemble import walk
+from passlab.relay import reader, relay, tvm
+from passlab.tvm.dialect import Node, Opened, Parameter
+from passlab.tvm.modules import called, functions, is_function, is_primitive
+
+NAME = "relay"
+Function, Tuple = relay.Function, relay.Tuple
+BARE = {"level": 0}
+
+
+def read(value: Any) -> Any:
+    return reader.read(value)
+
+
+def typed(module: Any) -> Any:
+    if is_function(module):
+        return relay.transform.InferType()(tvm.IRModule.from_expr(module))["main"]
+    return relay.transform.InferType()(module)
+
+
+def type_of(expr: Any) -> Any:
+    try:
+        return expr.checked_type
+    except ValueError:  # not inferred yet; a parameter still says what it is declared as
+        return getattr(expr, "type_annotation", None)
+
+
+def key(expr: Any) -> Any:
+    return expr.handle.value
+
+
+def parameters(function: Any) -> list[tuple[str, Any]]:
+    return [(p.name_hint, type_of(p)) for p in function.params]
+
+
+def result(function: Any) -> Any:
+    return function.ret_type
+
+
+def examples(function: Any, odd: int) -> Iterator[Parameter]:
+    for name, type_ in parameters(function):
+        if not isinstance(type_, relay.TensorType):
+            raise ValueError(f"The parameter {name} is {type_}, not a tensor of known rank: give inputs.")
+        free = [isinstance(size, tvm.tir.Any) for size in type_.shape]
+        shape = tuple(odd if any_ else int(size) for size, any_ in zip(type_.shape, free, strict=True))
+        yield Parameter(name, shape, str(type_.dtype), any(free))
+
+
+def nodes(name: str, function: Any) -> Iterator[Node]:
+    found: list[Any] = []
+    relay.analysis.post_order_visit(function, found.append)
+    for expr in found:
+        if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
+            yield Node(expr.op.name, expr, None, name)
+
+
+def bindings(function: Any) -> Iterator[tuple[Any, Any]]:
+    """The lets around the body, which is where Relay gives names."""
+    body = function.body
+    while isinstance(body, relay.Let):
+        yield body.var, body.value
+        body = body.body
+
+
+def groups(name: str, function: Any) -> Iterator[tuple[str, ...]]:
+    inside: set[int] = set()
+    exprs: list[Any] = []
+    relay.analysis.post_order_visit(function, exprs.append)
+    for expr in exprs:
+        if is_function(expr) and is_primitive(expr):
+            fused = list(nodes(name, expr))
+            inside |= {hash(node.expr) for node in fused}
+            yield tuple(node.name for node in fused)
+    yield from ((node.name,) for node in nodes(name, function) if hash(node.expr) not in inside)
+
+
+def consumers(function: Any) -> dict[Any, list[Any]]:
+    readers: dict[Any, list[Any]] = {p: [] for p in function.params}
+    exprs: list[Any] = []
+    relay.analysis.post_order_visit(function, exprs.append)
+    for expr in exprs:
+        for part in dict.fromkeys(parts_of(expr)):
+            readers.setdefault(part, []).append(expr)
+        readers.setdefault(expr, [])
+    readers.pop(function, None)
+    readers[function.body] = [None if reader == function else reader for reader in readers[function.body]]
+    return readers
+
+
+def parts_of(expr: Any) -> list[Any]:
+    """The expressions that one expression is made of, not counting parameters and operators."""
+    if isinstance(expr, relay.Call):
+        return [*([] if isinstance(expr.op, tvm.ir.Op) else [expr.op]), *expr.args]
+    if isinstance(expr, relay.Tuple):
+        return list(expr.fields)
+    if isinstance(expr, relay.TupleGetItem):
+        return [expr.tuple_value]
+    if isinstance(expr, relay.Let):
+        return [expr.value, expr.body]
+    if isinstance(expr, relay.If):
+        return [expr.cond, expr.true_branch, expr.false_branch]
+    return [expr.body] if isinstance(expr, relay.Function) else []
+
+
+def top_level(function: Any) -> list[Any]:
+    """The expressions of a function, operands first, without those inside of other functions in it."""
+    order, done = [], set()
+    todo = [(function.body, False)]
+    while todo:
+        expr, ready = todo.pop()
+        if ready:
+            order.append(expr)
+        elif expr not in done:
+            done.add(expr)
+            parts = [part for part in parts_of(expr) if not isinstance(part, relay.Function)]
+            todo += [(expr, True), *((part, False) for part in reversed(parts))]
+    return order
+
+
+def view_ids(function: Any) -> dict[int, str]:
+    """The ids that expressions of a function have in its view, by the expressions' handles."""
+    made = reader.Reader("main", {})
+    walk(made.entry(function, ""))
+    return made.made
+
+
+def depth(functions: dict[str, Any]) -> int:
+    steps: dict[Any, int] = {}
+
+    def visit(expr: Any) -> None:
+        counted = isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op)
+        steps[expr] = max((steps.get(part, 0) for part in parts_of(expr)), default=0) + counted
+
+    relay.analysis.post_order_visit(functions["main"], visit)
+    return max(steps.values())
+
+
+def hides_sums(names: list[str]) -> bool:
+    return False
+
+
+def equal_types(one: Any, other: Any) -> bool:
+    return bool(tvm.ir.structural_equal(one, other, map_free_vars=True))
+
+
+def mismatch(one: Any, other: Any) -> tuple[str, str] | None:
+    if tvm.ir.structural_equal(one, other):
+        return None
+    paths = tvm.ir.base.get_first_structural_mismatch(one, other)
+    return ("", "") if paths is None else (str(paths[0]), str(paths[1]))
+
+
+def opened(module: Any, most: int) -> Opened | None:
+    module = typed(module)
+    main = functions(module)["main"]
+    order = top_level(main)
+    if any(isinstance(e, relay.Let | relay.If) for e in order):
+        return None
+    calls = [e for e in order if isinstance(e, relay.Call) and isinstance(e.checked_type, relay.TensorType)]
+    if not 0 < len(calls) <= most:
+        return None
+    ids = view_ids(main)
+    named = [(ids.get(call.handle.value, "?"), called(call)) for call in calls]
+    function = relay.Function(main.params, relay.Tuple(calls))
+    others = {var: f for var, f in module.functions.items() if var.name_hint != "main"}
+    return Opened(named, tvm.IRModule({**others, relay.GlobalVar("main"): function}, module.type_definitions))

@@ -1,0 +1,64 @@
+"""The groups of FuseOps, which two exercises foretell: as TVM makes them, and the numbering that they are told in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from unittest import mock
+
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+
+#: As many nodes as FuseOps puts into one group unless it is told otherwise.
+MAX_DEPTH = 256
+
+
+def calls(module: tvm.IRModule) -> list[relay.Call]:
+    """The calls of main, operands first: the numbering of this exercise."""
+    found: list[Any] = []
+    relay.analysis.post_order_visit(module["main"].body, found.append)
+    return [e for e in found if isinstance(e, relay.Call)]
+
+
+def fused_groups(module: tvm.IRModule, max_depth: int = MAX_DEPTH) -> list[list[int]]:
+    """The groups that FuseOps makes: numbers of calls, sorted.
+
+    FuseOps keeps no note of where a call came from, so the module before and the one after are walked side by side,
+    the functions of the latter unfolded: the same operators stand in the same places.
+    """
+    with tvm.transform.PassContext(opt_level=3, config={"relay.FuseOps.max_depth": max_depth}):
+        fused = relay.transform.FuseOps(fuse_opt_level=2)(module)
+    number_of = {call: at for at, call in enumerate(calls(module))}
+    groups: dict[Any, list[int]] = {}
+    seen, todo = set(), [(module["main"].body, fused["main"].body, {}, None)]
+    while todo:
+        old, new, bound, kernel = todo.pop()
+        while isinstance(new, relay.Var) and new in bound:
+            new, bound, kernel = bound[new]
+        if old in seen:
+            continue
+        seen.add(old)
+        if isinstance(new, relay.Call) and isinstance(new.op, relay.Function):
+            outside = {p: (argument, bound, kernel) for p, argument in zip(new.op.params, new.args, strict=True)}
+            new, bound, kernel = new.op.body, outside, new
+        if isinstance(old, relay.Call):
+            groups.setdefault(kernel or old, []).append(number_of[old])
+            parts = zip(old.args, new.args, strict=True)
+        elif isinstance(old, relay.Tuple):
+            parts = zip(old.fields, new.fields, strict=True)
+        elif isinstance(old, relay.TupleGetItem):
+            parts = [(old.tuple_value, new.tuple_value)]
+        else:
+            parts = []
+        todo += [(mine, theirs, bound, kernel) for mine, theirs in parts]
+    return sorted(sorted(group) for group in groups.values())
+
+
+def call_groups(answer: Callable, case: Case) -> Any:
+    """Put a case to an answer while FuseOps, which it is to foretell, is out of reach."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise RuntimeError("FuseOps is what you foretell here: read the module instead")
+
+    with mock.patch.object(relay.transform, "FuseOps", refuse):
+        return answer(*case.build())

@@ -1,0 +1,116 @@
+"""Is a Relay module valid? What InferType says, and what it takes for granted and crashes on."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from passlab.relay import relay, tvm
+from passlab.tvm.judge import HOLE, Invalid, last_line, unbound
+from passlab.tvm.modules import functions, nodes, short
+
+
+def checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
+    """Raise Invalid with a sentence, unless all functions are well-formed and have types."""
+    called: set[str] = set()  # what these say of their results is what types their calls
+    for name, function in functions(module).items():
+        exprs: list[Any] = []
+        tell(f"The pass returned a module whose function {name} TVM cannot even walk through")
+        try:
+            relay.analysis.post_order_visit(function, exprs.append)
+        except tvm.error.TVMError:
+            raise Invalid(f"In {name}, {HOLE}") from None
+        for call in (e for e in exprs if isinstance(e, relay.Call)):
+            _look_at(call, name, names)
+        called |= {e.name_hint for e in exprs if isinstance(e, tvm.ir.GlobalVar)}
+        taken = {p.name_hint for p in function.params}
+        free = [v for v in relay.analysis.free_vars(function)]
+        if free:
+            raise Invalid(unbound(name, free[0].name_hint, taken))
+        for p, times in Counter(p.name_hint for p in function.params).items():
+            if times > 1 and len({hash(q) for q in function.params if q.name_hint == p}) < times:
+                raise Invalid(f"{name} has its parameter {p} twice.")
+        if not relay.analysis.well_formed(function):
+            raise Invalid(
+                f"{name} is not well-formed: a variable is bound more than once. "
+                "Give every function and every let variables of its own."
+            )
+    tell("TVM crashed while it inferred the types of the module: look at the attributes and types you gave")
+    bare = tvm.IRModule(dict(module.functions.items()), module.type_definitions)
+    declared = {}
+    for name, function in functions(module).items():
+        said = function.ret_type is not None and not isinstance(function.ret_type, tvm.ir.type.IncompleteType)
+        if said and name not in called:
+            declared[name] = function.ret_type
+    for name in declared:
+        f = bare[name]
+        bare.update_func(
+            bare.get_global_var(name), relay.Function(f.params, f.body, None, f.type_params, f.attrs, f.span)
+        )
+    inferred = _inferred(bare)
+    if isinstance(inferred, str):
+        raise Invalid(inferred)
+    for name, ret in declared.items():
+        got = inferred[name].ret_type
+        if not tvm.ir.structural_equal(got, ret, map_free_vars=True):
+            raise Invalid(
+                f"{name} says that it returns {ret}, and its body is {got}: "
+                "leave the return type out when you make the function, InferType finds it."
+            )
+
+
+def _look_at(call: Any, where: str, names: list[str]) -> None:
+    """Look at what InferType takes for granted, and crashes on."""
+    op = call.op
+    if isinstance(op, tvm.ir.GlobalVar) and op.name_hint not in names:
+        raise Invalid(f"{where} calls {op.name_hint}, and the module has no function of that name.")
+    if not isinstance(op, tvm.ir.Op):
+        return
+    if op.attrs_type_key and call.attrs is None:
+        raise Invalid(
+            f"In {where}, {op.name} is called without its attributes: "
+            "give relay.Call those of the old call (call.attrs), or use the function relay."
+            f"{op.name}."
+        )
+    given = str(call.attrs).partition("(")[0]
+    if op.attrs_type_key and given.startswith("relay.attrs.") and given != op.attrs_type_key:
+        raise Invalid(f"In {where}, {op.name} is called with {given}; its attributes are {op.attrs_type_key}.")
+
+
+def _inferred(module: Any) -> Any:
+    """The module with types, or the sentence that says why it has none."""
+    seen: list[str] = []
+    with _diagnostics_to(seen):
+        try:
+            return relay.transform.InferType()(module)
+        except tvm.error.TVMError as error:
+            text = seen[0] if seen else last_line(error)
+        return f"The module is not well-typed{_culprit(module)}: {short(text, 300).rstrip('.')}."
+
+
+@contextlib.contextmanager
+def _diagnostics_to(seen: list[str]):
+    """What Relay says of programs that are wrong goes into a list, and not to the screen."""
+    from tvm.ir import diagnostics
+
+    diagnostics.override_renderer(lambda context: seen.extend(d.message for d in context.diagnostics))
+    try:
+        yield
+    finally:
+        diagnostics.override_renderer(None)
+
+
+def _culprit(module: Any) -> str:
+    """ " at nn.conv2d in main": the first call, operands first, that has no type although its operands have."""
+    calls = nodes(module)
+    for node in calls if len(calls) <= 300 else ():
+        free = relay.analysis.free_vars(node.expr)
+        if any(v.type_annotation is None for v in free):
+            return ""
+        try:
+            relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(free, node.expr)))
+        except tvm.error.TVMError:
+            return f" at {node.name} in {node.function}"
+    return ""

@@ -1,0 +1,55 @@
+"""What builds and runs modules: the same few verbs for each executor of either TVM.
+
+`passlab.relay.executors` and `passlab.relax.executors` offer prepare(diagnoses), smallest() and build(module, params,
+head) for the server, and runner(module, target, pipeline, level) for this process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+
+class Executor(Protocol):
+    """A module, built, in the process that may be ended by it."""
+
+    def run(self, values: list[np.ndarray]) -> Any:
+        """The outputs, nested as the module gives them."""
+
+    def again(self, values: list[np.ndarray]) -> Callable[[], None]:
+        """What runs on these inputs, to be timed."""
+
+    def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int] | None]:
+        """The kernels of one run, and the count and bytes of what it allocates, where that is known."""
+
+
+@dataclass
+class Runner:
+    """A module, built in this process. `give(arrays)` sets the inputs, of which there are `wanted`; `run()` waits for
+    the outputs."""
+
+    give: Callable[[list[np.ndarray]], None]
+    run: Callable[[], list[Any]]
+    wanted: int
+
+
+class Failed(Exception):
+    """A module cannot be built or run; the message is a sentence."""
+
+
+def itemsize(dtype: Any) -> int:
+    """How many bytes a number of TVM's takes: bool may be called uint1."""
+    bits = re.search(r"\d+$", str(dtype))
+    return -(-int(bits[0]) // 8) if bits else 1
+
+
+def device_of(tvm: Any, target: Any) -> Any:
+    return tvm.device(target.kind.name if target.kind.name != "llvm" else "cpu", 0)
+
+
+def context(tvm: Any, head: dict) -> Any:
+    return tvm.transform.PassContext(opt_level=head["level"], disabled_pass=head["disabled"], config=head["config"])

@@ -1,0 +1,87 @@
+"""TensorIR: a PrimFunc is loops around blocks. A block is a node; its value is the buffer that it writes.
+
+Works with both TVMs. What is an SBlock today was a Block in 0.17, and a buffer is a variable today.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import tvm
+
+from passlab.graph import Graph
+from passlab.graph.assemble import Builder, Type, several, sized
+from passlab.tvm.reach import loaded
+
+if loaded() == "relay":
+    from tvm.tir import BlockRealize, For, IntImm, IterVar
+else:
+    from tvm.s_tir import SBlockRealize as BlockRealize
+    from tvm.tirx import For, IntImm, IterVar
+
+
+def read(function: Any, *inputs: Any) -> Graph:
+    """The view of a PrimFunc: the buffers it is given, and its blocks in the order in which they run."""
+    name = dict(function.attrs.items()).get("global_symbol", "main") if function.attrs is not None else "main"
+    build = Builder(str(name), "TensorIR")
+    blocks = list(_blocks(function.body, ()))
+    if not blocks:
+        raise ValueError(f"The PrimFunc {name} has no blocks (they are lowered away), so there is no graph to view.")
+    given = list(_given(function))
+    written: set[str] = set()
+    read_first: set[str] = set()
+    for _, block in blocks:
+        read_first |= {_buffer(region).name for region in block.reads} - written
+        written |= {_buffer(region).name for region in block.writes}
+    writer: dict[str, str] = {}  # name of a buffer → id of the node that wrote it last
+    for buffer in given:
+        if buffer.name in read_first or buffer.name not in written:
+            shape, dtype, _ = type = _type(buffer)
+            text = f"{buffer.name}: {dtype}{list(shape)}"
+            writer[buffer.name] = build.add(buffer.name, "Buffer", "data", (), type, text, ours=True)
+    for loops, block in blocks:
+        attrs = {"loops": "×".join(loops)}
+        if reduces := [it.var.name for it in block.iter_vars if it.iter_type == IterVar.CommReduce]:
+            attrs["reduces"] = ", ".join(reduces)
+        reads = [_buffer(region).name for region in block.reads]
+        writes = {_buffer(region).name: _buffer(region) for region in block.writes}
+        text = f"{', '.join(writes)} = {block.name_hint}({', '.join(reads)}), loops {attrs['loops']}"
+        inputs = [writer[name] for name in reads if name in writer]
+        type = several(map(_type, writes.values()))
+        id = build.add(block.name_hint, block.name_hint, "compute", inputs, type, text, attrs, ours=True)
+        writer |= dict.fromkeys(writes, id)
+    build.outputs = [writer[buffer.name] for buffer in given if buffer.name in written]
+    return build.graph(function.script())
+
+
+def _given(function: Any) -> Iterator[Any]:
+    """The parameters that are buffers."""
+    for parameter in function.params:
+        buffer = function.buffer_map.get(parameter) if hasattr(function, "buffer_map") else parameter
+        if hasattr(buffer, "shape"):
+            yield buffer
+
+
+def _buffer(region: Any) -> Any:
+    return region.buffer if hasattr(region, "buffer") else region.source
+
+
+def _blocks(statement: Any, loops: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """(extents of the loops around it, block) for each block that holds no other one."""
+    if isinstance(statement, BlockRealize):
+        inner = list(_blocks(statement.block.body, loops))
+        yield from inner or [(loops, statement.block)]
+        return
+    if isinstance(statement, For):
+        loops = (*loops, str(statement.extent.value if isinstance(statement.extent, IntImm) else statement.extent))
+    parts = [getattr(statement, name, None) for name in ("body", "then_case", "else_case")]
+    for part in (*parts, *getattr(statement, "seq", ())):
+        if part is not None:
+            yield from _blocks(part, loops)
+
+
+def _type(buffer: Any) -> Type:
+    shape = [dim.value if isinstance(dim, IntImm) else str(dim) for dim in buffer.shape]
+    it = tvm.DataType(str(buffer.dtype))
+    return sized(shape, str(buffer.dtype), 1 if str(it) == "bool" else it.bits * it.lanes / 8)

@@ -1,0 +1,1 @@
+"""The tests, in folders named after the packages they test; `support` holds what several of them share."""

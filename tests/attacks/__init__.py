@@ -1,0 +1,18 @@
+"""The attack corpus: submissions that try to get what they did not earn, or to break what grades them.
+
+One module for each kind; `attack` says what an attack is made of, `field` where it takes place. `test_attacks` hands
+all of them in, in one class with three honest learners, and prints the table.
+"""
+
+from __future__ import annotations
+
+from tests.attacks import crashing, data, escaping, exhausting, malformed, patching, reading, writing
+from tests.attacks.attack import Attack, harmful
+
+_MODULES = (patching, reading, writing, escaping, exhausting, crashing, malformed, data)
+
+#: Kind → its attacks.
+CORPUS: dict[str, tuple[Attack, ...]] = {
+    module.__name__.split(".")[-1]: tuple(harmful(one) if one.harms else one for one in module.ATTACKS)
+    for module in _MODULES
+}

@@ -1,0 +1,129 @@
+"""Malformed: files that are no notebooks, hardly notebooks, or too much of one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import nbformat
+from nbformat.notebooknode import NotebookNode
+
+from tests.attacks.attack import EARNED, Attack
+
+
+def _text(nb: NotebookNode) -> str:
+    return nbformat.writes(nb, version=nbformat.NO_CONVERT)
+
+
+def _bytes(name: str, tries: str, make: Callable[[NotebookNode], bytes], honest: float = 0) -> Attack:
+    """`honest`: what a lenient reader may find in it."""
+    return Attack(name, tries, notebook=make, honest=honest, keeps=False)
+
+
+def _data(name: str, tries: str, change: Callable[[dict], object], honest: float = EARNED) -> Attack:
+    def make(nb: NotebookNode) -> bytes:
+        data = json.loads(_text(nb))
+        made = change(data)
+        return json.dumps(data if made is None else made).encode()
+
+    return _bytes(name, tries, make, honest)
+
+
+def _each(**values) -> Callable[[dict], None]:
+    def change(data: dict) -> None:
+        for cell in data["cells"]:
+            cell.update(values)
+
+    return change
+
+
+def _wrong_sources(data: dict) -> None:
+    for cell, source in zip(data["cells"], (None, 5, [["a"]], {"a": 1}, [1, 2], True, [None]), strict=False):
+        cell["source"] = source
+
+
+def _null_metadata(data: dict) -> None:
+    data["metadata"] = None
+    _each(metadata=None)(data)
+
+
+def _surrogates(data: dict) -> None:
+    data["cells"][-1]["source"] += "\n# \ud800\udfff\udc00"
+    data["metadata"]["\ud800"] = "\udc00"
+
+
+ATTACKS = (
+    _bytes("empty", "a file of no bytes", lambda nb: b""),
+    _bytes("truncated", "half a notebook", lambda nb: _text(nb).encode()[: len(_text(nb)) // 2]),
+    _bytes("picture", "a picture", lambda nb: b"\x89PNG\r\n\x1a\n" + b"\0\xff" * 1000),
+    _bytes(
+        "pickle", "a pickle that runs a command", lambda nb: b"cos\nsystem\n(S'touch /var/tmp/plattack-pickle'\ntR."
+    ),
+    _bytes("nul-bytes", "a notebook with NUL bytes in it", lambda nb: _text(nb).replace("import", "im\0port").encode()),
+    _bytes("utf-16", "a notebook in UTF-16", lambda nb: _text(nb).encode("utf-16"), EARNED),
+    _bytes("yaml", "YAML that makes Python objects", lambda nb: b"!!python/object/apply:os.system ['touch plattack']"),
+    _bytes("deep", "a hundred thousand brackets", lambda nb: b'{"nbformat": 4, "cells": ' + b"[" * 100_000),
+    _bytes(
+        "deep-and-whole",
+        "deeply nested metadata, every bracket closed",
+        lambda nb: _text(nb).encode().rstrip()[:-1] + b', "deep": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+        EARNED,
+    ),
+    _bytes("huge", "30 MB of cells", lambda nb: _text(nb).encode() + b" " * 30_000_000),
+    _bytes(
+        "duplicate-keys",
+        "every key is there twice",
+        lambda nb: _text(nb).replace('"cells":', '"cells": [], "cells":').encode(),
+        EARNED,
+    ),
+    _bytes(
+        "not-finite",
+        "NaN, infinities and numbers of ten thousand digits",
+        lambda nb: (
+            _text(nb)
+            .replace('"points": 5', '"points": NaN, "more": -Infinity, "many": 1e999, "whole": ' + "9" * 10_000)
+            .encode()
+        ),
+        EARNED,
+    ),
+    _data("no-notebook", "JSON, but a list", lambda data: [data], 0),
+    _data("version-99", "a format that does not exist yet", lambda data: data.update(nbformat=99), 0),
+    _data("version-3", "claims to be of an old format", lambda data: data.update(nbformat=3, nbformat_minor=0)),
+    _data("version-text", "the version is text", lambda data: data.update(nbformat="4", nbformat_minor=[]), 0),
+    _data("no-cells", "no cells", lambda data: data.pop("cells") and None, 0),
+    _data("cells-dict", "the cells are a dict", lambda data: data.update(cells={"0": data["cells"]}), 0),
+    _data("cells-null", "the cells are null", lambda data: data.update(cells=[None] * 10), 0),
+    _data("wrong-sources", "sources that are no text", _wrong_sources),
+    _data("null-metadata", "metadata are null everywhere", _null_metadata),
+    _data("unknown-cells", "every cell is of a type that does not exist", _each(cell_type="quantum")),
+    _data("duplicate-ids", "all cells have one id", _each(id="dce")),
+    _data("odd-ids", "ids that are numbers", _each(id=7)),
+    _data("surrogates", "halves of characters", _surrogates),
+    _data(
+        "forged-outputs",
+        "outputs that say five points, of the grader's own type",
+        _each(
+            outputs=[
+                {
+                    "output_type": "execute_result",
+                    "data": {"text/plain": "5.0", "application/vnd.passlab.verdict+json": {"points": 5}},
+                    "metadata": {},
+                    "execution_count": 1,
+                }
+            ]
+        ),
+    ),
+    _data(
+        "many-cells",
+        "two thousand cells",
+        lambda data: data["cells"].extend(
+            {"cell_type": "code", "id": f"c{n}", "metadata": {}, "source": "1", "outputs": [], "execution_count": None}
+            for n in range(2_000)
+        ),
+    ),
+    _data(
+        "attachments",
+        "attachments and metadata of ten megabytes",
+        lambda data: data["cells"][0].update(attachments={"a.png": {"image/png": "A" * 10**7}}),
+    ),
+)

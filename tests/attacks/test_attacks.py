@@ -1,0 +1,117 @@
+"""Every attack of the corpus, graded in one class with three honest learners: nobody gets what they did not earn.
+
+Not covered, because grading itself tells it: one bit for each verdict, and time.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.attacks import CORPUS, field
+from tests.attacks.attack import FULL, MARK
+from tests.support import tiny_fx
+
+ATTACKS = {attack.name: attack for kind in CORPUS.values() for attack in kind}
+#: They patch the process that all of the attacker's own questions share: honest work beside them may be lost with them.
+SPOILS = {
+    *("meta-path", "frames-verdicts-by-answer", "frames-stolen-by-answer", "no-payload", "pickle-payload"),
+    *("code-in-settings", "not-numbers", "lying-tensor-file", "compressed", "deep-document", "broad-document"),
+    *("wrong-tags", "random-damage"),
+}
+HONEST = (*field.HONEST, field.YESTERDAY)
+
+#: Parts of a hidden case's marks, as they are and as an attack may have written them.
+_PLAIN = {*tiny_fx.MARKS, *(tiny_fx.GIVEN[0][i : i + 7] for i in range(3))}
+LEAKS = re.compile(
+    "|".join(re.escape(f) for m in _PLAIN for f in (m, m[::-1], m.encode().hex(), m.encode().hex().upper()))
+)
+SCRIPT = re.compile(rf"<script>\s*(alert\('{MARK}|{MARK})|<img src=x onerror|<svg[^>]*onload=.?{MARK}", re.I)
+
+
+@pytest.fixture(scope="module")
+def ground(tmp_path_factory):
+    return field.run(tmp_path_factory.mktemp("attacks") / "course", ATTACKS)
+
+
+def test_there_are_attacks_of_every_kind():
+    assert len(ATTACKS) == sum(map(len, CORPUS.values())) >= 60
+    assert set(CORPUS) >= {"patching", "reading", "writing", "escaping", "exhausting", "crashing", "malformed", "data"}
+    assert all(attack.tries for attack in ATTACKS.values())
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_no_point_more_than_the_work_in_it_earns_and_where_only_itself_is_lost_not_less(ground, name):
+    attack, got = ATTACKS[name], ground.got(name)
+    assert got <= attack.honest, f"{attack.tries}: {ground.outcome(name)}"
+    if attack.keeps and name not in SPOILS:
+        assert got == attack.honest, f"{attack.tries}: {ground.outcome(name)}"
+
+
+@pytest.mark.parametrize("learner", HONEST)
+def test_honest_learners_have_full_marks(ground, learner):
+    assert ground.points(learner) == FULL
+
+
+def test_whoever_is_in_the_table_handed_something_in(ground):
+    assert {row["learner"] for row in ground.rows} <= {*ground.learner.values(), *HONEST}
+
+
+def test_what_was_graded_before_is_as_it_was(ground):
+    before, after = ground.yesterday
+    assert before[0] and before[2] and before == after
+
+
+def test_nothing_is_written_outside(ground):
+    assert ground.changed == []
+
+
+def test_no_process_is_left(ground):
+    assert ground.left == []
+
+
+def test_nothing_arrives_over_the_network(ground):
+    assert ground.arrived == []
+
+
+def test_the_worst_was_tried_because_it_was_contained(ground):
+    shown = [text for name in ATTACKS for where, text in ground.pages(name) if "cell" in where]
+    assert len(shown) > len(ATTACKS)
+    assert not any(f"{MARK}: not contained" in text for text in shown)
+
+
+def _plain(page: str) -> str:
+    return re.sub(r"<[^>]*>", "", page)
+
+
+def test_no_hidden_content_comes_out(ground):
+    found = {}
+    for name in ATTACKS:
+        for where, text in ground.pages(name):
+            for seen in (text, _plain(text)):
+                if leak := LEAKS.search(seen):
+                    found[name] = f"{where}: {seen[max(0, leak.start() - 60) : leak.end() + 40]}"
+    assert found == {}
+
+
+def test_no_page_runs_what_a_learner_wrote(ground):
+    pages = {
+        f"{name}, {where}": text for name in ATTACKS for where, text in ground.pages(name) if where.endswith("html")
+    }
+    pages["report"] = (ground.course / "autograder/run/report.html").read_text(encoding="utf-8")
+    assert [name for name, text in pages.items() if SCRIPT.search(text)] == []
+
+
+def test_the_table(ground, record_property):
+    """Printed at the end of the run: what each attack tried, got, could have got, and what came of it."""
+    lines = [f"{'attack':24} {'got':>4} {'may':>4} stock   what it tries · what came of it"]
+    for kind, attacks in CORPUS.items():
+        lines.append(f"── {kind}, {len(attacks)}")
+        for attack in attacks:
+            stock = "forged" if attack.forges_stock else ""
+            told = f"{attack.tries} · {ground.outcome(attack.name)}"
+            lines.append(f"{attack.name:24} {ground.got(attack.name):4g} {attack.honest:4g} {stock:7} {told}")
+    lines.append(f"{len(ATTACKS)} attacks and {len(field.HONEST)} honest learners graded in {ground.seconds:.0f} s")
+    record_property("table", "\n".join(lines))
+    assert len(lines) == len(ATTACKS) + len(CORPUS) + 2

@@ -1,0 +1,264 @@
+"""The project's files agree with each other: pairs, releases, samples, pins, front matter, links."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+
+import jupytext
+import pytest
+import yaml
+from packaging.requirements import Requirement
+
+from autograder.authoring import answers, notebooks, samples, source
+from autograder.authoring.source import ROOT, blank
+from autograder.engine.flavours import FLAVOURS
+from passlab import exercises
+from passlab.notebook.cells import cells
+from tests.support import tiny
+
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+AUTHORED = notebooks.authored()
+LESSONS = [path for path in AUTHORED if path.parent.name == "course" and path.stem != "index"]
+SOLUTIONS = source.notebooks()
+
+
+def name(path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+# Generated files
+
+
+@pytest.fixture(scope="module")
+def wanted():
+    return notebooks.wanted()
+
+
+def test_every_pair_and_release_is_in_step(wanted):
+    assert notebooks.out_of_step(wanted) == []
+
+
+def test_the_sample_class_is_built_once(tmp_path):
+    course = tiny.make(tmp_path / "c")
+    tiny.run(course, "-m", "autograder.authoring.notebooks")
+    build = [tiny.run(course, "-m", "autograder.authoring.samples").stdout for _ in range(2)]
+    assert build == ["wrote autograder/samples\n", "The sample class was in step.\n"]
+    assert len(list((course / samples.FOLDER).glob("*/*/*.ipynb"))) == len(samples.CLASS) + 1  # and the damaged one
+
+
+def test_building_twice_gives_the_same_bytes(wanted):
+    assert notebooks.wanted() == wanted
+
+
+def test_what_is_out_of_step_is_found_and_mended(tmp_path):
+    course = tiny.make(tmp_path / "c")
+    build = tiny.run(course, "-m", "autograder.authoring.notebooks")
+    assert "wrote exercises/day00/tiny.ipynb" in build.stdout
+
+    def check():
+        result = tiny.run(course, "-m", "autograder.authoring.notebooks", "--check")
+        return result.returncode, result.stdout
+
+    assert check() == (0, "All notebooks are in step.\n")
+    authored = course / "solutions/day00/tiny.py"
+    authored.write_text(authored.read_text().replace("# # Day 0", "# # Day nought"))
+    (course / "exercises/day00/tiny.ipynb").write_text("{}")
+    (course / "exercises/day00/notes.py").write_text("answers = 1")
+    code, said = check()
+    assert code == 1
+    for place in (
+        "solutions/day00/tiny.ipynb differs",
+        "exercises/day00/tiny.ipynb differs",
+        "exercises/day00/notes.py",
+    ):
+        assert place in said
+    assert tiny.run(course, "-m", "autograder.authoring.notebooks").returncode == 0
+    assert check()[0] == 0 and not (course / "exercises/day00/notes.py").exists()
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=name)
+def test_no_solution_text_is_released(path):
+    """No line of an answer is in the release, unless it also stands in a part that learners are given."""
+    text = path.read_text()
+    given = {line.strip() for line in blank(text).split("\n")}
+    given |= {line.removeprefix("# ").strip() for line in given}
+    secret = {line.strip() for line in text.split("\n")} - given
+    assert len(secret) > 5
+    released = ROOT / "exercises" / path.parent.name / f"{path.stem}.ipynb"
+    nb = json.loads(released.read_text())
+    shown = {line.strip() for cell in nb["cells"] for line in "".join(cell["source"]).split("\n")}
+    assert not secret & shown
+    raw = released.read_text()
+    assert "HIDDEN TESTS" not in raw and "BEGIN SOLUTION" not in raw and "autograder.authoring.answers" not in raw
+    assert not any(cell.get("outputs") for cell in nb["cells"])
+
+
+def test_a_release_is_stamped_and_not_paired():
+    def metadata(text):
+        [released] = notebooks.release({"day00/tiny.ipynb": text}).values()
+        return json.loads(released)["metadata"]
+
+    text = SOLUTIONS[0].with_suffix(".ipynb").read_text()
+    first, second = metadata(text), metadata(text.replace("Day 1", "Day one"))
+    assert "jupytext" not in first and first["kernelspec"] == notebooks.KERNEL
+    assert re.fullmatch("[0-9a-f]{12}", first["passlab"]["release"])
+    assert first["passlab"] != second["passlab"]
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=name)
+def test_an_exercise_is_its_solution_minus_the_answers(path):
+    released = json.loads((ROOT / "exercises" / path.parent.name / f"{path.stem}.ipynb").read_text())
+    stubs = {"".join(c["source"]) for c in released["cells"]}
+    for cell in cells(path.read_text()):
+        if cell.is_answer:
+            assert blank(cell.text).strip() in stubs
+
+
+def test_the_search_for_solution_text_can_fail():
+    text = tiny.notebook()
+    assert "solutionmarker" in text and "solutionmarker" not in blank(text)
+
+
+# Exercises and their places
+
+
+def test_every_exercise_has_its_three_files_and_every_file_its_exercise():
+    ids = [exercise.id for day in exercises.days() for exercise in exercises.of_day(day)]
+    assert [sentence for exercise_id in ids for sentence in answers.missing(exercise_id)] + answers.strays() == []
+
+
+LOOK = """
+from autograder.authoring import answers
+print(*answers.missing("day00.shout"), *answers.strays(), sep="\\n")
+"""
+
+
+@pytest.mark.parametrize("gone", ["lib/passlab/exercises/day00/shout.py", "autograder/answers/day00/shout.py"])
+def test_the_file_that_is_missing_is_named(tmp_path, gone):
+    course = tiny.make(tmp_path / "course")
+    (course / gone).rename((course / gone).with_name("whisper.py"))
+    missing, stray = tiny.run(course, "-c", LOOK).stdout.splitlines()
+    assert missing.startswith(f"{gone} is missing") and stray.startswith(gone.replace("shout", "whisper"))
+
+
+def test_a_question_that_no_exercise_has_is_named(tmp_path):
+    course = tiny.make(tmp_path / "course")
+    path = course / "solutions/day00/tiny.py"
+    path.write_text(path.read_text().replace('check("day00.shout"', 'check("day00.whisper"'))
+    missing, stray = tiny.run(course, "-c", LOOK).stdout.splitlines()
+    assert "check('day00.shout', …)" in missing and "'day00.whisper'" in stray
+
+
+def test_points_and_ids_come_from_the_exercise():
+    for place in source.places("day03").values():
+        nb = notebooks.notebook(place.path)
+    marks = {cell.id: cell.metadata.nbgrader for cell in nb.cells if "nbgrader" in cell.metadata}
+    for exercise in exercises.of_day("day03"):
+        name = exercise.id.split(".")[1]
+        assert marks[name].solution and not marks[name].grade
+        assert marks[f"{name}-check"].points == exercise.total and marks[f"{name}-check"].locked
+
+
+def test_an_editor_that_saves_the_pair_keeps_the_source_short():
+    path = source.notebooks("day03")[0]
+    assert "nbgrader" not in jupytext.writes(notebooks.notebook(path), fmt="py:percent")
+
+
+# Pins
+
+
+def test_every_exercise_runs_in_a_process_that_there_is():
+    found = {exercise.flavour for day in exercises.days() for exercise in exercises.of_day(day)}
+    assert "torch" in found and found <= set(FLAVOURS)
+
+
+def test_every_dependency_is_pinned():
+    project = PYPROJECT["project"]
+    listed = project["dependencies"] + [d for extra in project["optional-dependencies"].values() for d in extra]
+    pins = [[(each.operator, "*" in each.version) for each in Requirement(d).specifier] for d in listed]
+    assert all(pin == [("==", False)] for pin in pins), listed
+
+
+def test_conda_installs_the_same_pins_as_pip():
+    environment = yaml.safe_load((ROOT / "environment.yml").read_text())
+    plain = [d for d in environment["dependencies"] if isinstance(d, str)]
+    [pip] = [d["pip"] for d in environment["dependencies"] if isinstance(d, dict)]
+    extras = ",".join(PYPROJECT["project"]["optional-dependencies"])
+    assert pip == [f"--editable .[{extras}]"]
+    assert f"--editable '.[{extras}]'" in (ROOT / "lib/setup.sh").read_text()
+    assert {re.split("[=<>]", d)[0] for d in plain} == {"python", "pip", "graphviz", "cxx-compiler"}
+    [python] = [d for d in plain if d.startswith("python")]
+    lowest = PYPROJECT["project"]["requires-python"].removeprefix(">=")
+    assert tuple(map(int, python.split("=")[1].split("."))) >= tuple(map(int, lowest.split(".")))
+
+
+def test_the_installed_versions_are_the_pinned_ones():
+    from importlib.metadata import version
+
+    for dependency in map(Requirement, PYPROJECT["project"]["dependencies"]):
+        if dependency.marker is None or dependency.marker.evaluate():
+            assert dependency.specifier.contains(version(dependency.name).split("+")[0]), dependency
+
+
+# Texts
+
+
+def front_matter(path) -> dict:
+    lines = path.read_text().split("\n")
+    assert lines[0] == "# ---", f"{name(path)} has no front matter"
+    end = lines.index("# ---", 1)
+    return yaml.safe_load("\n".join(line.removeprefix("#").removeprefix(" ") for line in lines[1:end]))
+
+
+@pytest.mark.parametrize("path", AUTHORED, ids=name)
+def test_front_matter_pairs_the_notebook_and_names_the_kernel(path):
+    jupyter = front_matter(path)["jupyter"]
+    assert jupyter["jupytext"]["formats"] == notebooks.PAIRING
+    assert jupyter["kernelspec"] == notebooks.KERNEL
+    first = cells(path.read_text())[0]
+    assert first.markdown and first.text.startswith("# # ")
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=name)
+def test_a_lesson_ends_as_lessons_do(path):
+    markdown = "\n".join(cell.text for cell in cells(path.read_text()) if cell.markdown).lower()
+    assert "key takeaways" in markdown and "further reading" in markdown
+
+
+def links(text: str) -> list[str]:
+    text = re.sub(r"```.*?```", "", text, flags=re.S)
+    return re.findall(r"\]\(([^)\s]+)\)", text) + re.findall(r"(?:src|href)=\"([^\"]+)\"", text)
+
+
+def pages():
+    for path in AUTHORED:
+        yield path, "\n".join(cell.text for cell in cells(path.read_text()) if cell.markdown)
+    for path in (ROOT / "README.md", *ROOT.glob("*/README.md")):
+        if path.exists():
+            yield path, path.read_text()
+
+
+def broken(path, text) -> list[str]:
+    """Links of a page that lead nowhere. The learner's copies in work/ come from exercises/."""
+    wrong = []
+    for link in links(text):
+        if link.startswith(("https://", "#", "mailto:", "attachment:")):
+            continue
+        target = (path.parent / link.split("#")[0]).resolve()
+        if target.is_relative_to(ROOT / "work"):
+            target = ROOT / "exercises" / target.relative_to(ROOT / "work")
+        if link.startswith("http:") or not target.exists():
+            wrong.append(link)
+    return wrong
+
+
+@pytest.mark.parametrize(("path", "text"), [pytest.param(*page, id=name(page[0])) for page in pages()])
+def test_links_lead_somewhere(path, text):
+    assert broken(path, text) == []
+
+
+def test_the_search_for_broken_links_can_fail():
+    text = "[a](nowhere.ipynb) [b](../work/day01/none.ipynb) [c](https://example.org) [d](http://example.org)"
+    assert broken(ROOT / "course/x.py", text) == ["nowhere.ipynb", "../work/day01/none.ipynb", "http://example.org"]

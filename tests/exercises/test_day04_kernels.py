@@ -1,0 +1,354 @@
+"""Day 4, the exercises about kernels: codegen, cost, measure. What the judges say, and that they say the truth.
+
+What needs a TVM is below `# There` and runs in a process that holds it (see `apart`). No verdict here hangs on a clock.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
+from passlab import bytes_moved, exercises, launches
+from passlab.exercises.day04 import cost as choosing
+from passlab.exercises.day04 import measure as measuring
+from passlab.judge import Case, judge
+
+IDS = ("day04.codegen", "day04.cost", "day04.measure")
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_hidden_cases_are_drawn_from_the_seed(exercise_id, apart):
+    one, again, other = (apart(exercise_id, told, exercise_id, seed) for seed in (3, 3, 4))
+    assert one == again != other
+
+
+# ---------------------------------------------------------------------------------------------------- codegen
+
+# What comes back for relu(exp(x) * exp(x)) of (2, 3): name → the verdict that is lost first, a part of the sentence.
+BROKEN = {
+    "nothing": ("valid", "Return a PrimFunc, or an IRModule that holds one; NoneType came back."),
+    "empty_module": ("valid", "The module must hold one PrimFunc and nothing else; it holds 0 functions."),
+    "no_output": ("valid", "The parameters must be float32 [2, 3]; float32 [2, 3] (inputs, then outputs); they are"),
+    "half_output": ("valid", "they are float32 [2, 3]; float16 [2, 3]."),
+    "with_layout": ("valid", "The buffer x has a layout, which cannot travel"),
+    "endless": ("valid", "The kernel has a statement While"),
+    "any_length": ("valid", "The loop i has no fixed length"),
+    "calls_out": ("valid", "The kernel calls code from elsewhere (call_extern)"),
+    "writes_input": ("spared", "It writes to its input x"),
+    "in_memory": ("did", "It allocates a buffer of 6 elements between input and output"),
+    "writes_twice": ("did", "The output y has 6 elements; the loops store to it 78 times."),
+    "writes_nothing": ("did", "The output y has 6 elements; the loops store to it 0 times."),
+    "exp_twice": ("cost", "It calls exp and its like 24 times; the graph has 1 such operations (exp) on 6 elements"),
+    "long_way": ("cost", "operations for each element"),
+    "off_by_one": ("same", "On ordinary inputs the output at"),
+    "drops_nan": ("same", "On NaN, infinities and the like the output at"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_kernel_gets_its_own_sentence(name, apart):
+    verdict, sentence = BROKEN[name]
+    lost, said = apart("day04.codegen", judged, name)
+    assert lost[0] == verdict and sentence in said, (lost, said)
+
+
+def test_what_is_right_and_written_by_hand_has_all_points(apart):
+    assert apart("day04.codegen", judged, "by_hand") == ([], "")
+
+
+def test_a_kernel_travels_and_is_judged_the_same(apart):
+    assert apart("day04.codegen", travels) == [[]] * len(exercises.find("day04.codegen").cases())
+
+
+def test_the_reference_is_right_on_other_seeds(apart):
+    assert apart("day04.codegen", reference_on, "day04.codegen", range(11, 15)) == []
+
+
+# ---------------------------------------------------------------------------------------------------- measure
+
+
+def test_the_numbers_of_a_chain_by_hand():
+    gm, groups, machine = measuring.cases()[0].build()
+    size = 64 * 128 * 4
+    after = measuring.priced(gm, groups, machine)
+    assert (after["launches"], after["bytes"], after["flops"]) == (1, 2 * size, 3 * 64 * 128)
+    before = measuring.priced(gm, [[name] for name in groups[0]], machine)
+    assert (before["launches"], before["bytes"], before["roof"]) == (3, 6 * size, "memory")
+    assert before["seconds"] == pytest.approx(3 * 5e-6 + 6 * size / 1e10)
+
+
+def test_the_numbers_of_a_product_by_hand():
+    gm, _, machine = measuring.cases()[4].build()
+    product = measuring.priced(gm, [["matmul"]], machine)
+    assert product["flops"] == 2 * 128 * 256 * 128 and product["bytes"] == 4 * (2 * 128 * 256 + 128 * 128)
+    assert product["roof"] == "compute" and product["seconds"] == pytest.approx(5e-6 + product["flops"] / 1e11)
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 4, 5])  # in number 3 eager torch makes a tensor of a number first
+def test_before_fusing_launches_and_bytes_are_those_that_passlab_counts(number):
+    gm, _, machine = measuring.cases()[number].build()
+    before = measuring.priced(gm, [[n.name] for n in gm.graph.nodes if n.op == "call_function"], machine)
+    assert before["launches"] == launches(gm, *gm.meta["inputs"]) and before["bytes"] == bytes_moved(gm)
+
+
+ROW = {"launches": 1, "bytes": 2, "flops": 3, "intensity": 1.5, "seconds": 1.0, "roof": "memory"}
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ([ROW, ROW], 'Return a dictionary with "before" and "after"'),
+        ({"before": ROW}, 'Return a dictionary with "before" and "after"'),
+        ({"before": ROW, "after": {"launches": 1}}, "after must be a dictionary with launches, bytes, flops,"),
+        ({"before": ROW | {"bytes": "many"}, "after": ROW}, "before, bytes must be a number; it is many."),
+        ({"before": ROW, "after": ROW | {"launches": True}}, "after, launches must be a number; it is True."),
+        ({"before": ROW, "after": ROW | {"roof": "launch"}}, "after, roof must be \"memory\" or \"compute\"; it is"),
+    ],
+)  # fmt: skip
+def test_what_is_no_table_of_numbers_is_told_so(value, sentence):
+    [finding] = measuring.judge(measuring.cases()[0], value)
+    assert finding.verdict == "valid" and not finding.ok and sentence in finding.message
+
+
+def test_a_wrong_number_is_told_with_the_right_one_and_the_kernels():
+    case = measuring.cases()[0]
+    gm, groups, machine = case.build()
+    right = {
+        row: {key: value for key, value in measuring.priced(gm, kernels, machine).items() if key != "kernels"}
+        for row, kernels in (("before", [["mul"], ["add"], ["relu"]]), ("after", groups))
+    }
+    assert all(f.ok for f in measuring.judge(case, right))
+    right["after"]["bytes"] += 4
+    [lost] = [f for f in measuring.judge(case, right) if not f.ok]
+    assert lost.verdict == "did"
+    assert lost.message == (
+        "after: bytes is 65,540 and must be 65,536 (bytes by kernel: mul+add+relu 65,536)."
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------- cost
+
+
+class Clock:
+    """Sides whose times come from a list instead of a clock: (apart, fused) in each round."""
+
+    def __init__(self, *rounds):
+        self.rounds, self.at, self.modules = list(rounds), 0, ()
+        self.sides = choosing.Sides((None, None), [], *self.rounds[0])
+        self.sides.run = self.again
+
+    def again(self):
+        self.at += 1
+        apart, fused = self.rounds[min(self.at, len(self.rounds) - 1)]
+        self.sides.apart, self.sides.fused = min(self.sides.apart, apart), min(self.sides.fused, fused)
+
+
+def lost(monkeypatch, clocks, value):
+    """The verdicts that are lost, and the first sentence."""
+    names = [choosing.Situation(f"number {k}", None, ()) for k in range(len(clocks))]
+    times = dict(zip(names, clocks, strict=True))
+    monkeypatch.setattr(choosing, "sides", lambda situation: times[situation].sides)
+    findings = list(choosing.judge(Case("some", tuple, expect=tuple(names)), value))
+    said = [f.message for f in findings if f.message]
+    return [f.verdict for f in findings if not f.ok], said[0] if said else ""
+
+
+WINS, LOSES, CLOSE = (2e-6, 1e-6), (1e-6, 2e-6), (1.1e-6, 1e-6)
+
+
+def test_the_faster_side_is_right(monkeypatch):
+    assert lost(monkeypatch, [Clock(WINS), Clock(LOSES)], [True, False]) == ([], "")
+    verdicts, said = lost(monkeypatch, [Clock(WINS), Clock(LOSES)], [False, True])
+    assert verdicts == ["did", "spared", "cost"]
+    assert "number 0: it takes 2 µs apart and 1 µs fused, and you leave it apart." in said
+
+
+def test_either_side_is_right_where_they_are_close(monkeypatch):
+    for guess in (True, False):
+        assert lost(monkeypatch, [Clock(CLOSE)], [guess])[0] == []
+
+
+def test_a_side_that_was_disturbed_once_is_measured_again(monkeypatch):
+    disturbed = Clock((2e-6, 9e-6), (2e-6, 9e-6), (2e-6, 1e-6))
+    assert lost(monkeypatch, [disturbed], [True])[0] == [] and disturbed.at == 2
+
+
+def test_a_choice_that_stays_wrong_is_wrong_after_four_rounds(monkeypatch):
+    clock = Clock(LOSES)
+    assert "spared" in lost(monkeypatch, [clock], [True])[0] and clock.at == choosing.ROUNDS - 1
+
+
+def test_one_of_ten_choices_may_be_wrong_and_two_may_not(monkeypatch):
+    clocks = [Clock(WINS) for _ in range(5)] + [Clock(LOSES) for _ in range(5)]
+    right = [True] * 5 + [False] * 5
+    assert lost(monkeypatch, clocks, [False, *right[1:]])[0] == []
+    assert lost(monkeypatch, clocks, [False, *right[1:-1], True])[0] == ["cost"]
+    assert lost(monkeypatch, clocks, [False, False, *right[2:]])[0] == ["did", "cost"]
+
+
+@pytest.mark.parametrize("value", [[1.5], ["fuse"], [None], "True"])
+def test_what_is_no_choice_is_told_so(value):
+    [finding] = choosing.judge(Case("some", tuple, expect=(choosing.Situation("one", None, ()),)), value)
+    assert finding.verdict == "valid" and "The answer is True (fuse) or False" in finding.message
+
+
+def test_situations_of_one_name_and_the_same_shapes_are_the_same_function():
+    """Their times are kept by name and shapes."""
+    seen = {}
+    for seed in range(20):
+        for situation in choosing.situations(random.Random(seed)):
+            code = situation.graph().code
+            assert seen.setdefault(situation, code) == code
+
+
+def test_both_sides_of_every_choice_compute_what_the_graph_does(apart):
+    differ, kernels = apart("day04.cost", both_sides, 5)
+    assert differ == []
+    assert all(fused <= before for before, fused in kernels) and any(fused < before for before, fused in kernels)
+
+
+# There
+
+
+def told(exercise_id, seed):
+    """What the hidden cases of a seed ask, as text."""
+    said = []
+    for case in hidden_cases(exercise_id, seed):
+        given = case.build()
+        graphs = [choice[0] for choice in given[0]] if exercise_id == "day04.cost" else [given[0]]
+        shapes = [[tuple(n.meta["tensor_meta"].shape) for n in gm.graph.find_nodes(op="placeholder")] for gm in graphs]
+        said.append((case.name, [gm.code for gm in graphs], shapes))
+    return said
+
+
+def squared(x):
+    e = torch.exp(x)
+    return torch.relu(e * e)
+
+
+def kernel(last=None, lines=None, out="float32", layout=None, loops=None, stores=1, nan=True, again=False, wrap=None):
+    """relu(exp(x)²) of (2, 3), with a part of it exchanged."""
+    from passlab.relax import tvm
+
+    tir = tvm.tirx
+    x = tir.decl_buffer((2, 3), "float32", "x", **({} if layout else {"layout": None}))
+    y = tir.decl_buffer((2, 3), out, "y", layout=None)
+    power = tir.decl_buffer((1,), "float32", "power", scope="local", layout=None)
+    i, j = tir.Var("i", "int32"), tir.Var("j", "int32")
+    given, zero = tir.BufferLoad(x, [i, j]), tir.const(0, "float32")
+    value = tir.exp(given) * tir.exp(given) if again else tir.BufferLoad(power, [0]) * tir.BufferLoad(power, [0])
+    value = tir.Select(value < zero, zero, value) if nan else tir.max(value, zero)
+    value = last(tir, value) if last else value
+    body = [tir.AllocBuffer(power), tir.BufferStore(power, tir.exp(given), [0])] if not again else []
+    body += [tir.BufferStore(y, value.astype(out), [i, j])] * stores
+    body += lines(tir, x, y, i, j) if lines else []
+    nest = tir.For(j, 0, 3, tir.ForKind.SERIAL, tir.SeqStmt(body) if len(body) > 1 else body[0])
+    nest = wrap(tir, nest) if wrap else nest
+    extent = loops(tir) if loops else 2
+    return tir.PrimFunc([x, y], tir.For(i, 0, extent, tir.ForKind.SERIAL, nest))
+
+
+def generators():
+    from passlab.relax import tvm
+
+    def two_nests(gm):
+        tir = tvm.tirx
+        x, y, z = (tir.decl_buffer((2, 3), "float32", name, layout=None) for name in "xyz")
+        nests = []
+        for source, target, of in ((x, z, tir.exp), (z, y, lambda v: v * v)):
+            i, j = tir.Var("i", "int32"), tir.Var("j", "int32")
+            store = tir.BufferStore(target, of(tir.BufferLoad(source, [i, j])), [i, j])
+            nests.append(tir.For(i, 0, 2, tir.ForKind.SERIAL, tir.For(j, 0, 3, tir.ForKind.SERIAL, store)))
+        return tir.PrimFunc([x, y], tir.SeqStmt([tir.AllocBuffer(z), *nests]))
+
+    def chained(tir, value):
+        for _ in range(20):
+            value = value + value * 0.5
+        return value
+
+    def clears_x(tir, x, y, i, j):
+        return [tir.BufferStore(x, tir.const(0, "float32"), [i, j])]
+
+    def input_only(gm):
+        made = kernel()
+        return tvm.tirx.PrimFunc([made.params[0]], tvm.tirx.Evaluate(0))
+
+    return {
+        "nothing": lambda gm: None,
+        "empty_module": lambda gm: tvm.IRModule({}),
+        "no_output": input_only,
+        "half_output": lambda gm: kernel(out="float16"),
+        "with_layout": lambda gm: kernel(layout=True),
+        "endless": lambda gm: kernel(wrap=lambda tir, nest: tir.While(tir.const(True, "bool"), nest)),
+        "any_length": lambda gm: kernel(loops=lambda tir: tir.Var("n", "int32")),
+        "calls_out": lambda gm: kernel(last=lambda tir, value: tir.call_extern("float32", "expf", value)),
+        "writes_input": lambda gm: kernel(lines=clears_x),
+        "in_memory": two_nests,
+        "writes_twice": lambda gm: kernel(stores=13),
+        "writes_nothing": lambda gm: kernel(stores=0),
+        "exp_twice": lambda gm: kernel(again=True),
+        "long_way": lambda gm: kernel(last=chained),
+        "off_by_one": lambda gm: kernel(last=lambda tir, value: value + tir.const(1.0, "float32")),
+        "drops_nan": lambda gm: kernel(nan=False),
+        "by_hand": lambda gm: kernel(),
+    }  # fmt: skip
+
+
+def judged(name):
+    """The verdicts that this answer loses, and the first sentence."""
+    from passlab.exercises.day04.codegen import codegen_case, numbers
+
+    exercise = exercises.find("day04.codegen")
+    result = judge(exercise, generators()[name], [codegen_case("one", squared, numbers(2, 3))])
+    said = [f for f in result.findings if f.message]
+    order = [f.verdict for f in said] + [v for v, held in result.verdicts.items() if not held]
+    return list(dict.fromkeys(order)), said[0].message if said else ""
+
+
+def travels():
+    """What the reference loses on each visible case, after its kernel came through the wire."""
+    from autograder.engine import wire
+
+    exercise, answer = exercises.find("day04.codegen"), answers.reference("day04.codegen")
+    found = []
+    for case in exercise.cases():
+        came = wire.decode(wire.encode(exercise.call(answer, case)))
+        found.append([(f.verdict, f.message) for f in exercise.judge(case, came) if not f.ok])
+    return found
+
+
+def reference_on(exercise_id, seeds):
+    """What the reference loses on the hidden cases of these seeds."""
+    exercise, answer = exercises.find(exercise_id), answers.reference(exercise_id)
+    results = [judge(exercise, answer, hidden_cases(exercise_id, seed)) for seed in seeds]
+    return [(f.case, f.verdict, f.message) for result in results for f in result.findings if not f.ok]
+
+
+def both_sides(seed):
+    """Situations whose sides do not compute what torch does, and how many kernels there are on each side."""
+    from passlab.relax.fusing import fuse, prepare
+    from passlab.tvm import builds
+
+    differ, kernels = [], []
+    for situation in choosing.situations(random.Random(seed)):
+        gm = situation.graph()
+        module, groups = prepare(choosing.as_relax(gm)), situation.named(gm)
+        inputs = [torch.randn(shape, generator=torch.Generator().manual_seed(1)) for shape in situation.shapes]
+        wanted = gm(*inputs)
+        wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+        counts = []
+        for made in (module, fuse(module, groups, choosing.in_place)):
+            built = builds.run_module(made, [inputs], pipeline="none")
+            counts.append(len(built.kernels))
+            same = built.ok and all(
+                torch.allclose(builds.as_torch(got), want, 1e-3, 1e-3)
+                for got, want in zip(built.outputs[0], wanted, strict=True)
+            )
+            if not same:
+                differ.append((situation.name, built.error))
+        kernels.append(tuple(counts))
+    return differ, kernels

@@ -1,0 +1,204 @@
+"""Day 4, linear + bias + activation and attention: what they promise beyond what the proof of all exercises shows.
+
+The notebook of the answers holds Relax: what is below `# There` runs in a process that does (see `apart`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import fx, nn
+from torch.nn import functional as F
+
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
+from autograder.engine.wire import decode, encode, targets
+from passlab import equivalent, exercises, random_graph
+from passlab.exercises.day03.pipeline import wiring
+from passlab.exercises.day04.attention import attentions, causal
+from passlab.exercises.day04.linear_act import layers
+from passlab.fx.cases import graph, op_name
+from passlab.fx.judge import rebuild, validate
+from passlab.fx.ops import ACTIVATIONS, add_layer_norm, linear_act
+from passlab.fx.patterns import pattern
+from passlab.judge import judge
+
+IDS = ("day04.linear-act", "day04.attention")
+INF = math.inf
+
+
+# ---------------------------------------------------------------------------------------------------- the fused ops
+
+
+@pytest.mark.parametrize(("name", "activation"), ACTIVATIONS.items())
+def test_linear_act_is_the_three_ops(name, activation):
+    x, w, b = torch.randn(2, 3, 4), torch.randn(5, 4), torch.randn(5)
+    assert torch.equal(linear_act(x, w, b, name), activation(F.linear(x, w, b)))
+    assert torch.equal(linear_act(x, w, activation=name), activation(F.linear(x, w)))
+
+
+def test_the_two_forms_of_gelu_are_two():
+    x = torch.linspace(-3, 3, 12).reshape(3, 4)
+    assert not torch.equal(linear_act(x, torch.eye(4), None, "gelu"), linear_act(x, torch.eye(4), None, "gelu_tanh"))
+
+
+def test_an_unknown_activation_is_named_with_those_there_are():
+    with pytest.raises(ValueError, match="no activation 'relu6'; it has relu, gelu, gelu_tanh, silu"):
+        linear_act(torch.ones(2, 2), torch.ones(2, 2), None, "relu6")
+
+
+def test_linear_act_has_the_pattern_of_its_product():
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    assert pattern(graph.call_function(linear_act, (x, x))) == pattern(graph.call_function(F.linear, (x, x)))
+
+
+@pytest.mark.parametrize(("op", "rest"), [(linear_act, (None, "silu")), (add_layer_norm, ((4, 4),))])
+def test_fused_ops_travel(op, rest):
+    graph = fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    graph.output(graph.call_function(op, (x, y, *rest)))
+    gm = fx.GraphModule(nn.Module(), graph)
+    back = decode(encode(gm))
+    assert [n.target for n in back.graph.nodes if n.op == "call_function"] == [op]
+    assert targets.name_of(op) == f"passlab.fx.ops.{op.__name__}"
+    assert equivalent(gm, rebuild(back), (torch.randn(4, 4), torch.randn(4, 4)))
+
+
+# ---------------------------------------------------------------------------------------------------- the answers
+
+LINEAR = {
+    "relu_ writes into the product": (lambda m, x: F.relu(F.linear(x, m.w), inplace=True), {"relu": 1}),
+    "three dimensions": (lambda m, x: torch.relu(x.reshape(2, 2, 4) @ m.w.t() + m.b), {"relu": 1}),
+    "a vector": (lambda m, x: torch.relu(x[0] @ m.w.t() + m.b), {"relu": 1}),
+    "a computed weight and bias": (lambda m, x: F.silu(F.linear(x, torch.tanh(m.w), m.b * 2)), {"silu": 1}),
+    "a bias that comes late": (lambda m, x: (lambda y: F.gelu(y + torch.exp(m.b)))(x @ m.w.t()), {"gelu": 1}),
+    "two of one weight": (lambda m, x: torch.relu(x @ m.w.t()) + F.silu(F.linear(x, m.w)), {"relu": 1, "silu": 1}),
+    "written before": (lambda m, x: (lambda y: torch.relu(F.linear(y, m.w)))(torch.tanh(x).add_(1)), {}),
+    "a negative dimension": (lambda m, x: torch.relu(x @ m.w.transpose(-2, -1)), {"relu": 1}),
+    "in place, read": (lambda m, x: F.silu(F.linear(F.relu(F.linear(x, m.w), True), m.w)), {"relu": 1, "silu": 1}),
+    "no transposition": (lambda m, x: torch.relu(x @ m.w.transpose(1, 1)), {}),
+    "a sum of two products": (lambda m, x: torch.relu(x @ m.w.t() + F.linear(x, m.w)), {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_layer_in_one_spelling(name, apart):
+    assert apart(IDS[0], after_linear, name) == LINEAR[name][1]
+
+
+def softmax(x, dim=-1):
+    return torch.softmax(x, dim)
+
+
+ATTENTION = {
+    "negative scale": (lambda m, q: softmax(q @ q.mT * -0.5) @ q, 1),
+    "two scales": (lambda m, q: softmax((q * 2) @ q.mT / 3) @ q, 1),
+    "a scaled query that others read": (lambda m, q: (lambda s: softmax(s @ q.mT) @ q + s)(q * 2), 1),
+    "a boolean mask added": (lambda m, q: softmax(q @ q.mT + m.hidden) @ q, 0),
+    "an integer": (lambda m, q: softmax(2 * (q @ q.mT)) @ q, 1),
+    "a mask of a row": (lambda m, q: softmax(q @ q.mT + m.row) @ q, 1),
+    "a causal mask": (lambda m, q: softmax(q @ q.mT + m.causal) @ q, 1),
+    "a mask from the program": (lambda m, q: softmax((q @ q.mT).masked_fill(q[..., :1] > 1, -INF)) @ q, 1),
+    "divided by zero": (lambda m, q: softmax(q @ q.mT / 0) @ q, 0),
+    "masked with inf": (lambda m, q: softmax((q @ q.mT).masked_fill(m.hidden, INF)) @ q, 0),
+    "a number added": (lambda m, q: softmax(q @ q.mT + 1) @ q, 0),
+    "a difference": (lambda m, q: softmax(q @ q.mT - m.causal) @ q, 0),
+    "two masks": (lambda m, q: softmax(q @ q.mT + m.causal + m.causal) @ q, 0),
+    "softmax in double": (lambda m, q: torch.softmax(q @ q.mT, -1, dtype=torch.float64).float() @ q, 0),
+    "keys of keys": (lambda m, q: softmax(q @ q.mT.mT.mT) @ q, 1),
+    "the query is its own scale": (lambda m, q: softmax((q * q) @ q.mT) @ q, 1),
+    "half a formula": (lambda m, q: softmax(q @ q.mT), 0),
+}
+
+
+@pytest.mark.parametrize("name", ATTENTION)
+def test_attention_in_one_spelling(name, apart):
+    assert apart(IDS[1], after_attention, name) == ATTENTION[name][1]
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_reference_keeps_the_meaning_of_random_graphs(exercise_id, apart):
+    assert apart(exercise_id, broken_graphs, exercise_id) == []
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_cases_are_the_same_every_time_and_others_for_another_seed(exercise_id, apart):
+    assert apart(exercise_id, case_wirings, exercise_id) == (True, True)
+
+
+@pytest.mark.parametrize("exercise_id", IDS)
+def test_an_answer_that_does_nothing_earns_nothing(exercise_id):
+    assert judge(exercises.find(exercise_id), lambda gm: gm).points == 0
+
+
+@pytest.mark.parametrize(
+    ("exercise_id", "answer", "sentence"),
+    [
+        (IDS[0], "one_gelu", "1 linear layer ends in gelu_tanh here, and the result has 0 linear_act nodes"),
+        (IDS[0], "any_readers", "Somebody else reads the value between"),
+        (IDS[0], "leaves_dead_nodes", "any more: erase it."),
+        (IDS[1], "any_dimension", "None of these is attention: look at every dimension, order, number and dtype."),
+        (IDS[1], "no_permute", "4 attentions can be found here, and 3 became one op."),
+        (IDS[1], "drops_dropout", "In training this dropout draws"),
+        (IDS[0], "modules_by_name", "with 'relu' came in for relu6_1; none may."),
+        (IDS[1], "adds_booleans", "scaled_dot_product_attention came in for matmul_16; none may."),
+        (IDS[1], "one_of_two_scales", "4 are enough. It still calls mul_1."),
+    ],
+)
+def test_messages_say_what_to_look_at(exercise_id, answer, sentence, apart):
+    said = apart(exercise_id, said_of, exercise_id, answer)
+    assert any(sentence in message for message in said), said
+
+
+# There
+
+
+def rewritten(exercise_id, body, *shapes, **parts):
+    before, after = graph(body, *shapes, **parts)(), answers.reference(exercise_id)(graph(body, *shapes, **parts)())
+    assert validate(before, after) is None
+    found = equivalent(before, rebuild(after), trials=("given", "double", "structured"))
+    assert found, found.reason
+    return after
+
+
+def after_linear(name):
+    after = rewritten(IDS[0], LINEAR[name][0], (4, 4), w=(4, 4), b=(4,))
+    return {activation: len(found) for activation, found in layers(after).items()}
+
+
+def after_attention(name):
+    parts = {"row": (1, 4), "causal": causal(4), "hidden": causal(4).isinf()}
+    after = rewritten(IDS[1], ATTENTION[name][0], (2, 4, 4), **parts) if "zero" not in name else None
+    if after is None:  # nothing but NaN
+        after = answers.reference(IDS[1])(graph(ATTENTION[name][0], (2, 4, 4), **parts)())
+    assert len(attentions(after)) + sum(op_name(after, n) == "softmax" for n in after.graph.nodes) == 1
+    return len(attentions(after))
+
+
+def broken_graphs(exercise_id):
+    """Seeds of random graphs that the reference answer changes the meaning of."""
+    answer, broken = answers.reference(exercise_id), []
+    for seed in range(40):
+        before, after = (random_graph(seed, 30, mutation=seed % 2 == 0) for _ in range(2))
+        after = answer(after)
+        same = validate(before, after) is None and equivalent(before, after, trials=("given", "double"))
+        broken += [] if same else [seed]
+    return broken
+
+
+def case_wirings(exercise_id):
+    def drawn(seed):
+        cases = [*exercises.find(exercise_id).cases(), *hidden_cases(exercise_id, seed)]
+        assert len({case.name for case in cases}) == len(cases)
+        return [str(wiring(case.build()[0])) for case in cases]
+
+    return drawn(3) == drawn(3), drawn(3) != drawn(4)
+
+
+def said_of(exercise_id, name):
+    """The sentences that a wrong answer of the bank gets on the visible cases."""
+    answer = next(a for a in answers.load(exercise_id) if a.__name__ == name)
+    return [finding.message for finding in judge(exercises.find(exercise_id), answer).findings if not finding.ok]

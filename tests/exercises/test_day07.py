@@ -1,0 +1,296 @@
+"""Day 7, exercises 1 to 4: the sentences that broken answers get, and the reference answers on random modules.
+
+All of it needs Relay, which this process does not hold: what is below `# There` runs in one that does (see `apart`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from autograder.authoring import answers
+from autograder.authoring.answers import hidden_cases
+from passlab import exercises
+from passlab.judge import judge
+
+PASSES = ("day07.relu-to-clip", "day07.batchnorm")
+
+
+# What a pass must not return: name → the verdict that is lost first, and a part of the sentence.
+BROKEN = {
+    "nothing": ("valid", "The pass returned None. End it with `return mod`."),
+    "text": ("valid", "The pass returned a str, not an IRModule."),
+    "ill_typed": ("valid", "not well-typed at add in main: Incompatible broadcast type"),
+    "drops_a_parameter": ("valid", "The parameter x was dropped: main took (x) and now takes ()."),
+    "renames_a_parameter": ("valid", "The parameter x was renamed"),
+    "changes_the_result": ("valid", "and now returns Tensor[(1, 4, 6, 6), float64]."),
+    "no_main": ("valid", "The module has no function main; it has other."),
+    "divides_by_zero": ("same", "does not build for llvm: Check failed: pb->value != 0 (0 vs. 0) : Divide by zero."),
+    "needs_a_terabyte": ("same", "To build the module took more than 4 GiB of memory."),
+    "ends_never": ("valid", "It was still running after 2 s: look for a loop that never ends."),
+    "calls_itself": ("valid", "It called itself without end (RecursionError)"),
+    "unchanged": ("did", ""),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("exercise_id", PASSES)
+def test_a_broken_pass_gets_its_own_sentence_and_the_next_answer_is_judged(exercise_id, name, apart):
+    verdict, sentence = BROKEN[name]
+    lost, said, after = apart(exercise_id, judged_after, exercise_id, name)
+    assert lost[0] == verdict and sentence in said, (lost, said)
+    assert after, "the reference answer, judged after it, has all points"
+
+
+def test_every_broken_pass_has_a_sentence_of_its_own():
+    sentences = [sentence for _, sentence in BROKEN.values()]
+    assert len(set(sentences)) == len(sentences)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_foretold_groups_are_those_of_fuse_ops_on_random_modules(seed, apart):
+    wrong, groups, calls = apart("day07.fusion-groups", groups_that_differ, range(60 * seed, 60 * seed + 60))
+    assert wrong == []
+    assert groups < 0.9 * calls, "something is fused"
+
+
+def test_the_judge_finds_the_groups_of_kernels_written_down_by_hand(apart):
+    found = apart("day07.fusion-groups", groups_by_hand)
+    assert found == {
+        "sum of relu": [[0, 1]],
+        "relu of sum": [[0], [1]],
+        "fork": [[0], [1], [2]],
+        "diamond": [[0, 1, 2, 3]],
+        "at most two": [[0, 1], [2]],
+    }
+
+
+def test_fuse_ops_is_out_of_reach_for_the_answer_and_back_afterwards(apart):
+    said, there_again = apart("day07.fusion-groups", asks_fuse_ops)
+    assert "FuseOps is what you foretell here" in said and there_again
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ({"groups": []}, "The answer is a list of groups; it is of type dict."),
+        ([[0, 1], [1]], "Call 1 is in two groups, or twice in one."),
+        ([[0], []], "A group is a list of numbers of calls; one here is '[]'."),
+        ([[0, 99]], "A group holds '99'; calls are numbered from 0 to 13."),
+        ([[0, True]], "A group holds 'True'; calls are numbered from 0 to 13."),
+        ([[0]], "Call 1 is in no group: a call that is fused with nothing is a group of one."),
+    ],
+)
+def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
+    assert sentence in apart("day07.fusion-groups", said_of, "day07.fusion-groups", answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ("a table", "The answer is a list of dictionaries; it is of type str."),
+        ([{"add": 1}], "The table has 1 rows; it should have 4: one before the first pass, one after each."),
+        ([{"add": 1.0}] * 4, "Row 0 holds 'add': 1.0; keys are names of operators, values whole numbers."),
+        ([7] * 4, "Row 0 is of type int, and should be a dictionary: operator to number of calls."),
+        ([{}] * 4, "Before the first pass there are 1 calls of add; your table says 0."),
+    ],
+)
+def test_an_answer_that_is_no_table_is_told_so(answer, sentence, apart):
+    assert sentence in apart("day07.pipeline-counts", said_of, "day07.pipeline-counts", answer)
+
+
+def test_the_counts_of_resnet_18_are_those_the_lesson_shows(apart):
+    """With parameters as inputs nothing is constant: FoldConstant leaves what SimplifyInference made."""
+    start, simplified, folded, fused = apart("day07.pipeline-counts", counts_of_resnet)
+    norms = start["nn.batch_norm"]
+    assert norms == 20 and sum(simplified.values()) == sum(start.values()) + 10 * norms
+    assert folded == simplified == fused
+
+
+@pytest.mark.parametrize("exercise_id", [e.id for e in exercises.of_day("day07")][:4])
+def test_hidden_cases_are_drawn_from_the_seed(exercise_id, apart):
+    one, again, other = (apart(exercise_id, texts, exercise_id, seed) for seed in (3, 3, 4))
+    assert one == again != other
+
+
+# There
+
+
+def nothing(mod):
+    from passlab.relay import relay
+
+    relay.transform.InferType()(mod)
+
+
+def text(mod):
+    return str(mod)
+
+
+def _typed(params, body):
+    from passlab.relay import relay, tvm
+
+    return relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(params, body)))
+
+
+def ill_typed(mod):
+    from passlab.relay import relay, tvm
+
+    main = mod["main"]
+    return tvm.IRModule.from_expr(relay.Function(main.params, main.params[0] + relay.const([1.0] * 7)))
+
+
+def drops_a_parameter(mod):
+    from passlab.relay import relay
+
+    return _typed([], relay.zeros((1, 4, 6, 6), "float32"))
+
+
+def renames_a_parameter(mod):
+    from passlab.relay import relay
+
+    main = mod["main"]
+    x = relay.var("y", main.params[0].checked_type)
+    return _typed([x], relay.bind(main.body, {main.params[0]: x}))
+
+
+def changes_the_result(mod):
+    from passlab.relay import relay
+
+    x = mod["main"].params[0]
+    return _typed([x], relay.cast(x, "float64"))
+
+
+def no_main(mod):
+    from passlab.relay import relay, tvm
+
+    return tvm.IRModule({relay.GlobalVar("other"): mod["main"]})
+
+
+def _behind_relu(mod, more):
+    """The module with `more(x)` added to each relu(x)."""
+    from passlab.relay import relay
+
+    class Adds(relay.ExprMutator):
+        def visit_call(self, call):
+            call = super().visit_call(call)
+            return call + more(call.args[0]) if getattr(call.op, "name", "") == "nn.relu" else call
+
+    main = mod["main"]
+    return _typed(main.params, Adds().visit(main.body))
+
+
+def divides_by_zero(mod):
+    from passlab.relay import relay
+
+    def seven_by_zero(x):
+        zero = relay.cast(x * relay.const(0.0), "int32")
+        return relay.cast(relay.floor_divide(relay.const(7, "int32"), zero), "float32")
+
+    return _behind_relu(mod, seven_by_zero)
+
+
+def needs_a_terabyte(mod):
+    from passlab.relay import relay
+
+    def running_sum(x):
+        return relay.take(relay.cumsum(relay.broadcast_to(relay.sum(x), (2**40,)), axis=0), relay.const(0), axis=0)
+
+    return _behind_relu(mod, running_sum)
+
+
+def ends_never(mod):
+    from passlab.relay import relay
+
+    class Again(relay.ExprMutator):
+        def visit_call(self, call):
+            while True:
+                self.visit(call.args[0])
+
+    return Again().visit(mod["main"])
+
+
+def calls_itself(mod):
+    from passlab.relay import relay
+
+    class Deeper(relay.ExprMutator):
+        def visit_call(self, call):
+            return self.visit_call(call)
+
+    return Deeper().visit(mod["main"])
+
+
+def unchanged(mod):
+    return mod
+
+
+def judged_after(exercise_id, name):
+    """The verdicts that the broken pass loses on the first case, what is said, and is the reference right after it?"""
+    exercise = replace(exercises.find(exercise_id), seconds=2.0 if name == "ends_never" else 20.0)
+    first = [case for case in exercise.cases() if "same" in case.about][:1]
+    result = judge(exercise, globals()[name], first)
+    lost = [verdict for verdict, held in result.verdicts.items() if not held and verdict in first[0].about]
+    right = judge(exercise, answers.reference(exercise_id), first)
+    return lost, result.failure.message, all(f.ok for f in right.findings)
+
+
+def said_of(exercise_id, answer):
+    exercise = exercises.find(exercise_id)
+    return judge(exercise, lambda *given: answer, exercise.cases()[:1]).failure.message
+
+
+def groups_that_differ(seeds):
+    import random
+
+    from passlab.relay.generate import random_relay
+    from passlab.relay.groups import calls, fused_groups
+    from passlab.tvm.generate import FEATURES
+
+    answer, wrong, groups, number = answers.reference("day07.fusion-groups"), [], 0, 0
+    features = [name for name in FEATURES if name not in ("dead", "blocks")]
+    for seed in seeds:
+        rng = random.Random(seed)
+        module, limit = random_relay(seed, rng.randrange(4, 40), features), rng.choice((256, 256, 2, 3, 6))
+        right = fused_groups(module, limit)
+        groups, number = groups + len(right), number + len(calls(module))
+        if sorted(map(sorted, answer(module, limit))) != right:
+            wrong.append(seed)
+    return wrong, groups, number
+
+
+def groups_by_hand():
+    from passlab.exercises.day07.fusion_groups import diamond, fork
+    from passlab.relay import relay
+    from passlab.relay.cases import program
+    from passlab.relay.groups import fused_groups
+
+    image, bodies = (1, 4, 6, 6), {}
+    bodies["sum of relu"] = program(lambda x: relay.sum(relay.nn.relu(x)), (2, 3))
+    bodies["relu of sum"] = program(lambda x: relay.nn.relu(relay.sum(x)), (2, 3))
+    bodies["fork"], bodies["diamond"] = program(fork, image), program(diamond, image)
+    chain = program(lambda x: relay.tanh(relay.tanh(relay.tanh(x))), (2, 3))
+    return {name: fused_groups(build()) for name, build in bodies.items()} | {"at most two": fused_groups(chain(), 2)}
+
+
+def asks_fuse_ops():
+    from passlab.relay import relay
+    from passlab.relay.groups import fused_groups
+
+    exercise = exercises.find("day07.fusion-groups")
+    case = exercise.cases()[0]
+    result = judge(exercise, lambda mod: relay.transform.FuseOps()(mod), [case])
+    return result.failure.message, bool(fused_groups(*case.build()))
+
+
+def counts_of_resnet():
+    from passlab.exercises.day07.pipeline_counts import zoo
+
+    passes = ["SimplifyInference", "FoldConstant", "FuseOps"]
+    rows = answers.reference("day07.pipeline-counts")(zoo("resnet18")(), passes)
+    return [{str(op): number for op, number in row.items()} for row in rows]  # strings of TVM do not travel
+
+
+def texts(exercise_id, seed):
+    """What can be read of the arguments of the small hidden cases. (Reading all of a weight would take long.)"""
+    cases = [case for case in hidden_cases(exercise_id, seed) if "number" in case.name]
+    return [[case.name, *(str(part) for part in case.build())] for case in cases]

@@ -1,0 +1,120 @@
+"""Grading the same class again: replay, regrade, and a machine whose sandbox is not whole."""
+
+from __future__ import annotations
+
+import csv
+import shutil
+import sqlite3
+
+import nbformat
+import pytest
+
+from tests.support import tiny
+from tests.support.classes import BAD, GOOD, grades, hand_in
+
+RUN = "autograder/run"
+
+
+def passlab(course, *arguments, **more):
+    return tiny.run(course, "-m", "passlab.cli", *arguments, COLUMNS="200", **more)
+
+
+@pytest.fixture(scope="module")
+def graded(course):
+    """Four learners, graded once."""
+    hand_in(course, 4)
+    ended = passlab(course, "grade", "class")
+    assert ended.returncode == 0, ended.stderr
+    return course
+
+
+def seeds(course) -> set[int]:
+    with sqlite3.connect(course / RUN / "gradebook.db") as db:
+        return {seed for (seed,) in db.execute("SELECT seed FROM passlab_score")}
+
+
+def test_a_replay_draws_the_same_cases_and_finds_the_same_scores(graded):
+    before = (graded / RUN / "gradebook.db").read_bytes(), grades(graded, RUN)
+    assert len(seeds(graded)) == 1
+    ended = passlab(graded, "grade", "class", "--replay")
+    assert ended.returncode == 0 and "Every score came out as it is stored" in ended.stdout, ended.stdout + ended.stderr
+    assert ((graded / RUN / "gradebook.db").read_bytes(), grades(graded, RUN)) == before
+
+
+def test_a_replay_names_a_stored_score_that_does_not_come_out(graded, tmp_path):
+    course = shutil.copytree(graded, tmp_path / "tampered")
+    with sqlite3.connect(course / RUN / "gradebook.db") as db:
+        db.execute("UPDATE passlab_score SET points = 3 WHERE learner = 'learner-0001' AND question = 'double'")
+    ended = passlab(course, "grade", "class", "--replay")
+    row = next(line for line in ended.stdout.splitlines() if "learner-0001" in line)
+    assert ended.returncode == 1 and [cell.strip() for cell in row.split("│")[3:7]] == ["double", "3", "1", "3"]
+
+
+def resubmit(course, learner: str, answers: dict[str, str]) -> None:
+    path = course / "class" / learner / "day00/tiny.ipynb"
+    nb = nbformat.read(path, as_version=4)
+    for cell in nb.cells:
+        cell.source = answers.get(cell.id, cell.source)
+    nbformat.write(nb, path)
+
+
+def test_a_regrade_shows_old_and_new_and_writes_only_when_told(graded, tmp_path):
+    course = shutil.copytree(graded, tmp_path / "again")
+    before = grades(course, RUN)
+    resubmit(course, "learner-0000", BAD)
+    resubmit(course, "learner-0003", GOOD)
+    asked = passlab(course, "regrade", "class", input="n\n")
+    assert asked.returncode == 0 and "Nothing was written" in asked.stdout, asked.stderr
+    rows = {
+        (cells[1].strip(), cells[3].strip()): (cells[4].strip(), cells[5].strip())
+        for cells in (line.split("│") for line in asked.stdout.splitlines())
+        if len(cells) > 6 and "learner-" in cells[1]
+    }
+    assert rows == {
+        ("learner-0000", "double"): ("3", "1"),
+        ("learner-0000", "shout"): ("3", "0"),
+        ("learner-0000", "sort-words"): ("3", "0"),  # right on no case, so the point for sparing goes as well
+        ("learner-0003", "double"): ("1", "3"),
+        ("learner-0003", "shout"): ("0", "3"),
+    }
+    assert grades(course, RUN) == before
+    told = passlab(course, "regrade", "class", "--yes")
+    assert told.returncode == 0, told.stderr
+    changed = {(learner, question): points for learner, question, points in grades(course, RUN)}
+    assert {key: changed[key] for key in rows} == {key: new for key, (_, new) in rows.items()}
+    same = [row for row in before if row[:2] not in rows]
+    assert [row for row in grades(course, RUN) if row[:2] not in rows] == same
+    assert "No score changes" in passlab(course, "regrade", "class", "--yes").stdout
+
+
+def test_files_for_canvas_and_moodle_lie_beside_the_grades(graded):
+    with (graded / RUN / "canvas.csv").open(newline="") as lines:
+        canvas = list(csv.reader(lines))
+    assert canvas[0][-1] == "day00" and canvas[1][-1] == "9"
+    assert {row[0]: row[-1] for row in canvas[2:]}["learner-0000"] == "9"
+    with (graded / RUN / "moodle.csv").open(newline="") as lines:
+        assert {row[0]: row[-1] for row in csv.reader(lines)}["learner-0000"] == "9"
+
+
+WITHOUT = """
+import sys
+from autograder.engine import sandbox
+sandbox.missing = lambda: ["The layer “bubblewrap” is missing. Install it."]
+sys.argv = ["passlab", *sys.argv[1:]]
+from passlab.cli import main
+main()
+"""
+
+
+def test_without_a_whole_sandbox_grading_refuses_unless_told_and_then_every_page_says_so(graded, tmp_path):
+    course = shutil.copytree(graded, tmp_path / "unsafe")
+    shutil.rmtree(course / RUN)
+    refused = tiny.run(course, "-c", WITHOUT, "grade", "class")
+    assert refused.returncode == 1 and "bubblewrap" in refused.stderr and "--unsafe" in refused.stderr
+    assert not (course / RUN / "grades.csv").exists()
+    told = tiny.run(course, "-c", WITHOUT, "grade", "class", "--unsafe")
+    assert told.returncode == 0, told.stderr
+    assert grades(course, RUN) == grades(graded, RUN)
+    pages = [course / RUN / "report.html", *(course / RUN / "feedback").rglob("*.html")]
+    assert len(pages) == 5 and all("--unsafe" in page.read_text() for page in pages)
+    assert "--unsafe" not in (graded / RUN / "report.html").read_text()

@@ -1,0 +1,584 @@
+"""Taking in submissions: odd folders, damaged notebooks, lost cells. No kernel runs here."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import zipfile
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader.utils import determine_grade
+
+from autograder.authoring import notebooks
+from autograder.engine.data import NotebookResult, Ran, Verdict
+from autograder.grading import intake
+from autograder.grading.intake import VERDICT, Damaged, collect, read, repair
+from tests.support import tiny
+
+KNOWN = {"day01": {"graphs"}, "day02": {"passes"}}
+
+
+@pytest.fixture(scope="module")
+def authored(tmp_path_factory):
+    path = tmp_path_factory.mktemp("authored") / "tiny.py"
+    path.write_text(tiny.notebook())
+    return notebooks.notebook(path)
+
+
+@pytest.fixture
+def submitted(authored):
+    return copy.deepcopy(authored)
+
+
+def touch(path):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("{}")
+    return path
+
+
+def said(found, learner=""):
+    return " ".join(found.notes.get(learner, []))
+
+
+# Where the notebooks lie
+
+
+def test_the_expected_layout_needs_no_word(tmp_path):
+    paths = {(who, "day01"): touch(tmp_path / who / "day01/graphs.ipynb") for who in ("ada", "grace hopper", "józsef")}
+    found = collect(tmp_path, KNOWN)
+    assert {key: s.notebooks["graphs"] for key, s in found.submissions.items()} == paths
+    assert not found.notes and not any(s.notes for s in found.submissions.values())
+
+
+def test_two_days_are_two_submissions(tmp_path):
+    touch(tmp_path / "ada/day01/graphs.ipynb")
+    touch(tmp_path / "ada/day02/passes.ipynb")
+    assert set(collect(tmp_path, KNOWN).submissions) == {("ada", "day01"), ("ada", "day02")}
+
+
+@pytest.mark.parametrize(
+    "inside", ["unzipped/day01/graphs.ipynb", "day01/day01/graphs.ipynb", "graphs.ipynb", "a/b/day01/graphs.ipynb"]
+)
+def test_a_folder_too_many_or_too_few_is_found_and_named(tmp_path, inside):
+    path = touch(tmp_path / "ada" / inside)
+    touch(tmp_path / "bob/day01/graphs.ipynb")
+    submission = collect(tmp_path, KNOWN).submissions["ada", "day01"]
+    assert submission.notebooks == {"graphs": path}
+    assert f"Taken from {inside}" in submission.notes[0]
+
+
+def test_a_wrapper_around_the_class(tmp_path):
+    touch(tmp_path / "class-2024/ada/day01/graphs.ipynb")
+    touch(tmp_path / "class-2024/bob/day01/graphs.ipynb")
+    touch(tmp_path / "__MACOSX/class-2024/ada/day01/graphs.ipynb")
+    found = collect(tmp_path, KNOWN)
+    assert set(found.submissions) == {("ada", "day01"), ("bob", "day01")}
+    assert "class-2024" in said(found)
+
+
+def test_a_class_of_one_is_no_wrapper(tmp_path):
+    touch(tmp_path / "ada/day01/graphs.ipynb")
+    assert set(collect(tmp_path, KNOWN).submissions) == {("ada", "day01")}
+
+
+def test_of_two_copies_the_outer_one_counts(tmp_path):
+    outer = touch(tmp_path / "ada/day01/graphs.ipynb")
+    touch(tmp_path / "ada/ada/day01/graphs.ipynb")
+    submission = collect(tmp_path, KNOWN).submissions["ada", "day01"]
+    assert submission.notebooks == {"graphs": outer}
+    assert "ada/day01/graphs.ipynb was not graded" in submission.notes[0]
+
+
+def test_an_empty_folder_is_named(tmp_path):
+    (tmp_path / "ada/day01").mkdir(parents=True)
+    found = collect(tmp_path, KNOWN)
+    assert not found.submissions and said(found, "ada") == "No notebook in this folder."
+
+
+def test_unknown_assignment_and_notebook_are_named(tmp_path):
+    touch(tmp_path / "ada/day77/graphs.ipynb")
+    touch(tmp_path / "bob/day01/graphs (1).ipynb")
+    touch(tmp_path / "cyd/other/essay.ipynb")
+    found = collect(tmp_path, KNOWN)
+    assert not found.submissions
+    assert "unknown assignment 'day77'. Known: day01, day02." in said(found, "ada")
+    assert "day01 has no notebook of that name. Expected: graphs.ipynb." in said(found, "bob")
+    assert "unknown assignment 'other'" in said(found, "cyd")
+
+
+def test_links_are_not_followed(tmp_path):
+    secret = touch(tmp_path / "outside/graphs.ipynb")
+    (tmp_path / "class/ada/day01").mkdir(parents=True)
+    (tmp_path / "class/ada/day01/graphs.ipynb").symlink_to(secret)
+    (tmp_path / "class/bob").mkdir()
+    (tmp_path / "class/bob/day01").symlink_to(secret.parent)
+    found = collect(tmp_path / "class", KNOWN)
+    assert not found.submissions and "is a link" in said(found, "ada")
+
+
+def test_names_that_nbgrader_reads_as_patterns(tmp_path):
+    touch(tmp_path / "a[b]*/day01/graphs.ipynb")
+    touch(tmp_path / "a(b)_/day01/graphs.ipynb")
+    found = collect(tmp_path, KNOWN)
+    assert {learner for learner, _ in found.submissions} == {"a(b)_", "a(b)_ (2)"}
+    assert any("a[b]*" in note for notes in found.notes.values() for note in notes)
+
+
+def test_litter_and_strays(tmp_path):
+    touch(tmp_path / "ada/day01/.ipynb_checkpoints/graphs-checkpoint.ipynb")
+    touch(tmp_path / "ada/day01/graphs.ipynb")
+    touch(tmp_path / "lost.ipynb")
+    found = collect(tmp_path, KNOWN)
+    assert set(found.submissions) == {("ada", "day01")} and "lost.ipynb lies outside" in said(found)
+
+
+# Reading
+
+
+def valid() -> dict:
+    nb = nbformat.v4.new_notebook(cells=[new_code_cell("1"), new_markdown_cell("text")])
+    return json.loads(nbformat.writes(nb))
+
+
+def deep(levels: int) -> str:
+    return '{"nbformat": 4, "metadata": ' + '{"a": ' * levels + "1" + "}" * levels + "}"
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b"", "is empty"),
+        (json.dumps(valid()).encode()[:200], "is damaged"),
+        (b"\xff\xfe\x00binary", "not text in UTF-8"),
+        (b"[1, 2]", "no notebook"),
+        (b'{"cells": []}', "no `nbformat`"),
+        (json.dumps(valid() | {"nbformat": 99}).encode(), "format 99"),
+        (json.dumps(valid() | {"cells": [{"cell_type": "spell", "source": ""}]}).encode(), "not a valid notebook"),
+        (json.dumps(valid() | {"cells": {"a": 1}}).encode(), "not a valid notebook"),
+        (json.dumps(valid() | {"cells": [3]}).encode(), "not a valid notebook"),
+        (json.dumps(valid() | {"cells": [{"cell_type": "code"}]}).encode(), "not a valid notebook"),
+        (json.dumps(valid() | {"cells": [{**valid()["cells"][0], "source": "\ud800"}]}).encode(), "lone surrogates"),
+        (deep(100_000).encode(), "nested too deeply"),
+        (deep(900).encode(), "notebook"),
+    ],
+)
+def test_what_is_no_notebook_is_said_in_a_sentence(tmp_path, content, sentence):
+    path = tmp_path / "graphs.ipynb"
+    path.write_bytes(content)
+    with pytest.raises(Damaged) as caught:
+        read(path)
+    message = str(caught.value)
+    assert sentence in message and message.startswith("graphs.ipynb ") and message.endswith(".")
+    assert "\n" not in message
+
+
+def test_a_huge_file_is_not_even_parsed(tmp_path, monkeypatch):
+    monkeypatch.setattr(intake.files, "MAX_BYTES", 10)
+    path = touch(tmp_path / "graphs.ipynb")
+    path.write_text(json.dumps(valid()))
+    with pytest.raises(Damaged, match="is not read"):
+        read(path)
+
+
+def test_older_formats_byte_order_marks_and_doubled_cell_ids_are_read(tmp_path):
+    path = tmp_path / "old.ipynb"
+    old = {"nbformat": 3, "nbformat_minor": 0, "metadata": {"name": "x"}, "worksheets": [{"cells": [], "metadata": {}}]}
+    path.write_text(json.dumps(old))
+    assert read(path).nbformat == 4
+    doubled = valid()
+    doubled["cells"][1]["id"] = doubled["cells"][0]["id"]
+    path.write_bytes(b"\xef\xbb\xbf" + json.dumps(doubled).encode())
+    ids = [cell.id for cell in read(path).cells]
+    assert len(ids) == len(set(ids)) == 2
+
+
+def test_outputs_are_dropped_on_reading(tmp_path):
+    nb = valid()
+    nb["cells"][0]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "3.0"}]
+    path = tmp_path / "x.ipynb"
+    path.write_text(json.dumps(nb))
+    assert read(path).cells[0].outputs == []
+
+
+# Repairing
+
+
+def by_id(nb):
+    return {cell.metadata.nbgrader.grade_id: cell for cell in nb.cells if "nbgrader" in cell.metadata}
+
+
+def order(nb):
+    return [cell.metadata.nbgrader.grade_id for cell in nb.cells if "nbgrader" in cell.metadata]
+
+
+def drop(nb, *names):
+    nb.cells = [cell for cell in nb.cells if cell.id not in names]
+
+
+def test_a_whole_submission_is_left_alone(submitted, authored):
+    assert repair(submitted, authored) == [] and submitted == authored
+
+
+def test_missing_cells_come_back_in_their_place(submitted, authored):
+    drop(submitted, "double-check", "shout", "shout-check")
+    notes = " ".join(repair(submitted, authored))
+    assert order(submitted) == order(authored)
+    assert "Check cell 'double-check' was missing; it was put back." in notes
+    assert "Answer cell 'shout' is missing; it was put back empty." in notes
+    assert by_id(submitted)["shout"].source == ""
+    assert by_id(submitted)["double-check"].source == by_id(authored)["double-check"].source
+
+
+def test_everything_missing(submitted, authored):
+    submitted.cells = []
+    assert len(repair(submitted, authored)) == 6 and order(submitted) == order(authored)
+    nbformat.validate(submitted)
+
+
+def test_no_answer_of_the_course_is_given_back(submitted, authored):
+    drop(submitted, "double", "shout", "sort-words")
+    repair(submitted, authored)
+    assert "solutionmarker" not in nbformat.writes(submitted)
+
+
+def test_changed_and_lost_ids_are_recognised_by_the_cell_id(submitted, authored):
+    by_id(submitted)["shout"].metadata.nbgrader.grade_id = "mine"
+    del by_id(submitted)["double"].metadata["nbgrader"]
+    notes = " ".join(repair(submitted, authored))
+    assert order(submitted) == order(authored) and "'double' had lost" in notes and "'shout' had lost" in notes
+
+
+def test_an_unknown_id_is_named(submitted, authored):
+    cell = new_code_cell("1")
+    cell.metadata["nbgrader"] = {"grade_id": "bonus", "grade": True, "points": 100}
+    submitted.cells.append(cell)
+    assert "'bonus'" in repair(submitted, authored)[0] and order(submitted) == order(authored)
+
+
+def test_of_doubled_ids_the_last_counts(submitted, authored):
+    at = submitted.cells.index(by_id(submitted)["double"]) + 1
+    twin = copy.deepcopy(by_id(submitted)["double"])
+    twin.source, twin["id"] = "def double(x): return 0", "twin"
+    submitted.cells.insert(at, twin)
+    assert "is there 2 times; the last one was graded" in repair(submitted, authored)[0]
+    assert by_id(submitted)["double"] is twin and order(submitted).count("double") == 1
+
+
+def test_metadata_always_comes_from_the_course(submitted, authored):
+    by_id(submitted)["double-check"].metadata.nbgrader.update(points=1000, locked=False)
+    by_id(submitted)["double"].metadata["nbgrader"] = {"grade_id": "double"}
+    repair(submitted, authored)
+    assert {k: c.metadata.nbgrader for k, c in by_id(submitted).items()} == {
+        k: c.metadata.nbgrader for k, c in by_id(authored).items()
+    }
+
+
+def test_a_cell_turned_to_text_is_turned_back(submitted, authored):
+    at = next(i for i, cell in enumerate(submitted.cells) if cell.id == "double")
+    text = new_markdown_cell("def double(x): return 2 * x")
+    text.metadata["nbgrader"], text["id"] = submitted.cells[at].metadata.nbgrader, "double"
+    submitted.cells[at] = text
+    assert "had become a markdown cell" in repair(submitted, authored)[0]
+    assert submitted.cells[at].cell_type == "code" and "2 * x" in submitted.cells[at].source
+
+
+@pytest.mark.parametrize("meta", [None, 3, "text", [], {"grade_id": 5}, {"grade_id": ["x"]}, {"grade_id": None}])
+def test_odd_metadata_does_not_stop_the_repair(submitted, authored, meta):
+    submitted.cells[0].metadata["nbgrader"] = meta
+    repair(submitted, authored)
+    assert order(submitted) == order(authored)
+
+
+def test_unreadable_files_are_named(tmp_path):
+    (tmp_path / "class/ada/day01").mkdir(parents=True)
+    os.mkfifo(tmp_path / "class/ada/day01/graphs.ipynb")
+    found = collect(tmp_path / "class", KNOWN)
+    assert not found.submissions and "no ordinary file" in said(found, "ada")
+
+
+# Locked cells
+
+
+def released(text: str) -> str:
+    """A check cell as learners have it."""
+    return text.split("### BEGIN HIDDEN TESTS")[0].rstrip()
+
+
+def test_locked_cells_come_from_the_course_and_only_changes_are_told(submitted, authored):
+    for name in ("double-check", "shout-check", "sort-words-check"):
+        by_id(submitted)[name].source = released(by_id(authored)[name].source)
+    by_id(submitted)["shout-check"].source += "\nprint('full marks')"
+    by_id(submitted)["shout-check"].metadata["tags"] = ["skip-execution", "raises-exception"]
+    notes = repair(submitted, authored)
+    assert notes == ["Cell 'shout-check' is read-only and had been changed; it was put back."]
+    assert submitted == authored
+
+
+def test_a_read_only_cell_without_points_is_put_back_too(submitted, authored):
+    readonly = new_code_cell("SIZE = 3", id="size")
+    readonly.metadata["nbgrader"] = {"grade_id": "size", "locked": True, "grade": False, "solution": False}
+    authored = copy.deepcopy(authored)
+    authored.cells.insert(2, readonly)
+    mine = copy.deepcopy(readonly)
+    mine.source = "SIZE = 10**9"
+    submitted.cells.insert(2, mine)
+    assert "'size' is read-only" in repair(submitted, authored)[0]
+    assert by_id(submitted)["size"].source == "SIZE = 3"
+
+
+def test_answers_texts_and_own_cells_stay_the_learners(submitted, authored):
+    essay = new_markdown_cell("Explain.", id="essay")
+    essay.metadata["nbgrader"] = {"grade_id": "essay", "locked": False, "grade": True, "solution": True, "points": 2}
+    authored = copy.deepcopy(authored)
+    authored.cells.append(essay)
+    mine = copy.deepcopy(essay)
+    mine.source = "Because."
+    own = new_code_cell("mine = 1", id="own")
+    submitted.cells += [own, mine]
+    by_id(submitted)["double"].source = "def double(x): return 2 * x"
+    assert repair(submitted, authored) == []
+    assert by_id(submitted)["essay"].source == "Because." and "2 * x" in by_id(submitted)["double"].source
+    assert submitted.cells[-2] is own
+
+
+def test_a_check_cell_turned_to_text_is_the_courses_again(submitted, authored):
+    at = next(i for i, cell in enumerate(submitted.cells) if cell.id == "double-check")
+    text = new_markdown_cell("3.0", id="double-check")
+    text.metadata["nbgrader"] = submitted.cells[at].metadata.nbgrader
+    submitted.cells[at] = text
+    assert "had become a markdown cell" in repair(submitted, authored)[0] and submitted == authored
+
+
+def test_the_kernel_is_the_courses(submitted, authored):
+    submitted.metadata["kernelspec"] = {"name": "mine", "display_name": "x", "language": "bash"}
+    repair(submitted, authored)
+    assert submitted.metadata.kernelspec == authored.metadata.kernelspec
+
+
+# What a notebook must not be
+
+
+def with_cells(cells) -> bytes:
+    return json.dumps(valid() | {"cells": cells}).encode()
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        (b'{"nbformat": 4, "metadata": {"n": ' + b"9" * 5000 + b"}}", "thousands of digits"),
+        (deep(150).encode(), "nested too deeply"),
+        (b'{"nbformat": 4, "metadata": [' + b"[]," * 500_001 + b"[]]}", "lists and objects"),
+        (with_cells([valid()["cells"][1]] * 2001), "2,001 cells"),
+        (with_cells([{**valid()["cells"][1], "source": "x" * (2**20 + 1)}]), "cell 1 has more than"),
+        (json.dumps(valid() | {"nbformat": True}).encode(), "no `nbformat`"),
+        (json.dumps(valid() | {"nbformat": -1}).encode(), "format -1"),
+    ],
+)
+def test_the_limits_of_a_notebook(tmp_path, content, sentence):
+    path = tmp_path / "graphs.ipynb"
+    path.write_bytes(content)
+    with pytest.raises(Damaged, match=sentence) as caught:
+        read(path)
+    assert len(str(caught.value)) < 300
+
+
+def test_ids_that_no_notebook_may_have_are_replaced(tmp_path):
+    path = tmp_path / "x.ipynb"
+    cells = [{**valid()["cells"][0], "id": name} for name in ("../../etc", "a b", "x" * 65, "", "good")]
+    path.write_bytes(with_cells(cells))
+    assert [cell.id for cell in read(path).cells] == [*(f"submitted-{n}" for n in range(4)), "good"]
+
+
+# Links and the layouts of Canvas and Moodle
+
+
+def test_a_learners_folder_that_is_a_link_is_not_followed(tmp_path):
+    touch(tmp_path / "class/bob/day01/graphs.ipynb")
+    (tmp_path / "class/ada").symlink_to(tmp_path / "class/bob")
+    found = collect(tmp_path / "class", KNOWN)
+    assert set(found.submissions) == {("bob", "day01")} and "ada is a link and was not followed." in said(found)
+
+
+def test_a_folder_that_becomes_a_link_later_is_not_followed(tmp_path):
+    touch(tmp_path / "class/bob/day01/graphs.ipynb").write_text(json.dumps(valid()))
+    touch(tmp_path / "class/ada/day01/graphs.ipynb")
+    path = collect(tmp_path / "class", KNOWN).submissions["ada", "day01"].notebooks["graphs"]
+    path.unlink()
+    path.parent.rmdir()
+    path.parent.symlink_to(tmp_path / "class/bob/day01")
+    with pytest.raises(Damaged, match="behind one"):
+        read(path)
+
+
+def test_canvas(tmp_path):
+    for name in (
+        "lovelaceada_12_345_graphs.ipynb",
+        "hoppergrace_LATE_13_346_graphs-1.ipynb",
+        "hoppergrace_13_347_graphs.ipynb",
+        "turingalan_14_348_passes-12.ipynb",
+        "turingalan_14_349_other.ipynb",
+    ):
+        touch(tmp_path / name)
+    found = collect(tmp_path, KNOWN, ids={"14": "alan"})
+    assert {key: {n: p.name for n, p in s.notebooks.items()} for key, s in found.submissions.items()} == {
+        ("lovelaceada_12", "day01"): {"graphs": "lovelaceada_12_345_graphs.ipynb"},
+        ("hoppergrace_13", "day01"): {"graphs": "hoppergrace_LATE_13_346_graphs-1.ipynb"},
+        ("alan", "day02"): {"passes": "turingalan_14_348_passes-12.ipynb"},
+    }
+    assert found.submissions["hoppergrace_13", "day01"].notes == [
+        "graphs.ipynb was not graded: hoppergrace_LATE_13_346_graphs-1.ipynb is there too and is a later attempt."
+    ]
+    assert "unknown notebook 'other.ipynb'" in said(found, "alan") and not said(found)
+
+
+def test_moodle(tmp_path):
+    touch(tmp_path / "Ada Lovelace_12_assignsubmission_file/graphs.ipynb")
+    touch(tmp_path / "Ada Lovelace_13_assignsubmission_file_/graphs.ipynb")
+    touch(tmp_path / "József A_14_assignsubmission_file/passes.ipynb")
+    touch(tmp_path / "József A_14_assignsubmission_onlinetext/onlinetext.html")
+    found = collect(tmp_path, KNOWN)
+    assert set(found.submissions) == {
+        ("Ada Lovelace", "day01"), ("Ada Lovelace (2)", "day01"), ("József A", "day02"),
+    }  # fmt: skip
+    assert not any(s.notes for s in found.submissions.values())
+    assert found.notes == {"Ada Lovelace (2)": ["Another learner is called 'Ada Lovelace' too."]}
+
+
+# Archives
+
+
+def zipped(path, entries):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    return path
+
+
+def test_a_class_in_one_zip_with_a_learners_zip_in_it(tmp_path):
+    mine = zipped(tmp_path / "mine.zip", {"day02/passes.ipynb": "{}", "inner.zip": "not opened"})
+    whole = zipped(
+        tmp_path / "class.zip",
+        {
+            "class/ada/day01/graphs.ipynb": "{}",
+            "class/bob/day01/graphs.ipynb": "{}",
+            "class/bob/mine.zip": mine.read_bytes(),
+            "class/../../evil/day01/graphs.ipynb": "{}",
+            "class/cyd/hw.zip": b"PK no archive",
+        },
+    )
+    (tmp_path / "scratch").mkdir()
+    found = collect(whole, KNOWN, tmp_path / "scratch")
+    assert set(found.submissions) == {("ada", "day01"), ("bob", "day01"), ("bob", "day02")}
+    assert found.submissions["bob", "day02"].notes == [
+        "Taken from mine.zip/day02/passes.ipynb (expected: day02/passes.ipynb)."
+    ]
+    assert "class/../../evil/day01/graphs.ipynb was left out" in said(found) and not (tmp_path / "evil").exists()
+    assert "hw.zip is damaged" in said(found, "cyd")
+
+
+def test_without_a_place_to_unpack_archives_are_named(tmp_path):
+    zipped(tmp_path / "class/ada/hw.zip", {"graphs.ipynb": "{}"})
+    assert "hw.zip is an archive and was not unpacked" in said(collect(tmp_path / "class", KNOWN), "ada")
+    with pytest.raises(Damaged, match="no folder to unpack it into"):
+        collect(zipped(tmp_path / "class.zip", {}), KNOWN)
+    with pytest.raises(Damaged, match="no folder and no archive"):
+        collect(touch(tmp_path / "class.rar"), KNOWN)
+
+
+# To the engine and back
+
+
+def test_a_job_has_the_cells_in_order_and_the_checks_from_the_course(submitted, authored):
+    by_id(submitted)["double-check"].source = "check('day00.shout', cheat)"
+    submitted.cells.insert(1, new_code_cell("own = 1", id="own"))
+    submitted.cells.append(new_code_cell("   \n"))
+    repair(submitted, authored)
+    made = intake.job(submitted, authored, "ada", "day00", "tiny", 7)
+    assert (made.learner, made.assignment, made.notebook, made.seed) == ("ada", "day00", "tiny", 7)
+    assert [(c.name, c.exercise, c.answer) for c in made.cells][:4] == [
+        ("own", "", ""),
+        ("cell-01", "", ""),
+        ("double", "", ""),
+        ("double-check", "day00.double", "double"),
+    ]
+    assert [c.name for c in made.cells if c.exercise] == ["double-check", "shout-check", "sort-words-check"]
+    assert not any(c.graded for c in made.cells)
+    assert all(submitted.cells[c.index].source == c.source for c in made.cells)
+
+
+def graded_cell(name: str, text: str, points: float):
+    cell = new_code_cell(text, id=name)
+    cell.metadata["nbgrader"] = {
+        "grade_id": name, "grade": True, "solution": False, "locked": True, "points": points, "schema_version": 3,
+    }  # fmt: skip
+    return cell
+
+
+def test_another_graded_cell_is_run_as_nbgrader_would(authored):
+    authored = copy.deepcopy(authored)
+    authored.cells.append(graded_cell("stock", "!true\n### BEGIN HIDDEN TESTS\nassert x\n### END HIDDEN TESTS", 2))
+    submitted = copy.deepcopy(authored)
+    by_id(submitted)["stock"].source = "!true"
+    repair(submitted, authored)
+    cell = intake.job(submitted, authored, "ada", "day00", "tiny", 7).cells[-1]
+    assert cell.graded and not cell.exercise and "assert x" in cell.source
+
+
+def a_verdict(points: float, **more) -> Verdict:
+    return Verdict(
+        "day00.double", points, 3.0, 7, {"did": points > 0}, "Said.", html="<b>card</b>", text="card", **more
+    )
+
+
+def index_of(nb, name):
+    return next(i for i, cell in enumerate(nb.cells) if cell.id == name)
+
+
+def test_nbgrader_reads_the_points_of_a_verdict(submitted):
+    at = [index_of(submitted, f"{name}-check") for name in ("double", "shout", "sort-words")]
+    crash = a_verdict(0.0, crash="It ended the Python process.")
+    verdicts = {at[0]: a_verdict(1 / 3), at[1]: a_verdict(1000.0), at[2]: crash}
+    ran = {2: Ran([{"output_type": "stream", "name": "stderr", "text": "careful"}])}
+    intake.fill(submitted, NotebookResult("ada", "day00", "tiny", 7, ran=ran, verdicts=verdicts))
+    nbformat.validate(submitted)
+    checks = [submitted.cells[i] for i in at]
+    assert [determine_grade(cell)[0] for cell in checks] == [0.3333, 3.0, 0.0]
+    card = checks[0].outputs[0]
+    assert card.data["text/plain"] == "card" and card.data["text/html"] == "<b>card</b>"
+    told = card.data[VERDICT]
+    assert told["seed"] == 7 and told["verdicts"] == {"did": True} and not {"cases", "html", "text"} & set(told)
+    assert checks[2].outputs[-1].evalue == "It ended the Python process."
+    counts = [cell.execution_count for cell in submitted.cells if cell.cell_type == "code"]
+    assert counts == list(range(1, len(counts) + 1)) and checks[0].outputs[1].execution_count == counts[2]
+
+
+def test_a_question_of_which_nothing_is_known_gives_no_points(submitted):
+    intake.fill(submitted, NotebookResult("ada", "day00", "tiny", 7, failure="no memory."))
+    check = submitted.cells[index_of(submitted, "double-check")]
+    assert determine_grade(check) == (0, 3.0) and "no memory" in check.outputs[0].evalue
+
+
+@pytest.mark.parametrize(
+    ("ran", "points"),
+    [
+        (Ran(), 2.0),
+        (Ran([{"output_type": "stream", "name": "stderr", "text": "careful"}]), 2.0),
+        (Ran([], "UsageError: no"), 0.0),
+        (Ran([], "", died="It ended."), 0.0),
+        (Ran([{"output_type": "error", "ename": "E", "evalue": "", "traceback": []}], "E"), 0.0),
+        (Ran([{"output_type": "execute_result", "data": {"text/plain": "0.5"}, "metadata": {}}]), 0.5),
+        (Ran([{"output_type": "execute_result", "data": {"text/plain": "50"}, "metadata": {}}]), 2.0),
+        (Ran([{"output_type": "execute_result", "data": {"text/html": "50"}, "metadata": {}}]), 2.0),
+        (Ran([{"output_type": "display_data", "data": {VERDICT: {"points": 9}}, "metadata": {}}]), 2.0),
+    ],
+)
+def test_what_a_graded_cell_gave_is_what_nbgrader_reads(ran, points):
+    nb = nbformat.v4.new_notebook(cells=[graded_cell("stock", "x", 2)])
+    intake.fill(nb, NotebookResult("ada", "day00", "tiny", 7, ran={0: ran}))
+    nbformat.validate(nb)
+    assert determine_grade(nb.cells[0]) == (points, 2.0)
+    assert not any(VERDICT in output.get("data", {}) for output in nb.cells[0].outputs)

@@ -1,0 +1,173 @@
+"""The gradebook on a real PostgreSQL server: the whole flow, and the same tables as on SQLite."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import nbformat
+import psycopg
+import pytest
+from nbgrader.api import Gradebook
+
+from autograder.grading.gradebook import Failed, database, place, prepare
+from autograder.grading.recorder import Recorder
+from tests.grading import test_recorder
+from tests.grading.test_recorder import ALL, SCENARIOS, Tenth, stock, tables, total
+from tests.grading.test_recorder_crash import CLASS, attempt, fork, grade, state, survives
+from tests.support import books, postgres, tiny
+
+pytestmark = test_recorder.pytestmark
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[postgres.Server]:
+    with postgres.server() as running:
+        yield running
+
+
+@pytest.mark.parametrize("name", ["honest", "one of two notebooks", "graded again after a person", "task by hand",
+                                  "late, with extra credit", "late, then extended"])  # fmt: skip
+def test_the_tables_are_those_that_nbgrader_leaves_on_sqlite(server, tmp_path, name):
+    ours = books.make(tmp_path / "ours", server.new())
+    theirs = books.make(tmp_path / "theirs")
+    for config in (ours, theirs):
+        config.AssignLatePenalties.plugin_class = Tenth
+    with Recorder(ours) as recorder:
+        run = recorder.begin()
+        for step in SCENARIOS[name]:
+            if callable(step):
+                for mine in (ours, theirs):
+                    with Gradebook(mine.CourseDirectory.db_url, "passlab") as book:
+                        step(book)
+                        book.db.commit()
+            else:
+                stock(theirs, books.paper(theirs, "ada", *step))
+                recorder.record(run, books.paper(ours, "ada", *step), "")
+    assert tables(ours.CourseDirectory.db_url) == tables(theirs.CourseDirectory.db_url)
+
+
+def test_a_recorder_resumes_after_kills(server, tmp_path):
+    quiet = books.make(tmp_path / "quiet", server.new())
+    hurt = books.make(tmp_path / "hurt", server.new())
+    grade(quiet, 1)
+    draw = random.Random(12)
+    for kill in range(10):
+        by_step = kill % 2
+        step = draw.randint(1, 30) if by_step else None
+        assert not survives(hurt, 1, step, None if by_step else draw.uniform(0.05, 0.2))
+    with Recorder(hurt) as recorder:
+        assert 0 < len(recorder.done(recorder.begin(7))) < len(CLASS)
+    assert survives(hurt, 1, None, None)
+    assert state(hurt) == state(quiet)
+
+
+def test_two_recorders_at_once_leave_what_one_does(server, tmp_path):
+    alone = books.make(tmp_path / "alone", server.new())
+    shared = books.make(tmp_path / "shared", server.new())
+    grade(alone, 1)
+    pair = [fork.Process(target=attempt, args=(shared, 1, None)) for _ in range(2)]
+    for process in pair:
+        process.start()
+    for process in pair:
+        process.join(120)
+        assert process.exitcode == 0
+    assert state(shared) == state(alone)
+
+
+def test_what_the_database_refuses_costs_one_submission(server, tmp_path):
+    config = books.make(tmp_path / "course", server.new())
+    with Recorder(config) as recorder:
+        run = recorder.begin()
+        with pytest.raises(Failed, match="the gradebook did not take it: value too long"):
+            recorder.record(run, books.paper(config, "a" * 200, ALL), "")
+        recorder.record(run, books.paper(config, "ada", ALL | {"four": "odd \0 \ud800"}), "")
+        assert list(recorder.scores()) == [("ada", "ps1")] and total(recorder.scores()["ada", "ps1"]) == 13.5
+
+
+def hand_in(course: Path, learner: str, answers: dict[str, str]) -> None:
+    nb = nbformat.read(course / "exercises/day00/tiny.ipynb", as_version=4)
+    for cell in nb.cells:
+        cell.source = answers.get(cell.id, cell.source)
+    path = course / "class" / learner / "day00/tiny.ipynb"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(nb, path)
+
+
+GOOD = {"double": "def double(x):\n    return 2 * x", "sort-words": "def sort_words(words):\n    return sorted(words)"}
+
+
+def test_the_whole_flow_by_the_commands(server, course):
+    url = server.new()
+
+    def passlab(command: str, *arguments: str, db: str = url):
+        done = tiny.run(course, "-m", "passlab.cli", command, "class", "--db", db, *arguments)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    def points() -> dict[str, dict[str, str]]:
+        with (course / "autograder/run/grades.csv").open(newline="") as lines:
+            rows = list(csv.DictReader(lines))
+        return {who: {r["question"]: r["points"] for r in rows if r["learner"] == who} for who in ("ada", "bob")}
+
+    hand_in(course, "ada", GOOD)
+    hand_in(course, "bob", {})
+    passlab("grade", "--seed", "5")
+    assert points() == {
+        "ada": {"double": "3", "shout": "0", "sort-words": "3"},
+        "bob": dict.fromkeys(("double", "shout", "sort-words"), "0"),
+    }
+    with Gradebook(url.replace("postgresql:", "postgresql+psycopg:"), "passlab") as book:
+        grade = book.find_grade("shout-check", "tiny", "day00", "ada")
+        grade.manual_score, grade.needs_manual_grade = 2.0, False
+        book.db.commit()
+    hand_in(course, "ada", GOOD | {"double": "double = None"})
+    shown = passlab("regrade", "--yes", db=server.socket_url(url))
+    changes = [line.split("│")[1:6] for line in shown.split("day00\n")[0].splitlines() if "│ day00" in line]
+    assert [[part.strip() for part in line] for line in changes] == [["ada", "day00", "double", "3", "0"]]
+    assert points()["ada"] == {"double": "0", "shout": "2", "sort-words": "3"}
+    exported = tiny.run(course, "-m", "nbgrader", "export", "--to", "out.csv", PASSLAB_DB=url)
+    assert "Traceback" not in exported.stderr and exported.returncode == 0, exported.stderr
+    with (course / "out.csv").open(newline="") as lines:
+        assert {row["student_id"]: float(row["score"]) for row in csv.DictReader(lines)} == {"ada": 5, "bob": 0}
+    shutil.rmtree(course / "autograder/run/autograded")
+    graded = tiny.run(course, "-m", "nbgrader", "autograde", "day00", PASSLAB_DB=url)
+    assert graded.returncode == 0, graded.stderr
+    with psycopg.connect(url) as db:
+        kept = db.execute("SELECT seed, verdict FROM passlab_score WHERE learner = 'ada' AND question = 'sort-words'")
+        assert {json.loads(verdict)["points"] for _, verdict in kept} == {3.0}
+    assert not list((course / "autograder/run").glob("*.db")), "nothing goes into a file"
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ("", "sqlite:////course/run/gradebook.db?timeout=60"),
+        ("postgresql://a:b@h/d", "postgresql+psycopg://a:b@h/d"),
+        ("postgres://h/d", "postgresql+psycopg://h/d"),
+        ("postgresql+psycopg://h/d", "postgresql+psycopg://h/d"),
+        ("sqlite:////tmp/x.db", "sqlite:////tmp/x.db"),
+    ],
+)
+def test_which_database(monkeypatch, given, expected):
+    monkeypatch.setenv("PASSLAB_DB", given)
+    assert database(Path("/course/run")) == expected
+
+
+@pytest.mark.parametrize("given", ["gradebook.db", "mysql://h/d", "mysql+pymysql://h/d", "postgresql://h:port/d"])
+def test_what_is_no_database_is_refused_with_a_remedy(monkeypatch, given):
+    monkeypatch.setenv("PASSLAB_DB", given)
+    with pytest.raises(ValueError, match=r"PASSLAB_DB \(or --db\).*expected postgresql://"):
+        database(Path("/course/run"))
+
+
+def test_a_server_that_is_not_there_is_named_without_its_password(tmp_path):
+    config = books.settings(tmp_path, "postgresql+psycopg://grader:secret@127.0.0.1:1/course")
+    with pytest.raises(Failed) as failure:
+        prepare(config)
+    assert "127.0.0.1:1/course cannot be used" in str(failure.value) and "secret" not in str(failure.value)
+    assert place(config) == "postgresql+psycopg://grader:***@127.0.0.1:1/course"

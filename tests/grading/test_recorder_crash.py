@@ -1,0 +1,138 @@
+"""A recorder is killed again and again in the middle of a class; whoever resumes leaves one whole score of each."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from sqlalchemy import Engine, event, select
+
+from autograder.grading.recorder import Recorder
+from autograder.grading.scores import NOTEBOOK, RUN, SCORE
+from tests.grading.test_recorder import tables
+from tests.support import books
+
+CLASS = [f"learner {n:02}" for n in range(30)]
+CHANGED = CLASS[3]
+fork = multiprocessing.get_context("fork")
+
+
+def points(learner: str, version: int) -> dict[str, float | str]:
+    draw = random.Random(f"{learner} {version}")
+    names = ("one", "two", "three", "four", "five")
+    mine = {name: draw.choice((0.0, 1.0, 2.5, 4.0, "NameError: x")) for name in names}
+    return mine | ({"six": 1.0} if draw.random() < 0.7 else {})
+
+
+def page(nb, result, marks) -> str:
+    return f"{sorted(marks.points.items())}\n" * 200
+
+
+def grade(config, version: int) -> None:
+    """Grade the class as `passlab grade` does: only what this run has not recorded yet."""
+    with Recorder(config) as recorder:
+        run = recorder.begin(7)
+        done = recorder.done(run)
+        for learner in CLASS:
+            mine = version if learner == CHANGED else 1
+            if done.get((learner, "ps1")) != f"{learner} {mine}":
+                paper = books.paper(config, learner, points(learner, mine), "2030-01-02 00:00:00 UTC", run.seed)
+                time.sleep(0.02)  # the engine at work
+                recorder.record(run, paper, f"{learner} {mine}", page)
+        recorder.finish(run)
+
+
+def die_at(step: int) -> None:
+    """From here on this process kills itself at its `step`-th touch of a file's name, of the disk or of a commit."""
+    left = [step]
+
+    def counted(function: Callable) -> Callable:
+        def call(*arguments, **more):
+            left[0] -= 1
+            if left[0] <= 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return function(*arguments, **more)
+
+        return call
+
+    os.fsync = counted(os.fsync)
+    for name in ("replace", "unlink", "chmod"):
+        setattr(Path, name, counted(getattr(Path, name)))
+    event.listen(Engine, "commit", counted(lambda connection: None))
+
+
+def attempt(config, version: int, step: int | None) -> None:
+    if step is not None:
+        die_at(step)
+    grade(config, version)
+
+
+def survives(config, version: int, step: int | None, seconds: float | None) -> bool:
+    """One more process at work. Did it live to the end?"""
+    process = fork.Process(target=attempt, args=(config, version, step))
+    process.start()
+    if seconds is not None:
+        time.sleep(seconds)
+        process.kill()
+    process.join(120)
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode == 0
+
+
+def state(config) -> tuple:
+    """All that grading leaves behind, but for ids and times."""
+    own = []
+    with Recorder(config) as recorder, recorder.engine.connect() as db:
+        for table in (NOTEBOOK, SCORE):
+            columns = [column for column in table.c if column.name not in ("run", "recorded", "result")]
+            own.append(sorted((tuple(row) for row in db.execute(select(*columns))), key=str))
+        runs = [(row.seed, row.finished is not None) for row in db.execute(select(RUN))]
+    root = Path(config.CourseDirectory.root, "run")
+    paths = [path for part in ("autograded", "feedback") for path in root.glob(f"{part}/*/*/*")]
+    files = {str(path.relative_to(root)): path.read_text() for path in paths}
+    return tables(config.CourseDirectory.db_url), own, files, runs
+
+
+def test_a_recorder_killed_many_times_leaves_what_an_undisturbed_one_does(tmp_path):
+    quiet = books.make(tmp_path / "quiet")
+    hurt = books.settings(shutil.copytree(tmp_path / "quiet", tmp_path / "hurt"))
+    grade(quiet, 2)
+    draw, kills = random.Random(11), 0
+    while kills < 25:
+        by_step = kills % 2
+        step = draw.randint(1, 30) if by_step else None
+        seconds = None if by_step else draw.uniform(0.0, 0.08)
+        # The changed notebook comes in when half of the kills are over.
+        assert not survives(hurt, 1 if kills < 12 else 2, step, seconds), "it was done before it could be killed"
+        kills += 1
+    with Recorder(hurt) as recorder:
+        assert 0 < len(recorder.done(recorder.begin(7))) < len(CLASS), "the kills came in the middle of the class"
+    assert survives(hurt, 2, None, None)
+    expected, got = state(quiet), state(hurt)
+    assert got[0] == expected[0] and got[1] == expected[1]
+    assert got[2].keys() == expected[2].keys()
+    assert got[2] == expected[2]
+    assert got[3] == [(7, True)], "one run, finished"
+    for name, text in got[2].items():
+        assert not name.endswith(".ipynb") or json.loads(text)["cells"], name
+
+
+def test_two_recorders_at_once_leave_what_one_does(tmp_path):
+    alone = books.make(tmp_path / "alone")
+    shared = books.settings(shutil.copytree(tmp_path / "alone", tmp_path / "shared"))
+    grade(alone, 1)
+    pair = [fork.Process(target=attempt, args=(shared, 1, None)) for _ in range(2)]
+    for process in pair:
+        process.start()
+    for process in pair:
+        process.join(120)
+        assert process.exitcode == 0
+    expected, got = state(alone), state(shared)
+    assert got[:3] == expected[:3]

@@ -1,0 +1,130 @@
+"""The four verbs: what they show, and that nothing a learner has is lost."""
+
+import json
+
+import pytest
+
+from passlab import exercises
+from passlab.judge import Case, Exercise, Finding
+from passlab.notebook import ui
+from passlab.notebook.project import load_progress, progress_file, remember
+
+
+def judged(case, value):
+    yield Finding("valid", isinstance(value, int), "Return a number.")
+    yield Finding("did", value == 4, f"Expected 4 <nodes>, got {value}.")
+
+
+TOY = Exercise(
+    id="day00.four",
+    title="Four",
+    points={"valid": 1, "did": 2},
+    difficulty=2,
+    minutes=5,
+    hints=("Count.", "Count to four.", "It is 4."),
+    cases=lambda: [Case("the only one", lambda: (2, 2))],
+    judge=judged,
+)
+
+
+@pytest.fixture(autouse=True)
+def toy_day(monkeypatch, tmp_path):
+    monkeypatch.setenv("PASSLAB_PROGRESS", str(tmp_path / "work" / "progress.json"))
+    monkeypatch.setattr(exercises, "days", lambda: ["day00"])
+    monkeypatch.setattr(exercises, "of_day", lambda day: (TOY,))
+
+
+def test_check_shows_points_verdicts_and_one_sentence(capsys):
+    ui.check("day00.four", lambda a, b: a + b)
+    assert "Four: 3 of 3 points" in capsys.readouterr().out
+    ui.check("four", lambda a, b: a - b)
+    out = capsys.readouterr().out
+    assert "Four: 0 of 3 points" in out
+    assert "✓ valid" in out and "✗ did" in out
+    assert "Expected 4 <nodes>, got 0. On the case “the only one”." in out
+
+
+def test_html_escapes_what_the_judge_says():
+    from passlab.judge import judge
+
+    page = ui.report(judge(TOY, lambda a, b: a - b))._repr_html_()
+    assert "&lt;nodes&gt;" in page and "<nodes>" not in page
+
+
+def test_no_text_of_a_card_is_markup():
+    cards, evil = ui.templates(), "<script>'\""
+    made = [
+        cards.sentence(evil),
+        cards.hints(evil, [evil], evil),
+        cards.solution(evil, evil),
+        cards.progress([(evil, "✓ done")], evil),
+        cards.chip(evil, True, evil, evil),
+    ]
+    shown = "&lt;script&gt;&#39;&#34;"
+    assert [card.count(shown) for card in made] == [1, 3, 2, 2, 3]
+    assert not any("<script>" in card for card in made)
+
+
+def test_progress_keeps_the_best_and_tells_three_states_apart(capsys):
+    ui.progress()
+    assert "not attempted" in capsys.readouterr().out
+    ui.check("four", lambda a, b: "x")
+    ui.progress()
+    assert "not right yet" in capsys.readouterr().out
+    ui.check("four", lambda a, b: 4)
+    ui.check("four", lambda a, b: 5)
+    assert load_progress()["day00.four"] == {"points": 3.0, "total": 3, "attempts": 3, "hints": 0}
+    capsys.readouterr()
+    ui.progress("day00")
+    out = capsys.readouterr().out
+    assert "✓ day00.four" in out and "3 of 3 points" in out
+
+
+def test_a_stub_is_not_an_attempt(capsys):
+    def stub(a, b):
+        raise NotImplementedError()
+
+    ui.check("four", stub)
+    assert "not written yet" in capsys.readouterr().out
+    assert load_progress() == {}
+
+
+def test_hints_open_one_at_a_time(capsys):
+    for opened in (1, 2, 3, 3):
+        ui.hint("four")
+        out = capsys.readouterr().out
+        assert [text in out for text in TOY.hints] == [n < opened for n in range(3)]
+    assert "That was the last one" in out
+
+
+def test_an_unknown_name_gets_the_nearest(capsys):
+    ui.check("day00.for", len)
+    assert "Did you mean day00.four" in capsys.readouterr().out
+    ui.hint("day99.four")
+    assert "There is no day99. The days are day00." in capsys.readouterr().out
+    ui.progress("day99")
+    assert "There is no 'day99'" in capsys.readouterr().out
+
+
+def test_a_damaged_progress_file_is_kept_aside(capsys):
+    remember("day00.four", points=3)
+    progress_file().write_text('{"day00.four": {"points"')
+    assert load_progress() == {}
+    assert "kept as progress.damaged.json" in capsys.readouterr().out
+    aside = progress_file().with_name("progress.damaged.json")
+    assert aside.read_text() == '{"day00.four": {"points"'
+    remember("day00.four", points=1)
+    assert json.loads(progress_file().read_text())["day00.four"]["points"] == 1
+
+
+def test_a_progress_file_that_cannot_be_written_costs_nothing_else(capsys, monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("PASSLAB_PROGRESS", str(tmp_path / "file" / "progress.json"))
+    ui.check("four", lambda a, b: 4)
+    out = capsys.readouterr().out
+    assert "Progress could not be saved" in out and "3 of 3 points" in out
+
+
+def test_solution_says_where_there_is_none(capsys):
+    ui.solution("four")
+    assert "holds no solution of day00.four" in capsys.readouterr().out

@@ -1,0 +1,130 @@
+"""grades.csv, and the files for Canvas and Moodle, read back as those programs read them."""
+
+import csv
+import os
+
+import pytest
+
+from autograder.grading.recorder import Score
+from autograder.reports import exports
+from autograder.reports.exports import Learner, Row
+from tests.support import synthetic
+
+EVIL = ["=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "\tx", "＝1"]
+
+
+def read(path):
+    with path.open(newline="", encoding="utf-8") as lines:
+        return list(csv.reader(lines))
+
+
+def test_grades_csv_keeps_its_columns_and_adds_misconception_and_status(tmp_path):
+    results = synthetic.make(20, seed=3)
+    exports.write_grades(tmp_path / "grades.csv", exports.rows(synthetic.scores(results)))
+    header, *lines = read(tmp_path / "grades.csv")
+    assert header[:8] == ["learner", "assignment", "question", "points", "max_points", "seed", "lost", "message"]
+    assert header[8:] == ["misconception", "status"]
+    assert len(lines) == 20 * sum(len(q) for q in synthetic.COURSE.values())
+    total = sum(v.points for r in results for v in r.verdicts.values())
+    assert sum(float(line[3]) for line in lines) == pytest.approx(total)
+    assert {line[9] for line in lines} == {"right", "partly right", "wrong", "not attempted", "crashed"}
+    shown = next(line for line in lines if line[8].startswith("merges"))
+    assert shown[6] == "same spared" and shown[7]
+
+
+def test_what_people_graded_and_what_was_not_handed_in():
+    scores = [Score("n", "essay", None, 5), Score("n", "old", 0, 5, error="not handed in"), Score("n", "read", 2, 5)]
+    found = exports.rows({("ada", "day01"): scores})
+    assert [row.status for row in found] == ["to be graded", "not attempted", "partly right"]
+    assert found[0].points is None and found[1].message == "not handed in"
+
+
+def test_a_row_without_points_waits_for_a_person(tmp_path):
+    rows = [Row("ada", "day01", "essay", None, 5, status="to be graded"), Row("ada", "day01", "dce", 4, 5)]
+    exports.write_grades(tmp_path / "grades.csv", rows)
+    assert read(tmp_path / "grades.csv")[1][3] == ""
+    notes = exports.write_canvas(tmp_path / "canvas.csv", rows)
+    assert notes == ["ada, day01: no grade, because an answer still has to be read."]
+    assert read(tmp_path / "canvas.csv")[2][5] == "" and read(tmp_path / "canvas.csv")[1][5] == "10"
+    exports.write_moodle(tmp_path / "moodle.csv", rows)
+    assert read(tmp_path / "moodle.csv")[1] == ["ada", "", "-"]
+
+
+def test_canvas_finds_header_points_possible_learners_and_grades(tmp_path):
+    roster = {
+        "ada": Learner("ada", "Lovelace, Ada", "ada@example.org", "A", "17", "S-1"),
+        "bob": Learner("bob", "Builder, Bob"),
+    }
+    rows = [Row("ada", "day01", "a", 2.5, 4), Row("ada", "day01", "b", 3, 6), Row("ada", "day02", "c", 1, 2)]
+    assert exports.write_canvas(tmp_path / "canvas.csv", rows, roster, {("ada", "day01"): 1.5}) == []
+    header, possible, ada, bob = read(tmp_path / "canvas.csv")
+    assert header == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "day01", "day02"]
+    assert "Points Possible" in possible[0] and possible[5:] == ["10", "2"]
+    assert ada == ["Lovelace, Ada", "17", "S-1", "ada", "A", "4", "1"]
+    assert bob == ["Builder, Bob", "", "", "bob", "", "", ""]
+
+
+def test_moodle_goes_by_email_when_everybody_has_one(tmp_path):
+    rows = [Row("ada", "day01", "a", 2.5, 4), Row("bob", "day01", "a", 0, 4)]
+    roster = {name: Learner(name, name.title(), f"{name}@example.org") for name in ("ada", "bob")}
+    assert exports.write_moodle(tmp_path / "moodle.csv", rows, roster) == []
+    header, ada, bob = read(tmp_path / "moodle.csv")
+    assert header == ["identifier", "full name", "day01"]
+    assert ada == ["ada@example.org", "Ada", "2.5"] and bob[2] == "0"
+    exports.write_moodle(tmp_path / "moodle.csv", rows, {**roster, "bob": Learner("bob")})
+    assert [line[0] for line in read(tmp_path / "moodle.csv")[1:]] == ["ada", "bob"]
+    [note] = exports.write_moodle(tmp_path / "moodle.csv", [Row("ada", "day01", "a", 90, 120)])
+    assert "unlimitedgrades" in note
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_no_field_is_a_formula_and_the_learner_still_imports(tmp_path, evil):
+    rows = [Row(evil, "day01", "a", 1, 2, message=evil, misconception=evil)]
+    roster = {evil: Learner(evil, evil, "eve@example.org", evil, "99", "")}
+    exports.write_grades(tmp_path / "grades.csv", rows)
+    assert exports.write_canvas(tmp_path / "canvas.csv", rows, roster) == []
+    assert exports.write_moodle(tmp_path / "moodle.csv", rows, roster) == []
+    for name in ("grades.csv", "canvas.csv", "moodle.csv"):
+        for line in read(tmp_path / name):
+            assert not [field for field in line if field.startswith(tuple("=+-@\t\r＝"))], name
+    assert read(tmp_path / "canvas.csv")[2][1] == "99"
+    assert read(tmp_path / "moodle.csv")[1][0] == "eve@example.org"
+
+
+def test_a_learner_whom_the_other_program_cannot_find_is_named(tmp_path):
+    rows = [Row("=1+1", "day01", "a", 1, 2), Row("ada", "day01", "a", 1, 2)]
+    [note] = exports.write_canvas(tmp_path / "canvas.csv", rows)
+    assert note.startswith("=1+1: Canvas will not find") and "canvas_id" in note
+    [note] = exports.write_moodle(tmp_path / "moodle.csv", rows)
+    assert note.startswith("=1+1: left out") and "email" in note
+    assert [line[0] for line in read(tmp_path / "moodle.csv")] == ["identifier", "ada"]
+
+
+def test_any_text_can_be_written(tmp_path):
+    exports.write_grades(tmp_path / "grades.csv", [Row("a\ud800\0b", 'x"y', "q,\nr", 1, 2, message="–\u202e\x1b[0m")])
+    assert read(tmp_path / "grades.csv")[1][:3] == ["a?b", 'x"y', "q,\nr"]
+
+
+@pytest.mark.parametrize("step", ["chmod", "replace"])
+def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch, step):
+    path = tmp_path / "grades.csv"
+    exports.write_grades(path, [Row("ada", "day01", "a", 1, 2)])
+    before = path.read_bytes()
+
+    def fail(*_):
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr(os, step, fail)
+    with pytest.raises(OSError, match="full"):
+        exports.write_grades(path, [Row("bob", "day01", "a", 1, 2)])
+    assert path.read_bytes() == before and os.listdir(tmp_path) == ["grades.csv"]
+
+
+def test_the_roster_with_and_without_a_header(tmp_path):
+    path = tmp_path / "roster.csv"
+    path.write_text("ada\nbob,ignored\n\n", encoding="utf-8-sig")
+    assert exports.read_roster(path) == {"ada": Learner("ada"), "bob": Learner("bob")}
+    path.write_text("name, ID ,Canvas ID,shoe size\nAda,ada,17,38\nNobody,,1,2\n")
+    assert exports.read_roster(path) == {"ada": Learner("ada", "Ada", canvas_id="17")}
+    path.write_text("")
+    assert exports.read_roster(path) == {}

@@ -1,0 +1,265 @@
+"""The feedback page: what a learner must find in it, what nobody may find in it, and what no learner can do to it."""
+
+import base64
+import re
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from autograder.engine.data import NotebookResult, Ran, Verdict
+from autograder.reports.feedback import Marks, feedback
+from tests.system.test_browser import QUIET, chromium
+
+UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
+PIXEL = base64.b64encode(
+    base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==")
+).decode()
+HIDDEN = "\n### BEGIN HIDDEN TESTS\ngrade('day03.dce', dce)  # hiddenmarker\n### END HIDDEN TESTS\n"
+
+
+def meta(name, points=None, **kind):
+    graded = {} if points is None else {"points": points}
+    return {"nbgrader": {"grade_id": name, "grade": points is not None, "solution": False, **graded, **kind}}
+
+
+def html(text):
+    return new_output("display_data", {"text/html": text, "text/plain": "plain"})
+
+
+def make(outputs=(), answer="def dce(gm):\n    return gm", markdown="## Dead code", **result):
+    """A notebook of one question, as the engine leaves it: 4 of 8 points."""
+    nb = new_notebook()
+    nb.cells = [
+        new_markdown_cell(markdown),
+        new_code_cell(answer, metadata=meta("dce", solution=True), outputs=list(outputs)),
+        new_code_cell("check('day03.dce', dce)" + HIDDEN, metadata=meta("dce-check", 8, locked=True)),
+        new_markdown_cell("an essay", metadata=meta("essay", 3, solution=True)),
+    ]
+    verdict = Verdict("day03.dce", 4.0, 8.0, 7, {"did": True, "spared": False}, "relu_1 is gone.")
+    verdict.html, verdict.misconception = "<div id=card>the card</div>", "unread is dead"
+    made = NotebookResult("ada", "day03", "optimizations", 7, {1: Ran(list(outputs))}, {2: verdict})
+    for name, value in result.items():
+        setattr(made, name, value)
+    return nb, made
+
+
+def text_of(page):
+    return re.sub(r"<[^>]*>", "", page.split("<body>")[1])
+
+
+def test_scores_come_first_with_links_then_the_notebook_and_the_card():
+    page = feedback(*make())
+    assert "4 of 11 points" in page and '<a href="#dce-check">dce</a>' in page and 'id="dce-check"' in page
+    assert "1 of the answers is still to be read by a person" in page
+    assert page.index("4 of 11 points") < page.index("Dead code") < page.index("<div id=card>the card</div>")
+    assert "What this looks like:</b> unread is dead." in page
+    assert UNSAFE not in page
+
+
+def test_given_marks_comments_and_a_late_penalty_count():
+    given = Marks({"dce-check": (5.0, 8.0), "essay": (2.5, 3.0)}, {"essay": "Nice, *but* <b>short</b>"}, 1.5)
+    page = feedback(*make(), given)
+    assert "6 of 11 points" in page and "−1.5" in page and "still to be read" not in page
+    assert "Nice, <em>but</em> &lt;b&gt;short&lt;/b&gt;" in page
+    assert '<a href="#comment-essay">' in page and 'id="comment-essay"' in page
+
+
+def test_hidden_tests_are_not_in_it_closed_or_not():
+    nb, result = make()
+    assert "hiddenmarker" not in feedback(nb, result) and "day03.dce" in feedback(nb, result)
+    nb.cells[2].source = nb.cells[2].source.split("### END")[0]
+    assert "hiddenmarker" not in feedback(nb, result)
+    del result.verdicts[2]
+    assert "hiddenmarker" not in feedback(nb, result)
+
+
+def test_an_unsafe_run_a_failure_and_a_crash_are_said():
+    nb, result = make(unsafe=True, failure="no module named torch")
+    result.verdicts[2].crash = "It ran out of memory."
+    page = feedback(nb, result)
+    assert page.count(UNSAFE) == 1 and "could not be graded: no module named torch" in page
+    assert page.count("It ran out of memory.") == 2
+
+
+def test_a_cell_that_claims_to_be_a_verdict_is_none():
+    claim = {
+        "application/vnd.passlab.verdict+json": {"points": 8},
+        "text/html": "<p id=forged>8 of 8",
+        "text/plain": "x",
+    }
+    page = feedback(*make([new_output("display_data", claim)]))
+    assert "<p id=forged>" not in page and "&lt;p id=forged&gt;" in page and "4 of 11 points" in page
+
+
+def test_graded_cells_that_were_run_count_by_their_end():
+    nb, result = make()
+    nb.cells.append(new_code_cell("assert 1 == 1", metadata=meta("plain", 2)))
+    result.ran[4] = Ran()
+    assert "6 of 13 points" in feedback(nb, result)
+    result.ran[4] = Ran(error="AssertionError: ")
+    assert "4 of 13 points" in feedback(nb, result)
+
+
+OUTPUTS = {
+    "stream": (new_output("stream", text="\x1b[31mred\x1b[0m <i>&"), "red &lt;i&gt;&amp;"),
+    "error": (new_output("error", ename="E", evalue="v", traceback=["\x1b[1mTrace</pre>"]), "Trace&lt;/pre&gt;"),
+    "png": (new_output("display_data", {"image/png": PIXEL + "\n"}), f'src="data:image/png;base64,{PIXEL}"'),
+    "bad png": (new_output("display_data", {"image/png": '"onerror=x', "text/plain": "plain"}), "<pre>plain</pre>"),
+    "svg": (new_output("display_data", {"image/svg+xml": "<svg/>"}), 'src="data:image/svg+xml;base64,PHN2Zy8+"'),
+    "widget": (new_output("display_data", {"application/javascript": "x()", "text/plain": "w<"}), "<pre>w&lt;</pre>"),
+    "markdown": (new_output("display_data", {"text/markdown": "*a* <b>"}), "<em>a</em> &lt;b&gt;"),
+    "surrogate": (new_output("stream", text="a\ud800b\x00c"), "a?bc"),
+    "html": (html("<p class='x'>"), "&lt;p class=&#39;x&#39;&gt;"),
+}
+
+
+@pytest.mark.parametrize("name", OUTPUTS)
+def test_every_kind_of_output_is_shown_as_text_as_data_or_in_a_frame(name):
+    output, shown = OUTPUTS[name]
+    page = feedback(*make([output]))
+    assert shown in page
+    page.encode("utf-8")
+
+
+def test_data_that_claims_to_be_safe_is_text():
+    nb, result = make([html("")])
+    nb.cells[1].outputs[0].data["text/html"] = {"__html__": "<b>"}
+    assert "{&#39;__html__&#39;: &#39;&lt;b&gt;&#39;}" in feedback(nb, result)
+
+
+def test_an_attachment_is_data_or_nothing():
+    nb, result = make(markdown="![p](attachment:a.png) ![q](attachment:b.html) ![r](attachment:gone)")
+    nb.cells[0].attachments = {"a.png": {"image/png": PIXEL}, "b.html": {"text/html": "<script>"}}
+    page = feedback(nb, result)
+    assert f'src="data:image/png;base64,{PIXEL}"' in page and page.count('src=""') == 2 and "attachment:" not in page
+
+
+HOSTILE = {
+    "brackets": "[" * 19_000,
+    "emphasis": "*a_ " * 4_900,
+    "quotes": ">" * 19_000,
+    "backticks": "".join("`" * n + " " for n in range(190)),
+    "links": "[a](" * 4_900,
+    "dollars": "$ $$ " * 3_900,
+    "table": "|" * 9_000 + "\n" + "|-" * 4_500,
+    "a megabyte": "word " * 200_000,
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_no_text_holds_the_page_up(name):
+    start = time.process_time()
+    page = feedback(*make([new_output("stream", text=HOSTILE[name])], HOSTILE[name], HOSTILE[name]))
+    assert time.process_time() - start < 3 and len(page) < 1_000_000
+
+
+def test_a_page_costs_little_once_the_release_is_known():
+    nb, result = make([new_output("stream", text="42\n" * 50)], answer="x = 1\n" * 40)
+    release = [new_markdown_cell(f"## Part {n}\n\n" + "Some *text*. " * 40) for n in range(10)]
+    release += [new_code_cell(f"def f{n}(x):\n    return [x + i for i in range({n})]\n" * 10) for n in range(10)]
+    nb.cells += release
+    feedback(nb, result)
+    start = time.process_time()
+    for learner in range(20):
+        nb.cells[1].source = f"def dce(gm):\n    return {learner}\n" * 20
+        feedback(nb, result)
+    assert (time.process_time() - start) / 20 < 0.08
+
+
+ATTACK = """<script>parent.pwned=1;top.document.title='pwned'</script><img src=x onerror="parent.pwned=2">
+<style>header,.total,.check{display:none!important}</style><svg onload="parent.pwned=3"></svg>
+<a id=bad href="javascript:parent.pwned=4" target=_top>x</a><form id=f action="http://SERVER/f"><button>go</button>
+</form><meta http-equiv=refresh content="0;url=http://SERVER/m"><img src="http://SERVER/i.png">
+<link rel=stylesheet href="http://SERVER/s.css"><iframe src="http://SERVER/"></iframe>
+<a id=out href="http://SERVER/a">y</a>
+<div style="position:fixed;inset:0;z-index:9999;background:#fff"><b>Dead code</b> 10 of 10 points</div></body></html>"""
+MARKDOWN = """<script>window.pwned=5</script> <style>.total{display:none}</style> <img src=x onerror="window.pwned=6">
+[js](javascript:window.pwned=7) [JS](JaVaScRiPt:window.pwned=8) ![i](javascript:window.pwned=9) <b id=top>
+[data](data:text/html;base64,PHNjcmlwdD4=) ![ext](http://SERVER/x.png) `</code><script>window.pwned=10</script>`
+[on](x "t\\" onmouseover=window.pwned=11 \\"") <javascript:window.pwned=12> $</div><script>window.pwned=13</script>$
+
+$$
+</div><script>window.pwned=14</script>
+$$
+
+```</pre><script>window.pwned=15</script>
+</pre><script>window.pwned=16</script>
+```
+"""
+
+
+@pytest.fixture
+def server():
+    """A server of the learner's, to which nothing may be sent: its address and the paths that were asked for."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.path)
+            self.send_response(204)
+            self.end_headers()
+
+        do_POST = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    listening = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=listening.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{listening.server_port}", asked
+    listening.shutdown()
+
+
+def test_in_a_browser_nothing_that_a_learner_wrote_runs_hides_or_leaves(tmp_path, server):
+    from playwright.sync_api import sync_playwright
+
+    svg = (
+        "<svg xmlns='http://www.w3.org/2000/svg' onload='window.pwned=20' width='9' height='9'><script>window.pwned=21"
+    )
+    stacked = "a" + "\u0300" * 5_000
+    outputs = [
+        html(ATTACK),
+        new_output("display_data", {"text/markdown": MARKDOWN}),
+        new_output("display_data", {"image/svg+xml": svg + "</script></svg>"}),
+        new_output("display_data", {"application/javascript": "window.pwned=22", "text/plain": "js"}),
+        new_output("stream", text="</pre><script>window.pwned=23</script>" + stacked),
+        html("<p style='height:333px'>tall</p>"),
+    ]
+    nb, result = make(outputs, "'''</pre><script>window.pwned=24</script>'''", MARKDOWN)
+    nb.cells[0].attachments = {'a"><script>window.pwned=25</script>': {"image/png": PIXEL}}
+    result.learner = "<script>window.pwned=26</script>"
+    path = tmp_path / "page.html"
+    address, asked = server
+    path.write_text(feedback(nb, result).replace("SERVER", address), encoding="utf-8")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        page = browser.new_page()
+        page.on("popup", lambda popup: asked.append("popup"))
+        page.goto(path.as_uri())
+        page.wait_for_timeout(500)
+        title = page.title()
+        for link in page.locator("main a").all():
+            if (link.get_attribute("href") or "").lower().startswith(("javascript", "data", "vbscript")):
+                link.click(no_wait_after=True, force=True)
+        frame = page.frames[1]
+        for name in ("#bad", "#f button", "#out"):
+            frame.locator(name).evaluate("node => node.click()")
+        page.wait_for_timeout(500)
+        assert page.evaluate("window.pwned") is None
+        assert page.title() == title and title.startswith("optimizations")
+        assert page.url == path.as_uri()
+        assert asked == []
+        assert page.locator(".total").is_visible() and page.locator(".total").inner_text() == "4 of 11 points"
+        assert page.locator("section.check").count() == 1 and page.locator("section.check").is_visible()
+        for place in (".total", "section.check h3"):  # nothing lies over it
+            page.locator(place).scroll_into_view_if_needed()
+            over = (
+                "n => {const b = n.getBoundingClientRect(); return n.contains(document.elementFromPoint(b.x+5, b.y+5))}"
+            )
+            assert page.locator(place).evaluate(over)
+        tall = page.locator("iframe").nth(1).evaluate("node => node.getBoundingClientRect().height")
+        assert 333 <= tall <= 420, "a frame is as high as what is in it"
+        browser.close()

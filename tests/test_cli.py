@@ -1,0 +1,117 @@
+"""The passlab command, and what importing the library costs."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from passlab import cli
+from passlab.notebook.workspace import prepare
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(*words, cwd=ROOT, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "passlab.cli", *words],
+        cwd=cwd,
+        env=os.environ | environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_help_names_every_command():
+    out = run("--help", COLUMNS="200").stdout
+    for command in ("doctor", "lab", "release", "grade", "progress", "prove"):
+        assert f" {command} " in out, command
+
+
+def test_doctor_is_content_here_and_says_what_is_missing(monkeypatch):
+    done = run("doctor")
+    assert done.returncode == 0, done.stdout + done.stderr
+    monkeypatch.setitem(cli.LOOKS, "graphviz", (True, cli._tool("no-such-dot", "pictures", "install Graphviz")))
+    result = CliRunner().invoke(cli.app, ["doctor"])
+    assert result.exit_code == 1
+    assert "install Graphviz" in result.output
+
+
+def test_doctor_survives_a_look_that_breaks(monkeypatch):
+    def broken():
+        raise OSError("libtorch.so: cannot open shared object file")
+
+    monkeypatch.setitem(cli.LOOKS, "devices", (True, broken))
+    result = CliRunner().invoke(cli.app, ["doctor"])
+    assert result.exit_code == 1 and "cannot open shared object file" in result.output
+
+
+def test_doctor_shows_the_rows_that_others_add(monkeypatch):
+    class Point:
+        def __init__(self, name, load):
+            self.name, self.load = name, load
+
+    def broken():
+        raise ImportError("no module named sandbox")
+
+    rows = {"sandbox: seccomp": (False, lambda: (True, "71 system calls are refused"))}
+    points = {"passlab.looks": [Point("one", lambda: lambda: rows), Point("two", broken)]}
+    monkeypatch.setattr(cli, "entry_points", lambda group: points.get(group, []))
+    result = CliRunner().invoke(cli.app, ["doctor"], env={"COLUMNS": "200"})
+    assert result.exit_code == 0, result.output
+    assert "71 system calls are refused" in result.output and "no module named sandbox" in result.output
+
+
+def test_a_wrong_version_is_named(monkeypatch):
+    import importlib.metadata
+
+    monkeypatch.setattr(cli, "requires", lambda name: ["typer==0.0.1", "no-such-package==1"])
+    assert importlib.metadata.version("typer")
+    good, found = cli._packages()
+    assert not good and "typer is" in found and "no-such-package is missing" in found
+
+
+def test_progress_prints_every_day(tmp_path):
+    done = run("progress", PASSLAB_PROGRESS=str(tmp_path / "progress.json"))
+    assert done.returncode == 0
+    assert all(day in done.stdout for day in ("day01.", "day02.", "day03.")) and "not attempted" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["passlab", "passlab.notebook.ui", "passlab.exercises", "passlab.graph"])
+def test_importing_loads_no_framework(name):
+    heavy = "torch jax onnx matplotlib numpy IPython jinja2"
+    code = f"import sys, {name}; print([m for m in {heavy.split()!r} if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
+
+
+def test_every_public_name_is_there():
+    import passlab
+
+    for name in passlab.__all__:
+        assert callable(getattr(passlab, name)) or name == "models", name
+    with pytest.raises(AttributeError, match="It has: draw"):
+        passlab.no_such_name  # noqa: B018
+
+
+def released(root, release, text):
+    folder = root / "exercises" / "day01"
+    folder.mkdir(parents=True, exist_ok=True)
+    page = f'{{"metadata": {{"passlab": {{"release": "{release}"}}}}, "cells": ["{text}"]}}'
+    (folder / "graphs.ipynb").write_text(page)
+
+
+def test_a_learners_copy_is_never_overwritten(tmp_path):
+    released(tmp_path, "1", "stub")
+    assert prepare(tmp_path) == ["work/day01/graphs.ipynb is your copy of a new exercise."]
+    mine = tmp_path / "work" / "day01" / "graphs.ipynb"
+    mine.write_text(mine.read_text().replace("stub", "my answer"))
+    assert prepare(tmp_path) == []
+    released(tmp_path, "2", "better stub")
+    (line,) = prepare(tmp_path)
+    assert "Yours is untouched" in line and "graphs.release-2.ipynb" in line
+    assert "my answer" in mine.read_text()
+    assert "better stub" in mine.with_name("graphs.release-2.ipynb").read_text()
+    assert prepare(tmp_path) == []

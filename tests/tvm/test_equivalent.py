@@ -1,0 +1,314 @@
+"""Modules of Relay and Relax against each other and against torch. One process uses one TVM, so each runs in a script:
+
+    python tests/tvm/test_equivalent.py relay FOLDER     prints JSON: name of the check → what came of it
+
+The script leaves a module in FOLDER, packed; the one of the other flavour compares with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+RELAY = sys.platform == "linux" and platform.machine() == "x86_64"
+FLAVOURS = ["relay"] * RELAY + ["relax"]
+
+EXPECTED = {
+    "torch and module": True,
+    "module and torch": True,
+    "torch and module on given inputs": ["given (llvm)", "ordinary (llvm)"],
+    "another torch model": "On random inputs (llvm), output at",
+    "a model that fails": "after fails in torch: ",
+    "other inputs": "`before` itself fails in torch: ",
+    "passlab.equivalent": True,
+    "nothing came back": "after is None: does the pass end with a return?",
+    "text came back": "after is a str, no program.",
+    "no inputs": "equivalent has no inputs to try",
+    "trials and devices": ["ordinary (llvm)"],
+    "thorough": ["extreme (llvm)", "nonfinite (llvm)", "ordinary (llvm)", "structured (llvm)"],
+    "counterexample": True,
+    "node to look at": True,
+    "small errors are measured": True,
+    "tolerance of the caller": [False, True],
+    "float16": [True, False],
+    "integers": [True, False],
+    "moved by rounding": True,
+    "inf minus inf in a sum": True,
+    "a layout": True,
+    "depth": [3, 3],
+    "shown": True,
+    "smallest": True,
+}
+ACROSS = {"across": True, "across, another": False}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory) -> dict[str, dict[str, Any]]:
+    folder, found = tmp_path_factory.mktemp("packed"), {}
+    for flavour in FLAVOURS:
+        done = subprocess.run(
+            [sys.executable, __file__, flavour, str(folder)],
+            env={**os.environ, "TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=280,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        found[flavour] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_verdicts(said, flavour):
+    found = said[flavour]
+    expected = {**EXPECTED, **(ACROSS if RELAY and flavour == "relax" else {})}
+    assert found.keys() == expected.keys()
+    wrong = {}
+    for name, want in expected.items():
+        right = want in found[name] if isinstance(want, str) else found[name] == want
+        if not right:
+            wrong[name] = found[name]
+    assert wrong == {}
+
+
+# ---------------------------------------------------------------------------------------------------- the script
+
+
+def checks(flavour: str, folder: Path) -> dict[str, Callable[[], Any]]:
+    """Name → a function that gives something for EXPECTED."""
+    import torch
+
+    import passlab
+    from passlab.tvm import builds, importers
+    from passlab.tvm import equivalent as comparing
+    from passlab.tvm.equivalent import equivalent_modules as same
+    from passlab.tvm.modules import nodes
+
+    make = Relay() if flavour == "relay" else Relax()
+    load = importers.relay_module if flavour == "relay" else importers.relax_module
+    x = torch.randn(2, 3, generator=torch.Generator().manual_seed(5))
+
+    class Net(torch.nn.Module):
+        def __init__(self, last: Callable = torch.relu):
+            super().__init__()
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(0)
+                self.linear = torch.nn.Linear(3, 4)
+            self.last = last
+
+        def forward(self, x):
+            return self.last(self.linear(x))
+
+    net, other = Net().eval(), Net(lambda x: torch.relu(x) + 1e-3).eval()
+    module = load(net, x)
+    huge = torch.tensor([[3e38, 3e38, -3e38], [0.0, 0.0, 0.0]])  # its sum is inf, and twice -3e38 is -inf
+    relu, leaky = make.module("relu"), make.module("leaky")
+
+    def raised(work: Callable) -> str:
+        try:
+            work()
+        except ValueError as error:
+            return str(error)
+        return "nothing"
+
+    def counterexample() -> bool:
+        """The inputs that are named do show the difference."""
+        found = same(relu, leaky)
+        (given,) = found.counterexample.values()
+        outputs = [builds.run_module(m, [(given,)]).outputs[0][0] for m in (relu, leaky)]
+        return list(found.counterexample) == ["x"] and not found and bool((outputs[0] != outputs[1]).any())
+
+    def node_to_look_at() -> bool:
+        """Its id is one of the view."""
+        found = same(make.module("relu of negative"), make.module("relu of leaky"))
+        node = passlab.view(make.module("relu of leaky")).node(found.first_diverging)
+        return "leaky" in node.op
+
+    def errors() -> bool:
+        found = same(make.module("exp(x)*exp(x)"), make.module("exp(x+x)"), (x,), kinds=())
+        return bool(found) and 0 < found.max_abs < 1e-4 and 1 <= found.max_ulp < 100 and 0 < found.mse < 1e-8
+
+    def shown() -> bool:
+        right, wrong = same(relu, make.module("relu")), same(relu, leaky)
+        return (
+            repr(right).startswith("the same function in ")
+            and repr(wrong).startswith("not the same function. On random inputs (llvm), output at")
+            and "<svg" in wrong._repr_html_()
+        )
+
+    def smallest() -> bool:
+        """A pass that takes relu for the identity, on a module with more in it than that."""
+
+        def fails(module: Any) -> bool:
+            return not same(module, make.drop_relu(module), locate=False)
+
+        found = passlab.shrink(make.module("long"), fails, budget=40)
+        return len(nodes(found)) < len(nodes(make.module("long"))) and "relu" in str(found)
+
+    def across(model: Any) -> bool:
+        text = (folder / "relay.json").read_text()
+        return bool(same(builds.Packed("relay", text), load(model, x), (x,)))
+
+    (folder / f"{flavour}.json").write_text(builds.packed(module).text)
+    crossing = {"across": lambda: across(net), "across, another": lambda: across(other)}
+    return {
+        "torch and module": lambda: bool(same(net, module)),
+        "module and torch": lambda: bool(same(module, net)),
+        "torch and module on given inputs": lambda: list(same(net, module, (x,), kinds=("ordinary",)).trials),
+        "another torch model": lambda: same(module, other).reason,
+        "a model that fails": lambda: same(module, lambda a, b: a).reason,
+        "other inputs": lambda: raised(lambda: same(net, module, (x[:, :2],))),
+        "passlab.equivalent": lambda: bool(passlab.equivalent(net, module)),
+        "nothing came back": lambda: passlab.equivalent(module, None).reason,
+        "text came back": lambda: passlab.equivalent(module, "relu").reason,
+        "no inputs": lambda: raised(lambda: same(net, builds.packed(module))),
+        "trials and devices": lambda: list(
+            passlab.equivalent(relu, make.module("relu"), trials=["ordinary"], devices=["cpu"]).trials
+        ),
+        "thorough": lambda: sorted(set(passlab.equivalent(relu, make.module("relu twice"), thorough=True).trials)),
+        "counterexample": counterexample,
+        "node to look at": node_to_look_at,
+        "small errors are measured": errors,
+        "tolerance of the caller": lambda: [
+            bool(same(relu, leaky, (x,), kinds=())),
+            bool(same(relu, leaky, (x,), kinds=(), atol=9.0)),
+        ],
+        "float16": lambda: [
+            bool(same(make.module("x*0.1", "float16"), make.module("x/10", "float16"))),
+            bool(same(make.module("x*0.1", "float16"), make.module("x*0.11", "float16"))),
+        ],
+        "integers": lambda: [
+            bool(same(make.module("x+x", "int32"), make.module("x*2", "int32"))),
+            bool(same(make.module("x+x", "int32"), make.module("x*3", "int32"))),
+        ],
+        "moved by rounding": lambda: bool(same(make.module("steps"), make.module("steps, inverse"), (x * 0 + 41,))),
+        "inf minus inf in a sum": lambda: bool(
+            same(make.module("sum"), make.module("sum of 2x / 2"), (huge,), kinds=())
+        ),
+        "a layout": lambda: (
+            "transpose" in same(make.module("turned"), make.module("turned, leaky")).reason
+            or "leaky" in same(make.module("turned"), make.module("turned, leaky")).reason
+        ),
+        "depth": lambda: [comparing.depth(make.module("long")), comparing.depth(make.fused("long"))],
+        "shown": shown,
+        "smallest": smallest,
+        **(crossing if flavour == "relax" and (folder / "relay.json").exists() else {}),
+    }
+
+
+class Modules:
+    """Modules of one input x, float32 of 2 × 3 unless told."""
+
+    def bodies(self, x: Any, one: Callable, op: Any) -> dict[str, Callable]:
+        return {
+            "relu": lambda: op.relu(x),
+            "relu twice": lambda: op.relu(op.relu(x)),
+            "leaky": lambda: op.leaky(x),
+            "relu of negative": lambda: op.relu(op.negative(x)),
+            "relu of leaky": lambda: op.relu(op.leaky(x)),
+            "x*0.1": lambda: op.multiply(x, one(0.1)),
+            "x*0.11": lambda: op.multiply(x, one(0.11)),
+            "exp(x)*exp(x)": lambda: op.multiply(op.exp(x), op.exp(x)),
+            "exp(x+x)": lambda: op.exp(op.add(x, x)),
+            "x/10": lambda: op.divide(x, one(10)),
+            "x+x": lambda: op.add(x, x),
+            "x*2": lambda: op.multiply(x, one(2)),
+            "x*3": lambda: op.multiply(x, one(3)),
+            "steps": lambda: op.floor(op.divide(x, one(41))),
+            "steps, inverse": lambda: op.floor(op.multiply(x, one(1 / 41))),  # 41 · (1/41) is less than 1
+            "sum": lambda: op.sum(x),
+            "sum of 2x / 2": lambda: op.divide(op.sum(op.multiply(x, one(2))), one(2)),
+            "turned": lambda: op.transpose(op.exp(op.relu(x))),
+            "turned, leaky": lambda: op.exp(op.leaky(op.transpose(x))),
+            "long": lambda: op.exp(op.relu(op.negative(x))),
+        }
+
+
+class Relay(Modules):
+    def __init__(self):
+        from types import SimpleNamespace
+
+        from passlab.relay import relay, tvm
+
+        self.relay, self.tvm = relay, tvm
+        self.op = SimpleNamespace(
+            relu=relay.nn.relu,
+            leaky=lambda x: relay.nn.leaky_relu(x, alpha=0.5),
+            **{name: getattr(relay, name) for name in ("negative", "multiply", "divide", "add", "floor", "sum", "exp")},
+            transpose=relay.transpose,
+        )
+
+    def module(self, what: str, dtype: str = "float32") -> Any:
+        relay = self.relay
+        x = relay.var("x", shape=(2, 3), dtype=dtype)
+        body = self.bodies(x, lambda value: relay.const(value, dtype), self.op)[what]()
+        return self.tvm.IRModule.from_expr(relay.Function([x], body))
+
+    def fused(self, what: str) -> Any:
+        transform = self.relay.transform
+        return transform.FuseOps(2)(transform.InferType()(self.module(what)))
+
+    def drop_relu(self, module: Any) -> Any:
+        relay = self.relay
+
+        class Drop(relay.ExprMutator):
+            def visit_call(self, call):
+                call = super().visit_call(call)
+                return call.args[0] if call.op == relay.op.get("nn.relu") else call
+
+        return self.tvm.IRModule.from_expr(Drop().visit(module["main"]))
+
+
+class Relax(Modules):
+    def __init__(self):
+        from types import SimpleNamespace
+
+        from passlab.relax import relax, tvm
+
+        self.relax, self.tvm = relax, tvm
+        op = relax.op
+        names = ("negative", "multiply", "divide", "add", "floor", "sum", "exp")
+        known = {"relu": op.nn.relu, "leaky": lambda x: op.nn.leakyrelu(x, 0.5), "transpose": op.permute_dims}
+        known |= {name: getattr(op, name) for name in names}
+        self.op = SimpleNamespace(
+            **{name: lambda *args, make=make: self.builder.emit(make(*args)) for name, make in known.items()}
+        )
+
+    def module(self, what: str, dtype: str = "float32") -> Any:
+        relax = self.relax
+        self.builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType([2, 3], dtype))
+        with self.builder.function("main", [x]):
+            with self.builder.dataflow():
+                out = self.bodies(x, lambda value: relax.const(value, dtype), self.op)[what]()
+                out = self.builder.emit_output(out)
+            self.builder.emit_func_output(out)
+        return self.builder.get()
+
+    def fused(self, what: str) -> Any:
+        transform = self.relax.transform
+        return transform.FuseOps()(transform.AnnotateTIROpPattern()(transform.LegalizeOps()(self.module(what))))
+
+    def drop_relu(self, module: Any) -> Any:
+        relax, tvm = self.relax, self.tvm
+
+        @relax.expr_functor.mutator
+        class Drop(relax.PyExprMutator):
+            def visit_call_(self, call):
+                call = self.visit_expr_post_order(call)
+                return call.args[0] if call.op == tvm.ir.Op.get("relax.nn.relu") else call
+
+        drop = Drop(module)
+        drop.builder_.update_func(module.get_global_var("main"), drop.visit_expr(module["main"]))
+        return drop.builder_.get()
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: check() for name, check in checks(sys.argv[1], Path(sys.argv[2])).items()}))

@@ -1,0 +1,556 @@
+"""The judge of passes over Relay and Relax modules. One process uses one TVM, so each flavour's checks run in a script:
+
+python tests/tvm/test_judge.py relay     prints JSON: name of the check → what it said
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+FLAVOURS = ["relax"] + ["relay"] * (sys.platform == "linux" and platform.machine() == "x86_64")
+
+#: Check → a part of the sentence; None: nothing to say.
+BOTH = {
+    "itself": None,
+    "rebuilt": None,
+    "nothing": "returned None. End it with `return mod`",
+    "a function": "returned a Function, not an IRModule",
+    "a number": "returned an int, not an IRModule",
+    "a pass": "returned another pass (FuseOps)",
+    "empty": "no function main; it is empty",
+    "no main": "no function main; it has f",
+    "free variable": "main reads the variable z, which nothing defines",
+    "same name": "reads a variable x that is not its parameter x",
+    "no such function": "main calls nowhere, and the module has no function of that name",
+    "a hole": "visit_ method of your mutator return something",
+    "dropped": "The parameter y was dropped: main took (x, y) and now takes (x)",
+    "added": "The parameter z is new",
+    "renamed": "The parameter y was renamed: main took (x, y) and now takes (x, z)",
+    "reordered": "changed their order: main took (x, y) and now takes (y, x)",
+    "retyped": "The parameter y has another type: it was",
+    "another result": "main returned",
+    "function for function": None,
+    "module for function": "returned an IRModule, not a function",
+    "crash": "While it looked (its process ended).",
+    "endless": "While it looked (it did not end).",
+    "same": None,
+    "reassociated": None,
+    "rounded": None,
+    "other numbers": "On random inputs (llvm), output at",
+    "other shape": "the shape of output is (2, 3) before and (3, 2) after",
+    "other dtype": "the dtype of output is float32 before and float16 after",
+    "more outputs": "there is 1 output before and 2 after",
+    "named": "Look at",
+    "lost": "Look for",
+    "limited": None,
+    "limited, with inf": "On inputs with inf and NaN (llvm), output at",
+    "divided by itself": "On inputs with zeros, tiny and huge numbers (llvm)",
+    "as torch": None,
+    "not as torch": "against the torch model",
+    "repaired": None,
+    "not repaired": "On random inputs (llvm)",
+    "before fails": "ValueError: `before` itself does not build",
+    "built once": "1 run of before and 3 of after",
+    "arguments": "unchanged",
+    "spared": None,
+    "not spared": "was to stay as it was, and this call of it is gone",
+    "equal": None,
+    "first difference": "At main, ",
+    "devices": "llvm",
+    "verdicts of a right pass": "valid same did spared cost",
+    "verdicts of a pass that returns nothing": "not valid",
+    "verdicts of a wrong pass": "valid not same",
+    "no such kind": "There are no inputs of kind 'odd'",
+}
+EXPECTED = {
+    "relay": {
+        **BOTH,
+        "ill-typed": "not well-typed at add in main: ",
+        "no attributes": "nn.softmax is called without its attributes",
+        "other attributes": "nn.softmax is called with relay.attrs.LeakyReluAttrs; its attributes are",
+        "parameter twice": "main has its parameter x twice",
+        "result declared": "main says that it returns Tensor[(7), float32], and its body is Tensor[(2, 3), float32]",
+        "does not build": "The module that came back does not build for llvm",
+        "not run": "did not run",
+        "any size": "(5, 3) (7, 3)",
+        "groups": "[('nn.dense', 'nn.relu'), ('sum',)]",
+        "groups unfused": "[('nn.dense',), ('nn.relu',), ('sum',)]",
+        "counts": "{'nn.dense': 1, 'nn.relu': 1, 'sum': 1}",
+        "consumers": "add: 2, relu: result",
+    },
+    "relax": {
+        **BOTH,
+        "no type": "The ty of Expr R.add(x, x) is missing. Make expressions through the builder",
+        "bound twice": "defined more than once. Give every binding a variable of its own",
+        "dataflow": "used outside DataflowBlock",
+        "does not build": "The module that came back does not build for llvm",
+        "crash in a kernel": "The module that came back crashed on llvm",
+        "endless kernel": "The module that came back took too long on llvm",
+        "symbolic": "(5, 3) (7, 3)",
+        "groups": "[('matmul', 'relu'), ('sum',)]",
+        "groups unfused": "[('relax.matmul',), ('relax.nn.relu',), ('relax.sum',)]",
+        "counts": "{'relax.matmul': 1, 'relax.nn.relu': 1, 'relax.sum': 1}",
+        "counts of kernels": "{'matmul': 1, 'relu': 1, 'sum': 1}",
+        "consumers": "lv: 2, gv: result",
+    },
+}
+
+
+@pytest.fixture(scope="module", params=FLAVOURS)
+def said(request) -> tuple[str, dict[str, Any]]:
+    done = subprocess.run(
+        [sys.executable, __file__, request.param],
+        env={**os.environ, "TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return request.param, json.loads(done.stdout.splitlines()[-1])
+
+
+def test_every_check_says_what_it_should(said):
+    flavour, found = said
+    assert found.keys() == EXPECTED[flavour].keys()
+    wrong = {}
+    for name, part in EXPECTED[flavour].items():
+        sentence = found[name]
+        if (sentence is not None) if part is None else (sentence is None or part not in sentence):
+            wrong[name] = sentence
+    assert wrong == {}
+
+
+def test_sentences_are_whole_and_plain(said):
+    _, found = said
+    for name, sentence in found.items():
+        assert sentence is None or ("\n" not in sentence and "Traceback" not in sentence), name
+        assert sentence is None or not sentence.endswith(".."), name
+
+
+# ---------------------------------------------------------------------------------------------------- the script
+
+
+def checks(flavour: str) -> dict[str, Callable[[], Any]]:
+    """Name → a function that gives a sentence, or None."""
+    import torch
+
+    from passlab.judge import Case, Exercise
+    from passlab.judge import judge as judge_answer
+    from passlab.tvm import builds, judge
+
+    make = Relay() if flavour == "relay" else Relax()
+    before = make.start()
+    valid, same = judge.valid, judge.same
+
+    def looked(end: Callable[[], None]) -> Callable[[Any], None]:
+        def work(tell):
+            tell("While it looked")
+            end()
+
+        return work
+
+    def failing(work: Callable[[], Any]) -> str | None:
+        try:
+            work()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return None
+
+    def endless() -> None:
+        while True:
+            pass
+
+    def built_once() -> str:
+        """`before` is run on each input and on two that are moved, `after` on the input alone."""
+        real, runs = builds.run_module, {1: 0, 3: 0}
+
+        def counted(module, inputs, **more):
+            runs[len(inputs)] += 1
+            return real(module, inputs, **more)
+
+        builds.run_module = counted
+        try:
+            for _ in range(3):
+                same(make.alone("relu"), make.alone("leaky"), kinds=("ordinary",), locate=False)
+        finally:
+            builds.run_module = real
+        return f"{runs[3]} run of before and {runs[1]} of after"
+
+    def arguments() -> str:
+        mine, theirs = make.alone("relu"), make.alone("leaky")
+        texts = [str(mine), str(theirs)]
+        valid(mine, theirs), same(mine, theirs), judge.first_difference(mine, theirs)
+        return "unchanged" if [str(mine), str(theirs)] == texts else "changed"
+
+    def verdicts(answer: Callable) -> str:
+        def law(mod_before, mod_after, case):
+            return None if judge.counts(mod_after) else "It has no calls."
+
+        exercise = Exercise(
+            id=f"day0{7 if flavour == 'relay' else 8}.test",
+            title="",
+            points=dict.fromkeys(("valid", "same", "did", "spared", "cost"), 1),
+            difficulty=1,
+            minutes=1,
+            hints=(),
+            cases=lambda: [Case("one", lambda: (make.start(),))],
+            judge=judge.judge_pass(law, law, law, reference=lambda case: lambda x, y: torch.relu(x) + y),
+        )
+        held = judge_answer(exercise, answer).verdicts
+        if not held["valid"]:
+            return "not valid"
+        return " ".join(verdict if ok else f"not {verdict}" for verdict, ok in held.items())
+
+    def fill(x, y):
+        return torch.relu(x) + y
+
+    odd = {name: (lambda module=module: valid(before, module)) for name, module in make.odd().items()}
+    return {
+        "itself": lambda: valid(before, before),
+        "rebuilt": lambda: valid(before, make.start()),
+        "nothing": lambda: valid(before, None),
+        "a function": lambda: valid(before, before["main"]),
+        "a number": lambda: valid(before, 3),
+        "function for function": lambda: valid(before["main"], make.start()["main"]),
+        "module for function": lambda: valid(before["main"], before),
+        **odd,
+        "crash": lambda: judge._apart(looked(os.abort)),
+        "endless": lambda: judge._apart(looked(endless), seconds=1),
+        "same": lambda: same(before, make.start()),
+        "reassociated": lambda: same(make.alone("x*w*s"), make.alone("x*(w*s)"), kinds=judge.ALL_KINDS),
+        "rounded": lambda: same(make.alone("x*0.1"), make.alone("x/10"), kinds=judge.ALL_KINDS),
+        "other numbers": lambda: same(make.alone("relu"), make.alone("leaky")),
+        "other shape": lambda: same(make.alone("relu"), make.alone("transposed")),
+        "other dtype": lambda: same(make.alone("relu"), make.alone("half")),
+        "more outputs": lambda: same(make.alone("relu"), make.alone("twice")),
+        "named": lambda: same(make.alone("relu of negative"), make.alone("relu of leaky")),
+        "lost": lambda: same(make.alone("relu of negative"), make.alone("negative")),
+        "limited": lambda: same(make.alone("relu"), make.alone("limited")),
+        "limited, with inf": lambda: same(make.alone("relu"), make.alone("limited"), kinds=("nonfinite",)),
+        "divided by itself": lambda: same(make.alone("x/x"), make.alone("ones"), kinds=("extreme",)),
+        "as torch": lambda: same(before, make.start(), reference=fill),
+        "not as torch": lambda: same(before, make.same_but_slightly(), reference=lambda x, y: torch.relu(x) - y),
+        "repaired": lambda: same(None, make.start(), reference=fill),
+        "not repaired": lambda: same(None, make.start(), reference=lambda x, y: fill(x, y) + 1),
+        "before fails": lambda: failing(lambda: same(make.alone("unbuildable"), make.alone("relu"))),
+        "does not build": lambda: same(make.alone("relu"), make.alone("unbuildable")),
+        "built once": built_once,
+        "arguments": arguments,
+        "spared": lambda: judge.spared(before, make.start(), make.ops("relu")),
+        "not spared": lambda: judge.spared(make.alone("relu"), make.alone("leaky"), make.ops("relu")),
+        "equal": lambda: judge.first_difference(before, make.start()),
+        "first difference": lambda: judge.first_difference(make.alone("relu"), make.alone("negative")),
+        "devices": judge.covered,
+        "verdicts of a right pass": lambda: verdicts(lambda mod: make.start()),
+        "verdicts of a pass that returns nothing": lambda: verdicts(lambda mod: None),
+        "verdicts of a wrong pass": lambda: verdicts(lambda mod: make.wrong()),
+        "no such kind": lambda: failing(lambda: judge.random_inputs(before, kinds=("odd",))),
+        "groups": lambda: str(judge.groups(make.fused())),
+        "groups unfused": lambda: str(judge.groups(make.net())),
+        "counts": lambda: str(dict(sorted(judge.counts(make.net()).items()))),
+        **make.own(),
+    }
+
+
+class Relay:
+    """Small modules of Relay."""
+
+    def __init__(self):
+        from passlab.relay import relay, tvm
+
+        self.relay, self.tvm = relay, tvm
+
+    def var(self, name: str = "x", shape: tuple = (2, 3)) -> Any:
+        return self.relay.var(name, shape=shape)
+
+    def module(self, body: Any, params: list, **more: Any) -> Any:
+        relay = self.relay
+        return self.tvm.IRModule({relay.GlobalVar("main"): relay.Function(params, body, **more)})
+
+    def start(self) -> Any:
+        x, y = self.var("x"), self.var("y")
+        return self.module(self.relay.add(self.relay.nn.relu(x), y), [x, y])
+
+    def same_but_slightly(self) -> Any:
+        x, y = self.var("x"), self.var("y")
+        return self.module(self.relay.add(y, self.relay.nn.relu(x)), [x, y])
+
+    def wrong(self) -> Any:
+        x, y = self.var("x"), self.var("y")
+        return self.module(self.relay.add(x, y), [x, y])
+
+    def alone(self, what: str) -> Any:
+        relay, x = self.relay, self.var()
+        one = lambda value: relay.const(value, "float32")  # noqa: E731
+        bodies = {
+            "relu": lambda: relay.nn.relu(x),
+            "leaky": lambda: relay.nn.leaky_relu(x, alpha=0.01),
+            "negative": lambda: relay.negative(x),
+            "relu of negative": lambda: relay.nn.relu(relay.negative(x)),
+            "relu of leaky": lambda: relay.nn.relu(relay.nn.leaky_relu(x, alpha=0.5)),
+            "x*w*s": lambda: (x * one(1.7)) * one(0.3),
+            "x*(w*s)": lambda: x * one(1.7 * 0.3),
+            "x*0.1": lambda: x * one(0.1),
+            "x/10": lambda: x / one(10.0),
+            "transposed": lambda: relay.transpose(relay.nn.relu(x)),
+            "half": lambda: relay.cast(relay.nn.relu(x), "float16"),
+            "twice": lambda: relay.Tuple([relay.nn.relu(x), x]),
+            "limited": lambda: relay.nn.relu(relay.minimum(x, one(1e30))),
+            "x/x": lambda: x / x,
+            "ones": lambda: relay.ones((2, 3), "float32"),
+            "unbuildable": lambda: relay.nn.conv2d(relay.reshape(x, (1, 1, 2, 3)), one([[[[1.0]]]])),
+        }
+        return self.module(bodies[what](), [x])
+
+    def ops(self, name: str) -> list[str]:
+        return [f"nn.{name}"]
+
+    def net(self) -> Any:
+        relay, x, w = self.relay, self.var(), self.var("w", (4, 3))
+        return self.module(relay.sum(relay.nn.relu(relay.nn.dense(x, w)), axis=1), [x, w])
+
+    def fused(self) -> Any:
+        transform, relay = self.relay.transform, self.relay
+        x, w = self.var(), self.var("w", (4, 3))
+        stopped = relay.annotation.stop_fusion(relay.nn.relu(relay.nn.dense(x, w)))
+        module = transform.InferType()(self.module(relay.sum(stopped, axis=1), [x, w]))
+        return transform.FuseOps(2)(module)
+
+    def odd(self) -> dict[str, Any]:
+        relay, tvm = self.relay, self.tvm
+        x, y, z = (self.var(name) for name in "xyz")
+        wide = self.var("y", (1, 3))
+        good = relay.add(relay.nn.relu(x), y)
+        call = relay.Call
+        return {
+            "a pass": relay.transform.FuseOps(),
+            "empty": tvm.IRModule(),
+            "no main": tvm.IRModule({relay.GlobalVar("f"): relay.Function([x, y], good)}),
+            "free variable": self.module(relay.add(good, z), [x, y]),
+            "same name": self.module(relay.add(self.var("x"), y), [x, y]),
+            "no such function": self.module(call(relay.GlobalVar("nowhere"), [x]), [x, y]),
+            "a hole": self.module(call(relay.op.get("nn.relu"), [None]), [x, y]),
+            "dropped": self.module(relay.nn.relu(x), [x]),
+            "added": self.module(good, [x, y, z]),
+            "renamed": self.module(relay.add(relay.nn.relu(x), z), [x, z]),
+            "reordered": self.module(good, [y, x]),
+            "retyped": self.module(relay.add(relay.nn.relu(x), wide), [x, wide]),
+            "another result": self.module(relay.sum(good), [x, y]),
+            "ill-typed": self.module(relay.nn.relu(relay.add(relay.nn.relu(x), relay.transpose(y))), [x, y]),
+            "no attributes": self.module(call(relay.op.get("nn.softmax"), [good]), [x, y]),
+            "other attributes": self.module(
+                call(relay.op.get("nn.softmax"), [good], relay.nn.leaky_relu(x, alpha=0.1).attrs), [x, y]
+            ),
+            "parameter twice": self.module(relay.nn.relu(x), [x, x]),
+            "result declared": self.module(good, [x, y], ret_type=relay.TensorType((7,), "float32")),
+        }
+
+    def own(self) -> dict[str, Callable]:
+        from passlab.tvm import judge
+
+        relay = self.relay
+
+        def not_run() -> str:
+            """Two functions that call each other without end."""
+            x = self.var()
+            main, other = relay.GlobalVar("main"), relay.GlobalVar("other")
+            ret = relay.TensorType((2, 3), "float32")
+            module = self.tvm.IRModule(
+                {
+                    main: relay.Function([x], relay.Call(other, [x]), ret),
+                    other: relay.Function([z := self.var("z")], relay.Call(main, [z]), ret),
+                }
+            )
+            said = judge.same(self.alone("relu"), module, seconds=10)
+            return "did not run" if said.startswith("The module that came back ") else said
+
+        def any_size() -> str:
+            x = relay.var("x", relay.TensorType((relay.Any(), 3), "float32"))
+            module = self.module(relay.nn.relu(x), [x])
+            return " ".join(str(a.shape) for (a,) in judge.random_inputs(module, kinds=("ordinary", "sizes")))
+
+        def consumers() -> str:
+            x = self.var()
+            relu = relay.nn.relu(x)
+            add = relay.add(relu, relu)
+            body = relay.nn.relu(relay.add(add, relay.negative(add)))
+            found = judge.consumers(self.module(body, [x]))
+            return f"add: {len(found[add])}, relu: {'result' if found[body] == [None] else found[body]}"
+
+        return {"not run": not_run, "any size": any_size, "consumers": consumers}
+
+
+class Relax:
+    """Small modules of Relax."""
+
+    def __init__(self):
+        from passlab.relax import relax, tvm
+
+        self.relax, self.tvm = relax, tvm
+
+    def var(self, name: str = "x", shape: tuple = (2, 3)) -> Any:
+        return self.relax.Var(name, self.relax.TensorType(list(shape), "float32"))
+
+    def module(self, body: Callable, params: list) -> Any:
+        """`body(emit)` gives the result; emit(expression) binds it to a variable."""
+        builder = self.relax.BlockBuilder()
+        with builder.function("main", params):
+            with builder.dataflow():
+                out = builder.emit_output(body(builder.emit))
+            builder.emit_func_output(out)
+        return builder.get()
+
+    def raw(self, bindings: list, result: Any, params: list) -> Any:
+        """A function as it is, without a builder that looks at it."""
+        relax = self.relax
+        body = relax.SeqExpr([relax.DataflowBlock([relax.VarBinding(v, e) for v, e in bindings])], result)
+        type_ = relax.TensorType([2, 3], "float32")
+        return self.tvm.IRModule({"main": relax.Function(params, body, type_).with_attr("global_symbol", "main")})
+
+    def start(self) -> Any:
+        x, y, op = self.var("x"), self.var("y"), self.relax.op
+        return self.module(lambda e: op.add(e(op.nn.relu(x)), y), [x, y])
+
+    def same_but_slightly(self) -> Any:
+        x, y, op = self.var("x"), self.var("y"), self.relax.op
+        return self.module(lambda e: op.add(y, e(op.nn.relu(x))), [x, y])
+
+    def wrong(self) -> Any:
+        x, y = self.var("x"), self.var("y")
+        return self.module(lambda e: self.relax.op.add(x, y), [x, y])
+
+    def alone(self, what: str) -> Any:
+        relax, op, x = self.relax, self.relax.op, self.var()
+        one = lambda value: relax.const(value, "float32")  # noqa: E731
+        if what == "unbuildable":
+            return self.raw_kernel("missing")
+        bodies = {
+            "relu": lambda e: op.nn.relu(x),
+            "leaky": lambda e: op.nn.leakyrelu(x, 0.01),
+            "negative": lambda e: op.negative(x),
+            "relu of negative": lambda e: op.nn.relu(e(op.negative(x))),
+            "relu of leaky": lambda e: op.nn.relu(e(op.nn.leakyrelu(x, 0.5))),
+            "x*w*s": lambda e: op.multiply(e(op.multiply(x, one(1.7))), one(0.3)),
+            "x*(w*s)": lambda e: op.multiply(x, one(1.7 * 0.3)),
+            "x*0.1": lambda e: op.multiply(x, one(0.1)),
+            "x/10": lambda e: op.divide(x, one(10.0)),
+            "transposed": lambda e: op.permute_dims(e(op.nn.relu(x))),
+            "half": lambda e: op.astype(e(op.nn.relu(x)), "float16"),
+            "twice": lambda e: relax.Tuple([e(op.nn.relu(x)), x]),
+            "limited": lambda e: op.nn.relu(e(op.minimum(x, one(1e30)))),
+            "x/x": lambda e: op.divide(x, x),
+            "ones": lambda e: op.ones((2, 3), "float32"),
+        }
+        return self.module(bodies[what], [x])
+
+    def raw_kernel(self, what: str) -> Any:
+        """main calls one kernel: that runs without end, writes far outside, or is not there."""
+        from tvm.script import tirx as T
+
+        relax = self.relax
+
+        @T.prim_func(private=True, s_tir=True)
+        def endless(a: T.Buffer((2, 3), "float32"), b: T.Buffer((2, 3), "float32")):
+            while a[0, 0] == a[0, 0]:
+                b[0, 0] = b[0, 0] + T.float32(1)
+
+        @T.prim_func(private=True, s_tir=True)
+        def outside(a: T.Buffer((2, 3), "float32"), b: T.Buffer((2, 3), "float32")):
+            for i in range(1 << 16):
+                b[i * 4096, 0] = a[0, 0]
+
+        builder, x = relax.BlockBuilder(), self.var()
+        kernel = None if what == "missing" else builder.add_func({"endless": endless, "outside": outside}[what], what)
+        with builder.function("main", [x]):
+            with builder.dataflow():
+                type_ = relax.TensorType([2, 3], "float32")
+                if kernel is None:
+                    call = relax.call_dps_packed("nobody.has.this", [x], type_)
+                else:
+                    call = relax.call_tir(kernel, [x], type_)
+                out = builder.emit_output(call)
+            builder.emit_func_output(out)
+        return builder.get()
+
+    def ops(self, name: str) -> list[str]:
+        return [f"relax.nn.{name}"]
+
+    def net(self) -> Any:
+        op, x, w = self.relax.op, self.var(), self.var("w", (3, 4))
+        return self.module(lambda e: op.sum(e(op.nn.relu(e(op.matmul(x, w)))), axis=[1]), [x, w])
+
+    def fused(self) -> Any:
+        op, x, w = self.relax.op, self.var(), self.var("w", (3, 4))
+        transform = self.relax.transform
+        module = self.module(lambda e: op.sum(e(op.nn.relu(e(op.matmul(x, w)))), axis=[1]), [x, w])
+        return transform.FuseOps()(transform.AnnotateTIROpPattern()(transform.LegalizeOps()(module)))
+
+    def odd(self) -> dict[str, Any]:
+        relax, op, raw = self.relax, self.relax.op, self.raw
+        x, y, z = (self.var(name) for name in "xyz")
+        wide = self.var("y", (1, 3))
+        typed = relax.BlockBuilder().normalize
+        out = self.var("out")
+        inner = relax.DataflowVar("inner", relax.TensorType([2, 3], "float32"))
+        start, type_ = self.start(), relax.TensorType([2, 3], "float32")
+        nowhere = relax.Call(relax.GlobalVar("nowhere"), [x], ty_args=[type_])
+        return {
+            "a pass": relax.transform.FuseOps(),
+            "empty": self.tvm.IRModule(),
+            "no main": self.tvm.IRModule({"f": start["main"].with_attr("global_symbol", "f")}),
+            "free variable": raw([(out, typed(op.add(x, z)))], out, [x, y]),
+            "same name": raw([(out, typed(op.add(x, self.var("x"))))], out, [x, y]),
+            "no such function": raw([(out, nowhere)], out, [x, y]),
+            "a hole": raw([(out, relax.Call(self.tvm.ir.Op.get("relax.nn.relu"), [None]))], out, [x, y]),
+            "dropped": self.module(lambda e: op.nn.relu(x), [x]),
+            "added": self.module(lambda e: op.add(x, y), [x, y, z]),
+            "renamed": self.module(lambda e: op.add(x, z), [x, z]),
+            "reordered": self.module(lambda e: op.add(x, y), [y, x]),
+            "retyped": self.module(lambda e: op.add(x, wide), [x, wide]),
+            "another result": self.module(lambda e: op.sum(x), [x, y]),
+            "no type": raw([(out, op.add(x, x))], out, [x, y]),
+            "bound twice": raw([(out, typed(op.add(x, x))), (out, typed(op.add(x, y)))], out, [x, y]),
+            "dataflow": raw([(inner, typed(op.add(x, x)))], inner, [x, y]),
+        }
+
+    def own(self) -> dict[str, Callable]:
+        from passlab.tvm import judge
+
+        relax, op = self.relax, self.relax.op
+
+        def symbolic() -> str:
+            n = self.tvm.tirx.Var("n", "int64")
+            x = relax.Var("x", relax.TensorType([n, 3], "float32"))
+            module = self.module(lambda e: op.nn.relu(x), [x])
+            return " ".join(str(a.shape) for (a,) in judge.random_inputs(module, kinds=("ordinary", "sizes")))
+
+        def consumers() -> str:
+            x = self.var()
+            module = self.module(lambda e: op.add(y := e(op.nn.relu(x)), e(op.add(y, y))), [x])
+            found = judge.consumers(module)
+            names = {var.name: readers for var, readers in found.items()}
+            return f"lv: {len(names['lv'])}, gv: {'result' if names['gv'] == [None] else names['gv']}"
+
+        def kernels() -> str:
+            return str(dict(sorted(judge.counts(relax.transform.LegalizeOps()(self.net())).items())))
+
+        relu = self.alone("relu")
+        return {
+            "crash in a kernel": lambda: judge.same(relu, self.raw_kernel("outside"), kinds=("ordinary",)),
+            "endless kernel": lambda: judge.same(relu, self.raw_kernel("endless"), kinds=("ordinary",), seconds=3),
+            "symbolic": symbolic,
+            "counts of kernels": kernels,
+            "consumers": consumers,
+        }
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: check() for name, check in checks(sys.argv[1]).items()}))
