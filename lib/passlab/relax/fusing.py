@@ -153,7 +153,7 @@ def illegal(module: tvm.IRModule | Program, groups: Groups) -> str | None:
         return f"Groups must be a list of tuples of names; got {type(groups).__name__}."
     for group in groups:
         if not isinstance(group, list | tuple | set | frozenset) or not all(isinstance(n, str) for n in group):
-            return f"A group must be a tuple of names of bindings; got {str(group)[:60]!r}, a {type(group).__name__}."
+            return f"A group must be a tuple of names of bindings; got {str(group)[:60]!r} ({type(group).__name__})."
         if strange := [n for n in group if n not in there.ops]:
             near = difflib.get_close_matches(strange[0], there.ops, 2, 0.5)
             hint = f" Did you mean {' or '.join(near)}?" if near else ""
