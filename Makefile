@@ -1,10 +1,10 @@
-# Each target first sets up what is missing (lib/setup.sh); where nothing is, that takes a few milliseconds.
+# Each target first sets up what is missing (lib/setup.sh); if nothing is, that takes a few milliseconds.
 
 PYTHON_HERE := .venv/bin/python
 SUBMISSIONS ?=
 TESTS ?=
 
-# Jupyter and matplotlib write into the home folder: where that is not possible, they get one of their own.
+# Jupyter and matplotlib write to the home folder; if it is not writable, they get a separate one.
 ifneq ($(shell [ -w "$$HOME" ] && echo yes),yes)
 export HOME := $(CURDIR)/.venv/home
 endif
@@ -13,7 +13,7 @@ export PYTHON
 .DEFAULT_GOAL := help
 .PHONY: help setup lab grade test bench notebooks prove
 
-help: ## this list
+help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup: ## install what is missing: virtual environment, pinned packages, Graphviz
@@ -23,18 +23,18 @@ setup: ## install what is missing: virtual environment, pinned packages, Graphvi
 lab: setup ## open the course in JupyterLab
 	@$(PYTHON_HERE) -m passlab.cli lab
 
-grade: setup ## grade the sample class, or a real one: make grade SUBMISSIONS=folder
+grade: setup ## grade a sample class, or your own: make grade SUBMISSIONS=path
 	@$(PYTHON_HERE) -m passlab.cli release
 	@$(PYTHON_HERE) -m passlab.cli grade $(if $(SUBMISSIONS),"$(SUBMISSIONS)")
 
 test: setup ## run all tests
 	@OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 2 --dist loadscope $(TESTS)
 
-bench: setup ## measure, each figure beside a baseline from the same run
+bench: setup ## run the benchmarks, each figure next to a baseline from the same run
 	@$(PYTHON_HERE) -m autograder.bench
 
-notebooks: setup ## rebuild the notebooks and the exercises from what is authored
+notebooks: setup ## rebuild all notebooks and exercises from their authored sources
 	@$(PYTHON_HERE) -m autograder.authoring.notebooks
 
-prove: setup ## right and wrong answers through all checks, with a table per exercise
+prove: setup ## put right and wrong answers through all checks, one table per exercise
 	@$(PYTHON_HERE) -m passlab.cli prove

@@ -1,4 +1,4 @@
-"""What the instructor's half adds to the `passlab` command: release, grade, regrade, prove."""
+"""The instructor's commands of `passlab`: release, grade, regrade, prove."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def _known() -> dict[str, set[str]]:
 
     known = assignments()
     if not known:
-        _fail("There is nothing to release: solutions/ holds no day with a notebook.")
+        _fail("There is nothing to release: solutions/ has no day with a notebook.")
     return known
 
 
 def release() -> None:
-    """Rebuild the notebooks and the learners' exercises from what is authored."""
+    """Rebuild the notebooks and the learners' exercises from their sources in solutions/ and course/."""
     from autograder.authoring import notebooks
 
     _known()
@@ -59,21 +59,23 @@ def release() -> None:
 Submissions = Annotated[
     Path | None,
     typer.Argument(
-        help="The class: a folder (or .zip, .tar.gz) of learner/assignment/notebook.ipynb, or as Canvas or Moodle "
-        "name them; else the sample class."
+        help="The class: a folder (or .zip, .tar.gz) in the layout learner/assignment/notebook.ipynb, or a download "
+        "from Canvas or Moodle. Default: the sample class."
     ),
 ]
 Assignment = Annotated[list[str] | None, typer.Option(help="Only this assignment (may be repeated).")]
-Jobs = Annotated[int, typer.Option(help="Notebooks graded at the same time; 0: one per core.")]
+Jobs = Annotated[int, typer.Option(help="Number of notebooks graded at the same time; 0: one per core.")]
 Roster = Annotated[
     Path | None,
-    typer.Option(help="A file with one learner per line (columns id, name, email, …): others are not graded."),
+    typer.Option(help="A CSV file with one learner per line (columns id, name, email, …). Others are not graded."),
 ]
-Seed = Annotated[int | None, typer.Option(help="The seed of the hidden cases; else a new one.")]
-Db = Annotated[str, typer.Option(help="The gradebook, for example postgresql://user@host/course; else a SQLite file.")]
-Unsafe = Annotated[bool, typer.Option("--unsafe", help="Grade even where the sandbox is not whole; all pages say so.")]
+Seed = Annotated[int | None, typer.Option(help="The seed of the hidden cases. Default: a new one.")]
+Db = Annotated[str, typer.Option(help="The gradebook, e.g. postgresql://user@host/course. Default: a SQLite file.")]
+Unsafe = Annotated[
+    bool, typer.Option("--unsafe", help="Grade even if the sandbox lacks a required layer; every page then warns.")
+]
 RunAll = Annotated[
-    bool, typer.Option("--run-all", help="Run all cells as nbgrader would, also those that only show something.")
+    bool, typer.Option("--run-all", help="Run all cells as nbgrader would, even those that only show something.")
 ]
 Scheduler = Annotated[str, typer.Option(help="Grade on a Dask cluster: tcp://host:8786.")]
 
@@ -88,21 +90,21 @@ def grade(
     scheduler: Scheduler = "",
     run_all: RunAll = False,
     replay: Annotated[
-        bool, typer.Option("--replay", help="Grade again on the cases of the last time, compare, and write nothing.")
+        bool, typer.Option("--replay", help="Grade again on the stored cases, compare the scores, and write nothing.")
     ] = False,
     unsafe: Unsafe = False,
 ) -> None:
-    """Grade a class: run every notebook, judge it, write feedback, grades and a report, and show who got what."""
+    """Grade a class: run and judge every notebook, write feedback, grades and a report, and show the scores."""
     start = time.perf_counter()
     with _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_all, keep=replay) as work:
         if replay:
             found = work.session.replay(work.tasks)
-            Console().print(tables.changes(found) if found else "Every score came out as it is stored.")
+            Console().print(tables.changes(found) if found else "Every score is the same as the stored one.")
             raise typer.Exit(1 if found or work.session.failures else 0)
         run = work.session.recorder.begin(seed)
         before = work.session.grade(work.tasks, run)
         if before:
-            Console().print(f"Continued: {before} submissions had been graded before this run was interrupted.")
+            Console().print(f"Resumed: {before} submissions had been graded before this run was interrupted.")
         work.publish(run, time.perf_counter() - start, before)
 
 
@@ -118,9 +120,9 @@ def regrade(
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
     unsafe: Unsafe = False,
 ) -> None:
-    """Grade a class again, show old against new for every question that changes, and write it if you agree.
+    """Grade a class again, show the old and new points of every question that changes, and write them if you agree.
 
-    The hidden cases are those of the last time, so that what changes is the notebook or the check; --seed draws others.
+    It uses the stored hidden cases, so that only changes to a notebook or a check change a score; --seed draws others.
     """
     start = time.perf_counter()
     with _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_all, keep=True) as work:
@@ -136,34 +138,34 @@ def regrade(
 
 
 def _place(submissions: Path | None, keep: bool) -> tuple[Path, str]:
-    """The folder to grade, and the folder, relative to the project, for all that comes of it."""
+    """Return the folder to grade, and the folder for the results, relative to the project."""
     if submissions is None:
-        if "PASSLAB_RUN" not in os.environ and not keep:  # a gradebook of its own, and always a fresh one
+        if "PASSLAB_RUN" not in os.environ and not keep:  # the sample class gets a fresh gradebook every time
             shutil.rmtree(source.ROOT / SAMPLES_RUN, ignore_errors=True)
         samples.build()
         return source.ROOT / samples.FOLDER, os.environ.get("PASSLAB_RUN", SAMPLES_RUN)
     if not submissions.exists():
-        _fail(f"There is no {submissions}. Expected: a folder laid out as learner/assignment/notebook.ipynb.")
+        _fail(f"{submissions} does not exist. Expected a folder in the layout learner/assignment/notebook.ipynb.")
     return submissions.resolve(), os.environ.get("PASSLAB_RUN", RUN)
 
 
 def _roster(given: Path | None, folder: Path) -> dict[str, Learner]:
-    """The learners on the roster: the one that was given, or the one that lies beside the submissions, or nobody."""
+    """Return the learners on the given roster, otherwise on `roster.csv` in the folder; empty without a roster."""
     from autograder.reports.exports import read_roster
 
     path = given or folder / "roster.csv"
     if path.is_file():
         return read_roster(path)
     if given:
-        _fail(f"There is no roster {given}.")
+        _fail(f"The roster {given} does not exist.")
     return {}
 
 
 def _set_aside(found: Class, learners: dict[str, Learner]) -> None:
-    """Set aside the submissions of learners who are not on the roster, if there is one, and name them."""
+    """Remove the submissions of learners who are not on the roster, if there is one, and note their names."""
     for key in [key for key in found.submissions if learners and key[0] not in learners]:
         found.submissions.pop(key)
-        found.note(key[0], f"{key[1]}: unknown learner, not in the roster; not graded.")
+        found.note(key[0], f"{key[1]}: not graded, because this learner is not on the roster.")
 
 
 def _grader(jobs: int, scheduler: str, unsafe: bool) -> Grader:
@@ -175,11 +177,11 @@ def _grader(jobs: int, scheduler: str, unsafe: bool) -> Grader:
     except NoCluster as error:
         _fail(str(error))
     except Unsafe as error:
-        _fail(f"{error} Grading strangers' code needs it; if you trust these submissions, --unsafe grades without.")
+        _fail(f"{error} Untrusted code is not graded without it. If you trust these submissions, use --unsafe.")
 
 
 class Work:
-    """A class that is being graded: what was found, where the results go, and the session that grades it."""
+    """A class that is being graded: its submissions, the folder for the results, and the grading session."""
 
     def __init__(self, found: Class, roster: dict[str, Learner], chosen: list[str], known: dict, run: str):
         self.found, self.roster, self.chosen, self.known, self.run = found, roster, chosen, known, run
@@ -191,7 +193,7 @@ class Work:
         return list(self.submissions.values())
 
     def publish(self, run: Run, seconds: float, before: int) -> None:
-        """Write grades and the report, and show the table. Exits with 1 if something could not be graded."""
+        """Write grades and the report, and print the table. Exit with 1 if a submission could not be graded at all."""
         from autograder.engine import sandbox
         from autograder.reports import exports
         from autograder.reports.report import Facts, report
@@ -215,11 +217,11 @@ class Work:
             unsafe=session.grader.unsafe,
             notes=self.found.notes | {"": [*self.found.notes.get("", ()), *notes]},
             unread=[(learner, f"{assignment}: {why}") for (learner, assignment), why in sorted(failures.items())],
-            similar=similar(session.answers, tables.unsaying(self.chosen)),
+            similar=similar(session.answers, tables.no_evidence(self.chosen)),
         )
         page = report(rows, session.recorder.results(), facts)
         (folder / "report.html").write_text(page, encoding="utf-8")
-        session.recorder.finish(run)  # not before the files are there: a run that is killed here goes on here
+        session.recorder.finish(run)  # only now that the files exist: a killed run resumes and writes them
         tables.show(self.found, self.submissions, scores, failures, self.chosen, self.known)
         self._tail(len(self.submissions) - len(failures), seconds)
         if len(failures) == len(self.submissions) or any(not s.notebooks for s in self.tasks):
@@ -231,7 +233,7 @@ class Work:
         unread = f" ({handed_in - graded} could not be read)" if handed_in > graded else ""
         console.print(f"Graded {graded} of {handed_in} submissions{unread} in {seconds:.0f} s.", markup=False)
         console.print(f"Report:   {run}/report.html", markup=False)
-        console.print(f"Grades:   {run}/grades.csv; canvas.csv and moodle.csv are for import there", markup=False)
+        console.print(f"Grades:   {run}/grades.csv (and canvas.csv, moodle.csv for import)", markup=False)
         console.print(f"Feedback: {run}/feedback/<learner>/<assignment>/<notebook>.html", markup=False)
         if self.run != RUN:
             console.print(f"In formgrader: PASSLAB_RUN={run} make lab", markup=False)
@@ -239,7 +241,7 @@ class Work:
 
 @contextlib.contextmanager
 def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_all, keep) -> Iterator[Work]:
-    """Everything that grading needs, from the folder with submissions to the gradebook with the release in it."""
+    """Provide everything that grading needs, from the submissions to a gradebook that contains the release."""
     from passlab.notebook.workspace import writable_home
 
     folder, run = _place(submissions, keep)
@@ -249,7 +251,7 @@ def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_a
     known = _known()
     chosen = assignment or sorted(known)
     if unknown := [name for name in chosen if name not in known]:
-        _fail(f"There is no assignment {', '.join(unknown)}. There are: {', '.join(sorted(known))}.")
+        _fail(f"There is no assignment {', '.join(unknown)}. Expected one of {', '.join(sorted(known))}.")
     with tempfile.TemporaryDirectory(prefix="passlab-") as scratch:
         learners = _roster(roster, folder)
         try:
@@ -261,28 +263,29 @@ def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_a
         work = Work(found, learners, chosen, known, run)
         if not work.submissions and not found.notes:
             _fail(
-                f"{folder} holds no submission. Expected: learner/assignment/notebook.ipynb, "
+                f"{folder} contains no submission. Expected the layout learner/assignment/notebook.ipynb, "
                 "for example ada/day01/graphs.ipynb."
             )
         writable_home()
         with _gradebook(chosen) as recorder, _grader(jobs, scheduler, unsafe) as grader, _bar(work) as advance:
             from autograder.grading.class_run import Session
+            from autograder.reports.feedback import feedback
 
-            work.session = Session(recorder, grader, source.ROOT / run / "submitted", advance, run_all)
+            work.session = Session(recorder, grader, source.ROOT / run / "submitted", feedback, advance, run_all)
             yield work
 
 
 @contextlib.contextmanager
 def _gradebook(chosen: list[str]):
-    """The gradebook, with the questions of these assignments in it."""
+    """Provide a recorder whose gradebook contains the questions of these assignments."""
     from autograder.authoring import notebooks
-    from autograder.grading.gradebook import Failed, enter_release, place, settings
+    from autograder.grading.gradebook import Failed, enter_release, place
     from autograder.grading.recorder import Recorder
 
     if stale := notebooks.stale_solutions():
-        _fail(f"{', '.join(stale)}: not what the .py beside it gives. Run `passlab release` first.")
+        _fail(f"{', '.join(stale)}: out of date with the .py file of the same name. Run `passlab release` first.")
     try:
-        config = settings()
+        config = source.settings()
         recorder = Recorder(config)
     except (Failed, ValueError) as error:
         _fail(str(error))
@@ -291,15 +294,15 @@ def _gradebook(chosen: list[str]):
             enter_release(config, chosen)
         except Failed as error:
             _fail(
-                f"The questions cannot be entered into the gradebook: {error}. If the notebooks changed "
-                f"since the class was last graded, move {place(config)} aside and grade again."
+                f"The questions cannot be entered into the gradebook: {error}. If the notebooks have changed "
+                f"since the class was last graded, move {place(config)} away and grade again."
             )
         yield recorder
 
 
 @contextlib.contextmanager
 def _bar(work: Work):
-    """A progress bar with the time that is left on a terminal, and a line for each submission that is done."""
+    """Show a progress bar on a terminal, and print a line for each graded submission."""
     terminal = Console(stderr=True)
     columns = (TextColumn("Grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
@@ -318,10 +321,10 @@ def _bar(work: Work):
 def prove(
     exercise: Annotated[list[str] | None, typer.Option(help="Only this exercise (may be repeated).")] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
-    jobs: Annotated[int, typer.Option(help="Exercises proved at the same time; 0: one per core.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Number of exercises proved at the same time; 0: one per core.")] = 0,
     seed: Annotated[int, typer.Option(help="The seed of the hidden cases.")] = 0,
 ) -> None:
-    """Prove the checks: reference, stub, wrong and alternative answers must each get what they deserve."""
+    """Prove the checks: reference, stub, wrong and alternative answers must each get the expected points."""
     from autograder.authoring import prove as proving
 
     raise typer.Exit(proving.main(exercise or [], json, jobs, seed))

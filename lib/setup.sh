@@ -1,6 +1,6 @@
 #!/bin/sh
-# Set up what is missing: a virtual environment with the pinned packages, Graphviz, and on Linux bubblewrap, in which
-# submissions are graded. Where nothing is missing it ends at once. PYTHON=/path/to/python chooses the interpreter.
+# Set up what is missing: a virtual environment with the pinned packages, Graphviz, and on Linux bubblewrap, which
+# confines submissions. If nothing is missing, end at once. PYTHON=/path/to/python selects the interpreter.
 
 cd "$(dirname "$0")/.." || exit 1
 stamp=.venv/passlab-setup
@@ -11,7 +11,7 @@ say() { printf '%s\n' "$*" >&2; }
 fail() { say "Setup stopped: $*"; exit 1; }
 state() { pwd; cat pyproject.toml; }
 
-# root, or sudo where it asks for no password; fails where there is neither
+# Run a command as root, directly or by sudo without a password. Fails if neither is possible.
 as_root() {
     if [ "$(id -u)" = 0 ]; then "$@"
     elif command -v sudo >/dev/null 2>&1 && sudo -n true 2>/dev/null; then sudo -n "$@"
@@ -37,7 +37,7 @@ find_python() {
         found="$found $python is $("$python" -c 'import platform; print(platform.python_version())' 2>/dev/null);"
     done
     fail "Python 3.11 or newer is needed (${found:- no python3 on the PATH;} see https://www.python.org/downloads or your system's packages)." \
-        "With one elsewhere: make PYTHON=/path/to/python3.11"
+        "If you have one elsewhere, run: make PYTHON=/path/to/python3.11"
 }
 
 make_venv() {
@@ -47,19 +47,19 @@ make_venv() {
     fi
     free_kib=$(df -Pk . 2>/dev/null | awk 'NR == 2 { print $4 }')
     if [ "${free_kib:-99999999}" -lt $((need_gib * 1024 * 1024)) ]; then
-        fail "the packages need about $need_gib GiB, and the disk that holds $(pwd) has $((free_kib / 1048576)) GiB free. Free some space."
+        fail "the packages need about $need_gib GiB, but the disk of $(pwd) has $((free_kib / 1048576)) GiB free. Free some space."
     fi
     find_python
-    say "Making a virtual environment with $("$python" --version 2>&1) in .venv"
+    say "Creating a virtual environment with $("$python" --version 2>&1) in .venv"
     said=$("$python" -m venv --clear .venv 2>&1) && return 0
     version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
     case $said in
     *ensurepip*)
         say "Installing python$version-venv"
         system_package "python$version-venv" && "$python" -m venv --clear .venv >/dev/null 2>&1 && return 0
-        fail "$python cannot make virtual environments. Run: apt install python$version-venv" ;;
-    *"No space left"*) fail "the disk that holds $(pwd) is full. Free about $need_gib GiB." ;;
-    *) fail "$python -m venv did not work: $(printf '%s' "$said" | tail -n 1)" ;;
+        fail "$python cannot create virtual environments. Run: apt install python$version-venv" ;;
+    *"No space left"*) fail "the disk of $(pwd) is full. Free about $need_gib GiB." ;;
+    *) fail "$python -m venv failed: $(printf '%s' "$said" | tail -n 1)" ;;
     esac
 }
 
@@ -68,25 +68,25 @@ install() {
     [ -t 2 ] || quiet=-q # on a terminal pip shows its progress bars
     .venv/bin/python -m pip --disable-pip-version-check install $quiet --retries 2 "$@" >&2 2>"$log" && return 0
     if grep -qi 'no space left' "$log"; then
-        fail "the disk is full. Free about $need_gib GiB (also in ${TMPDIR:-/tmp}, where pip unpacks) and run it again."
+        fail "the disk is full. Free about $need_gib GiB (also in ${TMPDIR:-/tmp}, where pip unpacks) and run this again."
     elif grep -qiE 'name resolution|getaddrinfo|unreachable|connection (refused|reset|broken|aborted)|NewConnectionError|timed out|ProxyError|SSLError' "$log"; then
-        fail "the package index cannot be reached. Check the network (or the proxy in HTTPS_PROXY) and run it again."
+        fail "the package index cannot be reached. Check the network (or the proxy in HTTPS_PROXY) and run this again."
     elif grep -qiE 'no matching distribution|could not find a version' "$log"; then
         fail "a pinned package has no build for this Python or platform: $(grep -iE 'no matching distribution|could not find a version' "$log" | tail -n 1)"
     else
-        fail "pip could not install the packages:$(grep -iE '^ *error: ' "$log" | grep -v 'subprocess-exited' | head -n 1). The whole message is in $log."
+        fail "pip could not install the packages:$(grep -iE '^ *error: ' "$log" | grep -v 'subprocess-exited' | head -n 1). The full log is in $log."
     fi
 }
 
 if ! state | cmp -s - "$stamp"; then
     make_venv
-    say "Installing the packages that pyproject.toml pins (some minutes the first time)"
-    # torch first, by its pin alone: where pip is told of a build without CUDA, that one is kept.
+    say "Installing the packages pinned in pyproject.toml (a few minutes the first time)"
+    # torch first, by its pin alone: if pip is configured for a build without CUDA, that build is kept.
     install "$(sed -n 's/^ *"\(torch==[^"]*\)".*/\1/p' pyproject.toml)"
     install --editable '.[grade,test]'
     state >"$stamp" || fail "cannot write $stamp: is the disk full?"
     command -v c++ >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || command -v clang++ >/dev/null 2>&1 ||
-        say "Note: no C++ compiler was found; cells that use torch.compile need one (Debian: apt install g++; macOS: xcode-select --install)."
+        say "Note: there is no C++ compiler, which cells with torch.compile need (Debian: apt install g++; macOS: xcode-select --install)."
 fi
 
 if ! command -v dot >/dev/null 2>&1; then
@@ -95,14 +95,14 @@ if ! command -v dot >/dev/null 2>&1; then
         system_package graphviz || : >.venv/no-graphviz
     fi
     command -v dot >/dev/null 2>&1 ||
-        say "Note: Graphviz (dot) is missing, so graphs show as text. Install it: apt install graphviz, or brew install graphviz."
+        say "Note: Graphviz (dot) is missing, so graphs are shown as text. Install it: apt install graphviz, or brew install graphviz."
 fi
 
-# Only instructors need it, so it is spoken of once; afterwards `passlab doctor` tells.
+# Only instructors need bubblewrap, so this is mentioned once; after that, `passlab doctor` reports it.
 if [ "$(uname)" = Linux ] && ! command -v bwrap >/dev/null 2>&1 && [ ! -f .venv/no-bubblewrap ]; then
     say "Installing bubblewrap"
     system_package bubblewrap || : >.venv/no-bubblewrap
     command -v bwrap >/dev/null 2>&1 ||
-        say "Note: bubblewrap is missing, so submissions of others cannot be graded safely here. To grade, install it: apt install bubblewrap."
+        say "Note: bubblewrap is missing, so other people's submissions cannot be graded safely here. To grade, install it: apt install bubblewrap."
 fi
 exit 0

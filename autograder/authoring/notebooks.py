@@ -111,7 +111,7 @@ def release(notebooks: dict[str, str]) -> dict[str, str]:
     from nbgrader.converters import GenerateAssignment
     from nbgrader.coursedir import CourseDirectory
 
-    from autograder.grading.gradebook import settings
+    from autograder.authoring.source import settings
 
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder).resolve()

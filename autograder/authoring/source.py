@@ -26,6 +26,13 @@ def blank(text: str) -> str:
     return _SOLUTION.sub(lambda m: m[1] + STUB, text)
 
 
+def settings() -> Any:
+    """Return this course's settings for nbgrader, a traitlets `Config`, from `autograder/nbgrader_config.py`."""
+    from traitlets.config import PyFileConfigLoader
+
+    return PyFileConfigLoader("nbgrader_config.py", path=str(ROOT / "autograder")).load_config()
+
+
 def notebooks(day: str | None = None) -> list[Path]:
     """The authored notebooks (`.py`) of one day, or of all days."""
     return sorted((ROOT / "solutions").glob(f"{day or 'day*'}/*.py"))

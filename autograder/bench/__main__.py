@@ -26,7 +26,7 @@ PARTS = {
     "equivalent": course.equivalence,
     "start": course.start,
     "checks": course.checks,
-    "class": course.sample_class,
+    "class": grading.sample_class,
     "grading": grading.grading,
     "load": grading.load,
     "tvm": tvm.tvm,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import subprocess
 import sys
 import time
@@ -244,33 +243,3 @@ start = time.perf_counter()
 NotebookClient(nb, kernel_name="python3").execute()
 print(time.perf_counter() - start)
 """
-
-
-def sample_class(largest: int) -> Iterator[Figure | str]:
-    """Grading the sample class, per notebook, beside a notebook that only imports torch."""
-    samples = list((ROOT / "autograder/samples").glob("*/*/*.ipynb"))
-    if not samples:
-        yield skipped("class", "sample class", "autograder/samples holds no notebook")
-        return
-    environment = os.environ | {"PASSLAB_RUN": "autograder/run/bench"}
-    yield f"grading {len(samples)} notebooks"
-    begin = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, "-m", "passlab.cli", "grade", "--seed", "0"],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-        env=environment,
-    )
-    took = time.perf_counter() - begin
-    table = ROOT / "autograder/run/bench/grades.csv"
-    if not table.exists():
-        yield skipped(
-            "class", "sample class", f"grading ended with {(done.stderr.strip() or 'nothing').splitlines()[-1]}"
-        )
-        return
-    kernel = min(float(_python(KERNEL)[1]) for _ in range(2))
-    each = took / len(samples)
-    base = f"{took:.3g} s for {len(samples)} notebooks on {os.cpu_count()} cores; a kernel with torch {kernel:.3g} s"
-    yield Figure("class", "grading, per notebook", f"{each:.3g} s", base, value=each)
-    yield Figure("class", "grading, per notebook / a kernel", f"{each / kernel:.3g}x", value=each / kernel)

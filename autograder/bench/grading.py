@@ -1,23 +1,34 @@
-"""`make bench`, parts grading and load: the engine beside stock nbgrader, on the same submissions in the same run.
+"""`make bench`, parts class, grading and load.
 
-The class is one of the small torch.fx course in `tests/support/tiny_fx.py`: one notebook, six graded cells that
+Part class grades the sample class three times: all cells with nothing kept of earlier builds, which is the baseline;
+only what is graded; and the same again, with the builds of the time before. Parts grading and load set the engine
+beside stock nbgrader, on the same submissions in the same run.
+
+Their class is one of the small torch.fx course in `tests/support/tiny_fx.py`: one notebook, six graded cells that
 take about a tenth of a second, answers right, right in another way, and wrong.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import json
 import os
+import re
+import shutil
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from autograder.authoring.source import ROOT
 from autograder.bench.figures import Figure, at_least, at_most
+from passlab.tvm import cache
 from tests.support import tiny, tiny_fx
 
 CLASS, SEVERAL, LOAD = 18, 108, 1_000
@@ -226,6 +237,96 @@ def grading(largest: int) -> Iterator[Any]:
             " %",
             f"{CLASS} of them",
         )
+
+
+#: Seconds that a perfect notebook may take, all notebooks of its day; and `make grade` on the sample class.
+PERFECT = {"day03": 1.5, "day04": 4.0, "day07": 10.0, "day08": 10.0}
+WHOLE, FIRST = 120, 20
+_LINE = re.compile(
+    r"(?P<learner>[\w-]+), (?P<assignment>\w+): (?P<points>[\d.]+) of [\d.]+ points, (?P<seconds>[\d.]+) s"
+)
+
+
+@dataclass
+class _Graded:
+    """One grading of the sample class: `first` seconds until the first line; (learner, assignment) → seconds, points;
+    (question, learner) → seconds that the answer took."""
+
+    seconds: float = 0.0
+    first: float = 0.0
+    took: dict[tuple[str, str], float] = field(default_factory=dict)
+    points: dict[tuple[str, str], str] = field(default_factory=dict)
+    questions: dict[tuple[str, str], float] = field(default_factory=dict)
+
+
+def _grade_samples(run: str, kept: Path, *options: str) -> _Graded:
+    argv = [sys.executable, "-m", "passlab.cli", "grade", "--seed", "7", *options]
+    environment = os.environ | {"PASSLAB_RUN": run, cache.FOLDER: str(kept)}
+    shutil.rmtree(ROOT / run, ignore_errors=True)
+    graded, begin = _Graded(), time.perf_counter()
+    with tempfile.TemporaryFile("w+") as noise:
+        pipes = {"stdout": subprocess.PIPE, "stderr": noise, "text": True}
+        with subprocess.Popen(argv, cwd=ROOT, env=environment, **pipes) as grader:
+            for line in grader.stdout:
+                if found := _LINE.match(line):
+                    graded.first = graded.first or time.perf_counter() - begin
+                    key = found["learner"], found["assignment"]
+                    graded.took[key], graded.points[key] = float(found["seconds"]), found["points"]
+        graded.seconds = time.perf_counter() - begin
+        noise.seek(0)
+        said = noise.read().strip().splitlines()[-1:]
+    if not graded.took:
+        raise RuntimeError(*said)
+    with contextlib.closing(sqlite3.connect(ROOT / run / "gradebook.db")) as book:
+        for learner, assignment, question, verdict in book.execute(
+            "SELECT learner, assignment, question, verdict FROM passlab_score"
+        ):
+            graded.questions[f"{assignment}.{question}", learner] = json.loads(verdict or "{}").get("seconds", 0.0)
+    shutil.rmtree(ROOT / run, ignore_errors=True)
+    return graded
+
+
+def sample_class(largest: int) -> Iterator[Any]:
+    """Grading the sample class: all of it, perfect notebooks, endless loops, and the slowest questions."""
+    run, kept = "autograder/run/bench", ROOT / ".cache/bench-builds"
+    shutil.rmtree(kept, ignore_errors=True)
+    try:
+        yield "grading the sample class, all cells, nothing kept"
+        baseline = _grade_samples(run, kept, "--run-all")
+        shutil.rmtree(kept, ignore_errors=True)
+        yield f"{baseline.seconds:.0f} s; only what is graded, nothing kept"
+        cold = _grade_samples(run, kept)
+        yield f"{cold.seconds:.0f} s; with what was kept"
+        warm = _grade_samples(run, kept)
+    finally:
+        shutil.rmtree(kept, ignore_errors=True)
+    cores = f"{os.cpu_count()} cores"
+    yield at_most("class", "grading the sample class", cold.seconds, WHOLE, " s", f"all run {baseline.seconds:.3g} s")
+    yield Figure("class", "the same, faster than with all run", f"{baseline.seconds / cold.seconds:.3g}x", cores)
+    yield Figure("class", "the same, with the builds of the last time", f"{warm.seconds:.3g} s", cores)
+    yield at_most("class", "until the first verdict", cold.first, FIRST, " s", f"all run {baseline.first:.3g} s")
+    for (learner, assignment), seconds in sorted(cold.took.items()):
+        base = f"all run {baseline.took.get((learner, assignment), 0.0):.3g} s"
+        if learner == "perfect" and assignment in PERFECT:
+            yield at_most("class", f"{assignment}, perfect", seconds, PERFECT[assignment], " s", base)
+        if learner == "endless-loop":
+            quick = cold.took.get(("perfect", assignment), 0.0)
+            limits = sum(s for (name, who), s in cold.questions.items() if _looped(name, who, assignment, cold))
+            over = seconds - quick - limits
+            base = f"limit {limits:.3g} s; {base}"
+            yield at_most("class", f"{assignment}, an endless loop over its limit", over, 1, " s", base)
+    differ = sum(cold.points[key] != points for key, points in baseline.points.items())
+    of = f"{len(cold.points)} of them"
+    yield at_most("class", "submissions with other points than with all run", differ, 0, "", of)
+    slow = sorted(cold.questions.items(), key=lambda item: -item[1])
+    for (name, learner), seconds in [item for item in slow if item[0][1] == "perfect"][:10]:
+        yield Figure("class", f"slow: {name}", f"{seconds:.3g} s", f"the answer of {learner}, all cases")
+
+
+def _looped(question: str, learner: str, assignment: str, graded: _Graded) -> bool:
+    """Is this the question of an endless loop? It alone takes longer than in the perfect notebook, by seconds."""
+    mine = learner == "endless-loop" and question.startswith(f"{assignment}.")
+    return mine and graded.questions[question, learner] > graded.questions.get((question, "perfect"), 0.0) + 2
 
 
 def load(largest: int) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What the trusted parts of the engine hand to each other. Plain data: every class here goes to JSON and back."""
+"""The plain data that the trusted parts of the engine exchange: every class here converts to JSON and back."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Cell:
-    """One code cell of a notebook as it will be run, in order.
+    """One code cell of a notebook, in the order of execution.
 
-    `exercise`: the id of the exercise that this cell checks ("day03.cse"), and then `answer` is the expression handed
-    to the check ("cse"); such a cell is not run, its verdict comes from the verifier. `graded`: another cell that
-    nbgrader grades by itself, run as it is: points if it ends without an error. `idle`: the course's own, only shows
-    something: not run. `calls`: the check cells (by index) whose answers the cell may call, if nothing graded depends
-    on it: not run once one of these answers has run out of time or ended its process.
+    `exercise`: for a check cell, the id of its exercise ("day03.cse"); `answer` is then the expression passed to the
+    check ("cse"). A check cell is not run; its verdict comes from the verifier. `graded`: another cell that nbgrader
+    grades automatically; it is run unchanged and gets its points if it ends without an error. `idle`: a cell of the
+    course that only shows something; it is not run. `calls`: indices of the check cells whose answers this cell may
+    call, if nothing graded depends on it; it is not run once one of these answers has timed out or ended its process.
     """
 
     index: int  # place among all cells of the notebook, text cells counted
@@ -29,7 +29,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Job:
-    """One notebook of one learner, ready to be run: locked cells come from the release already."""
+    """One notebook of one learner, ready to run: its locked cells have been replaced by those of the release."""
 
     learner: str
     assignment: str
@@ -40,10 +40,10 @@ class Job:
 
 @dataclass
 class Ran:
-    """What a cell gave: outputs as in a notebook file, and, if it did not end well, why ("NameError: …").
+    """The result of a cell: outputs as in a notebook file and, if it failed, the error ("NameError: …").
 
-    `died`: the cell ended the Python process, or could not be interrupted; a sentence. `idle`: it was not run, and
-    what the learner handed in is shown.
+    `died`: a sentence if the cell ended the Python process or could not be interrupted. `idle`: the cell was not run,
+    and the submitted outputs are shown.
     """
 
     outputs: list[dict] = field(default_factory=list)
@@ -54,9 +54,9 @@ class Ran:
 
 @dataclass
 class CaseResult:
-    """One case of a question. `status`: ok, raised, timeout, died, refused. `lost`: the verdicts it lost.
+    """The result of one test case. `status`: ok, raised, timeout, died or refused. `lost`: the verdicts that failed.
 
-    `fingerprint`: of the value that came back, the same for values that differ in node names alone; "" without one.
+    `fingerprint`: of the returned value, equal for values that differ only in node names; "" without a value.
     """
 
     name: str
@@ -68,10 +68,10 @@ class CaseResult:
 
 @dataclass
 class Verdict:
-    """What the verifier says about one question, fit to be shown to the learner.
+    """The verifier's result for one question. It may be shown to the learner: it never reveals a whole hidden case.
 
-    `verdicts`: name → held. `message`: the sentence shown first; `html`, `text`: the card, the shrunk counterexample
-    drawn in it; no hidden case is named or shown whole. `misconception`: one line from the bank, or "".
+    `verdicts`: name → held. `message`: the sentence shown first. `html`, `text`: the card, with a drawing of the shrunk
+    counterexample. `misconception`: one line from the bank, or "".
     """
 
     exercise: str
@@ -84,14 +84,14 @@ class Verdict:
     html: str = ""
     text: str = ""
     misconception: str = ""
-    crash: str = ""  # why the question as a whole was lost: a crash, a time limit, memory
-    seconds: float = 0.0  # that the answer took, all cases together
+    crash: str = ""  # why the whole question was lost: a crash, the time limit, the memory limit
+    seconds: float = 0.0  # wall time of the answer, all test cases together
     cases: list[CaseResult] = field(default_factory=list)
 
 
 @dataclass
 class NotebookResult:
-    """What came of a Job. `ran` and `verdicts` go by `Cell.index`. `failure`: why it could not be graded at all."""
+    """The result of a Job. The keys of `ran` and `verdicts` are `Cell.index`. `failure`: why it was not graded."""
 
     learner: str
     assignment: str
@@ -103,11 +103,11 @@ class NotebookResult:
     seconds: float = 0.0
     cpu_seconds: float = 0.0
     peak_mib: float = 0.0
-    unsafe: bool = False  # graded without the whole sandbox, because it was asked for
+    unsafe: bool = False  # graded without the complete sandbox, as the user requested
 
 
 def to_json(result: NotebookResult) -> dict[str, Any]:
-    """A result as plain JSON data; keys of `ran` and `verdicts` become text."""
+    """Return a result as plain JSON data; the keys of `ran` and `verdicts` become text."""
     data = asdict(result)
     for part in ("ran", "verdicts"):
         data[part] = {str(index): value for index, value in data[part].items()}
@@ -115,13 +115,13 @@ def to_json(result: NotebookResult) -> dict[str, Any]:
 
 
 def verdict_from_json(data: dict[str, Any]) -> Verdict:
-    """The inverse of `asdict` for a verdict."""
+    """Return the verdict that `asdict` turned into `data`."""
     cases = [CaseResult(**{**case, "lost": tuple(case["lost"])}) for case in data["cases"]]
     return Verdict(**{**data, "cases": cases})
 
 
 def from_json(data: dict[str, Any]) -> NotebookResult:
-    """The inverse of `to_json`."""
+    """Return the result that `to_json` turned into `data`."""
     ran = {int(index): Ran(**value) for index, value in data["ran"].items()}
     verdicts = {int(index): verdict_from_json(value) for index, value in data["verdicts"].items()}
     return NotebookResult(**{**data, "ran": ran, "verdicts": verdicts})

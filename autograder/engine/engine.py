@@ -1,10 +1,10 @@
-"""The engine: from a notebook that is ready to be run to its outputs and verdicts.
+"""The engine: runs a prepared notebook and returns its outputs and verdicts.
 
     with Engine(jobs=2) as engine:
         result = engine.grade(job)
 
-This process is trusted. It runs no learner code and decodes no learner value: it starts the sandboxed processes, keeps
-the time, and carries bytes between them.
+This process is trusted. It runs no learner code and decodes no learner values: it starts the sandboxed processes,
+enforces time limits, and carries bytes between them.
 """
 
 from __future__ import annotations
@@ -34,33 +34,33 @@ from passlab import exercises
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.tvm import builds, cache
 
-#: A cell is interrupted after this long, an answer after its exercise's; what cannot be interrupted is ended this much
-#: later. (An interrupted cell still draws its traceback.)
+#: A cell is interrupted after CELL_SECONDS, an answer after its exercise's limit; if that does not stop it, its process
+#: is killed after the grace time. (An interrupted cell still has to render its traceback.)
 CELL_SECONDS = 30.0
 CELL_GRACE, GRACE = 0.2, 0.1
-#: A whole notebook, runs that had to be begun again included.
+#: The limit for a whole notebook, restarts included.
 NOTEBOOK_SECONDS = 900.0
-#: How often a notebook is begun again after a cell or a question took the process with it.
+#: How often a notebook is run from the top again after a cell or a question ended its process.
 MOST_STARTS = 25
-#: With all its memory in huge pages, a process that holds torch forks and ends in a third of the time.
+#: With its memory in huge pages, a process that holds torch forks and exits in a third of the time.
 QUICK_FORK = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-#: What modules of TVM computed, from one grading to the next. See `passlab.tvm.cache`.
-BUILDS = sandbox.ROOT / ".cache/passlab-builds"
-#: How much is sent to the verifier at once, and how much the answer to one question may return, all cases together.
+#: The results of TVM modules, kept from one grading to the next. See `passlab.tvm.cache`.
+BUILDS = os.environ.get(cache.FOLDER) or sandbox.ROOT / ".cache/passlab-builds"
+#: How much is sent to the verifier at once, and how much an answer may return for all its test cases together.
 BATCH_BYTES, MOST_BYTES = 32 * 2**20, 48 * 2**20
 
 
 class Unsafe(Exception):
-    """This machine cannot hold learner code in. The message names the missing layers and the remedies."""
+    """This machine cannot confine learner code. The message names the missing layers and the remedies."""
 
 
 class Broken(Exception):
-    """A process of the engine's own has ended."""
+    """One of the engine's own processes has ended."""
 
 
 @dataclass
 class Worker:
-    """A confined process that runs one notebook, and the sockets to it: `reins`, and one for each question."""
+    """A confined process that runs one notebook, and its sockets: `reins` controls it, `talks` has one per question."""
 
     pid: int
     reins: socket.socket
@@ -69,8 +69,11 @@ class Worker:
 
 @dataclass(frozen=True)
 class CaseData:
-    """The cases of an exercise as they are sent: time limit, how many come first that learners know, and for each case
-    the verdicts that it is about and its arguments as bytes."""
+    """The test cases of an exercise as they are sent.
+
+    `seconds`: the time limit of a case. `visible`: the number of visible cases, which come first. `about`, `arguments`:
+    for each case, the verdicts that it tests and its encoded arguments.
+    """
 
     seconds: float
     visible: int
@@ -79,8 +82,8 @@ class CaseData:
 
 
 class Station:
-    """The processes of one flavour: a warm parent that forks workers, a verifier with a socket for each slot, and for a
-    flavour of TVM the builder that the verifier asks."""
+    """The processes of one flavour: a warm parent that forks workers, a verifier with a socket for each slot, and, for
+    a TVM flavour, the builder that serves the verifier."""
 
     def __init__(self, flavour: str, slots: int, unsafe: bool):
         try:
@@ -130,14 +133,14 @@ class Station:
 
     @contextlib.contextmanager
     def worker(self, checks: list[int], result: NotebookResult) -> Iterator[Worker]:
-        """A fresh worker; at the end it and all that it started is gone, and its cost is added to `result`."""
+        """Provide a fresh worker. On exit it and its descendants are killed and their cost is added to `result`."""
         limits = sandbox.Limits()
         pairs = [socket.socketpair() for _ in range(1 + len(checks))]
         ours, theirs = [a for a, _ in pairs], [b for _, b in pairs]
         with contextlib.ExitStack() as later:
             for sock in (*ours, *theirs):
                 later.callback(sock.close)
-            # From the grader's side, so that the group ends after the worker.
+            # Entered by the grader and before the fork, so that the group is removed after the worker has ended.
             group = later.enter_context(sandbox.cgroup(secrets.token_hex(4), limits))
             pid = self._order({"fork": True, "limits": asdict(limits)}, [sock.fileno() for sock in theirs])["pid"]
             later.callback(self._end, pid, group, result)
@@ -151,13 +154,13 @@ class Station:
             yield Worker(pid, ours[0], dict(zip(checks, ours[1:], strict=True)))
 
     def _end(self, pid: int, group: Group, result: NotebookResult) -> None:
-        """Kill a worker and all that it started, and write down what it used."""
+        """Kill a worker and its descendants, and record the resources they used."""
         used = self._order({"end": pid})["cpu_seconds"]
         result.peak_mib = max(result.peak_mib, group.peak_mib() if group else 0.0)
         result.cpu_seconds += (group.cpu_seconds() if group else 0.0) or used
 
     def case_data(self, slot: int, exercise: str, seed: int) -> CaseData:
-        """What is to be put to the answers of an exercise, from the verifier."""
+        """Return the test cases of an exercise, asking the verifier for them once. Raises Broken."""
         if (exercise, seed) not in self.cases:
             try:
                 send(self.slots[slot], {"cases": exercise, "seed": seed})
@@ -169,7 +172,7 @@ class Station:
         return self.cases[exercise, seed]
 
     def judge(self, slot: int, questions: list[dict], values: list[list[bytes]]) -> list[Verdict]:
-        """The verdicts on questions of one submission."""
+        """Return the verifier's verdicts on questions of one submission. Raises Broken."""
         try:
             send(self.slots[slot], {"judge": questions}, b"".join(data for mine in values for data in mine))
             head, _ = receive(self.slots[slot])
@@ -181,7 +184,7 @@ class Station:
 def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool) -> subprocess.Popen:
     fds = [sock.fileno() for sock in sockets]
     argv = [sys.executable, "-m", module, flavour, *map(str, fds)]
-    # What modules computed is kept where no learner code can see it; without the sandbox there is no such place.
+    # Results of modules are cached where learner code cannot reach them; without the sandbox there is no such place.
     keeps = {cache.FOLDER: str(BUILDS)} if role == "verifier" and not unsafe else {}
     process = sandbox.launch(
         role, argv, fds=fds, writable=keeps.values(), environment=QUICK_FORK | keeps, unsafe=unsafe
@@ -192,7 +195,10 @@ def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], u
 
 
 class Engine:
-    """Grades notebooks, up to `jobs` at once from as many threads. Raises Unsafe where the sandbox is not whole."""
+    """Grades up to `jobs` notebooks at once, each from its own thread (0: one per core).
+
+    Raises Unsafe if the sandbox lacks a required layer, unless `unsafe` is set.
+    """
 
     def __init__(self, jobs: int = 0, unsafe: bool = False):
         missing = sandbox.missing()
@@ -218,7 +224,7 @@ class Engine:
         self.stations.clear()
 
     def station(self, flavour: str) -> Station:
-        with self.lock:  # a flavour that starts makes only those wait who need it
+        with self.lock:  # held briefly: only notebooks of the same flavour wait while it starts
             starting = self.starting.setdefault(flavour, threading.Lock())
         with starting:
             if flavour not in self.stations:
@@ -226,7 +232,7 @@ class Engine:
             return self.stations[flavour]
 
     def grade(self, job: Job) -> NotebookResult:
-        """Run a notebook and judge its answers. Never raises for anything that the notebook does."""
+        """Run a notebook and judge its answers. Nothing that the notebook does makes it raise."""
         slot = self.free.get()
         try:
             for last in (False, True):
@@ -244,7 +250,7 @@ class Engine:
             self.free.put(slot)
 
     def _drop(self, station: Station | None) -> None:
-        """Take a broken station out of use; another one is started for whoever needs it."""
+        """Take a broken station out of use; the next notebook of its flavour starts a new one."""
         with self.lock:
             for flavour in [name for name, one in self.stations.items() if one is station]:
                 self.stations.pop(flavour).close()
@@ -262,19 +268,19 @@ class Engine:
 
 
 def _flavour(job: Job) -> str:
-    """The flavour of warm parent that a notebook needs: that of its exercises."""
+    """Return the flavour of a notebook's exercises. Raises ValueError if they have several."""
     found = {exercises.find(cell.exercise).flavour for cell in job.cells if cell.exercise}
     if len(found) > 1:
         raise ValueError(f"{job.assignment}/{job.notebook} has exercises of several flavours: {sorted(found)}.")
     return found.pop() if found else "torch"
 
 
-#: After an outcome like these no more cases are put to an answer.
+#: After one of these outcomes an answer gets no more test cases.
 _LAST = ("died", "stub", "timeout", "missing")
 
 
 class _Run:
-    """One notebook on its way: what its cells gave, what came back from its questions, and what it must do without."""
+    """The run of one notebook: results of cells, outcomes of questions, and the cells to skip (`dead`)."""
 
     def __init__(self, job: Job, station: Station, slot: int, unsafe: bool):
         self.job, self.station, self.slot = job, station, slot
@@ -284,7 +290,7 @@ class _Run:
         self.data = {at: station.case_data(slot, cell.exercise, job.seed) for at, cell in self.checks.items()}
         self.idle = {cell.index for cell in job.cells if cell.idle}
         self.result.ran = {at: Ran(idle=True) for at in self.idle}
-        #: Questions that are asked where their check stands, before a cell below may call an answer that never ends.
+        #: Questions that run at the position of their check, before a cell below may call an answer that never ends.
         self.early = {at for cell in job.cells for at in cell.calls}
         needed = snapshots.needed([cell for cell in job.cells if not cell.idle])
         self.snapshots = sorted(needed | self.early)
@@ -295,7 +301,7 @@ class _Run:
         self.until = time.monotonic() + NOTEBOOK_SECONDS
 
     def _open(self) -> list[Cell]:
-        """The questions that still have cases to be put."""
+        """Return the check cells of questions that still have test cases to run."""
         return [cell for at, cell in self.checks.items() if not self._closed(at, len(self.data[at].arguments))]
 
     def _closed(self, at: int, cases: int) -> bool:
@@ -303,14 +309,14 @@ class _Run:
         return len(heads) >= cases or any(head.get("status") in _LAST for head in heads[-1:])
 
     def attempt(self) -> bool:
-        """Run the notebook from the top, without cells that ended it before and questions that are through.
+        """Run the notebook from the top, without cells that ended a worker before and without finished questions.
 
-        An answer that never ends costs its question's limit, whatever stands below it: the visible cases of a question
-        are put before a cell runs that may call its answer and only shows something, and that cell is left out once
-        the answer is lost. Other cells run: what they define may have to do with points. So are other questions asked
-        whose answers call it: they have points and limits of their own.
+        An answer that never ends costs its question's time limit, whatever comes below it: the visible cases of a
+        question run before any cell that may call its answer and only shows something, and that cell is skipped once
+        the answer is lost. Other cells still run, since graded code may need what they define. Other questions whose
+        answers call it still run too: they have their own points and limits.
 
-        False: something ended the worker, or had to be ended with it, and there is more to do without that.
+        Return False if a cell or question ended the worker and the rest has to be run again without it.
         """
         open_ = {cell.index for cell in self._open()}
         skip = self.idle | self.dead | (self.checks.keys() - open_) | self._lost_with_answers()
@@ -327,15 +333,15 @@ class _Run:
                     if not self._question(worker, cell, hidden=False):
                         return not self._open()
                     skip |= self._lost_with_answers()
-                    with contextlib.suppress(Gone, Late):  # the next cell finds out
+                    with contextlib.suppress(Gone, Late):  # a failure also shows in the next cell
                         send(worker.reins, {"skip": sorted(skip)}, deadline=self.until)
                 if not cell.exercise and cell.index not in skip and (why := self._cell(worker, cell)):
                     self.result.ran[cell.index] = outputs.died(why)
                     self.dead.add(cell.index)
                     return False
-            with contextlib.suppress(Gone, Late, Garbled):  # its questions find out by themselves
+            with contextlib.suppress(Gone, Late, Garbled):  # a failure also shows in the questions
                 receive(worker.reins, self._by(CELL_SECONDS))
-            # Hidden cases come last, when nothing that a learner is shown word by word can still be made of them.
+            # Hidden cases come last: by then, no output that the learner sees verbatim can reveal them.
             for hidden in (False, True):
                 for cell in self._open():
                     if not self._question(worker, cell, hidden):
@@ -343,11 +349,11 @@ class _Run:
         return True
 
     def _lost_with_answers(self) -> set[int]:
-        """Leave out the cells that may call an answer which ran out of time or ended its process."""
+        """Record and return the cells to skip because they may call an answer that timed out or ended its process."""
         lost = {at for at, heads in self.heads.items() if heads and heads[-1].get("status") in ("timeout", "died")}
         found = {cell.index: self.checks[min(lost & {*cell.calls})] for cell in self.job.cells if lost & {*cell.calls}}
         for at, check in found.items():
-            why = f"Not run: {check.answer}, which this cell may call, ended its process or ran out of time."
+            why = f"Not run: {check.answer}, which this cell may call, ended its process or exceeded the time limit."
             self.result.ran.setdefault(at, outputs.not_run(why))
         return found.keys() - self.dead
 
@@ -355,7 +361,7 @@ class _Run:
         return min(self.until, time.monotonic() + seconds)
 
     def _cell(self, worker: Worker, cell: Cell) -> str:
-        """Wait while a cell runs. Why the worker must be ended, or nothing."""
+        """Wait while a cell runs. Return why the worker must be killed, or ""."""
         try:
             begun, _ = receive(worker.reins, self._by(CELL_SECONDS))
             head, _ = receive(worker.reins, self._by(CELL_SECONDS + CELL_GRACE))
@@ -364,14 +370,14 @@ class _Run:
         except Gone:
             return "The Python process ended in this cell (a crash, too much memory, or a call of exit)."
         except Garbled as what:
-            return f"This cell wrote into the grader's connection ({what})."
+            return f"This cell wrote to the grader's connection ({what})."
         if begun.get("at") != cell.index or head.get("index") != cell.index:
-            return "This cell wrote into the grader's connection."
+            return "This cell wrote to the grader's connection."
         self.result.ran[cell.index] = outputs.ran(head.get("ran"))
         return ""
 
     def _question(self, worker: Worker, cell: Cell, hidden: bool) -> bool:
-        """Put the visible or the hidden cases of a question. False: the worker has ended, or must be ended."""
+        """Run the visible or the hidden cases of a question. Return False if the worker has ended or must be killed."""
         data, heads, values = self.data[cell.index], self.heads[cell.index], self.values[cell.index]
         talk, start, sound = worker.talks[cell.index], time.monotonic(), True
         most = len(data.arguments) if hidden else data.visible
@@ -384,22 +390,22 @@ class _Run:
                 value = bytes(payload)
                 head = plain(head)
             except Late:
-                head = lost(f"It was still running after {data.seconds:g} s and could not be interrupted.")
+                head = lost(f"Your answer was still running after {data.seconds:g} s and could not be interrupted.")
                 sound = False
             except Gone:
-                head, sound = lost(f"The Python process ended while it ran{_how(worker)}."), False
+                head, sound = lost(f"The Python process ended while your answer ran{_how(worker)}."), False
             except Garbled as what:
-                head, sound = lost(f"It wrote into the grader's connection ({what})."), False
+                head, sound = lost(f"Your answer wrote to the grader's connection ({what})."), False
             if sum(map(len, values)) + len(value) > MOST_BYTES:
-                head, value = lost(f"An answer may return {MOST_BYTES >> 20} MiB, all cases together."), b""
+                head, value = lost(f"Your answer returned more than {MOST_BYTES >> 20} MiB over all test cases."), b""
             heads.append(head)
             values.append(value)
         self.took[cell.index] += time.monotonic() - start
         return sound
 
     def give_up(self) -> None:
-        """Whatever has not run by now does not: too many parts of the notebook ended the process."""
-        why = f"Not run: the notebook was given up, after {MOST_STARTS} times that it ended the Python process."
+        """Mark everything that has not run yet: too many parts of the notebook have ended the process."""
+        why = f"Not run: grading this notebook stopped after it had ended the Python process {MOST_STARTS} times."
         for at in self.cells:
             self.result.ran.setdefault(at, outputs.died(why))
         for cell in self._open():
@@ -446,7 +452,7 @@ _SIGNALS = {
 
 
 def _how(worker: Worker) -> str:
-    """How a child of the worker ended, as far as the worker knows: " (it crashed, …)"."""
+    """Return how a child of the worker ended, as far as the worker knows: " (it crashed, …)", or ""."""
     with contextlib.suppress(Gone, Late, Garbled):
         head, _ = receive(worker.reins, time.monotonic() + GRACE)
         code = head.get("code")

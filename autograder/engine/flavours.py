@@ -1,9 +1,9 @@
-"""Flavours of warm process: what is imported, once, before a grading process forks for each notebook.
+"""Flavours of warm processes: the imports that are done once, before a process forks for each notebook.
 
-    flavours.prepare("relay")    # before the sandbox is closed: what loading needs and a confined process cannot do
+    flavours.prepare("relay")    # outside the sandbox: steps that a confined process could not do
     flavours.warm("relay")       # in the process that will fork
 
-A warm process has run torch on one thread only and has not touched a GPU: a fork of one that has would hang, or fail.
+A warm process runs torch on one thread and does not touch a GPU; otherwise its forks would hang or fail.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 
-#: Not for graded code (the command line), imported with its own flavour (the exercises), or rarely used and large:
-#: JAX's library, which every fork would have to carry.
+#: Not imported: parts that graded code does not use (the command line), exercises, which each flavour imports by
+#: itself, and JAX, which is large and rarely used, so that not every fork has to carry it.
 _NOT_WARMED = (
     "passlab.cli",
     "passlab.exercises",
@@ -24,17 +24,18 @@ _NOT_WARMED = (
     "passlab.formats.hlo",
     "passlab.formats.stablehlo",
 )
-#: Of one compiler alone: prefix → the flavours that import it.
+#: Modules for one compiler only: prefix → the flavours that import it.
 _OF = {
     "passlab.relay.": "relay",
     "passlab.relax.": "relax",
     "passlab.tvm.tensorir": "relay relax",
 }
-#: Imported by torch, onnx or passlab itself only when something first needs them: half a second to several each.
+#: Modules that torch, onnx or passlab import at their first use, which takes from half a second to several.
 _LATE = (
     "IPython.display",
     "matplotlib.backends.backend_svg",
     "matplotlib.figure",
+    "matplotlib.style",
     "networkx",
     "onnx",
     "onnx.reference",
@@ -48,7 +49,7 @@ _LATE = (
 
 @dataclass(frozen=True)
 class Flavour:
-    """`about`: what its notebooks use, as a sentence says it. `prepare`, `warm`: as the functions below."""
+    """`about`: what its notebooks use, for messages. `prepare`, `warm`: see the functions below."""
 
     about: str
     warm: Callable[[], None]
@@ -57,7 +58,7 @@ class Flavour:
 
 def _warm_torch() -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
-    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # to ask whether there is a GPU does not start it
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking whether there is a GPU must not initialize it
     import torch
 
     torch.set_num_threads(1)
@@ -74,7 +75,7 @@ def _warm_torch() -> None:
 
 
 def _rehearsal() -> tuple:
-    """A small model in eval mode, and an input for it."""
+    """Return a small model in eval mode and an input for it."""
     import torch
     from torch import nn
 
@@ -84,7 +85,7 @@ def _rehearsal() -> tuple:
 
 
 def _rehearse_torch() -> None:
-    """A model through tracing, drawing, comparison and export: each fills tables of its own at its first use."""
+    """Trace, draw, compare and export a model: each fills its tables at its first use."""
     import torch
 
     from passlab import draw, equivalent, trace
@@ -98,7 +99,7 @@ def _rehearse_torch() -> None:
 
 
 def _tvm_on_one_thread() -> None:
-    """So that TVM starts no threads of its own, and its importers no thread that watches a progress bar."""
+    """Keep TVM from starting threads, and its importers from starting one that watches a progress bar."""
     os.environ["TVM_NUM_THREADS"] = "1"
     from tqdm import tqdm
 
@@ -160,12 +161,12 @@ FLAVOURS = {
 
 def _flavour(name: str) -> Flavour:
     if name not in FLAVOURS:
-        raise ValueError(f"There is no flavour {name!r}. There are {', '.join(FLAVOURS)}.")
+        raise ValueError(f"There is no flavour {name!r}; expected one of {', '.join(FLAVOURS)}.")
     return FLAVOURS[name]
 
 
 def prepare(name: str) -> None:
-    """What must be done once, outside of the sandbox. Raises passlab.tvm.reach.Unreachable where it cannot be."""
+    """Do what must be done once outside the sandbox. Raises passlab.tvm.reach.Unreachable if it cannot be done."""
     _flavour(name).prepare()
 
 

@@ -11,20 +11,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
 
-import nbformat
-from nbformat.notebooknode import NotebookNode
-
 from autograder.authoring.notebooks import source_notebook
 from autograder.engine.data import Job, NotebookResult
-from autograder.grading import files, intake
+from autograder.grading import intake
 from autograder.grading.gradebook import Failed
-from autograder.grading.intake import Damaged, Submission
-from autograder.grading.recorder import Recorder, digest
+from autograder.grading.intake import Submission
+from autograder.grading.paper import Paper, hand_over, read
+from autograder.grading.recorder import Page, Recorder, digest
 from autograder.grading.scores import Difference, Key, Run, differences
-from autograder.reports.feedback import feedback
-
-#: When learners handed in, beside their notebooks, as nbgrader's exchange writes it.
-TIMESTAMP = "timestamp.txt"
+from passlab import exercises
 
 
 class Grader(Protocol):
@@ -33,64 +28,6 @@ class Grader(Protocol):
     jobs: int
 
     def grade(self, job: Job) -> NotebookResult: ...
-
-
-@dataclass
-class Paper:
-    """A submission that has been read: its notebooks as they will be run, in nbgrader's form, and when it came in."""
-
-    submission: Submission
-    notebooks: dict[str, NotebookNode] = field(default_factory=dict)
-    results: dict[str, NotebookResult] = field(default_factory=dict)
-    timestamp: str = ""
-
-    @property
-    def key(self) -> Key:
-        return (self.submission.learner, self.submission.assignment)
-
-    @property
-    def failure(self) -> str:
-        return next((result.failure for result in self.results.values() if result.failure), "")
-
-    def answers(self) -> Iterator[tuple[str, str, str]]:
-        """(learner, question, source) of the answer cells."""
-        for nb in self.notebooks.values():
-            for cell in nb.cells:
-                meta = cell.metadata.get("nbgrader", {})
-                if meta.get("solution") and cell.cell_type == "code":
-                    yield self.submission.learner, meta["grade_id"], cell.source
-
-
-def read(submission: Submission) -> Paper:
-    """Read a submission. What cannot be read, and what had to be put right, is noted in the submission."""
-    paper = Paper(submission)
-    for name, path in sorted(submission.notebooks.items()):
-        try:
-            nb = intake.read(path)
-        except Damaged as error:
-            submission.notes.append(str(error))
-            continue
-        submission.notes += intake.repair(nb, source_notebook(submission.assignment, name))
-        paper.notebooks[name] = nb
-        paper.timestamp = paper.timestamp or _timestamp(path.with_name(TIMESTAMP))
-    return paper
-
-
-def _timestamp(path: Path) -> str:
-    try:
-        return files.read_bytes(path, 200).decode("utf-8", "replace").strip()
-    except Damaged:
-        return ""
-
-
-def hand_over(paper: Paper, folder: Path) -> None:
-    """Put what was handed in where nbgrader looks for it, so that its own commands and formgrader's buttons work."""
-    target = folder / paper.submission.learner / paper.submission.assignment
-    target.mkdir(parents=True, exist_ok=True)
-    for name, nb in paper.notebooks.items():
-        (target / f"{name}.ipynb").write_text(nbformat.writes(nb), encoding="utf-8")
-    if paper.timestamp:
-        (target / TIMESTAMP).write_text(paper.timestamp, encoding="utf-8")
 
 
 def grade(submission: Submission, grader: Grader, seed: int, submitted: Path, run_all: bool = False) -> Paper:
@@ -108,6 +45,16 @@ def grade(submission: Submission, grader: Grader, seed: int, submitted: Path, ru
     return paper
 
 
+def soonest(submissions: Iterable[Submission]) -> list[Submission]:
+    """Return the submissions in the order of grading: first those that need few compilers, which take time to load."""
+
+    def compilers(submission: Submission) -> int:
+        known = submission.assignment in exercises.days()
+        return len({e.flavour for e in exercises.of_day(submission.assignment)} - {"torch"}) if known else 0
+
+    return sorted(submissions, key=compilers)
+
+
 def grade_all(
     submissions: Iterable[Submission],
     grader: Grader,
@@ -116,7 +63,7 @@ def grade_all(
     run_all: bool = False,
 ) -> Iterator[Paper]:
     """Grade submissions, `grader.jobs` at once, and give them back as they are done. No two wait to be taken."""
-    waiting = iter(submissions)
+    waiting = iter(soonest(submissions))
     with ThreadPoolExecutor(grader.jobs) as pool:
         running = set()
         try:
@@ -137,13 +84,15 @@ def grade_all(
 
 @dataclass
 class Session:
-    """One grading of a class. `submitted`: nbgrader's folder of that name. `failures`: submissions that are not in the
+    """One grading of a class. `submitted`: nbgrader's folder of that name. `page`: renders
+    the feedback on a notebook. `failures`: submissions that are not in the
     gradebook, and why; `answers`: (learner, question, source) of the answer cells. `advance`: told of every submission
     that is done, None for one that an earlier run has graded; `run_all`: see `grade`."""
 
     recorder: Recorder
     grader: Grader
     submitted: Path
+    page: Page
     advance: Callable[[Paper | None], None] = lambda _: None
     run_all: bool = False
     failures: dict[Key, str] = field(default_factory=dict)
@@ -171,7 +120,7 @@ class Session:
                 todo.append(submission)
         for paper in self._papers(todo, lambda _: run.seed):
             try:
-                self.recorder.record(run, paper, digests[paper.key], feedback)
+                self.recorder.record(run, paper, digests[paper.key], self.page)
             except Failed as error:
                 self.failures[paper.key] = str(error)
         return len(digests) - len(todo)
@@ -202,4 +151,4 @@ class Session:
 
     def record(self, papers: Iterable[Paper], run: Run) -> None:
         for paper in papers:
-            self.recorder.record(run, paper, digest(paper.submission), feedback)
+            self.recorder.record(run, paper, digest(paper.submission), self.page)

@@ -1,8 +1,8 @@
-"""Grading on many machines: the same class run, with notebooks sent to the workers of a Dask cluster.
+"""Grading on several machines: notebooks are sent to the workers of a Dask cluster.
 
-A worker machine needs the project set up as here (`make setup`) and a Dask worker started in its folder:
-`.venv/bin/dask worker tcp://scheduler:8786 --nworkers 1 --nthreads 4`. Each runs an engine of its own, sandbox and all;
-what travels is a job and its result, as JSON. The gradebook stays here.
+Set up the project on each machine (`make setup`) and start a Dask worker in its folder:
+`.venv/bin/dask worker tcp://scheduler:8786 --nworkers 1 --nthreads 4`. Each worker runs its own engine, sandbox
+included; only jobs and results travel, as JSON. The gradebook stays on this machine.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from autograder.authoring import source
 from autograder.engine.data import Cell, Job, NotebookResult, from_json, to_json
 from autograder.engine.engine import Engine, Unsafe
 
-#: What decides about scores: a worker whose copy of it differs would grade something else.
+#: The files that scores depend on: a worker whose copies differ would grade differently.
 DECIDES = ("lib/passlab/**/*.py", "autograder/**/*.py", "solutions/**/*.py", "pyproject.toml")
-#: A notebook whose worker machine died is given to another one this often.
+#: How often a notebook is sent to another machine after its machine died.
 RETRIES = 3
 
 _starting = threading.Lock()
 
 
 class NoCluster(Exception):
-    """The cluster cannot be used. The message says why and what to do."""
+    """The cluster cannot be used. The message tells why and what to do."""
 
 
 def edition() -> str:
-    """A digest of everything that decides about scores, tests excluded."""
+    """Return a digest of all files that scores depend on."""
     told = hashlib.sha256()
     for path in sorted(p for pattern in DECIDES for p in source.ROOT.glob(pattern)):
         if "tests" not in path.parts:
@@ -42,14 +42,17 @@ def edition() -> str:
 
 @cache
 def _engine(unsafe: bool) -> Engine:
-    """This worker machine's engine, for as long as its process lives."""
+    """Return this worker's engine, which lives as long as the worker's process."""
     return Engine(unsafe=unsafe)
 
 
 def grade_here(job: str, unsafe: bool, wanted: str) -> str:
-    """Run by a Dask worker: grade one notebook with this machine's engine. Job and result are JSON."""
+    """Grade one notebook with this machine's engine; called by a Dask worker. Job and result are JSON.
+
+    wanted: the sender's `edition`. Raises NoCluster if this machine's copy of the course differs.
+    """
     if edition() != wanted:
-        raise NoCluster(f"{socket.gethostname()} has another edition of the course: update it and restart its worker.")
+        raise NoCluster(f"{socket.gethostname()} has another edition of the course. Update it and restart its worker.")
     with _starting:
         engine = _engine(unsafe)
     data = json.loads(job)
@@ -58,13 +61,13 @@ def grade_here(job: str, unsafe: bool, wanted: str) -> str:
 
 
 class Cluster:
-    """A Dask cluster with the engine's face: `jobs` and `grade`. Raises NoCluster."""
+    """A Dask cluster with the interface of Engine: `jobs` and `grade`. Raises NoCluster if it cannot be used."""
 
     def __init__(self, address: str, unsafe: bool = False):
         from distributed import Client
 
         if not re.fullmatch(r"[a-z]+://.+:\d+", address):
-            raise NoCluster(f"{address} is no address of a Dask scheduler; expected tcp://host:8786, for example.")
+            raise NoCluster(f"{address} is not the address of a Dask scheduler. Expected a form like tcp://host:8786.")
         try:
             self.client = Client(address, timeout="10s", set_as_default=False)
         except (OSError, ValueError) as error:
@@ -72,7 +75,7 @@ class Cluster:
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         if not workers:
             self.client.close()
-            raise NoCluster(f"The scheduler at {address} has no workers. Start some: dask worker {address}")
+            raise NoCluster(f"The scheduler at {address} has no workers. Start one with: dask worker {address}")
         self.jobs = sum(worker["nthreads"] for worker in workers.values())
         self.unsafe, self.edition = unsafe, edition()
 
@@ -83,7 +86,7 @@ class Cluster:
         self.client.close()
 
     def grade(self, job: Job) -> NotebookResult:
-        """Grade on whichever machine is free; a machine that dies meanwhile is replaced by another."""
+        """Grade on any free machine; if it dies, the notebook goes to another one."""
         from distributed import KilledWorker
 
         future = self.client.submit(

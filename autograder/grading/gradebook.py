@@ -1,4 +1,4 @@
-"""nbgrader's gradebook of this course: its settings, where it lies, and what must be in it before anyone is graded."""
+"""nbgrader's gradebook for this course: settings, location, and the entries that grading requires."""
 
 from __future__ import annotations
 
@@ -19,20 +19,19 @@ from sqlalchemy import Connection, MetaData, create_engine
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
-from traitlets.config import Config, PyFileConfigLoader
+from traitlets.config import Config
 
-HERE = Path(__file__).resolve().parents[1]
-#: INSERT … ON CONFLICT, which SQLAlchemy keeps per database.
+#: Database → its INSERT … ON CONFLICT, which SQLAlchemy has no common form of.
 INSERT = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
 
 
 class Failed(Exception):
-    """nbgrader gave up on something. The message says on what and why."""
+    """A step that involves nbgrader or its gradebook failed. The message names what failed and why."""
 
 
 @contextlib.contextmanager
 def variable(name: str, value: str) -> Iterator[None]:
-    """An environment variable with a value for a while. (nbgrader's `setenv` would delete the variable at the end.)"""
+    """Set an environment variable for a while. (nbgrader's `setenv` would delete the variable afterwards.)"""
     before = os.environ.get(name)
     os.environ[name] = value
     try:
@@ -44,39 +43,34 @@ def variable(name: str, value: str) -> Iterator[None]:
             os.environ[name] = before
 
 
-def settings() -> Config:
-    """This course's settings for nbgrader, from `nbgrader_config.py` beside this file."""
-    return PyFileConfigLoader("nbgrader_config.py", path=str(HERE)).load_config()
-
-
 def database(run: Path) -> str:
-    """The URL of the gradebook: what PASSLAB_DB names, else an SQLite file in the run's folder.
+    """Return the URL of the gradebook: PASSLAB_DB if it is set, otherwise an SQLite file in the run's folder.
 
-    Raises ValueError for a PASSLAB_DB that is no URL of SQLite or PostgreSQL.
+    Raises ValueError if PASSLAB_DB is not a URL of SQLite or PostgreSQL.
     """
     given = os.environ.get("PASSLAB_DB", "")
     if not given:
-        # Whoever wants to write waits for the other writer instead of giving up.
+        # A second writer waits for the first, at most 60 s, instead of failing.
         return f"sqlite:///{run / 'gradebook.db'}?timeout=60"
     expected = "expected postgresql://user:password@host/database or sqlite:////folder/gradebook.db"
     try:
-        # The driver that this course installs, whatever SQLAlchemy would take.
+        # Name the driver that this course installs; SQLAlchemy's default may be another.
         url = make_url(re.sub(r"^postgres(ql)?://", "postgresql+psycopg://", given))
     except (ArgumentError, ValueError):
-        raise ValueError(f"PASSLAB_DB (or --db) is no database URL: {expected}.") from None
+        raise ValueError(f"PASSLAB_DB (or --db) is not a database URL: {expected}.") from None
     if url.get_backend_name() not in INSERT:
-        raise ValueError(f"PASSLAB_DB (or --db) names a database of {url.get_backend_name()}: {expected}.")
+        raise ValueError(f"PASSLAB_DB (or --db) names a {url.get_backend_name()} database: {expected}.")
     return url.render_as_string(hide_password=False)
 
 
 def place(config: Config) -> str:
-    """Where the gradebook lies, in words that may be printed: a file, or a URL without its password."""
+    """Return the location of the gradebook for messages: a file, or a URL without its password."""
     url = make_url(CourseDirectory(config=config).db_url)
     return url.database if url.get_backend_name() == "sqlite" else url.render_as_string(hide_password=True)
 
 
 class _Last(logging.Handler):
-    """Remembers the warnings and errors of nbgrader's log, to say in one sentence what went wrong."""
+    """Collects the warnings and errors of nbgrader's log and picks the one to report."""
 
     def __init__(self):
         super().__init__(logging.WARNING)
@@ -86,14 +80,14 @@ class _Last(logging.Handler):
         self.lines.append(record.getMessage())
 
     def reason(self) -> str:
-        """The last line of the last traceback; without one, the last message."""
+        """Return the last line of the last traceback or, without one, of the last message."""
         tracebacks = [line for line in self.lines if line.startswith("Traceback")]
-        last = (tracebacks or self.lines or ["nbgrader said nothing"])[-1]
+        last = (tracebacks or self.lines or ["nbgrader gave no reason"])[-1]
         return last.strip().split("\n")[-1][:300]
 
 
 def convert(converter_class, config: Config, assignment: str, learner: str = ".", **more) -> None:
-    """Run one of nbgrader's converters on one assignment of one learner, quietly. Raises Failed."""
+    """Run one of nbgrader's converters on one assignment of one learner, without its log. Raises Failed."""
     course = CourseDirectory(config=config, assignment_id=assignment, student_id=learner)
     converter = converter_class(coursedir=course, config=config, force=True, **more)
     last = _Last()
@@ -110,9 +104,9 @@ def convert(converter_class, config: Config, assignment: str, learner: str = "."
 
 
 def prepare(config: Config, more: MetaData | None = None) -> None:
-    """Make nbgrader's tables, and `more`, where there are none. Raises Failed for a database that cannot be reached."""
+    """Create nbgrader's tables and those in `more` if they are missing. Raises Failed if the database is unusable."""
     course = CourseDirectory(config=config)
-    # nbgrader asks the command `alembic`, which lies beside this Python, for the version of its tables.
+    # nbgrader calls `alembic`, which is installed next to this Python, for the version of its tables.
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     for attempt in range(5):
         try:
@@ -120,7 +114,7 @@ def prepare(config: Config, more: MetaData | None = None) -> None:
                 if more:
                     more.create_all(gradebook.engine)
             return
-        except DBAPIError as error:  # another process may be making the same tables: they are there the next time
+        except DBAPIError as error:  # another process may be creating the same tables: try again
             if attempt == 4:
                 reason = str(error.orig).strip().split("\n")[0]
                 raise Failed(f"The gradebook {place(config)} cannot be used: {reason}") from None
@@ -128,7 +122,7 @@ def prepare(config: Config, more: MetaData | None = None) -> None:
 
 
 def enter_release(config: Config, assignments: list[str]) -> None:
-    """Enter the questions of these assignments, with their hidden tests, into the gradebook. Raises Failed."""
+    """Enter the questions of these assignments, hidden tests included, into the gradebook. Raises Failed."""
     prepare(config)
     config = Config(config)
     run = config.CourseDirectory.submitted_directory.removesuffix("/submitted")
@@ -138,7 +132,7 @@ def enter_release(config: Config, assignments: list[str]) -> None:
 
 
 def add_learners(connection: Connection, learners: Iterable[str]) -> None:
-    """Enter learners where they are not in the gradebook; another process may be entering the same ones."""
+    """Add learners who are not in the gradebook yet. Another process may be adding the same ones."""
     rows = [{"id": learner} for learner in sorted(set(learners))]
     if rows:
         insert = INSERT[connection.dialect.name](Student.__table__)
@@ -146,7 +140,7 @@ def add_learners(connection: Connection, learners: Iterable[str]) -> None:
 
 
 def enter_learners(config: Config, learners: Iterable[str]) -> None:
-    """Enter learners into the gradebook, all at once, where they are not in it."""
+    """Create the gradebook's tables if needed and add learners who are not in it yet."""
     prepare(config)
     engine = create_engine(CourseDirectory(config=config).db_url)
     with engine.begin() as connection:

@@ -1,6 +1,6 @@
-"""Taking in submissions: find notebooks in whatever folders arrived, read them, and put back what they lost.
+"""Take in submissions: find notebooks in the submitted folders, read them, and restore locked and missing cells.
 
-Nothing here changes a submitted file, and nothing here runs a learner's code.
+Nothing here changes a submitted file or runs learner code.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Class", "Damaged", "Submission", "collect", "fill", "job", "read", "
 #: Marks the grader's verdict in a check cell's outputs.
 VERDICT = "application/vnd.passlab.verdict+json"
 
-#: No honest notebook of this course comes near any of these.
+#: Far more than any ordinary notebook of this course has.
 MAX_DEPTH = 100
 MAX_PARTS = 500_000  # lists and objects in the file
 MAX_CELLS = 2_000
@@ -40,15 +40,15 @@ _PATTERN = str.maketrans({"[": "(", "]": ")", "*": "_", "?": "_"})
 _LITTER = {"__MACOSX", "__pycache__", "node_modules"}
 _HIDDEN_TESTS = re.compile(r"^[ \t]*### BEGIN HIDDEN TESTS.*?^[ \t]*### END HIDDEN TESTS[^\n]*$", re.S | re.M)
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
-#: As Canvas names what a learner handed in: lovelaceada_12345_67890_graphs.ipynb, with _LATE behind the name.
+#: Canvas's names of submitted files: lovelaceada_12345_67890_graphs.ipynb, with _LATE after the learner's name if late.
 _CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_(?P<file>.+\.(?:ipynb|zip))")
-#: As Moodle names the folder of a learner: Ada Lovelace_12345_assignsubmission_file.
+#: Moodle's names of learners' folders: Ada Lovelace_12345_assignsubmission_file.
 _MOODLE = re.compile(r"(?P<who>.+)_\d+_assignsubmission_(?P<what>file|onlinetext)_?")
 
 
 @dataclass
 class Submission:
-    """What a learner handed in for one assignment: its folder, its notebooks by name, and what is to be said."""
+    """A learner's submission for one assignment: its notebooks by name, and notes for the report."""
 
     learner: str
     assignment: str
@@ -78,7 +78,7 @@ def _folders(path: Path) -> list[Path]:
 
 
 def _handed_in(path: Path) -> list[Path]:
-    """All notebooks and zip archives below a folder, the shallow ones first. Links are not followed."""
+    """Return all notebooks and zip archives below a folder, the shallowest first. Links are not followed."""
     found = []
     for folder, below, names in os.walk(path):
         below[:] = [b for b in below if not b.startswith(".") and b not in _LITTER]
@@ -87,7 +87,7 @@ def _handed_in(path: Path) -> list[Path]:
 
 
 def _class_folder(path: Path, known: dict[str, set[str]], found: Class) -> Path:
-    """The folder that holds the learners: `path`, or the only folder in it when unpacking made one more."""
+    """Return the folder with the learners: `path`, or the only folder in it, if unpacking added a level."""
     while True:
         inside = _folders(path)
         if len(inside) != 1 or any(p.suffix == ".ipynb" for p in path.iterdir()):
@@ -98,21 +98,21 @@ def _class_folder(path: Path, known: dict[str, set[str]], found: Class) -> Path:
         )
         if below & set(known) or not holds_learners or below == {inside[0].name}:
             return path
-        found.note("", f"The learners' folders are taken from {inside[0].name}/, one level deeper than expected.")
+        found.note("", f"The learners' folders were found in {inside[0].name}/, one level deeper than expected.")
         path = inside[0]
 
 
 def _learner(folder: str, found: Class, taken: set[str]) -> str:
-    """The learner's id: the folder's name, without what nbgrader would read as a pattern or strip."""
+    """Return the learner's id: the folder's name, without characters that nbgrader reads as a pattern or strips."""
     name = "".join(ch if ch.isprintable() else "_" for ch in folder).translate(_PATTERN).strip() or "_"
     if name != folder:
-        found.note(name, f"The folder is called {folder!r}; nbgrader cannot use that name.")
+        found.note(name, f"The folder is called {folder!r}, a name that nbgrader cannot use.")
     number, plain = 1, name
     while name in taken:
         number += 1
         name = f"{plain} ({number})"
     if name != plain:
-        found.note(name, f"Another learner is called {plain!r} too.")
+        found.note(name, f"Another learner is also called {plain!r}.")
     taken.add(name)
     return name
 
@@ -120,29 +120,29 @@ def _learner(folder: str, found: Class, taken: set[str]) -> str:
 def collect(
     path: Path, known: dict[str, set[str]], scratch: Path | None = None, ids: Mapping[str, str] | None = None
 ) -> Class:
-    """Find the submissions of a class, and name what is elsewhere.
+    """Find the submissions of a class, and note everything that is out of place.
 
-    `path`: a folder laid out as learner/assignment/notebook.ipynb, as Moodle or as Canvas lays it out; or such a folder
-    in a .zip or .tar.gz. A learner may have handed in a .zip. `known`: assignment → names of its notebooks. `scratch`:
-    an empty folder to unpack archives into; without one they are not unpacked. `ids`: Canvas's number → learner;
-    else Canvas's learners are called name_number.
+    path: a folder in the layout learner/assignment/notebook.ipynb, or in that of Moodle or Canvas; or a .zip or .tar.gz
+    of one. Learners may have submitted a .zip. known: assignment → names of its notebooks. scratch: an empty folder for
+    unpacked archives; without one they are not unpacked. ids: Canvas's number → learner; learners who are not in it are
+    called name_number. Raises Damaged if `path` is a file but not a readable archive.
     """
     found = Class()
     if path.is_file():
-        path = _unpacked_class(path, scratch, found)
+        path = _unpack_class(path, scratch, found)
     home = _class_folder(path.resolve(), known, found)
     search = _Search(found, known, scratch)
     taken: set[str] = set()
     for folder in _folders(home):
         if folder.name in known:
-            found.note("", f"{folder.name}/ is the folder of an assignment; here a learner's folder was expected.")
+            found.note("", f"{folder.name}/ is named like an assignment; a learner's folder was expected here.")
             continue
         moodle = _MOODLE.fullmatch(folder.name)
         if moodle and moodle["what"] == "onlinetext":  # typed into the browser
             continue
         learner = _learner(moodle["who"] if moodle else folder.name, found, taken)
         if not search.below(learner, folder, as_expected=bool(moodle)):
-            found.note(learner, "No notebook in this folder.")
+            found.note(learner, "There is no notebook in this folder.")
     flat, strays = [], []
     for p in sorted(home.iterdir()):
         if p.is_symlink():
@@ -151,28 +151,30 @@ def collect(
             flat.append((p, canvas))
         elif p.suffix == ".ipynb":
             strays.append(p.name)
-    # Of several attempts (graphs.ipynb, graphs-1.ipynb, …) the last one counts: it is taken first.
+    # The last of several attempts (graphs.ipynb, graphs-1.ipynb, …) counts, so it is filed first.
     for p, canvas in sorted(flat, key=lambda one: (_attempt(one[1]["file"]), one[0]), reverse=True):
         number = canvas["number"]
         learner = (ids or {}).get(number) or f"{canvas['who'].translate(_PATTERN)}_{number}"
         search.file(learner, p, Path(canvas["file"]), as_expected=True)
     for stray in strays:
-        found.note("", f"{files.shown(stray)} lies outside of any learner's folder and was not graded.")
+        found.note("", f"{files.shown(stray)} is not in a learner's folder and was not graded.")
     return found
 
 
 def _attempt(name: str) -> int:
-    """The number that Canvas puts behind the name of a file that was handed in again."""
+    """Return the number that Canvas appends to the name of a resubmitted file; 0 without one."""
     again = re.fullmatch(r".+-(\d{1,6})", Path(name).stem)
     return int(again[1]) if again else 0
 
 
-def _unpacked_class(path: Path, scratch: Path | None, found: Class) -> Path:
-    """The folder that a class's archive was unpacked into. Raises Damaged if it is none."""
+def _unpack_class(path: Path, scratch: Path | None, found: Class) -> Path:
+    """Unpack the archive of a class and return its folder. Raises Damaged if the file is not an archive."""
     if not path.name.lower().endswith(_ARCHIVES):
-        raise Damaged(f"{path.name} is no folder and no archive; expected a folder, or one of {', '.join(_ARCHIVES)}.")
+        raise Damaged(
+            f"{path.name} is not a folder or an archive. Expected a folder, or one of {', '.join(_ARCHIVES)}."
+        )
     if scratch is None:
-        raise Damaged(f"{path.name} is an archive, and there is no folder to unpack it into.")
+        raise Damaged(f"{path.name} is an archive, but there is no folder to unpack it into.")
     inside = scratch / "class"
     inside.mkdir()
     wanted = (".ipynb", ".zip", "timestamp.txt", "roster.csv")
@@ -182,25 +184,25 @@ def _unpacked_class(path: Path, scratch: Path | None, found: Class) -> Path:
 
 
 class _Search:
-    """Looks through what learners handed in, and files what it finds in a Class."""
+    """Searches learners' folders and files what it finds in a Class."""
 
     def __init__(self, found: Class, known: dict[str, set[str]], scratch: Path | None):
         self.found, self.known, self.scratch, self.unpacked = found, known, scratch, 0
         self.owner = {notebook: assignment for assignment, names in known.items() for notebook in names}
 
     def below(self, learner: str, folder: Path, prefix: Path = Path(), as_expected=False, archives=True) -> bool:
-        """Everything in a folder. `prefix`: the archive it came from. Was there anything?"""
+        """File everything below a folder; return whether there was anything. `prefix`: the archive it came from."""
         paths = [p for p in _handed_in(folder) if archives or p.suffix != ".zip"]
         for p in paths:
             self.file(learner, p, prefix / p.relative_to(folder), as_expected)
         return bool(paths)
 
     def file(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
-        """One notebook or archive. `inside`: where it lies in what the learner handed in."""
+        """File one notebook or archive. `inside`: its path within the learner's submission."""
         if path.is_symlink():
             self.found.note(learner, f"{inside} is a link and was not followed: hand in the file itself.")
         elif not path.is_file():
-            self.found.note(learner, f"{inside} is no ordinary file and was not read.")
+            self.found.note(learner, f"{inside} is not a regular file and was not read.")
         elif path.suffix == ".zip":
             self._archive(learner, path, inside)
         else:
@@ -221,7 +223,7 @@ class _Search:
             self.found.note(learner, str(error))
             return
         if not self.below(learner, into, inside, archives=False):
-            self.found.note(learner, f"{inside}: no notebook in this archive.")
+            self.found.note(learner, f"{inside}: there is no notebook in this archive.")
 
     def _notebook(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
         known, name = self.known, inside.stem
@@ -232,7 +234,7 @@ class _Search:
             guess = self.owner.get(name)
             if guess is None or (len(inside.parts) == 2 and (assignment or "").startswith("day")):
                 what = f"assignment {assignment!r}" if assignment else f"notebook {inside.name!r}"
-                self.found.note(learner, f"{inside}: unknown {what}. Known: {', '.join(sorted(known))}.")
+                self.found.note(learner, f"{inside}: unknown {what}. Expected one of {', '.join(sorted(known))}.")
                 return
             assignment = guess
         if name not in known[assignment]:
@@ -242,8 +244,8 @@ class _Search:
         submission = self.found.submissions.setdefault((learner, assignment), Submission(learner, assignment))
         if name in submission.notebooks:
             kept = submission.notebooks[name]
-            why = "is a later attempt" if _attempt(kept.name) else "lies closer to the top"
-            submission.notes.append(f"{inside} was not graded: {_below(kept, learner)} is there too and {why}.")
+            why = "is a later attempt" if _attempt(kept.name) else "is closer to the top"
+            submission.notes.append(f"{inside} was not graded: there is also {_below(kept, learner)}, which {why}.")
             return
         if not as_expected and inside.parts != (assignment, path.name):
             submission.notes.append(f"Taken from {inside} (expected: {assignment}/{path.name}).")
@@ -251,32 +253,32 @@ class _Search:
 
 
 def _below(path: Path, learner: str) -> Path:
-    """A path as the learner knows it: below the own folder, where it lies in one."""
+    """Return a path as the learner knows it: relative to the learner's folder if it is in there."""
     parts = path.parts
     return Path(*parts[parts.index(learner) + 1 :]) if learner in parts else Path(path.name)
 
 
 def read(path: Path) -> NotebookNode:
-    """Read a submitted notebook as nbformat 4. Raises Damaged with a sentence for whatever cannot be a notebook."""
+    """Read a submitted notebook as nbformat 4. Raises Damaged, with the reason, if it is not a notebook."""
     try:
         text = files.read_bytes(path, files.MAX_BYTES).decode("utf-8-sig")
         if not text:
             raise Damaged(f"{path.name} is empty.")
         if text.count("{") + text.count("[") > MAX_PARTS:
-            raise Damaged(f"{path.name} holds more than {MAX_PARTS:,} lists and objects; it is not read.")
+            raise Damaged(f"{path.name} contains more than {MAX_PARTS:,} lists and objects; it was not read.")
         data = json.loads(text)
     except UnicodeDecodeError:
-        raise Damaged(f"{path.name} is not text in UTF-8, so it is not a notebook.") from None
+        raise Damaged(f"{path.name} is not UTF-8 text, so it is not a notebook.") from None
     except json.JSONDecodeError as error:
-        raise Damaged(f"{path.name} is damaged: at line {error.lineno} it stops being JSON ({error.msg}).") from None
+        raise Damaged(f"{path.name} is damaged: line {error.lineno} is not valid JSON ({error.msg}).") from None
     except ValueError:
-        raise Damaged(f"{path.name} is damaged: it holds a number with thousands of digits.") from None
+        raise Damaged(f"{path.name} is damaged: it contains a number with thousands of digits.") from None
     except RecursionError:
         raise Damaged(f"{path.name} is nested too deeply to be a notebook.") from None
     if not isinstance(data, dict) or type(data.get("nbformat")) is not int:
-        raise Damaged(f"{path.name} is JSON, but no notebook: it has no `nbformat`.")
+        raise Damaged(f"{path.name} is JSON, but not a notebook: it has no `nbformat`.")
     if not 1 <= data["nbformat"] <= 4:
-        raise Damaged(f"{path.name} has notebook format {data['nbformat']}; 4 is the newest that is known.")
+        raise Damaged(f"{path.name} has notebook format {data['nbformat']}; 4 is the newest that can be read.")
     if _depth(data) > MAX_DEPTH:
         raise Damaged(f"{path.name} is nested too deeply to be a notebook.")
     try:
@@ -284,12 +286,12 @@ def read(path: Path) -> NotebookNode:
         _normalise(nb)
         _check_sizes(nb, path.name)
         nbformat.validate(nb)
-        # Lone surrogates pass as JSON and cannot be written again.
+        # Lone surrogates can be read from JSON, but not written.
         nbformat.writes(nb).encode("utf-8")
     except Damaged:
         raise
     except UnicodeEncodeError:
-        raise Damaged(f"{path.name} holds characters that are no valid text (lone surrogates).") from None
+        raise Damaged(f"{path.name} contains characters that are not valid text (lone surrogates).") from None
     except Exception as error:
         what = files.shown(str(error).strip().split("\n")[0])
         raise Damaged(f"{path.name} is not a valid notebook ({type(error).__name__}: {what}).") from None
@@ -297,7 +299,7 @@ def read(path: Path) -> NotebookNode:
 
 
 def _depth(data: object) -> int:
-    """How deep lists and objects are nested, found without recursion."""
+    """Return how deep lists and objects are nested, without recursion: the depth is not bounded yet."""
     level, depth = [data], 0
     while level:
         level = [
@@ -312,14 +314,14 @@ def _depth(data: object) -> int:
 
 def _check_sizes(nb: NotebookNode, name: str) -> None:
     if len(nb.cells) > MAX_CELLS:
-        raise Damaged(f"{name} has {len(nb.cells):,} cells; more than {MAX_CELLS:,} are not read.")
+        raise Damaged(f"{name} has {len(nb.cells):,} cells; the limit is {MAX_CELLS:,}.")
     for number, cell in enumerate(nb.cells, 1):
         if len(cell.source) > MAX_SOURCE:
-            raise Damaged(f"{name}: cell {number} has more than {MAX_SOURCE:,} characters; it is not read.")
+            raise Damaged(f"{name}: cell {number} has {len(cell.source):,} characters; the limit is {MAX_SOURCE:,}.")
 
 
 def _normalise(nb: NotebookNode) -> None:
-    """Small repairs: of outputs stays what can be shown, cell ids become unique, sources one string."""
+    """Repair small faults in place: keep only outputs that can be shown, make cell ids unique, join sources."""
     nb.nbformat_minor = max(nb.get("nbformat_minor", 0), 5)
     seen: set[str] = set()
     for number, cell in enumerate(nb.cells):
@@ -342,12 +344,11 @@ def _grade_id(cell: NotebookNode) -> str | None:
 
 
 def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
-    """Give a submission the cells and ids of the authored notebook back, in place. What was done, in sentences.
+    """Restore the cells and ids of the authored notebook in a submission, in place. Return a sentence per repair.
 
-    Of a locked cell everything comes from the authored notebook, of an answer cell everything but its text: hidden
-    tests, points, ids, and the kernel too.
-    Cells are known by their nbgrader id, else by their cell id, which some editors keep when they drop the rest.
-    An answer cell that is gone is added as the untouched stub would be: empty, so that its question scores nothing.
+    Everything except the text of answer cells comes from the authored notebook: locked cells, hidden tests, points,
+    ids, and the kernel. Cells are identified by their nbgrader id, otherwise by their cell id, which some editors keep
+    when they drop the metadata. A missing answer cell is added empty, so that its question scores nothing.
     """
     known = {_grade_id(cell): cell for cell in authored.cells if _grade_id(cell)}
     by_cell_id = {cell.id: name for name, cell in known.items()}
@@ -366,7 +367,7 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
             holders[guess] = [cell]
             notes.append(f"Cell {guess!r} had lost its nbgrader id; it was recognised by its cell id.")
         elif name is not None:
-            notes.append(f"A cell has the id {name!r}, which this notebook does not know; it was not graded.")
+            notes.append(f"A cell has the id {name!r}, which this notebook does not have; it was not graded.")
             cell.metadata.pop("nbgrader", None)
         else:
             cell.metadata.pop("nbgrader", None)
@@ -374,19 +375,22 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
         for extra in cells[:-1]:
             extra.metadata.pop("nbgrader", None)
         if len(cells) > 1:
-            notes.append(f"Cell {name!r} is there {len(cells)} times; the last one was graded.")
+            notes.append(f"There are {len(cells)} cells {name!r}; the last one was graded.")
         cell, original = cells[-1], known[name]
         cell.metadata["nbgrader"] = copy.deepcopy(original.metadata["nbgrader"])
         if cell.cell_type != original.cell_type:
-            notes.append(f"Cell {name!r} had become a {cell.cell_type} cell; it was turned back.")
-        elif is_locked(original) and _told(cell.source) != _told(original.source):
-            notes.append(f"Cell {name!r} is read-only and had been changed; it was put back.")
+            notes.append(f"Cell {name!r} had become a {cell.cell_type} cell; it was changed back.")
+        elif is_locked(original) and _visible_lines(cell.source) != _visible_lines(original.source):
+            notes.append(f"Cell {name!r} is read-only but had been changed; it was restored.")
         if cell.cell_type != original.cell_type or is_locked(original):
             fresh = copy.deepcopy(original)
             if not is_locked(original):
                 fresh.source = cell.source
             nb.cells[_index(nb, cell)] = holders[name][-1] = fresh
     _add_missing(nb, authored, holders, notes)
+    for cell in nb.cells:
+        if cell.cell_type == "code" and not _is_shown(cell):  # points are read from outputs: only grading makes these
+            cell.outputs = []
     for name in ("kernelspec", "language_info"):
         nb.metadata.pop(name, None)
         if name in authored.metadata:
@@ -394,8 +398,8 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
     return notes
 
 
-def _told(text: str) -> list[str]:
-    """The lines of a cell as learners get them: without hidden tests, and without what editors change unasked."""
+def _visible_lines(text: str) -> list[str]:
+    """Return the lines of a cell as learners get them: no hidden tests, and none of the space that editors change."""
     text = _HIDDEN_TESTS.sub("", text)
     return [line.rstrip() for line in text.strip().splitlines() if line.strip()]
 
@@ -405,7 +409,7 @@ def _index(nb: NotebookNode, cell: NotebookNode) -> int:
 
 
 def _add_missing(nb: NotebookNode, authored: NotebookNode, holders: dict, notes: list[str]) -> None:
-    """Put every missing cell right after the one that stands before it in the authored notebook."""
+    """Insert every missing cell right after its predecessor in the authored notebook."""
     before = -1
     for original in authored.cells:
         name = _grade_id(original)
@@ -416,9 +420,9 @@ def _add_missing(nb: NotebookNode, authored: NotebookNode, holders: dict, notes:
             meta = fresh.metadata["nbgrader"]
             if meta.get("solution"):
                 fresh.source = ""
-                notes.append(f"Answer cell {name!r} is missing; it was put back empty.")
+                notes.append(f"Answer cell {name!r} was missing; an empty one was added.")
             elif meta.get("grade"):
-                notes.append(f"Check cell {name!r} was missing; it was put back.")
+                notes.append(f"Check cell {name!r} was missing; it was restored.")
             nb.cells.insert(before + 1, fresh)
             before += 1
         else:
@@ -432,9 +436,9 @@ def _add_missing(nb: NotebookNode, authored: NotebookNode, holders: dict, notes:
 # From the repaired notebook to the engine, and back
 
 
-#: An author's tag on a cell that is run for a grade, whatever it seems to do.
+#: The tag with which an author marks a cell that must always run.
 RUNS = "runs"
-#: What feedback says of a cell that is not run.
+#: The texts that feedback shows for a cell that was not run.
 AS_HANDED_IN = "Not run for the grade; as handed in:"
 NOT_RUN = "Not run for the grade."
 
@@ -448,9 +452,9 @@ def job(
     seed: int,
     run_all: bool = False,
 ) -> Job:
-    """Return what the engine is to run of a repaired notebook: its code cells, in order, blank ones left out.
+    """Return the engine's job for a repaired notebook: its code cells in order, without blank ones.
 
-    Without `run_all`, cells of the course that nothing graded depends on are marked as idle.
+    Unless `run_all` is set, cells of the course that nothing graded depends on are marked as idle.
     """
     known = {_grade_id(cell): cell for cell in authored.cells if _grade_id(cell)}
     cells = []
@@ -463,12 +467,12 @@ def job(
         graded = name in known and is_autograded(known[name]) and not exercise
         cells.append(Cell(index, name or cell.id, cell.source, exercise, answer, graded))
     if not run_all:
-        cells = _marked(cells, nb, authored)
+        cells = _mark_idle(cells, nb, authored)
     return Job(learner, assignment, notebook, tuple(cells), seed)
 
 
-def _marked(cells: list[Cell], nb: NotebookNode, authored: NotebookNode) -> list[Cell]:
-    """The cells, those marked that need not be run at all, or not once an answer that they may call is lost."""
+def _mark_idle(cells: list[Cell], nb: NotebookNode, authored: NotebookNode) -> list[Cell]:
+    """Return the cells, with `idle` and `calls` set on those that may be skipped: always, or after a lost answer."""
     shown = {cell.source for cell in authored.cells if _is_shown(cell) and RUNS not in cell.metadata.get("tags", ())}
     checks = {cell.index: cell for cell in cells if cell.exercise}
     sources = {cell.index: cell.answer if cell.exercise else cell.source for cell in cells}
@@ -486,7 +490,7 @@ def _marked(cells: list[Cell], nb: NotebookNode, authored: NotebookNode) -> list
 
 
 def _is_shown(cell: NotebookNode) -> bool:
-    """Is this a code cell of the course that neither holds an answer nor grades?"""
+    """Return whether this is a code cell that is neither an answer cell nor a check cell."""
     meta = _meta(cell)
     return cell.cell_type == "code" and not meta.get("solution") and not meta.get("grade")
 
@@ -501,28 +505,28 @@ def _meta(cell: NotebookNode) -> dict:
 
 
 def is_locked(cell: NotebookNode) -> bool:
-    """Is the text of this cell the course's alone? (As nbgrader decides it.)"""
+    """Return whether learners may not edit this cell, by nbgrader's rules."""
     meta = _meta(cell)
     return not meta.get("solution") and bool(meta.get("grade") or meta.get("locked"))
 
 
 def is_autograded(cell: NotebookNode) -> bool:
-    """Does nbgrader take the points of this cell from its outputs?"""
+    """Return whether nbgrader reads the points of this cell from its outputs."""
     meta = _meta(cell)
     return cell.cell_type == "code" and bool(meta.get("grade")) and not meta.get("solution")
 
 
 def _checks(text: str) -> tuple[str, str]:
-    """The exercise that an authored cell checks and the expression it hands to the check; two empty texts without."""
+    """Return the exercise that an authored cell checks and the expression it passes; ("", "") if it checks none."""
     found = checked(text)
     return (found.exercise, ast.unparse(found.answer)) if found else ("", "")
 
 
 def fill(nb: NotebookNode, result: NotebookResult) -> None:
-    """Put outputs into a repaired notebook, as a run would have left them, in place.
+    """Write the outputs of a result into a repaired notebook, in place, as a run would have left them.
 
-    nbgrader reads the points of a check cell from its last output, and gives all of them to a cell without any: so a
-    graded cell of which nothing is known gets an error.
+    nbgrader reads the points of a check cell from its last output and gives full points to a cell without outputs, so a
+    graded cell without a result gets an error.
     """
     count = 0
     for index, cell in enumerate(nb.cells):
@@ -545,12 +549,12 @@ def fill(nb: NotebookNode, result: NotebookResult) -> None:
 
 
 def died(why: str) -> NotebookNode:
-    """The output of a cell that took the Python process with it."""
+    """Return the output of a cell that ended the Python process."""
     return new_output("error", ename="KernelDied", evalue=why, traceback=[f"KernelDied: {why}"])
 
 
 def _verdict_outputs(verdict: Verdict, most: float, count: int) -> list[NotebookNode]:
-    """A verdict as a check cell shows it: the card, and then the points, or what the question was lost to."""
+    """Return a verdict as the outputs of its check cell: the card, then the points or the error."""
     told = {k: v for k, v in asdict(verdict).items() if k not in ("cases", "html", "text")}
     data = {VERDICT: told, "text/plain": verdict.text or verdict.message or verdict.crash, "text/html": verdict.html}
     card = new_output("display_data", {mime: value for mime, value in data.items() if value})
@@ -568,10 +572,14 @@ def _numbered(outputs: list[NotebookNode], count: int) -> list[NotebookNode]:
 
 
 def _ran_outputs(ran: Ran, cell: NotebookNode, count: int) -> list[NotebookNode]:
-    """What a cell gave. In a graded one a warning is no error, and a result is no points beyond the cell's own."""
+    """Return the outputs of a cell that ran.
+
+    nbgrader counts text on stderr as an error and the last result as points. In a graded cell, text therefore goes to
+    stdout, and a result that nbgrader cannot use as points is only displayed.
+    """
     outputs = [nbformat.from_dict(output) for output in ran.outputs]
     for output in outputs:
-        output.get("data", {}).pop(VERDICT, None)  # the grader's own word
+        output.get("data", {}).pop(VERDICT, None)  # reserved for the grader
         if output.output_type == "execute_result":
             output.execution_count = count
         if is_autograded(cell) and output.output_type == "stream":
@@ -588,7 +596,7 @@ def _ran_outputs(ran: Ran, cell: NotebookNode, count: int) -> list[NotebookNode]
 
 
 def _fair(output: NotebookNode, cell: NotebookNode) -> bool:
-    """Can nbgrader read this result? It stumbles over one without text, and over more points than there are."""
+    """Return whether nbgrader can read this result. It fails without text, and on more points than the maximum."""
     try:
         return not float(output.data["text/plain"]) > float(_meta(cell)["points"])
     except ValueError:

@@ -1,11 +1,11 @@
-"""The recorder: the only part of grading that holds the gradebook.
+"""The recorder: the only part of grading that writes scores to the gradebook.
 
-One submission (all notebooks of one learner for one assignment) is recorded in one transaction: what `nbgrader
-autograde` would leave in nbgrader's tables, and, in two tables of this course, the seed and the verdicts behind it. The
-files are written before the transaction ends, so a submission that counts as done has all of them; whatever a kill left
-half done is done again.
+One submission (all notebooks of one learner for one assignment) is recorded in one transaction: nbgrader's tables get
+what `nbgrader autograde` would write, and two tables of this course get the seed and the verdicts behind the scores.
+The files are written before the transaction ends, so a submission that is marked as done has all its files; a
+submission that a kill interrupted is recorded again.
 
-    with Recorder(settings()) as recorder:
+    with Recorder(source.settings()) as recorder:
         run = recorder.begin()
         done = recorder.done(run)
         ...
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import nbformat
 from nbformat.notebooknode import NotebookNode
@@ -40,18 +40,18 @@ from autograder.grading import scores
 from autograder.grading.files import Damaged, read_bytes
 from autograder.grading.gradebook import INSERT, TABLES, Failed, add_learners, place, prepare
 from autograder.grading.intake import Submission
+from autograder.grading.paper import Marks
 from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
-from autograder.reports.feedback import Marks
 
 if TYPE_CHECKING:
-    from autograder.grading.class_run import Paper
+    from autograder.grading.paper import Paper
 
-#: Makes the feedback on a notebook (`feedback.feedback`).
+#: Renders the feedback on a notebook (`feedback.feedback`).
 Page = Callable[[NotebookNode, NotebookResult, Marks], str]
 
 
 def digest(submission: Submission) -> str:
-    """A fingerprint of what was handed in: the notebooks, byte for byte, and when."""
+    """Return a fingerprint of a submission: the bytes of its notebooks and their timestamps."""
     told = hashlib.sha256()
     for name, path in sorted(submission.notebooks.items()):
         for file in (path, path.with_name("timestamp.txt")):
@@ -64,7 +64,7 @@ def digest(submission: Submission) -> str:
 
 
 def when(timestamp: str) -> datetime | None:
-    """The time that a timestamp.txt tells, in UTC; None if it tells none."""
+    """Return the time in the text of a timestamp.txt, in UTC, or None if it has no valid one."""
     try:
         return utils.parse_utc(timestamp) if timestamp.strip() else None
     except (ValueError, OverflowError, TypeError):
@@ -75,9 +75,17 @@ def _now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
+class _Assignment(NamedTuple):
+    """An assignment in nbgrader's gradebook. `cells`: notebook id → (name, {(cell name, kind): cell})."""
+
+    id: str
+    duedate: datetime | None
+    cells: dict[str, tuple[str, dict[tuple[str, str], _Cell]]]
+
+
 @dataclass
 class _Cell:
-    """A cell of an assignment that nbgrader's gradebook knows: a grade, a task, or a solution with its comment."""
+    """A cell of an assignment in nbgrader's gradebook: a grade, a task, or a solution with its comment."""
 
     id: str
     kind: str
@@ -86,7 +94,7 @@ class _Cell:
 
 
 class Recorder:
-    """The gradebook and the folder of autograded notebooks of one course, as nbgrader's settings name them."""
+    """The gradebook and the folder of autograded notebooks of one course, as configured for nbgrader."""
 
     def __init__(self, config: Config):
         prepare(config, OWN)
@@ -108,7 +116,7 @@ class Recorder:
     # Runs
 
     def begin(self, seed: int | None = None) -> Run:
-        """The unfinished run of this folder, unless another seed is asked for; else a new one."""
+        """Return this folder's unfinished run, unless `seed` differs from its seed; otherwise start a new one."""
         unfinished = select(RUN).where(RUN.c.folder == self.folder, RUN.c.finished.is_(None))
         with self.engine.begin() as db:
             there = db.execute(unfinished).one_or_none()
@@ -123,7 +131,7 @@ class Recorder:
         return Run(there.id, there.seed, there.started)
 
     def aside(self, seed: int) -> Run:
-        """A run for what is graded one by one: nobody resumes it."""
+        """Return a run for single submissions, which is finished from the start, so that it is never resumed."""
         run = Run(new_uuid(), seed, _now())
         with self.engine.begin() as db:
             row = {"id": run.id, "folder": self.folder, "seed": seed, "started": run.started, "finished": run.started}
@@ -131,24 +139,24 @@ class Recorder:
         return run
 
     def done(self, run: Run) -> dict[Key, str]:
-        """What this run has recorded already: (learner, assignment) → digest of what was handed in."""
+        """Return what this run has already recorded: (learner, assignment) → digest of the submission."""
         c = NOTEBOOK.c
         with self.engine.begin() as db:
             rows = db.execute(select(c.learner, c.assignment, c.digest).where(c.run == run.id)).all()
         return {(row.learner, row.assignment): row.digest for row in rows}
 
     def finish(self, run: Run) -> None:
-        """The run is complete; the next one draws new cases."""
+        """Mark a run as complete; the next one draws new cases."""
         with self.engine.begin() as db:
             db.execute(RUN.update().where(RUN.c.id == run.id, RUN.c.finished.is_(None)).values(finished=_now()))
 
     # Writing
 
     def record(self, run: Run, paper: Paper, digest: str, page: Page | None = None) -> None:
-        """Write a graded submission: its scores, its notebooks, and a `page` of feedback for each; all, or nothing.
+        """Write a graded submission, all or nothing: its scores, its notebooks, and a feedback page for each.
 
-        Raises Failed for a submission that was not graded, for an assignment that the gradebook does not know, and
-        where gradebook or disk take no more.
+        Raises Failed for a submission that was not graded, for an assignment that is not in the gradebook, and if the
+        gradebook or the disk cannot be written.
         """
         try:
             with self.engine.begin() as db:
@@ -160,14 +168,14 @@ class Recorder:
                 self._write_files(paper, pages)
         except DBAPIError as error:
             reason = str(error.orig).strip().split("\n")[0]
-            raise Failed(f"{', '.join(paper.key)}: the gradebook did not take it: {reason}") from None
+            raise Failed(f"{', '.join(paper.key)}: the gradebook cannot be written: {reason}") from None
         except OSError as error:
             raise Failed(f"{', '.join(paper.key)}: {error.filename} cannot be written: {error.strerror}") from None
 
     def note(self, run: Run, learner: str, nb: NotebookNode, result: NotebookResult) -> None:
-        """Write the verdicts on a notebook whose grades nbgrader itself has written."""
+        """Write the verdicts on a notebook whose grades nbgrader itself writes."""
         with self.engine.begin() as db:
-            _, _, cells = self._assignment(db, result.assignment)
+            cells = self._assignment(db, result.assignment).cells
             known = next(known for name, known in cells.values() if name == result.notebook)
             scored, _ = _assess(nb, result, known)
             totals = {name: cell.max_score for (name, _), cell in known.items()}
@@ -175,7 +183,7 @@ class Recorder:
             _keep(db, run, (learner, result.assignment), {result.notebook: result}, "", rows)
 
     def preview(self, paper: Paper) -> list[Score]:
-        """The scores that a submission would have if it were recorded now. Writes nothing. Raises Failed."""
+        """Return the scores that recording a submission now would give, without writing. Raises Failed."""
         with self.engine.connect() as db:
             self._write(db, Run("preview", 0, _now()), paper, "")
             found = scores.scores(db, *paper.key)[paper.key]
@@ -185,15 +193,15 @@ class Recorder:
     def _write(self, db: Connection, run: Run, paper: Paper, digest: str) -> None:
         learner, assignment = paper.key
         if paper.failure or not paper.notebooks:
-            raise Failed(f"{learner}, {assignment}: {paper.failure or 'no notebook that could be read'}")
-        # Two graders with the same submission take turns: on SQLite from this first write on, elsewhere by a lock.
+            raise Failed(f"{learner}, {assignment}: {paper.failure or 'none of its notebooks could be read'}")
+        # Two graders with the same submission take turns: on SQLite from this first write, elsewhere by a row lock.
         add_learners(db, [learner])
         student = TABLES["student"].c
         db.execute(select(student.id).where(student.id == learner).with_for_update())
 
         id, duedate, cells = self._assignment(db, assignment)
         if unknown := set(paper.notebooks) - {name for name, _ in cells.values()}:
-            raise Failed(f"{learner}, {assignment}: the gradebook knows no notebook {', '.join(sorted(unknown))}.")
+            raise Failed(f"{learner}, {assignment}: the gradebook has no notebook {', '.join(sorted(unknown))}.")
         submission = _submission(db, id, learner, when(paper.timestamp))
         notebooks = _rows(db, "submitted_notebook", "assignment_id", [submission.id], "notebook_id")
         mine = {notebook: notebooks.get((notebook,)) for notebook in cells}
@@ -231,12 +239,12 @@ class Recorder:
         _forget(db, run, paper.key)
         _keep(db, run, paper.key, paper.results, digest, stored)
 
-    def _assignment(self, db: Connection, name: str):
-        """Id, due date, and notebook id → (name, {(cell name, kind): cell}), as the release was entered."""
+    def _assignment(self, db: Connection, name: str) -> _Assignment:
+        """Return an assignment as its release was entered. Raises Failed if it was not."""
         assignment, notebook, cell = (TABLES[t].c for t in ("assignment", "notebook", "base_cell"))
         found = db.execute(select(assignment.id, assignment.duedate).where(assignment.name == name)).one_or_none()
         if found is None:
-            raise Failed(f"{name} is not in the gradebook {self.place}: its release has to be entered first.")
+            raise Failed(f"{name} is not in the gradebook {self.place}. Enter its release first.")
         grade, task, source = (TABLES[t] for t in ("grade_cells", "task_cells", "source_cell"))
         of_cell = (source.c.notebook_id == notebook.id) & (source.c.name == cell.name)
         query = (
@@ -263,10 +271,10 @@ class Recorder:
             if row.id:
                 most = row.max_score if row.max_score is not None else row.task_score or 0.0
                 known[row.name, row.type] = _Cell(row.id, row.type, most, row.checksum)
-        return found.id, found.duedate, cells
+        return _Assignment(found.id, found.duedate, cells)
 
     def _penalties(self, db: Connection, learner: str, submission, duedate, graded: list[str]) -> None:
-        """Late penalties of the notebooks that were graded, by the plugin that nbgrader's settings name."""
+        """Write the late penalties of graded notebooks, computed by the plugin configured for nbgrader."""
         late = 0.0
         if submission.timestamp is not None and duedate is not None:
             late = (submission.timestamp - duedate - (submission.extension or duedate - duedate)).total_seconds()
@@ -282,7 +290,7 @@ class Recorder:
         _update(db, "submitted_notebook", [{"row": id, "late_submission_penalty": p} for id, p in penalties.items()])
 
     def _write_files(self, paper: Paper, pages: Mapping[str, str]) -> None:
-        """The notebooks as graded, and the pages, each put in place whole; then nothing else is left beside them."""
+        """Write the graded notebooks and the pages, each file atomically; other files in the folders are removed."""
         learner, assignment = paper.key
         files = {f"{name}.ipynb": _text(nb) for name, nb in paper.notebooks.items()}
         if when(paper.timestamp):
@@ -296,34 +304,34 @@ class Recorder:
     # Reading: see `scores`
 
     def scores(self) -> dict[Key, list[Score]]:
-        """(learner, assignment) → scores as they count now, questions in the order of the notebooks."""
+        """Return (learner, assignment) → the scores that count now, questions in the order of the notebooks."""
         with self.engine.begin() as db:
             return scores.scores(db)
 
     def stored(self, learner: str, assignment: str) -> list[Score]:
-        """What grading by itself gave a submission the last time: points and seed of each question, to replay."""
+        """Return the latest automatic scores of a submission: points and seed of each question, for a replay."""
         with self.engine.begin() as db:
             return scores.stored(db, learner, assignment)
 
     def penalties(self) -> dict[Key, float]:
-        """(learner, assignment) → points taken off for being late."""
+        """Return (learner, assignment) → points deducted for a late submission."""
         with self.engine.begin() as db:
             return scores.penalties(db)
 
     def results(self) -> list[NotebookResult]:
-        """The latest result of every notebook, for reports: verdicts without pictures, cells without outputs."""
+        """Return the latest result of every notebook, for reports: verdicts without pictures, cells without outputs."""
         with self.engine.begin() as db:
             return scores.results(db)
 
 
-# What a notebook is worth
+# The scores of a notebook
 
 
 @dataclass(frozen=True)
 class _Auto:
-    """What grading by itself gives a question, None where a person has to, and its part of `passlab_score`.
+    """The automatic score of a question, None if a person has to grade it, and its row of `passlab_score`.
 
-    `task`: nbgrader leaves the grade of a task to people altogether.
+    `task`: nbgrader leaves the grade of a task entirely to people.
     """
 
     points: float | None
@@ -331,21 +339,21 @@ class _Auto:
     task: bool = False
 
     def grade(self, manual: float | None) -> dict[str, Any] | None:
-        """What changes in nbgrader's grade. A person looks again at what was graded by hand before (`manual`)."""
+        """Return the changes to nbgrader's grade. A question with a manual score is marked for another look."""
         if self.task:
             return None
         return {"auto_score": self.points, "needs_manual_grade": manual is not None or self.points is None}
 
 
 def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str], _Cell]):
-    """What nbgrader's SaveAutoGrades finds in a notebook: cell name → points, and cell name → automatic comment."""
+    """Return cell name → automatic score and cell name → automatic comment, as nbgrader's SaveAutoGrades does."""
     scored: dict[str, _Auto] = {}
     said: dict[str, str | None] = {}
     for index, cell in enumerate(nb.cells):
         name = cell.metadata.get("nbgrader", {}).get("grade_id")
         graded, solution, task = (known.get((name, kind)) for kind in ("GradeCell", "SolutionCell", "TaskCell"))
         if original := graded or solution or task:
-            cell.metadata["nbgrader"]["checksum"] = original.checksum  # the release's word, not the submission's
+            cell.metadata["nbgrader"]["checksum"] = original.checksum  # the submission's is not trusted
         if graded and utils.is_grade(cell):
             scored[name] = _auto(index, cell, result, graded)
         elif task:
@@ -362,25 +370,25 @@ def _auto(index: int, cell: NotebookNode, result: NotebookResult, graded: _Cell)
     if verdict:
         points, error = min(max(round(verdict.points, 4), 0.0), graded.max_score), verdict.crash
     elif cell.cell_type == "code" and not utils.is_solution(cell) and (ran is None or ran.error or ran.died):
-        # nbgrader would give all points to a cell that did not run, for it has no error.
+        # nbgrader would give full points to a cell that did not run, since it has no error.
         points, error = 0.0, (ran.error or ran.died) if ran else "Its cell did not run."
     else:
         cell.metadata["nbgrader"]["points"] = graded.max_score
         try:
             points, _ = utils.determine_grade(cell)
-        except (ValueError, KeyError):  # it claims more points than there are, or gives no text: nbgrader gives up
-            points, error = None, "What the cell gave cannot be read as points."
+        except (ValueError, KeyError):  # its result exceeds the maximum or has no text, which nbgrader rejects
+            points, error = None, "The result of the cell is not a number of points; it has to be graded by hand."
     return _Auto(points, _row(index, cell.metadata["nbgrader"]["grade_id"], points, result.seed, verdict, error))
 
 
 def _zeros(known: dict[tuple[str, str], _Cell], seed: int) -> dict[str, _Auto]:
-    """A notebook that was not handed in: nothing for every question."""
+    """Return zero points for every question of a notebook that was not handed in."""
     names = [name for name, kind in known if kind != "SolutionCell"]
     return {name: _Auto(0.0, _row(i, name, 0.0, seed, None, "not handed in")) for i, name in enumerate(names)}
 
 
 def _row(index: int, cell: str, points: float | None, seed: int, verdict: Verdict | None, error: str) -> dict[str, Any]:
-    # PostgreSQL takes neither a NUL nor half a character.
+    # PostgreSQL accepts neither NUL nor lone surrogates.
     error = error.replace("\0", "").encode("utf-8", "replace").decode()
     told = {"question": question(cell), "place": index, "points": points, "seed": seed, "error": error}
     return told | {"verdict": verdict_text(verdict)}
@@ -390,7 +398,7 @@ def _row(index: int, cell: str, points: float | None, seed: int, verdict: Verdic
 
 
 def _rows(db: Connection, table: str, column: str, values: Iterable[str], *key: str) -> dict[tuple, Any]:
-    """The rows of one of nbgrader's tables with one of `values` in `column`, by `key`."""
+    """Return key → row for the rows of an nbgrader table with one of `values` in `column`."""
     rows = db.execute(select(TABLES[table]).where(TABLES[table].c[column].in_(list(values))))
     return {tuple(getattr(row, part) for part in key): row for row in rows}
 
@@ -401,15 +409,15 @@ def _insert(db: Connection, table: str, rows: list[dict]) -> None:
 
 
 def _update(db: Connection, table: str, rows: list[dict]) -> None:
-    """Change rows; each `row` is an id."""
+    """Update rows; the "row" of each is the id."""
     if rows:
         db.execute(TABLES[table].update().where(TABLES[table].c.id == bindparam("row")), rows)
 
 
 def _put(db: Connection, table: str, there: Mapping[tuple, Any], rows: dict[tuple, dict | None], fresh: dict) -> None:
-    """Write the rows of a submission, by notebook and cell: changed where they are there, entered where not.
+    """Update or insert the rows of a submission, by (notebook, cell). `there`: the existing rows.
 
-    None leaves a row as it is, or enters it as `fresh`.
+    None in place of a row leaves an existing one unchanged and inserts a missing one with the values in `fresh`.
     """
     new = [at for at in rows if at not in there]
     keys = {at: {"id": new_uuid(), "notebook_id": at[0], "cell_id": at[1]} for at in new}
@@ -418,7 +426,7 @@ def _put(db: Connection, table: str, there: Mapping[tuple, Any], rows: dict[tupl
 
 
 def _submission(db: Connection, assignment: str, learner: str, timestamp: datetime | None):
-    """The submission, entered if it is new; a time that is not known does not replace one that is."""
+    """Return the submission's row, inserted if it is new. An unknown time does not replace a known one."""
     table = TABLES["submitted_assignment"]
     there = select(table).where(table.c.assignment_id == assignment, table.c.student_id == learner)
     row = db.execute(there).one_or_none()
@@ -433,7 +441,7 @@ def _submission(db: Connection, assignment: str, learner: str, timestamp: dateti
 
 
 def _forget(db: Connection, run: Run, key: Key) -> None:
-    """Take out this course's own rows on a submission that the same run wrote before."""
+    """Delete this course's rows on a submission that the same run wrote earlier."""
     for table in (NOTEBOOK, SCORE):
         c = table.c
         db.execute(table.delete().where(c.run == run.id, c.learner == key[0], c.assignment == key[1]))
@@ -442,7 +450,7 @@ def _forget(db: Connection, run: Run, key: Key) -> None:
 def _keep(
     db: Connection, run: Run, key: Key, results: Mapping[str, NotebookResult], digest: str, stored: list[dict]
 ) -> None:
-    """Enter this course's own rows on a submission."""
+    """Insert this course's rows on a submission."""
     row = {"run": run.id, "learner": key[0], "assignment": key[1], "digest": digest}
     told = row | {"recorded": _now()}
     rows = [told | {"notebook": name, "result": result_text(result)} for name, result in results.items()]
@@ -459,7 +467,7 @@ def _text(nb: NotebookNode) -> str:
 
 
 def _fill_folder(folder: Path, files: Mapping[str, str], mode: int) -> None:
-    """Make a folder hold these files and nothing else. Every file is the old one or the new one at any moment."""
+    """Fill a folder with these files and remove all others. At any moment each file is the complete old or new one."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         fresh = folder / f".{name}.{os.getpid()}.tmp"

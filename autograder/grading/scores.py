@@ -1,8 +1,8 @@
-"""What the gradebook says: the scores as they count now, and, in tables of this course, what is behind them.
+"""Scores from the gradebook: the points that count now, from nbgrader's tables, and their origin, from our own tables.
 
-`passlab_run`: one grading of a class, and the seed of its hidden cases. `passlab_notebook`: a notebook that was graded,
-and the fingerprint of what was handed in. `passlab_score`: one of its questions. They stand in the same database as
-nbgrader's tables, which nbgrader and formgrader go on editing: points that count come from there.
+`passlab_run`: one grading of a class, with the seed of its hidden cases. `passlab_notebook`: a graded notebook, with
+the fingerprint of the submission. `passlab_score`: one of its questions. They share a database with nbgrader's tables,
+which nbgrader and formgrader keep editing: the points that count come from there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from sqlalchemy import (
 
 from autograder.engine.data import NotebookResult, Verdict, from_json, to_json, verdict_from_json
 from autograder.grading.gradebook import TABLES
-from autograder.reports.feedback import Marks
+from autograder.grading.paper import Marks
 
 Key = tuple[str, str]  # learner, assignment
 
@@ -44,7 +44,7 @@ RUN = Table(
     Column("started", DateTime, nullable=False),
     Column("finished", DateTime),
 )
-# A folder has one unfinished run: two graders that start at once share it.
+# A folder has at most one unfinished run: two graders that start at the same time share it.
 Index(
     "passlab_run_unfinished",
     RUN.c.folder,
@@ -68,7 +68,7 @@ NOTEBOOK = _of_a_notebook(
     Column("recorded", DateTime, nullable=False),
     Column("result", Text, nullable=False),
 )
-#: `points`: what grading gave by itself, NULL where a person has to. `verdict`: JSON, {} where there is none.
+#: `points`: the automatic score, NULL if a person has to grade. `verdict`: JSON, {} without a verdict.
 SCORE = _of_a_notebook(
     "passlab_score",
     Column("question", Text, primary_key=True),
@@ -84,7 +84,7 @@ SCORE = _of_a_notebook(
 
 @dataclass(frozen=True)
 class Run:
-    """One grading of a class. All its hidden cases are drawn from `seed`."""
+    """One grading of a class, with all hidden cases drawn from `seed`."""
 
     id: str
     seed: int
@@ -95,8 +95,8 @@ class Run:
 class Score:
     """One question of one submission.
 
-    `points`: what counts, extra credit included; None as long as a person has to grade it. `auto`, `manual`, `extra`:
-    what it is made of. `error`: what a whole question was lost to, besides a wrong answer.
+    `points`: the points that count, extra credit included; None until a person has graded it. `auto`, `manual`,
+    `extra`: their parts. `error`: why the whole question was lost, unless the answer was just wrong.
     """
 
     notebook: str
@@ -113,7 +113,7 @@ class Score:
 
 @dataclass(frozen=True)
 class Difference:
-    """A question whose points change. `old`, `new`: None where there is no such score."""
+    """A question whose points change. `old`, `new`: None if there is no such score."""
 
     learner: str
     assignment: str
@@ -123,7 +123,7 @@ class Difference:
 
 
 def differences(old: dict[Key, list[Score]], new: dict[Key, list[Score]]) -> list[Difference]:
-    """Old against new, question by question, for the submissions in `new`; what stays as it is is left out."""
+    """Return the questions whose scores differ between `old` and `new`, for the submissions in `new`."""
     found = []
     for (learner, assignment), scores in sorted(new.items()):
         after = {(score.notebook, score.question): score for score in scores}
@@ -136,17 +136,17 @@ def differences(old: dict[Key, list[Score]], new: dict[Key, list[Score]]) -> lis
 
 
 def question(cell: str) -> str:
-    """The question that a check cell is about."""
+    """Return the question that a check cell belongs to."""
     return cell.removesuffix("-check")
 
 
 def verdict_text(verdict: Verdict | None) -> str:
-    """A verdict as it is kept: the notebook has the picture."""
+    """Return a verdict as stored: JSON without the card, which is in the notebook."""
     return "{}" if verdict is None else json.dumps(asdict(verdict) | {"html": "", "text": ""})
 
 
 def result_text(result: NotebookResult) -> str:
-    """The rest of a result as it is kept."""
+    """Return a result as stored: JSON without outputs and verdicts."""
     ran = {index: replace(told, outputs=[]) for index, told in result.ran.items()}
     return json.dumps(to_json(replace(result, ran=ran, verdicts={})))
 
@@ -157,7 +157,7 @@ def _verdict(text: str) -> Verdict | None:
 
 
 def _latest(db: Connection, table: Table, learner: str | None = None, assignment: str | None = None) -> list[Row]:
-    """The rows of a table of ours, each submission's from the run that recorded it last."""
+    """Return the rows of one of our tables, for each submission from the run that recorded it last."""
     c = NOTEBOOK.c
     runs = select(c.learner, c.assignment, c.run, c.recorded).distinct().order_by(c.recorded)
     rows = select(table)
@@ -169,7 +169,7 @@ def _latest(db: Connection, table: Table, learner: str | None = None, assignment
 
 
 def _grades(learner: str | None, assignment: str | None):
-    """The query for nbgrader's grades, of one submission or of all."""
+    """Return the query for nbgrader's grades of one submission, or of all."""
     submitted, page, grade, cell = (
         TABLES[name] for name in ("submitted_assignment", "submitted_notebook", "grade", "base_cell")
     )
@@ -204,7 +204,7 @@ def _grades(learner: str | None, assignment: str | None):
 
 
 def _counts(row: Row) -> tuple[float | None, float]:
-    """Points of a grade, None as long as a person has to give them, and how many there are."""
+    """Return the points of a grade (None until a person has graded it) and their maximum."""
     points = None
     if row.manual is not None or not row.waits:
         base = row.auto if row.manual is None else row.manual
@@ -213,7 +213,7 @@ def _counts(row: Row) -> tuple[float | None, float]:
 
 
 def scores(db: Connection, learner: str | None = None, assignment: str | None = None) -> dict[Key, list[Score]]:
-    """(learner, assignment) → scores as they count now, questions in the order of the notebooks."""
+    """Return (learner, assignment) → the scores that count now, questions in the order of the notebooks."""
     behind = {
         (row.learner, row.assignment, row.notebook, row.question): row
         for row in _latest(db, SCORE, learner, assignment)
@@ -231,7 +231,7 @@ def scores(db: Connection, learner: str | None = None, assignment: str | None = 
 
 
 def marks(db: Connection, learner: str, assignment: str) -> dict[str, Marks]:
-    """Notebook → what a submission got, for its feedback: points that count, comments, late penalty."""
+    """Return notebook → marks of a submission for its feedback: points that count, comments, late penalty."""
     submitted, page, comment, cell = (
         TABLES[name] for name in ("submitted_assignment", "submitted_notebook", "comment", "base_cell")
     )
@@ -258,7 +258,7 @@ def marks(db: Connection, learner: str, assignment: str) -> dict[str, Marks]:
 
 
 def penalties(db: Connection) -> dict[Key, float]:
-    """(learner, assignment) → points taken off for being late, where there are some."""
+    """Return (learner, assignment) → points deducted for a late submission, without the zeros."""
     submitted, page, assigned = (TABLES[name] for name in ("submitted_assignment", "submitted_notebook", "assignment"))
     late = page.c.late_submission_penalty
     query = (
@@ -274,7 +274,7 @@ def penalties(db: Connection) -> dict[Key, float]:
 
 
 def stored(db: Connection, learner: str, assignment: str) -> list[Score]:
-    """What grading by itself gave a submission the last time: points and seed of each question, to replay."""
+    """Return the latest automatic scores of a submission: points and seed of each question, for a replay."""
     return [
         Score(r.notebook, r.question, r.points, r.total, r.points, None, None, r.seed, _verdict(r.verdict), r.error)
         for r in sorted(_latest(db, SCORE, learner, assignment), key=lambda r: (r.notebook, r.place))
@@ -282,7 +282,7 @@ def stored(db: Connection, learner: str, assignment: str) -> list[Score]:
 
 
 def results(db: Connection) -> list[NotebookResult]:
-    """The latest result of every notebook: verdicts without pictures, cells without outputs."""
+    """Return the latest result of every notebook: verdicts without pictures, cells without outputs."""
     verdicts: dict[tuple, dict[str, Any]] = {}
     for row in _latest(db, SCORE):
         if verdict := json.loads(row.verdict):

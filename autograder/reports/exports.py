@@ -1,16 +1,16 @@
-"""Grades for other programs: grades.csv, and files that Canvas and Moodle import.
+"""Export grades: grades.csv, and files for import into Canvas and Moodle.
 
-Everything starts from `Row`s, one for each learner and question. Whoever made a folder chose its learner's id, and a
-spreadsheet runs a field that begins with =, +, - or @; such a field gets an apostrophe in front (OWASP, "CSV
-Injection"), which spreadsheets show as plain text.
+Everything starts from `Row`s, one for each learner and question. Learners' ids come from folder names, which are not
+trusted, and a spreadsheet executes a field that begins with =, +, - or @. Such a field gets a leading apostrophe
+(OWASP, "CSV Injection"), so that spreadsheets show it as plain text.
 
-Canvas: instructure/canvas-lms, lib/gradebook_importer.rb. Its header has Student, ID, SIS User ID, SIS Login ID,
-Section, and then the assignments; a row "Points Possible" follows. A learner is found by ID (a number that Canvas
-gave), else by SIS User ID, else by SIS Login ID, else by name; an empty field is no grade.
+Canvas: instructure/canvas-lms, lib/gradebook_importer.rb. The header has Student, ID, SIS User ID, SIS Login ID,
+Section, and then the assignments; a row "Points Possible" follows. Canvas finds a learner by ID (a number that it
+assigned), else by SIS User ID, else by SIS Login ID, else by name; an empty field means no grade.
 
 Moodle: https://docs.moodle.org/en/Grade_import and moodle/moodle, grade/import/csv. Columns are mapped by hand in the
 browser: "Map from" the column identifier "Map to" the email address (or the ID number), and every assignment to its
-grade item; "-" is no grade, and one identifier that Moodle does not know refuses the whole file.
+grade item; "-" means no grade. Moodle rejects the whole file if it does not know one of the identifiers.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ COLUMNS = (
     "learner", "assignment", "question", "points", "max_points", "seed", "lost", "message", "misconception", "status",
 )  # fmt: skip
 
-#: First characters for which a spreadsheet reads a field as a formula, their full-width forms included.
+#: First characters that make a spreadsheet read a field as a formula, full-width forms included.
 _RUN = tuple("=+-@\t\r\n＝＋－＠")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One question of one learner. `points`: None as long as a person has to grade it.
+    """One question of one learner. `points`: None until a person has graded it.
 
     `status`: right, partly right, wrong, not attempted, crashed, or to be graded.
     """
@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Learner:
-    """One line of the roster: who a learner is for other programs. What is not known is empty."""
+    """One line of the roster: a learner's names and ids in other programs; "" where unknown."""
 
     id: str
     name: str = ""
@@ -69,7 +69,7 @@ class Learner:
 
 
 def status(verdict: Verdict | None, points: float | None, total: float, error: str = "") -> str:
-    """What came of a question, in a word or two."""
+    """Return the status of a question; see `Row`."""
     if points is None:
         return "to be graded"
     if verdict and verdict.crash:
@@ -82,8 +82,7 @@ def status(verdict: Verdict | None, points: float | None, total: float, error: s
 
 
 def rows(scores: Mapping[tuple[str, str], Iterable[Score]]) -> list[Row]:
-    """The rows of a class. `scores`: (learner, assignment) → scores, as the recorder gives them: with what people
-    graded, and in the order of the notebooks."""
+    """Return the rows of a class. scores: (learner, assignment) → scores, as `Recorder.scores` returns them."""
     found = []
     for (learner, assignment), mine in sorted(scores.items()):
         for score in mine:
@@ -105,7 +104,7 @@ def rows(scores: Mapping[tuple[str, str], Iterable[Score]]) -> list[Row]:
 
 
 def harmless(text: str) -> str:
-    """`text` as a field that no spreadsheet runs, without characters that cannot be written."""
+    """Return `text` as a field that no spreadsheet executes, without characters that cannot be written."""
     text = str(text).replace("\0", "").encode("utf-8", "replace").decode("utf-8")
     return f"'{text}" if text.startswith(_RUN) else text
 
@@ -115,7 +114,7 @@ def _number(value: float) -> str:
 
 
 def _write(path: Path, lines: Iterable[Iterable[str]]) -> None:
-    """Write a file whole or not at all: into a new file beside it, which then takes its name."""
+    """Write a file atomically: write a new file next to it, then rename that."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
@@ -135,7 +134,7 @@ def _umask() -> int:
 
 
 def write_grades(path: Path, rows: Iterable[Row]) -> None:
-    """grades.csv: a line for each learner and question."""
+    """Write grades.csv: a line for each learner and question."""
     lines = [COLUMNS]
     for row in rows:
         points = "" if row.points is None else f"{row.points:g}"
@@ -145,8 +144,11 @@ def write_grades(path: Path, rows: Iterable[Row]) -> None:
 
 
 def read_roster(path: Path) -> dict[str, Learner]:
-    """The roster by learner id. The first line names the columns (id, name, email, section, canvas_id, sis_id, in any
-    order) if one of them is `id`; else every line is a learner, and its first column the id."""
+    """Read a roster; return id → learner.
+
+    The first line names the columns (id, name, email, section, canvas_id, sis_id, in any order) if one of them is `id`.
+    Otherwise every line is a learner whose id is in the first column.
+    """
     with path.open(newline="", encoding="utf-8-sig") as lines:
         table = [[field.strip() for field in line] for line in csv.reader(lines)]
     table = [line for line in table if line and any(line)]
@@ -164,7 +166,7 @@ def read_roster(path: Path) -> dict[str, Learner]:
 
 @dataclass(frozen=True)
 class _Sums:
-    """Learner × assignment: points (None: no grade yet), and what an assignment is worth."""
+    """Sums for an export. `worth`: assignment → maximum. `points`: (learner, assignment) → points; None: no grade."""
 
     learners: list[str]
     worth: dict[str, float]
@@ -186,7 +188,8 @@ def _sums(rows: Iterable[Row], roster: Mapping[str, Learner], penalties: Mapping
     points = {k: v if v is None else max(v - penalties.get(k, 0.0), 0.0) for k, v in points.items()}
     waiting = sorted(key for key, value in points.items() if value is None)
     notes = [
-        f"{learner}, {assignment}: no grade, because an answer still has to be read." for learner, assignment in waiting
+        f"{learner}, {assignment}: no grade, because an answer still has to be graded."
+        for learner, assignment in waiting
     ]
     return _Sums(sorted(set(roster) | {learner for learner, _ in points}), worth, points, notes)
 
@@ -197,9 +200,9 @@ def write_canvas(
     roster: Mapping[str, Learner] | None = None,
     penalties: Mapping[tuple[str, str], float] | None = None,
 ) -> list[str]:
-    """A file for Canvas' gradebook import, one column for each assignment. Gives sentences on what will not import.
+    """Write a file for Canvas's gradebook import. Return a sentence for each learner or grade that will not import.
 
-    `penalties`: (learner, assignment) → points taken off for being late.
+    penalties: (learner, assignment) → points deducted for a late submission.
     """
     roster, sums = roster or {}, _sums(rows, roster or {}, penalties or {})
     notes = sums.notes
@@ -212,8 +215,8 @@ def write_canvas(
         fields = [who.name or who.id, who.canvas_id, who.sis_id, who.id, who.section]
         if not (who.canvas_id or who.sis_id) and harmless(who.id) != who.id:
             notes.append(
-                f"{learner}: Canvas will not find this learner, because a spreadsheet would run the id. "
-                "Put canvas_id or sis_id into the roster."
+                f"{learner}: Canvas will not find this learner, whose id had to be changed because a spreadsheet would "
+                "execute it. Add canvas_id or sis_id to the roster."
             )
         lines.append([*map(harmless, fields), *("" if g is None else _number(g) for g in grades)])
     _write(path, lines)
@@ -226,10 +229,10 @@ def write_moodle(
     roster: Mapping[str, Learner] | None = None,
     penalties: Mapping[tuple[str, str], float] | None = None,
 ) -> list[str]:
-    """A file for Moodle's grade import, one column for each assignment. Gives sentences on what will not import.
+    """Write a file for Moodle's grade import. Return a sentence for each learner or grade that will not import.
 
-    The identifier is the email address for a roster that has one for everybody, else the learner's id, which then has
-    to be the ID number in Moodle. Who has an identifier that a spreadsheet would run is left out, and named.
+    The identifier is the email address if the roster has one for every learner, otherwise the learner's id, which must
+    then be the ID number in Moodle. A learner whose identifier a spreadsheet would execute is left out.
     """
     roster, sums = roster or {}, _sums(rows, roster or {}, penalties or {})
     notes = sums.notes
@@ -240,8 +243,8 @@ def write_moodle(
         identifier = who.email if by_email else who.id
         if harmless(identifier) != identifier:
             notes.append(
-                f"{learner}: left out of the file for Moodle, because a spreadsheet would run the identifier. "
-                "Put an email address for everybody into the roster."
+                f"{learner}: left out of the file for Moodle, because a spreadsheet would execute the identifier. "
+                "Add an email address for every learner to the roster."
             )
             continue
         grades = (sums.points.get((learner, assignment)) for assignment in sums.worth)
@@ -249,7 +252,7 @@ def write_moodle(
     for assignment, total in sums.worth.items():
         if total > 100:
             notes.append(
-                f"{assignment} is worth {total:g} points: Moodle takes more than 100 only with unlimitedgrades on."
+                f"{assignment} is worth {total:g} points: Moodle accepts more than 100 only with unlimitedgrades on."
             )
     _write(path, lines)
     return notes

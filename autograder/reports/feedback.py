@@ -12,7 +12,6 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Any
 
@@ -20,6 +19,7 @@ from markupsafe import Markup
 from nbformat.notebooknode import NotebookNode
 
 from autograder.engine.data import NotebookResult, Verdict
+from autograder.grading.paper import Marks, marks
 from autograder.reports.pages import cut, page, plain
 
 #: Characters of a cell up to which it is coloured, and up to which it is rendered once for a class.
@@ -33,31 +33,6 @@ _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 _HIDDEN = re.compile(r"^[ \t]*### BEGIN HIDDEN TESTS.*?(?:^[ \t]*### END HIDDEN TESTS[^\n]*\n?|\Z)", re.S | re.M)
 _ATTACHED = re.compile(r'src="attachment:([^"]*)"')
-
-
-@dataclass(frozen=True)
-class Marks:
-    """What a notebook got. `points`: grade id → (points, or None as long as a person has to grade it; of how many).
-    `comments`: grade id → what a grader wrote about it."""
-
-    points: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
-    comments: Mapping[str, str] = field(default_factory=dict)
-    late_penalty: float = 0.0
-
-
-def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
-    """What grading by itself gives a notebook, before anyone else has looked at it."""
-    found: dict[str, tuple[float | None, float]] = {}
-    for index, cell in enumerate(nb.cells):
-        meta = _meta(cell)
-        if meta.get("grade") or meta.get("task"):
-            verdict, ran, points = result.verdicts.get(index), result.ran.get(index), None
-            if verdict:
-                points = verdict.points
-            elif ran and not meta.get("solution"):
-                points = 0.0 if ran.error or ran.died else float(meta["points"])
-            found[meta["grade_id"]] = (points, float(meta.get("points", 0)))
-    return Marks(found)
 
 
 def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = None) -> str:

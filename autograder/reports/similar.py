@@ -1,12 +1,12 @@
-"""Pairs of learners whose answers are the same once names, comments and layout no longer count.
+"""Find pairs of learners whose answers are the same except for names, comments and layout.
 
-An answer cell becomes a tree; names that the cell itself binds become v0, v1, … in order of appearance; docstrings,
-annotations, comments and imports go; constants and the names of others' functions stay. Two answers with the same
-digest are the same program with other names.
+An answer cell is parsed into a tree. Names that the cell itself binds become v0, v1, … in order of appearance;
+docstrings, annotations, comments and imports are dropped; constants and the names of library functions stay. Two
+answers with the same digest are the same program with other names.
 
-An answer says something about two learners only if it is neither the stub nor the reference, nor short (under
-`SHORT` nodes of its tree, about six lines: there are few ways to write it), nor common (more than `COMMON` learners
-have it: then it is the obvious one, or it is going round, and the class hears how many have it instead of every pair).
+A shared answer is evidence about two learners only if it is not the stub or the reference, not short (under `SHORT`
+nodes, about six lines, which leave few ways to write it), and not common: if more than `COMMON` learners have it, it is
+the obvious answer or it is being passed around, and the report shows their number instead of every pair.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import combinations
+from typing import NamedTuple
 
 SHORT = 60
 COMMON = 8
 
-#: Longer cells are compared as text: parsing takes memory and stack, and this is the trusted side.
+#: Longer cells (in characters) are compared as text: parsing takes memory and stack, and this process is trusted.
 LONGEST = 50_000
 
 
@@ -37,13 +38,13 @@ class Pair:
 
 @dataclass
 class Similar:
-    """`pairs`: those with most questions first. `common`: question → how many learners share one long answer."""
+    """`pairs`: most shared questions first. `common`: (question, number of learners who share one long answer)."""
 
     pairs: list[Pair] = field(default_factory=list)
     common: list[tuple[str, int]] = field(default_factory=list)
 
 
-#: What survives every rewriting of names, comments, strings, annotations and imports: the order of these words.
+#: Keywords: their order does not change when names, comments, strings, annotations and imports are rewritten.
 _WORDS = re.compile(
     r"""#[^\n]*|(\"{3}|'{3})(?:\\.|[^\\])*?\1|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
     r"|\b(for|while|def|class|return|yield|lambda|raise|with|try|del|in|is|not|and|or)\b",
@@ -54,8 +55,16 @@ _SCOPES = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _SKIP = {"ctx", "returns", "annotation", "type_comment", "lineno", "col_offset", "end_lineno", "end_col_offset", "kind"}
 
 
-def _bound(tree: ast.AST) -> tuple[set[str], set[str], set[str], dict[str, str]]:
-    """Names, attributes and functions that a cell makes itself, and what its imports call by which name."""
+class _Bindings(NamedTuple):
+    """The names that a cell binds itself. `imported`: local name → full name."""
+
+    names: set[str]
+    attributes: set[str]
+    functions: set[str]
+    imported: dict[str, str]
+
+
+def _bindings(tree: ast.AST) -> _Bindings:
     names, attributes, functions, imported = set(), set(), set(), {}
     for node in ast.walk(tree):
         match node:
@@ -78,12 +87,12 @@ def _bound(tree: ast.AST) -> tuple[set[str], set[str], set[str], dict[str, str]]
                     imported[alias.asname or alias.name.split(".")[0]] = home + (
                         alias.name if alias.asname or home else alias.name.split(".")[0]
                     )
-    return names, attributes, functions, imported
+    return _Bindings(names, attributes, functions, imported)
 
 
 def _tokens(tree: ast.AST) -> list[str]:
-    """The tree as a flat list: node types, fields' values, bound names as numbers."""
-    names, attributes, functions, imported = _bound(tree)
+    """Return the tree as a flat list of node types and field values, with bound names numbered."""
+    names, attributes, functions, imported = _bindings(tree)
     numbers: dict[str, str] = {}
     out: list[str] = []
     add = out.append
@@ -141,14 +150,14 @@ def _tokens(tree: ast.AST) -> list[str]:
 
 
 def _words(source: str) -> tuple[str, ...]:
-    """A quick look that tells most different answers apart; equal digests have equal words."""
+    """Return the keywords of an answer, a cheap filter: answers with equal digests have equal keywords."""
     return tuple(found[2] for found in _WORDS.finditer(source) if found[2]) if len(source) < 10_000 else ()
 
 
 def digest(source: str) -> tuple[str, int]:
-    """A fingerprint of an answer cell that does not depend on names and layout, and how many nodes its tree has.
+    """Return a fingerprint of an answer cell that ignores names and layout, and the number of nodes of its tree.
 
-    What is not Python (or too long, too deep) is compared as text without white space.
+    Text that is not Python, or is too long or too deeply nested, is compared without white space.
     """
     try:
         if len(source) > LONGEST:
@@ -165,8 +174,11 @@ def digest(source: str) -> tuple[str, int]:
 def similar(
     answers: Iterable[tuple[str, str, str]], known: Mapping[str, Iterable[str]] | None = None, limit: int = 500
 ) -> Similar:
-    """Compare a class. `answers`: (learner, question, source of the answer cell). `known`: question → sources that say
-    nothing (the stub, the reference). At most `limit` pairs are listed."""
+    """Compare the answers of a class and return at most `limit` pairs.
+
+    answers: (learner, question, source of the answer cell). known: question → sources that are no evidence (the stub,
+    the reference).
+    """
     ignored = {(question, digest(text)[0]) for question, texts in (known or {}).items() for text in texts}
     alike: dict[tuple, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for learner, question, source in answers:

@@ -1,4 +1,4 @@
-"""What grading shows in a terminal: who got what, and what would change."""
+"""The tables that grading prints: scores, and changes of scores."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from rich.table import Table
 from autograder.authoring import source
 from autograder.authoring.samples import reference_text
 from autograder.grading.intake import Class, Submission
+from autograder.grading.paper import marks
 from autograder.grading.scores import Difference, Key, Score
-from autograder.reports.feedback import marks
 
 if TYPE_CHECKING:
-    from autograder.grading.class_run import Paper
+    from autograder.grading.paper import Paper
 
-#: A table of more submissions than this is not read in a terminal; the report has all of them.
+#: The most submissions a table shows: longer ones are hard to read in a terminal, and the report has all.
 MOST_ROWS = 200
 
 
 def safe(text: str) -> str:
-    """A learner's text in a table: no markup, no control characters."""
+    """Return a learner's text for a table: no markup, no control characters."""
     return escape("".join(ch if ch.isprintable() else "?" for ch in text))
 
 
 def _questions(assignment: str, known: dict[str, set[str]]) -> dict[str, float]:
-    """Question → points, in the order of the notebooks."""
+    """Return question → maximum points, in the order of the notebooks."""
     from autograder.authoring.notebooks import source_notebook
 
     metas = (
@@ -38,8 +38,8 @@ def _questions(assignment: str, known: dict[str, set[str]]) -> dict[str, float]:
     return {m["grade_id"].removesuffix("-check"): float(m["points"]) for m in metas if m.get("grade")}
 
 
-def unsaying(assignments: Iterable[str]) -> dict[str, list[str]]:
-    """Question → answers that many hand in without having copied: the stub and the reference."""
+def no_evidence(assignments: Iterable[str]) -> dict[str, list[str]]:
+    """Return question → answers that are no evidence of copying: the stub and the reference."""
     found: dict[str, list[str]] = {}
     for assignment in assignments:
         for exercise, place in source.places(assignment).items():
@@ -68,7 +68,7 @@ def show(
     chosen: list[str],
     known: dict[str, set[str]],
 ) -> None:
-    """One table per assignment, learner × question; whatever has to be said about a learner stands in its row."""
+    """Print one table per assignment, learner × question, with the notes on each learner in the last column."""
     console = Console(width=None if sys.stdout.isatty() else 140)
     with_rows = set()
     for assignment in chosen:
@@ -106,12 +106,12 @@ def show(
 
 
 def _lost(scores: Iterable[Score]) -> list[str]:
-    """What whole questions were lost to, besides a wrong answer."""
+    """Return why whole questions were lost, other than by a wrong answer."""
     return [f"{score.question}: {score.error[:160]}" for score in scores if score.error]
 
 
 def changes(found: list[Difference]) -> Table:
-    """Old against new, a row for each question that changes."""
+    """Return a table with the old and new points of each question that changes."""
     table = Table(title="What changes", title_justify="left")
     for column, justify in (("learner", "left"), ("assignment", "left"), ("question", "left")):
         table.add_column(column, justify=justify, overflow="fold")

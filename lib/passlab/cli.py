@@ -1,4 +1,4 @@
-"""The `passlab` command: doctor, lab and progress here; what an instructor adds comes in by entry point."""
+"""The `passlab` command: doctor, lab and progress; the instructor's commands are added by entry points."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _fail(sentence: str) -> None:
 def _course() -> Path:
     home = root()
     if home is None:
-        _fail("No folder above this one holds `course` and `exercises`. Go to where you cloned the project.")
+        _fail("This folder is not inside the project: no parent has `course` and `exercises`. Go to your clone of it.")
     return home
 
 
@@ -40,7 +40,7 @@ def _python() -> tuple[bool, str]:
 
 
 def _packages() -> tuple[bool, str]:
-    """Do the installed packages have the versions that the project pins?"""
+    """Return whether the installed packages have the pinned versions, and the differences."""
     from importlib.metadata import PackageNotFoundError, version
 
     from packaging.requirements import Requirement
@@ -57,7 +57,7 @@ def _packages() -> tuple[bool, str]:
             continue
         if not pin.specifier.contains(found.split("+")[0]):
             wrong.append(f"{pin.name} is {found}, not {pin.specifier}")
-    return not wrong, "; ".join(wrong) + ": run `make setup`" if wrong else f"{len(pins)} pins kept"
+    return not wrong, "; ".join(wrong) + ": run `make setup`" if wrong else f"all {len(pins)} have the pinned versions"
 
 
 def _tool(name: str, what_for: str, remedy: str):
@@ -82,10 +82,10 @@ def _devices() -> tuple[bool, str]:
 
 def _grading() -> tuple[bool, str]:
     there = importlib.util.find_spec("nbgrader") is not None
-    return there, "nbgrader is here" if there else "nbgrader is not installed (only instructors need it)"
+    return there, "nbgrader is installed" if there else "nbgrader is not installed (only instructors need it)"
 
 
-#: what doctor looks at: name → (needed?, look)
+#: the checks of doctor: name → (needed?, function that returns whether it is in order and what it found)
 LOOKS = {
     "python": (True, _python),
     "packages": (True, _packages),
@@ -104,7 +104,7 @@ LOOKS = {
 
 
 def _looks() -> dict:
-    """LOOKS, and the rows that others add in the group `passlab.looks`: each a function that gives such a table."""
+    """Return LOOKS with the rows of the entry points in group `passlab.looks`, functions that return such a table."""
     looks = dict(LOOKS)
     for point in entry_points(group="passlab.looks"):
         try:
@@ -117,20 +117,20 @@ def _looks() -> dict:
 
 @app.command()
 def doctor() -> None:
-    """Look at this machine: what is there, what is missing, and what to do about it."""
+    """Check this machine: show what is installed, what is missing, and how to fix it."""
     table = Table("", "what", "found", box=None)
     broken = []
     for name, (needed, look) in _looks().items():
         try:
             good, found = look()
-        except Exception as error:  # doctor is for broken machines: a broken import is a finding
+        except Exception as error:  # doctor is for broken installations: a failing import is a result too
             good, found = False, f"{type(error).__name__}: {str(error)[:160]}"
         table.add_row("[green]✓[/]" if good else "[red]✗[/]" if needed else "[yellow]–[/]", name, found)
         if needed and not good:
             broken.append(name)
     console.print(table)
     if broken:
-        _fail(f"Needed and not in order: {', '.join(broken)}.")
+        _fail(f"Required but missing or broken: {', '.join(broken)}.")
 
 
 @app.command()
@@ -138,7 +138,7 @@ def lab(
     browser: bool = typer.Option(True, help="Open a browser window."),
     port: int = typer.Option(8888, help="The port to try first."),
 ) -> None:
-    """Copy exercises that you do not have yet into work/, and open the course in JupyterLab."""
+    """Copy new exercises into work/ and open the course in JupyterLab."""
     from passlab.notebook.workspace import prepare, writable_home
 
     home = _course()
@@ -149,7 +149,7 @@ def lab(
     command += ["--LabApp.default_url=/lab/tree/course/index.ipynb"] + ([] if browser else ["--no-browser"])
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         command.append("--allow-root")
-    # The course works offline: JupyterLab shall neither look for updates nor ask whether it may fetch news.
+    # The course works offline: this configuration keeps JupyterLab from checking for updates and news.
     ours = [str(Path(__file__).with_name("jupyter")), os.environ.get("JUPYTER_CONFIG_PATH", "")]
     environment = os.environ | {"JUPYTER_CONFIG_PATH": os.pathsep.join(filter(None, ours))}
     raise typer.Exit(subprocess.call(command, env=environment))
@@ -157,17 +157,17 @@ def lab(
 
 @app.command()
 def progress(day: str = typer.Argument(None, help="One day only, for example day03.")) -> None:
-    """Show days × exercises with the points reached so far."""
+    """Show a table of days and exercises with your points so far."""
     from passlab.notebook.ui import progress as show_progress
 
     show_progress(day)
 
 
 def main() -> None:
-    """Entry point: commands of this package, and those that others add in the group `passlab.commands`."""
+    """Run the command, including the commands of entry points in the group `passlab.commands`."""
     for point in entry_points(group="passlab.commands"):
         if len(sys.argv) > 1 and sys.argv[1] not in (point.name, "--help"):
-            continue  # an import is paid for only by the command that needs it
+            continue  # import only what the given command needs
         try:
             app.command(point.name)(point.load())
         except ImportError as error:

@@ -37,6 +37,16 @@ for path in {*glob.glob("@COURSE@/**/*.db", recursive=True), "@COURSE@/autograde
         harms=True,
     ),
     cell(
+        "builds-write",
+        "what modules computed, kept for later gradings, is read and replaced",
+        _LEAVE
+        + """
+import glob
+for path in [*glob.glob("@COURSE@/.cache/**", recursive=True), "@COURSE@/.cache/passlab-builds/plattack"]:
+    leave(path)
+""",
+    ),
+    cell(
         "submissions-write",
         "the submissions of others are emptied",
         """

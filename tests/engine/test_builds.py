@@ -259,7 +259,7 @@ ANSWERS = {
         "another compiler": (
             "return tvm.IRModule({'main': mod['main'].with_attr('Compiler', 'ccompiler')})",
             0.0,
-            "wants another compiler",
+            "asks for an external compiler",
         ),
     },
 }

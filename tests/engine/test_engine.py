@@ -8,7 +8,8 @@ import pytest
 
 from tests.support import tiny
 
-#: Grades notebooks given as {learner: [[kind, source], …]}: kind "" for a cell, else the name of a question.
+#: Grades notebooks given as {learner: [[kind, source], …]}: kind "" for a cell, else the name of a question. A third
+#: part holds more fields of a cell.
 DRIVER = """
 import json, sys, threading
 from autograder.engine.data import Cell, Job, to_json
@@ -22,9 +23,9 @@ found = {}
 with Engine(jobs=2) as engine:
     def grade(learner, cells):
         made = []
-        for index, (kind, source) in enumerate(cells):
+        for index, (kind, source, *more) in enumerate(cells):
             exercise = f"day00.{kind}" if kind else ""
-            made.append(Cell(index, f"cell-{index}", source, exercise, kind.replace("-", "_")))
+            made.append(Cell(index, f"cell-{index}", source, exercise, kind.replace("-", "_"), **dict(*more)))
         found[learner] = to_json(engine.grade(Job(learner, "day00", "tiny", tuple(made), order["seed"])))
     threads = [threading.Thread(target=grade, args=item) for item in order["class"].items()]
     for thread in threads: thread.start()
@@ -86,6 +87,20 @@ def graded(course) -> dict[str, dict]:
             "hidden in an exception": notebook(shout="def shout(word):\n    raise type(word, (Exception,), {})(word)"),
             "hidden in the value": notebook(shout="def shout(word):\n    return 'it was ' + word"),
             "state at the check": [*notebook(), ("", "def double(x): return 0")],
+            "left out": [*notebook(), ("", "1 / 0", {"idle": True})],
+            "calls a right answer": [*notebook(), ("", "print(double(2))", {"calls": [1]})],
+            "calls a loop": [
+                *notebook(double="def double(x):\n    while True: pass"),
+                ("", "double(2)", {"calls": [1]}),
+                ("", "print('on')"),
+            ],
+            "calls a loop that ignores signals": [
+                *notebook(
+                    double="import signal\ndef double(x):\n    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n"
+                    "    while True: pass"
+                ),
+                ("", "double(2)", {"calls": [1]}),
+            ],
             "outputs": [
                 ("", "print('hello'); 6 * 7"),
                 ("", "import os\nos.environ.get('HOME'), os.getcwd()"),
@@ -115,6 +130,10 @@ FULL = [3.0, 3.0, 3.0]
         ("not defined", [3.0, 0.0, 3.0]),
         ("state at the check", FULL),
         ("outputs", FULL),
+        ("left out", FULL),
+        ("calls a right answer", FULL),
+        ("calls a loop", [0.0, 3.0, 3.0]),
+        ("calls a loop that ignores signals", [0.0, 3.0, 3.0]),
     ],
 )
 def test_each_question_has_the_points_of_its_own_answer(graded, learner, expected):
@@ -193,3 +212,24 @@ with Engine(jobs=2) as engine:
 def test_a_part_of_the_engine_that_is_killed_is_started_again_and_the_notebook_graded(course, part):
     ended = tiny.run(course, "-c", KILLS, part)
     assert ended.stdout.split() == ["-9", "False", "3.0"], ended.stdout + ended.stderr
+
+
+def test_a_cell_that_is_left_out_is_not_run(graded):
+    assert graded["left out"]["ran"]["6"] == {"outputs": [], "error": "", "died": "", "idle": True}
+
+
+def test_a_cell_that_may_call_an_answer_runs_where_the_answer_ends(graded):
+    assert _printed(graded["calls a right answer"], 6) == "4\n"
+
+
+@pytest.mark.parametrize("learner", ["calls a loop", "calls a loop that ignores signals"])
+def test_after_a_question_ran_out_of_time_no_cell_below_calls_its_answer(graded, learner):
+    assert _printed(graded[learner], 6).startswith("Not run: double")
+
+
+def test_other_cells_below_such_a_question_run(graded):
+    assert _printed(graded["calls a loop"], 7) == "on\n"
+
+
+def _printed(result: dict, index: int) -> str:
+    return "".join(output["text"] for output in result["ran"][str(index)]["outputs"])

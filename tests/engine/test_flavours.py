@@ -113,5 +113,5 @@ def test_preparing_relay_is_compiling_its_stub(monkeypatch):
 
 def test_no_such_flavour_is_a_sentence():
     for function in (flavours.warm, flavours.prepare):
-        with pytest.raises(ValueError, match=r"There is no flavour 'jax'\. There are torch, relay, relax"):
+        with pytest.raises(ValueError, match=r"There is no flavour 'jax'; expected one of torch, relay, relax"):
             function("jax")

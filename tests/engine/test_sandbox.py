@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from autograder.engine import sandbox
+from autograder.engine import engine, sandbox
 from autograder.engine.sandbox import cgroups, landlock, seccomp
 from autograder.engine.sandbox.linux import NUMBERS
 
@@ -441,6 +441,20 @@ def test_more_paths_and_variables_can_be_given(tmp_path):
     assert run_as("runner", source, **given) == "weights"
 
 
+def test_a_writable_folder_is_there_for_its_process_alone(tmp_path):
+    folder = tmp_path / "kept"
+    write = f"open({str(folder / 'entry')!r}, 'w').write('kept')"
+    assert run_as("verifier", write, writable=[str(folder)]) == ""
+    assert (folder / "entry").read_text() == "kept"
+    look = f"import os, sys; print(os.path.exists({str(folder)!r}), file=sys.stderr)"
+    assert run_as("runner", look) == run_as("verifier", look) == "False\n"
+
+
+def test_what_modules_computed_is_out_of_sight_of_learners():
+    kept = Path(engine.BUILDS)
+    assert not [path for path in sandbox._visible("runner") if kept.is_relative_to(path)]
+
+
 def test_what_is_visible_in_tmp_stays_visible_in_the_small_tmp(tmp_path):
     """A project that itself lies in /tmp, as under a test."""
     (tmp_path / "part").mkdir()
@@ -750,7 +764,7 @@ def no_bubblewrap(monkeypatch):
 
 def test_without_bubblewrap_it_is_named_with_the_remedy(no_bubblewrap):
     said = sandbox.missing()
-    assert said and "apt install bubblewrap" in said[0] and "bwrap is not there" in said[0]
+    assert said and "apt install bubblewrap" in said[0] and "bwrap is not installed" in said[0]
     assert sandbox.looks()["sandbox: bubblewrap"][0] is False
     assert sandbox.looks()["sandbox: bubblewrap"][1]()[0] is False
 

@@ -154,14 +154,14 @@ def circular():
 @pytest.mark.parametrize(
     "value, sentence",
     [
-        (object(), "holds an object, which cannot leave your notebook"),
-        ([numpy.ones(2)], "holds a numpy.ndarray"),
-        ((n for n in ()), "holds a generator"),
-        (own, "holds the function own"),
-        (torch.save, "holds the function save"),
+        (object(), "contains an object, which cannot leave your notebook"),
+        ([numpy.ones(2)], "contains a numpy.ndarray"),
+        ((n for n in ()), "contains a generator"),
+        (own, "contains the function own"),
+        (torch.save, "contains the function save"),
         (deep(70), "nested more than 64 levels"),
-        (circular(), "holds itself"),
-        ("\ud800", "half of a character"),
+        (circular(), "contains itself"),
+        ("\ud800", "half a character"),
         (torch.ones(2).to_sparse(), "torch.sparse_coo"),
         (torch.empty(65 * 2**20, dtype=torch.uint8), "more than 64 MiB"),
         (-(2**50_000), "more than 40,000 bits"),
@@ -438,18 +438,18 @@ def marked(gm):
 @pytest.mark.parametrize(
     "harm, sentence",
     [
-        (own_function, "Node relu calls own, which a graph may not"),
+        (own_function, "Node relu calls own: a graph may only call"),
         (saves, "Node relu calls save"),
         (hooks, "Node relu calls the method 'register_hook'"),
-        (writes_folder, "Node linear refers to 'to_folder', which is no module"),
+        (writes_folder, "Node linear refers to 'to_folder', which is not a module"),
         (reads_dict, "Node relu reads the attribute '__dict__'"),
-        (holds_module, "Node relu has a torch.Linear among its operands"),
+        (holds_module, "Node relu has a torch.Linear as an operand"),
         (object_as_target, "Node relu calls <object object at .*>, which is not callable"),
-        (marked, "Node relu holds the text '# COUNTER: 1'"),
-        (with_module(Own), "Module linear is a Own, a module of your own"),
+        (marked, "Node relu contains the text '# COUNTER: 1'"),
+        (with_module(Own), "Module linear is a Own, a class of your own"),
         (with_module(parametrized), "Module linear is parametrized"),
         (with_module(hooked), "Module linear has a hook"),
-        (with_module(shadowing), "Module linear.forward hides what its class calls forward"),
+        (with_module(shadowing), "Module linear.forward hides the forward of its class"),
     ],
 )
 def test_a_graph_that_cannot_travel_says_where(harm, sentence):
@@ -469,7 +469,7 @@ def test_what_no_node_needs_does_not_keep_a_graph_back():
 def test_a_node_list_in_a_circle_is_named():
     gm = example()
     node(gm, "sub")._next = node(gm, "x")
-    with pytest.raises(Refused, match="The node list runs in a circle at x"):
+    with pytest.raises(Refused, match="node list has a cycle at x"):
         encode(gm)
 
 

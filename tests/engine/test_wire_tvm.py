@@ -24,17 +24,17 @@ RELAY = {
     "tir op": "the operator tir.call_extern",
     "relax op": "the operator relax.call_pure_packed",
     "no such op": "not registered",
-    "compiler": "wants another compiler",
+    "compiler": "asks for an external compiler",
     "confused settings": "expected Object but got str",
     "confused arguments": "converting argument 1",
     "confused operator": "converting argument 0",
-    "far away": "not there (99999)",
-    "negative": "not there (-1)",
+    "far away": "does not exist (99999)",
+    "negative": "does not exist (-1)",
     "no number": "damaged",
     "circular": "circular",
-    "unknown type": "cannot travel: tir.PrimFunc",
+    "unknown type": "type tir.PrimFunc, which cannot travel",
     "ill typed": "not well-typed",
-    "lying tensor": "says it is (4, 3, 3, 3)",
+    "lying tensor": "claims the shape (4, 3, 3, 3)",
     "too deep": "5,000 levels",
 }
 NATIVE = ("call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin", "tvm_call_packed")
@@ -44,21 +44,21 @@ RELAX = {
     **{name: f"the operator tirx.{name}" for name in NATIVE},
     **{name: f"the operator relax.{name}" for name in CALLS},
     "closure": "the operator relax.invoke_closure",
-    "a packed function": "cannot travel: relax.expr.ExternFunc",
-    "pragma C": "code of another language",
-    "pragma LLVM": "code of another language",
-    "extern function": "cannot travel: relax.expr.ExternFunc",
-    "python object": "cannot travel: ffi.OpaquePyObject",
-    "unknown type": "cannot travel: target.Target",
+    "a packed function": "type relax.expr.ExternFunc, which cannot travel",
+    "pragma C": "code in another language",
+    "pragma LLVM": "code in another language",
+    "extern function": "type relax.expr.ExternFunc, which cannot travel",
+    "python object": "type ffi.OpaquePyObject, which cannot travel",
+    "unknown type": "type target.Target, which cannot travel",
     "confused": "Cannot convert",
     "circular": "circular",
     "no module": "neither a module nor a function",
-    "lying tensor": "says it is (4, 3, 3, 3)",
+    "lying tensor": "claims the shape (4, 3, 3, 3)",
     "not well-formed": "not well-formed",
 }
 BOTH = {
-    "empty": "no module of Relay or Relax",
-    "no flavour": "no module of Relay or Relax",
+    "empty": "not a Relay or Relax module",
+    "no flavour": "not a Relay or Relax module",
     "the other flavour": "where none is expected",
     "no JSON": "damaged",
     "a list": "no list of nodes",
@@ -139,11 +139,11 @@ def test_every_check_is_looked_at(found):
 def test_without_tvm_nothing_is_a_module():
     assert "tvm" not in sys.modules or wire_tvm.loaded()
     assert not wire_tvm.carries(3)
-    with pytest.raises(Refused, match="no module"):
+    with pytest.raises(Refused, match="not a Relay or Relax module"):
         wire_tvm.decode_module(b"neither")
 
 
 def test_too_large_is_refused_before_it_is_read(monkeypatch):
     monkeypatch.setattr(wire_tvm, "MAX_BYTES", 10)
-    with pytest.raises(Refused, match="is the most"):
+    with pytest.raises(Refused, match="the limit is"):
         wire_tvm.decode_module(b"relax\n" + b" " * 10)

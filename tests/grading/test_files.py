@@ -36,10 +36,10 @@ def test_an_ordinary_file_is_read_up_to_its_limit(tmp_path):
     path = tmp_path / "a.txt"
     path.write_bytes("\ufeffé".encode())
     assert read_text(path) == "é" and read_bytes(path, 5) == b"\xef\xbb\xbf\xc3\xa9"
-    with pytest.raises(Damaged, match=r"a.txt has more than 4 bytes; it is not read."):
+    with pytest.raises(Damaged, match=r"a.txt is larger than 4 bytes; it was not read."):
         read_bytes(path, 4)
     path.write_bytes(b"\xff")
-    with pytest.raises(Damaged, match="not text in UTF-8"):
+    with pytest.raises(Damaged, match="not UTF-8 text"):
         read_text(path)
 
 
@@ -61,8 +61,8 @@ def test_a_pipe_a_socket_a_folder_and_nothing_do_not_make_it_wait(tmp_path):
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(tmp_path / "socket"))
     for name, sentence in [
-        ("pipe", "no ordinary file"),
-        ("folder", "no ordinary file"),
+        ("pipe", "not a regular file"),
+        ("folder", "not a regular file"),
         ("socket", "cannot be read"),
         ("nothing", "No such file"),
     ]:
@@ -111,7 +111,7 @@ def test_an_entry_that_leads_out_is_named_and_the_rest_goes_on(tmp_path, into, n
     outside = set(tmp_path.rglob("*"))
     notes, found = unpacked(path, into)
     assert found == ["good.ipynb"] and set(tmp_path.rglob("*")) - outside == {into / "good.ipynb"}
-    assert len(notes) == 1 and notes[0].startswith("hw.zip: ") and "was left out: " in notes[0]
+    assert len(notes) == 1 and notes[0].startswith("hw.zip: ") and "was skipped: " in notes[0]
     assert "\n" not in notes[0] and "\0" not in notes[0]
 
 
@@ -128,10 +128,10 @@ def test_links_duplicates_and_folders_in_the_way(tmp_path, into):
     notes, found = unpacked(path, into)
     assert found == ["a.ipynb"] and (into / "a.ipynb").read_text() == "first"
     assert [note.removeprefix("hw.zip: ").split(" (")[0] for note in notes] == [
-        "link.ipynb was left out: it is a link or a device, no ordinary file.",
-        "a.ipynb was left out: it is there twice; the first one was taken.",
-        "A.ipynb was left out: it is there twice; the first one was taken.",
-        "a.ipynb/b.ipynb was left out: it cannot be unpacked",
+        "link.ipynb was skipped: it is a link or a device, not a regular file.",
+        "a.ipynb was skipped: there are two files of this name; the first one was used.",
+        "A.ipynb was skipped: there are two files of this name; the first one was used.",
+        "a.ipynb/b.ipynb was skipped: it cannot be unpacked",
     ]
 
 
@@ -152,8 +152,8 @@ def test_a_bomb_is_stopped_while_it_is_read(tmp_path, into):
         notes, found = unpacked(path, into)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
-        assert found == ["good.ipynb"] and "bomb.ipynb was left out" in notes[0] and why in notes[0]
-        assert "less.ipynb was left out: it unpacks to more than 200 times its size" in notes[1]
+        assert found == ["good.ipynb"] and "bomb.ipynb was skipped" in notes[0] and why in notes[0]
+        assert "less.ipynb was skipped: it unpacks to more than 200 times its size" in notes[1]
         assert peak < 8 * files.MIB
 
 
@@ -184,7 +184,7 @@ def test_encrypted_damaged_and_no_archive(tmp_path, into):
     path.write_bytes(data[: at + 8] + b"\1" + data[at + 9 :])
     notes, found = unpacked(path, into)
     assert found == ["good.ipynb"]
-    assert "locked.ipynb was left out: it is encrypted." in notes[0] and "Bad CRC" in notes[1]
+    assert "locked.ipynb was skipped: it is encrypted." in notes[0] and "Bad CRC" in notes[1]
     for content in (b"", b"PK\3\4 nothing", data[: len(data) // 2]):
         path.write_bytes(content)
         with pytest.raises(Damaged, match="cannot be read as a zip archive"):
@@ -238,7 +238,7 @@ def test_a_tar_that_unpacks_to_far_too_much_or_breaks_off(tmp_path, into):
     path = tarred(tmp_path / "c.tgz", ("c.ipynb", b"1"), ("d.ipynb", os.urandom(100_000)))
     path.write_bytes(path.read_bytes()[:50_000])
     notes, found = unpacked(path, into)
-    assert found == ["a.ipynb", "c.ipynb"] and "was left out" in notes[0]
+    assert found == ["a.ipynb", "c.ipynb"] and "was skipped" in notes[0]
 
     path.write_bytes(b"no archive")
     with pytest.raises(Damaged, match=r"cannot be read as a .tar.gz"):

@@ -162,9 +162,9 @@ def test_the_csv_tells_seed_and_lost_verdicts(graded):
         ("lost cells", "Answer cell 'shout' is missing"),
         ("exits", "The Python process ended in this cell"),
         ("broken cell", "SyntaxError"),
-        ("=1+1 <b>ödd (x)", "nbgrader cannot use that name"),
-        ("misplaced", "unknown assignment 'day99'. Known: day00."),
-        ("empty", "No notebook in this folder."),
+        ("=1+1 <b>ödd (x)", "a name that nbgrader cannot use"),
+        ("misplaced", "unknown assignment 'day99'. Expected one of day00."),
+        ("empty", "There is no notebook in this folder."),
     ],
 )
 def test_the_table_names_what_went_wrong(graded, learner, sentence):
@@ -203,7 +203,7 @@ def test_the_search_for_secrets_finds_them_where_they_are(graded):
 def test_feedback_still_says_what_matters(graded):
     course, _ = graded
     assert "It raised KeyboardInterrupt" in feedback(course, "hidden crash")
-    assert "ended while it ran (exit code 1)" in feedback(course, "hidden death")
+    assert "ended while your answer ran (exit code 1)" in feedback(course, "hidden death")
     assert "hidden cases included" in feedback(course, "perfect")
     assert "not written yet" in feedback(course, "untouched")
     assert "SyntaxError" in feedback(course, "broken cell")
@@ -250,10 +250,11 @@ def test_changed_questions_after_grading_began_are_explained(graded, tmp_path):
 
 
 ENTER = """
+from autograder.authoring import source
 from autograder.grading import gradebook
 from nbgrader.api import Gradebook
 
-config = gradebook.settings()
+config = source.settings()
 gradebook.enter_learners(config, ["ada", "bob", "ada"])
 gradebook.enter_learners(config, ["bob", "cyd"])
 with Gradebook(config.CourseDirectory.db_url, "passlab") as entered:
@@ -284,19 +285,19 @@ def test_a_roster_sets_unknown_learners_aside(course):
         shutil.copy(course / "class/perfect/day00/tiny.ipynb", folder / "tiny.ipynb")
     (course / "rostered/roster.csv").write_text("learner\nada,Ada L.\n")
     result = grade(course, "rostered", PASSLAB_RUN="autograder/run-roster")
-    assert result.returncode == 0 and "mallory: day00: unknown learner" in result.stdout
+    assert result.returncode == 0 and "mallory: day00: not graded" in result.stdout
     assert {learner for learner, _ in rows(course, "autograder/run-roster")} == {"ada"}
 
 
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("nowhere",), "There is no nowhere. Expected: a folder"),
-        (("solutions/day00/tiny.py",), "is no folder and no archive"),
-        (("class", "--assignment", "day77"), "There is no assignment day77. There are: day00."),
-        (("exercises",), "the folder of an assignment"),
-        (("lib/passlab/exercises",), "holds no submission"),
-        (("class", "--roster", "none.csv"), "There is no roster none.csv"),
+        (("nowhere",), "nowhere does not exist. Expected a folder"),
+        (("solutions/day00/tiny.py",), "is not a folder or an archive"),
+        (("class", "--assignment", "day77"), "There is no assignment day77. Expected one of day00."),
+        (("exercises",), "is named like an assignment"),
+        (("lib/passlab/exercises",), "contains no submission"),
+        (("class", "--roster", "none.csv"), "The roster none.csv does not exist"),
     ],
 )
 def test_what_cannot_be_graded_is_said_in_a_sentence(course, arguments, sentence):

@@ -37,7 +37,9 @@ def test_a_replay_draws_the_same_cases_and_finds_the_same_scores(graded):
     before = (graded / RUN / "gradebook.db").read_bytes(), grades(graded, RUN)
     assert len(seeds(graded)) == 1
     ended = passlab(graded, "grade", "class", "--replay")
-    assert ended.returncode == 0 and "Every score came out as it is stored" in ended.stdout, ended.stdout + ended.stderr
+    assert ended.returncode == 0 and "Every score is the same as the stored one" in ended.stdout, (
+        ended.stdout + ended.stderr
+    )
     assert ((graded / RUN / "gradebook.db").read_bytes(), grades(graded, RUN)) == before
 
 

@@ -14,6 +14,7 @@ from nbgrader.utils import determine_grade
 
 from autograder.authoring import notebooks
 from autograder.engine.data import NotebookResult, Ran, Verdict
+from autograder.engine.wire import outputs
 from autograder.grading import intake
 from autograder.grading.intake import VERDICT, Damaged, collect, read, repair
 from tests.support import tiny
@@ -95,7 +96,7 @@ def test_of_two_copies_the_outer_one_counts(tmp_path):
 def test_an_empty_folder_is_named(tmp_path):
     (tmp_path / "ada/day01").mkdir(parents=True)
     found = collect(tmp_path, KNOWN)
-    assert not found.submissions and said(found, "ada") == "No notebook in this folder."
+    assert not found.submissions and said(found, "ada") == "There is no notebook in this folder."
 
 
 def test_unknown_assignment_and_notebook_are_named(tmp_path):
@@ -104,7 +105,7 @@ def test_unknown_assignment_and_notebook_are_named(tmp_path):
     touch(tmp_path / "cyd/other/essay.ipynb")
     found = collect(tmp_path, KNOWN)
     assert not found.submissions
-    assert "unknown assignment 'day77'. Known: day01, day02." in said(found, "ada")
+    assert "unknown assignment 'day77'. Expected one of day01, day02." in said(found, "ada")
     assert "day01 has no notebook of that name. Expected: graphs.ipynb." in said(found, "bob")
     assert "unknown assignment 'other'" in said(found, "cyd")
 
@@ -152,7 +153,7 @@ def deep(levels: int) -> str:
     [
         (b"", "is empty"),
         (json.dumps(valid()).encode()[:200], "is damaged"),
-        (b"\xff\xfe\x00binary", "not text in UTF-8"),
+        (b"\xff\xfe\x00binary", "not UTF-8 text"),
         (b"[1, 2]", "no notebook"),
         (b'{"cells": []}', "no `nbformat`"),
         (json.dumps(valid() | {"nbformat": 99}).encode(), "format 99"),
@@ -195,12 +196,31 @@ def test_older_formats_byte_order_marks_and_doubled_cell_ids_are_read(tmp_path):
     assert len(ids) == len(set(ids)) == 2
 
 
-def test_outputs_are_dropped_on_reading(tmp_path):
+def test_of_outputs_stays_what_a_cell_may_show(tmp_path):
     nb = valid()
-    nb["cells"][0]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "3.0"}]
+    printed = {"output_type": "stream", "name": "stdout", "text": ["3", ".0"]}
+    forged = {"output_type": "display_data", "data": {VERDICT: {"points": 3}}, "metadata": {}}
+    nb["cells"][0]["outputs"] = [printed, forged, {"output_type": "unknown"}, 7]
+    path = tmp_path / "x.ipynb"
+    path.write_text(json.dumps(nb))
+    assert read(path).cells[0].outputs == [printed | {"text": "3.0"}]
+
+
+def test_too_large_outputs_are_not_kept(tmp_path):
+    nb = valid()
+    nb["cells"][0]["outputs"] = [{"output_type": "stream", "name": "stdout", "text": "3" * (outputs.MOST_STORED + 1)}]
     path = tmp_path / "x.ipynb"
     path.write_text(json.dumps(nb))
     assert read(path).cells[0].outputs == []
+
+
+def test_what_grades_or_answers_keeps_no_output(submitted, authored):
+    for cell in submitted.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [nbformat.v4.new_output("execute_result", {"text/plain": "3.0"})]
+    repair(submitted, authored)
+    graded = [cell for cell in submitted.cells if cell.metadata.get("nbgrader") and cell.cell_type == "code"]
+    assert graded and not any(cell.outputs for cell in graded)
 
 
 # Repairing
@@ -226,8 +246,8 @@ def test_missing_cells_come_back_in_their_place(submitted, authored):
     drop(submitted, "double-check", "shout", "shout-check")
     notes = " ".join(repair(submitted, authored))
     assert order(submitted) == order(authored)
-    assert "Check cell 'double-check' was missing; it was put back." in notes
-    assert "Answer cell 'shout' is missing; it was put back empty." in notes
+    assert "Check cell 'double-check' was missing; it was restored." in notes
+    assert "Answer cell 'shout' was missing; an empty one was added." in notes
     assert by_id(submitted)["shout"].source == ""
     assert by_id(submitted)["double-check"].source == by_id(authored)["double-check"].source
 
@@ -263,7 +283,7 @@ def test_of_doubled_ids_the_last_counts(submitted, authored):
     twin = copy.deepcopy(by_id(submitted)["double"])
     twin.source, twin["id"] = "def double(x): return 0", "twin"
     submitted.cells.insert(at, twin)
-    assert "is there 2 times; the last one was graded" in repair(submitted, authored)[0]
+    assert "There are 2 cells" in repair(submitted, authored)[0]
     assert by_id(submitted)["double"] is twin and order(submitted).count("double") == 1
 
 
@@ -296,7 +316,7 @@ def test_unreadable_files_are_named(tmp_path):
     (tmp_path / "class/ada/day01").mkdir(parents=True)
     os.mkfifo(tmp_path / "class/ada/day01/graphs.ipynb")
     found = collect(tmp_path / "class", KNOWN)
-    assert not found.submissions and "no ordinary file" in said(found, "ada")
+    assert not found.submissions and "not a regular file" in said(found, "ada")
 
 
 # Locked cells
@@ -313,7 +333,7 @@ def test_locked_cells_come_from_the_course_and_only_changes_are_told(submitted, 
     by_id(submitted)["shout-check"].source += "\nprint('full marks')"
     by_id(submitted)["shout-check"].metadata["tags"] = ["skip-execution", "raises-exception"]
     notes = repair(submitted, authored)
-    assert notes == ["Cell 'shout-check' is read-only and had been changed; it was put back."]
+    assert notes == ["Cell 'shout-check' is read-only but had been changed; it was restored."]
     assert submitted == authored
 
 
@@ -372,7 +392,7 @@ def with_cells(cells) -> bytes:
         (deep(150).encode(), "nested too deeply"),
         (b'{"nbformat": 4, "metadata": [' + b"[]," * 500_001 + b"[]]}", "lists and objects"),
         (with_cells([valid()["cells"][1]] * 2001), "2,001 cells"),
-        (with_cells([{**valid()["cells"][1], "source": "x" * (2**20 + 1)}]), "cell 1 has more than"),
+        (with_cells([{**valid()["cells"][1], "source": "x" * (2**20 + 1)}]), "cell 1 has 1,048,577 characters"),
         (json.dumps(valid() | {"nbformat": True}).encode(), "no `nbformat`"),
         (json.dumps(valid() | {"nbformat": -1}).encode(), "format -1"),
     ],
@@ -429,7 +449,7 @@ def test_canvas(tmp_path):
         ("alan", "day02"): {"passes": "turingalan_14_348_passes-12.ipynb"},
     }
     assert found.submissions["hoppergrace_13", "day01"].notes == [
-        "graphs.ipynb was not graded: hoppergrace_LATE_13_346_graphs-1.ipynb is there too and is a later attempt."
+        "graphs.ipynb was not graded: there is also hoppergrace_LATE_13_346_graphs-1.ipynb, which is a later attempt."
     ]
     assert "unknown notebook 'other.ipynb'" in said(found, "alan") and not said(found)
 
@@ -444,7 +464,7 @@ def test_moodle(tmp_path):
         ("Ada Lovelace", "day01"), ("Ada Lovelace (2)", "day01"), ("József A", "day02"),
     }  # fmt: skip
     assert not any(s.notes for s in found.submissions.values())
-    assert found.notes == {"Ada Lovelace (2)": ["Another learner is called 'Ada Lovelace' too."]}
+    assert found.notes == {"Ada Lovelace (2)": ["Another learner is also called 'Ada Lovelace'."]}
 
 
 # Archives
@@ -476,7 +496,7 @@ def test_a_class_in_one_zip_with_a_learners_zip_in_it(tmp_path):
     assert found.submissions["bob", "day02"].notes == [
         "Taken from mine.zip/day02/passes.ipynb (expected: day02/passes.ipynb)."
     ]
-    assert "class/../../evil/day01/graphs.ipynb was left out" in said(found) and not (tmp_path / "evil").exists()
+    assert "class/../../evil/day01/graphs.ipynb was skipped" in said(found) and not (tmp_path / "evil").exists()
     assert "hw.zip is damaged" in said(found, "cyd")
 
 
@@ -485,7 +505,7 @@ def test_without_a_place_to_unpack_archives_are_named(tmp_path):
     assert "hw.zip is an archive and was not unpacked" in said(collect(tmp_path / "class", KNOWN), "ada")
     with pytest.raises(Damaged, match="no folder to unpack it into"):
         collect(zipped(tmp_path / "class.zip", {}), KNOWN)
-    with pytest.raises(Damaged, match="no folder and no archive"):
+    with pytest.raises(Damaged, match="not a folder or an archive"):
         collect(touch(tmp_path / "class.rar"), KNOWN)
 
 

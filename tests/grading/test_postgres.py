@@ -83,7 +83,7 @@ def test_what_the_database_refuses_costs_one_submission(server, tmp_path):
     config = books.make(tmp_path / "course", server.new())
     with Recorder(config) as recorder:
         run = recorder.begin()
-        with pytest.raises(Failed, match="the gradebook did not take it: value too long"):
+        with pytest.raises(Failed, match="the gradebook cannot be written: value too long"):
             recorder.record(run, books.paper(config, "a" * 200, ALL), "")
         recorder.record(run, books.paper(config, "ada", ALL | {"four": "odd \0 \ud800"}), "")
         assert list(recorder.scores()) == [("ada", "ps1")] and total(recorder.scores()["ada", "ps1"]) == 13.5

@@ -110,11 +110,11 @@ def test_where_it_cannot_be_reached_it_says_so_once(tmp_path):
         "load": "from passlab.notebook import beside",
         "first": "%%beside relay\n1 / 0",
         "second": "%%beside relay\n1 / 0",
-        "view": "print(beside.view('relay', 'module'), beside.reachable('relay'))",
+        "view": "print(beside.view('relay', 'module'), beside.value('relay', '1'))",
     }
     found = outputs(cells, tmp_path, PYTHONPATH=str(tmp_path))
     assert "Linux on x86-64 only" in text(found["first"]) and "in this notebook do nothing" in text(found["first"])
-    assert found["second"] == [] and text(found["view"]) == "None False\n"
+    assert found["second"] == [] and text(found["view"]) == "None None\n"
 
 
 def test_it_ends_with_the_process_that_started_it():
@@ -139,3 +139,16 @@ print(beside.value("relax", "x"))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.stdout.split() == ["KeyboardInterrupt:", "5"], done.stderr
+
+
+def test_where_no_kernel_can_be_started_one_sentence_says_so(monkeypatch):
+    from jupyter_client.manager import KernelManager
+
+    from passlab.notebook import beside
+
+    def refused(*_, **__):
+        raise PermissionError("no sockets here")
+
+    monkeypatch.setattr(KernelManager, "start_kernel", refused)
+    with pytest.raises(beside.CellFailed, match=r"No process beside this one can be started here: no sockets here\."):
+        beside.run("relax", "1")

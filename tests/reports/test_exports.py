@@ -44,7 +44,7 @@ def test_a_row_without_points_waits_for_a_person(tmp_path):
     exports.write_grades(tmp_path / "grades.csv", rows)
     assert read(tmp_path / "grades.csv")[1][3] == ""
     notes = exports.write_canvas(tmp_path / "canvas.csv", rows)
-    assert notes == ["ada, day01: no grade, because an answer still has to be read."]
+    assert notes == ["ada, day01: no grade, because an answer still has to be graded."]
     assert read(tmp_path / "canvas.csv")[2][5] == "" and read(tmp_path / "canvas.csv")[1][5] == "10"
     exports.write_moodle(tmp_path / "moodle.csv", rows)
     assert read(tmp_path / "moodle.csv")[1] == ["ada", "", "-"]

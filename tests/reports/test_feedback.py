@@ -10,7 +10,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from autograder.engine.data import NotebookResult, Ran, Verdict
-from autograder.reports.feedback import Marks, feedback
+from autograder.grading.paper import Marks
+from autograder.reports.feedback import feedback
 from tests.system.test_browser import QUIET, chromium
 
 UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"

@@ -15,9 +15,9 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from traitlets.config import Config
 
 from autograder.engine.data import NotebookResult, Ran, Verdict
-from autograder.grading.class_run import Paper
 from autograder.grading.gradebook import enter_release
 from autograder.grading.intake import Submission
+from autograder.grading.paper import Paper
 
 TASK = "Describe it.\n=== BEGIN MARK SCHEME ===\none point\n=== END MARK SCHEME ==="
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}

@@ -92,7 +92,7 @@ def test_a_class_on_two_workers_of_which_one_dies_has_every_score_once(course, c
 
 @pytest.mark.parametrize(
     ("address", "sentence"),
-    [("tcp://127.0.0.1:9", "No Dask scheduler answers"), ("nonsense", "is no address of a Dask scheduler")],
+    [("tcp://127.0.0.1:9", "No Dask scheduler answers"), ("nonsense", "is not the address of a Dask scheduler")],
 )
 def test_a_scheduler_that_is_not_there_is_said_in_a_sentence(course, address, sentence):
     hand_in(course, 1, folder="alone")

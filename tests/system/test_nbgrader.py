@@ -86,7 +86,7 @@ def test_scores_are_in_the_export(flow):
 
 KEPT = """
 import json, sys
-from autograder.grading.gradebook import settings
+from autograder.authoring.source import settings
 from autograder.grading.recorder import Recorder
 
 with Recorder(settings()) as recorder:
@@ -195,7 +195,7 @@ def test_a_server_that_knows_formgrader_leaves_the_learners_progress_alone(serve
     """Settings are read inside the Jupyter server, whose environment the learners' kernels inherit."""
     assert server("formgrader/api/assignments")
     said = tiny.run(
-        flow, "-c", "from autograder.grading.gradebook import settings; settings(); import os; print(*os.environ)"
+        flow, "-c", "from autograder.authoring.source import settings; settings(); import os; print(*os.environ)"
     ).stdout
     assert "PASSLAB_" not in said
 

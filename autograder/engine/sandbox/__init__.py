@@ -1,11 +1,11 @@
-"""The sandbox: where learner code runs, in layers that hold each by itself.
+"""The sandbox: where learner code runs, in layers that each hold without the others.
 
 Two levels. `launch` starts a long-lived, trusted process (the warm parent "runner", the "verifier") under bubblewrap:
-it sees the system, the Python packages and its own part of the project, as a user of its own, without a network.
-`enter` is the warm parent's fork: the child is what a submission gets, with namespaces, an empty /proc, a small /tmp,
-Landlock, a seccomp filter and rlimits on top. `cgroup` counts all of a submission's processes together, from outside.
+it sees the system, the Python packages and its own part of the project, as a separate user, without a network.
+`enter` is the warm parent's fork: the child runs a submission, with namespaces, an empty /proc, a small /tmp,
+Landlock, a seccomp filter and rlimits on top. `cgroup` limits all processes of a submission together, from outside.
 
-`layers` tries each layer on this machine; `missing` says what to do about those that grading cannot do without.
+`layers` tests each layer on this machine; `missing` lists the required ones that fail, each with its remedy.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from autograder.engine.sandbox.cgroups import Group
 
 ROOT = Path(__file__).resolve().parents[3]
 
-#: role → what it sees of the project (glob patterns below ROOT). Nobody sees gradebook, submissions or tests.
+#: role → what it sees of the project (glob patterns below ROOT). No role sees the gradebook, submissions or tests.
 READABLE = {
     "runner": (
         "lib/passlab",
@@ -54,10 +54,10 @@ READABLE = {
         *(f"autograder/{p}" for p in ("engine", "authoring", "answers")),
     ),
 }
-#: role → the user it runs as when started by root: nobody else's, so that it may touch no file and no process.
+#: role → the user it runs as when started by root: one that owns no file and no other process.
 USERS = {"runner": 61001, "verifier": 61002}
-#: What a confined process sees of the system: no /home, /root, /var, /run, /srv, /mnt; of /etc what programs need, of
-#: /sys how many processors there are and how large a huge page is.
+#: What a confined process sees of the system: no /home, /root, /var, /run, /srv or /mnt; of /etc what programs need, of
+#: /sys the number of processors and the size of a huge page.
 SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/nix/store"),
     *("/sys/devices/system/cpu", "/sys/kernel/mm/transparent_hugepage"),
@@ -66,15 +66,15 @@ ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "lo
 _PROGRAMS = "/usr/local/bin:/usr/bin:/bin"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
-#: Variables by which `launch` tells `enter` what it started: that it may do without layers; the paths to be read.
+#: Variables that pass from `launch` to `enter`: whether layers may be missing, and the readable paths (JSON).
 _UNSAFE, _SEEN = "PASSLAB_UNSAFE", "PASSLAB_READABLE"
-#: Exit status of a worker that could not be confined; the reason is on the warm parent's standard error.
+#: Exit status of a worker that could not be confined. The reason is on the warm parent's standard error.
 NOT_CONFINED = 125
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one submission may use. `memory_mib`: above what the warm parent holds, for each process; see `cgroup`."""
+    """The resources of one submission. `memory_mib`: per process, on top of the warm parent's own; see `cgroup`."""
 
     memory_mib: int = 1024
     cpu_s: int = 120  # of each process
@@ -90,7 +90,7 @@ class Limits:
 
 
 def _visible(role: str) -> set[str]:
-    """Python, its packages and the system, which every role may read, and its own part of the project."""
+    """Return the paths a role may read: the system, Python with its packages, and its part of the project."""
     python = [path for prefix in (sys.base_prefix, sys.prefix) for path in (prefix, os.path.realpath(prefix))]
     part = [path for pattern in READABLE[role] for path in glob.glob(str(ROOT / pattern))]
     paths = [*SYSTEM, *(f"/etc/{name}" for name in ETC), *python, *part]
@@ -115,7 +115,7 @@ def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, st
 
 
 def _bubblewrap(role: str, paths: Iterable[str], writable: Iterable[str], filter_fd: int | None) -> list[str]:
-    """The command line before the program's own."""
+    """Return the command line that goes before the program's own. Raises FileNotFoundError without bubblewrap."""
     own = "--unshare-pid --unshare-ipc --unshare-uts --unshare-net --unshare-cgroup-try --new-session"
     program = shutil.which("bwrap", path=f"{os.environ.get('PATH', '')}:{_PROGRAMS}")
     if program is None:
@@ -123,12 +123,12 @@ def _bubblewrap(role: str, paths: Iterable[str], writable: Iterable[str], filter
     command = [program, *own.split(), "--die-with-parent", "--hostname", "passlab"]
     command += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--chmod", "1777", "/tmp"]
     made, bound = {"/", "/tmp"}, ["/dev", "/proc"]
-    for path in sorted({*paths, str(ROOT)}):  # a folder before what is in it, so that no mount hides an earlier one
+    for path in sorted({*paths, str(ROOT)}):  # a folder before its contents, so that no mount hides an earlier one
         for folder in map(str, reversed(Path(path).parents)):
             if folder not in made and not any(Path(folder).is_relative_to(one) for one in bound):
-                command += ["--perms", "0755", "--dir", folder]  # left to bubblewrap, it may be 0700
+                command += ["--perms", "0755", "--dir", folder]  # bubblewrap's own default may be 0700
                 made.add(folder)
-        if path == str(ROOT):  # covered also where the project lies in a folder that is visible, such as /usr/src
+        if path == str(ROOT):  # hidden even when the project lies in a visible folder, such as /usr/src
             command += ["--tmpfs", path]
             made.add(path)
         elif path in SYSTEM and os.path.islink(path):
@@ -152,7 +152,7 @@ def _bubblewrap(role: str, paths: Iterable[str], writable: Iterable[str], filter
         command += ["--seccomp", str(filter_fd)]
     if os.geteuid() != 0:
         return [*command, "--unshare-user", "--"]
-    # bubblewrap started by root leaves all capabilities in place; they go with the user.
+    # Started by root, bubblewrap keeps all capabilities; changing the user drops them.
     user = str(USERS[role])
     drop = ["setpriv", "--reuid", user, "--regid", user, "--clear-groups", "--inh-caps=-all", "--bounding-set=-all"]
     return [*command, "--", *drop, "--"]
@@ -169,13 +169,13 @@ def launch(
     errors: int | IO | None = None,
     unsafe: bool = False,
 ) -> subprocess.Popen:
-    """Start a trusted, long-lived process that sees only its part of the project; /tmp is its own.
+    """Start a trusted, long-lived process that sees only its part of the project and has a private /tmp.
 
-    role: "runner" (may confine its children further, see `enter`) or "verifier" (can make no namespaces).
-    fds: open files it is handed, under the same numbers. readable: more paths for it to see. writable: folders
-    of its own, which are its user's from then on. environment: more variables. errors: where its standard error goes.
-    unsafe: a plain process instead, in a clean environment. It ends with this process, and everything that it started
-    ends with it. Raises FileNotFoundError without bubblewrap.
+    role: "runner" (may confine its children further, see `enter`) or "verifier" (cannot create namespaces).
+    fds: open files to hand over, under the same numbers. readable: additional readable paths. writable: folders that it
+    may write; they belong to its user from then on. environment: additional variables. errors: where its standard error
+    goes. unsafe: start a plain process in a clean environment instead. The process and all its descendants end with
+    this process. Raises FileNotFoundError without bubblewrap.
     """
     paths = sorted({*_visible(role), *map(str, readable)})
     variables = _environment(paths, environment or {})
@@ -194,7 +194,7 @@ def launch(
 
 
 def _start(command: list[str], variables: dict[str, str], fds: tuple[int, ...], errors) -> subprocess.Popen:
-    """Popen, by a thread that lives as long as the process: --die-with-parent is about the thread that started it."""
+    """Call Popen in a thread that outlives the process: --die-with-parent refers to the thread that started it."""
     started: queue.SimpleQueue = queue.SimpleQueue()
 
     def stay() -> None:
@@ -204,7 +204,7 @@ def _start(command: list[str], variables: dict[str, str], fds: tuple[int, ...], 
             started.put(error)
             return
         started.put(process)
-        with contextlib.suppress(ChildProcessError):  # somebody has waited for it: it has ended
+        with contextlib.suppress(ChildProcessError):  # it has ended and was waited for elsewhere
             os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
     threading.Thread(target=stay, daemon=True, name=f"keeps {command[0]}").start()
@@ -220,13 +220,13 @@ _NAMESPACES = linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | lin
 
 
 def enter(limits: Limits = Limits(), keep: Iterable[int] = ()) -> int:
-    """os.fork() for a process that `launch` started as runner, but the child is confined: 0 in the child, its pid here.
+    """Fork a confined child, as os.fork() would: return 0 in the child, the child's pid in the parent.
 
-    keep: the open files that the child still has; standard input, output and error lead nowhere unless they are in it.
-    The child is process 1 of its namespace: when it ends or is killed, every process of the submission ends with it;
-    and of signals from inside it gets those alone that it handles. Raises OSError where there are no namespaces; the
-    child ends with NOT_CONFINED where another layer cannot be had. In a process launched as unsafe, what cannot be had
-    is done without. For a process with one thread.
+    For a single-threaded process that `launch` started as "runner". keep: file descriptors that stay open in the child;
+    standard input, output and error go to /dev/null unless listed. The child is process 1 of its namespace: when it
+    ends, every process of the submission ends with it, and signals from inside reach it only if it handles them.
+    Raises OSError where there are no namespaces; the child exits with NOT_CONFINED where another layer fails. In a
+    process launched as unsafe, layers that fail are skipped.
     """
     unsafe = _UNSAFE in os.environ
     before_mib, user, group = address_space_mib(), os.geteuid(), os.getegid()
@@ -252,15 +252,15 @@ def enter(limits: Limits = Limits(), keep: Iterable[int] = ()) -> int:
             seccomp.install,
             lambda: _descriptors(set(keep)),
         ):
-            _take(step, unsafe)
+            _apply(step, unsafe)
     except BaseException as error:
         with contextlib.suppress(OSError):
-            os.write(2, f"A worker could not be confined. {type(error).__name__}: {error}\n".encode())
+            os.write(2, f"The worker could not be confined. {type(error).__name__}: {error}\n".encode())
         os._exit(NOT_CONFINED)
     return 0
 
 
-def _take(step: Callable[[], object], unsafe: bool) -> None:
+def _apply(step: Callable[[], object], unsafe: bool) -> None:
     try:
         step()
     except OSError:
@@ -274,23 +274,23 @@ def address_space_mib() -> int:
 
 
 def _map_user(user: int, group: int) -> None:
-    """The new user namespace knows one user and one group: those that this process has outside."""
+    """Map one user and one group into the new user namespace: those that this process has outside."""
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         Path("/proc/self", name).write_text(text)
 
 
 def _mounts(limits: Limits, readable: Iterable[str]) -> None:
-    """Everything read-only, but for a fresh and small /tmp; nothing in /proc."""
-    Path("/proc/self/oom_score_adj").write_text("1000")  # when memory runs out, it is the submission that goes
+    """Make everything read-only except for a fresh, small /tmp, and empty /proc."""
+    Path("/proc/self/oom_score_adj").write_text("1000")  # when memory runs out, kill the submission first
     try:
         linux.make_read_only("/")
     except OSError as error:
-        if error.errno != errno.ENOSYS:  # before Linux 5.12: what bubblewrap mounted read-only stays so
+        if error.errno != errno.ENOSYS:  # before Linux 5.12: bubblewrap has already mounted everything read-only
             raise
     in_tmp = {path: os.open(path, os.O_PATH) for path in readable if path.startswith("/tmp/")}
     flags = linux.MS_NOSUID | linux.MS_NODEV
     linux.mount("tmpfs", "/tmp", "tmpfs", flags, f"size={limits.tmp_mib}m,nr_inodes={limits.inodes},mode=0700")
-    for path, fd in in_tmp.items():  # a project that itself lies in /tmp
+    for path, fd in in_tmp.items():  # where the project itself lies in /tmp
         if os.path.isdir(f"/proc/self/fd/{fd}"):
             os.makedirs(path, exist_ok=True)
         else:
@@ -313,7 +313,7 @@ def _rlimits(limits: Limits, before_mib: int) -> None:
         "CORE": 0,
         "MEMLOCK": 0,
         "MSGQUEUE": 0,
-        "CPU": limits.cpu_s,  # then SIGKILL
+        "CPU": limits.cpu_s,  # soft limit = hard limit: SIGKILL at once
     }
     for name, value in wanted.items():
         kind = getattr(resource, f"RLIMIT_{name}")
@@ -323,7 +323,7 @@ def _rlimits(limits: Limits, before_mib: int) -> None:
 
 
 def _descriptors(keep: set[int]) -> None:
-    """Close all but `keep`; the three standard ones then lead to /dev/null."""
+    """Close all descriptors except `keep`, and open the missing standard ones on /dev/null."""
     start = 0
     for fd in [*sorted(keep), 2**20]:
         os.closerange(start, fd)
@@ -337,13 +337,13 @@ def _descriptors(keep: set[int]) -> None:
         os.set_inheritable(null, True)
 
 
-# ── What the grader does about a worker from outside ──────────────────────────────────────────────────────────────────
+# ── A worker, seen from outside ───────────────────────────────────────────────────────────────────────────────────────
 
 
 def pid_of(sock: socket.socket) -> int:
-    """The process at the other end, which calls `announce`, by its id in this process's namespace, as the kernel says.
+    """Return the id, in this process's namespace, of the peer that calls `announce`. The kernel vouches for it.
 
-    Raises OSError (TimeoutError, after the socket's own timeout) where nobody answers.
+    Raises OSError (TimeoutError after the socket's own timeout) if the peer does not answer.
     """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
     try:
@@ -354,26 +354,26 @@ def pid_of(sock: socket.socket) -> int:
     for level, kind, data in ancillary:
         if answer and (level, kind) == (socket.SOL_SOCKET, socket.SCM_CREDENTIALS):
             return struct.unpack("3i", data)[0]
-    raise ConnectionError("The worker ended before it could say which process it is.")
+    raise ConnectionError("The worker ended before it announced its process id.")
 
 
 def announce(sock: socket.socket) -> None:
-    """The worker's side of `pid_of`."""
+    """Answer `pid_of`; called by the worker."""
     if sock.recv(1):
         sock.sendall(b"!")
 
 
 def cgroup(name: str, limits: Limits) -> contextlib.AbstractContextManager[Group]:
-    """A control group for one submission (see `cgroups`): the memory of all its processes and its /tmp together."""
+    """Return a control group for one submission (see `cgroups`): it counts all its processes and its /tmp together."""
     return cgroups.cgroup(name, limits.memory_mib + limits.tmp_mib, limits.processes)
 
 
-# ── Which layers hold here ────────────────────────────────────────────────────────────────────────────────────────────
+# ── The layers that hold on this machine ──────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer on this machine, as tried out: `sentence` says what holds, or what does not and what to do about it."""
+    """The result of testing one layer here. `sentence`: what it guarantees or, if it does not hold, the remedy."""
 
     name: str
     holds: bool
@@ -381,7 +381,7 @@ class Layer:
     sentence: str
 
 
-#: layer → (needed?, what holds, what to do where it does not)
+#: layer → (needed?, what it guarantees, the risk and the remedy where it does not hold)
 LAYERS = {
     "bubblewrap": (
         True,
@@ -392,47 +392,47 @@ LAYERS = {
     ),
     "own user": (
         True,
-        f"learner code runs as users {USERS['runner']} and {USERS['verifier']}, whom nothing belongs to",
+        f"learner code runs as users {USERS['runner']} and {USERS['verifier']}, who own nothing",
         "learner code runs as you: only root can start it as another user",
     ),
     "namespaces": (
         True,
-        "each submission has its own processes; none is left when it is done",
-        "submissions could reach each other's processes and leave some behind: allow user namespaces "
+        "each submission sees only its own processes, and they all end with it",
+        "submissions could reach each other's processes and leave some running: allow user namespaces "
         "(sysctl kernel.apparmor_restrict_unprivileged_userns=0, user.max_user_namespaces=10000; "
         "on older Debians kernel.unprivileged_userns_clone=1)",
     ),
     "seccomp": (
         True,
-        f"{len(seccomp.DENIED)} system calls are refused, among them socket, ptrace, mount, bpf",
-        "learner code may make every system call: grade on Linux (x86-64 or ARM64) with CONFIG_SECCOMP_FILTER",
+        f"{len(seccomp.DENIED)} system calls are refused, among them socket, ptrace, mount and bpf",
+        "learner code can make every system call: grade on Linux (x86-64 or ARM64) with CONFIG_SECCOMP_FILTER",
     ),
     "landlock": (
         False,
-        f"files are kept apart a second time (ABI {landlock.abi() if sys.platform == 'linux' else 0})",
-        "files are kept apart by mounts alone: a kernel with Landlock (Linux 5.13, in `lsm=`) does it a second time",
+        f"file access is restricted a second time (ABI {landlock.abi() if sys.platform == 'linux' else 0})",
+        "only mounts restrict file access: a kernel with Landlock (Linux 5.13, in `lsm=`) does it a second time",
     ),
     "rlimits": (
         True,
         "memory, processes, open files and file sizes are limited",
-        "learner code can take all memory or all processes: grade on Linux 5.14 or newer",
+        "learner code can use up all memory or all processes: grade on Linux 5.14 or newer",
     ),
     "own tmp": (
         True,
-        "each submission has its own /tmp of limited size; nothing else can be written",
-        "learner code can fill the disk: it needs the namespaces above",
+        "each submission has its own /tmp of limited size and can write nowhere else",
+        "learner code can fill the disk: this layer needs the namespaces above",
     ),
     "cgroup": (
         False,
-        "memory and processes of a submission are counted together",
-        "memory is limited for each process of a submission, not for all of them together: grade as root, "
-        "or in a control group of your own (systemd-run --user --scope -p Delegate=yes passlab grade …)",
+        "memory and processes are limited for each submission as a whole",
+        "memory is limited for each process of a submission, not for the submission as a whole: grade as root, "
+        "or in a separate control group (systemd-run --user --scope -p Delegate=yes passlab grade …)",
     ),
 }
 
 
 def layers() -> list[Layer]:
-    """Each layer, really tried on this machine: a confined process does what the layer forbids. Under a second."""
+    """Test each layer on this machine, in under a second: a confined process tries what the layer forbids."""
     try:
         held, why = _probe(unsafe=False), ""
     except OSError as error:
@@ -445,19 +445,19 @@ def layers() -> list[Layer]:
     found = []
     for name, (needed, good, remedy) in LAYERS.items():
         holds = held.get(name, False)
-        sentence = good if holds else f"{remedy}; it said: {why}" if why and name == "bubblewrap" else remedy
+        sentence = good if holds else f"{remedy}; the error was: {why}" if why and name == "bubblewrap" else remedy
         needed = needed and (name != "own user" or os.geteuid() == 0)
         found.append(Layer(name, holds, needed, f"{sentence[0].upper()}{sentence[1:]}."))
     return found
 
 
 def missing() -> list[str]:
-    """What grading cannot do without and this machine lacks, a sentence for each with its remedy."""
+    """Return one sentence, with its remedy, for each required layer that does not hold on this machine."""
     return [f"The layer “{one.name}” is missing. {one.sentence}" for one in layers() if one.needed and not one.holds]
 
 
 def looks() -> dict[str, tuple[bool, Callable[[], tuple[bool, str]]]]:
-    """Rows for `passlab doctor`. None is needed there: learners do not grade."""
+    """Return the rows for `passlab doctor`. None of them is required there: learners do not grade."""
     return {f"sandbox: {one.name}": (False, lambda one=one: (one.holds, one.sentence)) for one in layers()}
 
 
@@ -474,19 +474,19 @@ def _cgroup_holds() -> bool:
 
 
 def _probe(unsafe: bool) -> dict[str, bool]:
-    """Layer → does it hold. Raises OSError with what was said where the processes do not start."""
+    """Return layer → whether it holds. Raises OSError with the last line of the error output if nothing starts."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         argv = [sys.executable, "-m", "autograder.engine.sandbox", str(theirs.fileno()), str(os.geteuid())]
         try:
             process = launch("runner", argv, fds=[theirs.fileno()], errors=subprocess.PIPE, unsafe=unsafe)
         except FileNotFoundError as error:
-            raise OSError(f"{error.filename} is not there") from None
+            raise OSError(f"{error.filename} is not installed") from None
         theirs.close()
         _, errors = process.communicate()
         said = b"".join(iter(lambda: ours.recv(2**16), b""))
     if process.returncode or not said.endswith(b"}"):
-        raise OSError(errors.decode(errors="replace").strip().rpartition("\n")[2] or "nothing")
+        raise OSError(errors.decode(errors="replace").strip().rpartition("\n")[2] or "no message")
     return json.loads(said)
 
 
@@ -502,7 +502,7 @@ def _refused(attempt: Callable[[], object], *numbers: int) -> bool:
 
 
 def _too_much() -> bool:
-    """Is memory beyond the limit refused, and a process too many?"""
+    """Return whether memory beyond the limit and one process too many are both refused."""
     memory = _refused(lambda: mmap.mmap(-1, (_TRIAL.memory_mib + 1) * 2**20), errno.ENOMEM)
     children = []
     try:
@@ -519,10 +519,10 @@ def _too_much() -> bool:
 
 
 def _trials() -> dict[str, bool]:
-    """Layer → was the forbidden thing refused to this process, which `enter` confined?"""
+    """Return layer → whether it refused what it forbids to this process, which `enter` has confined."""
     return {
         "namespaces": os.getpid() == 1 and not os.path.exists("/proc/self"),
-        "seccomp": _refused(lambda: linux.call("unshare", 0), errno.EPERM),  # it does nothing, and works for anybody
+        "seccomp": _refused(lambda: linux.call("unshare", 0), errno.EPERM),  # a no-op that needs no privilege
         "landlock": _refused(lambda: os.listdir("/dev"), errno.EACCES),
         "rlimits": _too_much(),
         "own tmp": _refused(lambda: Path("/tmp/large").write_bytes(bytes(2 * 2**20)), errno.ENOSPC)
@@ -530,8 +530,8 @@ def _trials() -> dict[str, bool]:
     }
 
 
-def probed(sock: socket.socket, grader: int) -> None:
-    """Try, in a confined process, what the layers forbid, and report over the socket: the launched side of `_probe`."""
+def run_probe(sock: socket.socket, grader: int) -> None:
+    """Try what the layers forbid in a confined process and report over `sock`: the launched side of `_probe`."""
     held = {
         "bubblewrap": not (ROOT / "autograder" / "commands.py").exists() and len(socket.if_nameindex()) == 1,
         "own user": os.geteuid() != grader,

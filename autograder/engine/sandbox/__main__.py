@@ -1,8 +1,8 @@
-"""The process that tries out the sandbox from inside: see `_probe`."""
+"""The process that tests the sandbox from inside: see `_probe`."""
 
 import socket
 import sys
 
-from autograder.engine.sandbox import probed
+from autograder.engine.sandbox import run_probe
 
-probed(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))
+run_probe(socket.socket(fileno=int(sys.argv[1])), int(sys.argv[2]))

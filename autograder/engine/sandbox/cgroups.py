@@ -1,7 +1,7 @@
-"""One control group per submission: memory and processes counted over all of its processes together.
+"""One control group per submission, which limits the memory and the number of all its processes together.
 
-Made by the grader below its own group, so that limits set on the grader itself keep holding. Version 2 where the
-grader's group may be divided, version 1 where the controllers' folders are writable; elsewhere rlimits alone hold.
+The grader creates it below its own group, so limits on the grader itself still apply. Version 2 is used where the
+grader's group may have subgroups, version 1 where the controllers' folders are writable; elsewhere only rlimits apply.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-#: The group of the grader itself, once it had to leave the group that it divides (version 2).
+#: The group that the grader moves into when its own group gets subgroups (version 2).
 _OWN = "passlab-grader"
 _NEEDED = {"memory", "pids"}
 _USED = ("memory", "pids", "cpuacct")
@@ -23,7 +23,7 @@ _USED = ("memory", "pids", "cpuacct")
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of one submission. `folders`: controller → its folder, the same one in version 2; empty: none."""
+    """The processes of one submission. `folders`: controller → its folder, all the same in version 2; may be empty."""
 
     folders: dict[str, Path]
     v2: bool = False
@@ -35,38 +35,38 @@ class Group:
         return set(self.folders.values())
 
     def add(self, pid: int) -> None:
-        """Put a process, and all that it will start, into the group."""
+        """Move a process, and whatever it starts from now on, into the group."""
         for folder in self._every():
             (folder / "cgroup.procs").write_text(str(pid))
 
     def pids(self) -> set[int]:
-        """The processes in it."""
+        """Return the ids of the group's processes."""
         return {int(line) for folder in self._every() for line in (folder / "cgroup.procs").read_text().split()}
 
     def peak_mib(self) -> float:
-        """The most memory it ever held, files in /tmp counted; 0.0 where the kernel does not say (v2 before 5.19)."""
+        """Return the peak memory, files in /tmp included; 0.0 where the kernel does not tell (v2 before 5.19)."""
         return _number(self.folders, "memory", "memory.peak" if self.v2 else "memory.max_usage_in_bytes") / 2**20
 
     def cpu_seconds(self) -> float:
-        """CPU time of all its processes, dead ones counted; 0.0 where the kernel does not say."""
+        """Return the CPU time of all its processes, ended ones included; 0.0 where the kernel does not tell."""
         if not self.v2:
             return _number(self.folders, "cpuacct", "cpuacct.usage") / 1e9
         stat = dict(line.split() for line in (self.folders["memory"] / "cpu.stat").read_text().splitlines())
         return int(stat["usage_usec"]) / 1e6
 
     def kill(self, seconds: float = 5.0) -> None:
-        """End every process in it. Raises TimeoutError if some are left after `seconds`."""
+        """Kill every process in the group. Raises TimeoutError if some are left after `seconds`."""
         for folder in self._every():
             if (folder / "cgroup.kill").exists():  # version 2, Linux 5.14
                 (folder / "cgroup.kill").write_text("1")
         end = time.monotonic() + seconds
         while left := self.pids():
-            for pid in left - {0}:  # 0: a process that this one's pid namespace does not know
+            for pid in left - {0}:  # 0: a process outside this process's pid namespace
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             if time.monotonic() > end:
                 names = ", ".join(folder.name for folder in self._every())
-                raise TimeoutError(f"{len(left)} processes of the control group {names} do not end.")
+                raise TimeoutError(f"{len(left)} processes of the control group {names} are still there after SIGKILL.")
             time.sleep(0.002)
 
     def remove(self) -> None:
@@ -88,7 +88,7 @@ def _number(folders: dict[str, Path], controller: str, name: str) -> int:
 
 
 def _hierarchies() -> dict[str, Path]:
-    """Controller → this process's own folder in its hierarchy; version 2 goes by the name ""."""
+    """Return controller → this process's folder in its hierarchy; the key of version 2 is ""."""
     own: dict[str, str] = {}
     for line in Path("/proc/self/cgroup").read_text().splitlines():
         _, controllers, path = line.split(":", 2)
@@ -99,7 +99,7 @@ def _hierarchies() -> dict[str, Path]:
         kind, _, options = after.split(" ")[:3]
         top, where = before.split(" ")[3:5]
         names = [""] if kind == "cgroup2" else [n for n in _USED if n in options.split(",")] if kind == "cgroup" else []
-        for name in names:  # in a container the mount shows a part of the hierarchy, which `top` names
+        for name in names:  # in a container only the part of the hierarchy below `top` is mounted
             below = own.get(name, "/").removeprefix(top.rstrip("/"))
             found[name] = Path(where) / below.lstrip("/")
     return found
@@ -107,9 +107,9 @@ def _hierarchies() -> dict[str, Path]:
 
 @cache
 def parents(pid: int) -> tuple[dict[str, Path], bool]:
-    """The folders in which this process (`pid`) may make groups, and whether they are version 2.
+    """Return the folders in which this process may create groups, by controller, and whether they are version 2.
 
-    Raises OSError with what is missing.
+    pid: this process; only the key of the cache. Raises OSError with what is missing.
     """
     found = _hierarchies()
     if found.keys() >= _NEEDED:
@@ -118,18 +118,18 @@ def parents(pid: int) -> tuple[dict[str, Path], bool]:
             raise OSError(f"{found['memory']} and {found['pids']} are not both writable")
         v2 = False
     elif "" in found:
-        folders, v2 = dict.fromkeys(_NEEDED, _divided(found[""])), True
+        folders, v2 = dict.fromkeys(_NEEDED, _delegate(found[""])), True
     else:
         raise OSError("no control groups are mounted")
     _sweep(set(folders.values()))
     return folders, v2
 
 
-def _divided(folder: Path) -> Path:
-    """The grader's own group of version 2, made to hand its controllers down to the groups in it.
+def _delegate(folder: Path) -> Path:
+    """Make the grader's group (version 2) delegate its controllers to its subgroups, and return it.
 
-    A group that hands controllers down may hold no process itself: a grader that is alone in its group moves into a
-    group below it first.
+    A group that delegates controllers may not contain processes itself, so a grader that is alone in its group first
+    moves into a subgroup. Raises OSError where that is not possible.
     """
     if folder.name == _OWN:
         return folder.parent
@@ -146,7 +146,7 @@ def _divided(folder: Path) -> Path:
 
 
 def _sweep(folders: set[Path]) -> None:
-    """Remove the empty groups of graders that were killed."""
+    """Remove the empty groups that killed graders left."""
     for folder in folders:
         for left in folder.glob("passlab-*-*"):
             grader = left.name.split("-")[1]
@@ -156,7 +156,7 @@ def _sweep(folders: set[Path]) -> None:
 
 
 def make(name: str, memory_mib: int, processes: int) -> Group:
-    """A new group below the grader's own. Raises OSError where there can be none."""
+    """Create a group below the grader's own. Raises OSError where that is not possible."""
     folders, v2 = parents(os.getpid())
     group = Group({controller: folder / f"passlab-{os.getpid()}-{name}" for controller, folder in folders.items()}, v2)
     try:
@@ -165,10 +165,10 @@ def make(name: str, memory_mib: int, processes: int) -> Group:
         memory, pids, size = group.folders["memory"], group.folders["pids"], memory_mib * 2**20
         if v2:
             (memory / "memory.max").write_text(str(size))
-            _if_there(memory / "memory.swap.max", 0)
+            _write_if_present(memory / "memory.swap.max", 0)
         else:
             (memory / "memory.limit_in_bytes").write_text(str(size))
-            _if_there(memory / "memory.memsw.limit_in_bytes", size)
+            _write_if_present(memory / "memory.memsw.limit_in_bytes", size)
         (pids / "pids.max").write_text(str(processes))
     except OSError:
         group.remove()
@@ -176,16 +176,16 @@ def make(name: str, memory_mib: int, processes: int) -> Group:
     return group
 
 
-def _if_there(path: Path, value: int) -> None:
+def _write_if_present(path: Path, value: int) -> None:
     if path.exists():  # only where the kernel accounts for swap
         path.write_text(str(value))
 
 
 @contextlib.contextmanager
 def cgroup(name: str, memory_mib: int, processes: int) -> Iterator[Group]:
-    """A group for one submission; at the end all in it is killed and it is removed. Without control groups: no group.
+    """Provide a group for one submission; on exit its processes are killed and it is removed.
 
-    Such a Group is false, takes every `add`, and holds nothing.
+    Without control groups the Group is empty: it is false, and `add` does nothing.
     """
     try:
         group = make(name, memory_mib, processes)

@@ -1,4 +1,4 @@
-"""Landlock: which files a process may touch, kept by the kernel apart from mounts and file modes (Linux 5.13)."""
+"""Landlock: kernel rules for the files a process may access, independent of mounts and file modes (Linux 5.13)."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from autograder.engine.sandbox import linux
 _EXECUTE, _WRITE, _READ, _LIST = 1, 2, 4, 8
 _TRUNCATE, _DEVICE_IOCTL = 1 << 14, 1 << 15
 _READING = _EXECUTE | _READ | _LIST
-_ON_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICE_IOCTL  # what a rule on a single file may name
+_ON_FILES = _EXECUTE | _WRITE | _READ | _TRUNCATE | _DEVICE_IOCTL  # the rights a rule on a single file may list
 _CHAR_AND_BLOCK = (1 << 6) | (1 << 11)
 _TCP = 3  # bind, connect
 _SCOPES = 3  # abstract sockets, signals
 
 
 def abi() -> int:
-    """The version of Landlock that this kernel has; 0 where it has none."""
+    """Return the kernel's Landlock ABI version; 0 without Landlock."""
     version = 1
     try:
         return linux.call("landlock_create_ruleset", 0, 0, version)
@@ -28,7 +28,7 @@ def abi() -> int:
 
 
 def _rights(version: int) -> int:
-    """All rights over files that a kernel of this version can withhold."""
+    """Return all file access rights that this ABI version handles."""
     rights = (1 << 13) - 1
     for since, bit in ((2, 1 << 13), (3, _TRUNCATE), (5, _DEVICE_IOCTL)):
         rights |= bit if version >= since else 0
@@ -36,14 +36,14 @@ def _rights(version: int) -> int:
 
 
 def restrict(readable: Iterable[str], writable: Iterable[str]) -> None:
-    """Let this process, and all that it starts, read below `readable`, read and write below `writable`, and no more.
+    """Restrict this process and its descendants to reading below `readable` and reading and writing below `writable`.
 
-    Where the kernel can (ABI 4, 6): no TCP, no signal and no abstract socket to a process outside. Paths that do not
-    exist are passed over. Raises OSError where there is no Landlock.
+    Where the kernel can, this also forbids TCP (ABI 4) and signals and abstract sockets to outside processes (ABI 6).
+    Paths that do not exist are skipped. Raises OSError without Landlock.
     """
     version = abi()
     if not version:
-        raise OSError(38, "landlock: this kernel has none")
+        raise OSError(38, "landlock: not available in this kernel")
     rights = _rights(version)
     handled = (ctypes.c_uint64 * 3)(rights, _TCP if version >= 4 else 0, _SCOPES if version >= 6 else 0)
     size = 8 * (3 if version >= 6 else 2 if version >= 4 else 1)

@@ -1,4 +1,4 @@
-"""Linux system calls that Python has no name for, by number: what the sandbox's layers are built from."""
+"""Linux system calls that Python does not wrap, by number: the sandbox's layers are built from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def _table(text: str) -> dict[str, int]:
     return {name: int(number) for name, number in (entry.split("=") for entry in text.split())}
 
 
-#: machine → name → number, as in the kernel's headers. Those of other machines are unknown here: no sandbox there.
+#: machine → name → number, as in the kernel's headers. There is no sandbox on other machines.
 NUMBERS = {
     "x86_64": _table(
         """
@@ -55,7 +55,7 @@ PR_SET_PDEATHSIG, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_GET_T
 
 
 class _C:
-    """The C library. PyDLL keeps Python's lock during a call: after a raw `clone` the child must still hold it."""
+    """The C library. PyDLL keeps the GIL during a call: after a raw `clone` the child must still hold it."""
 
     library: ctypes.PyDLL | None = None
 
@@ -68,9 +68,9 @@ class _C:
 
 
 def call(name: str, *arguments) -> int:
-    """Make the system call `name`. Raises OSError with the kernel's reason, ENOSYS where the machine is unknown."""
+    """Make the system call `name`. Raises OSError with the kernel's reason, ENOSYS on a machine without a table."""
     if name not in NUMBER:
-        raise OSError(38, f"{name}: not known on {platform.system()} {platform.machine()}")
+        raise OSError(38, f"{name}: no system call number for {platform.system()} {platform.machine()}")
     given = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
     result = _C.get().syscall(ctypes.c_long(NUMBER[name]), *given)
     if result < 0:
@@ -88,32 +88,32 @@ def mount(source: str, target: str, kind: str, flags: int, options: str = "") ->
 
 
 def make_read_only(path: str) -> None:
-    """Make a mount and all mounts below it read-only, for this mount namespace (Linux 5.12)."""
+    """Make a mount and all mounts below it read-only in this mount namespace (Linux 5.12)."""
     read_only_nosuid = (ctypes.c_uint64 * 4)(1 | 2, 0, 0, 0)  # struct mount_attr: set, clear, propagation, namespace
     recursive = 0x8000
     call("mount_setattr", -100, path.encode(), recursive, read_only_nosuid, ctypes.sizeof(read_only_nosuid))
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, for good: also what a program started later could regain."""
+    """Drop every capability for good, from the bounding set too, so that no program started later regains one."""
     for capability in range(64):
-        with contextlib.suppress(OSError):  # one that this kernel does not have, or may not be dropped any more
+        with contextlib.suppress(OSError):  # unknown to this kernel, or not ours to drop
             prctl(PR_CAPBSET_DROP, capability)
     version3_self = (ctypes.c_uint32 * 2)(0x20080522, 0)
     call("capset", version3_self, (ctypes.c_uint32 * 6)())
 
 
 def fork_into(namespaces: int) -> int:
-    """os.fork(), with the child as process 1 of its own `namespaces` (CLONE_NEW… flags). Raises OSError.
+    """Fork as os.fork() does, with the child as process 1 of new `namespaces` (CLONE_NEW… flags). Raises OSError.
 
-    One call for both: a fork of a process with torch costs 10 ms, and to fork inside of new namespaces would be a
-    second one. Python's own work around a fork is done here as os.fork() does it. Of the C library's, the thread's id
-    is set anew; the rest matters in a process with several threads, which a warm parent is not.
+    One call does both: forking a process that holds torch costs 10 ms, and unshare would need a second fork to make
+    process 1. Python's hooks around a fork run as in os.fork(). Of the C library's, only the thread id is reset; the
+    rest matters in processes with several threads, and a warm parent has one.
     """
     sigchld, set_id, clear_id = 17, 0x01000000, 0x00200000
-    where = ctypes.c_void_p()  # where the C library keeps the id of this thread
+    where = ctypes.c_void_p()  # the address where the C library keeps this thread's id
     prctl(PR_GET_TID_ADDRESS, ctypes.byref(where))
-    behind = (0, where) if platform.machine() == "aarch64" else (where, 0)  # the thread's storage, which stays
+    behind = (0, where) if platform.machine() == "aarch64" else (where, 0)  # 0: keep the thread's local storage
     python = ctypes.pythonapi
     python.PyOS_BeforeFork()
     try:

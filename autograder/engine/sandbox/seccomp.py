@@ -1,6 +1,6 @@
-"""A seccomp filter: the system calls that no answer needs and that escapes are made of, refused by the kernel.
+"""A seccomp filter: the kernel refuses system calls that no answer needs and that escapes rely on.
 
-The filter is a small BPF program over (number, machine, six arguments), written here by hand: one comparison per name.
+The filter is a small, hand-written BPF program over (number, machine, six arguments): one comparison per name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import struct
 
 from autograder.engine.sandbox import linux
 
-#: Refused whatever the arguments are; EPERM.
+#: Refused with EPERM, whatever the arguments.
 DENIED = tuple(
     """
     mount umount2 pivot_root chroot open_tree move_mount fsopen fsconfig fsmount fspick mount_setattr
@@ -28,8 +28,8 @@ DENIED = tuple(
     iopl ioperm modify_ldt settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname
     """.split()  # noqa: SIM905  (a table)
 )
-# socketpair stays: asyncio is made of it, and with bind and connect refused it leads nowhere else. memfd and System V
-# memory are memory that no rlimit counts.
+# socketpair stays: asyncio is built on it, and with bind and connect refused it leads nowhere else. memfd and System V
+# shared memory are refused because no rlimit counts them.
 
 _NEW = (
     linux.CLONE_NEWNS | linux.CLONE_NEWCGROUP | linux.CLONE_NEWUTS | linux.CLONE_NEWIPC | linux.CLONE_NEWUSER
@@ -38,18 +38,18 @@ _NEW = (
 _KIND, _CHAR, _BLOCK = 0o170000, 0o020000, 0o060000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 
-#: Refused for some arguments: (name, argument's place, bits looked at, the value refused; None: any of the bits).
+#: Refused for some arguments: (name, position of the argument, mask, refused value; None: any bit of the mask).
 DENIED_IF = [
     ("clone", 0, _NEW & ~0xFF, None),  # the lowest byte is a signal there: CLONE_NEWTIME is clone3's and unshare's
     ("mknod", 1, _KIND, _CHAR),
     ("mknod", 1, _KIND, _BLOCK),
     ("mknodat", 2, _KIND, _CHAR),
     ("mknodat", 2, _KIND, _BLOCK),
-    ("ioctl", 1, 0xFFFFFFFF, _TIOCSTI),  # typing into somebody's terminal
+    ("ioctl", 1, 0xFFFFFFFF, _TIOCSTI),  # typing into someone else's terminal
     ("ioctl", 1, 0xFFFFFFFF, _TIOCLINUX),
 ]
 
-#: Answered with ENOSYS: its flags are behind a pointer, where a filter cannot look; C libraries then take clone.
+#: Answered with ENOSYS: its flags lie behind a pointer, which a filter cannot follow; C libraries then use clone.
 ABSENT = ["clone3"]
 
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -63,7 +63,7 @@ def _instruction(code: int, value: int = 0, if_true: int = 0, if_false: int = 0)
 
 
 def program(machine: str = platform.machine()) -> bytes:
-    """The filter as the kernel wants it: an array of struct sock_filter. Raises OSError for an unknown machine."""
+    """Return the filter as the kernel expects it: an array of struct sock_filter. Raises OSError on other machines."""
     if machine not in _AUDIT:
         raise OSError(errno.ENOSYS, f"seccomp: no list of system calls for {machine}")
     numbers = linux.NUMBERS[machine]
@@ -79,7 +79,7 @@ def program(machine: str = platform.machine()) -> bytes:
         code += [_instruction(_AT_LEAST, _X32, 0, 1), absent]
     for names, answer in ((DENIED, refuse), (ABSENT, absent)):
         for name in names:
-            if name in numbers:  # iopl and its like are x86's alone
+            if name in numbers:  # iopl and the like exist only on x86
                 code += [_instruction(_EQUAL, numbers[name], 0, 1), answer]
     for name, place, mask, value in DENIED_IF:
         if name in numbers:
@@ -91,7 +91,7 @@ def program(machine: str = platform.machine()) -> bytes:
 
 
 def install() -> None:
-    """Put this process and all that it starts under the filter, for good. Raises OSError where there is no seccomp."""
+    """Put this process and its descendants under the filter for good. Raises OSError without seccomp."""
     instructions = program()
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
 

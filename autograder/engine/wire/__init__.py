@@ -1,11 +1,11 @@
-"""What travels between learner code and the trusted side: values as bytes, without pickle, without eval.
+"""The codec between learner code and the trusted side: values as bytes, without pickle and without eval.
 
-    payload = encode(value)          # raises Refused: what cannot travel, and where
-    value = decode(payload)          # raises Refused for everything malformed; runs nothing that stands in it
-    fingerprint(payload)             # the same for values that differ in the names of graph nodes alone
+    payload = encode(value)          # raises Refused: what cannot travel, and where it is
+    value = decode(payload)          # raises Refused for anything malformed; executes nothing from the payload
+    fingerprint(payload)             # equal for values that differ only in the names of graph nodes
 
 A payload is eight bytes of header, a JSON document (see `packing`) and, when there are tensors, a safetensors file with
-their memory. Both directions use the same codec: cases travel to the learner's code as arguments, its answers back.
+their memory. Both directions use the same codec: arguments travel to the learner's code, its answers travel back.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from autograder.engine.wire.unpacking import unpack
 __all__ = ["Refused", "decode", "encode", "fingerprint"]
 
 _MAGIC = b"PLW1"
-_HEADER = struct.Struct("<4sI")  # the rest after the document is the safetensors file
+_HEADER = struct.Struct("<4sI")  # magic, size of the document; the safetensors file follows the document
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def encode(value: Any) -> bytes:
-    """The value as bytes. Raises Refused with a sentence for what cannot travel."""
+    """Return the value as bytes. Raises Refused, with a message for the learner, if it cannot travel."""
     try:
         with torch.no_grad():
             document, storages = pack(value)
@@ -42,24 +42,24 @@ def encode(value: Any) -> bytes:
     except Refused:
         raise
     except UnicodeEncodeError:
-        raise Refused("What came back holds text with half of a character (a lone surrogate).") from None
+        raise Refused("The returned value contains text with half a character (a lone surrogate).") from None
     except RecursionError:
-        raise Refused("What came back is nested too deeply, or holds itself.") from None
-    except Exception as error:  # a class of the learner's that answers oddly
-        raise Refused(f"What came back could not be read ({type(error).__name__}: {str(error)[:120]}).") from None
+        raise Refused("The returned value is nested too deeply, or contains itself.") from None
+    except Exception as error:  # an instance of a learner's class whose methods misbehave
+        raise Refused(f"The returned value could not be read ({type(error).__name__}: {str(error)[:120]}).") from None
     if len(text) > kinds.DOCUMENT_BYTES or len(text) + len(file) > kinds.PAYLOAD_BYTES:
-        raise Refused(f"What came back is too large: more than {kinds.PAYLOAD_BYTES >> 20} MiB.")
+        raise Refused(f"The returned value is too large: more than {kinds.PAYLOAD_BYTES >> 20} MiB.")
     return _HEADER.pack(_MAGIC, len(text)) + text + file
 
 
 def decode(payload: bytes) -> Any:
-    """The value that the bytes stand for. Raises Refused, and nothing else, for bytes that `encode` does not write."""
+    """Return the value in `payload`. Raises Refused, and nothing else, for bytes that `encode` would not write."""
     try:
         text, file = _split(payload)
         document = _document(text)
         blobs = {name: part["data"] for name, part in safetensors.deserialize(file)} if file else {}
         with torch.no_grad(), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # torch warns of dtypes that are experimental
+            warnings.simplefilter("ignore")  # torch warns about experimental dtypes
             return unpack(document, blobs)
     except Refused:
         raise
@@ -68,7 +68,7 @@ def decode(payload: bytes) -> Any:
 
 
 def fingerprint(payload: bytes) -> str:
-    """A digest that is the same for values that differ only in how the nodes of their graphs are called."""
+    """Return a SHA-256 digest that is equal for values that differ only in the names of graph nodes."""
     try:
         text, file = _split(payload)
         document = _document(text)
@@ -84,7 +84,7 @@ def fingerprint(payload: bytes) -> str:
 
 
 def _file(storages: list[torch.UntypedStorage]) -> bytes:
-    """The bytes of storages as a safetensors file; b"" if there are none."""
+    """Return the bytes of the storages as a safetensors file; b"" if there are none."""
     arrays = {
         str(place): torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
         for place, storage in enumerate(storages)
@@ -98,7 +98,7 @@ def _split(payload: bytes) -> tuple[bytes, bytes]:
         raise Refused("The payload is empty or too large.")
     magic, size = _HEADER.unpack_from(payload)
     if magic != _MAGIC or size > min(kinds.DOCUMENT_BYTES, len(payload) - _HEADER.size):
-        raise Refused("The payload does not begin as one.")
+        raise Refused("The payload does not start with a valid header.")
     body = bytes(payload[_HEADER.size :])
     return body[:size], body[size:]
 

@@ -1,7 +1,7 @@
-"""Modules as data: which classes may travel, and what an instance is made of.
+"""Modules as data: the classes that may travel, and the parts of an instance.
 
 A module is its class (a name in a table), its training flag, its parameters, buffers and children, and its settings:
-what else stands in its `__dict__` as plain data (`stride`, `p`, `inplace`). It is made again without its `__init__`.
+the other plain data in its `__dict__` (`stride`, `p`, `inplace`). It is rebuilt without calling `__init__`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from autograder.engine.wire.refusal import Refused
 from passlab.exercises.day01 import swap_relu as cases_day01_swap
 from passlab.fx.ops import ConvReLU2d
 
-#: What every module has, and what is set up again for every GraphModule.
+#: Fields of every module, and fields that are set up again for every GraphModule.
 _TRACED = """_graph meta _tracer_cls _tracer_extras _replace_hooks _create_node_hooks _erase_node_hooks _deepcopy_hooks
     shape_env _code _lineno_map _prologue_start _in_spec _out_spec"""
 _INNER = {*vars(nn.Module()), *_TRACED.split()}
-#: Lists of the parameters that are there already; `remake` sets them up again.
+#: Second references to parameters; `remake` sets them up again.
 _DERIVED = {"_flat_weights", "_flat_weight_refs"}
 _HOOKS = [name for name in vars(nn.Module()) if name.endswith("_hooks")]
 
 
 def _classes() -> dict[str, type]:
-    """Names → classes: torch.nn, without modules that have no shape yet or that need several processes."""
+    """Return name → class: torch.nn without lazy modules and those that need several processes, and passlab's."""
     found = {
         f"torch.nn.{name}": getattr(nn, name)
         for name in nn.modules.__all__
@@ -48,50 +48,48 @@ _NAMES = {cls: name for name, cls in CLASSES.items()}
 
 
 def class_name(module: nn.Module, where: str) -> str:
-    """The name of the module's class; raises Refused for a class of the learner's own, or one that torch made up."""
+    """Return the name of the module's class. Raises Refused for a learner's class or one that torch generated."""
     cls = type(module)
     if cls in _NAMES:
         return _NAMES[cls]
     if "parametriz" in getattr(cls, "__module__", "") or hasattr(module, "parametrizations"):
-        raise Refused(
-            f"{where} is parametrized. Make it plain with torch.nn.utils.parametrize.remove_parametrizations."
-        )
+        raise Refused(f"{where} is parametrized. Undo that with torch.nn.utils.parametrize.remove_parametrizations.")
     raise Refused(
-        f"{where} is a {cls.__name__}, a module of your own: a graph may hold modules of torch.nn, and passlab's. "
-        f"Put what it does into the graph as nodes."
+        f"{where} is a {cls.__name__}, a class of your own. A graph may only use modules of torch.nn and passlab. "
+        f"Express what it computes as nodes of the graph."
     )
 
 
-def unhooked(module: nn.Module, where: str) -> None:
-    """Raise Refused if the module has hooks: functions that would stay behind."""
+def refuse_hooks(module: nn.Module, where: str) -> None:
+    """Raise Refused if the module has hooks: functions cannot travel."""
     state = vars(module)
     if any(state.get(name) for name in _HOOKS):
-        raise Refused(f"{where} has a hook, a function that would stay behind. Remove it before you return the graph.")
+        raise Refused(f"{where} has a hook, which cannot travel with the graph. Remove it before you return the graph.")
 
 
 def settings(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    """What stands in a module's `__dict__` beside what every module has."""
+    """Yield the entries of a module's `__dict__` that not every module has."""
     for name, value in vars(module).items():
         if name not in _INNER and name not in _DERIVED:
             yield name, value
 
 
 def may_be_set(cls: type, name: Any) -> bool:
-    """May an instance of `cls` carry `name` in its `__dict__`? Not if it hides a method, and not torch's own fields."""
+    """Return whether `name` may be a setting of an instance of `cls`: it hides no method and no field of torch's."""
     if not is_word(name) or name.startswith("__") or name in _INNER or name in _DERIVED:
         return False
     return not any(name in vars(base) for base in cls.__mro__)
 
 
 def blank(cls: type) -> nn.Module:
-    """An instance of a class of the table, with nothing in it."""
+    """Return an empty instance of a class from `CLASSES`."""
     module = cls.__new__(cls)
     nn.Module.__init__(module)
     return module
 
 
 def remake(module: nn.Module) -> None:
-    """Set up what is derived: recurrent layers keep a list of their parameters beside them."""
+    """Set up derived fields: recurrent layers keep a second list of their parameters."""
     if isinstance(module, nn.RNNBase):
         weights = [module._parameters.get(name) for name in vars(module).get("_flat_weights_names", ())]
         module.__dict__["_flat_weights"] = weights
@@ -99,9 +97,9 @@ def remake(module: nn.Module) -> None:
 
 
 def part(root: nn.Module, path: str) -> str:
-    """What `root` has at a path: "part" (a module, parameter, buffer or setting), "missing", or "other".
+    """Return what `root` has at a path: "part" (a module, parameter, buffer or setting), "missing", or "other".
 
-    "other" is what Python would find there and a graph has no business with: a method, a field of torch's.
+    "other" is anything else that Python would find there, such as a method, and that no graph may reach.
     """
     at: Any = root
     *inner, last = path.split(".")
@@ -124,7 +122,7 @@ def _has(module: nn.Module, name: str) -> bool:
 
 
 def lazy_graph_module(class_name: str) -> fx.GraphModule:
-    """A GraphModule without a graph yet. It compiles its code when it is first run, not when it is made."""
+    """Return a GraphModule without a graph. It compiles its code at the first run, not when it is created."""
     gm = _LazyGraphModule.__new__(_LazyGraphModule)
     nn.Module.__init__(gm)
     type(gm).__name__ = class_name

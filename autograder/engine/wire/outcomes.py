@@ -1,4 +1,4 @@
-"""What a case gave, as it travels from the learner's side to the verifier: a head of plain words, a value as bytes."""
+"""The outcome of a case as it travels from the worker to the verifier: a head (JSON data) and a value as bytes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from passlab.judge import Outcome
 
-#: Of an exception in a hidden case, only the name of a class of Python's own is told to the learner.
+#: Of an exception in a hidden case the learner sees only the class name, and only that of a built-in class.
 _OWN = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)}
 
 
 def told(outcome: Outcome) -> tuple[dict[str, Any], bytes]:
-    """An outcome as head and payload. A value that cannot travel becomes the status "refused", with the reason."""
+    """Return an outcome as head and payload. If its value cannot travel, the status is "refused", with the reason."""
     head = {
         "status": outcome.status,
         "error": outcome.error,
@@ -23,23 +23,23 @@ def told(outcome: Outcome) -> tuple[dict[str, Any], bytes]:
     }
     if outcome.status != "ok":
         return head, b""
-    from autograder.engine import wire  # with torch; the engine needs the rest of this module without it
+    from autograder.engine import wire  # imports torch, which the engine's own process does without
 
     try:
         return head, wire.encode(outcome.value)
     except wire.Refused as refused:
         return head | {"status": "refused", "error": str(refused)}, b""
     except Exception as error:
-        return head | {"status": "refused", "error": f"It could not be read ({type(error).__name__})."}, b""
+        return head | {"status": "refused", "error": f"The value could not be read ({type(error).__name__})."}, b""
 
 
 def lost(error: str, status: str = "died") -> dict[str, Any]:
-    """The head for a case that no answer came back from."""
+    """Return the head for a case that produced no outcome."""
     return {"status": status, "error": error, "error_kind": "", "printed": 0, "seconds": 0.0, "in_place": False}
 
 
 def plain(head: dict[str, Any]) -> dict[str, Any]:
-    """A head as it must be, whatever came: known fields of the right types, texts short and printable."""
+    """Return a head from an untrusted one: known fields of the right types, with short, printable texts."""
     status = head.get("status")
     numbers = {name: head.get(name) for name in ("printed", "seconds")}
     return {
@@ -51,6 +51,6 @@ def plain(head: dict[str, Any]) -> dict[str, Any]:
 
 
 def printable(text: Any, most: int = 400) -> str:
-    """A learner's text as one line, cut."""
+    """Return a learner's text as one line of at most `most` characters."""
     text = text if isinstance(text, str) else ""
     return "".join(ch if ch.isprintable() else " " for ch in text[:most])

@@ -1,6 +1,6 @@
-"""Outputs of cells as a worker claims them, brought into the form that notebook files have.
+"""Convert the cell outputs that a worker reports into the format of notebook files.
 
-Types that only the grader writes, and whatever is not of a known form, are left out.
+Output types reserved for the grader, and anything of an unknown form, are dropped.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 from autograder.engine.data import Ran
 from autograder.engine.wire.outcomes import printable
 
-#: What a learner's cell may show.
+#: The MIME types that a learner's cell may show.
 MIMES = {
     "text/plain",
     "text/html",
@@ -21,7 +21,7 @@ MIMES = {
     "image/svg+xml",
 }
 MOST_OUTPUTS = 1_000
-#: Of the outputs that are stored in one cell of a notebook file, characters; with more, none are shown.
+#: The limit, in characters, for the stored outputs of one cell of a notebook file. If they exceed it, none are shown.
 MOST_STORED = 4 * 2**20
 
 
@@ -53,7 +53,7 @@ def _output(raw: Any) -> dict[str, Any] | None:
 
 
 def ran(raw: Any) -> Ran:
-    """What a worker says about one cell."""
+    """Return the result of one cell from a worker's report, which is not trusted."""
     raw = raw if isinstance(raw, dict) else {}
     outputs = raw.get("outputs")
     made = [_output(one) for one in outputs[:MOST_OUTPUTS]] if isinstance(outputs, list) else []
@@ -61,13 +61,13 @@ def ran(raw: Any) -> Ran:
 
 
 def stored(raw: Any) -> list[dict[str, Any]]:
-    """Return the outputs of a cell of a notebook file, in the form in which `ran` gives them."""
+    """Return the stored outputs of a cell of a notebook file, in the form that `ran` produces."""
     made = ran({"outputs": _joined(raw)}).outputs
     return made if sum(len(str(output)) for output in made) <= MOST_STORED else []
 
 
 def _joined(raw: Any) -> list[Any]:
-    """The outputs with texts in one piece: a file may hold a text as a list of lines."""
+    """Return the outputs with every text as one string: a notebook file may store it as a list of lines."""
     outputs = [dict(one) for one in raw[:MOST_OUTPUTS] if isinstance(one, dict)] if isinstance(raw, list) else []
     for output in outputs:
         output["text"] = _text_of(output.get("text"))
@@ -82,12 +82,12 @@ def _text_of(value: Any) -> Any:
 
 
 def not_run(sentence: str) -> Ran:
-    """A cell that was left out."""
+    """Return the result of a cell that was skipped."""
     return Ran([{"output_type": "stream", "name": "stdout", "text": f"{sentence}\n"}])
 
 
 def died(sentence: str) -> Ran:
-    """A cell that ended the process, or had to be ended with it."""
+    """Return the result of a cell that ended the process, or had to be ended with it."""
     error = {
         "output_type": "error",
         "ename": "KernelDied",

@@ -1,13 +1,13 @@
-"""A value as a document: lists, text and numbers for JSON, and the bytes of tensors beside it.
+"""Turn a value into a document (lists, text and numbers for JSON) and the memory of its tensors.
 
     document, storages = pack(value)
 
-A document is `[value, storages, tensors, shapes, modules, graphs]`. What has an identity (a tensor, its memory, a
-module, a graph) stands once in a table and is referred to by its place, so the same thing twice is the same thing
-again on the other side. Anything else is JSON itself, or a list that begins with a tag: `["t", 1, 2]` is a tuple.
+A document is `[value, storages, tensors, shapes, modules, graphs]`. Objects with an identity (a tensor, its memory, a
+module, a graph) are stored once in a table and referred to by index, so that two references to one object are still
+that after the journey. Anything else is plain JSON, or a list that begins with a tag: `["t", 1, 2]` is a tuple.
 
-This runs beside learner code. What it reads, it reads by exact type and with torch's own methods, so that a class with
-overridden methods is refused or taken for what it is; but nobody believes what comes out of here.
+This runs beside learner code. It dispatches on exact types and uses torch's own methods, so that a class with
+overridden methods is refused or packed as its base class; still, the other side does not trust what comes from here.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ _NAMES = {
 _CLASSES = {cls: name for name, cls in kinds.CLASSES.items()}
 _RECORDS = {cls: name for name, cls in kinds.RECORDS.items()}
 _TENSORS = (torch.Tensor, nn.Parameter)
-_WANTED = "Give numbers, text, tensors, lists, tuples, sets or dicts of them, or a GraphModule."
+_WANTED = "Return numbers, text or tensors, lists, tuples, sets or dicts of these, or a GraphModule."
 _OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
 
 
 def pack(value: Any) -> tuple[list, list[torch.UntypedStorage]]:
-    """The document of a value, and the memory of its tensors. Raises Refused."""
+    """Return the document of a value and the memory of its tensors. Raises Refused for what cannot travel."""
     packer = _Packer()
     root = packer.value(value, 0)
     tables = packer.storages, packer.tensors, packer.shapes, packer.modules, packer.graphs
@@ -51,7 +51,7 @@ def pack(value: Any) -> tuple[list, list[torch.UntypedStorage]]:
 
 
 class _Packer:
-    """Tables that grow while a value is walked. `where`: what is being walked, for sentences."""
+    """The tables of a document, which grow while a value is walked. `where`: the current part, for messages."""
 
     def __init__(self):
         self.storages: list[list] = []
@@ -62,13 +62,13 @@ class _Packer:
         self.memory: list[torch.UntypedStorage] = []
         self.places: dict[tuple[str, int], int] = {}
         self.nodes: dict[int, dict[fx.Node, int]] = {}  # id of a graph → place of each of its nodes
-        self.kept: list[Any] = []  # whose id is in `places` stays alive
+        self.kept: list[Any] = []  # keeps objects alive whose id is in `places`
         self.items = 0
-        self.where = "What came back"
-        self.inside: dict[fx.Node, int] | None = None  # while operands are walked: the nodes there are
+        self.where = "The returned value"
+        self.inside: dict[fx.Node, int] | None = None  # while operands are walked: node → its place in the graph
 
     def refuse(self, value: object) -> Refused:
-        return Refused(f"{self.where} holds {kinds.kind(value)}, which cannot leave your notebook. {_WANTED}")
+        return Refused(f"{self.where} contains {kinds.kind(value)}, which cannot leave your notebook. {_WANTED}")
 
     # ------------------------------------------------------------------------------------------------ plain values
 
@@ -78,14 +78,14 @@ class _Packer:
             return value
         if kind is str:
             if self.inside is not None and not kinds.is_text(value):
-                raise Refused(f"{self.where} holds the text {value!r:.60}, which torch.fx takes for a mark of its own.")
+                raise Refused(f"{self.where} contains the text {value!r:.60}, which torch.fx reserves for itself.")
             return value
         if kind is int:
             return value if -(2**63) <= value < 2**63 else self.big(value)
         if kind is float:
             return value if math.isfinite(value) else ["f", str(value)]
         if depth > kinds.DEPTH:
-            raise Refused(f"{self.where} is nested more than {kinds.DEPTH} levels deep, or holds itself.")
+            raise Refused(f"{self.where} is nested more than {kinds.DEPTH} levels deep, or contains itself.")
         pack = _PACK.get(kind)
         if pack is None:
             pack = _tvm if wire_tvm.carries(value) else _inherited(value)
@@ -94,14 +94,14 @@ class _Packer:
         packed = pack(self, value, depth + 1)
         if self.inside is not None and type(packed) is list and packed[0] not in kinds.OPERANDS:
             raise Refused(
-                f"{self.where} has {kinds.kind(value)} among its operands. An operand is a node, a number or text."
+                f"{self.where} has {kinds.kind(value)} as an operand. An operand must be a node, a number or text."
             )
         return packed
 
     def big(self, value: int) -> list:
         text = format(value, "x")
         if len(text) > kinds.DIGITS:
-            raise Refused(f"{self.where} holds a whole number of more than {kinds.DIGITS * 4:,} bits.")
+            raise Refused(f"{self.where} contains an integer of more than {kinds.DIGITS * 4:,} bits.")
         return ["i", text]
 
     def many(self, tag: str, values: Any, depth: int) -> list:
@@ -111,10 +111,10 @@ class _Packer:
     def count(self, more: int) -> None:
         self.items += more
         if self.items > kinds.ITEMS:
-            raise Refused(f"{self.where} holds more than {kinds.ITEMS:,} values.")
+            raise Refused(f"{self.where} contains more than {kinds.ITEMS:,} values.")
 
     def unordered(self, tag: str, values: Any, depth: int) -> list:
-        """A set, in an order that depends on what is in it alone."""
+        """Pack a set, in an order that depends only on its contents."""
         self.count(len(values))
         return [tag, *sorted((self.value(v, depth) for v in values), key=repr)]
 
@@ -136,7 +136,7 @@ class _Packer:
         if name is None:
             called = getattr(value, "__name__", "?")
             raise Refused(
-                f"{self.where} holds the function {called}: only functions of torch, math and operator travel."
+                f"{self.where} contains the function {called}: only functions of torch, math and operator can travel."
             )
         return ["fn", name]
 
@@ -150,7 +150,7 @@ class _Packer:
         return ["rec", _RECORDS[type(value)], *[self.value(v, depth) for v in fields]]
 
     def shape(self, value: TensorMetadata, depth: int) -> list:
-        """What ShapeProp notes of a tensor. Many nodes have the same one: it stands in a table."""
+        """Pack ShapeProp's record of a tensor. It goes into a table because many nodes share one."""
         if value.is_quantized or type(value.shape) is not torch.Size or type(value.stride) is not tuple:
             raise self.refuse(value)
         return ["sh", self.place(self.shapes, value, self._shape)]
@@ -166,7 +166,7 @@ class _Packer:
         ]
 
     def place(self, table: list, value: Any, make: Callable[[Any], Any]) -> int:
-        """Where `value` stands in a table; it is put there when it is first met."""
+        """Return the index of `value` in a table, where it is put when it is first met."""
         key = id(value)
         known = self.places.get(key)
         if known is None:
@@ -185,14 +185,14 @@ class _Packer:
         dtype = _NAMES[torch.dtype].get(t.dtype)
         if t.layout is not torch.strided or dtype is None or t.is_nested:
             what = "a nested tensor" if t.is_nested else f"a tensor of {t.dtype}, {t.layout}"
-            raise Refused(f"{self.where} holds {what}. Give a dense one of an ordinary dtype.")
+            raise Refused(f"{self.where} contains {what}. Return a dense tensor of an ordinary dtype.")
         if t.device.type not in ("cpu", "meta"):
-            raise Refused(f"{self.where} holds a tensor on {t.device}. Move it: tensor.cpu().")
+            raise Refused(f"{self.where} contains a tensor on {t.device}. Move it to the CPU with tensor.cpu().")
         try:
             storage = t.untyped_storage()
         except (RuntimeError, NotImplementedError):
             raise Refused(
-                f"{self.where} holds a tensor without memory of its own (made inside vmap or grad?)."
+                f"{self.where} contains a tensor without its own memory (perhaps made inside vmap or grad)."
             ) from None
         flags = t.requires_grad | (type(t) is nn.Parameter) << 1 | t.is_conj() << 2 | t.is_neg() << 3
         return [self.storage(storage), dtype, list(t.shape), list(t.stride()), t.storage_offset(), int(flags)]
@@ -204,7 +204,7 @@ class _Packer:
             self.storages.append([storage.nbytes(), storage.device.type])
             self.memory.append(storage)
             if sum(size for size, device in self.storages if device == "cpu") > kinds.PAYLOAD_BYTES:
-                raise Refused(f"{self.where} holds more than {kinds.PAYLOAD_BYTES >> 20} MiB of tensors.")
+                raise Refused(f"{self.where} contains more than {kinds.PAYLOAD_BYTES >> 20} MiB of tensors.")
         return known
 
     # ------------------------------------------------------------------------------------------------------ modules
@@ -223,7 +223,7 @@ class _Packer:
             known = self.places[id(value)] = len(self.modules)
             self.modules.append(row)
         if known < 0:
-            raise Refused(f"{self.where} holds a module that holds itself.")
+            raise Refused(f"{self.where} contains a module that contains itself.")
         return ["M", known]
 
     def plain_module(self, module: nn.Module, depth: int) -> list:
@@ -231,8 +231,11 @@ class _Packer:
         return [name, *self.parts(module, depth, None)]
 
     def parts(self, module: nn.Module, depth: int, needed: set[str] | None) -> list:
-        """Training flag, parameters, buffers, children and settings. All of them must travel, or those in `needed`."""
-        modules.unhooked(module, self.where)
+        """Pack training flag, parameters, buffers, children and settings; leave out what cannot travel.
+
+        Raises Refused if a part in `needed` cannot travel; None: every part is needed.
+        """
+        modules.refuse_hooks(module, self.where)
         state, outer = vars(module), self.where
         transient = state["_non_persistent_buffers_set"]
         found: list[list] = [[], [], [], []]
@@ -241,11 +244,11 @@ class _Packer:
             for name, value in held.items():
                 self.where = f"{outer}.{name}" if outer.startswith("Module ") else f"Module {name}"
                 if type(name) is not str:
-                    raise Refused(f"{outer} has a part whose name is {kinds.kind(name)}.")
+                    raise Refused(f"{outer} has a part whose name is {kinds.kind(name)}; it must be text.")
                 try:
                     row = [name, self.value(value, depth)]
                     if held is lists[3] and not modules.may_be_set(type(module), name):
-                        raise Refused(f"{self.where} hides what its class calls {name}. Remove it from the module.")
+                        raise Refused(f"{self.where} hides the {name} of its class. Remove it from the module.")
                 except Refused:
                     if needed is None or name in needed:
                         raise
@@ -257,13 +260,13 @@ class _Packer:
     def graph_module(self, gm: fx.GraphModule, depth: int) -> list:
         graph = vars(gm).get("_graph")
         if not isinstance(graph, fx.Graph):
-            raise Refused(f"{self.where} holds a GraphModule without a graph.")
+            raise Refused(f"{self.where} contains a GraphModule without a graph.")
         outer = self.where
         place = self.graph(graph, depth)[1]
         needed = {str(row[2]).split(".")[0] for row in self.graphs[place][0] if row[1] in ("get_attr", "call_module")}
         for row in self.graphs[place][0]:
             if row[1] in ("get_attr", "call_module") and modules.part(gm, row[2]) == "other":
-                raise Refused(f"Node {row[0]} refers to {row[2]!r}, which is no module, parameter or buffer.")
+                raise Refused(f"Node {row[0]} refers to {row[2]!r}, which is not a module, parameter or buffer.")
         parts = self.parts(gm, depth, needed)
         self.where = outer
         called = type(gm).__name__
@@ -283,10 +286,11 @@ class _Packer:
         return ["G", known]
 
     def _graph(self, graph: fx.Graph, depth: int) -> list:
-        """[the nodes in order, strays]: strays are nodes used as operands that are not in the graph."""
+        """Return [the nodes in order, strays]. Strays are nodes outside the graph that are used as operands in it."""
         if type(vars(graph)["_codegen"]) is not fx.graph.CodeGen:
             raise Refused(
-                f"{self.where} holds a graph whose inputs are packed (torch.export, concrete_args): unpack them."
+                f"{self.where} contains a graph with packed inputs (from torch.export or concrete_args). "
+                f"Return one whose inputs are placeholders only."
             )
         nodes = self.listed(graph)
         place = {node: i for i, node in enumerate(nodes)}
@@ -310,54 +314,54 @@ class _Packer:
         return [rows, strays]
 
     def listed(self, graph: fx.Graph) -> list[fx.Node]:
-        """The nodes of a graph in its order; raises Refused for a list that is none."""
+        """Return the nodes of a graph in its order. Raises Refused if its node list is damaged."""
         nodes: dict[fx.Node, None] = {}
         for node in fx.graph._node_list(graph):
             if type(node) is not fx.Node:
-                raise Refused(f"The graph holds a {type(node).__name__} where a torch.fx.Node belongs.")
+                raise Refused(f"The graph's node list contains a {type(node).__name__} instead of a torch.fx.Node.")
             if node in nodes:
-                raise Refused(f"The node list runs in a circle at {node.name}: it was linked into the graph twice.")
+                raise Refused(f"The graph's node list has a cycle at {node.name}, which was inserted twice.")
             nodes[node] = None
             if len(nodes) > kinds.NODES:
-                raise Refused(f"{self.where} holds a graph of more than {kinds.NODES:,} nodes.")
+                raise Refused(f"{self.where} contains a graph of more than {kinds.NODES:,} nodes.")
         return list(nodes)
 
     def node(self, node: fx.Node, depth: int) -> list:
         op, target = node.op, node.target
         if op not in _OPS:
-            raise Refused(f"Node {node.name} has the opcode {op!r:.40}; there are {', '.join(_OPS)}.")
+            raise Refused(f"Node {node.name} has the opcode {op!r:.40}; it must be one of {', '.join(_OPS)}.")
         args, kwargs = self.value(node.args, depth), self.mapping(node.kwargs, depth)
         for key in node.kwargs:
             if not kinds.is_word(key):
-                raise Refused(f"Node {node.name} has the keyword argument {key!r:.40}, which is no name in Python.")
+                raise Refused(f"Node {node.name} has the keyword argument {key!r:.40}, which is not a Python name.")
         kind = self.annotation(node.type)
         return [str(node.name), op, self.target(node, op, target), args, kwargs, kind]
 
     def target(self, node: fx.Node, op: str, target: Any) -> Any:
         name = node.name
         if op == "call_function":
-            return self.called(node, target)
+            return self.callee(node, target)
         if op == "output":
             return op
         if type(target) is not str:
-            raise Refused(f"Node {name} is a {op} with {kinds.kind(target)} as its target; it must be text.")
+            raise Refused(f"Node {name} is a {op} whose target is {kinds.kind(target)}; it must be text.")
         if op == "call_method" and target not in targets.METHODS:
             raise Refused(
-                f"Node {name} calls the method {target!r:.60}: a graph may call methods of tensors that compute."
+                f"Node {name} calls the method {target!r:.60}: a graph may only call tensor methods that compute."
             )
         if op == "placeholder" and not kinds.is_parameter(target):
-            raise Refused(f"Node {name} is an input called {target!r:.60}, which is no name in Python.")
+            raise Refused(f"Node {name} is an input called {target!r:.60}, which is not a Python name.")
         if op in ("get_attr", "call_module") and not kinds.is_path(target):
             raise Refused(f"Node {name} refers to {target!r:.60}, which the module does not have. Add it to gm first.")
         return target
 
-    def called(self, node: fx.Node, target: Any) -> list:
-        """The target of a call_function: a name, or, for what cannot be called, the thing itself."""
+    def callee(self, node: fx.Node, target: Any) -> list:
+        """Pack the target of a call_function: its name, or a plain value, which a judge then reports."""
         name = targets.name_of(target)
         if name == "builtins.getattr" and (len(node.args) < 2 or node.args[1] not in targets.ATTRIBUTES):
             read = node.args[1] if len(node.args) > 1 else "?"
             raise Refused(
-                f"Node {node.name} reads the attribute {read!r:.40}: a graph may read shape, dtype and the like."
+                f"Node {node.name} reads the attribute {read!r:.40}: a graph may only read shape, dtype and the like."
             )
         if name is not None:
             return ["fn", name]
@@ -367,12 +371,12 @@ class _Packer:
             raise Refused(f"Node {node.name} calls {target!r:.60}, which is not callable.")
         called = getattr(target, "__name__", None) or type(target).__name__
         raise Refused(
-            f"Node {node.name} calls {called}, which a graph may not: only functions of torch, math and operator that "
-            f"compute, and passlab's. Put what a function of your own does into the graph as nodes."
+            f"Node {node.name} calls {called}: a graph may only call functions that compute, of torch, math, operator "
+            f"and passlab. Express what a function of your own computes as nodes of the graph."
         )
 
     def annotation(self, kind: Any) -> Any:
-        """A node's type: a class of the table or text. Another one says nothing that is judged, and stays behind."""
+        """Pack a node's type if it is text or a class in the table. Any other is dropped: no judge uses it."""
         if type(kind) is str:
             return kind if len(kind) <= kinds.NAME else None
         return ["ty", _CLASSES[kind]] if isinstance(kind, type) and kind in _CLASSES else None
@@ -384,18 +388,18 @@ class _Packer:
             if key in meta:
                 try:
                     flat += key, self.value(meta[key], 0)
-                except Refused:  # a fake tensor, a class of the learner's: nothing is judged by it
+                except Refused:  # a fake tensor or an instance of a learner's class: no judge uses it
                     continue
         return flat
 
     def operand(self, node: fx.Node, depth: int) -> list:
-        """A node: among operands its place in the same graph, elsewhere its graph and its place there."""
+        """Pack a node: as an operand, its place in the same graph; elsewhere, its graph and its place there."""
         if self.inside is not None:
             return ["n", self.inside[node]]
         place = self.graph(node.graph, depth)[1]
         within = self.nodes[id(node.graph)].get(node)
         if within is None:
-            raise Refused(f"{self.where} holds the node {node.name}, which was erased from its graph.")
+            raise Refused(f"{self.where} contains the node {node.name}, which was erased from its graph.")
         return ["N", place, within]
 
 
@@ -404,7 +408,7 @@ def _onnx(packer: _Packer, value: Any, depth: int) -> list:
 
 
 def _tvm(packer: _Packer, value: Any, depth: int) -> list:
-    """A Relay or Relax module: its bytes travel as those of a tensor do."""
+    """Pack a Relay or Relax module: its bytes travel as a tensor."""
     return ["tvm", packer.value(torch.frombuffer(bytearray(wire_tvm.encode_module(value)), dtype=torch.uint8), depth)]
 
 
@@ -437,7 +441,7 @@ _PACK |= {
     type(f): _Packer.function for f in (len, _onnx, torch.Tensor.add, torch.ops.aten.add, torch.ops.aten.add.Tensor)
 }
 
-#: Bases of classes that travel as the plain thing: an OrderedDict as a dict, a named tuple as a tuple.
+#: Base classes: instances of their subclasses travel as plain ones, an OrderedDict as a dict, a named tuple as a tuple.
 _PLAIN: dict[type, Callable[[_Packer, Any, int], Any]] = {
     bool: lambda p, v, d: bool(v),
     int: lambda p, v, d: p.value(int.__add__(v, 0), d),
@@ -458,7 +462,7 @@ _PLAIN: dict[type, Callable[[_Packer, Any, int], Any]] = {
 
 
 def _inherited(value: Any) -> Callable[[_Packer, Any, int], Any] | None:
-    """How a value of another class is packed: as the first plain thing that its class inherits from."""
+    """Return how to pack an instance of another class: as the first plain base class in its MRO, or None."""
     for base in type.mro(type(value)):
         if base in _PLAIN:
             return _PLAIN[base]

@@ -1,5 +1,5 @@
-"""The refusal, by itself: the process that builds modules reads them without torch."""
+"""The codec's exception, in a file without imports: the process that builds modules does without torch."""
 
 
 class Refused(ValueError):
-    """What cannot travel, and where it stands: a sentence that may be shown to the learner."""
+    """A value cannot travel. The message names it and its place, and may be shown to the learner."""

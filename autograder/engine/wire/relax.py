@@ -1,6 +1,6 @@
-"""Reading a Relax module from TVM 0.27's JSON: node types and operators from lists, no cycles, then well-formedness.
+"""Read a Relax module from TVM 0.27's JSON: check node types and operators against lists, cycles, well-formedness.
 
-TVM's own reflection says which fields of a node refer to other nodes, and its loader checks every field's type.
+TVM's reflection tells which fields of a node refer to other nodes, and its loader checks the type of every field.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from autograder.engine.wire.refusal import Refused
 from autograder.engine.wire.tvm import first_line, in_order, tensor
 
-#: Node types that honest modules are made of: Relax, TIR, and nothing that names a function outside the module.
+#: The node types of ordinary modules: Relax and TIR, but nothing that names a function outside the module.
 _PLAIN = {"None", "int", "bool", "float", "DataType", "ffi.String", "ffi.Shape", "ffi.Tensor", "ir.Op", "ir.SourceName"}
 _CONTAINERS = {"ffi.Array", "ffi.Map"}
 _TYPES = re.compile(
@@ -34,24 +34,24 @@ _OPS = re.compile(
             |vector(combine|high|low))""",
     re.X,
 )
-#: Operators under those names that call a function by its name, or a closure.
+#: Operators that match `_OPS` but call a function by its name, or a closure.
 _CALLS_OUT = re.compile(r"relax\.(call_(?!tir$|tir_inplace$)\w+|\w*closure)")
-#: Fields of these kinds (none, int, bool, float, data type) stand in the node itself; all others are node numbers.
+#: Fields of these types (none, int, bool, float, data type) are stored in the node; all others are node numbers.
 _INLINE = {0, 1, 2, 3, 5}
 
 
 def read(graph: dict, nodes: list[dict]) -> Any:
-    """The module, or function, that `graph` describes."""
+    """Return the module or function that `graph` describes. Raises Refused, or what TVM's loader raises."""
     from passlab.relax import relax, tvm
 
     if set(graph) - {"root_index", "nodes", "metadata"}:
-        raise Refused("The module's JSON has parts that no module has.")
+        raise Refused("The module's JSON has keys other than root_index, nodes and metadata.")
     root = graph["root_index"]
     for at in in_order(nodes, root, lambda at: _children(nodes[at])):
-        _allowed(nodes[at])
+        _check_allowed(nodes[at])
     if nodes[root]["type"] not in ("ir.IRModule", "relax.expr.Function"):
-        raise Refused("What came is neither a module nor a function.")
-    # Written anew, so that TVM reads what was checked: two keys of one name mean different things to two parsers.
+        raise Refused("The JSON describes neither a module nor a function.")
+    # Serialized again so that TVM reads exactly what was checked: parsers differ on duplicate keys.
     module = tvm.ir.load_json(json.dumps({"root_index": root, "nodes": nodes}))
     try:
         relax.analysis.well_formed(module)
@@ -61,21 +61,21 @@ def read(graph: dict, nodes: list[dict]) -> Any:
 
 
 def _children(node: dict) -> list[int]:
-    """The nodes that a node refers to."""
+    """Return the numbers of the nodes that a node refers to. Raises Refused for a node type not on the list."""
     kind, data = node["type"], node.get("data")
     if kind in _PLAIN:
         return []
     if kind in _CONTAINERS:
         return list(data)
     if not isinstance(kind, str) or not _TYPES.fullmatch(kind):
-        raise Refused(f"The module holds something that cannot travel: {str(kind)[:60]}.")
+        raise Refused(f"The module contains a node of type {str(kind)[:60]}, which cannot travel.")
     inline = _fields(kind)
     return [value for name, value in data.items() if not inline[name]]
 
 
 @functools.cache
 def _fields(kind: str) -> dict[str, bool]:
-    """Field → does its value stand in the node itself?"""
+    """Return field → whether its value is stored in the node itself."""
     from tvm_ffi import core
 
     fields, info = {}, core._lookup_or_register_type_info_from_type_key(kind)
@@ -85,8 +85,8 @@ def _fields(kind: str) -> dict[str, bool]:
     return fields
 
 
-def _allowed(node: dict) -> None:
-    """Raises Refused for an operator that is on no list, a damaged tensor, or a hint that has code in it."""
+def _check_allowed(node: dict) -> None:
+    """Raise Refused for an operator that is not on the list, a damaged tensor, or a pragma that carries code."""
     kind, data = node["type"], node.get("data")
     if kind == "ir.Op":
         if not _OPS.fullmatch(data) or _CALLS_OUT.fullmatch(data):
@@ -94,4 +94,4 @@ def _allowed(node: dict) -> None:
     elif kind == "ffi.Tensor":
         tensor(data)
     elif kind == "ffi.String" and data.startswith("pragma_import"):
-        raise Refused(f"The module carries code of another language ({data[:40]}).")
+        raise Refused(f"The module contains code in another language ({data[:40]}).")

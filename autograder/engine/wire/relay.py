@@ -1,8 +1,8 @@
-"""Reading a Relay module from TVM 0.17's JSON, node by node, with Relay's own constructors.
+"""Read a Relay module from TVM 0.17's JSON, node by node, with Relay's own constructors.
 
-The loader of TVM 0.17 checks no types: a string where an array belongs is read as an array. The constructors do check,
-so the graph is rebuilt by them, and only the settings of operators pass through the loader, each of them then set anew
-by the constructor of its attributes. Spans and devices are left out; types are inferred again.
+TVM 0.17's loader does not check types: it reads a string in place of an array as an array. The constructors do check,
+so they rebuild the graph. Only the attributes of operators pass through the loader, and each is then passed to the
+constructor of its class. Spans and devices are left out; types are inferred again.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from autograder.engine.wire.refusal import Refused
 from autograder.engine.wire.tvm import first_line, in_order, tensor
 
 _OPS = re.compile(r"((nn|image|vision|qnn|dyn)\.)?\w+ | annotation\.(stop_fusion|checkpoint|cast_hint)", re.X)
-#: Operators under those names that call a function of Python, or one given by its name.
+#: Operators that match `_OPS` but call a Python function, or a function by its name.
 _CALLS_OUT = {"debug", "call_lowered"}
-#: What a function may not say about itself: that another compiler builds it, or where its code is.
+#: Attributes that a function may not have: they name another compiler, or a symbol outside the module.
 _ELSEWHERE = {"Compiler", "ExternalSymbol"}
 
-#: The settings of an operator.
+#: The settings of an operator: its attributes.
 _ATTRS = re.compile(r"relay\.attrs\.\w+")
-_OTHER = "(something else)"  # stands among them for anything they do not hold
+_OTHER = "(something else)"  # replaces any node that settings may not contain
 
-#: DLPack's type codes in NumPy's names (the bits follow).
+#: DLPack type code → NumPy's name, to which the bits are appended.
 _DTYPES = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
 
 
 def read(graph: dict, nodes: list[dict]) -> Any:
-    """The module, or function, that `graph` describes, with types."""
+    """Return the typed module or function that `graph` describes. Raises Refused, or what the constructors raise."""
     from passlab.relay import relay, tvm
 
     root = int(graph["root"])
@@ -45,7 +45,7 @@ def read(graph: dict, nodes: list[dict]) -> Any:
     module = made[root]
     function = isinstance(module, relay.Function)
     if not function and not isinstance(module, tvm.IRModule):
-        raise Refused("What came is neither a module nor a function.")
+        raise Refused("The JSON describes neither a module nor a function.")
     try:
         module = relay.transform.InferType()(tvm.IRModule.from_expr(module) if function else module)
     except Exception as error:
@@ -53,7 +53,7 @@ def read(graph: dict, nodes: list[dict]) -> Any:
     return module["main"] if function else module
 
 
-#: Node type → its fields that are other nodes, in the order in which `_make` takes them.
+#: Node type → its fields that refer to other nodes, in the order that `_make` expects.
 _FIELDS = {
     "relay.Id": ("name_hint",),
     "GlobalVar": ("name_hint",),
@@ -69,7 +69,7 @@ _FIELDS = {
     "relay.Let": ("var", "value", "body"),
     "relay.If": ("cond", "true_branch", "false_branch"),
     "relay.Function": ("params", "body", "ret_type", "type_params", "attrs"),
-    "IRModule": ("functions",),  # the types that importers add go unused: what uses them cannot travel
+    "IRModule": ("functions",),  # without the types that importers add: nodes that use them cannot travel
 }
 _LEAVES = {"", "runtime.String", "IntImm", "FloatImm", "tir.Any", "Op", "IncompleteType", "relay.Constant"}
 
@@ -79,19 +79,19 @@ def _is_settings(kind: str) -> bool:
 
 
 def _children(node: dict) -> list[int]:
-    """The nodes that a node refers to."""
+    """Return the numbers of the nodes that a node refers to. Raises Refused for a node type not on the list."""
     kind = node["type_key"]
     if kind in ("Array", "Map"):
         return [int(at) for at in node.get("data", [])]
     if kind in _FIELDS:
         return [int(node["attrs"][field]) for field in _FIELDS[kind]]
     if kind not in _LEAVES and not _is_settings(kind):
-        raise Refused(f"The module holds something that cannot travel: {str(kind)[:60]}.")
+        raise Refused(f"The module contains a node of type {str(kind)[:60]}, which cannot travel.")
     return []
 
 
 def _make(tvm: Any, graph: dict, node: dict, made: dict[int, Any]) -> Any:
-    """The object that a node stands for, by its constructor."""
+    """Return the object for a node, made by its constructor from `made`, the objects of its children."""
     relay, kind, own = tvm.relay, node["type_key"], node.get("attrs", {})
     needs = [made[child] for child in _children(node)]
     match kind:
@@ -99,7 +99,7 @@ def _make(tvm: Any, graph: dict, node: dict, made: dict[int, Any]) -> Any:
             return None
         case "Array":
             return needs
-        case "Map":  # texts for keys stand in the node itself
+        case "Map":  # text keys are stored in the node itself
             keys = node.get("keys")
             return dict(zip(keys, needs, strict=True) if keys else zip(needs[::2], needs[1::2], strict=True))
         case "runtime.String":
@@ -148,7 +148,7 @@ def _make(tvm: Any, graph: dict, node: dict, made: dict[int, Any]) -> Any:
             return _function(tvm, *needs)
         case "IRModule":
             return tvm.IRModule(*needs)
-    raise Refused(f"The module holds something that cannot travel: {kind[:60]}.")
+    raise Refused(f"The module contains a node of type {kind[:60]}, which cannot travel.")
 
 
 def _operator(tvm: Any, name: str) -> Any:
@@ -161,24 +161,28 @@ def _function(tvm: Any, params: list, body: Any, returns: Any, types: list, attr
     function = tvm.relay.Function(params, body, returns, types)
     for key, value in (attrs or {}).items():
         if key in _ELSEWHERE:
-            raise Refused(f"The module wants another compiler (a function has the attribute {key}).")
+            raise Refused(f"The module asks for an external compiler (a function has the attribute {key}).")
         if value is not None:
             function = function.with_attr(key, value)
     return function
 
 
 def _array(text: str) -> np.ndarray:
-    body, shape, (code, bits) = tensor(text)
-    if code == 4:
+    read = tensor(text)
+    if read.code == 4:
         dtype = np.dtype(ml_dtypes.bfloat16)
     else:
-        dtype = np.dtype("bool" if (code, bits) in ((1, 1), (6, 8)) else f"{_DTYPES[code]}{bits}")
-    return np.frombuffer(body, dtype).reshape(shape)
+        boolean = (read.code, read.bits) in ((1, 1), (6, 8))
+        dtype = np.dtype("bool" if boolean else f"{_DTYPES[read.code]}{read.bits}")
+    return np.frombuffer(read.data, dtype).reshape(read.shape)
 
 
 def _settings(tvm: Any, nodes: list[dict], wanted: list[int]) -> dict[int, Any]:
-    """The settings of operators, by node. TVM's loader makes them from the few kinds of node they may hold, and nothing
-    of what it made is kept: each value is read off and handed to a constructor, which checks it."""
+    """Return the settings of operators, by node number.
+
+    TVM's loader reads them, from nodes reduced to the few types that settings may contain. Its objects are not kept:
+    each value is read from them and passed to a constructor, which checks it.
+    """
     if not wanted:
         return {}
     kept = set(wanted)
@@ -186,18 +190,19 @@ def _settings(tvm: Any, nodes: list[dict], wanted: list[int]) -> dict[int, Any]:
     arrays = [at for at, node in enumerate(plain) if node["type_key"] == "Array"]
     plain.append({"type_key": "Array", "data": [*wanted, *arrays]})
     root = len(nodes)
+    # The loader follows arrays unchecked, so in_order visits all of them first: settings may refer to any.
     in_order(plain, root, lambda at: _children(plain[at]) if plain[at]["type_key"] == "Array" else [])
     text = json.dumps({"root": root, "nodes": plain, "b64ndarrays": [], "attrs": {}})
-    loaded = tvm.runtime._ffi_node_api.LoadJSON(text)  # load_json would try to mend what fails
+    loaded = tvm.runtime._ffi_node_api.LoadJSON(text)  # load_json would try to repair what fails
     made = {}
-    for at, found in zip(wanted, loaded, strict=False):  # the arrays come after them
+    for at, found in zip(wanted, loaded, strict=False):  # the arrays follow and are not needed
         values = {name: _value(tvm, getattr(found, name)) for name in nodes[at]["attrs"]}
         made[at] = tvm.ir.make_node(nodes[at]["type_key"], **values)
     return made
 
 
 def _plain(node: dict) -> dict:
-    """The node, where settings may hold it, without its place in the source; else one that `_value` refuses."""
+    """Return the node without its span if settings may contain it, otherwise one that `_value` refuses."""
     kind = node["type_key"]
     if kind in ("IntImm", "FloatImm"):
         return {"type_key": kind, "attrs": {**node["attrs"], "span": "0"}}
@@ -205,7 +210,7 @@ def _plain(node: dict) -> dict:
 
 
 def _value(tvm: Any, found: Any) -> Any:
-    """A value among the settings, made anew."""
+    """Return a copy of a value of the settings. Raises Refused for types that they may not contain."""
     if found is None or isinstance(found, bool | int | float):
         return found
     if isinstance(found, str) and found != _OTHER:

@@ -1,8 +1,8 @@
-"""What the nodes of a graph may call: functions by a name that stands in a table, methods by a name from a list.
+"""The functions and methods that nodes of a graph may call, by name.
 
-The tables are made once, from the real packages. In them is what takes tensors and numbers and gives tensors and
-numbers. Not in them: whatever loads, saves, opens files, runs code, takes a class or a raw address, or sets something
-for the whole process.
+The tables are built once from the real packages. They contain functions from tensors and numbers to tensors and
+numbers, and nothing that loads, saves, opens files, runs code, takes a class or a raw address, or changes the state of
+the whole process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from passlab.exercises.day01 import swap_relu as cases_day01_swap
 from passlab.fx import ops
 
-#: Attributes that `getattr` may read in a graph, beside the fields of what torch.max(…, dim) and its like return.
+#: Attributes that `getattr` may read in a graph, besides the fields of torch.return_types (torch.max(…, dim), …).
 _ATTRIBUTES = "shape dtype device layout ndim T mT H mH real imag data requires_grad itemsize nbytes is_cuda is_meta"
 
 _OPERATORS = """abs add and_ concat contains eq floordiv ge getitem gt index inv invert is_ is_not le lshift lt matmul
@@ -29,7 +29,7 @@ _OPERATORS = """abs add and_ concat contains eq floordiv ge getitem gt index inv
 _BUILTINS = """abs all any bool complex dict divmod float getattr int len list max min pow range round set slice sum
     tuple"""
 
-#: Functions of torch that take no tensor, so that torch.overrides does not list them, and that make one.
+#: Functions of torch that torch.overrides does not list because they take no tensor; most of them create one.
 _FACTORIES = """arange as_strided as_tensor bartlett_window blackman_window broadcast_shapes can_cast empty
     empty_permuted empty_strided eye fill full hamming_window hann_window kaiser_window linspace logspace normal ones
     promote_types rand rand_like randint randint_like randn randn_like randperm range result_type scalar_tensor tensor
@@ -42,7 +42,7 @@ _BARRED_METHODS = """apply_ map_ map2_ register_hook register_post_accumulate_gr
     share_memory_ is_shared numpy record_stream pin_memory is_pinned cuda ipu xpu mtia sparse_resize_
     sparse_resize_and_clear_"""
 
-#: Of aten: none that begins with an underscore, but these, and none that begins like the barred ones.
+#: The aten operators with a leading underscore that are allowed, and the prefixes of those that are not.
 _ATEN_INNER = """_softmax _log_softmax _to_copy _unsafe_view _reshape_alias _assert_async _assert_scalar
     _assert_tensor_metadata _adaptive_avg_pool2d _adaptive_avg_pool3d _native_batch_norm_legit
     _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
@@ -54,7 +54,7 @@ _FUNCTIONS = (types.BuiltinFunctionType, types.FunctionType, types.MethodDescrip
 
 
 def _overridable() -> set[Callable]:
-    """The functions of torch that take a tensor, as torch.overrides knows them."""
+    """Return the functions of torch that take a tensor, as listed by torch.overrides."""
     found = set()
     for functions in torch.overrides.get_overridable_functions().values():
         found.update(f for f in functions if type(f) in _FUNCTIONS)
@@ -88,7 +88,7 @@ def _methods() -> frozenset[str]:
 
 
 def _attributes() -> frozenset[str]:
-    """The fields of torch.return_types: values, indices, sign, logabsdet, …"""
+    """Return `_ATTRIBUTES` and the fields of torch.return_types: values, indices, sign, logabsdet, …"""
     fields = set(_ATTRIBUTES.split())
     for cls in vars(torch.return_types).values():
         if isinstance(cls, type) and issubclass(cls, tuple):
@@ -98,7 +98,7 @@ def _attributes() -> frozenset[str]:
 
 @cache
 def _aten() -> frozenset[str]:
-    """The names of aten's operators as the dispatcher has them: "add.Tensor", "relu.default", and without overload."""
+    """Return the dispatcher's names of aten operators, with and without overload: "add.Tensor", "relu.default"."""
     names, shown, barred = set(), _ATEN_INNER.split(), tuple(_ATEN_BARRED.split())
     for full in torch._C._dispatch_get_all_op_names():
         space, _, name = full.partition("::")
@@ -111,12 +111,12 @@ def _aten() -> frozenset[str]:
 
 @cache
 def _aten_operator(name: str) -> Callable | None:
-    """The operator of a name that `_aten` holds."""
+    """Return the operator for a name from `_aten`, or None if Python does not have it."""
     packet = torch.ops.aten
     try:
         for part in name.split("."):
             packet = getattr(packet, part)
-    except AttributeError:  # the dispatcher knows it and Python does not
+    except AttributeError:  # known to the dispatcher, but not to Python
         return None
     return packet
 
@@ -124,12 +124,12 @@ def _aten_operator(name: str) -> Callable | None:
 METHODS = _methods()
 ATTRIBUTES = _attributes()
 FUNCTIONS = _functions()
-#: Function → its name, by identity: two built-in functions may be equal and yet called differently. The first counts.
+#: id of a function → its first name. By identity, since equal built-in functions may have different names.
 _NAMES = {id(function): name for name, function in reversed(FUNCTIONS.items())}
 
 
 def name_of(target: object) -> str | None:
-    """The name under which a call target travels, or None for one that is not in the tables."""
+    """Return the name under which a call target travels, or None if it is not in the tables."""
     if type(target) in _FUNCTIONS:
         return _NAMES.get(id(target))
     if type(target) in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):
@@ -140,7 +140,7 @@ def name_of(target: object) -> str | None:
 
 
 def by_name(name: str) -> Callable | None:
-    """The call target of a name, or None for a name that is not in the tables."""
+    """Return the call target with this name, or None if the tables do not have it."""
     if name in FUNCTIONS:
         return FUNCTIONS[name]
     if name.startswith("aten.") and name[5:] in _aten():

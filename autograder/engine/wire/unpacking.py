@@ -1,11 +1,11 @@
-"""A document as the value it stands for. The document may have been written by an attacker.
+"""Turn a document into the value it describes. The document may have been written by an attacker.
 
     value = unpack(document, blobs)
 
-Nothing in it is imported, called, evaluated or followed with getattr; names are looked up in the tables of `kinds`,
-`targets` and `modules`. What becomes Python code when a graph is compiled (names of nodes, keywords, paths, the text
-of operands) is checked here, because torch.fx writes it into the code as it is. Whatever is not as `packing` writes it
-raises Refused or another exception; `wire.decode` makes one of all.
+Nothing in it is imported, called, evaluated or resolved with getattr; names are looked up in the tables of `kinds`,
+`targets` and `modules`. Text that becomes Python code when a graph is compiled (names of nodes, keywords, paths, text
+operands) is checked here, because torch.fx writes it into the code verbatim. Anything that `packing` would not write
+raises Refused or another exception, which `wire.decode` turns into Refused.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _MOST = 2**62
 
 
 def unpack(document: Any, blobs: dict[str, bytes]) -> Any:
-    """The value of a document; `blobs` has the bytes of its storages by their number."""
+    """Return the value of a document. blobs: number of a storage → its bytes. Raises Refused and other exceptions."""
     root, *tables = _rows(document, 6)
     return _Unpacker(blobs, *tables).value(root, 0)
 
 
 def _rows(value: Any, length: int | None = None, most: int = kinds.ITEMS) -> list:
-    """`value` if it is a list of that length."""
+    """Return `value` if it is a list of that length. Raises Refused otherwise, as do the functions below."""
     if type(value) is not list or len(value) > most or (length is not None and len(value) != length):
-        raise Refused("The payload has something else where a list belongs.")
+        raise Refused("The payload has something else where a list of a certain length belongs.")
     return value
 
 
 def _number(value: Any, most: int = _MOST) -> int:
-    """`value` if it is a whole number from 0 to `most`."""
+    """Return `value` if it is an integer from 0 to `most`."""
     if type(value) is not int or not 0 <= value <= most:
-        raise Refused("The payload has something else where a number belongs, or too large a one.")
+        raise Refused("The payload has something else where a number belongs, or the number is out of range.")
     return value
 
 
 def _text(value: Any, most: int = kinds.NAME) -> str:
     if type(value) is not str or len(value) > most:
-        raise Refused("The payload has something else where a name belongs.")
+        raise Refused("The payload has something else where a name belongs, or the name is too long.")
     return value
 
 
@@ -59,21 +59,21 @@ def _flag(value: Any) -> bool:
 
 
 def _known(table: dict[str, Any], name: Any) -> Any:
-    """What stands in a table under a name."""
+    """Return the entry of a table with this name."""
     if type(name) is not str or name not in table:
-        raise Refused("The payload names something that is in no table.")
+        raise Refused("The payload uses a name that is not in the table for it.")
     return table[name]
 
 
 class _Unpacker:
-    """The tables of a document, made real in the order in which they refer to each other."""
+    """The objects of a document's tables, built in the order in which the tables refer to each other."""
 
     def __init__(self, blobs: dict[str, bytes], storages: Any, tensors: Any, shapes: Any, parts: Any, graphs: Any):
         self.items = 0
         self.bytes = 0
         self.inside: list[fx.Node] | None = None
         self.graphs: list[fx.Graph] = []
-        self.aside = fx.Graph()  # the graph of all nodes that are said to be of another one
+        self.aside = fx.Graph()  # owns all nodes that claim to belong to another graph
         self.modules: list[nn.Module] = []
         self.graph_nodes: list[list[fx.Node]] = []
         many, few = kinds.TENSORS, kinds.MODULES
@@ -82,9 +82,9 @@ class _Unpacker:
         self.shapes = [self._shape(row) for row in _rows(shapes, most=many)]
         rows = [_rows(row, 2) for row in _rows(graphs, most=few)]
         if sum(len(_rows(nodes)) + len(_rows(strays)) for nodes, strays in rows) > kinds.NODES:
-            raise Refused(f"The payload holds more than {kinds.NODES:,} nodes.")
-        # All nodes first: operands may refer to nodes that come later, or to none that is in the list.
-        self.graphs = [self._bare(nodes, strays) for nodes, strays in rows]
+            raise Refused(f"The payload contains more than {kinds.NODES:,} nodes.")
+        # All nodes first: operands may refer to later nodes, or to nodes outside the graph.
+        self.graphs = [self._bare_graph(nodes, strays) for nodes, strays in rows]
         for graph, nodes, (written, _) in zip(self.graphs, self.graph_nodes, rows, strict=True):
             self._operands(graph, nodes, written)
         for row in _rows(parts, most=few):
@@ -98,22 +98,22 @@ class _Unpacker:
             return value
         if kind is str:
             if self.inside is not None and not kinds.is_text(value):
-                raise Refused("The payload has text among operands that torch.fx takes for a mark of its own.")
+                raise Refused("The payload has a text operand that torch.fx reserves for itself.")
             return value
         if kind is int:
             if not -(2**63) <= value < 2**63:
-                raise Refused("The payload has too large a number.")
+                raise Refused("The payload has a number of more than 64 bits.")
             return value
         if kind is not list or not value or type(value[0]) is not str:
-            raise Refused("The payload holds something that is no value.")
+            raise Refused("The payload has something else where a tagged list belongs.")
         if depth > kinds.DEPTH:
             raise Refused(f"The payload is nested more than {kinds.DEPTH} levels deep.")
         tag = value[0]
         if self.inside is not None and tag not in kinds.OPERANDS:
-            raise Refused("The payload has an operand that is none.")
+            raise Refused("The payload has an operand that is not a node, a number or text.")
         self.items += len(value)
         if self.items > kinds.ITEMS:
-            raise Refused(f"The payload holds more than {kinds.ITEMS:,} values.")
+            raise Refused(f"The payload contains more than {kinds.ITEMS:,} values.")
         return _known(_UNPACK, tag)(self, value, depth + 1)
 
     def many(self, row: list, depth: int) -> list:
@@ -123,7 +123,7 @@ class _Unpacker:
         flat = self.many(row, depth)
         made = dict(zip(flat[::2], flat[1::2], strict=True))
         if 2 * len(made) != len(flat):
-            raise Refused("The payload holds a dict with the same key twice.")
+            raise Refused("The payload contains a dict with a duplicate key.")
         return made
 
     def big(self, row: list, depth: int) -> int:
@@ -135,7 +135,7 @@ class _Unpacker:
     def complex(self, row: list, depth: int) -> complex:
         real, imag = self.many(_rows(row, 3), depth)
         if type(real) is not float or type(imag) is not float:
-            raise Refused("The payload holds a complex number that is none.")
+            raise Refused("The payload contains a complex number whose parts are not floats.")
         return complex(real, imag)
 
     def bytes_(self, row: list, depth: int) -> bytes:
@@ -144,7 +144,7 @@ class _Unpacker:
     def range_(self, row: list, depth: int) -> range:
         bounds = self.many(_rows(row, 4), depth)
         if not all(type(b) is int for b in bounds):
-            raise Refused("The payload holds a range that is none.")
+            raise Refused("The payload contains a range whose bounds are not integers.")
         return range(*bounds)
 
     def size(self, row: list, depth: int) -> torch.Size:
@@ -160,18 +160,18 @@ class _Unpacker:
     def function(self, row: list, depth: int) -> Callable:
         found = targets.by_name(_text(_rows(row, 2)[1]))
         if found is None:
-            raise Refused("The payload names a function that a graph may not call.")
+            raise Refused("The payload uses a function that a graph may not call.")
         return found
 
     def model(self, row: list, depth: int) -> Any:
-        import onnx  # only where a value has one
+        import onnx  # slow, and rarely needed
 
         return onnx.ModelProto.FromString(self.bytes_(row, depth))
 
     def module_of_tvm(self, row: list, depth: int) -> Any:
         data = self.value(_rows(row, 2)[1], depth)
         if type(data) is not torch.Tensor or data.dtype is not torch.uint8:
-            raise Refused("The payload holds a module of TVM that is none.")
+            raise Refused("The payload contains a TVM module whose data is not a tensor of bytes.")
         return wire_tvm.decode_module(data.numpy().tobytes())
 
     def entry(self, table: list, row: list) -> Any:
@@ -179,7 +179,7 @@ class _Unpacker:
 
     def node(self, row: list, depth: int) -> fx.Node:
         if self.inside is None:
-            raise Refused("The payload has an operand outside of a graph.")
+            raise Refused("The payload has an operand outside a graph.")
         return self.entry(self.inside, row)
 
     def node_of_graph(self, row: list, depth: int) -> fx.Node:
@@ -196,8 +196,8 @@ class _Unpacker:
         if _number(size, kinds.PAYLOAD_BYTES) == 0:
             return torch.UntypedStorage(0)
         if blob is None or len(blob) != size:
-            raise Refused("The payload has other bytes than its table says.")
-        # Copied: torch wants its memory aligned, and writable.
+            raise Refused("The payload has a tensor whose bytes do not match its table.")
+        # Copied because torch needs aligned, writable memory.
         return torch.frombuffer(bytearray(blob), dtype=torch.uint8).clone().untyped_storage()
 
     def _tensor(self, row: Any) -> torch.Tensor:
@@ -211,14 +211,14 @@ class _Unpacker:
         if count:
             reach += 1 + sum((n - 1) * step for n, step in zip(sizes, steps, strict=True))
         if reach * dtype.itemsize > storage.nbytes() or count > _MOST:
-            raise Refused("The payload holds a tensor that reaches beyond its memory.")
+            raise Refused("The payload contains a tensor that reaches beyond its memory.")
         if storage.device.type == "cpu":
             self.bytes += count * dtype.itemsize
             if self.bytes > kinds.TENSOR_BYTES:
-                raise Refused(f"The payload holds tensors of more than {kinds.TENSOR_BYTES >> 30} GiB.")
+                raise Refused(f"The payload contains tensors of more than {kinds.TENSOR_BYTES >> 30} GiB.")
         grad, parameter, conjugate, negative = (bool(flags >> i & 1) for i in range(4))
         if (grad and not (dtype.is_floating_point or dtype.is_complex)) or (conjugate and not dtype.is_complex):
-            raise Refused("The payload holds a tensor whose flags do not fit its dtype.")
+            raise Refused("The payload contains a tensor whose flags do not fit its dtype.")
         made = torch.empty(0, dtype=dtype, device=storage.device).set_(storage, offset, sizes, steps)
         made = made.conj() if conjugate else made
         made = torch._neg_view(made) if negative else made
@@ -229,7 +229,7 @@ class _Unpacker:
         sizes = [tuple(_number(n) for n in _rows(part, most=kinds.DIMENSIONS)) for part in (shape, stride)]
         kind, laid = self.value(dtype, 0), self.value(memory_format, 0)
         if type(kind) is not torch.dtype or not (laid is None or type(laid) is torch.memory_format):
-            raise Refused("The payload holds a shape that is none.")
+            raise Refused("The payload contains a shape whose dtype or memory format is invalid.")
         return TensorMetadata(torch.Size(sizes[0]), kind, _flag(grad), sizes[1], laid, False, {})
 
     # ------------------------------------------------------------------------------------------------------ modules
@@ -245,7 +245,7 @@ class _Unpacker:
             return module
         graph, called, notes = parts[4:]
         if not kinds.is_word(called):
-            raise Refused("The payload holds a GraphModule whose class has no proper name.")
+            raise Refused("The payload contains a GraphModule whose class has an invalid name.")
         gm = modules.lazy_graph_module(called)
         self._parts(gm, training, parts[:4])
         gm.meta.update(self._notes(notes, ("inputs",)))
@@ -272,7 +272,7 @@ class _Unpacker:
         rows = [_rows(row, length) for row in _rows(rows)]
         names = {_text(row[0]) for row in rows}
         if len(names) != len(rows) or any("." in name or name.startswith("__") for name in names):
-            raise Refused("The payload holds a module whose parts are not named properly.")
+            raise Refused("The payload contains a module whose parts have invalid or duplicate names.")
         return rows
 
     def _part(self, value: Any, cls: type) -> Any:
@@ -282,26 +282,26 @@ class _Unpacker:
         return made
 
     def _graph_of(self, gm: fx.GraphModule, graph: fx.Graph) -> None:
-        """Give a GraphModule its graph, if that names only its parts, or what is nowhere."""
+        """Give a GraphModule its graph. Its nodes may refer to parts of the module, and to names it does not have."""
         for node in graph.nodes:
             if node.op in ("get_attr", "call_module") and modules.part(gm, node.target) == "other":
-                raise Refused("The payload holds a graph that reaches for a method or a field of torch's own.")
+                raise Refused("The payload contains a graph that refers to a method or an internal field of torch.")
         modules.with_graph(gm, graph)
 
     # ------------------------------------------------------------------------------------------------------- graphs
 
-    def _bare(self, written: list, strays: list) -> fx.Graph:
-        """A graph with its nodes in order, and no operands yet. Nodes that are elsewhere belong to a side graph."""
+    def _bare_graph(self, written: list, strays: list) -> fx.Graph:
+        """Return a graph with its nodes in order, still without operands. Foreign nodes belong to the side graph."""
         graph, aside, nodes = fx.Graph(), self.aside, []
         for row in written:
             name, op, target, _, _, kind, notes, foreign = _rows(row, 8)
-            node = _linked(graph, aside if _flag(foreign) else graph, _text(name), op, self._target(op, target))
+            node = _append_node(graph, aside if _flag(foreign) else graph, _text(name), op, self._target(op, target))
             node.type = self._annotation(kind)
             node.meta = self._notes(notes, kinds.NOTES)
             nodes.append(node)
         for row in strays:
             name, foreign = _rows(row, 2)
-            nodes.append(_loose(aside if _flag(foreign) else graph, aside, _text(name)))
+            nodes.append(_stray_node(aside if _flag(foreign) else graph, aside, _text(name)))
         self.graph_nodes.append(nodes)
         return graph
 
@@ -319,7 +319,7 @@ class _Unpacker:
             "output": "output".__eq__,
         }
         if not _known(fits, op)(_text(target)):
-            raise Refused(f"The payload has a {op} with a target that it may not have.")
+            raise Refused(f"The payload has a {op} node with an invalid target.")
         return target
 
     def _annotation(self, kind: Any) -> Any:
@@ -331,7 +331,7 @@ class _Unpacker:
     def _notes(self, notes: Any, keys: tuple[str, ...]) -> dict[str, Any]:
         made = self.value(notes, 0)
         if type(made) is not dict or not set(made) <= set(keys):
-            raise Refused("The payload holds notes under another key.")
+            raise Refused("The payload contains metadata under an unknown key.")
         return made
 
     def _operands(self, graph: fx.Graph, nodes: list[fx.Node], written: list) -> None:
@@ -339,11 +339,11 @@ class _Unpacker:
         for node, row in zip(nodes, written, strict=False):
             args, kwargs = self.value(row[3], 0), self.value(row[4], 0)
             if type(args) is not tuple or type(kwargs) is not dict or not all(map(kinds.is_word, kwargs)):
-                raise Refused("The payload has a node whose operands are none.")
+                raise Refused("The payload has a node with invalid operands.")
             if node.target is getattr and (
                 len(args) < 2 or type(args[1]) is not str or args[1] not in targets.ATTRIBUTES
             ):
-                raise Refused("The payload has a node that reads an attribute which a graph may not read.")
+                raise Refused("The payload has a node that reads an attribute that a graph may not read.")
             node._update_args_kwargs(args, kwargs)
             if isinstance(node.target, _Uncallable):
                 fx.Node.__setattr__(node, "target", node.target.what)
@@ -351,17 +351,17 @@ class _Unpacker:
 
 
 class _Uncallable:
-    """Stands for the target of a call_function that cannot be called, while its node is made."""
+    """A stand-in, while a call_function node is made, for a target that cannot be called."""
 
     def __init__(self, what: Any):
         self.what = what
 
     def __call__(self) -> None:
-        """Never called: torch.fx wants to see that it could be."""
+        """Do nothing. Never called: torch.fx only checks that a target is callable."""
 
 
-def _linked(graph: fx.Graph, owner: fx.Graph, name: str, op: str, target: Any) -> fx.Node:
-    """A node at the end of a graph, as `Graph.create_node` makes it; `owner`: the graph that it says it is of."""
+def _append_node(graph: fx.Graph, owner: fx.Graph, name: str, op: str, target: Any) -> fx.Node:
+    """Append a node to a graph as `Graph.create_node` does. owner: the graph that the node claims to belong to."""
     names = graph._graph_namespace
     node = fx.Node(graph, names.create_name(name, None), op, target, (), {}, None)
     names.associate_name_with_obj(node.name, node)
@@ -373,12 +373,12 @@ def _linked(graph: fx.Graph, owner: fx.Graph, name: str, op: str, target: Any) -
     return node
 
 
-def _loose(owner: fx.Graph, names: fx.Graph, name: str) -> fx.Node:
-    """A node that stands in no list of nodes: one that was erased, or one of another graph."""
+def _stray_node(owner: fx.Graph, names: fx.Graph, name: str) -> fx.Node:
+    """Return a node that is in no node list: one that was erased, or one of another graph."""
     return fx.Node(owner, names._graph_namespace.create_name(name, None), "placeholder", "elsewhere", (), {}, None)
 
 
-#: Tag → how it is read.
+#: Tag → how to unpack it.
 _UNPACK: dict[str, Callable[[_Unpacker, list, int], Any]] = {
     "t": lambda u, r, d: tuple(u.many(r, d)),
     "l": _Unpacker.many,

@@ -45,10 +45,10 @@ class Plot(Picture):
         self._figure, self._pad = figure, pad
 
     def _render(self, form: str) -> tuple[bytes, str]:
-        import matplotlib
+        from matplotlib import style
 
         out = io.BytesIO()
-        with matplotlib.rc_context(_LOOK), warnings.catch_warnings():
+        with style.context(["default", _LOOK]), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # a letter that the font here lacks: whoever looks may have it
             self._figure().savefig(out, format=form, pad_inches=self._pad)
         return out.getvalue(), ""

@@ -1,6 +1,6 @@
 """A second process beside the notebook's: one process can use only one TVM, and a lesson may show two.
 
-    from passlab.notebook import beside# makes the magic known
+    from passlab.notebook import beside  # makes the magic known
 
     %%beside relax
     module = …                       # this cell runs in the other process, and is shown here; `relay relax` in both
@@ -13,23 +13,21 @@ with the notebook's. Where the compiler cannot be reached, cells for it say so o
 
 from __future__ import annotations
 
+import atexit
 import base64
-import contextlib
 import importlib
-import os
 import pickle
 import queue
-import signal
-import struct
-import subprocess
 import sys
-import threading
+import tempfile
 from typing import Any
 
 from passlab.graph import Graph
 from passlab.notebook.ui import say, show
 
 FLAVOURS = ("relay", "relax")
+#: How values travel: both processes are the learner's own.
+_PICKLED = "application/x-python-pickle"
 
 
 class CellFailed(Exception):
@@ -44,84 +42,96 @@ class CellFailed(Exception):
 
 
 class _Beside:
-    """The other process, as seen from here. What travels both ways is pickled, (what, …) each."""
+    """The kernel of a flavour. `unreachable`: why its compiler cannot be used there, or ""."""
 
     def __init__(self, flavour: str):
-        self.flavour, self.unreachable = flavour, ""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "passlab.notebook.beside", flavour],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            start_new_session=True,  # an interrupt of the notebook reaches it through `ask` only
+        from jupyter_client.kernelspec import KernelSpecManager
+        from jupyter_client.manager import KernelManager
+
+        self.flavour = flavour
+        self.folder = tempfile.TemporaryDirectory(prefix="passlab-")  # its sockets, which only this user can open
+        self.manager = KernelManager(
+            kernel_spec_manager=KernelSpecManager(kernel_dirs=[]),  # which leaves one kernel: that of this Python
+            transport="ipc",
+            connection_file=f"{self.folder.name}/kernel.json",
         )
-        what, said = self._receive()
-        if what == "unreachable":
-            self.unreachable = said
+        self.client = self.manager.client()
+        atexit.register(self.end)
+        try:
+            self.manager.start_kernel(extra_arguments=["--colors=nocolor", "--HistoryManager.enabled=False"])
+            self.client.load_connection_info(self.manager.get_connection_info())
+            self.client.start_channels(stdin=False, hb=False)
+            self.client.wait_for_ready()
+        except Exception as error:
+            self.end()
+            said = f"No process beside this one can be started here: {error}."
+            raise CellFailed(said, [said]) from error
+        self.unreachable = self.call(f"begin({flavour!r})")
+        if self.unreachable:
             self.end()
 
     @property
     def alive(self) -> bool:
-        return self.process.poll() is None
+        return self.manager.has_kernel and self.manager.provisioner.process.poll() is None
 
-    def ask(self, what: str, text: str) -> Any:
-        """Have a cell run or an expression evaluated there; show what comes; give the value of an expression."""
-        _put(self.process.stdin, (what, text))
-        failed = None
+    def call(self, call: str) -> Any:
+        """Call a function of this module there, and return what it hands to `bring`."""
+        try:
+            return self.run(f"__import__({__name__!r}, fromlist=['bring']).{call}")
+        except CellFailed as failed:
+            raise CellFailed(str(failed), [str(failed)]) from None
+
+    def run(self, cell: str) -> Any:
+        """Run a cell there, and show here what it shows; return what it hands to `bring`. Raises CellFailed."""
+        while self.client.shell_channel.msg_ready():  # replies to earlier cells, which hold no more than was shown
+            self.client.shell_channel.get_msg()
+        asked = self.client.execute(cell, allow_stdin=False)
+        brought = failed = None
         while True:
             try:
-                what, *said = self._receive()
+                message = self.client.iopub_channel.get_msg(timeout=0.5)
             except KeyboardInterrupt:
-                self.process.send_signal(signal.SIGINT)
+                self.manager.interrupt_kernel()
                 continue
-            if what == "done":
-                if failed:
-                    raise failed
-                return said[0]
-            if what == "failed":
-                failed = CellFailed(*said)
-            elif what == "stream":
-                getattr(sys, said[0]).write(said[1])
-            else:
-                _display(*said)
-
-    def _receive(self) -> tuple:
+            except queue.Empty:
+                if self.alive:
+                    continue
+                code = self.manager.provisioner.process.returncode
+                said = (
+                    f"The process beside this one, for {self.flavour}, ended (exit status {code}), and its variables "
+                    "are gone: run its cells again from the first."
+                )
+                self.end()
+                raise CellFailed(said, [said]) from None
+            kind, content = message["msg_type"], message["content"]
+            if message["parent_header"].get("msg_id") != asked:
+                continue
+            if kind == "stream":
+                getattr(sys, content["name"]).write(content["text"])
+            elif kind == "error":
+                failed = CellFailed(f"{content['ename']}: {content['evalue']}", content["traceback"])
+            elif kind in ("display_data", "execute_result"):
+                if _PICKLED in content["data"]:
+                    brought = content["data"][_PICKLED]
+                else:
+                    _display(content["data"], content["metadata"])
+            elif kind == "status" and content["execution_state"] == "idle":
+                break
+        if failed:
+            raise failed
         try:
-            data = _take(self.process.stdout)
-        except EOFError:
-            code = self.process.wait()
-            said = (
-                f"The process beside this one, for {self.flavour}, ended (exit status {code}), and its variables are "
-                "gone: run its cells again from the first."
-            )
-            raise CellFailed(said, [said]) from None
-        try:
-            return pickle.loads(data)
+            return pickle.loads(base64.b64decode(brought)) if brought else None
         except (ImportError, AttributeError) as error:  # of a class that is not here
-            raise TypeError(
-                f"This value cannot leave its process ({error}): ask for numbers, arrays or text."
-            ) from None
+            said = f"This value cannot leave its process ({error}): ask for numbers, arrays or text."
+            raise TypeError(said) from None
 
     def end(self) -> None:
-        """Close its input: it ends by itself."""
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError):
-                pipe.close()
-        self.process.wait()
-
-
-def _put(pipe: Any, message: tuple) -> None:
-    data = pickle.dumps(message)
-    pipe.write(struct.pack("<Q", len(data)) + data)
-    pipe.flush()
-
-
-def _take(pipe: Any) -> bytes:
-    """The next message. Raises EOFError where there is none, and none will come."""
-    head = pipe.read(8)
-    data = pipe.read(struct.unpack("<Q", head)[0]) if len(head) == 8 else b""
-    if not data:
-        raise EOFError
-    return data
+        """Stop the kernel and take its files away. (It also ends by itself, a second after this process.)"""
+        atexit.unregister(self.end)
+        self.client.stop_channels()
+        if self.manager.has_kernel:
+            self.manager.shutdown_kernel(now=True)
+        self.folder.cleanup()
 
 
 _running: dict[str, _Beside] = {}
@@ -139,11 +149,6 @@ def _reached(flavour: str) -> _Beside | None:
     return None if other.unreachable else other
 
 
-def reachable(flavour: str) -> bool:
-    """Can cells for this flavour run here? (Starts its process.)"""
-    return _reached(flavour) is not None
-
-
 def run(flavours: str, cell: str) -> None:
     """Run a cell in the process of a flavour, or of several ("relay relax"), and show here what it shows.
 
@@ -151,19 +156,19 @@ def run(flavours: str, cell: str) -> None:
     """
     for flavour in flavours.split():
         if other := _reached(flavour):
-            other.ask("cell", cell)
+            other.run(cell)
 
 
 def value(flavour: str, expression: str) -> Any:
     """The value of an expression there, brought here: numbers, arrays, text. None where it cannot be reached."""
     other = _reached(flavour)
-    return other.ask("value", expression) if other else None
+    return other.call(f"bring({expression})") if other else None
 
 
 def view(flavour: str, expression: str) -> Graph | None:
     """`passlab.view` of an expression there, brought here. None where it cannot be reached."""
     other = _reached(flavour)
-    return other.ask("view", expression) if other else None
+    return other.call(f"bring_view({expression})") if other else None
 
 
 def _display(data: dict, metadata: dict) -> None:
@@ -179,117 +184,31 @@ def load_ipython_extension(shell: Any) -> None:
     shell.register_magic_function(lambda line, cell: run(line, cell), "cell", "beside")
 
 
-def _serve(flavour: str) -> None:
-    """What the other process does: cells and expressions in, what they show and are out."""
-    out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints by itself goes where its errors go
-    lock = threading.Lock()
+# What is called there
 
-    def send(*message: Any) -> None:
-        with lock:
-            _put(out, message)
 
+def begin(flavour: str) -> None:
+    """Load the compiler of a flavour; bring the reason why it cannot be loaded, or ""."""
     from passlab.tvm.reach import Unreachable
 
     try:
         importlib.import_module(f"passlab.{flavour}").reach()
     except Unreachable as error:
-        return send("unreachable", str(error))
-    shell = _shell(send)
-    send("ready", "")
-    for what, text in _asked():
-        try:
-            send("done", _answer(shell, what, text))
-        except BaseException as error:  # an interrupt that came too late, or a value that does not travel
-            said = f"{type(error).__name__}: {error}"
-            send("failed", said, [said])
-            send("done", None)
+        bring(str(error))
+    else:
+        bring("")
 
 
-def _asked():
-    """What is asked for, one by one. The process ends as soon as nobody can ask any more, whatever it is doing."""
-    asked: queue.Queue = queue.Queue()
-
-    def listen() -> None:
-        with contextlib.suppress(EOFError):
-            while True:
-                asked.put(pickle.loads(_take(sys.stdin.buffer)))
-        os._exit(0)
-
-    threading.Thread(target=listen, daemon=True).start()
-    while True:
-        with contextlib.suppress(KeyboardInterrupt):
-            yield asked.get()
+def bring(value: Any) -> None:
+    """Hand a value to the notebook beside which this process runs."""
+    _display({_PICKLED: base64.b64encode(pickle.dumps(value)).decode()}, {})
 
 
-def _answer(shell: Any, what: str, text: str) -> Any:
-    if what == "cell":
-        shell.run_cell(text, store_history=True)
-        return None
-    found = shell.ev(text)
-    if what == "view":
-        from passlab.graph import view
+def bring_view(value: Any) -> None:
+    from passlab.graph import view
 
-        return view(found)
-    return found
+    bring(view(value))
 
 
-def _shell(send: Any) -> Any:
-    """An IPython shell whose every output is sent: streams, displays, results and tracebacks."""
-    from IPython.core.displayhook import DisplayHook
-    from IPython.core.displaypub import DisplayPublisher
-    from IPython.core.interactiveshell import InteractiveShell
-
-    class Stream:
-        def __init__(self, name: str):
-            self.name, self.encoding = name, "utf-8"
-
-        def write(self, text: str) -> int:
-            send("stream", self.name, str(text))  # TVM has a str of its own
-            return len(text)
-
-        def flush(self) -> None:
-            pass
-
-        def isatty(self) -> bool:
-            return False
-
-    class Hook(DisplayHook):
-        def write_output_prompt(self) -> None:
-            pass
-
-        def write_format_data(self, format_dict: dict, md_dict: dict | None = None) -> None:
-            send("display", _plain(format_dict), md_dict or {})
-
-    class Publisher(DisplayPublisher):
-        def publish(self, data: dict, metadata: dict | None = None, **_: Any) -> None:
-            send("display", _plain(data), metadata or {})
-
-        def clear_output(self, wait: bool = False) -> None:
-            pass
-
-    class Shell(InteractiveShell):
-        def _showtraceback(self, etype: type, evalue: BaseException, stb: list[str]) -> None:
-            send("failed", f"{etype.__name__}: {evalue}", stb)
-
-    sys.stdout, sys.stderr = Stream("stdout"), Stream("stderr")
-    shell = Shell(displayhook_class=Hook, display_pub_class=Publisher)
-    InteractiveShell._instance = shell  # get_ipython() and display() find it
-    shell.display_formatter.active_types = shell.display_formatter.format_types
-    shell.history_manager.enabled = False
-    shell.colors = "nocolor"
-    return shell
-
-
-def _plain(data: dict) -> dict:
-    """Pictures are bytes there, and text in a notebook."""
-    forms = {bytes: lambda it: base64.b64encode(it).decode(), str: str}
-    return {m: next((f(it) for kind, f in forms.items() if isinstance(it, kind)), it) for m, it in data.items()}
-
-
-if __name__ == "__main__":
-    _serve(sys.argv[1])
-else:
-    _here = sys.modules.get("IPython") and sys.modules["IPython"].get_ipython()
-    if _here:
-        load_ipython_extension(_here)
+if _here := sys.modules.get("IPython") and sys.modules["IPython"].get_ipython():
+    load_ipython_extension(_here)

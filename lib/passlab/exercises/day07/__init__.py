@@ -23,7 +23,7 @@ EXERCISES = (
             "A pass that is called runs whatever its level, but some passes are several in a row, and those inside "
             "ask for their level: wrap the loop into `with tvm.transform.PassContext(opt_level=4):`.",
         ),
-        seconds=120.0,
+        seconds=30.0,
     ),
     Exercise(
         id="day07.relu-to-clip",

@@ -1,0 +1,101 @@
+"""A submission that has been read, and the marks on its notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import nbformat
+from nbformat.notebooknode import NotebookNode
+
+from autograder.authoring.notebooks import source_notebook
+from autograder.engine.data import NotebookResult
+from autograder.grading import files, intake
+from autograder.grading.intake import Damaged, Submission
+
+#: When learners handed in, beside their notebooks, as nbgrader's exchange writes it.
+TIMESTAMP = "timestamp.txt"
+
+
+@dataclass
+class Paper:
+    """A submission that has been read: its notebooks as they will be run, in nbgrader's form, and when it came in."""
+
+    submission: Submission
+    notebooks: dict[str, NotebookNode] = field(default_factory=dict)
+    results: dict[str, NotebookResult] = field(default_factory=dict)
+    timestamp: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        return (self.submission.learner, self.submission.assignment)
+
+    @property
+    def failure(self) -> str:
+        return next((result.failure for result in self.results.values() if result.failure), "")
+
+    def answers(self) -> Iterator[tuple[str, str, str]]:
+        """(learner, question, source) of the answer cells."""
+        for nb in self.notebooks.values():
+            for cell in nb.cells:
+                meta = cell.metadata.get("nbgrader", {})
+                if meta.get("solution") and cell.cell_type == "code":
+                    yield self.submission.learner, meta["grade_id"], cell.source
+
+
+def read(submission: Submission) -> Paper:
+    """Read a submission. What cannot be read, and what had to be put right, is noted in the submission."""
+    paper = Paper(submission)
+    for name, path in sorted(submission.notebooks.items()):
+        try:
+            nb = intake.read(path)
+        except Damaged as error:
+            submission.notes.append(str(error))
+            continue
+        submission.notes += intake.repair(nb, source_notebook(submission.assignment, name))
+        paper.notebooks[name] = nb
+        paper.timestamp = paper.timestamp or _timestamp(path.with_name(TIMESTAMP))
+    return paper
+
+
+def _timestamp(path: Path) -> str:
+    try:
+        return files.read_bytes(path, 200).decode("utf-8", "replace").strip()
+    except Damaged:
+        return ""
+
+
+def hand_over(paper: Paper, folder: Path) -> None:
+    """Put what was handed in where nbgrader looks for it, so that its own commands and formgrader's buttons work."""
+    target = folder / paper.submission.learner / paper.submission.assignment
+    target.mkdir(parents=True, exist_ok=True)
+    for name, nb in paper.notebooks.items():
+        (target / f"{name}.ipynb").write_text(nbformat.writes(nb), encoding="utf-8")
+    if paper.timestamp:
+        (target / TIMESTAMP).write_text(paper.timestamp, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class Marks:
+    """What a notebook got. `points`: grade id → (points, or None as long as a person has to grade it; of how many).
+    `comments`: grade id → what a grader wrote about it."""
+
+    points: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
+    comments: Mapping[str, str] = field(default_factory=dict)
+    late_penalty: float = 0.0
+
+
+def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
+    """What grading by itself gives a notebook, before anyone else has looked at it."""
+    found: dict[str, tuple[float | None, float]] = {}
+    for index, cell in enumerate(nb.cells):
+        meta = cell.metadata.get("nbgrader") or {}
+        if meta.get("grade") or meta.get("task"):
+            verdict, ran, points = result.verdicts.get(index), result.ran.get(index), None
+            if verdict:
+                points = verdict.points
+            elif ran and not meta.get("solution"):
+                points = 0.0 if ran.error or ran.died else float(meta["points"])
+            found[meta["grade_id"]] = (points, float(meta.get("points", 0)))
+    return Marks(found)

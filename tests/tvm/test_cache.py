@@ -1,0 +1,124 @@
+"""What modules computed, on disk."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+import pytest
+
+from passlab.tvm import builds, cache
+
+HEAD = {
+    "do": "run",
+    "text": 2,
+    "target": "llvm",
+    "level": 3,
+    "config": {},
+    "repeats": 0,
+    "inputs": [[["float32", [2]]]],
+}
+PARTS = [b"{}", np.ones(2, np.float32)]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv(cache.FOLDER, str(tmp_path / "kept"))
+    return tmp_path / "kept"
+
+
+def test_an_answer_comes_back_as_it_was(folder):
+    name = cache.key("relax", HEAD, PARTS)
+    assert cache.load(name) is None
+    cache.store(name, {"outputs": [1]}, b"bytes")
+    said, payload = cache.load(name)
+    assert said == {"outputs": [1]}
+    assert bytes(payload) == b"bytes"
+    assert [path.name for path in folder.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    "head, parts",
+    [
+        (HEAD | {"level": 2}, PARTS),
+        (HEAD | {"target": "llvm -mcpu=x"}, PARTS),
+        (HEAD | {"config": {"a": 1}}, PARTS),
+        (HEAD, [b"[]", PARTS[1]]),
+        (HEAD, [PARTS[0], np.zeros(2, np.float32)]),
+    ],
+)
+def test_all_that_decides_the_outputs_is_in_the_key(head, parts):
+    assert cache.key("relax", head, parts) != cache.key("relax", HEAD, PARTS)
+
+
+def test_each_compiler_has_entries_of_its_own(monkeypatch):
+    names = {cache.key(flavour, HEAD, PARTS) for flavour in ("relay", "relax")}
+    monkeypatch.setattr(cache, "_PACKAGES", {"relay": "numpy", "relax": "torch"})
+    cache._circumstances.cache_clear()
+    names |= {cache.key(flavour, HEAD, PARTS) for flavour in ("relay", "relax")}
+    cache._circumstances.cache_clear()
+    assert len(names) == 4
+
+
+def test_nothing_is_kept_of_times_of_a_gpu_and_without_a_folder(monkeypatch):
+    assert not cache.key("relax", HEAD | {"repeats": 5}, PARTS)
+    assert not cache.key("relax", HEAD | {"target": "cuda"}, PARTS)
+    assert not cache.key("relax", {"do": "targets"}, [])
+    monkeypatch.delenv(cache.FOLDER)
+    assert not cache.key("relax", HEAD, PARTS)
+
+
+@pytest.mark.parametrize("found", [b"", b"\0" * 8, b"\0" * 7 + b"\x02[", b"\xff" * 40])
+def test_what_is_damaged_is_not_there(folder, found):
+    folder.mkdir()
+    (folder / "name").write_bytes(found)
+    assert cache.load("name") is None
+
+
+def test_the_least_recently_used_go_first(folder):
+    for at, name in enumerate("abc"):
+        cache.store(name, {}, bytes(100))
+        os.utime(folder / name, (at, at))
+    assert cache.load("a")
+    cache.sweep(250)
+    assert {path.name for path in folder.iterdir()} == {"a", "c"}
+
+
+def test_where_nothing_can_be_written_nothing_happens(monkeypatch):
+    monkeypatch.setenv(cache.FOLDER, "/proc/nowhere")
+    cache.store("name", {}, b"")
+    assert cache.load("name") is None
+
+
+def _answer(**more):
+    said = {
+        "error": "",
+        "stage": "",
+        "outputs": [[["float32", [2]]]],
+        "kernels": ["add"],
+        "times": [],
+        "allocations": None,
+    }
+    return said | more
+
+
+def _no_helper(_):
+    raise AssertionError("A process was asked.")
+
+
+def test_a_module_that_is_known_is_not_built(monkeypatch):
+    cache.store(cache.key("relax", HEAD, PARTS), _answer(), np.array([1, 2], np.float32).tobytes())
+    monkeypatch.setattr(builds, "_helper", _no_helper)
+    built = builds._ask("relax", HEAD, PARTS, 1.0)
+    assert built.ok
+    assert built.kernels == ("add",)
+    assert built.outputs[0][0].tolist() == [1, 2]
+    with pytest.raises(AssertionError, match="A process was asked"):
+        builds._ask("relax", HEAD | {"level": 0}, PARTS, 1.0)
+
+
+def test_an_entry_that_does_not_fit_is_not_believed(monkeypatch):
+    cache.store(cache.key("relax", HEAD, PARTS), _answer(), b"short")
+    monkeypatch.setattr(builds, "_helper", _no_helper)
+    with pytest.raises(AssertionError, match="A process was asked"):
+        builds._ask("relax", HEAD, PARTS, 1.0)
