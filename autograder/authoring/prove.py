@@ -19,9 +19,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from autograder.authoring import answers
+from autograder.authoring import answers, source
 from passlab import exercises
 from passlab.judge import Exercise, Judgement, judge
+from passlab.tvm import cache
 
 WRONG, RIGHT = 6, 2
 
@@ -134,6 +135,10 @@ def _task(task: tuple[str, int]) -> Proof:
     return prove(*task)
 
 
+def _keep_builds() -> None:
+    os.environ.setdefault(cache.FOLDER, str(source.ROOT / cache.PLACE))
+
+
 def prove_all(names: list[str], jobs: int = 0, seed: int = 0, console: Console | None = None) -> list[Proof]:
     """Prove several exercises in processes of their own, with a progress bar on `console`.
 
@@ -149,7 +154,8 @@ def prove_all(names: list[str], jobs: int = 0, seed: int = 0, console: Console |
         task = bar.add_task("", total=len(names))
         for flavour in dict.fromkeys(flavours.values()):
             of_flavour = [name for name in names if flavours[name] == flavour]
-            with ProcessPoolExecutor(min(jobs, len(of_flavour)), mp_context=get_context("spawn")) as pool:
+            spawn = get_context("spawn")
+            with ProcessPoolExecutor(min(jobs, len(of_flavour)), mp_context=spawn, initializer=_keep_builds) as pool:
                 for name, proof in zip(of_flavour, pool.map(_task, [(n, seed) for n in of_flavour]), strict=True):
                     proofs[name] = proof
                     bar.advance(task)

@@ -9,7 +9,7 @@
 In reading order:
 
 - `data`: what the trusted parts hand to each other; `engine`: the one in the middle, which keeps the time
-- `frames`, `outcomes`, `outputs`: messages to and from workers, and what is taken of them
+- `outcomes`, `outputs`: messages to and from workers, and what is taken of them
 - `wire` (`packing`, `unpacking`, `kinds`, `refusal`, `targets`, `modules`, `wire_tvm`): values as bytes
 - `sandbox` (`linux`, `seccomp`, `landlock`, `cgroups`): the layers, each tried before it is trusted
 - `warm`, `flavours`, `worker`, `shell`, `snapshots`: the learner's side

@@ -24,12 +24,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autograder.engine import flavours, sandbox
+from autograder.engine import flavours, outputs, sandbox
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict, verdict_from_json
+from autograder.engine.outcomes import lost, plain
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
-from autograder.engine.wire import outputs
-from autograder.engine.wire.outcomes import lost, plain
 from passlab import exercises
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.tvm import builds, cache
@@ -45,7 +44,7 @@ MOST_STARTS = 25
 #: With its memory in huge pages, a process that holds torch forks and exits in a third of the time.
 QUICK_FORK = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 #: The results of TVM modules, kept from one grading to the next. See `passlab.tvm.cache`.
-BUILDS = os.environ.get(cache.FOLDER) or sandbox.ROOT / ".cache/passlab-builds"
+BUILDS = os.environ.get(cache.FOLDER) or sandbox.ROOT / cache.PLACE
 #: How much is sent to the verifier at once, and how much an answer may return for all its test cases together.
 BATCH_BYTES, MOST_BYTES = 32 * 2**20, 48 * 2**20
 

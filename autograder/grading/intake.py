@@ -19,8 +19,8 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_output
 
+from autograder.engine import outputs
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
-from autograder.engine.wire import outputs
 from autograder.grading import files, idle
 from autograder.grading.files import Damaged, read_text
 from passlab.notebook.cells import checked

@@ -189,7 +189,7 @@ for fd in connections():
         "what is told about a case is of wrong types, endless, negative, and holds scripts",
         """
 from autograder.engine.runner import worker
-from autograder.engine.wire import outcomes
+from autograder.engine import outcomes
 turn = 0
 odd = [
     {"status": ["ok"], "error": {"a": 1}, "printed": -5, "seconds": "x"},

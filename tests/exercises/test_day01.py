@@ -25,6 +25,7 @@ from passlab.exercises.day01 import propagate as shapes
 from passlab.exercises.day01 import residual_edges as graphs
 from passlab.exercises.day01 import swap_relu as swapping
 from passlab.exercises.day01 import to_ssa as ssa
+from passlab.fx.cases import seeded
 from passlab.judge import Case, judge, run
 
 DAY = exercises.of_day("day01")
@@ -117,7 +118,7 @@ def test_levels_of_a_diamond_with_a_tail():
 def test_the_small_exporter_does_what_torch_does(make, shape):
     (gm,) = common.traced(make, shape)()
     ours, _ = exporting.export(gm)
-    theirs = torch.onnx.export(common.seeded(make), gm.meta["inputs"], dynamo=True, verbose=False).model_proto
+    theirs = torch.onnx.export(seeded(make)(), gm.meta["inputs"], dynamo=True, verbose=False).model_proto
     assert Counter(n.op_type for n in ours.graph.node) == Counter(n.op_type for n in theirs.graph.node)
 
 

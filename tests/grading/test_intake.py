@@ -13,8 +13,8 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.utils import determine_grade
 
 from autograder.authoring import notebooks
+from autograder.engine import outputs
 from autograder.engine.data import NotebookResult, Ran, Verdict
-from autograder.engine.wire import outputs
 from autograder.grading import intake
 from autograder.grading.intake import VERDICT, Damaged, collect, read, repair
 from tests.support import tiny

@@ -54,7 +54,7 @@ def shrink(value, fails, budget):
 
 @pytest.fixture
 def Sum(tmp_path, monkeypatch):
-    """A toy IR, registered as README says: a folder and a line."""
+    """A toy IR, registered as `passlab.graph.registry` says: a folder and a line."""
     folder = tmp_path / "toy"
     folder.mkdir()
     for name, text in PACKAGE.items():

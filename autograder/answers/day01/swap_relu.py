@@ -12,7 +12,8 @@ from torch import fx, nn
 from autograder.authoring.answers import right, wrong
 from passlab import models, random_graph
 from passlab.exercises.day01 import swap_relu as swapping
-from passlab.exercises.day01._shared import net, seeded
+from passlab.exercises.day01._shared import net
+from passlab.fx.cases import seeded
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -92,10 +93,10 @@ def hidden(seed: int) -> list[Case]:
         cases.append(
             _swap_case(
                 name,
-                lambda make=make: swapping.graph_of(seeded(make)),
+                lambda make=make: swapping.graph_of(seeded(make)()),
                 about,
                 rng.uniform(0.02, 0.4),
-                lambda: seeded(lambda: (torch.randn(3, 4),), seed),
+                seeded(lambda: (torch.randn(3, 4),), seed),
             )
         )
     return cases

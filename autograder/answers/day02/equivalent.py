@@ -17,10 +17,11 @@ from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
 from autograder.authoring.answers import right, wrong
-from passlab.exercises.day02._shared import program, seeded
+from passlab.exercises.day02._shared import program
 from passlab.exercises.day02.equivalent import Pair, pair_case
 from passlab.exercises.day02.equivalent import cases as visible
 from passlab.exercises.day02.fold_batchnorm import batch_norm
+from passlab.fx.cases import seeded
 from passlab.fx.generate import random_graph
 from passlab.judge import Case
 

@@ -17,9 +17,9 @@ from torch.fx.node import map_arg
 from autograder.answers.day03._shared import generated
 from autograder.authoring.answers import right, wrong
 from passlab.exercises.day03.constant_folding import constants
-from passlab.fx.cases import Expect, case, graph, least, most, nodes, unrun
+from passlab.fx.cases import case, graph, least, most, nodes, unrun
 from passlab.fx.effects import effects, written
-from passlab.judge import Case
+from passlab.judge import Case, Expect
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from autograder.authoring.answers import reference
 from passlab.judge import Case
+from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
-from passlab.relay.cases import Expectation, case, field, number, weight
+from passlab.relay.cases import case, field, number, weight
 from passlab.tvm.judge import counts
 
 UNARY = {

@@ -19,9 +19,9 @@ from typing import Any
 
 from autograder.engine import wire
 from autograder.engine.data import Cell
+from autograder.engine.outcomes import lost, told
 from autograder.engine.runner.shell import Shell
 from autograder.engine.sandbox import announce
-from autograder.engine.wire.outcomes import lost, told
 from passlab import exercises
 from passlab.judge import Case, run, unfit
 from passlab.process.messages import Gone, receive, send

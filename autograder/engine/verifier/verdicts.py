@@ -20,8 +20,8 @@ from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
 from autograder.engine import wire
 from autograder.engine.data import CaseResult, Verdict
+from autograder.engine.outcomes import told
 from autograder.engine.verifier.misconceptions import match, signature
-from autograder.engine.wire.outcomes import told
 from passlab import exercises
 from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run
 from passlab.notebook.ui import picture, report

@@ -13,9 +13,7 @@ from typing import Any
 
 import torch
 
-from passlab.exercises.day01._shared import TooMuch
-from passlab.exercises.day01.propagate import Raised
-from passlab.exercises.day02.pass_manager import Scenario, Step
+from passlab.judge import travel
 
 PAYLOAD_BYTES = 64 * 2**20
 DOCUMENT_BYTES = 32 * 2**20  # the JSON in it; ten thousand nodes with shapes take about 2 MiB
@@ -53,7 +51,7 @@ CLASSES = {
 } | {c.__name__: c for c in (bool, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, slice, range)}
 
 #: The records of exercises, which cases pass to an answer or an answer returns.
-RECORDS = {c.__name__: c for c in (TooMuch, Raised, Scenario, Step)}
+RECORDS = travel.RECORDS
 
 #: The keys of node.meta that judges and readers use; everything else in it does not travel.
 NOTES = ("tensor_meta", "type", "val", "example_value")

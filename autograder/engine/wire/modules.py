@@ -7,6 +7,7 @@ the other plain data in its `__dict__` (`stride`, `p`, `inplace`). It is rebuilt
 from __future__ import annotations
 
 import weakref
+from collections import ChainMap
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,8 +16,8 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from autograder.engine.wire.kinds import is_word
 from autograder.engine.wire.refusal import Refused
-from passlab.exercises.day01 import swap_relu as cases_day01_swap
 from passlab.fx.ops import ConvReLU2d
+from passlab.judge import travel
 
 #: Fields of every module, and fields that are set up again for every GraphModule.
 _TRACED = """_graph meta _tracer_cls _tracer_extras _replace_hooks _create_node_hooks _erase_node_hooks _deepcopy_hooks
@@ -38,20 +39,20 @@ def _classes() -> dict[str, type]:
     return found | {
         f"torch.nn.modules.linear.{inner.__name__}": inner,
         "passlab.fx.ops.ConvReLU2d": ConvReLU2d,
-        "cases_day01_swap.ReLU": cases_day01_swap.ReLU,
-        "cases_day01_swap.Clipped": cases_day01_swap.Clipped,
     }
 
 
-CLASSES = {name: cls for name, cls in _classes().items() if isinstance(cls, type) and issubclass(cls, nn.Module)}
-_NAMES = {cls: name for name, cls in CLASSES.items()}
+_OWN = {name: cls for name, cls in _classes().items() if isinstance(cls, type) and issubclass(cls, nn.Module)}
+_NAMES = {cls: name for name, cls in _OWN.items()}
+#: What stands here, and what exercises have declared.
+CLASSES = ChainMap(_OWN, travel.MODULES)
 
 
 def class_name(module: nn.Module, where: str) -> str:
     """Return the name of the module's class. Raises Refused for a learner's class or one that torch generated."""
     cls = type(module)
-    if cls in _NAMES:
-        return _NAMES[cls]
+    if name := _NAMES.get(cls) or travel.name_in(travel.MODULES, cls):
+        return name
     if "parametriz" in getattr(cls, "__module__", "") or hasattr(module, "parametrizations"):
         raise Refused(f"{where} is parametrized. Undo that with torch.nn.utils.parametrize.remove_parametrizations.")
     raise Refused(

@@ -36,7 +36,6 @@ _NAMES = {
     torch.layout: {v: k for k, v in kinds.LAYOUTS.items()},
 }
 _CLASSES = {cls: name for name, cls in kinds.CLASSES.items()}
-_RECORDS = {cls: name for name, cls in kinds.RECORDS.items()}
 _TENSORS = (torch.Tensor, nn.Parameter)
 _WANTED = "Return numbers, text or tensors, lists, tuples, sets or dicts of these, or a GraphModule."
 _OPS = ("placeholder", "get_attr", "call_function", "call_method", "call_module", "output")
@@ -88,7 +87,8 @@ class _Packer:
             raise Refused(f"{self.where} is nested more than {kinds.DEPTH} levels deep, or contains itself.")
         pack = _PACK.get(kind)
         if pack is None:
-            pack = _tvm if wire_tvm.carries(value) else _inherited(value)
+            recorded = kinds.RECORDS.get(kind.__name__) is kind
+            pack = _Packer.record if recorded else _tvm if wire_tvm.carries(value) else _inherited(value)
         if pack is None:
             raise self.refuse(value)
         packed = pack(self, value, depth + 1)
@@ -147,7 +147,7 @@ class _Packer:
 
     def record(self, value: Any, depth: int) -> list:
         fields = [getattr(value, f.name) for f in dataclasses.fields(value)]
-        return ["rec", _RECORDS[type(value)], *[self.value(v, depth) for v in fields]]
+        return ["rec", type(value).__name__, *[self.value(v, depth) for v in fields]]
 
     def shape(self, value: TensorMetadata, depth: int) -> list:
         """Pack ShapeProp's record of a tensor. It goes into a table because many nodes share one."""
@@ -436,7 +436,6 @@ _PACK: dict[type, Callable[[_Packer, Any, int], list]] = {
     TensorMetadata: _Packer.shape,
     type: _Packer.cls,
 } | {kind: _Packer.tensor for kind in _TENSORS}
-_PACK |= {cls: _Packer.record for cls in _RECORDS}
 _PACK |= {
     type(f): _Packer.function for f in (len, _onnx, torch.Tensor.add, torch.ops.aten.add, torch.ops.aten.add.Tensor)
 }

@@ -11,14 +11,15 @@ import builtins
 import math
 import operator
 import types
+from collections import ChainMap
 from collections.abc import Callable
 from functools import cache
 
 import torch
 import torch.nn.functional as F
 
-from passlab.exercises.day01 import swap_relu as cases_day01_swap
 from passlab.fx import ops
+from passlab.judge import travel
 
 #: Attributes that `getattr` may read in a graph, besides the fields of torch.return_types (torch.max(…, dim), …).
 _ATTRIBUTES = "shape dtype device layout ndim T mT H mH real imag data requires_grad itemsize nbytes is_cuda is_meta"
@@ -78,7 +79,7 @@ def _functions() -> dict[str, Callable]:
     table |= {f"torch.fft.{n}": getattr(torch.fft, n) for n in ("fftfreq", "rfftfreq")}
     table |= {f"torch.Tensor.{n}": getattr(torch.Tensor, n) for n in sorted(METHODS)}
     table |= {f"passlab.fx.ops.{n}": getattr(ops, n) for n in ("conv2d_relu", "linear_act", "add_layer_norm")}
-    return table | {"cases_day01_swap.relu": cases_day01_swap.relu}
+    return table
 
 
 def _methods() -> frozenset[str]:
@@ -123,15 +124,17 @@ def _aten_operator(name: str) -> Callable | None:
 
 METHODS = _methods()
 ATTRIBUTES = _attributes()
-FUNCTIONS = _functions()
+_OWN = _functions()
+#: The functions of this module, and those that exercises declare.
+FUNCTIONS = ChainMap(_OWN, travel.FUNCTIONS)
 #: id of a function → its first name. By identity, since equal built-in functions may have different names.
-_NAMES = {id(function): name for name, function in reversed(FUNCTIONS.items())}
+_NAMES = {id(function): name for name, function in reversed(_OWN.items())}
 
 
 def name_of(target: object) -> str | None:
     """Return the name under which a call target travels, or None if it is not in the tables."""
     if type(target) in _FUNCTIONS:
-        return _NAMES.get(id(target))
+        return _NAMES.get(id(target)) or travel.name_in(travel.FUNCTIONS, target)
     if type(target) in (torch._ops.OpOverload, torch._ops.OpOverloadPacket):
         space, _, name = str(target).partition(".")
         if space == "aten" and name in _aten() and _aten_operator(name) is target:

@@ -22,6 +22,7 @@ from torch.fx.passes.shape_prop import TensorMetadata
 from autograder.engine.wire import kinds, modules, targets
 from autograder.engine.wire import tvm as wire_tvm
 from autograder.engine.wire.refusal import Refused
+from passlab.judge import travel
 
 _MOST = 2**62
 
@@ -152,7 +153,10 @@ class _Unpacker:
 
     def record(self, row: list, depth: int) -> Any:
         cls = _known(kinds.RECORDS, row[1])
-        return cls(*[self.value(v, depth) for v in row[2:]])
+        made = cls(*[self.value(v, depth) for v in row[2:]])
+        if not travel.fits(made):
+            raise Refused("The payload holds a record whose fields are not what they are declared as.")
+        return made
 
     def device(self, row: list, depth: int) -> torch.device:
         return torch.device(_text(_rows(row, 2)[1], 20))

@@ -1,4 +1,4 @@
-"""Day 3: how its cases are written down. A program, what is expected of the graph that a pass makes of it, the judge.
+"""How cases over FX graphs are written down: a program, and what is expected of the graph that a pass makes of it.
 
     Case("two equal products", graph(lambda m, x: …, x), expect=Expect(did=[most("matmul", 1, "…")]))
 
@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 
+from passlab import judge
 from passlab.fx.effects import effects
 from passlab.fx.judge import judge_pass
 from passlab.fx.reader import trace
-from passlab.judge import Case, Finding
-
-Expectation = Callable[[fx.GraphModule, fx.GraphModule], str | None]
-
+from passlab.judge import Case, Expect, Finding, listed, plural
+from passlab.judge.expect import Expectation
 
 # ---------------------------------------------------------------------------------------------------- programs
 
@@ -30,6 +29,7 @@ Expectation = Callable[[fx.GraphModule, fx.GraphModule], str | None]
 def seeded(build: Callable[[], Any], seed: int = 0) -> Callable[[], Any]:
     """Make `build` draw the same random numbers at every call; the caller's random state does not change."""
 
+    @wraps(build)
     def again() -> Any:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
@@ -114,16 +114,6 @@ def parameters(gm: fx.GraphModule) -> int:
     return sum(held.values())
 
 
-def names(nodes: Sequence[Any]) -> str:
-    """ "a, b and c", cut when long."""
-    listed = [getattr(n, "name", str(n)) for n in nodes[:5]] + ([f"{len(nodes) - 5} more"] if len(nodes) > 5 else [])
-    return " and ".join([", ".join(listed[:-1]), listed[-1]]) if len(listed) > 1 else "".join(listed)
-
-
-def plural(number: int, one: str) -> str:
-    return f"{number} {one}" + ("" if number == 1 else "s")
-
-
 # ---------------------------------------------------------------------------------------------------- expectations
 
 
@@ -134,8 +124,7 @@ def most(op: str, number: int, why: str, *, dead: bool = False) -> Expectation:
         there = [n for n in (after.graph.nodes if dead else live(after)) if op_name(after, n) == op]
         if len(there) <= number:
             return None
-        wanted = "none should be left" if number == 0 else f"at most {number} should be left"
-        return f"{why} The result has {plural(len(there), f'{op} node')} ({names(there)}); {wanted}."
+        return judge.too_many(why, f"{plural(len(there), f'{op} node')} ({listed(there)})", number)
 
     return law
 
@@ -149,8 +138,8 @@ def least(op: str, number: int, why: str) -> Expectation:
             return None
         old = [n for n in before.graph.nodes if op_name(before, n) == op]
         if len(old) == number:
-            return f"{why} {names(old)} should have stayed" + ("." if number == 1 else f"; {len(there)} did.")
-        return f"{why} Of {names(old)}, {number} should have stayed; {len(there)} did."
+            return f"{why} {listed(old)} should have stayed" + ("." if number == 1 else f"; {len(there)} did.")
+        return f"{why} Of {listed(old)}, {number} should have stayed; {len(there)} did."
 
     return law
 
@@ -167,42 +156,9 @@ def nodes(number: int, why: str, *, dead: bool = False) -> Expectation:
     return law
 
 
-@dataclass(frozen=True)
-class Expect:
-    """The expectations of the graph after the pass, by verdict."""
-
-    did: Sequence[Expectation] = ()
-    spared: Sequence[Expectation] = ()
-    cost: Sequence[Expectation] = ()
-
-
-def _law(verdict: str) -> Callable[[fx.GraphModule, fx.GraphModule, Case], str | None]:
-    def law(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
-        return next((s for e in getattr(case.expect, verdict) if (s := e(before, after))), None)
-
-    return law
-
-
 def expecting(**equivalence: Any) -> Callable[[Case, object], Iterator[Finding]]:
-    """Make the judge: valid, same, then the expectations. Keyword arguments go to `equivalent`.
-
-    Where the meaning was lost because something was not spared, that is what the finding says first.
-    """
-    judge_it = judge_pass(_law("did"), _law("spared"), _law("cost"), **equivalence)
-
-    def judge(case: Case, value: object) -> Iterator[Finding]:
-        findings = list(judge_it(case, value))
-        broken = next((f for f in findings if f.verdict == "spared" and not f.ok), None)
-        for finding in findings:
-            if finding.verdict == "same" and not finding.ok and broken:
-                message = f"{broken.message} {finding.message}"
-                finding = replace(finding, message=message, before=broken.before, after=broken.after)
-            yield finding
-
-    return judge
-
-
-judge = expecting()
+    """Return the judge: valid, same, then the expectations. Keyword arguments go to `equivalent`."""
+    return judge.expecting(judge_pass, **equivalence)
 
 
 def unrun(body: Callable, shape: tuple[int, ...], **parts: tuple[int, ...]) -> Callable[[], fx.GraphModule]:

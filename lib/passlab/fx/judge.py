@@ -16,12 +16,10 @@ from torch.utils._pytree import tree_leaves
 
 from passlab.equivalence import equivalent
 from passlab.fx.nodes import attribute
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, pass_judge
+from passlab.judge.expect import Law
 
 _NOTHING = object()
-
-#: (before, after, case) → None if the law is kept, else a sentence that tells where it is broken
-Law = Callable[[fx.GraphModule, fx.GraphModule, Case], str | None]
 
 
 def _placeholders(graph: fx.Graph) -> list[str]:
@@ -178,30 +176,26 @@ def _sameness(before: fx.GraphModule, after: fx.GraphModule, case: Case, equival
     return Finding("same", result.ok, reason, before=small[0], after=small[1], mark=mark)
 
 
+def _valid(before: fx.GraphModule, after: object) -> Finding:
+    """Is it a well-formed result of a pass?"""
+    broken = validate(before, after)
+    if broken is None:
+        return Finding("valid", True)
+    return Finding("valid", False, broken, before=before, after=after if isinstance(after, fx.GraphModule) else None)
+
+
 def judge_pass(
     did: Law, spared: Law | None = None, cost: Law | None = None, **equivalence
 ) -> Callable[[Case, object], Iterator[Finding]]:
-    """Make the judge of a pass: valid, then same (by `equivalent`), then the exercise's own laws.
+    """Return the judge of a pass over FX graphs: valid, then same (by `equivalent`), then the exercise's own laws.
 
-    A case's first built argument is the graph before the pass. Keyword arguments go to `equivalent`. A case
-    that lists the verdicts it is about, without `same`, does not run its programs.
+    See `passlab.judge.expect.pass_judge`. Keyword arguments go to `equivalent`.
     """
-
-    def judge(case: Case, value: object) -> Iterator[Finding]:
-        before = case.build()[0]
-        broken = validate(before, value)
-        if broken:
-            yield Finding(
-                "valid", False, broken, before=before, after=value if isinstance(value, fx.GraphModule) else None
-            )
-            return
-        after = rebuild(value)
-        yield Finding("valid", True)
-        if not case.about or "same" in case.about:
-            yield _sameness(before, after, case, equivalence)
-        for verdict, law in (("did", did), ("spared", spared), ("cost", cost)):
-            if law is not None:
-                sentence = law(before, after, case)
-                yield Finding(verdict, sentence is None, sentence or "", before=before, after=after)
-
-    return judge
+    return pass_judge(
+        _valid,
+        lambda before, value: (before, rebuild(value)),
+        lambda before, after, case: _sameness(before, after, case, equivalence),
+        did,
+        spared,
+        cost,
+    )

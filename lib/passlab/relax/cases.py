@@ -1,4 +1,4 @@
-"""Day 8: how its cases are written down. A module of Relax from a body, and the case around it.
+"""How cases over modules of Relax are written down: a module from a body, and the case around it.
 
 module(lambda e, x, w: e(op.nn.relu(e(op.matmul(x, w)))), (4, 8), (8, 8))
 """

@@ -1,4 +1,4 @@
-"""Day 7: how the cases of exercises 5 to 8 are written down: a program, and what a pass must make of it.
+"""How cases over modules of Relay are written down: a program, and what a pass must make of it.
 
     case("two equal products", program(lambda x, y: …, (2, 3), (2, 3)), did=[most("nn.relu", 1, "…")])
 
@@ -10,17 +10,15 @@ from __future__ import annotations
 import inspect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from passlab.judge import Case, Finding
+from passlab import judge
+from passlab.judge import Case, Expect, Finding, plural
+from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
 from passlab.tvm.judge import counts, judge_pass
-
-Expectation = Callable[["tvm.IRModule", "tvm.IRModule"], str | None]
-
 
 # ---------------------------------------------------------------------------------------------------- programs
 
@@ -80,7 +78,7 @@ def field(value: relay.Expr, index: int) -> relay.TupleGetItem:
 
 
 def calls(n: int, op: str) -> str:
-    return f"{n} {'call' if n == 1 else 'calls'} of {op}"
+    return f"{plural(n, 'call')} of {op}"
 
 
 def most(op: str, limit: int, why: str) -> Expectation:
@@ -88,10 +86,7 @@ def most(op: str, limit: int, why: str) -> Expectation:
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
         there = counts(after)[op]
-        if there <= limit:
-            return None
-        wanted = "none should be left" if limit == 0 else f"at most {limit} should be left"
-        return f"{why} The result has {calls(there, op)}; {wanted}."
+        return None if there <= limit else judge.too_many(why, calls(there, op), limit)
 
     return law
 
@@ -138,33 +133,9 @@ def attributes_kept(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
     return None
 
 
-@dataclass(frozen=True)
-class Expect:
-    """What is expected of the module after the pass, by verdict."""
-
-    did: Sequence[Expectation] = ()
-    spared: Sequence[Expectation] = ()
-    cost: Sequence[Expectation] = ()
-
-
-def _law(verdict: str) -> Callable[[tvm.IRModule, tvm.IRModule, Case], str | None]:
-    def law(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
-        return next((s for e in getattr(case.expect, verdict) if (s := e(before, after))), None)
-
-    return law
-
-
-_judge = judge_pass(_law("did"), _law("spared"), _law("cost"))
-
-
-def judge(case: Case, value: object) -> Iterator[Finding]:
-    """Valid, same, then the expectations. Where the meaning was lost because something was not spared, that is said."""
-    findings = list(_judge(case, value))
-    broken = next((f for f in findings if f.verdict == "spared" and not f.ok), None)
-    for finding in findings:
-        if finding.verdict == "same" and not finding.ok and broken:
-            finding = replace(finding, message=f"{broken.message} {finding.message}")
-        yield finding
+def expecting(**how: Any) -> Callable[[Case, object], Iterator[Finding]]:
+    """Return the judge: valid, same, then the expectations. Keyword arguments go to `same`."""
+    return judge.expecting(judge_pass, **how)
 
 
 def case(name: str, build: Callable[[], tvm.IRModule], *, run: bool = True, **expect: Sequence[Expectation]) -> Case:

@@ -8,7 +8,7 @@ from typing import Any
 from passlab.relay import relay, tvm
 from passlab.relay.dialect import key, top_level, view_ids
 from passlab.tvm import builds
-from passlab.tvm.equivalent import random_inputs
+from passlab.tvm.inputs import random_inputs
 from passlab.tvm.measure import Allocations, Kernel, fields, kernels_of, nbytes
 from passlab.tvm.modules import is_function, is_primitive, nodes
 

@@ -1,6 +1,6 @@
 """What modules computed, kept on disk from one process to the next, for graders and tests.
 
-    os.environ["PASSLAB_BUILDS"] = "/course/.cache/passlab-builds"     # without it, nothing is kept
+    os.environ["PASSLAB_BUILDS"] = "/course/.cache/passlab-builds"     # cache.FOLDER; without it, nothing is kept
 
 Kept are the outputs, not the compiled library. A library is code made from a learner's module: whoever loads it runs
 that code, and it would have to be linked, stored and loaded inside of the confined process that built it. Outputs are
@@ -34,6 +34,8 @@ from typing import Any
 import numpy as np
 
 FOLDER = "PASSLAB_BUILDS"
+#: Where graders and proofs keep it, below the project.
+PLACE = ".cache/passlab-builds"
 #: Bytes of one entry, and of all.
 MOST_EACH, MOST_BYTES = 16 * 2**20, 512 * 2**20
 #: The folder is swept after so many entries that one process writes.

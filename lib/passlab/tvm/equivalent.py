@@ -36,17 +36,26 @@ from passlab.equivalence.values import (
     compare,
     leaves,
     nan_or_inf,
-    nudged,
     unexcused,
 )
 from passlab.fx.equivalent import depth as torch_depth
 from passlab.fx.programs import Program
-from passlab.fx.trials import TRIALS, Trials
+from passlab.fx.trials import TRIALS
 from passlab.tvm import builds
+from passlab.tvm.dialect import held
+from passlab.tvm.inputs import (
+    ALL_KINDS,
+    KINDS,
+    after_example,
+    check_kinds,
+    inputs_of,
+    nudged_inputs,
+    plain,
+    tensor,
+)
 from passlab.tvm.modules import (
     counts,
     functions,
-    held,
     is_function,
     is_module,
     nodes,
@@ -55,9 +64,6 @@ from passlab.tvm.modules import (
     typed,
 )
 
-#: what is tried unless told; "nonfinite" (inf and NaN) is for exercises whose law is about them
-KINDS = ("ordinary", "structured", "extreme", "sizes")
-ALL_KINDS = (*KINDS, "nonfinite")
 #: what is tried where one side is torch's: TVM's kernels and torch's overflow at different places
 _MIXED = ("ordinary", "structured", "sizes")
 _PHRASES = {**TRIALS, "ordinary": "On random inputs", "structured": "On inputs that are a ramp"}
@@ -131,86 +137,11 @@ def equivalent(
     return equivalent_modules(before, after, inputs, kinds=kinds, targets=targets, **how)
 
 
-def random_inputs(module: Any, seed: int = 0, kinds: Sequence[str] = KINDS) -> list[tuple[np.ndarray, ...]]:
-    """Inputs for `main` after the types of its parameters, for each of `kinds` at least one tuple of arrays.
-
-    ordinary (normal numbers), structured (a ramp), extreme (0, -0, denormals, huge), nonfinite (inf, NaN), sizes
-    (another size for each symbolic dimension; nothing where there is none). Integers are 0 to 3: they may be indices.
-    A symbolic dimension gets an odd size. Raises ValueError for a parameter that is no tensor of known rank.
-    """
-    return [inputs for _, inputs in _inputs(module, seed, kinds)]
-
-
 def covered() -> str:
     """Which devices modules are run on here, in a sentence for the notes of a report."""
     found = builds.targets()
     without = "" if "cuda" in found else "; there is no GPU that TVM can use here, so cuda was not tried"
     return f"Modules were built and run on {' and '.join(found)}{without}."
-
-
-# ---------------------------------------------------------------------------------------------------- inputs
-
-
-def _inputs(module: Any, seed: int, kinds: Sequence[str]) -> list[tuple[str, tuple]]:
-    _known(kinds)
-    module = typed(module)
-    first, symbolic = _example(module, seed, 5)
-    made = _after(first, seed, [kind for kind in kinds if kind != "sizes"])
-    if symbolic and "sizes" in kinds:
-        made.append(("sizes", _example(module, seed + 1, 7)[0]))
-    return [(kind, tuple(_plain(t) for t in inputs)) for kind, inputs in made]
-
-
-def _known(kinds: Sequence[str]) -> None:
-    for kind in kinds:
-        if kind not in ALL_KINDS:
-            raise ValueError(f"There are no inputs of kind {kind!r}; there are {', '.join(ALL_KINDS)}.")
-
-
-def _after(example: tuple[Tensor, ...], seed: int, kinds: Sequence[str]) -> list[tuple[str, tuple]]:
-    """Inputs of these kinds after the pattern of an example."""
-    floats = [t.dtype for t in example if t.is_floating_point()]
-    trials = Trials([example], max(set(floats), key=floats.count) if floats else None, seed)
-    trials.double = trials.spread = False
-    return [(kind, trial.args) for kind in kinds for trial in trials.make(kind)]
-
-
-def _tensor(x: Any) -> Tensor:
-    if isinstance(x, Tensor):
-        return x.detach()
-    return builds.as_torch(np.asarray(x.numpy() if hasattr(x, "numpy") else x))
-
-
-def _plain(t: Tensor) -> Any:
-    return t if t.dtype == torch.bfloat16 else t.contiguous().numpy()
-
-
-def _example(module: Any, seed: int, odd: int) -> tuple[tuple[Tensor, ...], bool]:
-    """Random tensors for `main`, and whether it has symbolic dimensions; those become `odd`, odd + 2, …"""
-    gen, made, symbolic = torch.Generator().manual_seed(seed), [], False
-    function, _, _ = signature(module)
-    if type(function).__name__ == "PrimFunc":
-        raise ValueError("main is a PrimFunc, and which of its buffers are outputs is not written in it: give inputs.")
-    for name, shape, dtype, free in held().examples(function, odd):
-        symbolic |= free
-        kind = getattr(torch, dtype, None)
-        if not isinstance(kind, torch.dtype):
-            raise ValueError(f"The parameter {name} is of {dtype}, for which no inputs are made: give inputs.")
-        if kind.is_floating_point:
-            made.append(torch.randn(shape, generator=gen, dtype=torch.float64).to(kind))
-        else:
-            made.append(torch.randint(0, 2 if kind == torch.bool else 4, shape, generator=gen).to(kind))
-    return tuple(made), symbolic
-
-
-def _moved(inputs: tuple, sign: int) -> tuple:
-    """The inputs, floats moved by up to four units of rounding; zeros, inf and NaN stay."""
-    gen = torch.Generator().manual_seed(1 + sign)
-
-    def moved(t: Tensor) -> Tensor:
-        return nudged(t, 4 * sign * torch.finfo(t.dtype).eps, gen) if t.is_floating_point() else t
-
-    return tuple(_plain(moved(t)) for t in map(_tensor, inputs))
 
 
 # ---------------------------------------------------------------------------------------------------- tolerance
@@ -298,7 +229,7 @@ class _Torch:
     def outputs(self, inputs: list[tuple], target: str, run: dict) -> list[list[Tensor]]:
         try:
             with torch.no_grad():
-                ran = [self.model(*(_tensor(x).clone() for x in given)) for given in inputs]
+                ran = [self.model(*(tensor(x).clone() for x in given)) for given in inputs]
         except Exception as error:
             said = str(error).strip().split("\n")[0][:200]
             raise _Failed(f"fails in torch: {type(error).__name__}: {said}", "run") from error
@@ -333,7 +264,7 @@ class _Comparison:
         self.trials = self._trials(inputs, kinds, seed)
         sides = (self.before, self.after)
         floats = set().union(*(side.dtypes() for side in sides))
-        floats |= {t.dtype for t in map(_tensor, self.trials[0][1]) if t.is_floating_point()}
+        floats |= {t.dtype for t in map(tensor, self.trials[0][1]) if t.is_floating_point()}
         coarsest = max(floats or {torch.float32}, key=lambda dtype: torch.finfo(dtype).eps)
         steps, sums = max(side.depth() for side in sides), any(side.sums() for side in sides)
         derived = Tolerance.of(coarsest, steps, sums)
@@ -345,14 +276,14 @@ class _Comparison:
         if inputs is None:
             if pattern is None:
                 raise ValueError("equivalent has no inputs to try: pass inputs=(array, ...).")
-            return _inputs(pattern, seed, kinds or ("ordinary",))
-        _known(kinds)
+            return inputs_of(pattern, seed, kinds or ("ordinary",))
+        check_kinds(kinds)
         if isinstance(inputs, Tensor | np.ndarray):
             inputs = (inputs,)
         several = isinstance(inputs, list) and inputs and all(isinstance(x, tuple) for x in inputs)
         given = inputs if several else [tuple(inputs)]
-        rest = _after(tuple(map(_tensor, given[0])), seed, [kind for kind in kinds if kind != "sizes"])
-        return [("given", x) for x in given] + [(kind, tuple(map(_plain, x))) for kind, x in rest]
+        rest = after_example(tuple(map(tensor, given[0])), seed, [kind for kind in kinds if kind != "sizes"])
+        return [("given", x) for x in given] + [(kind, tuple(map(plain, x))) for kind, x in rest]
 
     def targets(self) -> tuple[str, ...]:
         """The targets on which every side that is a module can run."""
@@ -401,7 +332,7 @@ class _Comparison:
         """Inputs by the names of the parameters, where some side tells them."""
         own = next((side.own for side in (self.before, self.after) if side.own is not None), None)
         names = [name for name, _ in signature(own)[1]] if own is not None else []
-        return {names[i] if i < len(names) else f"input{i}": _tensor(x) for i, x in enumerate(inputs)}
+        return {names[i] if i < len(names) else f"input{i}": tensor(x) for i, x in enumerate(inputs)}
 
     def _expected(self, target: str) -> list[list[Tensor]]:
         """The outputs of `before`: for each trial those on its inputs, and on these moved both ways.
@@ -423,7 +354,7 @@ class _Comparison:
         return outputs
 
     def _outputs(self, target: str) -> list[list[Tensor]]:
-        inputs = [moved for _, x in self.trials for moved in (x, _moved(x, 1), _moved(x, -1))]
+        inputs = [moved for _, x in self.trials for moved in (x, nudged_inputs(x, 1), nudged_inputs(x, -1))]
         if self.before.torch:
             return self.before.outputs(inputs, target, self.run_with)
         key = _digest(self.before.packed, [x for _, x in self.trials], target, self.run_with)
@@ -461,7 +392,7 @@ class _Comparison:
         if self.before.own is None or self.after.own is None or result.graph is None:
             return
         with contextlib.suppress(Exception):  # a module that cannot be taken apart: the sentence has to do
-            given = tuple(_plain(t) for t in result.counterexample.values())
+            given = tuple(plain(t) for t in result.counterexample.values())
             place = first_parting(self.before.own, self.after.own, given, self.tolerance)
             if place:
                 result.first_diverging = place[0]
@@ -474,7 +405,7 @@ def _outputs(n: int) -> str:
 
 def _digest(sent: Any, inputs: list[tuple], target: str, run: dict) -> str:
     digest = hashlib.sha256(f"{sent.flavour}\0{target}\0{sorted(run.items(), key=str)}\0{sent.text}".encode())
-    arrays = [_tensor(x) for values in (*inputs, (sent.params or {}).values()) for x in values]
+    arrays = [tensor(x) for values in (*inputs, (sent.params or {}).values()) for x in values]
     for t in arrays:
         digest.update(f"{t.dtype}{tuple(t.shape)}".encode())
         digest.update(t.contiguous().reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b"")
@@ -495,7 +426,7 @@ def first_parting(before: Any, after: Any, inputs: tuple, tolerance: Tolerance) 
     seen = [_values(module, inputs) for module in (before, after)]
     if None in seen:
         return None
-    old, new = ([value for *_, value in found] + [*map(_tensor, inputs)] for found in seen)
+    old, new = ([value for *_, value in found] + [*map(tensor, inputs)] for found in seen)
     for id, name, value in seen[1]:
         if not any(_agree(other, value, tolerance) for other in old):
             return id, f"Look at {id}, {name}: no call before has its value."

@@ -14,9 +14,11 @@ import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, pass_judge
+from passlab.judge.expect import Law
 from passlab.tvm.dialect import held, own
-from passlab.tvm.equivalent import ALL_KINDS, KINDS, covered, equivalent_modules, random_inputs
+from passlab.tvm.equivalent import covered, equivalent_modules
+from passlab.tvm.inputs import ALL_KINDS, KINDS, random_inputs
 from passlab.tvm.modules import (
     attributes,
     bindings,
@@ -62,9 +64,6 @@ __all__ = [
     "valid",
 ]
 
-#: (before, after, case) → None when the law is kept, else the sentence that says where it was broken
-Law = Callable[[Any, Any, Case], str | None]
-
 
 def valid(before: Any, after: Any) -> str | None:
     """What makes `after` no answer to a pass over `before`: one sentence, or None when nothing does.
@@ -94,6 +93,7 @@ def valid(before: Any, after: Any) -> str | None:
         return f"The pass returned {_a(after)}, not {wanted}."
     # not by `module["main"] = after`, which already looks at what it is given
     module = tvm.IRModule({tvm.ir.GlobalVar("main"): after}) if a_function else after
+    own("valid")  # is imported here once, and not in every fork
     said = _apart(lambda tell: _checked(module, tell))
     if said:
         return said
@@ -259,21 +259,13 @@ def judge_pass(
     The modules of a case that names what it is about, and does not name `same`, are not run.
     """
 
-    def judge(case: Case, value: object) -> Iterator[Finding]:
-        before = case.build()[0]
-        broken = valid(before, value)
-        if broken:
-            yield Finding("valid", False, broken, before=before)
-            return
-        before, after = typed(before), typed(value)
-        yield Finding("valid", True)
-        if not case.about or "same" in case.about:
-            given = case.inputs() if case.inputs else None
-            sentence = same(before, after, given, reference(case) if reference else None, **how)
-            yield Finding("same", sentence is None, sentence or "", before=before, after=after)
-        for verdict, law in (("did", did), ("spared", spared), ("cost", cost)):
-            if law is not None:
-                sentence = law(before, after, case)
-                yield Finding(verdict, sentence is None, sentence or "", before=before, after=after)
+    def well_formed(before: Any, after: Any) -> Finding:
+        broken = valid(before, after)
+        return Finding("valid", True) if broken is None else Finding("valid", False, broken, before=before)
 
-    return judge
+    def sameness(before: Any, after: Any, case: Case) -> Finding:
+        given = case.inputs() if case.inputs else None
+        sentence = same(before, after, given, reference(case) if reference else None, **how)
+        return Finding("same", sentence is None, sentence or "", before=before, after=after)
+
+    return pass_judge(well_formed, lambda before, value: (typed(before), typed(value)), sameness, did, spared, cost)

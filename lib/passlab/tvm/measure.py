@@ -23,7 +23,7 @@ import torch
 from passlab.graph import Cost, Measured
 from passlab.tvm import builds
 from passlab.tvm.dialect import held, own
-from passlab.tvm.equivalent import random_inputs
+from passlab.tvm.inputs import random_inputs
 from passlab.tvm.modules import (
     counts,
     functions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ from torch import fx, nn
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from passlab import trace, view
-from passlab.judge import Case, Finding
+from passlab.fx.cases import seeded
+from passlab.judge import Case, Finding, record
 
 #: An answer whose work is limited may make this many calls (Python functions and built-ins) on one graph. Comparing
 #: all pairs of nodes fits; walking all paths of `LADDER` does not.
@@ -32,19 +33,12 @@ def net(forward: Callable, **parts: nn.Module | torch.Tensor) -> nn.Module:
     return model.eval()
 
 
-def seeded(make: Callable[[], Any], seed: int = 0) -> Any:
-    """What `make()` gives with torch's random state at `seed`; the state outside stays as it was."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return make()
-
-
 def traced(make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Callable[[], tuple]:
     """A case's `build`: the module's graph, with the shapes that inputs of the given shapes bring."""
 
     def build() -> tuple:
-        inputs = seeded(lambda: tuple(torch.randn(shape) for shape in shapes), 1)
-        return (trace(seeded(make), *inputs),)
+        inputs = seeded(lambda: tuple(torch.randn(shape) for shape in shapes), 1)()
+        return (trace(seeded(make)(), *inputs),)
 
     return build
 
@@ -80,6 +74,7 @@ def chain() -> tuple:
     return (from_edges([[]] + [[i] for i in range(CHAIN)] + [[0, CHAIN]], _op),)
 
 
+@record
 @dataclass(frozen=True)
 class TooMuch:
     """In place of a value: the answer did more work than promised. `what`: a key of `TOO_MUCH`."""
@@ -133,12 +128,6 @@ def frugally(answer: Callable, case: Case) -> Any:
     finally:
         sys.setprofile(before)
         sys.setrecursionlimit(deepest)
-
-
-def listed(names: Iterable[str], most: int = 5) -> str:
-    """ "a, b, c and 4 more", for a sentence."""
-    names = list(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def line(gm: fx.GraphModule, name: str) -> str:

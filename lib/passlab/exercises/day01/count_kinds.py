@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from passlab.exercises.day01._shared import kind_of, listed, net, traced
+from passlab.exercises.day01._shared import kind_of, net, traced
 from passlab.graph import KINDS, view
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, and_more
 
 
 def _three_forms() -> nn.Module:
@@ -68,7 +68,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         kind = next(iter(more or wrong), None)
         message = ""
         if kind is not None:
-            want, got, names = expected[kind][place], value[kind][place], listed(members[kind], 8) or "none"
+            want, got, names = expected[kind][place], value[kind][place], and_more(members[kind], 8) or "none"
             message = f"Of {what} of kind {kind}, expected {want:,}, got {got:,}. The {kind} nodes here: {names}."
         yield Finding(verdict, kind is None, message, before=gm, mark=tuple(members[kind]) if kind else ())
 

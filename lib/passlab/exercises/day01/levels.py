@@ -8,22 +8,8 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from passlab.exercises.day01._shared import (
-    TooMuch,
-    cost_cases,
-    excess,
-    frugally,
-    kind_of,
-    listed,
-    net,
-    read_pairs,
-    traced,
-)
-from passlab.judge import Case, Finding
-
-
-def several(number: int, thing: str) -> str:
-    return f"{number} {thing}" + ("" if number == 1 else "s")
+from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, frugally, kind_of, net, read_pairs, traced
+from passlab.judge import Case, Finding, and_more, plural
 
 
 def _branches() -> nn.Module:
@@ -120,7 +106,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 def _no_levels(value: Any, nodes: dict) -> str | None:
     if not isinstance(value, dict) or set(value) != {"depth", "levels", "parallel"}:
         got = (
-            f"a dict with the keys {listed(map(repr, value)) or '(none)'}"
+            f"a dict with the keys {and_more(map(repr, value)) or '(none)'}"
             if isinstance(value, dict)
             else kind_of(value)
         )
@@ -155,10 +141,10 @@ def _wrong_level(value: dict, level: dict[str, int], nodes: dict) -> tuple[str, 
             return f"{name} stands on no level; it belongs on level {expected}.", (name,)
         if given[name] != expected:
             reads = [f"{used.name} ({level[used.name]})" for used in nodes[name].all_input_nodes if used.name in level]
-            why = f"it reads {listed(reads)}" if reads else "it reads only inputs and constants"
+            why = f"it reads {and_more(reads)}" if reads else "it reads only inputs and constants"
             return f"{name} stands on level {given[name]}; expected {expected}: {why}.", (name,)
     if len(value["levels"]) != (depth := 1 + max(level.values(), default=-1)):
-        return f"There are {several(len(value['levels']), 'level')}, empty ones included; expected {depth}.", ()
+        return f"There are {plural(len(value['levels']), 'level')}, empty ones included; expected {depth}.", ()
     if value["depth"] != depth:
         return f"depth is {value['depth']}; expected {depth}, the number of levels.", ()
     return "", ()

@@ -18,8 +18,8 @@ import torch.nn.functional as F
 from onnx import TensorProto, helper, numpy_helper
 from torch import fx, nn
 
-from passlab.exercises.day01._shared import listed, net, traced
-from passlab.judge import Case, Finding
+from passlab.exercises.day01._shared import net, traced
+from passlab.judge import Case, Finding, and_more
 
 WORDS = ("same", "merged", "split", "gone")
 
@@ -252,13 +252,13 @@ def _wrong(name: str, expected: dict, got: tuple, types: dict[str, str]) -> str:
     word, nodes = expected[name]
     spelled = [f"{node} ({types[node]})" for node in nodes]
     truth = {
-        "same": f"one ONNX node does its work, and only its work: {listed(spelled)}",
-        "merged": f"it shares the ONNX node {listed(spelled)} with "
-        + listed(other for other, (_, shared) in expected.items() if shared == nodes and other != name),
-        "split": f"its work is split over {listed(spelled, 8)}",
+        "same": f"one ONNX node does its work, and only its work: {and_more(spelled)}",
+        "merged": f"it shares the ONNX node {and_more(spelled)} with "
+        + and_more(other for other, (_, shared) in expected.items() if shared == nodes and other != name),
+        "split": f"its work is split over {and_more(spelled, 8)}",
         "gone": "no ONNX node does anything for it",
     }[word]
-    said = f"{got[0]!r} with {listed(f'{node} ({types[node]})' for node in got[1]) or 'no node'}"
+    said = f"{got[0]!r} with {and_more(f'{node} ({types[node]})' for node in got[1]) or 'no node'}"
     return f"{name} is {word!r}: {truth}. You said {said}."
 
 
@@ -267,7 +267,7 @@ def _no_match(value: Any, expected: dict, types: dict[str, str]) -> str | None:
     if not isinstance(value, dict):
         return f"{wanted}; this is {'None' if value is None else type(value).__name__}."
     if missing := [name for name in expected if name not in value]:
-        return f"{wanted}; there is no entry for {listed(missing)}. Every operation of the FX graph has one."
+        return f"{wanted}; there is no entry for {and_more(missing)}. Every operation of the FX graph has one."
     if extra := [name for name in value if name not in expected]:
         return f"{wanted}; {str(extra[0])[:60]} is no operation of the FX graph (inputs and the output have no entry)."
     for name, entry in value.items():

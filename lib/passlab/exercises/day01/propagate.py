@@ -16,8 +16,9 @@ from torch.fx.passes.shape_prop import ShapeProp
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from passlab.exercises.day01._shared import TooMuch, excess, line, listed, net, seeded
-from passlab.judge import Case, Finding
+from passlab.exercises.day01._shared import TooMuch, excess, line, net
+from passlab.fx.cases import seeded
+from passlab.judge import Case, Finding, and_more, record
 
 #: The stated operations: what `propagate` knows. Everything else is an error that names the node.
 FUNCTIONS = {
@@ -28,6 +29,7 @@ METHODS = {"relu", "view", "reshape", "transpose", "flatten", "chunk", "size", "
 MODULES = {nn.Linear, nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.ReLU, nn.Embedding, nn.LayerNorm}
 
 
+@record
 @dataclass(frozen=True)
 class Raised:
     """In place of a value: the answer raised this."""
@@ -96,7 +98,7 @@ def case(
     """`inputs`: (shape, dtype) of each. `stop`: the node that cannot be worked out."""
 
     def build() -> tuple:
-        gm = fx.symbolic_trace(seeded(make))
+        gm = fx.symbolic_trace(seeded(make)())
         return (gm, *(torch.empty(shape, dtype=dtype, device="meta") for shape, dtype in inputs))
 
     return Case(name, build, ("spared",) if stop else about, expect=stop)
@@ -234,7 +236,7 @@ def _no_types(value: Any, nodes: dict) -> str | None:
         if not isinstance(name, str):
             return f"{wanted}; the key {str(name)[:60]} is of type {type(name).__name__}. Give node.name."
         if name not in nodes:
-            return f"{wanted}; the graph has no node {name[:60]!r}. It has {listed(nodes)}."
+            return f"{wanted}; the graph has no node {name[:60]!r}. It has {and_more(nodes)}."
         whole = isinstance(entry, tuple | list) and len(entry) == 2 and isinstance(entry[0], tuple | list)
         if not whole or not isinstance(entry[1], torch.dtype) or not all(isinstance(n, int) for n in entry[0]):
             return f"{wanted}; that of {name} is {str(entry)[:80]}. An example: ((2, 3), torch.float32)."

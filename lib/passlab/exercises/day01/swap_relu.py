@@ -10,20 +10,23 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab.exercises.day01._shared import line, listed, net, seeded
+from passlab.exercises.day01._shared import line, net
+from passlab.fx.cases import seeded
 from passlab.fx.judge import rebuild, validate
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, and_more, function_travels, module_travels
 
 #: Every form in which these graphs call ReLU, and whether it works in place.
 FUNCTIONS = {torch.relu: False, F.relu: False, torch.relu_: True}
 METHODS = {"relu": False, "relu_": True}
 
 
+@function_travels
 def relu(x: torch.Tensor) -> torch.Tensor:
     """A look-alike: somebody's own function of that name."""
     return x.clamp(-0.5, 0.5)
 
 
+@module_travels
 class ReLU(nn.Module):
     """A look-alike: somebody's own layer of that name."""
 
@@ -31,6 +34,7 @@ class ReLU(nn.Module):
         return x.clamp(-0.25, 2.0)
 
 
+@module_travels
 class Clipped(nn.ReLU):
     """A look-alike: a subclass of ReLU with a mind of its own."""
 
@@ -51,9 +55,9 @@ def graph_of(model: nn.Module) -> fx.GraphModule:
 
 def case(name: str, make: Callable[[], nn.Module], about: tuple[str, ...], slope: float = 0.1, shape=(3, 4)) -> Case:
     def inputs() -> tuple:
-        return seeded(lambda: (torch.randn(shape),), 1)
+        return seeded(lambda: (torch.randn(shape),), 1)()
 
-    return Case(name, lambda: (graph_of(seeded(make)), slope), about, inputs)
+    return Case(name, lambda: (graph_of(seeded(make)()), slope), about, inputs)
 
 
 def _three_forms() -> nn.Module:
@@ -168,7 +172,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     did = ""
     if left:
         form = {"call_function": "function", "call_method": "method", "call_module": "module"}[left[0].op]
-        did = f"{listed(n.name for n in left)} still computes ReLU: the {form} form ({line(after, left[0].name)})."
+        did = f"{and_more(n.name for n in left)} still computes ReLU: the {form} form ({line(after, left[0].name)})."
 
     others = [node for node in before.graph.nodes if in_place(node, before) is None]
     kept = Counter(_described(node, after) for node in after.graph.nodes)

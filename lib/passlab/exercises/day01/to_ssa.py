@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from passlab.exercises.day01._shared import listed
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, and_more
 
 #: What the programs read and never define, besides numbers: functions, an object with fields, a table, a list.
 WORLD: dict[str, Any] = {
@@ -226,7 +225,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if unknown:
         spared = (
             f"Your program reads {unknown[0]}, which nothing defines. The names that come in are "
-            f"{listed(inputs)}: they keep their names, functions included."
+            f"{and_more(inputs)}: they keep their names, functions included."
         )
     elif lost:
         spared = f"The original holds {lost}, and yours does not: only names of variables may change."

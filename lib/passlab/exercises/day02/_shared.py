@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
+from passlab.fx.cases import seeded
 from passlab.fx.ops import ConvReLU2d, conv2d_relu
-from passlab.judge import Case
+from passlab.judge import Case, plural
 
 
 class _Tracer(fx.Tracer):
@@ -39,18 +39,6 @@ def program(body: Callable, *inputs: Tensor, training: bool = False, **parts: An
     gm.train(training)
     gm.meta["inputs"] = inputs
     return gm
-
-
-def seeded(build: Callable, seed: int = 0) -> Callable[[], Any]:
-    """`build()` with the same random numbers at every call; the caller's random state stays as it is."""
-
-    @wraps(build)
-    def again() -> Any:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            return build()
-
-    return again
 
 
 def rewrite_case(name: str, build: Callable[[], fx.GraphModule], expect: Rewrite, *about: str, seed: int = 0) -> Case:
@@ -98,11 +86,6 @@ def op_of(gm: fx.GraphModule, node: fx.Node) -> str:
 def ops(gm: fx.GraphModule) -> Counter[str]:
     """Op → number of live nodes that do it; weights read by get_attr are left out."""
     return Counter(op_of(gm, n) for n in live(gm) if n.op not in ("placeholder", "get_attr", "output"))
-
-
-def plural(n: int, one: str, many: str = "") -> str:
-    """ "1 pair", "2 pairs"."""
-    return f"{n} {one if n == 1 else many or one + 's'}"
 
 
 def others(before: Counter, after: Counter, mine: set[str], verb: str) -> str | None:

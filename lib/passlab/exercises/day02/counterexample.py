@@ -8,10 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from passlab.exercises.day02._shared import plural
 from passlab.fx.judge import rebuild, validate
 from passlab.fx.suspects import SUSPECTS
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, plural
 
 #: A counterexample larger than this explains little.
 MOST_CALLS = 3

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from passlab.exercises.day02._shared import Rewrite, leftovers, ops, others, plural, program, rewrite_case
+from passlab.exercises.day02._shared import Rewrite, leftovers, ops, others, program, rewrite_case
 from passlab.fx.judge import judge_pass, rebuild
 from passlab.fx.ops import ConvReLU2d
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, plural
 
 
 def batch_norm(channels: int, **options: Any) -> nn.BatchNorm2d:

@@ -10,21 +10,11 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from passlab.exercises.day02._shared import (
-    ATTRIBUTES,
-    Rewrite,
-    leftovers,
-    live,
-    ops,
-    others,
-    plural,
-    program,
-    rewrite_case,
-)
+from passlab.exercises.day02._shared import ATTRIBUTES, Rewrite, leftovers, live, ops, others, program, rewrite_case
 from passlab.fx.cases import parameters
 from passlab.fx.judge import judge_pass
 from passlab.fx.ops import ConvReLU2d
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, plural
 
 
 def _fused(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:

@@ -12,9 +12,10 @@ from torch import fx
 from passlab.exercises.day02._shared import plain
 from passlab.fx.judge import validate
 from passlab.fx.manager import Pass, PassError
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, record
 
 
+@record
 @dataclass(frozen=True)
 class Step:
     """One pass of a scenario. `does`: add, remove (a node), rebuild (a new graph), break, forget, raise, keep."""
@@ -26,6 +27,7 @@ class Step:
     after: tuple[str, ...] = ()
 
 
+@record
 @dataclass(frozen=True)
 class Scenario:
     """Passes to manage, and the lengths of the graphs that one manager is run on, one after the other."""

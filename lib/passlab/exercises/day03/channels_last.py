@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab.fx.cases import graph, live, names, plural
+from passlab.fx.cases import graph, live
 from passlab.fx.judge import judge_pass
 from passlab.fx.layout import ANY, NCHW, NHWC, clashes, converts, wants
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, listed, plural
 
 
 def _convolutions_in_nhwc(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
@@ -20,7 +20,7 @@ def _convolutions_in_nhwc(before: fx.GraphModule, after: fx.GraphModule, case: C
     if not late:
         return None
     readers = list(dict.fromkeys(c.reader for c in late))
-    return f"{names(readers)} should get channels-last images; {names([c.operand for c in late])} came as NCHW."
+    return f"{listed(readers)} should get channels-last images; {listed([c.operand for c in late])} came as NCHW."
 
 
 def _others_in_order(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
@@ -38,7 +38,7 @@ def _few_conversions(before: fx.GraphModule, after: fx.GraphModule, case: Case) 
     if len(there) <= case.expect:
         return None
     return (
-        f"{plural(len(there), 'conversion')}: {names(there)}. {case.expect} are enough: "
+        f"{plural(len(there), 'conversion')}: {listed(there)}. {case.expect} are enough: "
         f"one image is converted once however many read it, and an op that takes any layout may take either."
     )
 

@@ -12,8 +12,9 @@ from torch import fx
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from passlab.fx.cases import Expectation, case, expecting, graph, least, most, names, nodes, read
-from passlab.judge import Case
+from passlab.fx.cases import case, expecting, graph, least, most, nodes, read
+from passlab.judge import Case, listed
+from passlab.judge.expect import Expectation
 
 
 def constants(limit: int, why: str) -> Expectation:
@@ -27,7 +28,7 @@ def constants(limit: int, why: str) -> Expectation:
         big = {name: size for name, size in held(after).items() if size > limit and name not in held(before)}
         if not big:
             return None
-        return f"{why} {names(list(big))} takes {max(big.values()):,} bytes; the limit is {limit:,}."
+        return f"{why} {listed(list(big))} takes {max(big.values()):,} bytes; the limit is {limit:,}."
 
     return law
 

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from passlab.fx.cases import Expectation, case, expecting, graph, live, names, nodes, op_name, plural
-from passlab.judge import Case
+from passlab.fx.cases import case, expecting, graph, live, nodes, op_name
+from passlab.judge import Case, listed, plural
+from passlab.judge.expect import Expectation
 
 
 def gelus(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
@@ -34,7 +35,7 @@ def made(erf: int, tanh: int, why: str) -> Expectation:
         if there["none"] > erf and there["tanh"] < tanh:
             return "The tanh form became plain gelu(x), which is the erf form: say approximate='tanh'."
         left = [n for n in live(after) if op_name(after, n).lower() in ("erf", "tanh")]
-        return f"{why} {names(left)} still stand{'s' if len(left) == 1 else ''} in the graph as written out."
+        return f"{why} {listed(left)} still stand{'s' if len(left) == 1 else ''} in the graph as written out."
 
     return law
 
@@ -47,7 +48,7 @@ def none_made(why: str) -> Expectation:
         if not found:
             return None
         old = [n for n in before.graph.nodes if op_name(before, n).lower() in ("erf", "tanh")]
-        return f"{why} {plural(len(found), 'gelu node')} came where {names(old)} stood."
+        return f"{why} {plural(len(found), 'gelu node')} came where {listed(old)} stood."
 
     return law
 

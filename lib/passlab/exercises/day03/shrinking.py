@@ -8,10 +8,9 @@ import torch
 
 from passlab.equivalence import equivalent
 from passlab.exercises.day03.pipeline import SWEEP
-from passlab.fx.cases import plural
 from passlab.fx.judge import rebuild, validate
 from passlab.fx.stages import STAGES
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, plural
 
 
 def budget(rounds: int) -> int:

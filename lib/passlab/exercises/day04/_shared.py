@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from torch import fx
 
-from passlab.fx.cases import Expectation, live, names, op_name, parameters, plural
+from passlab.fx.cases import live, op_name, parameters
+from passlab.judge import listed, plural
+from passlab.judge.expect import Expectation
 
 FUSED = ("linear_act", "scaled_dot_product_attention")
 #: What turns a boolean mask round.
@@ -17,7 +19,7 @@ def replaced(before: fx.GraphModule, after: fx.GraphModule, part: str = "") -> s
     gone = [node for node in live(before) if (node.name, op_name(before, node)) not in kept]
     last = [node for node in gone if node.op.startswith("call") and not any(user in gone for user in node.users)]
     last = [node for node in last if part in op_name(before, node).lower()] or last
-    return f" for {names(last)}" if last else ""
+    return f" for {listed(last)}" if last else ""
 
 
 def calls(number: int, why: str) -> Expectation:
@@ -30,7 +32,7 @@ def calls(number: int, why: str) -> Expectation:
             dead = [n for n in there if n not in alive]
             rest = [n for n in there if op_name(after, n) not in FUSED]
             rest = [n for n in rest if op_name(after, n) not in TURNS] or rest
-            left = f" Nothing uses {names(dead)} any more: erase it." if dead else f" It still calls {names(rest)}."
+            left = f" Nothing uses {listed(dead)} any more: erase it." if dead else f" It still calls {listed(rest)}."
             return f"{why} The graph has {plural(len(there), 'call')}; {number} are enough.{left}"
         extra = parameters(after) - parameters(before)
         if extra > 0:

@@ -10,8 +10,9 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from passlab.exercises.day04._shared import calls, replaced
-from passlab.fx.cases import Expectation, case, expecting, graph, live, names, op_name, plural
-from passlab.judge import Case
+from passlab.fx.cases import case, expecting, graph, live, op_name
+from passlab.judge import Case, listed, plural
+from passlab.judge.expect import Expectation
 
 #: Where scores are infinite or NaN the law of attention promises nothing; where they are huge, the last bit of a score
 #: decides between one row of v and another.
@@ -31,7 +32,7 @@ def attention_made(number: int, why: str) -> Expectation:
         if there >= number:
             return None
         left = [n for n in live(after) if op_name(after, n).lower() == "softmax"]
-        still = f" {names(left)} still stand{'s' if len(left) == 1 else ''} in the graph." if left else ""
+        still = f" {listed(left)} still stand{'s' if len(left) == 1 else ''} in the graph." if left else ""
         return f"{plural(number, 'attention')} can be found here, and {there} became one op. {why}{still}"
 
     return law
@@ -44,7 +45,7 @@ def attention_at_most(number: int, why: str) -> Expectation:
         there = attentions(after)
         if len(there) <= number:
             return None
-        return f"{why} {names(there)} came in{replaced(before, after)}; {number or 'none'} may."
+        return f"{why} {listed(there)} came in{replaced(before, after)}; {number or 'none'} may."
 
     return law
 

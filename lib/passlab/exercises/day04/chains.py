@@ -10,10 +10,10 @@ import torch.nn.functional as F
 from torch import fx
 
 from passlab.equivalence import equivalent
-from passlab.fx.cases import graph, names, plural
+from passlab.fx.cases import graph
 from passlab.fx.effects import EFFECTS, effects, written
 from passlab.fx.patterns import POINTWISE, pattern
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, listed, plural
 from passlab.kernels import fused
 
 
@@ -86,7 +86,7 @@ def _too_far(gm: fx.GraphModule, groups: list[list[str]]) -> tuple[str, str] | N
             if elsewhere or not node.users:
                 whom = f"is read by {elsewhere[0].name}, outside" if elsewhere else "is read by nobody"
                 return node.name, (
-                    f"The group of {names(inside)} has more than one result: {node.name} {whom}, and "
+                    f"The group of {listed(inside)} has more than one result: {node.name} {whom}, and "
                     f"{inside[-1].name} is its last node."
                 )
     return None
@@ -121,7 +121,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if kernels > fewest and pairs:
         said = (
             f"Your groups make {plural(kernels, 'kernel')} of the element-wise operations; {fewest} would do. "
-            f"{names(pairs[0])} may be one, since all readers of {pairs[0][0].name} may be in it."
+            f"{listed(pairs[0])} may be one, since all readers of {pairs[0][0].name} may be in it."
         )
     yield Finding("cost", kernels <= fewest, said, before=gm, mark=tuple(n.name for n in (pairs or [()])[0]))
 

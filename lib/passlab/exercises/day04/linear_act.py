@@ -11,8 +11,9 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from passlab.exercises.day04._shared import calls, replaced
-from passlab.fx.cases import Expectation, case, expecting, graph, live, names, op_name, plural, read
-from passlab.judge import Case
+from passlab.fx.cases import case, expecting, graph, live, op_name, read
+from passlab.judge import Case, listed, plural
+from passlab.judge.expect import Expectation
 
 judge = expecting()
 
@@ -52,7 +53,7 @@ def layers_at_most(why: str, **allowed: int) -> Expectation:
         name, found = next(iter(extra.items()))
         may = allowed.get(name, 0)
         source = replaced(before, after, name.removesuffix("_tanh"))
-        return f"{why} {names(found)} with {name!r} came in{source}; {may or 'none'} may."
+        return f"{why} {listed(found)} with {name!r} came in{source}; {may or 'none'} may."
 
     return law
 

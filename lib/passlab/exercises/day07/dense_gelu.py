@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from passlab.judge import Case
+from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
-from passlab.relay.cases import Expectation, calls, case, expecting, least, most, number, program, tuple_of, weight
+from passlab.relay.cases import calls, case, expecting, least, most, number, program, tuple_of, weight
 from passlab.tvm.judge import counts, functions, is_primitive
 
 NAME = "dense_gelu"

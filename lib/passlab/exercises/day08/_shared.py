@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from passlab.judge import plural
 from passlab.relax import relax
 from passlab.relax.cases import op
 from passlab.tvm.modules import Node, bindings, consumers, functions, is_primitive, nodes
 
 CONV, RELU, CLIP = "relax.nn.conv2d", "relax.nn.relu", "relax.clip"
-
-
-def plural(number: int, one: str) -> str:
-    return f"{number} {one}" + ("" if number == 1 else "s")
 
 
 class Reading:

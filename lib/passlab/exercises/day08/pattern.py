@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from passlab.exercises.day08._shared import CONV, IMAGE, RELU, WEIGHT, conv, other_calls, plural, readings
-from passlab.judge import Case
+from passlab.exercises.day08._shared import CONV, IMAGE, RELU, WEIGHT, conv, other_calls, readings
+from passlab.judge import Case, plural
 from passlab.relax import relax
 from passlab.relax.cases import case, module, op
 from passlab.tvm.judge import judge_pass

@@ -14,10 +14,9 @@ from passlab.exercises.day08._shared import (
     conv,
     launches,
     other_calls,
-    plural,
     readings,
 )
-from passlab.judge import Case
+from passlab.judge import Case, plural
 from passlab.relax.cases import case, module, op
 from passlab.tvm.judge import judge_pass
 

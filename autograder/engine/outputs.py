@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from autograder.engine.data import Ran
-from autograder.engine.wire.outcomes import printable
+from autograder.engine.outcomes import printable
 
 #: The MIME types that a learner's cell may show.
 MIMES = {

@@ -1,0 +1,49 @@
+"""The judge: run an answer on cases and say which of five laws it kept.
+
+Reading order: verdicts (what is spoken of), running, expect (what a pass is judged by), words (of its sentences),
+travel (which objects may leave the process that ran an answer).
+"""
+
+from passlab.judge.expect import Expect, expecting, law_of, pass_judge, too_many
+from passlab.judge.running import OutOfTime, conclude, judge, judge_outcome, run, time_limit, unfit
+from passlab.judge.travel import function_travels, module_travels, record
+from passlab.judge.verdicts import (
+    MEANING,
+    VERDICTS,
+    Case,
+    Exercise,
+    Finding,
+    Judgement,
+    Outcome,
+    call_answer,
+)
+from passlab.judge.words import and_more, listed, plural
+
+__all__ = [
+    "MEANING",
+    "VERDICTS",
+    "Case",
+    "Exercise",
+    "Expect",
+    "Finding",
+    "Judgement",
+    "OutOfTime",
+    "Outcome",
+    "and_more",
+    "call_answer",
+    "conclude",
+    "expecting",
+    "function_travels",
+    "judge",
+    "judge_outcome",
+    "law_of",
+    "listed",
+    "module_travels",
+    "pass_judge",
+    "plural",
+    "record",
+    "run",
+    "time_limit",
+    "too_many",
+    "unfit",
+]

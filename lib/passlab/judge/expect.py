@@ -1,0 +1,93 @@
+"""What a pass is judged by, whatever IR it works on: the five verdicts in order, and expectations as data.
+
+    Case("two equal products", build, expect=Expect(did=[most("matmul", 1, "…")]))
+
+An expectation is a function (before, after) → None, or the sentence that says what is wrong. `passlab.fx.cases` and
+`passlab.relay.cases` have them for their IR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from passlab.judge.verdicts import Case, Finding
+
+#: (before, after) → None when it is met, else the sentence that says what is wrong
+Expectation = Callable[[Any, Any], str | None]
+#: (before, after, case) → None when the law is kept, else the sentence that says where it was broken
+Law = Callable[[Any, Any, Case], str | None]
+
+
+@dataclass(frozen=True)
+class Expect:
+    """What is expected of the program after the pass, by verdict."""
+
+    did: Sequence[Expectation] = ()
+    spared: Sequence[Expectation] = ()
+    cost: Sequence[Expectation] = ()
+
+
+def law_of(verdict: str) -> Law:
+    """Return the law that a case's expectations under a verdict make: the first sentence of any."""
+
+    def law(before: Any, after: Any, case: Case) -> str | None:
+        return next((s for e in getattr(case.expect, verdict) if (s := e(before, after))), None)
+
+    return law
+
+
+def too_many(why: str, found: str, limit: int) -> str:
+    """Return the sentence of a program in which more is left than `limit`; `found` says what."""
+    return f"{why} The result has {found}; {'none' if limit == 0 else f'at most {limit}'} should be left."
+
+
+def pass_judge(
+    valid: Callable[[Any, Any], Finding],
+    opened: Callable[[Any, Any], tuple[Any, Any]],
+    same: Callable[[Any, Any, Case], Finding],
+    did: Law,
+    spared: Law | None = None,
+    cost: Law | None = None,
+) -> Callable[[Case, object], Iterator[Finding]]:
+    """Return the judge of a pass: valid, then same, then the exercise's own laws.
+
+    A case's first built argument is the program before the pass. `opened` gives both programs as `same` and the laws
+    read them. The programs of a case that names what it is about, and does not name `same`, are not run.
+    """
+
+    def judge(case: Case, value: object) -> Iterator[Finding]:
+        before = case.build()[0]
+        finding = valid(before, value)
+        yield finding
+        if not finding.ok:
+            return
+        before, after = opened(before, value)
+        if not case.about or "same" in case.about:
+            yield same(before, after, case)
+        for verdict, law in (("did", did), ("spared", spared), ("cost", cost)):
+            if law is not None:
+                sentence = law(before, after, case)
+                yield Finding(verdict, sentence is None, sentence or "", before=before, after=after)
+
+    return judge
+
+
+def expecting(judge_pass: Callable, **how: Any) -> Callable[[Case, object], Iterator[Finding]]:
+    """Return the judge of cases with an `Expect`. `judge_pass` makes the judge of an IR's passes from three laws.
+
+    Where the meaning was lost because something was not spared, that is what the finding says first.
+    """
+    findings_on = judge_pass(law_of("did"), law_of("spared"), law_of("cost"), **how)
+
+    def judge(case: Case, value: object) -> Iterator[Finding]:
+        findings = list(findings_on(case, value))
+        broken = next((f for f in findings if f.verdict == "spared" and not f.ok), None)
+        for finding in findings:
+            if finding.verdict == "same" and not finding.ok and broken:
+                message = f"{broken.message} {finding.message}"
+                finding = replace(finding, message=message, before=broken.before, after=broken.after)
+            yield finding
+
+    return judge
