@@ -552,7 +552,7 @@ def to_ssa(source: str) -> tuple[str, dict[str, str]]:
         if isinstance(statement, ast.AugAssign):
             targets = [statement.target]
             value = ast.BinOp(ast.Name(statement.target.id, ast.Load()), statement.op, value)
-        value = Read().visit(value)
+        value = Read().visit(value)  # before the targets get new names: `x = x + 1` reads the old x
         renamed = ast.Assign([Write().visit(target) for target in targets], value)
         lines.append(ast.unparse(ast.fix_missing_locations(renamed)) + "\n")
     return "".join(lines), last

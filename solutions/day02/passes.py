@@ -152,6 +152,7 @@ def fuse_conv_relu(gm: fx.GraphModule) -> fx.GraphModule:
         if not is_relu(relu):
             continue
         (conv,) = relu.all_input_nodes
+        # Another user needs the value before the relu, so the convolution would run twice.
         if len(conv.users) != 1:
             continue
         with gm.graph.inserting_before(relu):
@@ -222,6 +223,7 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
         return types == (nn.Conv2d, nn.BatchNorm2d) and not norm.training and norm.running_mean is not None
 
     def folded(conv, bn):
+        # scale · (w·x + b - mean) + shift is linear in x: scale goes into the weight, the rest into the bias.
         scale = (bn.running_var + bn.eps).rsqrt() * (1 if bn.weight is None else bn.weight)
         shift = (0 if conv.bias is None else conv.bias) - bn.running_mean
         new = copy.deepcopy(conv)
@@ -394,6 +396,7 @@ def equivalent(before: Callable, after: Callable, inputs: tuple) -> tuple[bool, 
             return math.inf, math.inf, 0.0
         eps = torch.finfo(a.dtype).eps if a.is_floating_point() else 0.0
         a, b = a.double(), b.double()
+        # inf and NaN must be in the same places; they would spoil every sum and maximum below.
         special = ~(a.isfinite() & b.isfinite())
         if not torch.allclose(a[special], b[special], equal_nan=True):
             return math.inf, math.inf, 0.0
@@ -403,6 +406,7 @@ def equivalent(before: Callable, after: Callable, inputs: tuple) -> tuple[bool, 
         gap = (a - b).abs()
         return gap.max().item(), gap.square().mean().item(), 32 * eps * a.abs().max().item()
 
+    # One input can hide a difference: try others, and large ones, where activations saturate.
     trials = [inputs]
     for size in (1, 1, 100):
         drawn = [isinstance(x, Tensor) and x.is_floating_point() for x in inputs]

@@ -180,6 +180,7 @@ def dce(gm: fx.GraphModule) -> fx.GraphModule:
               loses b, and then a;  c.add_(1) stays, though its result is unused.
     """
     ### BEGIN SOLUTION
+    # Last node first: erasing a user can leave its operands unused.
     for node in reversed(gm.graph.nodes):
         if not node.users and not effects(node):
             gm.graph.erase_node(node)
@@ -226,22 +227,24 @@ def cse(gm: fx.GraphModule) -> fx.GraphModule:
     Example:  a = relu(x @ w);  b = relu(x @ w);  return a + b     becomes     a = relu(x @ w);  return a + a
     """
     ### BEGIN SOLUTION
-    memory, writes, first, same = written(gm.graph), 0, {}, {}
+    memory, epoch = written(gm.graph), 0
+    representative, duplicates = {}, {}  # key → first node with it; later node → that first node
     for node in gm.graph.nodes:
-        # Operands come first, so that twins of twins get equal keys in the same walk.
-        if any(n in same for n in node.all_input_nodes):
-            node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: same.get(n, n))
+        # In graph order, so that operands are already merged: equal expressions then have equal keys, however deep.
+        if any(n in duplicates for n in node.all_input_nodes):
+            node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: duplicates.get(n, n))
         found = effects(node)
-        writes += bool(found & {"writes", "unknown"})
-        # A value that is written later is no twin: merged, two memories would become one.
+        epoch += bool(found & {"writes", "unknown"})
+        # Not a value: a node with an effect does more than compute, and written memory holds different values over
+        # time. A get_attr is only a reference, so two of them are one whatever is written.
         if found or (node in memory and node.op != "get_attr"):
             continue
-        # Reads of written memory are equal only with the same number of writes before them.
-        time = writes if any(n in memory for n in node.all_input_nodes) else None
-        key = (node.op, node.target, time, frozen(node.args), frozen(node.kwargs))
-        if first.setdefault(key, node) is not node:
-            same[node] = first[key]
-    for node in same:
+        # Two reads of written memory agree only if no write lies between them.
+        when = epoch if any(n in memory for n in node.all_input_nodes) else None
+        key = (node.op, node.target, when, frozen(node.args), frozen(node.kwargs))
+        if representative.setdefault(key, node) is not node:
+            duplicates[node] = representative[key]
+    for node in duplicates:
         gm.graph.erase_node(node)
     gm.recompile()
     return gm
@@ -320,6 +323,8 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
         if any(n in same for n in node.all_input_nodes):
             node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: same.get(n, n))
         simpler = node
+        # One law can make another apply, so rewrite until none does. What is written has no laws: its value depends on
+        # when it is read.
         while (result := rewrite(simpler)) is not None:
             if any(n in memory for n in (simpler, *simpler.all_input_nodes, *result) if isinstance(n, fx.Node)):
                 break
@@ -571,6 +576,8 @@ def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
         if gate.target not in GATES or len(gate.args) != 1 or gate.kwargs:
             continue
         inner, approximate = GATES[gate.target]
+        # The argument of erf or tanh must be the right polynomial in some x below the gate, and some node above it must
+        # be x/2 + x/2 · gate.
         found = [x for x in around(gate, up=False) if same(polynomial(gate.args[0], x, None, memory), inner)]
         for x in found[:1]:
             for y in around(gate, up=True):

@@ -624,6 +624,7 @@ def codegen(gm: fx.GraphModule) -> tvm.tirx.PrimFunc:
             values[node] = TIR.BufferLoad(place, aligned(loops, node.meta["tensor_meta"].shape))
         elif node.op != "output":
             value = written_out(node, values)
+            # a register, because a value that two nodes read would otherwise be written out, and computed, twice
             register = TIR.decl_buffer((1,), str(value.ty.dtype), node.name, scope="local", layout=None)
             lines += [TIR.AllocBuffer(register), TIR.BufferStore(register, value, [0])]
             values[node] = TIR.BufferLoad(register, [0])
@@ -660,7 +661,7 @@ def written_out(node, values):
     """Return the expression for a call."""
     name = node.target if isinstance(node.target, str) else node.target.__name__
     wanted = node.meta["tensor_meta"].dtype
-    if name == "to":
+    if name == "to":  # rounds to the narrow type, then computes on in the wide one
         return values[node.args[0]].astype(name_of(wanted)).astype(working(wanted))
     compares = name in ("gt", "lt", "eq")
     if compares:
@@ -778,6 +779,7 @@ def price(kernel, machine):
     moved = sum(4 * elements(node) for node in {result, *read})
     times = evaluations(kernel, result)
     steps = sum(times[node] * steps_of(node, machine) for node in kernel)
+    # Values that do not fit into registers are spilled: one store and one load each.
     steps += 2 * max(0, most_alive(kernel) - machine["registers"]) * times[result]
     return machine["launch"] + max(moved / machine["bandwidth"], steps * machine["step"])
 

@@ -298,6 +298,8 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
             readers[number[operand]].append((i, edge))
     sinks, paths = post_dominators(readers)
 
+    # As in FuseOps: a node joins the place where all its readers meet, with everything on the way, so that a group has
+    # one result. Phase 1 takes convolutions and element-wise chains, phase 2 injective ones, phase 3 tuples.
     kind, group = list(own), [{i} for i in range(len(nodes))]  # a group is one set, shared by its members
 
     def joins(i, phase, sink, between):
@@ -578,6 +580,7 @@ class Numbering(relay.ExprMutator):
         call = super().visit_call(call)
         if not isinstance(call.op, tvm.ir.Op) or call.op.get_attr("TOpIsStateful"):
             return call
+        # The operands are already merged, so equal ones are one object. Attributes cannot be hashed: compare them.
         alike = self.first.setdefault((call.op, *call.args), [])
         for other in alike:
             if tvm.ir.structural_equal(other.attrs, call.attrs):
