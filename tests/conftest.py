@@ -1,32 +1,133 @@
-"""Fixtures: a tiny course in a folder with a space in its name, with its notebooks built."""
+"""How the tests are run: which TVM pytest holds, which tests are quick, what is worked on at once, and what is shared.
+
+One process can hold one TVM, so `make test` runs pytest three times: without one, with Relay's (`--tvm relay`), with
+Relax's (`--tvm relax`). The folders named in `TVM` belong to the last two, tests/tvm to both.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 import sys
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
 
+import hypothesis
 import pytest
 
-from tests.support import tiny
+from tests.support import amounts, tiny
+
+HERE = Path(__file__).parent
+TVM = {"tvm": ("relay", "relax"), "relay": ("relay",), "relax": ("relax",)}
+#: What `make quick` runs: FX and units.
+QUICK = {"graph", "judge", "equivalence", "measure", "fx", "drawing", "reports", "test_models.py"}
+#: Files whose tests share nothing that takes time to make, so that each may run on another core.
+SCATTERED = {"exercises/test_prove.py", "exercises/test_notebooks_run.py", "exercises/test_day03.py"}
+SCATTERED |= {"relax/test_kernels.py", "relax/test_pipelines.py", "tvm/test_importers.py", "tvm/test_generate.py"}
+#: What takes longest is begun first, so that no core is left with it at the end.
+LONGEST = ("attacks/", "exercises/test_notebooks_run.py", "system/test_crash_safety.py", "exercises/test_prove.py")
+
+
+def place(path: Path | str) -> str:
+    """A test file as the tables above name it: "fx/test_effects.py"."""
+    return Path(path).relative_to(HERE).as_posix()
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--tvm", default="none", choices=["none", "relay", "relax"], help="hold it, and run its tests only"
+    )
+
+
+def pytest_configure(config):
+    if config.getoption("tvm") != "none":
+        os.environ.setdefault("TVM_NUM_THREADS", "1")
+    hypothesis.settings.register_profile("passlab", max_examples=amounts.EXAMPLES, deadline=None, derandomize=True)
+    hypothesis.settings.load_profile("passlab")
+
+
+def pytest_report_header(config):
+    held = config.getoption("tvm")
+    return f"TVM held: {held}; {amounts.EXAMPLES} examples, {amounts.KILLS} kills, seeds {amounts.SEEDS}"
+
+
+def pytest_ignore_collect(collection_path, config):
+    """Leave out the folders of other runs, except where the command line names them."""
+    if not collection_path.is_relative_to(HERE) or collection_path == HERE:
+        return None
+    held = config.getoption("tvm")
+    return True if held not in TVM.get(place(collection_path).split("/")[0], ("none",)) else None
+
+
+def pytest_collection_modifyitems(config, items):
+    held = {"none": "relax"}.get(config.getoption("tvm"), config.getoption("tvm"))
+    kept, dropped = [], []
+    for item in items:
+        at = place(item.path)
+        if at.split("/")[0] in QUICK:
+            item.add_marker("quick")
+        flavour = getattr(item, "callspec", None) and item.callspec.params.get("flavour")
+        (dropped if at.startswith("tvm/") and flavour not in (None, held) else kept).append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+    rank = {start: at for at, start in enumerate(LONGEST)}
+    kept.sort(key=lambda item: min((at for start, at in rank.items() if place(item.path).startswith(start)), default=9))
+    items[:] = kept
+
+
+def pytest_xdist_make_scheduler(config, log):
+    """Give a file's tests to one worker, in their order; those of SCATTERED to whichever is free."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file = nodeid.split("::")[0]
+            return nodeid if file.removeprefix("tests/") in SCATTERED else file
+
+    return ByFile(config, log)
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory) -> Callable[[str, Callable[[Path], None]], Path]:
+    """`once(name, make)` is a path that `make(path)` has written, one time for all workers of this run."""
+    folder = tmp_path_factory.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+
+    def made(name: str, make: Callable[[Path], None]) -> Path:
+        path, unfinished = folder / name, folder / f"{name}.unfinished"
+        with (folder / f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not path.exists():
+                shutil.rmtree(unfinished, ignore_errors=True)  # of one that failed
+                make(unfinished)
+                unfinished.rename(path)
+        return path
+
+    return made
 
 
 @pytest.fixture(scope="module")
-def course(tmp_path_factory) -> Path:
-    """A tiny course of its own for each test module, notebooks built."""
-    folder = tiny.make(tmp_path_factory.mktemp("tiny") / "a course")
-    built = tiny.run(folder, "-m", "autograder.authoring.notebooks")
-    assert built.returncode == 0, built.stderr
-    return folder
+def course(once, tmp_path_factory) -> Path:
+    """A tiny course of its own for each test module, in a folder with a space in its name, notebooks built."""
+
+    def build(folder: Path) -> None:
+        tiny.make(folder)
+        built = tiny.run(folder, "-m", "autograder.authoring.notebooks")
+        assert built.returncode == 0, built.stderr
+
+    return shutil.copytree(once("tiny", build), tmp_path_factory.mktemp("tiny") / "a course", symlinks=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
 def no_tvm_is_left(request):
     """A TVM in this process would keep later tests from the other one, and it raises Python's recursion limit."""
     yield
-    assert "tvm" not in sys.modules, f"{request.node.name} loaded TVM: use the fixture apart"
+    if place(request.path).split("/")[0] not in TVM:
+        assert "tvm" not in sys.modules, f"{request.node.name} loaded TVM: use the fixture apart"
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
@@ -72,7 +72,9 @@ def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) ->
     return ""
 
 
-def _put(exercise: Exercise, seed: int, kind: str, answer: object) -> tuple[Row, float, float]:
+def _put(
+    exercise: Exercise, seed: int, kind: str, answer: object, judge: Callable[..., Judgement]
+) -> tuple[Row, float, float]:
     """Put one answer through visible and hidden cases."""
     entry = getattr(answer, "mark", None)
     should, note = (entry.verdict, entry.note) if entry else (None, "")
@@ -103,8 +105,11 @@ def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
         yield answer.mark.kind, answer
 
 
-def prove(exercise_id: str, seed: int = 0) -> Proof:
-    """The kill table of one exercise. Raises nothing: what breaks is a problem of the proof."""
+def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = judge) -> Proof:
+    """The kill table of one exercise. Raises nothing: what breaks is a problem of the proof.
+
+    `judge`: another way from an answer to its judgement, with the arguments of `passlab.judge.judge`.
+    """
     exercise = exercises.find(exercise_id)
     proof = Proof(exercise.id, exercise.total, problems=answers.missing(exercise.id))
     if proof.problems:
@@ -121,7 +126,7 @@ def prove(exercise_id: str, seed: int = 0) -> Proof:
     for kind, answer in given:
         name = getattr(answer, "__name__", kind)
         try:
-            row, visible, hidden = _put(exercise, seed, kind, answer)
+            row, visible, hidden = _put(exercise, seed, kind, answer, judge)
         except Exception as error:
             proof.problems.append(f"judging {name} raised {type(error).__name__}: {error}")
             continue

@@ -7,7 +7,7 @@ import sys
 import xml.etree.ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from passlab.drawing import chart, diff, draw, picture, steps
@@ -360,7 +360,6 @@ dags = st.integers(2, 120).flatmap(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(dags, st.integers(4, 30))
 def test_groups_partition_the_nodes_and_keep_the_order(rows, limit):
     names = {i: op for i, (op, _, _) in enumerate(rows)}
@@ -490,7 +489,6 @@ graphs = dags.map(
 )
 
 
-@settings(max_examples=100, deadline=None)
 @given(graphs, graphs)
 def test_a_match_is_one_to_one_between_nodes_of_one_op(before, after):
     pairs = match(before, after)

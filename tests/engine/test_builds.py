@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import platform
-import sys
 from functools import cache
 
 import pytest
 
-from tests.engine.test_engine import grade, points
 from tests.support import tiny
+from tests.support.engine import grade, points
+from tests.support.flavours import FLAVOURS
 
 #: A number that stands in the hidden inputs alone.
 MARKER = 77031.25
@@ -263,9 +262,6 @@ ANSWERS = {
         ),
     },
 }
-FLAVOURS = ["relax"]
-if sys.platform == "linux" and platform.machine() == "x86_64":
-    FLAVOURS.append("relay")
 WAYS = [(flavour, way) for flavour in FLAVOURS for way in ANSWERS[flavour]]
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import platform
-import sys
-
 import pytest
 
-from tests.engine.test_engine import grade, points
 from tests.support import tiny
+from tests.support.engine import grade, points
+from tests.support.flavours import FLAVOURS
 
 SHARED = '''
 """Two questions, each about a pass of one compiler: relu(x) becomes tanh(x)."""
@@ -137,9 +135,7 @@ ANSWERS = {
         0.0,
     ),
 }
-FLAVOURS = {"relax": RELAX}
-if sys.platform == "linux" and platform.machine() == "x86_64":
-    FLAVOURS["relay"] = RELAY
+RIGHT = {"relax": RELAX, "relay": RELAY}
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +148,9 @@ def graded(tmp_path_factory):
         files[f"autograder/answers/day00/pass_{name}.py"] = HIDDEN.format(name=name)
     tiny.write(course, files)
     submissions = {}
-    for flavour, right in FLAVOURS.items():
+    for flavour in FLAVOURS:
         for way, (more, _) in ANSWERS.items():
-            source = f"{right}\n{more.format(name=flavour)}"
+            source = f"{RIGHT[flavour]}\n{more.format(name=flavour)}"
             submissions[f"{flavour}: {way}"] = [("", source), (f"pass-{flavour}", "")]
     return grade(course, submissions, seconds=30)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -13,13 +12,15 @@ from pathlib import Path
 import pytest
 
 from autograder.engine import flavours
+from tests.support.flavours import FLAVOURS
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ["torch", "relax"] + ["relay"] * (sys.platform == "linux" and platform.machine() == "x86_64")
+NAMES = ["torch", *FLAVOURS]
 
 WARM = """
 import json, os, sys
 from autograder.engine import flavours
+from tests.support.flavours import FLAVOURS
 flavours.warm({name!r})
 import torch
 tasks = len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1

@@ -23,7 +23,7 @@ from passlab.fx.judge import validate
 from passlab.judge import Outcome, judge_outcome, run
 
 SEED = 3
-#: Modules of TVM have a codec of their own (test_wire_tvm), and test_seam puts the answers of its exercises through it.
+#: Modules of TVM have a codec of their own (test_wire_tvm), and the proof puts the answers of its exercises through it.
 EXERCISES = [e.id for day in exercises.days() for e in exercises.of_day(day) if e.flavour == "torch"]
 #: Judged with a sentence that quotes any one of a set of nodes, and that set has no order.
 UNSETTLED = {"nodes_not_names"}

@@ -220,7 +220,7 @@ def test_too_many_nodes_and_too_large_payloads_are_refused(monkeypatch):
 NAMES = st.sampled_from(["x", "print", "class", "x y", "a\nb", "é", "_", "1", "torch", "x_1", "__import__('os')", ""])
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     names=st.lists(NAMES, min_size=2, max_size=6),
     texts=st.lists(st.text(max_size=30) | st.floats() | st.integers() | st.booleans() | st.none(), max_size=4),
@@ -282,7 +282,7 @@ def mutated(value, chance):
     return made
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False), st.sampled_from(PAYLOADS))
 def test_a_changed_document_is_a_value_or_refused(chance, sent):
     size = struct.unpack_from("<4sI", sent)[1]
@@ -290,7 +290,7 @@ def test_a_changed_document_is_a_value_or_refused(chance, sent):
     _either(raw(json.dumps(mutated(document, chance)).encode(), sent[8 + size :]))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(
     st.sampled_from(PAYLOADS),
     st.lists(st.tuples(st.integers(0, 2**20), st.integers(0, 255)), max_size=5),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -13,8 +12,7 @@ import pytest
 
 from autograder.engine.wire import tvm as wire_tvm
 from autograder.engine.wire.refusal import Refused
-
-FLAVOURS = ["relax"] + ["relay"] * (sys.platform == "linux" and platform.machine() == "x86_64")
+from tests.support.flavours import FLAVOURS
 
 #: Check → a part of what the refusal says.
 RELAY = {

@@ -240,7 +240,7 @@ def test_what_looks_like_a_defect_and_is_none(row):
 # ---------------------------------------------------------------------------------------------------- random graphs
 
 
-@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32), size=st.integers(1, 40), mutation=st.booleans(), training=st.booleans())
 def test_a_graph_equals_its_copy(seed, size, mutation, training):
     gm = random_graph(seed, size, mutation=mutation, training=training)
@@ -259,7 +259,7 @@ def _drop_dead_draws(gm, node):
     gm.graph.erase_node(node)
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32))
 def test_a_changed_output_is_found_and_placed(seed):
     gm = random_graph(seed, 15, random=False, integers=False)

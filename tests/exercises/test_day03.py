@@ -9,7 +9,7 @@ import operator
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import fx, nn
 
@@ -65,10 +65,9 @@ def says(exercise_id: str, learner, name: str) -> str:
 
 
 @pytest.mark.parametrize("exercise_id", PASSES)
-def test_reference_pass_keeps_meaning_on_500_random_graphs(exercise_id):
+def test_reference_pass_keeps_meaning_on_random_graphs(exercise_id):
     run = answer(exercise_id)
 
-    @settings(max_examples=500, deadline=None, derandomize=True, database=None)
     @given(seed=st.integers(0, 10**6), size=st.integers(5, 14), mutation=st.booleans(), training=st.booleans())
     def keeps(seed, size, mutation, training):
         features = {"mutation": mutation and "mutation" in PASSES[exercise_id], "training": training}

@@ -1,66 +1,54 @@
 """Wrong answers are known by what they do: the bank against itself, mixtures, and answers that nobody foresaw."""
 
-import hashlib
 import json
 from functools import cache
 
 import pytest
 
-from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
 from autograder.engine.data import CaseResult
 from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises
-from passlab.judge import judge_outcome, run
+from tests.exercises.proof import Seen
 
 #: Quick ones, whose answers give text, lists, graphs and objects.
 EXERCISES = ["day01.to-ssa", "day02.pass-manager", "day02.counterexample", "day03.shrinking", "day03.cse"]
 
 
-def judged(exercise, answer):
-    """How an answer does on every case, judged in this process."""
-    results = []
-    for case in [*exercise.cases(), *hidden_cases(exercise.id, 0)]:
-        outcome = run(exercise, answer, case)
-        lost = tuple({f.verdict for f in judge_outcome(exercise, case, outcome) if not f.ok})
-        value = str(getattr(outcome.value, "graph", outcome.value)) if outcome.status == "ok" else ""
-        results.append(
-            CaseResult(case.name, True, outcome.status, lost, value and hashlib.md5(value.encode()).hexdigest())
-        )
-    return results
+@pytest.fixture
+def known(proofs):
+    """Exercise → (name, note, signature) of its wrong answers that bring a value back."""
+
+    @cache
+    def of(exercise_id):
+        proof = proofs(exercise_id)
+        wrong = [(row["name"], row["note"]) for row in proof["rows"] if row["kind"] == "wrong"]
+        found = [(name, note, proof["signatures"][name]) for name, note in wrong]
+        return [entry for entry in found if any(case[3] for case in entry[2])]
+
+    return of
 
 
-@cache
-def known(exercise_id):
-    """(name, note, signature) of the wrong answers in the bank that bring a value back."""
-    exercise = exercises.find(exercise_id)
-    wrong = [answer for answer in answers.load(exercise_id) if answer.mark.kind == "wrong"]
-    found = [(answer.__name__, answer.mark.note, signature(judged(exercise, answer))) for answer in wrong]
-    return [entry for entry in found if any(case[3] for case in entry[2])]
+def notes(known):
+    return [(note, behaviour) for _, note, behaviour in known]
 
 
-def notes(exercise_id):
-    return [(note, behaviour) for _, note, behaviour in known(exercise_id)]
-
-
-def alike(exercise_id, note, seen):
-    """Does the bank answer with this note lose the same verdicts on every case?"""
-    return bool(note) and [case[:3] for case in dict(notes(exercise_id))[note]] == [case[:3] for case in seen]
+def alike(known, note, seen):
+    """Does the answer with this note lose the same verdicts on every case?"""
+    return bool(note) and [case[:3] for case in dict(notes(known))[note]] == [case[:3] for case in seen]
 
 
 @pytest.mark.parametrize("exercise_id", EXERCISES)
-def test_every_wrong_answer_of_the_bank_is_known_by_its_own_note_or_one_that_behaves_the_same(exercise_id):
-    found = {name: match(seen, notes(exercise_id)) for name, _, seen in known(exercise_id)}
-    assert [name for name, _, seen in known(exercise_id) if not alike(exercise_id, found[name], seen)] == []
-    own = sum(match(seen, notes(exercise_id)) == note for _, note, seen in known(exercise_id))
-    assert own >= 0.9 * len(known(exercise_id))
+def test_every_wrong_answer_of_the_bank_is_known_by_its_own_note_or_one_that_behaves_the_same(known, exercise_id):
+    known = known(exercise_id)
+    found = {name: match(seen, notes(known)) for name, _, seen in known}
+    assert [name for name, _, seen in known if not alike(known, found[name], seen)] == []
+    assert sum(match(seen, notes(known)) == note for _, note, seen in known) >= 0.9 * len(known)
 
 
 @pytest.mark.parametrize("exercise_id", EXERCISES)
-def test_a_right_answer_shows_no_misconception(exercise_id):
-    assert (
-        match(signature(judged(exercises.find(exercise_id), answers.reference(exercise_id))), notes(exercise_id)) == ""
-    )
+def test_a_right_answer_shows_no_misconception(proofs, known, exercise_id):
+    assert match(proofs(exercise_id)["signatures"]["reference"], notes(known(exercise_id))) == ""
 
 
 UNRELATED = {
@@ -73,20 +61,25 @@ UNRELATED = {
 
 @pytest.mark.parametrize("exercise_id", ["day01.to-ssa", "day03.cse"])
 @pytest.mark.parametrize("name", UNRELATED)
-def test_an_answer_that_has_nothing_to_do_with_it_gets_no_note(exercise_id, name):
-    assert match(signature(judged(exercises.find(exercise_id), UNRELATED[name])), notes(exercise_id)) == ""
+def test_an_answer_that_has_nothing_to_do_with_it_gets_no_note(known, exercise_id, name):
+    seen, exercise = Seen(), exercises.find(exercise_id)
+    seen.judge(exercise, UNRELATED[name])
+    seen.judge(exercise, UNRELATED[name], hidden_cases(exercise_id, 0))
+    [did] = map(signature, seen.cases.values())
+    assert match(did, notes(known(exercise_id))) == ""
 
 
 @pytest.mark.parametrize("exercise_id", EXERCISES)
-def test_two_mistakes_in_one_answer_get_the_note_of_one_of_them_or_none(exercise_id):
+def test_two_mistakes_in_one_answer_get_the_note_of_one_of_them_or_none(known, exercise_id):
     """Mixtures: where the first answer fails, its behaviour; elsewhere the second's."""
+    known = known(exercise_id)
     mixtures = wrong = named = 0
-    for one, _, seen in known(exercise_id):
-        for other, _, also in known(exercise_id):
+    for one, _, seen in known:
+        for other, _, also in known:
             if one != other:
-                found = match([a if a[2] else b for a, b in zip(seen, also, strict=True)], notes(exercise_id))
+                found = match([a if a[2] else b for a, b in zip(seen, also, strict=True)], notes(known))
                 mixtures, named = mixtures + 1, named + bool(found)
-                wrong += bool(found) and not alike(exercise_id, found, seen) and not alike(exercise_id, found, also)
+                wrong += bool(found) and not alike(known, found, seen) and not alike(known, found, also)
     assert wrong <= 0.05 * mixtures
     assert named >= 0.25 * mixtures
 
@@ -133,5 +126,5 @@ def test_cases_that_were_not_put_any_more_count_as_different():
 
 
 def test_a_signature_survives_json():
-    seen = known("day01.to-ssa")[0][2]
+    seen = signature([CaseResult("a", True, "timeout", ("same", "did"), "x")])
     assert json.loads(json.dumps(seen)) == seen

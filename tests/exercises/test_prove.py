@@ -1,4 +1,4 @@
-"""The proof over every exercise, and that it fails where it must."""
+"""The proof over every exercise, once and through the wire, and that it fails where it must."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import json
 
 import pytest
 
-from autograder.authoring.prove import prove
+from passlab import exercises
 from tests.support import tiny
-from tests.support.each import for_each_exercise
+from tests.support.amounts import SEEDS
+
+EXERCISES = [exercise.id for day in exercises.days() for exercise in exercises.of_day(day)]
 
 
-def the_proof_holds(exercise_id, apart):
-    proof = apart(exercise_id, prove, exercise_id)
-    said = [f"{row.kind} {row.name} {row.problem}: {row.message}" for row in proof.rows if row.problem]
-    assert proof.ok, proof.problems + said
-
-
-globals().update(for_each_exercise(the_proof_holds))
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("exercise_id", EXERCISES)
+def test_the_proof_holds(proofs, exercise_id, seed):
+    proof = proofs(exercise_id, seed)
+    said = [
+        f"{row['kind']} {row['name']} {row['problem']}: {row['message']}" for row in proof["rows"] if row["problem"]
+    ]
+    assert proof["ok"], proof["problems"] + said
 
 
 ANSWERS = """

@@ -18,6 +18,7 @@ from autograder.grading.recorder import Recorder
 from autograder.grading.scores import NOTEBOOK, RUN, SCORE
 from tests.grading.test_recorder import tables
 from tests.support import books
+from tests.support.amounts import KILLS
 
 CLASS = [f"learner {n:02}" for n in range(30)]
 CHANGED = CLASS[3]
@@ -104,13 +105,13 @@ def test_a_recorder_killed_many_times_leaves_what_an_undisturbed_one_does(tmp_pa
     quiet = books.make(tmp_path / "quiet")
     hurt = books.settings(shutil.copytree(tmp_path / "quiet", tmp_path / "hurt"))
     grade(quiet, 2)
-    draw, kills = random.Random(11), 0
-    while kills < 25:
+    draw, kills, most = random.Random(11), 0, min(KILLS, 25)  # after more of them it would be done
+    while kills < most:
         by_step = kills % 2
         step = draw.randint(1, 30) if by_step else None
         seconds = None if by_step else draw.uniform(0.0, 0.08)
         # The changed notebook comes in when half of the kills are over.
-        assert not survives(hurt, 1 if kills < 12 else 2, step, seconds), "it was done before it could be killed"
+        assert not survives(hurt, 1 if kills < most // 2 else 2, step, seconds), "it was done before it could be killed"
         kills += 1
     with Recorder(hurt) as recorder:
         assert 0 < len(recorder.done(recorder.begin(7))) < len(CLASS), "the kills came in the middle of the class"

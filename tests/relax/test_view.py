@@ -1,16 +1,20 @@
-"""Views of Relax. All modules are made and read in one process, which holds its TVM; the tests look at what it saw."""
+"""Views of Relax."""
 
 from __future__ import annotations
 
-import json
-import pickle
-import subprocess
-import sys
-
 import pytest
+import torch
+from tvm import te
+from tvm.relax.dpl import is_op, wildcard
+from tvm.relax.frontend.torch import from_exported_program
+from tvm.script import ir as I
+from tvm.script import relax as R
+from tvm.script import tirx as T
 
-MODULES = """
-from tvm.script import ir as I, relax as R, tirx as T
+from passlab import diff, draw, models, view
+from passlab.relax import relax, tvm
+from tests.support.views import elsewhere, ops, plain
+
 
 @I.ir_module
 class Mixed:
@@ -32,6 +36,7 @@ class Mixed:
         v = R.split(x, 2, axis=1)
         return R.add(u, x)
 
+
 @I.ir_module
 class Recursive:
     @R.function
@@ -41,122 +46,95 @@ class Recursive:
         z: R.Tensor((2, 2), "float32") = cls.main(y)
         return z
 
+
 @I.ir_module
 class Calls:
     @R.function
     def twice(x: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
         y = R.tanh(x)
         return y
+
     @R.function
     def main(x: R.Tensor((2, 2), "float32")) -> R.Tensor((2, 2), "float32"):
         cls = Calls
         y = cls.twice(x)
         z = cls.twice(y)
         return z
-"""
-
-SEEN = r"""
-import json, pickle, sys, time
-import numpy as np, torch
-from passlab import diff, draw, models, view
-from passlab.graph import breaks_ssa, table
-from passlab.relax import relax, tvm
-from tvm.relax.dpl import is_op, wildcard
-from tvm.relax.frontend.torch import from_exported_program
-import modules
-
-seen = {}
-def see(name, obj):
-    g = view(obj)
-    seen[name] = {
-        "nodes": {n.id: [n.op, n.kind, list(n.inputs), n.type, n.bytes, n.text, {k: str(v) for k, v in n.attrs.items()}]
-                  for n in g},
-        "outputs": g.outputs, "ir": g.ir, "name": g.name, "text": g.text, "row": table([g]).rows[0],
-        "ssa": breaks_ssa(g), "drawn": draw(g).text,
-    }
-    return g
-
-def built(params, body):
-    bb = relax.BlockBuilder()
-    with bb.function("main", params):
-        with bb.dataflow():
-            out = bb.emit_output(body(bb))
-        bb.emit_func_output(out)
-    return bb.get()
-
-def tensor(name, *shape):
-    return relax.Var(name, relax.TensorType(shape, "float32"))
-
-def lowered(module, *passes):
-    with tvm.target.Target("llvm"):
-        for name in passes:
-            module = getattr(relax.transform, name)()(module)
-    return module
-
-x, w, b = tensor("x", 2, 4), tensor("w", 4, 8), tensor("b", 8)
-tiny = built([x, w, b], lambda bb: relax.op.nn.relu(bb.emit(relax.op.add(bb.emit(relax.op.matmul(x, w)), b))))
-before = tiny.script()
-see("tiny", tiny)
-see("function", tiny["main"])
-seen["changed"] = tiny.script() != before
-
-legal = lowered(tiny, "LegalizeOps")
-fused = lowered(legal, "AnnotateTIROpPattern", "FuseOps")
-see("legal", legal)
-see("fused", fused)
-see("fused kernels", lowered(fused, "FuseTIR"))
-seen["diff"] = diff(tiny, fused).text
-pattern = is_op("relax.add")(is_op("relax.matmul")(wildcard(), wildcard()), wildcard())
-see("composite", relax.transform.FuseOpsByPattern([("passlab.linear", pattern)])(tiny))
-see("codegen", relax.transform.FuseOpsByPattern([("passlab.linear", pattern)], annotate_codegen=True)(tiny))
-with tvm.target.Target("llvm"):
-    see("default", relax.get_default_pipeline(tvm.target.Target("llvm"))(tiny))
-
-see("mixed", modules.Mixed)
-see("calls", modules.Calls)
-see("recursive", modules.Recursive)
-
-seen["pickled"] = [pickle.dumps(view(m)).hex() for m in (tiny, fused, modules.Mixed, modules.Calls)]
-
-def chain(bb):
-    e = x
-    for _ in range(3000):
-        e = bb.emit(relax.op.tanh(e))
-    return relax.op.tanh(e)
-seen["deep"] = len(view(built([x], chain)))
-
-from tvm import te
-A = te.placeholder((8, 4), name="A")
-k = te.reduce_axis((0, 4), "k")
-B = te.compute((8, 4), lambda i, j: A[i, j] + 1, name="B")
-C = te.compute((8,), lambda i: te.sum(B[i, k], axis=k), name="C")
-see("primfunc", te.create_prim_func([A, C]))
-see("primfunc in a module", tvm.IRModule({"f": te.create_prim_func([A, C])}))
-try:
-    view(tvm.IRModule())
-except ValueError as error:
-    seen["empty"] = str(error)
-
-net = models.ZOO["resnet18"]
-module = from_exported_program(torch.export.export(net.build().eval(), net.inputs()))
-drawn = draw(module)
-seen["resnet"] = [len(view(module)), len(drawn.svg), drawn.note]
-json.dump(seen, sys.stdout)
-"""
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory) -> dict:
-    folder = tmp_path_factory.mktemp("modules")
-    (folder / "modules.py").write_text(MODULES)  # TVMScript wants its source in a file
-    command = [sys.executable, "-W", "ignore", "-c", SEEN]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout[done.stdout.index("{") :])
+def seen() -> dict:
+    """What came of each module; made once, and the tests look at it."""
+    seen = {}
 
+    def built(params, body):
+        bb = relax.BlockBuilder()
+        with bb.function("main", params):
+            with bb.dataflow():
+                out = bb.emit_output(body(bb))
+            bb.emit_func_output(out)
+        return bb.get()
 
-def ops(graph: dict) -> list[str]:
-    return [node[0] for node in graph["nodes"].values()]
+    def tensor(name, *shape):
+        return relax.Var(name, relax.TensorType(shape, "float32"))
+
+    def lowered(module, *passes):
+        with tvm.target.Target("llvm"):
+            for name in passes:
+                module = getattr(relax.transform, name)()(module)
+        return module
+
+    x, w, b = tensor("x", 2, 4), tensor("w", 4, 8), tensor("b", 8)
+    tiny = built([x, w, b], lambda bb: relax.op.nn.relu(bb.emit(relax.op.add(bb.emit(relax.op.matmul(x, w)), b))))
+    before = tiny.script()
+    seen["tiny"] = plain(tiny)
+    seen["function"] = plain(tiny["main"])
+    seen["changed"] = tiny.script() != before
+
+    legal = lowered(tiny, "LegalizeOps")
+    fused = lowered(legal, "AnnotateTIROpPattern", "FuseOps")
+    seen["legal"] = plain(legal)
+    seen["fused"] = plain(fused)
+    seen["fused kernels"] = plain(lowered(fused, "FuseTIR"))
+    seen["diff"] = diff(tiny, fused).text
+    pattern = is_op("relax.add")(is_op("relax.matmul")(wildcard(), wildcard()), wildcard())
+    seen["composite"] = plain(relax.transform.FuseOpsByPattern([("passlab.linear", pattern)])(tiny))
+    seen["codegen"] = plain(
+        relax.transform.FuseOpsByPattern([("passlab.linear", pattern)], annotate_codegen=True)(tiny)
+    )
+    with tvm.target.Target("llvm"):
+        seen["default"] = plain(relax.get_default_pipeline(tvm.target.Target("llvm"))(tiny))
+
+    seen["mixed"] = plain(Mixed)
+    seen["calls"] = plain(Calls)
+    seen["recursive"] = plain(Recursive)
+
+    seen["views"] = [view(m) for m in (tiny, fused, Mixed, Calls)]
+
+    def chain(bb):
+        e = x
+        for _ in range(3000):
+            e = bb.emit(relax.op.tanh(e))
+        return relax.op.tanh(e)
+
+    seen["deep"] = len(view(built([x], chain)))
+
+    A = te.placeholder((8, 4), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    B = te.compute((8, 4), lambda i, j: A[i, j] + 1, name="B")
+    C = te.compute((8,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    seen["primfunc"] = plain(te.create_prim_func([A, C]))
+    seen["primfunc in a module"] = plain(tvm.IRModule({"f": te.create_prim_func([A, C])}))
+    try:
+        view(tvm.IRModule())
+    except ValueError as error:
+        seen["empty"] = str(error)
+
+    net = models.ZOO["resnet18"]
+    module = from_exported_program(torch.export.export(net.build().eval(), net.inputs()))
+    drawn = draw(module)
+    seen["resnet"] = [len(view(module)), len(drawn.svg), drawn.note]
+    return seen
 
 
 def test_tiny(seen):
@@ -236,10 +214,9 @@ def test_a_primfunc_shows_its_blocks(seen):
         assert nodes["C"][6] == {"loops": "8×4", "reduces": "v_k"} and nodes["C"][3:5] == ["float32[8]", 32]
 
 
-def test_a_graph_is_plain_data_that_needs_no_tvm(seen):
-    graphs = [pickle.loads(bytes.fromhex(data)) for data in seen["pickled"]]
-    assert [len(graph) for graph in graphs] == [len(seen[n]["nodes"]) for n in ("tiny", "fused", "mixed", "calls")]
-    assert "tvm" not in sys.modules
+def test_a_graph_is_plain_data_that_needs_no_tvm(seen, tmp_path):
+    names = ("tiny", "fused", "mixed", "calls")
+    assert elsewhere(seen["views"], tmp_path) == [len(seen[name]["nodes"]) for name in names]
 
 
 def test_an_empty_module_says_so(seen):

@@ -1,121 +1,102 @@
-"""Views of Relay. All modules are made and read in one process, which holds its TVM; the tests look at what it saw."""
+"""Views of Relay."""
 
 from __future__ import annotations
 
-import json
-import pickle
-import subprocess
-import sys
+import time
 
+import numpy as np
 import pytest
-
-SEEN = r"""
-import json, pickle, sys, time
-import numpy as np, torch
-from passlab import diff, draw, models, view
-from passlab.graph import breaks_ssa, table
-from passlab.relay import relay, tvm
-
-seen = {}
-def see(name, obj):
-    g = view(obj)
-    seen[name] = {
-        "nodes": {n.id: [n.op, n.kind, list(n.inputs), n.type, n.bytes, n.text, {k: str(v) for k, v in n.attrs.items()}]
-                  for n in g},
-        "outputs": g.outputs, "ir": g.ir, "name": g.name, "text": g.text, "row": table([g]).rows[0],
-        "ssa": breaks_ssa(g), "drawn": draw(g).text,
-    }
-    return g
-
-x, w, b = relay.var("x", shape=(2, 4)), relay.var("w", shape=(8, 4)), relay.var("b", shape=(8,))
-dense = relay.nn.dense(x, w)
-tiny = tvm.IRModule.from_expr(relay.Function([x, w, b], relay.nn.relu(relay.nn.bias_add(dense, b))))
-see("tiny", tiny)
-see("function", tiny["main"])
-try:
-    tiny["main"].body.checked_type
-    seen["changed"] = True
-except ValueError:
-    seen["changed"] = False
-fused = relay.transform.FuseOps(2)(relay.transform.InferType()(tiny))
-see("fused", fused)
-seen["diff"] = diff(tiny, fused).text
-see("fused anf", relay.transform.ToANormalForm()(fused))  # this pass changes the module that it is given
-
-p0 = relay.var("p0", shape=(2, 4))
-unit = relay.Function([p0], relay.nn.relu(p0)).with_attr("Composite", "passlab.relu")
-see("composite", tvm.IRModule.from_expr(relay.Function([x], unit(relay.reshape(x, (4, 2)) + relay.const(1.5)))))
-
-shared = relay.tanh(x)
-see("shared", relay.Function([x], shared * shared))
-
-y, c = relay.var("y", shape=(relay.Any(), 4), dtype="float16"), relay.var("c", shape=(), dtype="bool")
-branch = relay.If(c, relay.nn.relu(y), relay.negative(y))
-parts = relay.split(y, 2, 1)
-mixed = relay.add(relay.TupleGetItem(relay.Tuple([branch, y]), 0),
-                  relay.concatenate([parts[0], parts[1]], 1))
-mixed = tvm.IRModule.from_expr(relay.Function([y, c], mixed))
-see("mixed", mixed)
-see("let", relay.transform.ToANormalForm()(mixed))
-
-three = relay.const(np.ones((3,), "float32"))
-see("ill", tvm.IRModule.from_expr(relay.Function([x], relay.add(x, three))))
-
-z, q = relay.var("z", shape=(2, 2)), relay.var("q", shape=(2, 2))
-g = relay.GlobalVar("g")
-two = tvm.IRModule({g: relay.Function([z], relay.tanh(z))})
-two["main"] = relay.Function([q], g(g(q)))
-see("calls", two)
-n = relay.var("n", shape=(2, 2))
-endless = tvm.IRModule({g: relay.Function([n], g(relay.tanh(n)), relay.TensorType((2, 2)))})
-see("recursive", endless)
-
-seen["pickled"] = [pickle.dumps(view(m)).hex() for m in (tiny, fused, mixed, two)]
-
-cell = relay.RefCreate(x)
-see("cells", relay.Function([x], relay.Let(relay.var("r"), relay.RefWrite(cell, relay.tanh(x)), relay.RefRead(cell))))
-
-e = x
-for _ in range(3000):
-    e = relay.tanh(e)
-seen["deep"] = len(view(relay.Function([x], e)))
-lets = x
-for i in range(3000, 0, -1):
-    lets = relay.Let(relay.var(f"v{i}"), relay.tanh(x), lets)
-seen["deep lets"] = len(view(relay.Function([x], lets)))
-
+import torch
 from tvm import te
-A = te.placeholder((8, 4), name="A")
-k = te.reduce_axis((0, 4), "k")
-B = te.compute((8, 4), lambda i, j: A[i, j] + 1, name="B")
-C = te.compute((8,), lambda i: te.sum(B[i, k], axis=k), name="C")
-see("primfunc", te.create_prim_func([A, C]))
-see("primfunc in a module", tvm.IRModule({"f": te.create_prim_func([A, C])}))
-try:
-    view(tvm.IRModule())
-except ValueError as error:
-    seen["empty"] = str(error)
 
-net = models.ZOO["resnet18"]
-model, images = net.build().eval(), net.inputs()
-scripted = torch.jit.trace(model, images)
-module, _ = relay.frontend.from_pytorch(scripted, [("image", tuple(images[0].shape))])
-start = time.perf_counter()
-drawn = draw(module)
-seen["resnet"] = [len(view(module)), len(drawn.svg), time.perf_counter() - start, drawn.note]
-json.dump(seen, sys.stdout)
-"""
+from passlab import diff, draw, models, view
+from passlab.relay import relay, tvm
+from tests.support.views import elsewhere, ops, plain
 
 
 @pytest.fixture(scope="module")
 def seen() -> dict:
-    done = subprocess.run([sys.executable, "-c", SEEN], capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout[done.stdout.index("{") :])
+    """What came of each module; made once, and the tests look at it."""
+    seen = {}
+    x, w, b = relay.var("x", shape=(2, 4)), relay.var("w", shape=(8, 4)), relay.var("b", shape=(8,))
+    dense = relay.nn.dense(x, w)
+    tiny = tvm.IRModule.from_expr(relay.Function([x, w, b], relay.nn.relu(relay.nn.bias_add(dense, b))))
+    seen["tiny"] = plain(tiny)
+    seen["function"] = plain(tiny["main"])
+    try:
+        tiny["main"].body.checked_type  # noqa: B018
+        seen["changed"] = True
+    except ValueError:
+        seen["changed"] = False
+    fused = relay.transform.FuseOps(2)(relay.transform.InferType()(tiny))
+    seen["fused"] = plain(fused)
+    seen["diff"] = diff(tiny, fused).text
+    seen["fused anf"] = plain(relay.transform.ToANormalForm()(fused))  # this pass changes the module that it is given
 
+    p0 = relay.var("p0", shape=(2, 4))
+    unit = relay.Function([p0], relay.nn.relu(p0)).with_attr("Composite", "passlab.relu")
+    seen["composite"] = plain(
+        tvm.IRModule.from_expr(relay.Function([x], unit(relay.reshape(x, (4, 2)) + relay.const(1.5))))
+    )
 
-def ops(graph: dict) -> list[str]:
-    return [node[0] for node in graph["nodes"].values()]
+    shared = relay.tanh(x)
+    seen["shared"] = plain(relay.Function([x], shared * shared))
+
+    y, c = relay.var("y", shape=(relay.Any(), 4), dtype="float16"), relay.var("c", shape=(), dtype="bool")
+    branch = relay.If(c, relay.nn.relu(y), relay.negative(y))
+    parts = relay.split(y, 2, 1)
+    mixed = relay.add(relay.TupleGetItem(relay.Tuple([branch, y]), 0), relay.concatenate([parts[0], parts[1]], 1))
+    mixed = tvm.IRModule.from_expr(relay.Function([y, c], mixed))
+    seen["mixed"] = plain(mixed)
+    seen["let"] = plain(relay.transform.ToANormalForm()(mixed))
+
+    three = relay.const(np.ones((3,), "float32"))
+    seen["ill"] = plain(tvm.IRModule.from_expr(relay.Function([x], relay.add(x, three))))
+
+    z, q = relay.var("z", shape=(2, 2)), relay.var("q", shape=(2, 2))
+    g = relay.GlobalVar("g")
+    two = tvm.IRModule({g: relay.Function([z], relay.tanh(z))})
+    two["main"] = relay.Function([q], g(g(q)))
+    seen["calls"] = plain(two)
+    n = relay.var("n", shape=(2, 2))
+    endless = tvm.IRModule({g: relay.Function([n], g(relay.tanh(n)), relay.TensorType((2, 2)))})
+    seen["recursive"] = plain(endless)
+
+    seen["views"] = [view(m) for m in (tiny, fused, mixed, two)]
+
+    cell = relay.RefCreate(x)
+    seen["cells"] = plain(
+        relay.Function([x], relay.Let(relay.var("r"), relay.RefWrite(cell, relay.tanh(x)), relay.RefRead(cell)))
+    )
+
+    e = x
+    for _ in range(3000):
+        e = relay.tanh(e)
+    seen["deep"] = len(view(relay.Function([x], e)))
+    lets = x
+    for i in range(3000, 0, -1):
+        lets = relay.Let(relay.var(f"v{i}"), relay.tanh(x), lets)
+    seen["deep lets"] = len(view(relay.Function([x], lets)))
+
+    A = te.placeholder((8, 4), name="A")
+    k = te.reduce_axis((0, 4), "k")
+    B = te.compute((8, 4), lambda i, j: A[i, j] + 1, name="B")
+    C = te.compute((8,), lambda i: te.sum(B[i, k], axis=k), name="C")
+    seen["primfunc"] = plain(te.create_prim_func([A, C]))
+    seen["primfunc in a module"] = plain(tvm.IRModule({"f": te.create_prim_func([A, C])}))
+    try:
+        view(tvm.IRModule())
+    except ValueError as error:
+        seen["empty"] = str(error)
+
+    net = models.ZOO["resnet18"]
+    model, images = net.build().eval(), net.inputs()
+    scripted = torch.jit.trace(model, images)
+    module, _ = relay.frontend.from_pytorch(scripted, [("image", tuple(images[0].shape))])
+    start = time.perf_counter()
+    drawn = draw(module)
+    seen["resnet"] = [len(view(module)), len(drawn.svg), time.perf_counter() - start, drawn.note]
+    return seen
 
 
 def test_tiny(seen):
@@ -214,9 +195,8 @@ def test_a_primfunc_shows_its_blocks(seen):
         assert nodes["C"][6] == {"loops": "8×4", "reduces": "v_k"} and nodes["C"][3:5] == ["float32[8]", 32]
 
 
-def test_a_graph_is_plain_data_that_needs_no_tvm(seen):
-    graphs = [pickle.loads(bytes.fromhex(data)) for data in seen["pickled"]]
-    assert [len(graph) for graph in graphs] == [6, 4, 13, 3] and "tvm" not in sys.modules
+def test_a_graph_is_plain_data_that_needs_no_tvm(seen, tmp_path):
+    assert elsewhere(seen["views"], tmp_path) == [6, 4, 13, 3]
 
 
 def test_an_empty_module_says_so(seen):

@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading.paper import Marks
 from autograder.reports.feedback import feedback
-from tests.system.test_browser import QUIET, chromium
+from tests.support.browser import QUIET, chromium
 
 UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 PIXEL = base64.b64encode(

@@ -11,7 +11,7 @@ from autograder.reports.exports import Row, rows
 from autograder.reports.report import Facts, report
 from autograder.reports.similar import Pair, Similar
 from tests.support import synthetic
-from tests.system.test_browser import QUIET, chromium
+from tests.support.browser import QUIET, chromium
 
 UNSAFE = "Graded without the whole sandbox (--unsafe): learners' code was not kept"
 LAYERS = [

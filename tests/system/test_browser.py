@@ -15,15 +15,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from tests.support.browser import QUIET, chromium
+
 ROOT = Path(__file__).resolve().parents[2]
-QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
-QUIET += ["--disable-component-update", "--disable-sync"]
-
-
-def chromium() -> str:
-    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    assert found, "This test opens JupyterLab in a browser: install chromium (Debian: apt install chromium)."
-    return found
 
 
 @pytest.fixture
@@ -31,7 +25,7 @@ def lab(tmp_path):
     """A JupyterLab on a copy of the course, as `passlab lab` starts it. Gives its address."""
     home = tmp_path / "passlab"
     for name in ("course", "exercises", "lib", "solutions"):
-        shutil.copytree(ROOT / name, home / name, ignore=shutil.ignore_patterns("__pycache__", "tests"))
+        shutil.copytree(ROOT / name, home / name, ignore=shutil.ignore_patterns("__pycache__"))
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

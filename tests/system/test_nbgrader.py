@@ -17,7 +17,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 from tests.support import tiny
-from tests.system.test_browser import QUIET, chromium
+from tests.support.browser import QUIET, chromium
 
 WARNS = "import sys\n\nstream = sys.stderr\n\ndef double(x):\n    print('careful', file=stream)\n    return 2 * x"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import socket
 import subprocess
 import sys
@@ -16,10 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-FLAVOURS = ["relax"]
-if sys.platform == "linux" and platform.machine() == "x86_64":
-    FLAVOURS.append("relay")
-BOTH = pytest.mark.parametrize("flavour", FLAVOURS)
+from tests.support.flavours import FLAVOURS, each_flavour
 
 EQUAL = """equals torch|built once, run twice|as data|of float64|of float32|of float16|of bfloat16|of int64|of int8
 |of uint8|of bool|not fused|symbolic|parameters by name|after all of that|forked|killed""".replace("\n", "").split("|")
@@ -83,7 +79,7 @@ def test_what_goes_wrong_is_a_sentence_about_that_request(flavour, name):
     assert "\n" not in said["error"] and said["error"].endswith(".")
 
 
-@BOTH
+@each_flavour
 def test_kernels_and_storage_are_those_of_one_run(flavour):
     fused, apart = found(flavour)["built once, run twice"], found(flavour)["not fused"]
     relu = "relu" if flavour == "relax" else "nn_relu"
@@ -93,29 +89,29 @@ def test_kernels_and_storage_are_those_of_one_run(flavour):
     assert fused["times"] == 3 and apart["times"] == 0
 
 
-@pytest.mark.parametrize("name", ["shape_func", "shape_func_of_mine"])
-def test_a_kernel_is_counted_whatever_it_is_called(name):
-    said = found("relax")[f"a kernel called {name}"]
+@pytest.mark.parametrize(("flavour", "name"), [("relax", "shape_func"), ("relax", "shape_func_of_mine")])
+def test_a_kernel_is_counted_whatever_it_is_called(flavour, name):
+    said = found(flavour)[f"a kernel called {name}"]
     assert said["right"] and said["kernels"] == [name]
 
 
-@BOTH
+@each_flavour
 def test_requests_do_not_wait_for_each_other(flavour):
     assert found(flavour)["at once"] == {"right": True, "error": "The module still ran after 2 s."}
 
 
-@BOTH
+@each_flavour
 def test_nobody_works_for_somebody_who_has_left(flavour):
     assert found(flavour)["interrupted"]["left"] == []
 
 
-@BOTH
+@each_flavour
 def test_a_helper_that_is_killed_is_replaced_and_a_fork_shares_it(flavour):
     assert found(flavour)["killed"]["another"]
     assert found(flavour)["forked"]["code"] == 0
 
 
-@BOTH
+@each_flavour
 def test_the_helper_has_one_thread_and_ends_with_its_owner(flavour):
     assert found(flavour)["threads"] == 1
     assert not _alive(found(flavour)["helper"])

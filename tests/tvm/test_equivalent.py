@@ -1,25 +1,14 @@
-"""Modules of Relay and Relax against each other and against torch. One process uses one TVM, so each runs in a script:
-
-    python tests/tvm/test_equivalent.py relay FOLDER     prints JSON: name of the check → what came of it
-
-The script leaves a module in FOLDER, packed; the one of the other flavour compares with it.
-"""
+"""Modules of Relay and Relax against each other and against torch."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import subprocess
-import sys
 from collections.abc import Callable
-from pathlib import Path
+from functools import cache
 from typing import Any
 
-import pytest
+import torch
 
-RELAY = sys.platform == "linux" and platform.machine() == "x86_64"
-FLAVOURS = ["relay"] * RELAY + ["relax"]
+from tests.support.flavours import RELAY_HERE, each_flavour, python
 
 EXPECTED = {
     "torch and module": True,
@@ -50,26 +39,10 @@ EXPECTED = {
 ACROSS = {"across": True, "across, another": False}
 
 
-@pytest.fixture(scope="module")
-def said(tmp_path_factory) -> dict[str, dict[str, Any]]:
-    folder, found = tmp_path_factory.mktemp("packed"), {}
-    for flavour in FLAVOURS:
-        done = subprocess.run(
-            [sys.executable, __file__, flavour, str(folder)],
-            env={**os.environ, "TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-            capture_output=True,
-            text=True,
-            timeout=280,
-        )
-        assert done.returncode == 0, done.stderr[-3000:]
-        found[flavour] = json.loads(done.stdout.splitlines()[-1])
-    return found
-
-
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_verdicts(said, flavour):
-    found = said[flavour]
-    expected = {**EXPECTED, **(ACROSS if RELAY and flavour == "relax" else {})}
+@each_flavour
+def test_verdicts(flavour):
+    expected = {**EXPECTED, **(ACROSS if RELAY_HERE and flavour == "relax" else {})}
+    found = {name: check() for name, check in checks(flavour).items()}
     assert found.keys() == expected.keys()
     wrong = {}
     for name, want in expected.items():
@@ -79,13 +52,35 @@ def test_verdicts(said, flavour):
     assert wrong == {}
 
 
-# ---------------------------------------------------------------------------------------------------- the script
+#: Prints the module that Relay's importer makes of Net; Relax's TVM cannot be held beside it.
+OF_RELAY = """
+from passlab.tvm import builds, importers
+from tests.tvm.test_equivalent import Net, given
+print(builds.packed(importers.relay_module(Net().eval(), given())).text)
+"""
 
 
-def checks(flavour: str, folder: Path) -> dict[str, Callable[[], Any]]:
+def given() -> torch.Tensor:
+    return torch.randn(2, 3, generator=torch.Generator().manual_seed(5))
+
+
+class Net(torch.nn.Module):
+    def __init__(self, last: Callable = torch.relu):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.linear = torch.nn.Linear(3, 4)
+        self.last = last
+
+    def forward(self, x):
+        return self.last(self.linear(x))
+
+
+# ---------------------------------------------------------------------------------------------------- the checks
+
+
+def checks(flavour: str) -> dict[str, Callable[[], Any]]:
     """Name → a function that gives something for EXPECTED."""
-    import torch
-
     import passlab
     from passlab.tvm import builds, importers
     from passlab.tvm import equivalent as comparing
@@ -94,19 +89,7 @@ def checks(flavour: str, folder: Path) -> dict[str, Callable[[], Any]]:
 
     make = Relay() if flavour == "relay" else Relax()
     load = importers.relay_module if flavour == "relay" else importers.relax_module
-    x = torch.randn(2, 3, generator=torch.Generator().manual_seed(5))
-
-    class Net(torch.nn.Module):
-        def __init__(self, last: Callable = torch.relu):
-            super().__init__()
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(0)
-                self.linear = torch.nn.Linear(3, 4)
-            self.last = last
-
-        def forward(self, x):
-            return self.last(self.linear(x))
-
+    x = given()
     net, other = Net().eval(), Net(lambda x: torch.relu(x) + 1e-3).eval()
     module = load(net, x)
     huge = torch.tensor([[3e38, 3e38, -3e38], [0.0, 0.0, 0.0]])  # its sum is inf, and twice -3e38 is -inf
@@ -153,11 +136,13 @@ def checks(flavour: str, folder: Path) -> dict[str, Callable[[], Any]]:
         found = passlab.shrink(make.module("long"), fails, budget=40)
         return len(nodes(found)) < len(nodes(make.module("long"))) and "relu" in str(found)
 
-    def across(model: Any) -> bool:
-        text = (folder / "relay.json").read_text()
-        return bool(same(builds.Packed("relay", text), load(model, x), (x,)))
+    @cache
+    def of_relay() -> builds.Packed:
+        return builds.Packed("relay", python(OF_RELAY))
 
-    (folder / f"{flavour}.json").write_text(builds.packed(module).text)
+    def across(model: Any) -> bool:
+        return bool(same(of_relay(), load(model, x), (x,)))
+
     crossing = {"across": lambda: across(net), "across, another": lambda: across(other)}
     return {
         "torch and module": lambda: bool(same(net, module)),
@@ -200,7 +185,7 @@ def checks(flavour: str, folder: Path) -> dict[str, Callable[[], Any]]:
         "depth": lambda: [comparing.depth(make.module("long")), comparing.depth(make.fused("long"))],
         "shown": shown,
         "smallest": smallest,
-        **(crossing if flavour == "relax" and (folder / "relay.json").exists() else {}),
+        **(crossing if flavour == "relax" and RELAY_HERE else {}),
     }
 
 
@@ -308,7 +293,3 @@ class Relax(Modules):
         drop = Drop(module)
         drop.builder_.update_func(module.get_global_var("main"), drop.visit_expr(module["main"]))
         return drop.builder_.get()
-
-
-if __name__ == "__main__":
-    print(json.dumps({name: check() for name, check in checks(sys.argv[1], Path(sys.argv[2])).items()}))

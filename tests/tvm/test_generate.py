@@ -1,167 +1,141 @@
-"""Random modules and their shrinking. Each flavour has its own process, because one process uses one TVM."""
+"""Random modules and their shrinking."""
 
 from __future__ import annotations
 
-import os
-import platform
-import subprocess
-import sys
+import hashlib
+from collections import Counter
+from importlib import import_module
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-FLAVOURS = [
-    pytest.param(
-        "relay",
-        marks=pytest.mark.skipif(
-            sys.platform != "linux" or platform.machine() != "x86_64", reason="Relay's TVM is for Linux on x86-64"
-        ),
-    ),
-    "relax",
-]
-
-START = """
-import numpy as np
-from collections import Counter
-from passlab.tvm import generate, modules
+from passlab.tvm import modules
 from passlab.tvm.builds import run_module
-from passlab.tvm.generate import FEATURES
 from passlab.tvm.shrink import shrink
-from passlab.{flavour}.generate import random_{flavour} as make
-from passlab.{flavour} import {flavour} as ir, tvm
-def params(module):
-    found = [(p.type_annotation if {relay} else p.ty) for p in module["main"].params]
+from tests.support.flavours import each_flavour, python
+
+
+@pytest.fixture
+def ir(flavour):
+    """`make` draws a module, `check` raises where it is not well-typed; `plain`: how to build it as it is."""
+    if flavour == "relay":
+        from passlab.relay import relay as ir
+        from passlab.relay.generate import random_relay as make
+
+        check, plain = ir.transform.InferType(), {"level": 0}
+    else:
+        from passlab.relax import relax as ir
+        from passlab.relax.generate import random_relax as make
+
+        check, plain = ir.analysis.well_formed, {"pipeline": "none"}
+    return SimpleNamespace(flavour=flavour, make=make, check=check, plain=plain)
+
+
+def params(ir, module):
+    found = [p.type_annotation if ir.flavour == "relay" else p.ty for p in module["main"].params]
     return [(tuple(int(n) for n in t.shape), str(t.dtype)) for t in found]
-def inputs(module, seed=0):
+
+
+def inputs(ir, module, seed=0):
     rng = np.random.default_rng(seed)
-    draw = lambda s, d: (rng.integers(-3, 4, s) if d == "int32" else rng.standard_normal(s)).astype(d)
-    return tuple(draw(*p) for p in params(module))
-def names(module): return Counter(n.removeprefix("relax.") for n in modules.counts(module).elements())
-def well_typed(module):
-    if {relay}: return ir.transform.InferType()(module)
-    ir.analysis.well_formed(module)
-    return module
-"""
-
-
-def python(flavour: str, code: str, timeout: int = 280) -> str:
-    """What a fresh interpreter of that flavour prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", START.format(flavour=flavour, relay=flavour == "relay") + code],
-        env={**os.environ, "TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=timeout,
+    return tuple(
+        (rng.integers(-3, 4, shape) if dtype == "int32" else rng.standard_normal(shape)).astype(dtype)
+        for shape, dtype in params(ir, module)
     )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_two_hundred_seeds_are_well_typed_and_varied(flavour):
-    code = """
-seen, shapes = Counter(), set()
-for seed in range(200):
-    module = make(seed, 6 + seed % 14)
-    well_typed(module)
-    calls = names(module)
-    assert calls.total() >= 1, seed
-    seen += calls
-    shapes.add(tuple(params(module)))
-needed = "nn.conv2d nn.batch_norm nn.max_pool2d nn.softmax take where split sum tanh floor_divide reshape strided_slice"
-assert not [name for name in needed.split() if not seen[name]], seen
-assert len(shapes) > 20, len(shapes)
-print(len(seen))
-"""
-    assert int(python(flavour, code)) > 30
+def names(module):
+    return Counter(name.removeprefix("relax.") for name in modules.counts(module).elements())
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@each_flavour
+def test_two_hundred_seeds_are_well_typed_and_varied(ir):
+    seen, shapes = Counter(), set()
+    for seed in range(200):
+        module = ir.make(seed, 6 + seed % 14)
+        ir.check(module)
+        calls = names(module)
+        assert calls.total() >= 1, seed
+        seen += calls
+        shapes.add(tuple(params(ir, module)))
+    needed = "nn.conv2d nn.batch_norm nn.max_pool2d nn.softmax take where split sum tanh floor_divide reshape"
+    assert not [name for name in [*needed.split(), "strided_slice"] if not seen[name]], seen
+    assert len(shapes) > 20 and len(seen) > 30
+
+
+def texts(flavour: str) -> str:
+    """Prints of some modules."""
+    make = getattr(import_module(f"passlab.{flavour}.generate"), f"random_{flavour}")
+    drawn = [make(seed) for seed in range(12)]
+    shown = [m.astext(show_meta_data=True) if flavour == "relay" else m.script(show_meta=True) for m in drawn]
+    return " ".join(hashlib.sha256(text.encode()).hexdigest() for text in shown)
+
+
+@each_flavour
 def test_same_seed_same_module_in_every_process(flavour):
-    code = """
-import hashlib
-for seed in range(12):
-    module = make(seed)
-    text = module.astext(show_meta_data=True) if %r == "relay" else module.script(show_meta=True)
-    print(hashlib.sha256(text.encode()).hexdigest())
-"""
-    first = python(flavour, code % flavour)
-    assert first == python(flavour, code % flavour)
-    assert len(set(first.split())) == 12
+    there = python(f"from tests.tvm.test_generate import texts\nprint(texts({flavour!r}))")
+    assert there == texts(flavour)
+    assert len(set(there.split())) == 12
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_a_sample_builds_and_means_the_same_optimised_and_not(flavour):
-    code = """
-plain = {"level": 0} if %r == "relay" else {"pipeline": "none"}
-for seed in range(3, 9):
-    module = make(seed)
-    one, other = run_module(module, [inputs(module)], **plain), run_module(module, [inputs(module)])
-    assert one.ok and other.ok, (seed, one.error, other.error)
-    for x, y in zip(one.outputs[0], other.outputs[0], strict=True):
-        assert np.isfinite(x).all(), seed
-        np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3, err_msg=str(seed))
-"""
-    python(flavour, code % flavour)
+@each_flavour
+def test_a_sample_builds_and_means_the_same_optimised_and_not(ir):
+    for seed in range(3, 9):
+        module = ir.make(seed)
+        given = [inputs(ir, module)]
+        one, other = run_module(module, given, **ir.plain), run_module(module, given)
+        assert one.ok and other.ok, (seed, one.error, other.error)
+        for x, y in zip(one.outputs[0], other.outputs[0], strict=True):
+            assert np.isfinite(x).all(), seed
+            np.testing.assert_allclose(x, y, rtol=1e-3, atol=1e-3, err_msg=str(seed))
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_features_choose_what_occurs(flavour):
-    code = """
-for seed in range(20):
-    assert "nn.conv2d" not in names(make(seed, features=("pointwise", "reduce")))
-assert any(names(make(seed, features=("conv",)))["nn.conv2d"] > 1 for seed in range(20))
-for wrong in (("convs",), ("outputs",)):
-    try:
-        make(0, features=wrong)
-    except (TypeError, ValueError) as error:
-        print(error)
-"""
-    unknown, empty = python(flavour, code).splitlines()
-    assert unknown.startswith("There is no feature 'convs'. There are: pointwise, ")
-    assert empty == "A random module needs a feature that makes calls, such as pointwise."
+@each_flavour
+def test_features_choose_what_occurs(ir):
+    for seed in range(20):
+        assert "nn.conv2d" not in names(ir.make(seed, features=("pointwise", "reduce")))
+    assert any(names(ir.make(seed, features=("conv",)))["nn.conv2d"] > 1 for seed in range(20))
+    with pytest.raises(TypeError, match=r"^There is no feature 'convs'\. There are: pointwise, "):
+        ir.make(0, features=("convs",))
+    with pytest.raises(ValueError, match=r"^A random module needs a feature that makes calls, such as pointwise\.$"):
+        ir.make(0, features=("outputs",))
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_shrinking_finds_the_one_call_that_a_planted_fault_needs(flavour):
-    code = """
-found = 0
-for seed in range(60):
-    module = make(seed, 20)
-    for fault in ("nn.softmax", "take", "nn.conv2d"):
-        if names(module)[fault] and found < 12:
-            small = shrink(module, lambda m: names(m)[fault] > 0, 200)
-            well_typed(small)
-            assert dict(names(small)) == {fault: 1}, (seed, fault, small)
-            assert params(small) == params(module)
-            found += 1
-bare = shrink(module := make(1, 20), lambda m: names(m).total() > 0, drop_parameters=True)
-assert names(bare).total() == 1 and len(params(bare)) < len(params(module)), bare
-print(found)
-"""
-    assert int(python(flavour, code)) == 12
+@each_flavour
+def test_shrinking_finds_the_one_call_that_a_planted_fault_needs(ir):
+    found = 0
+    for seed in range(60):
+        module = ir.make(seed, 20)
+        for fault in ("nn.softmax", "take", "nn.conv2d"):
+            if names(module)[fault] and found < 12:
+                small = shrink(module, lambda m, fault=fault: names(m)[fault] > 0, 200)
+                ir.check(small)
+                assert dict(names(small)) == {fault: 1}, (seed, fault, small)
+                assert params(ir, small) == params(ir, module)
+                found += 1
+    assert found == 12
+    module = ir.make(1, 20)
+    bare = shrink(module, lambda m: names(m).total() > 0, drop_parameters=True)
+    assert names(bare).total() == 1 and len(params(ir, bare)) < len(params(ir, module)), bare
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
-def test_shrinking_keeps_two_calls_that_belong_together_and_stays_in_its_budget(flavour):
-    code = """
-def fails(m):                         # a softmax whose result is read twice
-    global asked
-    asked += 1
-    reads = modules.consumers(m)
-    key = lambda n: n.expr if n.var is None else n.var
-    return any(len(reads.get(key(n), ())) > 1 for n in modules.nodes(m, "main") if "softmax" in n.name)
-for seed in range(400):
+@each_flavour
+def test_shrinking_keeps_two_calls_that_belong_together_and_stays_in_its_budget(ir):
     asked = 0
-    module = make(seed, 14, features=("reduce", "diamond", "pointwise", "dead"))
-    if fails(module):
-        small = shrink(module, fails, 120)
-        assert asked <= 122 and fails(small) and names(small).total() <= 4, small
-        break
-else:
-    raise AssertionError("no seed has one")
-try:
-    shrink(module, lambda m: False)
-except ValueError as error:
-    print(error)
-"""
-    assert python(flavour, code).startswith("shrink needs a module that fails")
+
+    def fails(module):
+        """It has a softmax whose result is read twice."""
+        nonlocal asked
+        asked += 1
+        reads = modules.consumers(module)
+        found = [n.expr if n.var is None else n.var for n in modules.nodes(module, "main") if "softmax" in n.name]
+        return any(len(reads.get(key, ())) > 1 for key in found)
+
+    features = ("reduce", "diamond", "pointwise", "dead")
+    module = next(m for m in (ir.make(seed, 14, features=features) for seed in range(400)) if fails(m))
+    asked = 0
+    small = shrink(module, fails, 120)
+    assert asked <= 121 and fails(small) and names(small).total() <= 4, small
+    with pytest.raises(ValueError, match=r"^shrink needs a module that fails"):
+        shrink(module, lambda m: False)

@@ -1,21 +1,15 @@
-"""The judge of passes over Relay and Relax modules. One process uses one TVM, so each flavour's checks run in a script:
-
-python tests/tvm/test_judge.py relay     prints JSON: name of the check → what it said
-"""
+"""The judge of passes over Relay and Relax modules."""
 
 from __future__ import annotations
 
-import json
 import os
-import platform
-import subprocess
-import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 
-FLAVOURS = ["relax"] + ["relay"] * (sys.platform == "linux" and platform.machine() == "x86_64")
+from tests.support.flavours import each_flavour
 
 #: Check → a part of the sentence; None: nothing to say.
 BOTH = {
@@ -104,21 +98,15 @@ EXPECTED = {
 }
 
 
-@pytest.fixture(scope="module", params=FLAVOURS)
-def said(request) -> tuple[str, dict[str, Any]]:
-    done = subprocess.run(
-        [sys.executable, __file__, request.param],
-        env={**os.environ, "TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return request.param, json.loads(done.stdout.splitlines()[-1])
+@pytest.fixture(scope="module")
+def said() -> Callable[[str], dict[str, Any]]:
+    """Flavour → what each check said."""
+    return cache(lambda flavour: {name: check() for name, check in checks(flavour).items()})
 
 
-def test_every_check_says_what_it_should(said):
-    flavour, found = said
+@each_flavour
+def test_every_check_says_what_it_should(said, flavour):
+    found = said(flavour)
     assert found.keys() == EXPECTED[flavour].keys()
     wrong = {}
     for name, part in EXPECTED[flavour].items():
@@ -128,14 +116,14 @@ def test_every_check_says_what_it_should(said):
     assert wrong == {}
 
 
-def test_sentences_are_whole_and_plain(said):
-    _, found = said
-    for name, sentence in found.items():
+@each_flavour
+def test_sentences_are_whole_and_plain(said, flavour):
+    for name, sentence in said(flavour).items():
         assert sentence is None or ("\n" not in sentence and "Traceback" not in sentence), name
         assert sentence is None or not sentence.endswith(".."), name
 
 
-# ---------------------------------------------------------------------------------------------------- the script
+# ---------------------------------------------------------------------------------------------------- the checks
 
 
 def checks(flavour: str) -> dict[str, Callable[[], Any]]:
@@ -550,7 +538,3 @@ class Relax:
             "counts of kernels": kernels,
             "consumers": consumers,
         }
-
-
-if __name__ == "__main__":
-    print(json.dumps({name: check() for name, check in checks(sys.argv[1]).items()}))

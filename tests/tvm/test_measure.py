@@ -1,21 +1,11 @@
-"""Kernels, bytes and memory of Relay and Relax modules. One process uses one TVM, so each runs in a script:
-
-python tests/tvm/test_measure.py relay     prints JSON: name of the check → what was measured
-"""
+"""Kernels, bytes and memory of Relay and Relax modules."""
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any
 
-import pytest
-
-FLAVOURS = ["relax"] + ["relay"] * (sys.platform == "linux" and platform.machine() == "x86_64")
+from tests.support.flavours import each_flavour
 
 #: x (2×8), weight (4×8): dense, add of a bias (4), relu, reshape to 8, and the sum of that; 4 bytes each.
 DENSE = 4 * (2 * 8 + 4 * 8 + 2 * 4)
@@ -52,17 +42,9 @@ EXPECTED = {
 }
 
 
-@pytest.mark.parametrize("flavour", FLAVOURS)
+@each_flavour
 def test_measured(flavour):
-    done = subprocess.run(
-        [sys.executable, __file__, flavour],
-        env={**os.environ, "TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = {name: check() for name, check in checks(flavour).items()}
     planned = found.pop("allocations, planned")
     assert planned[0] < EXPECTED["allocations"][0] and planned[1] < EXPECTED["allocations"][1]
     assert found.keys() == EXPECTED.keys()
@@ -73,7 +55,7 @@ def test_measured(flavour):
     assert wrong == {}
 
 
-# ---------------------------------------------------------------------------------------------------- the script
+# ---------------------------------------------------------------------------------------------------- the checks
 
 
 def checks(flavour: str) -> dict[str, Callable[[], Any]]:
@@ -270,7 +252,3 @@ class Relax:
     def symbolic(self) -> Any:
         x = self.var("x", self.tvm.tirx.Var("n", "int64"), 3)
         return self.module(lambda e: self.relax.op.nn.relu(x), x)
-
-
-if __name__ == "__main__":
-    print(json.dumps({name: check() for name, check in checks(sys.argv[1]).items()}))

@@ -1,13 +1,9 @@
-"""Schedules for test_polyhedral, built and run by TVM: python tests/polyhedral/polyhedral_checks.py
-
-Prints JSON: name → what came of it. One process uses one TVM, hence the script.
-"""
+"""Schedules of loop nests, built and run by TVM."""
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
+import pytest
 
 from passlab.polyhedral import (
     PROGRAMS,
@@ -53,7 +49,9 @@ def sizes_of(name) -> dict:
     return {parameter: SIZES.get(parameter, 7) for parameter in PROGRAMS[name].parameters}
 
 
-def main() -> None:
+@pytest.fixture(scope="module")
+def built() -> dict:
+    """Name → what came of it."""
     results = {name: found(name, program.schedule, sizes_of(name)) for name, program in PROGRAMS.items()}
     nests = distribute(PROGRAMS["matmul"].schedule, 2, 2)
     register = interchange(interchange(tile(tile(nests, [1, 2, 3], [8, 16, 4]), [4, 5], [2, 8]), 6, 8), 7, 8)
@@ -71,11 +69,11 @@ def main() -> None:
 
     program, sizes = PROGRAMS["two_loops"], {"N": 6}
     arrays = random_arrays(program, sizes)
-    built = builds.run_module(
+    ran = builds.run_module(
         prim_func(program, program.schedule, sizes, dtype="float64"),
         [[array.astype("float64") for array in arrays.values()]],
     )
-    results["through builds"] = {"error": built.error}
+    results["through builds"] = {"error": ran.error}
 
     schedule = tvm.s_tir.Schedule(prim_func(PROGRAMS["matmul"], nests, {"M": 8, "N": 8, "K": 8}))
     block = schedule.get_sblock("T")
@@ -100,8 +98,28 @@ def main() -> None:
         visits(tvm.tirx.PrimFunc([variable], loop))
     except ValueError as error:
         results["unknown bound"] = {"said": str(error)}
-    print(json.dumps(results))
+    return results
 
 
-if __name__ == "__main__":
-    main()
+MARKED = {
+    "matmul tiled": ["parallel", "unroll", "vectorized"],
+    "matmul tiled, cut off": ["parallel", "unroll", "vectorized"],
+    "wavefront": ["parallel"],
+    "wavefront, vectors": ["vectorized"],
+    "jacobi2d tiled": [],
+    "steps": [],
+}
+
+
+@pytest.mark.parametrize("name", [*PROGRAMS, *MARKED])
+def test_tensor_ir_computes_the_same_and_visits_in_order(built, name):
+    assert built[name] == {"equal": True, "changed": True, "order": True, "marks": MARKED.get(name, [])}
+
+
+def test_tensor_ir_elsewhere(built):
+    found = built
+    assert found["whole tiles"] == {"vectors of 8": True, "others": 2}
+    assert found["through builds"] == {"error": ""}
+    assert found["TVM's primitives"] == {"order": True, "instances": 512}
+    assert found["TVM on jacobi"] == {"refused": True}
+    assert found["unknown bound"] == {"said": "The variable n has no value before the function runs."}

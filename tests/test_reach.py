@@ -1,18 +1,14 @@
-"""Reaching Relay. Each case has its own process, because one process uses one TVM."""
+"""Reaching Relay and Relax. Each case has a process of its own, because it is about what loading a TVM does to one."""
 
 from __future__ import annotations
 
-import os
-import platform
 import shutil
 import subprocess
 import sys
 
 import pytest
 
-here = pytest.mark.skipif(
-    sys.platform != "linux" or platform.machine() != "x86_64", reason="Relay's TVM is for Linux on x86-64"
-)
+from tests.support.flavours import python, relay_here
 
 MODEL = """
 import os, sys, torch
@@ -37,33 +33,20 @@ except ImportError as error:
 """
 
 
-def python(code: str, **env: str) -> str:
-    """What a fresh interpreter prints."""
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", **env},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
-
-
-@here
-def test_a_torch_model_is_built_and_runs():
+@relay_here
+def test_relay_builds_and_runs_a_torch_model():
     load = 'mod, params = relay.frontend.from_pytorch(torch.jit.trace(net, x), [("x", x.shape)])'
     assert python(MODEL + load + RUN) == "0.17.dev0 True"
 
 
-@here
-def test_a_build_gives_no_advice_to_tune():
+@relay_here
+def test_relays_build_gives_no_advice_to_tune():
     load = 'mod, params = relay.frontend.from_pytorch(torch.jit.trace(net, x), [("x", x.shape)])'
     assert "have not been tuned" not in python(MODEL + "sys.stderr = sys.stdout\n" + load + RUN)
 
 
-@here
-def test_a_model_comes_in_through_onnx():
+@relay_here
+def test_a_model_comes_into_relay_through_onnx():
     load = """
 import io, onnx, warnings
 warnings.simplefilter("ignore")
@@ -74,16 +57,16 @@ mod, params = relay.frontend.from_onnx(onnx.load_from_string(file.getvalue()), {
     assert python(MODEL + load + RUN) == "0.17.dev0 True"
 
 
-@here
-def test_nothing_is_left_for_the_other_tvm():
+@relay_here
+def test_relay_leaves_nothing_for_the_other_tvm():
     show = "print(os.environ.get('TVM_LIBRARY_PATH'), os.environ['TOPHUB_LOCATION'])"
     code = "import os; from passlab.relay import tvm; " + show
     assert python(code) == "None NONE"
     assert python(code, TVM_LIBRARY_PATH="/elsewhere") == "/elsewhere NONE"
 
 
-@here
-def test_one_process_uses_one_tvm():
+@relay_here
+def test_relay_is_refused_where_relax_is():
     said = python("import passlab.relax; passlab.relax.reach()" + SAY)
     assert said.startswith("This process uses the TVM of Relax (0.27") and "Restart the kernel" in said
     assert python(SAY + "import tvm; print(tvm.__version__)") == "loaded\n0.17.dev0"
@@ -100,8 +83,8 @@ def test_a_notebook_shows_the_sentence_and_no_traceback():
     assert "One sentence." in said and "Traceback" not in said
 
 
-@here
-def test_without_the_wheel_one_sentence_and_nothing_left_behind():
+@relay_here
+def test_without_relays_wheel_one_sentence_and_nothing_left_behind():
     said = python("import sys; sys.modules['nvidia.cuda_nvrtc'] = None; sys.modules['bitblas'] = None" + SAY)
     assert "not installed" in said and "make setup" in said and "\n" not in said
     said = python(
@@ -110,7 +93,7 @@ def test_without_the_wheel_one_sentence_and_nothing_left_behind():
     assert said.startswith("Relay cannot be loaded here") and said.endswith("[]")
 
 
-@here
+@relay_here
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler")
 def test_the_stub_is_compiled_once_and_by_many_at_once(tmp_path):
     code = f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab import relay; print(relay._stub())"
@@ -124,7 +107,7 @@ def test_the_stub_is_compiled_once_and_by_many_at_once(tmp_path):
     assert python(f"import ctypes; print(ctypes.CDLL({str(stub)!r}).cuLaunchKernel())") == "100"
 
 
-@here
+@relay_here
 def test_the_users_cache_where_the_environment_is_read_only(tmp_path):
     (tmp_path / "lib").write_text("a file where the folder should be")
     code = f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab import relay; print(relay._stub())"
@@ -137,8 +120,64 @@ def test_the_users_cache_where_the_environment_is_read_only(tmp_path):
     assert said.startswith("Relay needs a folder") and "read-only" in said
 
 
-@here
-def test_no_compiler_one_sentence(tmp_path):
+@relay_here
+def test_without_a_compiler_one_sentence(tmp_path):
     code = f"import sys; sys.prefix = {str(tmp_path)!r}; from passlab import relay; relay._driver = relay._stub"
     said = python(code + SAY, PATH="/nowhere", CC="")
     assert said.startswith("Relay needs a C compiler once") and "day 8" in said and "\n" not in said
+
+
+# Relax
+
+
+def test_relax_compiles_and_runs_a_torch_model():
+    code = """
+import torch
+from passlab import models
+from passlab.relax import relax, tvm
+from tvm.relax.frontend.torch import from_exported_program
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()).eval()
+x = torch.ones(1, 3, 8, 8)
+mod = from_exported_program(torch.export.export(net, (x,)))
+vm = relax.VirtualMachine(tvm.compile(mod, "llvm"), tvm.cpu())
+got = vm["main"](tvm.runtime.tensor(x.numpy()))[0].numpy()
+print(tvm.__version__, bool(abs(got - net(x).detach().numpy()).max() < 1e-5))
+"""
+    assert python(code) == "0.27.0.post1 True"
+
+
+def test_relax_uses_all_cores_unless_told():
+    code = "import os; from passlab.relax import reach; from passlab.tvm.reach import cores; reach(); "
+    code += "print(os.environ['TVM_NUM_THREADS'], cores())"
+    few, have = python(code, TVM_NUM_THREADS="1").split()
+    assert few == "1"
+    code = "import os; del os.environ['TVM_NUM_THREADS']; " + code
+    assert python(code).split() == [have, have]
+
+
+def test_passlab_loads_no_tvm_by_itself():
+    assert python("import sys, passlab, passlab.relax, passlab.relay; print('tvm' in sys.modules)") == "False"
+
+
+def test_relax_is_refused_where_relay_is():
+    said = python("""
+import types, sys
+sys.modules["tvm"] = types.SimpleNamespace(__version__="0.17.dev0")
+try:
+    from passlab.relax import tvm
+except ImportError as error:
+    print(error)
+""")
+    assert said.startswith("This process uses the TVM of Relay (0.17)") and "Restart the kernel" in said
+
+
+def test_without_relaxs_package_one_sentence():
+    said = python("""
+import sys
+sys.modules["tvm_ffi"] = None
+try:
+    from passlab.relax import tvm
+except ImportError as error:
+    print(error)
+""")
+    assert said.startswith("Relax cannot be loaded here") and "make setup" in said and "\n" not in said

@@ -1,0 +1,61 @@
+"""The proof of one exercise through the wire: all that an answer is given, and all that it gives, travels as data."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+
+from autograder.authoring.prove import prove
+from autograder.engine import wire
+from autograder.engine.data import CaseResult
+from autograder.engine.outcomes import told
+from autograder.engine.verifier.misconceptions import signature
+from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run, unfit
+
+
+def through(exercise: Exercise, answer: Callable, case: Case) -> tuple[Outcome, bytes]:
+    """What comes of a case where the answer knows its arguments and what it is about, and no more; and its payload."""
+    given = wire.decode(wire.encode(tuple(case.build())))
+    outcome = run(exercise, answer, Case("", lambda: given, case.about))
+    head, payload = told(outcome)
+    if head["status"] == "refused":
+        return replace(outcome, status="raised", value=None, error=head["error"]), b""
+    return (replace(outcome, value=wire.decode(payload)) if payload else outcome), payload
+
+
+class Seen:
+    """A judge like `passlab.judge.judge`, over the wire, that notes how each answer did on each case."""
+
+    def __init__(self):
+        self.cases: dict[int, list[CaseResult]] = {}  # by the answer's id, in the order of the proof's rows
+
+    def judge(self, exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
+        known = self.cases.setdefault(id(answer), [])
+        if why := unfit(exercise, answer):
+            return Judgement(exercise, [Finding("did", False, why)])
+        payloads: list[bytes] = []
+
+        def put():
+            for case in exercise.cases() if cases is None else cases:
+                outcome, payload = through(exercise, answer, case)
+                payloads.append(payload)
+                yield case, outcome
+
+        def findings(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
+            found = judge_outcome(exercise, case, outcome)
+            lost = tuple(sorted({finding.verdict for finding in found if not finding.ok}))
+            value = wire.fingerprint(payloads[-1]) if payloads[-1] else ""
+            known.append(CaseResult(case.name, cases is not None, outcome.status, lost, value))
+            return found
+
+        return conclude(exercise, put(), findings)
+
+
+def report(exercise_id: str, seed: int) -> str:
+    """The proof as JSON, with `signatures`: answer → how it did on each case."""
+    seen = Seen()
+    proof = prove(exercise_id, seed, seen.judge)
+    done = zip(proof.rows, seen.cases.values(), strict=proof.ok)  # what cannot be judged has no row
+    signatures = {row.name: signature(cases) for row, cases in done}
+    return json.dumps(asdict(proof) | {"ok": proof.ok, "signatures": signatures})

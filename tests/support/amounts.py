@@ -1,0 +1,11 @@
+"""How much is tried: `make test` tries what finds most, `make test-full` (PASSLAB_TESTS=full) ten times as much."""
+
+import os
+
+FULL = os.environ.get("PASSLAB_TESTS") == "full"
+#: Random graphs or payloads for each property.
+EXAMPLES = 500 if FULL else 50
+#: How often a grader is killed in the test of crash safety, and a recorder in its own.
+KILLS = 50 if FULL else 8
+#: Seeds with which the hidden cases of the proof are drawn.
+SEEDS = (0, 1) if FULL else (0,)

@@ -1,0 +1,12 @@
+"""A browser for tests that open a page."""
+
+import shutil
+
+QUIET = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+QUIET += ["--disable-component-update", "--disable-sync"]
+
+
+def chromium() -> str:
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert found, "This test opens a page in a browser: install chromium (Debian: apt install chromium)."
+    return found
