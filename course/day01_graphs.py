@@ -146,7 +146,7 @@ draw(scripted)
 # ## Every value gets one name
 #
 # In Python a name can be given to one thing after another. In a graph that would be confusing: which `x` does an arrow
-# mean? So each value gets a name of its own, once and for ever. That form is called **SSA**, static single assignment.
+# mean? So each value gets its own name, once and for all. That form is called **SSA**, static single assignment.
 
 
 # %%
@@ -293,8 +293,8 @@ draw(lowered.compile().as_text(), title="HLO after XLA's passes")
 
 # %% [markdown]
 # **Relay and Relax** are the IRs of Apache TVM: Relay for years, and Relax since (days 7 and 8). They live in two
-# versions of TVM, and a process can hold only one of them. So each gets a process of its own beside this notebook: a
-# cell that starts with `%%beside relay` runs there, keeps its variables there, and shows its output here.
+# versions of TVM, and a process can hold only one of them. So each gets a separate process beside this notebook: a cell
+# that starts with `%%beside relay` runs there, keeps its variables there, and shows its output here.
 
 # %%
 # %%beside relay relax
@@ -336,7 +336,7 @@ print(module)
 draw(module)
 
 # %% [markdown]
-# The same layer is `permute_dims`, `matmul` and `add` here, because it came by way of `torch.export` and its
+# The same layer is `permute_dims`, `matmul` and `add` here, because it came through `torch.export` and its
 # decompositions: what a graph looks like depends on the road it took. Is it still the same model? Build it and run it,
 # with the weights as constants:
 

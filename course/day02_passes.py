@@ -251,7 +251,7 @@ def snapshot(gm, node):
 
 
 fused = fuse_silu(trace(Gated(), torch.randn(2, 3), torch.randn(2, 3)), snapshot)
-steps([*film, (view(fused), (), "No match is left, and a sigmoid that nobody uses is gone")])
+steps([*film, (view(fused), (), "No match is left, and the unused sigmoid is gone")])
 
 # %% [markdown]
 # One sigmoid of `x` stayed. It has a second user, the product with `y`. That is the question a rewrite has to ask most
@@ -329,10 +329,10 @@ except RuntimeError as error:
 draw(forked, title="The convolution has two users", mark=("conv",))
 
 # %% [markdown]
-# torch.fx refuses to erase a node that is in use. Be glad: other IRs do not. There are two ways out, and neither is
+# torch.fx refuses to erase a node that is in use. Not every IR is so careful. There are two ways out, and neither is
 # free. Fuse anyway and keep the convolution for its other user: then it is computed twice. Or leave this match alone.
-# Which is better depends on costs (day 4); leaving it alone is never wrong, so that is what careful passes do.
-# torch's own `replace_pattern` is careful without being asked:
+# Which is better depends on costs (day 4); leaving it alone is never wrong, so that is what careful passes do. torch's
+# own `replace_pattern` is careful without being asked:
 
 
 # %%
@@ -491,8 +491,8 @@ except RuntimeError as error:
     print(error)
 
 # %% [markdown]
-# The constraint compares functions, our passes are instances of a class, and nothing says so. A check that silently
-# does not apply is worse than none; when you write your own manager in exercise 4, make it speak.
+# The constraint compares functions, our passes are instances of a class, and nothing warns of that. A check that
+# silently does not apply is worse than none; when you write your own manager in exercise 4, make it speak.
 #
 # What a manager shows best is where the time goes:
 
@@ -511,9 +511,9 @@ for run in (method_relu_to_function, fuse_silu, lambda gm: (gm.graph.lint(), gm)
 # ## The same pass elsewhere
 #
 # The ideas carry over from one compiler to the next; the names do not. Here is the pass of the multi-consumer problem
-# three times: `relu(conv2d(x))` becomes one operation `conv2d_relu`, where nobody else reads the convolution. The model
-# has one such place and one that only looks like it. Its convolutions have no bias: where there is one, Relay and
-# Relax write an addition between the two.
+# three times: `relu(conv2d(x))` becomes one operation `conv2d_relu` where the convolution has no other user. The model
+# has one such place and one that only looks like it. Its convolutions have no bias: where there is one, Relay and Relax
+# write an addition between the two.
 
 
 # %%
@@ -537,7 +537,7 @@ both = trace(Both().eval(), image)
 
 # %%
 def fuse_conv_relu(gm: fx.GraphModule) -> fx.GraphModule:
-    """`relu(conv(x))` = `conv_then_relu(x)`, where nobody else reads the convolution."""
+    """`relu(conv(x))` = `conv_then_relu(x)`, if the convolution has no other user."""
     for node in list(gm.graph.nodes):
         conv = node.args[0] if node.target is torch.relu else None
         if not isinstance(conv, fx.Node) or conv.op != "call_module" or len(conv.users) > 1:
@@ -559,7 +559,7 @@ diff(both, after, title="conv2d_relu in torch.fx")
 # %% [markdown]
 # **Relay** has a mutator, and expressions instead of node lists. An expression knows its operands and not its users:
 # these are counted first. Nothing is edited in place, for expressions never change; what `visit_call` returns stands
-# for the call in a new function. The fused operation is a function of its own, with a name for people (`Composite`) and
+# for the call in a new function. The fused operation is a separate function, with a name for people (`Composite`) and
 # the order to make one kernel of it (`Primitive`).
 
 # %%
@@ -596,7 +596,7 @@ def calls(expr, name):
 
 
 class FuseConvRelu(relay.ExprMutator):
-    """`relu(conv2d(x, w))` = `conv2d_relu(x, w)`, where nobody else reads the convolution."""
+    """`relu(conv2d(x, w))` = `conv2d_relu(x, w)`, if the convolution has no other user."""
 
     def __init__(self, function):
         super().__init__()
@@ -629,8 +629,8 @@ diff(before, after, title="conv2d_relu in Relay")
 # New expressions have no types: those are inferred anew (`InferType`), which the picture has done on a copy.
 #
 # **Relax** has a mutator, too. Values have names here, so the operand of the call is a variable, and what it is bound
-# to is looked up. The new function goes into the module under a name, and the convolution that nobody reads any more
-# is left for a clean-up pass.
+# to is looked up. The new function goes into the module under a name, and the convolution, now unused, is left for a
+# clean-up pass.
 
 # %%
 # %%beside relax
@@ -641,7 +641,7 @@ RELU, CONV = tvm.ir.Op.get("relax.nn.relu"), tvm.ir.Op.get("relax.nn.conv2d")
 
 @relax.expr_functor.mutator
 class FuseConvRelu(relax.PyExprMutator):
-    """`relu(conv2d(x, w))` = `conv2d_relu(x, w)`, where nobody else reads the convolution."""
+    """`relu(conv2d(x, w))` = `conv2d_relu(x, w)`, if the convolution has no other user."""
 
     def visit_call_(self, call):
         conv = self.lookup_binding(call.args[0]) if call.op == RELU else None
@@ -683,7 +683,8 @@ print(verdict)
 diff(before, after, title="conv2d_relu in Relax")
 
 # %% [markdown]
-# The underscore in `visit_call_` is a trap. A method `visit_call`, as in Relay, is never asked, and no error says so:
+# The underscore in `visit_call_` is a trap. A method `visit_call`, as in Relay, is never called, and no error tells
+# you:
 
 
 # %%

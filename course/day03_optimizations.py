@@ -17,7 +17,7 @@
 # The four classic optimizations fit in one line each:
 #
 # - **constant folding**: compute now what does not depend on the input,
-# - **dead code elimination**: drop what nobody reads,
+# - **dead code elimination**: drop unused nodes,
 # - **common subexpression elimination**: compute equal things once,
 # - **algebraic simplification**: replace an expression by an equal, cheaper one.
 #
@@ -158,8 +158,8 @@ print("after: ", eliminated(InPlace(), x)(x))
 assert not torch.equal(counted(x), eliminated(InPlace(), x)(x))
 
 # %% [markdown]
-# Nobody reads the *result* of `y.add_(1)`: it is called for what it does to `y`. torch's own
-# `eliminate_dead_code`, at this level of the graph, removes it, and the program now computes something else.
+# The *result* of `y.add_(1)` is unused: it is called for what it does to `y`. torch's own `eliminate_dead_code`, at
+# this level of the graph, removes it, and the program now computes something else.
 
 # %%
 diff(counted, eliminated(InPlace(), x), title="Dead code elimination takes away too much")
@@ -353,10 +353,10 @@ print(len(commute(gelu)), "spellings with this grouping, one of them:", commute(
 assert len(commute(gelu)) == 2**3
 
 # %% [markdown]
-# Eight, for one of several groupings. Nobody wants to list them. Two ways out: try both orders at every commutative
-# node while matching (a small search), or bring every expression into one **canonical order** first, so that one
-# spelling is left. The matcher below takes the first way and returns what each name stands for. A name that occurs
-# twice must stand for the same node both times: that is what makes it a pattern on a DAG rather than on a tree.
+# Eight, for one of several groupings. You would not want to list them. Two ways out: try both orders at every
+# commutative node while matching (a small search), or bring every expression into one **canonical order** first, so
+# that one spelling is left. The matcher below takes the first way and returns what each name stands for. A name that
+# occurs twice must stand for the same node both times: that is what makes it a pattern on a DAG rather than on a tree.
 
 # %%
 COMMUTES = {operator.add, operator.mul, torch.add, torch.mul}
@@ -504,8 +504,8 @@ for order in itertools.permutations(PASSES):
 
 # %% [markdown]
 # The same three passes end at different sizes. Finding the best order is the **phase ordering problem**, and there is
-# no general answer: with some dozens of passes nobody can try all orders. The usual way out is to repeat the list until
-# a whole round changes nothing, a **fixpoint**:
+# no general answer: with dozens of passes there are too many orders to try. The usual way out is to repeat the list
+# until a whole round changes nothing, a **fixpoint**:
 
 
 # %%
@@ -527,7 +527,7 @@ assert len(sizes) == 1
 
 # %% [markdown]
 # Two warnings. A fixpoint exists only when the passes do not undo each other (one that prefers `x + x` and one that
-# prefers `2 * x` will dance for ever), so each pass should make some measure smaller. And the order still decides how
+# prefers `2 * x` never come to rest), so each pass should make some measure smaller. And the order still decides how
 # many rounds it takes.
 
 # %%

@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Day 4 · Fusion
 #
-# The optimizations of day 3 remove nodes. The nodes that are left run one by one: each is a kernel of its own, reads
-# its operands from memory, and writes its result there for the next one to read back. **Fusion** makes one kernel of
+# The optimizations of day 3 remove nodes. The nodes that are left run one by one: each is a separate kernel, reads its
+# operands from memory, and writes its result there for the next one to read back. **Fusion** makes one kernel of
 # several nodes. No arithmetic is saved. What goes away is the traffic between them, and the waiting.
 #
 # Today you count what that is worth, see which nodes may share a kernel and which may not, turn a group of nodes into
@@ -592,7 +592,7 @@ before = trace(net.build(), *net.inputs())
 after = rewrites.conv_bn_relu(trace(net.build(), *net.inputs()))
 assert equivalent(before, after)
 print(cost(before, *net.inputs()), cost(after, *net.inputs()), sep="\n")
-diff(before, after, title="conv, bn, relu: once as a module of its own, once not")
+diff(before, after, title="conv, bn, relu: once as a separate module, once not")
 
 # %% [markdown]
 # ### Norms
@@ -748,7 +748,7 @@ assert all(results.values())
 
 # %% [markdown]
 # Where there is a GPU, the same function is compiled for CUDA, its loops bound to threads; a second way goes through
-# Triton. Without one this cell says so.
+# Triton. Without one this cell prints a message.
 
 # %%
 if torch.cuda.is_available():
@@ -1027,7 +1027,7 @@ assert guess["cheap"] < guess["costly"] and guess["costly"] > 1
 # - An op pattern says which elements an element reads. A post-dominator says where everything that was computed from a
 #   value meets again. Together they find groups; a reduction ends one.
 # - Legal is another question than good: no way out and back, not between several groups either, no effects, one device.
-# - Find, check, rewrite. The check trusts nobody.
+# - Find, check, rewrite. The check trusts nothing.
 # - Named groups (GEMM, norms, attention) are matches with small print. Attention needs algebra, not only loops.
 # - Fusing is inlining: no buffer, and so computed again wherever it is read again. Broadcasts, forks and loop orders
 #   are where that loses; a model of launches, bytes and operations decides, and then a clock.

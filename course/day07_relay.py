@@ -20,8 +20,8 @@
 # exercises your passes run inside the real compiler: [work/day07/relay.ipynb](../work/day07/relay.ipynb). About 75
 # minutes.
 #
-# The next cell loads Relay, which exists for Linux on x86-64 only. Elsewhere it stops with one sentence that says so;
-# the rest of this lesson is then for reading, and day 8 runs everywhere.
+# The next cell loads Relay, which exists for Linux on x86-64 only. Elsewhere it stops with one sentence; the rest of
+# this lesson is then for reading, and day 8 runs everywhere.
 
 # %%
 import logging
@@ -67,7 +67,7 @@ print(first)
 
 # %% [markdown]
 # That is Relay's text form, and it is complete: parsing it gives the same program back. Behind each `/* ty=… */` is a
-# type that was *inferred*: nobody wrote that a padded 3×3 convolution of 8×8 images gives 8×8 images.
+# type that was *inferred*: the program does not state that a padded 3×3 convolution of 8×8 images gives 8×8 images.
 
 # %%
 again = relay.transform.InferType()(relay.parse(first.astext()))
@@ -221,7 +221,7 @@ assert starts["SimplifyInference"] == starts["FuseOps"] == 0 and starts["FoldCon
 assert starts["EliminateCommonSubexpr"] == starts["AlterOpLayout"] == 3 and starts["FastMath"] == 4
 
 # %% [markdown]
-# That FuseOps *runs* at level 0 does not mean that it fuses: below level 1 it gives every operator a kernel of its own.
+# That FuseOps *runs* at level 0 does not mean that it fuses: below level 1 it gives every operator its own kernel.
 
 # %%
 for level in (0, 1, 3):
@@ -352,7 +352,7 @@ draw(fused, title="The residual block after FuseOps")
 
 # %% [markdown]
 # Two kernels, and the **residual add is inside** the second: it is an `add` like any other, and its second operand is
-# an input of the kernel. Without folded batch norms the arithmetic on constants makes groups of its own:
+# an input of the kernel. Without folded batch norms the arithmetic on constants makes separate groups:
 
 # %%
 unfolded = groups(run(simple, "FuseOps"))
@@ -550,8 +550,8 @@ diff(divides, multiplies, title="One division became a multiplication, two may n
 # and so does the division by something that is not constant.
 #
 # A **module pass** sees all functions, so it may decide about calls between them. This one copies small helpers into
-# their callers; `RemoveUnusedFunctions` then drops what nobody calls. Mind that a module, unlike an expression, *can*
-# be changed: a pass that does not copy it first changes its caller's.
+# their callers; `RemoveUnusedFunctions` then drops unused functions. Mind that a module, unlike an expression, *can* be
+# changed: a pass that does not copy it first changes its caller's.
 
 
 # %%
@@ -652,7 +652,7 @@ two = module(SHAPES["(relu(c), sigmoid(c))"])
 blind = module(FuseBlindly().visit(two["main"].body))
 print("convolutions:", counts(two)["nn.conv2d"], "→", counts(blind)["nn.conv2d"])
 assert counts(blind)["nn.conv2d"] == 2 and equivalent(two, blind)
-diff(two, blind, title="A fusion that asks nobody computes the convolution twice")
+diff(two, blind, title="A fusion that checks no users computes the convolution twice")
 
 # %% [markdown]
 # Both compute the same, and the most expensive operator of the program now runs twice. Counting consumers is half of

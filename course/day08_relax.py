@@ -426,7 +426,7 @@ assert price(there, chosen).microseconds < min(price(there, c).microseconds for 
 assert taken["everything"] > 3 * taken["nothing"]
 
 # %% [markdown]
-# Fusing everything computes every tanh 128 times. The price that says so is a model, which looks at kernels, bytes and
+# Fusing everything computes every tanh 128 times. That price comes from a model, which looks at kernels, bytes and
 # steps; the exercise has you search with it.
 #
 # ## Where fusion pays
@@ -477,7 +477,7 @@ assert all(after.count < 0.5 * before.count and after.bytes < 0.6 * before.bytes
 # %% [markdown]
 # ## Schedules
 #
-# Up to here nobody has touched a loop. A product of matrices, written as a **tensor expression**: what one element is.
+# So far no loop has been touched. A product of matrices, written as a **tensor expression**: what one element is.
 
 # %%
 N = 256
@@ -534,8 +534,8 @@ attempt("reorder", schedule)
 # That is enough for LLVM to make vectors of the row by itself (`host()` names this machine's processor, so it knows how
 # wide they are). What is left is traffic: the row of C is read and written at every turn of `k`.
 #
-# **Split and vectorize.** A piece of the row, short enough for registers, goes inside of `k`. It is no gain yet, since
-# its result still goes to memory at every turn; it makes the next step possible.
+# **Split and vectorize.** A piece of the row, short enough for registers, goes inside of `k`. It gains nothing yet,
+# since its result still goes to memory at every turn; it makes the next step possible.
 
 # %%
 j_out, j_in = schedule.split(j, [None, 16])
@@ -544,8 +544,8 @@ schedule.vectorize(j_in)
 attempt("split, vectorize", schedule)
 
 # %% [markdown]
-# **Cache and tile.** `cache_write` gives the result a buffer of its own, that goes to memory when `k` is through. Four
-# rows of it stay in registers meanwhile, and what was loaded from B is used four times.
+# **Cache and tile.** `cache_write` gives the result its own buffer, which goes to memory when `k` is done. Four rows of
+# it stay in registers meanwhile, and what was loaded from B is used four times.
 
 # %%
 i_out, i_in = schedule.split(i, [None, 4])

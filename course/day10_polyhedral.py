@@ -14,8 +14,8 @@
 # %% [markdown]
 # # Day 10 · The polyhedral model: a preview
 #
-# On day 8 you changed loops one primitive at a time, and each primitive had a rule of its own that said when it is
-# allowed. The polyhedral model has one rule for all of them. It describes a loop nest by three things:
+# On day 8 you changed loops one primitive at a time, and each primitive had its own rule for when it is allowed. The
+# polyhedral model has one rule for all of them. It describes a loop nest by three things:
 #
 # - the **iteration domain**: a set of integer points, one for each turn of the loops,
 # - the **dependences**: a relation between points, which says what must stay behind what,
@@ -146,7 +146,7 @@ assert sorted(counted) == [(a, b) for (_, a), (_, b) in pairs(flow, small)]
 print(len(counted), "pairs by hand")
 
 # %% [markdown]
-# Most of these pairs are old news: the element was written again in between. **Value-based** flow keeps only the last
+# Most of these pairs carry no value: the element was written again in between. **Value-based** flow keeps only the last
 # write before each read: it says which values travel. For legality the memory-based pairs are what counts, as long as
 # the program keeps its arrays.
 
@@ -368,7 +368,7 @@ print(len(walked), "instances, in the order of the schedule")
 # %% [markdown]
 # ## A product of matrices
 #
-# Now with a clock. `distribute` first takes the statement that sets `C` to zero into a nest of its own (more on that
+# Now with a clock. `distribute` first takes the statement that sets `C` to zero into a separate nest (more on that
 # below), then every schedule is a map of `[which nest, i, j, k]`.
 
 # %%
@@ -599,8 +599,8 @@ assert 1 in parallel(jacobi, jacobi.schedule), "isl knows better"
 assert not hasattr(heat, "skew")
 
 # %% [markdown]
-# Third, isl reasons with exact arithmetic on floats that are none: for it, `C[i, j] += …` carries a dependence in `k`,
-# and reversing `k` is illegal. TVM calls `k` a reduction, and reorders it, since nobody minds the last bit of a sum.
+# Third, isl does not know that additions may be reordered: for it, `C[i, j] += …` carries a dependence in `k`, and
+# reversing `k` is illegal. TVM calls `k` a reduction, and reorders it, since the last bit of a sum rarely matters.
 
 # %%
 assert not legal(matmul, reverse(nests, 3))

@@ -61,7 +61,7 @@ equivalent(before, after)
 # | 8 | [TVM today: Relax, TensorIR, tuning](day08_relax.ipynb) | [Port, schedule, tune](../work/day08/relax.ipynb) |
 # | 10 | [The polyhedral model](day10_polyhedral.ipynb) | [Dependences, orders, loops](../work/day10/polyhedral.ipynb) |
 #
-# Days 1, 2 and 4 have a second exercise notebook each, for a compiler that needs a process of its own:
+# Days 1, 2 and 4 have a second exercise notebook each, for a compiler that needs a separate process:
 # [Relay](../work/day01/relay.ipynb), [Relax](../work/day02/relax.ipynb) and
 # [Relay's fusion](../work/day04/groups.ipynb).
 #

@@ -1,1 +1,1 @@
-"""`make bench`: the parts are modules, `figures` is what they yield, `__main__` the command."""
+"""`make bench`: each part is a module, `figures` defines what they yield, `__main__` is the command."""

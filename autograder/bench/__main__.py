@@ -1,10 +1,10 @@
-"""`make bench`: how fast the course's own code is, each figure beside a baseline from the same run, and its target.
+"""`make bench`: measure the course's own code, each figure next to a baseline from the same run and a target.
 
     python -m autograder.bench                    # all of it, as a table
     python -m autograder.bench passes --json      # one part, as JSON
     python -m autograder.bench --largest 10000    # smaller graphs
 
-What cannot be measured is listed with the reason.
+Figures that cannot be measured are listed with the reason.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ PARTS = {
 
 
 def measure(parts: list[str], largest: int) -> Iterator[Figure | str]:
-    """The figures of the parts, in their order, and between them words on what goes on.
+    """Yield the figures of the parts, in order, interspersed with progress messages.
 
-    A part that breaks, or has nothing to measure, is a figure that says so.
+    A part that fails, or has nothing to measure, yields a figure with the reason.
     """
     for part in parts:
         figures = 0
@@ -64,13 +64,13 @@ def table(figures: list[Figure]) -> Any:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m autograder.bench", description="How fast the course's code is.")
-    parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; all if none is named")
+    parser = argparse.ArgumentParser(prog="python -m autograder.bench", description="Measure the course's own code.")
+    parser.add_argument("parts", nargs="*", help=f"any of {', '.join(PARTS)}; default: all")
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--largest", type=int, default=course.SIZES[-1], help="largest graph of part passes, in nodes")
     options = parser.parse_args(arguments)
     if unknown := set(options.parts) - set(PARTS):
-        parser.error(f"there is no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; expected any of {', '.join(PARTS)}")
 
     import torch
     from rich.console import Console

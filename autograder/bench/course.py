@@ -1,4 +1,4 @@
-"""`make bench`, parts passes, equivalent, start, checks and class: the course's own code beside torch's."""
+"""`make bench`, parts passes, equivalent, start, checks and class: the course's own code against torch's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from autograder.authoring.source import ROOT
 from autograder.bench.figures import Figure, at_most, exponent, interleaved, skipped
 
 SIZES = (1_000, 10_000, 100_000)
-#: Something of torch's that would take longer than this is not waited for.
+#: Parts of torch that would take longer than this many seconds are not measured.
 PATIENCE = 60.0
 
 
@@ -23,7 +23,7 @@ PATIENCE = 60.0
 
 
 def fresh(gm: Any) -> Any:
-    """A copy of a graph that shares its weights."""
+    """Return a copy of a graph that shares its weights."""
     import torch
 
     graph = torch.fx.Graph()
@@ -34,7 +34,7 @@ def fresh(gm: Any) -> Any:
 
 
 def _torch_passes() -> dict[str, tuple[str, Callable[[Any], Any]]]:
-    """Exercise → what torch ships that comes nearest, by name. Each returns its graph ready to run, as ours do."""
+    """Return exercise → (name, pass) of torch's nearest equivalent. Each returns a graph ready to run, as ours do."""
     import torch
     from torch.fx import subgraph_rewriter
     from torch.fx.experimental.const_fold import split_const_subgraphs
@@ -45,7 +45,7 @@ def _torch_passes() -> dict[str, tuple[str, Callable[[Any], Any]]]:
         folded.run_folding()
         return folded
 
-    laws = (  # those of the exercise that a pattern can say: replace_pattern knows no preconditions
+    laws = (  # the laws of the exercise that a pattern can express: replace_pattern has no preconditions
         (lambda x: torch.relu(torch.relu(x)), lambda x: torch.relu(x)),
         (lambda x: torch.abs(torch.abs(x)), lambda x: torch.abs(x)),
         (lambda x: torch.abs(torch.neg(x)), lambda x: torch.abs(x)),
@@ -74,7 +74,7 @@ def _torch_passes() -> dict[str, tuple[str, Callable[[Any], Any]]]:
 
 
 def passes(largest: int) -> Iterator[Figure | str]:
-    """Time of the reference passes against n, and against torch's on the same graphs."""
+    """Time the reference passes: growth with n, and against torch's on the same graphs."""
     from autograder.authoring.answers import reference
     from passlab.fx.generate import random_graph
 
@@ -98,7 +98,7 @@ def passes(largest: int) -> Iterator[Figure | str]:
 
 
 def in_a_row(passes: list[Callable]) -> Callable[[Any], Any]:
-    """One pass that is these, one after another."""
+    """Return one pass that runs these one after another."""
     return lambda gm: functools.reduce(lambda graph, step: step(graph), passes, gm)
 
 
@@ -146,7 +146,7 @@ def _one_pass(exercise: str, mine: Callable, name: str, theirs: Callable, graphs
 
 
 def equivalence(largest: int) -> Iterator[Figure | str]:
-    """`equivalent` on a graph of 1,000 nodes, relative to running both graphs on the same inputs."""
+    """Time `equivalent` on a graph of 1,000 nodes, relative to running both graphs on the same inputs."""
     from passlab import equivalent, random_graph
 
     before = random_graph(0, size=1_000)
@@ -176,7 +176,7 @@ print(time.perf_counter() - start)
 
 
 def _python(code: str) -> tuple[float, str]:
-    """Seconds of a fresh interpreter running `code`, and what it printed."""
+    """Run `code` in a fresh interpreter; return its wall seconds and its output."""
     start = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
     if done.returncode:
@@ -185,7 +185,7 @@ def _python(code: str) -> tuple[float, str]:
 
 
 def start(largest: int) -> Iterator[Figure | str]:
-    """Import and first picture, each in fresh processes."""
+    """Time imports and the first picture, each in fresh processes."""
     lines = ("", "import passlab", "from passlab import check, hint, draw")
     took = {line: min(_python(line)[0] for _ in range(5)) for line in lines}
     for line in lines[1:]:
@@ -199,12 +199,12 @@ def start(largest: int) -> Iterator[Figure | str]:
 # Part 4: the checks.
 
 
-#: Flavour → seconds that a check may take. A pass for TVM is judged by what is built from it.
+#: Flavour → seconds that a check may take. Checks of TVM passes build modules, which takes longer.
 CHECK_SECONDS = {"torch": 1.0, "relay": 5.0, "relax": 5.0}
 
 
 def _check(exercise_id: str) -> tuple[float, float, bool]:
-    """Seconds of the first check of the reference answer, of the better of two later ones, and has it all points?"""
+    """Return the seconds of the reference answer's first check, of the better of two more, and whether all is right."""
     from autograder.authoring.answers import reference
     from passlab import exercises
     from passlab.judge import judge
@@ -215,9 +215,9 @@ def _check(exercise_id: str) -> tuple[float, float, bool]:
 
 
 def checks(largest: int) -> Iterator[Figure | str]:
-    """Each exercise's visible cases, put to the reference answer; the better of two, once everything is imported.
+    """Time each exercise's check of the reference answer on its visible cases, after everything is imported.
 
-    A process can hold only one TVM: the exercises of one day, which share their compiler, share a process.
+    A process can hold only one TVM, so only exercises of one day, which share a compiler, share a process.
     """
     from passlab import exercises
 

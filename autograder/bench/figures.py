@@ -1,6 +1,6 @@
-"""What a benchmark yields: figures, each beside its baseline and its target, and how they are taken.
+"""The figures that benchmarks yield, each with baseline and target, and helpers to measure them.
 
-Ratios travel between machines, seconds do not: a target in seconds is for a laptop.
+Ratios carry over to other machines, seconds do not: a target in seconds is for a laptop.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from autograder.authoring.source import ROOT
 
 @dataclass(frozen=True)
 class Figure:
-    """One line of the table. `held`: was the target reached; None where there is none or nothing was measured."""
+    """One line of the table. `held`: whether the target was met; None without a target or a measurement."""
 
     part: str
     what: str
@@ -33,12 +33,12 @@ class Figure:
 
 
 def at_most(part: str, what: str, value: float, limit: float, unit: str, baseline: str = "") -> Figure:
-    """A figure that has to stay at or under a limit."""
+    """Return a figure that must not exceed a limit."""
     return Figure(part, what, _number(value, unit), baseline, f"≤ {limit:g}{unit}", value <= limit, value)
 
 
 def at_least(part: str, what: str, value: float, limit: float, unit: str, baseline: str = "") -> Figure:
-    """A figure that has to reach a limit."""
+    """Return a figure that must reach a limit."""
     return Figure(part, what, _number(value, unit), baseline, f"≥ {limit:g}{unit}", value >= limit, value)
 
 
@@ -47,10 +47,10 @@ def skipped(part: str, what: str, why: str) -> Figure:
 
 
 def apart(part: str, module: str, *arguments: str) -> Iterator[Figure | str]:
-    """What a module of benchmarks tells when it runs in a process of its own: one process holds only one TVM."""
+    """Yield what a module of benchmarks yields in a separate process: one process can hold only one TVM."""
     command = [sys.executable, "-W", "ignore", "-m", module, *arguments]
     with (
-        tempfile.TemporaryFile("w+") as noise,  # not a pipe: TVM writes more than one holds
+        tempfile.TemporaryFile("w+") as noise,  # not a pipe: TVM writes more than a pipe buffers
         subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=noise, stdin=subprocess.DEVNULL, text=True, cwd=ROOT
         ) as process,
@@ -66,7 +66,7 @@ def apart(part: str, module: str, *arguments: str) -> Iterator[Figure | str]:
 
 
 def tell(news: Figure | str) -> None:
-    """The other end of `apart`: a figure, or words on what goes on, as a line of JSON."""
+    """Print a figure or a progress message as a line of JSON: the other end of `apart`."""
     print(json.dumps(asdict(news) if isinstance(news, Figure) else {"news": news}), flush=True)
 
 
@@ -75,9 +75,9 @@ def _number(value: float, unit: str) -> str:
 
 
 def interleaved(candidates: dict[str, Callable[[], Callable[[], Any]]], rounds: int) -> dict[str, float]:
-    """Name → least CPU seconds of this process, which a busy machine distorts less than the clock on the wall.
+    """Return name → least CPU seconds of this process, which a busy machine distorts less than wall time.
 
-    A candidate first makes what it needs, off the clock, and returns what is timed.
+    A candidate first prepares its data, which is not timed, and returns the function to time.
     """
     best = dict.fromkeys(candidates, math.inf)
     for _ in range(rounds):
@@ -85,7 +85,7 @@ def interleaved(candidates: dict[str, Callable[[], Callable[[], Any]]], rounds: 
             try:
                 run = prepare()
                 gc.collect()
-                gc.disable()  # a collection that walks 100,000 nodes would be charged to whoever triggers it
+                gc.disable()  # a collection that walks 100,000 nodes would be charged to the candidate that triggers it
                 start = time.process_time()
                 run()
                 best[name] = min(best[name], time.process_time() - start)
@@ -98,7 +98,7 @@ def interleaved(candidates: dict[str, Callable[[], Callable[[], Any]]], rounds: 
 
 
 def exponent(times: dict[int, float]) -> float:
-    """The e of time ≈ c·n^e: least squares through the logarithms."""
+    """Return e in time ≈ c·n^e, by least squares on the logarithms."""
     xs, ys = [math.log(n) for n in times], [math.log(t) for t in times.values()]
     mx, my = sum(xs) / len(xs), sum(ys) / len(ys)
     return sum((x - mx) * (y - my) for x, y in zip(xs, ys, strict=True)) / sum((x - mx) ** 2 for x in xs)

@@ -1,9 +1,9 @@
-"""`make bench`, part fusion: finding groups in large graphs, and what a group gains as one kernel.
+"""`make bench`, part fusion: finding groups in large graphs, and the gain of a group as one kernel.
 
-    python -m autograder.bench.fusion chain    # half of it, a figure a line, as JSON: what the part itself starts
+    python -m autograder.bench.fusion chain    # one half, one figure per line as JSON; the part itself runs this
 
-Each half has a process of its own, since one holds only one TVM, and the exercise about groups has Relay's. Candidates
-for the chain take turns, and ratios are of the least times: another program on the machine can only make a time longer.
+Each half runs in a separate process, since a process can hold only one TVM and the exercise about groups uses Relay's.
+Candidates for the chain take turns, and ratios compare least times: other programs can only make a time longer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from autograder.bench.course import SIZES, fresh
 from autograder.bench.figures import Figure, apart, at_least, at_most, exponent, interleaved, skipped, tell
 
 PART = "fusion"
-#: CapabilityBasedPartitioner needs time for the square of the nodes: it is asked at this many.
+#: CapabilityBasedPartitioner takes quadratic time, so it is measured on a graph of this many nodes.
 PARTITIONED = 3_000
 ELEMENTS, ROUNDS = 2**24, 9
 
@@ -31,7 +31,7 @@ def fusion(largest: int) -> Iterator[Figure | str]:
 
 
 def grouping(largest: int) -> Iterator[Figure | str]:
-    """The groups of the reference answer: growth with the graph, and time beside torch's own partitioner."""
+    """Time the reference answer for groups: growth with the graph, and against torch's own partitioner."""
     from autograder.authoring.answers import reference
 
     try:
@@ -61,7 +61,7 @@ def graph(nodes: int) -> Any:
 
 
 def _on(gm: Any, run: Callable[[Any], Any]) -> Callable[[], Callable[[], Any]]:
-    """What is timed, on a copy of its own."""
+    """Return a candidate for `interleaved` that runs on a fresh copy of the graph."""
 
     def prepare() -> Callable[[], Any]:
         copy = fresh(gm)
@@ -71,7 +71,7 @@ def _on(gm: Any, run: Callable[[Any], Any]) -> Callable[[], Callable[[], Any]]:
 
 
 def partitions(gm: Any) -> list:
-    """torch's partitions of all that is no opaque operation."""
+    """Return torch's partitions of all operations that are not opaque."""
     from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
     from torch.fx.passes.operator_support import OperatorSupportBase
 
@@ -88,7 +88,7 @@ def partitions(gm: Any) -> list:
 
 
 def chain(largest: int, elements: int = ELEMENTS) -> Iterator[Figure | str]:
-    """mul, add, relu, mul, add as one kernel. Each candidate makes its result anew, but for those that say "given"."""
+    """Time mul, add, relu, mul, add as one kernel. Candidates allocate their results, except for "memory given"."""
     import torch
 
     import passlab

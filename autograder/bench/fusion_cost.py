@@ -1,10 +1,10 @@
-"""`make bench`, part fusion-cost: does the cost model of day 4 choose the faster side?
+"""`make bench`, part fusion-cost: how often the cost model of day 4 chooses the faster side.
 
-    python -m autograder.bench.fusion_cost      # in this process, a figure a line, as JSON: what the part itself starts
+    python -m autograder.bench.fusion_cost      # in this process, one figure per line as JSON; the part runs this
 
-Six times the twelve kinds of choices of the exercise, of drawn sizes, and some that are no part of it, because little
-decides them, or something that the model has no term for. Both sides of a choice are built and timed in the same run;
-where they differ by less than a factor of 1.2, either choice is right and none is counted.
+The exercise's twelve kinds of choices, six times with drawn sizes, and others that it leaves out because they are close
+or depend on something that the model has no term for. Both sides of a choice are built and timed in the same run; if
+they differ by less than a factor of 1.2, either choice is right and it is not counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def figures() -> Iterator[Figure | str]:
 
 
 def others() -> list[Any]:
-    """Choices that the exercise leaves out."""
+    """Return choices that the exercise leaves out."""
     import torch
 
     from passlab.exercises.day04.cost import Situation, along_rows, chain, epilogue, into_product, to_two

@@ -1,10 +1,10 @@
 """`make bench`, parts class, grading and load.
 
-Part class grades the sample class three times: all cells with nothing kept of earlier builds, which is the baseline;
-only what is graded; and the same again, with the builds of the time before. Parts grading and load set the engine
-beside stock nbgrader, on the same submissions in the same run.
+Part class grades the sample class three times: all cells without cached builds, which is the baseline; only what is
+graded; and the same again with the cached builds of the second time. Parts grading and load measure the engine against
+stock nbgrader, on the same submissions in the same run.
 
-Their class is one of the small torch.fx course in `tests/support/tiny_fx.py`: one notebook, six graded cells that
+Their class belongs to the small torch.fx course in `tests/support/tiny_fx.py`: one notebook, six graded cells that
 take about a tenth of a second, answers right, right in another way, and wrong.
 """
 
@@ -33,7 +33,7 @@ from tests.support import tiny, tiny_fx
 
 CLASS, SEVERAL, LOAD = 18, 108, 1_000
 
-#: Runs in the small course: grades the class over and over, and prints what it took.
+#: Runs in the small course: grades the class repeatedly and prints the measurements.
 DRIVER = """
 import itertools, json, psutil, sys, time
 from concurrent.futures import ThreadPoolExecutor
@@ -59,7 +59,7 @@ with module.Engine(order["jobs"], order["unsafe"]) as engine:
         begun = time.perf_counter()
         results = list(pool.map(engine.grade, itertools.islice(itertools.cycle(jobs), order["n"])))
         took = time.perf_counter() - begun
-    # A worker says what it used; of the other processes only the verifier has children that are not workers.
+    # Results include the workers' CPU time; of the other processes only the verifier has children besides workers.
     used = sum(result.cpu_seconds for result in results)
     for process in (psutil.Process(), *psutil.Process().children(recursive=True)):
         times = process.cpu_times()
@@ -74,7 +74,7 @@ print(json.dumps({
 }))
 """
 
-#: Stock nbgrader: its own executor and steps, none of this course's.
+#: Settings of stock nbgrader: its own executor and preprocessors, none of this course.
 STOCK = """
 c = get_config()
 c.CourseDirectory.root = {root!r}
@@ -128,7 +128,7 @@ def _drive(course: Path, n: int, jobs: int = 2, unsafe: bool = False, only: str 
 
 
 def _stock(course: Path) -> tuple[float, dict[str, list[float]]]:
-    """Seconds per submission of `nbgrader autograde` on the whole class, and the points."""
+    """Run `nbgrader autograde` on `CLASS` submissions; return seconds per submission, and learner → points."""
     (course / "stock").mkdir()
     (course / "nbgrader_config.py").write_text(STOCK.format(root=str(course)))
     plain = ("-m", "nbgrader")
@@ -160,7 +160,7 @@ def _stock(course: Path) -> tuple[float, dict[str, list[float]]]:
 
 
 def _command(course: Path, run: str, folder: str = "class") -> tuple[float, list[tuple[int, float]]]:
-    """Run `passlab grade`: its seconds, and (submissions done, MiB of the grader) as it went."""
+    """Run `passlab grade`; return its seconds, and samples of (submissions done, MiB of the grader)."""
     argv = [sys.executable, "-m", "passlab.cli", "grade", folder, "--seed", "5"]
     env = tiny.environment(course) | {"PASSLAB_RUN": run}
     begin, sizes = time.perf_counter(), []
@@ -180,7 +180,7 @@ def _command(course: Path, run: str, folder: str = "class") -> tuple[float, list
 
 
 def grading(largest: int) -> Iterator[Any]:
-    """The engine on a class, each figure beside stock nbgrader on 18 submissions of it."""
+    """Measure the engine on a class, against stock nbgrader on 18 of its submissions."""
     with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
         course = _course(Path(scratch), SEVERAL)
         yield "the engine, 20 and 140 notebooks"
@@ -239,7 +239,7 @@ def grading(largest: int) -> Iterator[Any]:
         )
 
 
-#: Seconds that a perfect notebook may take, all notebooks of its day; and `make grade` on the sample class.
+#: The limits in seconds: for the perfect notebooks of a day; for `make grade` on the sample class, and its first line.
 PERFECT = {"day03": 1.5, "day04": 4.0, "day07": 10.0, "day08": 10.0}
 WHOLE, FIRST = 120, 20
 _LINE = re.compile(
@@ -249,8 +249,11 @@ _LINE = re.compile(
 
 @dataclass
 class _Graded:
-    """One grading of the sample class: `first` seconds until the first line; (learner, assignment) → seconds, points;
-    (question, learner) → seconds that the answer took."""
+    """One grading of the sample class.
+
+    `first`: seconds until the first line. `took`, `points`: by (learner, assignment). `questions`: seconds of each
+    answer, by (question, learner).
+    """
 
     seconds: float = 0.0
     first: float = 0.0
@@ -324,13 +327,13 @@ def sample_class(largest: int) -> Iterator[Any]:
 
 
 def _looped(question: str, learner: str, assignment: str, graded: _Graded) -> bool:
-    """Is this the question of an endless loop? It alone takes longer than in the perfect notebook, by seconds."""
+    """Return whether this question has the endless loop: only its answer takes seconds more than the perfect one."""
     mine = learner == "endless-loop" and question.startswith(f"{assignment}.")
     return mine and graded.questions[question, learner] > graded.questions.get((question, "perfect"), 0.0) + 2
 
 
 def load(largest: int) -> Iterator[Any]:
-    """A class of a thousand in one run: nothing lost, and the grader no larger at its end."""
+    """Grade a thousand submissions in one run: none may be lost, and the grader's memory must not grow."""
     with tempfile.TemporaryDirectory(prefix="passlab-bench-") as scratch:
         yield f"writing {LOAD} submissions"
         course = _course(Path(scratch), LOAD)

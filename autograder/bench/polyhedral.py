@@ -1,9 +1,9 @@
-"""`make bench`, part polyhedral: schedules of isl, compiled through TensorIR, beside the loops as they are written.
+"""`make bench`, part polyhedral: isl schedules, compiled through TensorIR, against the loops as written.
 
-    python -m autograder.bench.polyhedral      # in this process, a figure a line, as JSON: what the part itself starts
+    python -m autograder.bench.polyhedral      # in this process, one figure per line as JSON; the part runs this
 
-TVM belongs in a process of its own, since one holds only one of them. Candidates take turns and the least time of each
-counts. On a busy machine a second core is no gain: repeat the part.
+TVM gets a separate process, since a process can hold only one. Candidates take turns, and the least time of each
+counts. On a busy machine the second core gains nothing: repeat the part.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def figures() -> Iterator[Figure | str]:
 
 
 def matmul() -> Iterator[Figure | str]:
-    """1024³: the schedule of exercise day10.tile, as the course answers it, and plain rows for comparison."""
+    """Time matmul 1024³ with the reference answer of day10.tile, and with plain rows for comparison."""
     import numpy as np
 
     from autograder.authoring.answers import reference
@@ -56,7 +56,7 @@ def matmul() -> Iterator[Figure | str]:
 
 
 def jacobi() -> Iterator[Figure | str]:
-    """64 steps over 8 M floats, far more than the caches hold, in two rows that take turns."""
+    """Time jacobi: 64 steps over 8 M floats, far more than the caches hold, in two alternating rows."""
     import numpy as np
 
     from passlab.polyhedral import PROGRAMS, interchange, legal, random_arrays, skew, tile
@@ -88,7 +88,7 @@ def kernel(program: Any, schedule: Any, sizes: dict, **marks: Any) -> Callable[.
 
 
 def least(candidates: dict, arrays: dict, rounds: int) -> tuple[dict[str, float], dict[str, dict]]:
-    """Name → least seconds of a run, and what the first run left in the arrays."""
+    """Return name → least seconds of a run, and name → arrays after the first run."""
     from passlab.relax import tvm
 
     times: dict[str, float] = {}

@@ -1,9 +1,9 @@
-"""`make bench`, part tvm: what Relay and Relax make of models, beside torch and TVM's own default, in the same run.
+"""`make bench`, part tvm: models built by Relay and Relax against torch and TVM's own default, in the same run.
 
-    python -m autograder.bench.tvm relax      # one flavour alone, a figure a line, as JSON: what the part itself starts
+    python -m autograder.bench.tvm relax      # one flavour, one figure per line as JSON; the part itself runs this
 
-A process holds one TVM, so each flavour has its own. Ratios are medians over rounds in which all candidates take turns.
-Wall time is the only clock that sees several cores: on a busy machine repeat the part.
+A process can hold only one TVM, so each flavour has its own process. Ratios are medians over rounds in which all
+candidates take turns. Only wall time accounts for several cores: on a busy machine, repeat the part.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 from autograder.bench.figures import Figure, apart, at_least, at_most, tell
 
 PART = "tvm"
-#: Rounds for what takes a second, and for what takes milliseconds.
+#: Rounds for candidates that take a second, and for those that take milliseconds.
 FEW, MANY = 5, 15
 
 
 def tvm(largest: int) -> Iterator[Figure | str]:
-    """Both flavours, each in a process of its own."""
+    """Measure both flavours, each in a separate process."""
     for flavour in SECTIONS:
         yield f"{flavour}: starting"
         yield from apart(PART, "autograder.bench.tvm", flavour)
@@ -32,7 +32,7 @@ def tvm(largest: int) -> Iterator[Figure | str]:
 
 
 def agreement(name: str, wanted: Any, found: Any) -> Figure:
-    """Largest difference to torch, relative to the root mean square of torch's output."""
+    """Return the largest difference to torch, relative to the root mean square of torch's output."""
     import torch
 
     got = found if isinstance(found, torch.Tensor) else torch.from_numpy(found[0].numpy())
@@ -41,7 +41,7 @@ def agreement(name: str, wanted: Any, found: Any) -> Figure:
 
 
 def versus(name: str, times: Any, mine: str, other: str, least: float | None = None) -> Figure:
-    """How many times as fast `mine` is as `other`; with `least` it is a target."""
+    """Return how many times as fast `mine` is as `other`. `least`: the target, if there is one."""
     ratio = 1 / (times[mine].ratio / times[other].ratio)
     base = f"{times[mine].median * 1e3:.3g} ms / {times[other].median * 1e3:.3g} ms"
     what = f"{name}: {mine}, times as fast as {other}"
@@ -111,7 +111,7 @@ def relax_models() -> Iterator[Figure | str]:
 
 
 def element_wise() -> Iterator[Figure | str]:
-    """Six cheap operations on 4096², where nothing but memory traffic counts."""
+    """Time six cheap operations on 4096², where only memory traffic counts."""
     import torch
     from torch import nn
 
@@ -142,7 +142,7 @@ def element_wise() -> Iterator[Figure | str]:
 
 
 def matmuls() -> Iterator[Figure | str]:
-    """By hand against the textbook's loops, tuned against torch."""
+    """Time matmuls: scheduled by hand against the textbook's loops, tuned against torch."""
     import torch
 
     from autograder.authoring.answers import reference
@@ -191,7 +191,7 @@ def relay_figures() -> Iterator[Figure | str]:
     from passlab.tvm.importers import relay_module
     from passlab.tvm.measure import runner
 
-    flags = Path("/proc/cpuinfo").read_text().split()  # the LLVM of this TVM knows no processors of today by name
+    flags = Path("/proc/cpuinfo").read_text().split()  # this TVM's LLVM does not know current processors by name
     named = {"avx512f": "skylake-avx512", "avx2": "core-avx2"}
     target = f"llvm -mcpu={next((named[flag] for flag in named if flag in flags), 'x86-64')}"
     for name, (model, inputs) in models().items():

@@ -23,7 +23,7 @@ from passlab import exercises
 
 
 class Grader(Protocol):
-    """Whoever turns a job into a result: an Engine here, or a Cluster of them. `jobs`: how many at once."""
+    """The interface of Engine and Cluster: turn a job into a result. `jobs`: how many at once."""
 
     jobs: int
 
@@ -84,10 +84,12 @@ def grade_all(
 
 @dataclass
 class Session:
-    """One grading of a class. `submitted`: nbgrader's folder of that name. `page`: renders
-    the feedback on a notebook. `failures`: submissions that are not in the
-    gradebook, and why; `answers`: (learner, question, source) of the answer cells. `advance`: told of every submission
-    that is done, None for one that an earlier run has graded; `run_all`: see `grade`."""
+    """One grading of a class.
+
+    `submitted`: nbgrader's folder of that name. `page`: renders the feedback on a notebook. `advance`: called with each
+    graded submission, or with None for one that this run had graded before. `run_all`: see `grade`. `failures`: why
+    submissions are not in the gradebook. `answers`: (learner, question, source) of the answer cells.
+    """
 
     recorder: Recorder
     grader: Grader

@@ -87,7 +87,7 @@ def left_out(sources: Mapping[int, str], candidates: Collection[int], checks: Co
 
 
 def _needed(key: int, cells: Mapping[int, _Cell], runs: Collection[int]) -> bool:
-    """Is a name as this cell binds it used by a cell that is run?"""
+    """Return whether a cell that is run uses a name as this cell binds it."""
     below = [cells[at] for at in list(cells)[list(cells).index(key) + 1 :] if at in runs]
     above = set().union(*(cells[at].uses for at in runs))  # functions from above look names up when they are called
     for name in cells[key].binds & above:
@@ -165,7 +165,7 @@ def _read(source: str) -> _Cell:
 
 
 def _unread(source: str) -> _Cell:
-    """A cell that is not Python as it stands: with magics it may do anything, otherwise IPython refuses it."""
+    """Handle a cell that is not plain Python: with magics it may do anything, otherwise IPython rejects it."""
     from IPython.core.inputtransformer2 import TransformerManager
 
     try:
@@ -184,7 +184,7 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def _top(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a cell that run with it: bodies of functions left out."""
+    """Return the parts of a cell that run with it: everything except the bodies of functions."""
     for child in ast.iter_child_nodes(node):
         yield child
         if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -195,7 +195,7 @@ def _top(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _only_shows(key: int, cells: Mapping[int, _Cell], used: set[str]) -> bool:
-    """Does a cell leave everything but its own names as it was? `used`: names that cells use which are run."""
+    """Return whether a cell changes nothing but its own names. `used`: names that the cells that run use."""
     cell = cells[key]
     if cell.tree is None or cell.unseen:
         return cell.tree is None and not cell.unseen
@@ -248,7 +248,7 @@ def _own(tree: ast.Module) -> set[str]:
 
 
 def _quiet(name: str, cells: Mapping[int, _Cell]) -> bool:
-    """May this name be called or read without consequences?"""
+    """Return whether this name may be called or read without consequences."""
     for home in (cell.imported[name] for cell in cells.values() if name in cell.imported):
         package = any(home == one or home.startswith(f"{one}.") for one in _QUIET)
         if not package or _SETS.match(home.rpartition(".")[2]):
@@ -257,7 +257,7 @@ def _quiet(name: str, cells: Mapping[int, _Cell]) -> bool:
 
 
 def _root(node: ast.AST) -> str:
-    """The name that `name.a[0].b(…)` begins with, or ""."""
+    """Return the name that `name.a[0].b(…)` begins with, or ""."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""

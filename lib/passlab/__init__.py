@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import importlib
 
+from passlab import renames
+
 __version__ = "0.1.0"
 
 #: public name → module that holds it
@@ -46,3 +48,6 @@ def __getattr__(name: str):
 
 def __dir__():
     return __all__
+
+
+renames.install()

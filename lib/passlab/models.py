@@ -3,7 +3,7 @@
     from passlab import models
     models.ZOO["resnet18"].build()      # as in the table, in eval mode, the same weights every time
     models.ZOO["resnet18"].inputs(4)    # example inputs for it, a batch of four
-    models.vit(depth=2, seed=1)         # one of them made to measure
+    models.vit(depth=2, seed=1)         # a model with other parameters
 
 Reading order: the table and its seed, the weights, then the models from small to large. All of them go through
 `torch.fx.symbolic_trace` and `torch.export.export`. Nothing is downloaded, and torch's global random state is neither
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 @dataclass(frozen=True)
 class Model:
-    """One row of the zoo: `build()` makes it anew, `inputs(batch=2, seed=0)` gives a tuple of example tensors."""
+    """One row of the zoo: `build()` makes a new model, `inputs(batch=2, seed=0)` returns a tuple of example tensors."""
 
     name: str
     build: Callable[..., nn.Module]
@@ -36,9 +36,9 @@ ZOO: dict[str, Model] = {}
 
 
 def zoo(*shape: int, **small) -> Callable:
-    """Enter the decorated model into `ZOO`; its example inputs are normal numbers of (batch, *shape).
+    """Enter the decorated model into `ZOO`; its example inputs are normal numbers of shape (batch, *shape).
 
-    The function itself gets a `seed` and returns an eval-mode module without gradients. Its own defaults are the
+    The decorated function takes a `seed` and returns an eval-mode module without gradients. Its own defaults are the
     published architecture; `small` holds the arguments of the zoo's row, so that the row runs fast on a laptop.
     """
 
@@ -48,7 +48,7 @@ def zoo(*shape: int, **small) -> Callable:
     def enter(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
         @functools.wraps(make)
         def build(*args, seed: int = 0, **kwargs) -> nn.Module:
-            with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # torch's layers draw weights when made
+            with torch.random.fork_rng(devices=[]), torch.device("cpu"):  # torch's layers draw weights at construction
                 model = make(*args, **kwargs)
             return fill(model, seed).requires_grad_(False).eval()
 
@@ -61,9 +61,9 @@ def zoo(*shape: int, **small) -> Callable:
 def fill(model: nn.Module, seed: int) -> nn.Module:
     """Give `model` seeded weights that keep activations at about unit size, however deep it is.
 
-    Convolutions are drawn as He et al. (ICCV 2015) do, other matrices with variance 1 / inputs. Normalisation layers
-    get statistics and factors away from 0 and 1, so that a pass that drops one of them is seen; the last one of a
-    residual branch is scaled down, or the sum would double its variance at every block.
+    Convolutions are drawn as by He et al. (ICCV 2015), other matrices with variance 1 / inputs. Normalisation layers
+    get statistics and factors away from 0 and 1, so that a pass that drops one is caught; the last one of a residual
+    branch is scaled down, or the sum would double the variance at every block.
     """
     rng = torch.Generator().manual_seed(seed)
     for module in model.modules():
@@ -96,7 +96,7 @@ class Tiny(nn.Module):
 
 @zoo(8)
 def tiny(width: int = 8) -> nn.Module:
-    """`relu(linear(x))`: the smallest model there is something to see in."""
+    """`relu(linear(x))`: the smallest model worth looking at."""
     return Tiny(width)
 
 
@@ -124,7 +124,7 @@ class ConvNet(nn.Module):
 
 @zoo(3, 16, 16)
 def convnet(classes: int = 10) -> nn.Module:
-    """Two convolutions with batch norm (one with a bias of its own, one without), pooling, a classifier."""
+    """Two convolutions with batch norm (one with a bias, one without), pooling, a classifier."""
     return ConvNet(classes)
 
 

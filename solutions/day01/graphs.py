@@ -18,7 +18,7 @@
 # eighth one, about Relay, is in [relay.ipynb](relay.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# says what holds; grading asks the same on more cases, drawn anew each time. `hint("day01.count-kinds")` opens a hint,
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day01.count-kinds")` opens a hint,
 # three for each question.
 
 # %%
@@ -45,7 +45,7 @@ progress("day01")
 # %% [markdown]
 # ## 1 · Count nodes by kind
 #
-# The first thing one asks about a graph: what is in it? A network that is half shape nodes will gain from other passes
+# The first question about a graph: what is in it? A network that is half shape nodes will gain from other passes
 # than one that is all compute. In torch.fx a node calls a function, a method or a module, so the same operation comes
 # in three forms, and what tells them apart is `node.op` together with `node.target`.
 
@@ -54,10 +54,10 @@ attention = models.ZOO["attention"]
 draw(trace(attention.build(), *attention.inputs()), title="Attention: more shape nodes than compute nodes")
 
 # %% [markdown]
-# These are the kinds, to be asked from top to bottom:
+# These are the kinds; the first that fits, from top to bottom, counts:
 #
 # - **data**: the opcodes placeholder, get_attr and output.
-# - **memory**: whatever works in place, which is a function or method of torch whose name ends in `_`, a keyword
+# - **memory**: whatever works in place: a function or method of torch whose name ends in `_`, a keyword
 #   `inplace=True`, or a module with `inplace=True`; also `clone` and `contiguous`.
 # - **shape**: `reshape` `view` `flatten` `unflatten` `transpose` `t` `permute` `expand` `squeeze` `unsqueeze` `cat`
 #   `stack` `chunk` `split` `size` `getitem` `getattr`, as function or method, and the module `nn.Flatten`.
@@ -118,10 +118,10 @@ check("day01.count-kinds", count_kinds)
 # %% [markdown]
 # ## 2 · Find the residual edges
 #
-# `x + f(x)`: the value of `x` takes two ways and both end in one addition. The direct way is the residual edge. It is
-# what lets networks be deep, and it costs: `x` must stay in memory while `f` runs, and no pass may change what makes
-# `x` as if `f` were its only reader. So a compiler wants to know them all, in any graph. Below are two; to the eye they
-# are easy.
+# `x + f(x)`: the value of `x` takes two paths, and both end in the same addition. The direct one is the residual edge.
+# It is what lets networks be deep, and it costs: `x` must stay in memory while `f` runs, and no pass may change what
+# makes `x` as if `f` were its only user. So a compiler has to find them all, in any graph. Below are two, which are
+# easy to spot by eye.
 
 
 # %%
@@ -141,12 +141,12 @@ draw(trace(TwoBlocks().eval(), torch.randn(2, 4)), mark=("add", "add_1"))
 # A definition that a program can follow: an edge a → b is **residual** when
 #
 # - b is an addition: the function `operator.add`, `operator.iadd` or `torch.add`, or the method `add` or `add_`;
-# - b reads the value of a;
+# - b uses the value of a;
 # - a longer path leads from a to b as well, through at least one more node, and every node on it, a included, carries
 #   tensors. (A node that carries a number, such as `x.size(0)`, has no `node.meta["tensor_meta"]`.)
 #
-# It speaks about the graph and not about intentions: `x + 0.04 * x**3` has a residual edge too. Three look-alikes have
-# none: `x * sigmoid(x)`, `cat([x, f(x)])`, and `f(x) + g(x)`, where the ways fork and join without an edge.
+# This is about the graph, not about intentions: `x + 0.04 * x**3` has a residual edge too. Three look-alikes have
+# none: `x * sigmoid(x)`, `cat([x, f(x)])`, and `f(x) + g(x)`, where the paths fork and join without a direct edge.
 
 
 # %%
@@ -154,7 +154,7 @@ def residual_edges(gm: fx.GraphModule) -> set[tuple[str, str]]:
     """Find the residual edges of a graph, as defined above.
 
     In:  a graph with shapes on its nodes. Operands may stand in keywords: `node.all_input_nodes` lists them all.
-    Out: a set of pairs (name of a, name of b), one for each residual edge a → b; an empty set if there is none.
+    Out: a set of pairs (name of a, name of b), one for each residual edge a → b; an empty set if there are none.
          A row of 60 diamonds has 2**60 paths, a deep graph 1,200 nodes in a row; at most 1,000,000 calls of functions
          written in Python are allowed on such a graph, and Python's recursion is not that deep.
 
@@ -194,17 +194,17 @@ class Branches(nn.Module):
 draw(trace(Branches(), torch.randn(2, 4)))
 
 # %% [markdown]
-# A **working node** is one that is no placeholder, no get_attr and no output. Its **level** is 0 when it reads no
+# A **working node** is any node except placeholders, get_attr and output. Its **level** is 0 when it reads no
 # working node, else 1 + the largest level among the working nodes that it reads. The **depth** of the graph is its
-# number of levels. Two working nodes **may run in parallel** when neither needs the other's result, be it directly or
-# by way of other nodes. (The graphs here change nothing in place, so the edges say it all.)
+# number of levels. Two working nodes **may run in parallel** when neither needs the other's result, directly or
+# through other nodes. (Nothing in these graphs works in place, so the edges tell everything.)
 
 
 # %%
 def levels(gm: fx.GraphModule) -> dict:
     """Find depth, levels, and the pairs of nodes that may run in parallel.
 
-    In:  a graph. Nodes whose value nobody reads are working nodes like all others.
+    In:  a graph. Unused nodes are working nodes like all others.
     Out: a dict with three entries:
          "depth": the number of levels;
          "levels": a list with one list of names for each level, level 0 first (the order within a level is free);
@@ -242,8 +242,9 @@ check("day01.levels", levels)
 # ## 4 · Match FX nodes with ONNX nodes
 #
 # An exporter does not translate node by node. It merges what it can compute beforehand, splits what the other IR has no
-# operator for, and drops what does nothing. Whoever looks for a slow or wrong layer in an exported model has to find
-# the way back. Here is a residual block, then what `torch.onnx.export` makes of it, and the names of its ONNX nodes.
+# operator for, and drops what does nothing. If you are looking for a slow or wrong layer in an exported model, you have
+# to find the way back. Here is a residual block, then what `torch.onnx.export` makes of it, and the names of its ONNX
+# nodes.
 
 
 # %%
@@ -283,13 +284,13 @@ draw(exported)
 # | `torch.relu`, `F.relu`, `nn.ReLU`, `torch.sigmoid`, `nn.Sigmoid` | Relu, Sigmoid | same |
 # | `operator.add`, `torch.add`, `operator.mul` | Add, Mul | same |
 #
-# Names are not to be trusted, for exporters rename and reorder; only the edges are. Operands keep their order, except
+# Do not trust names, since exporters rename and reorder; trust only the edges. Operands keep their order, except
 # that a bias may come first. Weights are in `model.graph.initializer`, by name.
 
 
 # %%
 def match_onnx(gm: fx.GraphModule, model: onnx.ModelProto) -> dict[str, tuple[str, list[str]]]:
-    """Say for each operation of an FX graph what became of it in ONNX.
+    """Find what became of each operation of an FX graph in ONNX.
 
     In:  a residual block as an FX graph with one input and one output, and the ONNX model exported from it.
          `model.graph.node` is a list of nodes with .name, .op_type, .input and .output, the last two lists of names of
@@ -350,10 +351,10 @@ check("day01.match-onnx", match_onnx)
 # %% [markdown]
 # ## 5 · Swap ReLU for LeakyReLU
 #
-# The first exercise that writes. A ReLU unit whose input is always negative never learns again; LeakyReLU lets a little
-# through (Maas, Hannun, Ng, Rectifier Nonlinearities Improve Neural Network Acoustic Models, ICML 2013). Swapping one
-# for the other in a finished model sounds like search and replace. The picture shows three ReLUs, and two nodes that
-# only look like one.
+# The first exercise that changes a graph. A ReLU unit whose input is always negative never learns again; LeakyReLU lets
+# a little through (Maas, Hannun, Ng, Rectifier Nonlinearities Improve Neural Network Acoustic Models, ICML 2013).
+# Swapping one for the other in a finished model sounds like search and replace. The picture shows three ReLUs, and two
+# nodes that only look like one.
 
 
 # %%
@@ -380,7 +381,7 @@ draw(trace(Mixed(), torch.randn(2, 4)), mark=("act", "relu", "relu_1"))
 
 # %%
 def swap_relu(gm: fx.GraphModule, slope: float) -> fx.GraphModule:
-    """Put a LeakyReLU with the given negative slope in the place of every ReLU.
+    """Replace every ReLU by a LeakyReLU with the given negative slope.
 
     In:  a graph, and the slope for negative values: LeakyReLU(x) is x where x > 0, else slope * x.
     Out: the graph, edited or a new one, in which every ReLU in any of the forms above is a LeakyReLU, one node for one.
@@ -424,8 +425,8 @@ a, b = torch.empty(100_000, 200_000, device="meta"), torch.empty(200_000, 3, dty
 print((a @ b).shape, (a > 0).dtype, (torch.empty(4, dtype=torch.int64, device="meta") / 2).dtype)
 
 # %% [markdown]
-# Your propagation knows these operations and no others. Where it meets something else it must not guess: it stops, and
-# says at which node. So it does where shapes do not fit, for torch's own message does not say where.
+# Your propagation knows these operations and no others. Where it meets another one it must not guess: it stops and
+# names the node. It does the same where shapes do not fit, since torch's own message does not say where.
 
 # %%
 FUNCTIONS = {
@@ -488,9 +489,9 @@ check("day01.propagate", propagate)
 # %% [markdown]
 # ## 7 · Straight-line Python to SSA
 #
-# Why did every graph so far have a fresh name for every value, when the Python code had not? Because somebody renamed.
-# Tracing does it in passing; a compiler that reads source code has to do it as a pass, and on straight-line code it is
-# a short one. Watch torch.fx do it: three different `x` in the code, three nodes in the picture.
+# Why did every graph so far have a fresh name for every value, when the Python code had not? Because something renamed
+# them. Tracing does it in passing; a compiler that reads source code has to do it as a pass, and on straight-line code
+# it is a short one. Watch torch.fx do it: three different `x` in the code, three nodes in the picture.
 
 
 # %%
@@ -507,8 +508,8 @@ draw(trace(Reuse(), torch.randn(2), torch.randn(2)))
 # %% [markdown]
 # Your pass works on the source text. The language: one assignment in a line, `name = expression`, `a, b = …` (also
 # nested, also `a = b = …`), or augmented, `name op= expression`; expressions of names, numbers, strings, tuples,
-# `+ - * / // %`, calls with keywords, fields (`box.x`) and subscripts (`row[0]`). Values are numbers, which nothing can
-# change from behind. A name that is read before it is assigned comes in from outside; functions do too.
+# `+ - * / // %`, calls with keywords, fields (`box.x`) and subscripts (`row[0]`). Values are numbers, which cannot be
+# changed in place. A name that is read before it is assigned comes in from outside; functions do too.
 
 
 # %%
@@ -551,7 +552,7 @@ def to_ssa(source: str) -> tuple[str, dict[str, str]]:
         if isinstance(statement, ast.AugAssign):
             targets = [statement.target]
             value = ast.BinOp(ast.Name(statement.target.id, ast.Load()), statement.op, value)
-        value = Read().visit(value)
+        value = Read().visit(value)  # before the targets get new names: `x = x + 1` reads the old x
         renamed = ast.Assign([Write().visit(target) for target in targets], value)
         lines.append(ast.unparse(ast.fix_missing_locations(renamed)) + "\n")
     return "".join(lines), last

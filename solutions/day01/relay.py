@@ -14,10 +14,10 @@
 # %% [markdown]
 # # Day 1 · A model is a graph: an exercise in Relay
 #
-# One question, about 15 minutes: number 8 of the day. It has a notebook of its own because a process can hold only one
+# One question, about 15 minutes: number 8 of the day. It has a separate notebook because a process can hold only one
 # TVM, and this one holds that of Relay (0.17). The lesson is [day01_graphs.ipynb](../../course/day01_graphs.ipynb), the
-# other seven questions are in [graphs.ipynb](graphs.ipynb). Where Relay cannot be had, the first cell says so; the
-# notebook is then best left aside.
+# other seven questions are in [graphs.ipynb](graphs.ipynb). If Relay is not available on your machine, the first
+# cell tells you; then skip this notebook.
 
 # %%
 from collections import Counter
@@ -36,9 +36,9 @@ progress("day01")
 # %% [markdown]
 # ## 8 · Read a Relay module
 #
-# Before a pass changes a module, it asks it questions. A function of Relay is an expression that holds its operands,
-# which hold theirs; what two expressions read is shared and not written twice. There is no list of nodes: you are
-# walked through, by `relay.analysis.post_order_visit(expression, look)`, which calls `look` once for each expression.
+# Before a pass changes a module, it has to read it. A function of Relay is an expression that holds its operands,
+# which hold theirs; an expression that two others use is shared, not copied. There is no list of nodes:
+# `relay.analysis.post_order_visit(expression, look)` walks them for you and calls `look` once for each expression.
 #
 # | expression | what it is | what it reads |
 # |---|---|---|
@@ -52,7 +52,7 @@ progress("day01")
 
 # %%
 def read_relay(module: tvm.IRModule) -> dict:
-    """What a Relay module is made of.
+    """Describe a Relay module.
 
     In:  a module with types and one function, main, made of the expressions in the table above. All values are tensors
          of known shape, or tuples of them. There may be functions inside main, as fusion makes them.
@@ -63,7 +63,7 @@ def read_relay(module: tvm.IRModule) -> dict:
                        reads its body, so a parameter that is returned as it came has a reader, too.
          "parameters"  {parameter of main: its bytes}
          "constants"   the bytes of all constants together. One that is read several times is stored once.
-         Parameters stand there under their names, those that nobody reads too; all numbers are ints.
+         Parameters are listed by name, unused ones too; all numbers are ints.
 
     Example:  main(%x: float32[2, 3]) = tanh(%x) * tanh(%x), where both are the same tanh:
               {"operators": {"tanh": 1, "multiply": 1}, "readers": {"x": 1}, "parameters": {"x": 24}, "constants": 0}

@@ -18,7 +18,7 @@
 # eighth one, in Relax, is in [relax.ipynb](relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading asks the same on more cases, drawn anew each time. `hint("day02.visitor")` opens a
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day02.visitor")` opens a
 # hint, three for each question.
 
 # %%
@@ -51,7 +51,7 @@ progress("day02")
 # order in which operands come before users will do.
 #
 # Three things go wrong in first versions: a node that is used twice is visited twice (and its operands four times), a
-# deep network hits Python's recursion limit, and nodes that nobody uses are visited too.
+# deep network hits Python's recursion limit, and unused nodes are visited too.
 
 
 # %%
@@ -152,6 +152,7 @@ def fuse_conv_relu(gm: fx.GraphModule) -> fx.GraphModule:
         if not is_relu(relu):
             continue
         (conv,) = relu.all_input_nodes
+        # Another user needs the value before the relu, so the convolution would run twice.
         if len(conv.users) != 1:
             continue
         with gm.graph.inserting_before(relu):
@@ -222,6 +223,7 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
         return types == (nn.Conv2d, nn.BatchNorm2d) and not norm.training and norm.running_mean is not None
 
     def folded(conv, bn):
+        # scale · (w·x + b - mean) + shift is linear in x: scale goes into the weight, the rest into the bias.
         scale = (bn.running_var + bn.eps).rsqrt() * (1 if bn.weight is None else bn.weight)
         shift = (0 if conv.bias is None else conv.bias) - bn.running_mean
         new = copy.deepcopy(conv)
@@ -394,6 +396,7 @@ def equivalent(before: Callable, after: Callable, inputs: tuple) -> tuple[bool, 
             return math.inf, math.inf, 0.0
         eps = torch.finfo(a.dtype).eps if a.is_floating_point() else 0.0
         a, b = a.double(), b.double()
+        # inf and NaN must be in the same places; they would spoil every sum and maximum below.
         special = ~(a.isfinite() & b.isfinite())
         if not torch.allclose(a[special], b[special], equal_nan=True):
             return math.inf, math.inf, 0.0
@@ -403,6 +406,7 @@ def equivalent(before: Callable, after: Callable, inputs: tuple) -> tuple[bool, 
         gap = (a - b).abs()
         return gap.max().item(), gap.square().mean().item(), 32 * eps * a.abs().max().item()
 
+    # One input can hide a difference: try others, and large ones, where activations saturate.
     trials = [inputs]
     for size in (1, 1, 100):
         drawn = [isinstance(x, Tensor) and x.is_floating_point() for x in inputs]

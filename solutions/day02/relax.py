@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 2 · Writing a pass: an exercise in Relax
 #
-# One question, about 20 minutes: number 8 of the day. It has a notebook of its own because a process can hold only one
+# One question, about 20 minutes: number 8 of the day. It has a separate notebook because a process can hold only one
 # TVM, and this one holds today's (0.27), with Relax. The lesson is
 # [day02_passes.ipynb](../../course/day02_passes.ipynb), the other seven questions are in [passes.ipynb](passes.ipynb).
 
@@ -38,11 +38,11 @@ progress("day02")
 # In the lesson a pass for torch.fx turned `x * sigmoid(x)` into `silu(x)`. Here is the same law for Relax, and what is
 # different:
 #
-# - A **mutator** rebuilds the function. It walks the bindings in order, and `visit_call_` (with the underscore) says what
-#   becomes of a call. Operands come before users, and what became of them is known already.
+# - A **mutator** rebuilds the function. It walks the bindings in order, and `visit_call_` (with the underscore) says
+#   what becomes of a call. Operands come before users, so their replacements are already known.
 # - An operand is a **variable**. `self.lookup_binding(variable)` gives the expression that it is bound to.
 # - A module holds **several functions**, and the pass is about all of them that are `relax.Function`.
-# - Nothing is removed by not reading it: clean-up is a pass by itself.
+# - An unused binding does not disappear by itself: clean-up is a separate pass.
 
 
 # %%
@@ -52,7 +52,7 @@ def fuse_silu(module: tvm.IRModule) -> tvm.IRModule:
     In:  a module of operators of Relax (relax.multiply, relax.sigmoid, …). It may have functions besides main, which
          are called, and branches.
     Out: a new module. Each relax.multiply of a value and the relax.sigmoid of this same value, in either order, is a
-         call of relax.nn.silu. A sigmoid that nobody reads after that is gone; one that is read otherwise stays.
+         call of relax.nn.silu. A sigmoid that is unused after that is gone; one with other users stays.
     Stays: everything else: products with the sigmoid of another value, other operators, functions and parameters.
 
     Example:  lv = sigmoid(x);  lv1 = multiply(lv, x);  lv2 = multiply(y, lv);  gv = add(lv1, lv2)
@@ -88,7 +88,7 @@ class FuseSilu(relax.PyExprMutator):
 check("day02.fuse-silu", fuse_silu)
 
 # %% [markdown]
-# Your pass at work on a gated layer, as it stands in many language models:
+# Your pass at work on a gated layer, as in many language models:
 
 
 # %%

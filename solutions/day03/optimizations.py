@@ -18,7 +18,7 @@
 # [day03_optimizations.ipynb](../../course/day03_optimizations.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading asks the same on more cases, drawn anew each time. `hint("day03.cse")` opens a
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day03.cse")` opens a
 # hint, three for each question. A pass may edit the graph it gets and return it. Pictures stay away until there is an
 # answer.
 
@@ -50,7 +50,7 @@ progress("day03")
 # %% [markdown]
 # ## Before you start: what a node does besides computing
 #
-# Whether a node may be computed earlier, once instead of twice, or not at all hangs on its side effects. torch knows
+# Whether a node may be computed earlier, once instead of twice, or not at all depends on its side effects. torch knows
 # them; `passlab.fx.effects` asks it. You are free to use these two, in any exercise of today:
 
 
@@ -88,7 +88,7 @@ def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
     In:  a graph with shapes on its nodes (`node.meta["tensor_meta"]`), and a limit in bytes.
     Out: every node that depends on nothing but get_attr nodes and numbers is computed now. A tensor becomes a buffer of
          gm and the node a get_attr of it; a Python number (a size, say, or what follows from one) goes straight into
-         the operands of its users. Constants that nobody reads any more leave the graph.
+         the operands of its users. Constants that are no longer used leave the graph.
     Not folded: what draws random numbers; what reads or writes memory that the program writes; a node whose result has
          more than `limit` bytes (it is not even computed: that alone could take all memory), and so what depends on it.
 
@@ -129,7 +129,7 @@ def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
 
 
 def nbytes(meta: Any) -> int:
-    """Bytes of a value, from its shape: a tensor's, or those of a tuple of tensors; 0 for what is no tensor."""
+    """Return the bytes of a tensor or a tuple of tensors, from its shape; 0 for other values."""
     if hasattr(meta, "dtype"):
         return meta.shape.numel() * meta.dtype.itemsize
     return sum(map(nbytes, meta)) if isinstance(meta, tuple | list) else 0
@@ -162,24 +162,25 @@ with suppress(Exception):
 # %% [markdown]
 # ## 2 · Dead code elimination
 #
-# The shortest pass of all, and the one that is wrong most often: that nobody reads a value says nothing about what
+# The shortest pass of all, and the one that is wrong most often: that a value is unused says nothing about what
 # computing it does. torch's own `eliminate_dead_code` deletes `y.add_(1)`.
 
 
 # %%
 def dce(gm: fx.GraphModule) -> fx.GraphModule:
-    """A node that nobody reads and that has no effect can go; then perhaps its operands can, too.
+    """Remove unused nodes without effects; then perhaps their operands can go, too.
 
     In:  any graph.
-    Out: no node is left that is unread and pure; get_attr and call_module nodes count like all others.
+    Out: no node is left that is unused and pure; get_attr and call_module nodes count like all others.
     Stays: the inputs and the output; what writes into memory (x.add_(1), x[0] = 1, relu(x, inplace=True), out=y, a
          batch norm in training mode); what draws random numbers (without it, all later draws are others); assertions;
          and what nothing is known about.
 
     Example:  a = tanh(x);  b = a * 2;  c = relu(x);  c.add_(1);  return c
-              loses b, and then a;  c.add_(1) stays, though nobody reads its result.
+              loses b, and then a;  c.add_(1) stays, though its result is unused.
     """
     ### BEGIN SOLUTION
+    # Last node first: erasing a user can leave its operands unused.
     for node in reversed(gm.graph.nodes):
         if not node.users and not effects(node):
             gm.graph.erase_node(node)
@@ -226,26 +227,31 @@ def cse(gm: fx.GraphModule) -> fx.GraphModule:
     Example:  a = relu(x @ w);  b = relu(x @ w);  return a + b     becomes     a = relu(x @ w);  return a + a
     """
     ### BEGIN SOLUTION
-    memory, writes, first, same = written(gm.graph), 0, {}, {}
+    memory, epoch = written(gm.graph), 0
+    representative, duplicates = {}, {}  # key → first node with it; later node → that first node
     for node in gm.graph.nodes:
-        if any(n in same for n in node.all_input_nodes):
-            node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: same.get(n, n))
+        # In graph order, so that operands are already merged: equal expressions then have equal keys, however deep.
+        if any(n in duplicates for n in node.all_input_nodes):
+            node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: duplicates.get(n, n))
         found = effects(node)
-        writes += bool(found & {"writes", "unknown"})
+        epoch += bool(found & {"writes", "unknown"})
+        # Not a value: a node with an effect does more than compute, and written memory holds different values over
+        # time. A get_attr is only a reference, so two of them are one whatever is written.
         if found or (node in memory and node.op != "get_attr"):
             continue
-        time = writes if any(n in memory for n in node.all_input_nodes) else None
-        key = (node.op, node.target, time, frozen(node.args), frozen(node.kwargs))
-        if first.setdefault(key, node) is not node:
-            same[node] = first[key]
-    for node in same:
+        # Two reads of written memory agree only if no write lies between them.
+        when = epoch if any(n in memory for n in node.all_input_nodes) else None
+        key = (node.op, node.target, when, frozen(node.args), frozen(node.kwargs))
+        if representative.setdefault(key, node) is not node:
+            duplicates[node] = representative[key]
+    for node in duplicates:
         gm.graph.erase_node(node)
     gm.recompile()
     return gm
 
 
 def frozen(arg: Any) -> Any:
-    """`arg` as a dictionary key that is equal only for what torch calls the same."""
+    """Return `arg` as a dictionary key; keys are equal only for operands that torch treats the same."""
     if isinstance(arg, fx.Node):
         return arg
     if isinstance(arg, tuple | list):
@@ -303,7 +309,7 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
          a Python operator or a method: `x * 1`, `torch.mul(x, 1)`, `x.mul(1)`. + and * may have their operands either
          way round. A number is a Python number, or a parameter or buffer (read by get_attr) that holds it everywhere.
     Out: no law that holds can be applied any more, also not to what another law left. The replaced nodes are gone;
-         operands that nobody reads any more may stay, for DCE.
+         operands that are no longer used may stay, for DCE.
     Careful: the result has the dtype and shape of what it replaces. A call with options (alpha=2,
          rounding_mode="floor") is another op. Values that the program writes into (`passlab.fx.effects.written`) are not
          touched.
@@ -317,6 +323,8 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
         if any(n in same for n in node.all_input_nodes):
             node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: same.get(n, n))
         simpler = node
+        # One law can make another apply, so rewrite until none does. What is written has no laws: its value depends on
+        # when it is read.
         while (result := rewrite(simpler)) is not None:
             if any(n in memory for n in (simpler, *simpler.all_input_nodes, *result) if isinstance(n, fx.Node)):
                 break
@@ -413,7 +421,7 @@ ARITY = dict.fromkeys(("neg", "abs", "relu"), 1) | dict.fromkeys(("add", "sub", 
 
 
 def rewrite(node):
-    """What the first law that holds puts in the place of `node`: (x,), or (function, *operands), or None."""
+    """Return the replacement of `node` by the first law that holds: (x,), (function, *operands), or None."""
     name = op(node)
     if len(node.args) != ARITY.get(name, len(node.args)):
         return None
@@ -425,20 +433,20 @@ def rewrite(node):
 
 
 def op(x):
-    """The op's name in the table; None for other nodes, for numbers, and for calls with options."""
+    """Return the op's name in the table; None for other nodes, for numbers, and for calls with options."""
     if not isinstance(x, fx.Node) or any(option not in (None, False) for option in x.kwargs.values()):
         return None
     return OP.get(x.target)
 
 
 def typed(x):
-    """(shape, dtype) of a node's tensor, None for everything else."""
+    """Return (shape, dtype) of a node's tensor; None for everything else."""
     meta = x.meta.get("tensor_meta") if isinstance(x, fx.Node) else None
     return (meta.shape, meta.dtype) if hasattr(meta, "dtype") else None
 
 
 def number(x):
-    """The number an operand is: itself, or what a parameter or buffer holds in every element; None if there is none."""
+    """Return an operand that is a number, or the value of all elements of a parameter or buffer, or None."""
     if isinstance(x, fx.Node) and x.op == "get_attr":
         held = torch.as_tensor(operator.attrgetter(x.target)(x.graph.owning_module)).flatten()
         return held[0].item() if len(held) and (held == held[0]).all() else None
@@ -496,7 +504,7 @@ def pipeline(gm: fx.GraphModule, passes: dict[str, Callable]) -> tuple[fx.GraphM
 
 
 def to_fixpoint(gm: fx.GraphModule, passes: list[Callable]) -> tuple[fx.GraphModule, list[int]]:
-    """Sweeps of the passes until one changes nothing; the graph, and its number of nodes after each run."""
+    """Run sweeps until one changes nothing; return the graph and its number of nodes after each run."""
     counts, old = [], None
     while (now := str(gm.graph)) != old:
         old = now
@@ -556,7 +564,7 @@ def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
          significant digits right (0.70710678 is 1/√2, 0.7071 is not).
     Out: each formula that multiplies out to one of the two is one call of F.gelu: sums and products in any order and
          grouping, and factors in or out of brackets, as in `x * (1 + 0.044715 * x * x)` for `x + 0.044715 * x**3`.
-         `x` may be any node, itself a product too. Nodes of the formula that nobody reads any more may stay, for DCE.
+         `x` may be any node, itself a product too. Nodes of the formula that are no longer used may stay, for DCE.
     Not touched: another constant, sign, power or operand; a call with options (alpha=2); integers; a formula with values
          in it that the program writes into.
 
@@ -568,6 +576,8 @@ def match_gelu(gm: fx.GraphModule) -> fx.GraphModule:
         if gate.target not in GATES or len(gate.args) != 1 or gate.kwargs:
             continue
         inner, approximate = GATES[gate.target]
+        # The argument of erf or tanh must be the right polynomial in some x below the gate, and some node above it must
+        # be x/2 + x/2 · gate.
         found = [x for x in around(gate, up=False) if same(polynomial(gate.args[0], x, None, memory), inner)]
         for x in found[:1]:
             for y in around(gate, up=True):
@@ -624,7 +634,7 @@ ARITHMETIC = {
 
 
 def polynomial(n, x, gate, memory, depth=8):
-    """`n` as a polynomial in x and the gate's value; None if it is none, too deep a one, or written into."""
+    """Return `n` as a polynomial in x and the gate's value; None if it is not one, is too deep, or is written to."""
     if isinstance(n, int | float):
         return {(0, 0): n}
     if not isinstance(n, fx.Node) or n in memory:
@@ -643,7 +653,7 @@ def same(p, q):
 
 
 def around(gate, up):
-    """The nodes that arithmetic leads to from the gate: up to what is computed of it, or down to what it is made of."""
+    """Return the nodes that arithmetic connects to the gate: those computed from it (`up`), or its operands."""
     found, todo = {}, [gate]
     while todo and len(found) < 24:
         n = todo.pop(0)
@@ -677,13 +687,13 @@ with suppress(Exception):
 # %% [markdown]
 # ## 7 · Channels last
 #
-# Convolutions are faster on images that lie in memory as NHWC (`torch.channels_last`), flattening and the world outside
-# want NCHW. Every conversion copies the image. Wrapping each convolution in a pair of them loses twice over, so the
-# layout is propagated: `relu` and its like take either and give what they got. Where should the borders run? The rules
-# are data, in `passlab.fx.layout`:
+# Convolutions are faster on images that lie in memory as NHWC (`torch.channels_last`), flattening and the rest of the
+# world want NCHW. Every conversion copies the image. Wrapping each convolution in a pair of them loses twice over, so
+# the layout is propagated: `relu` and its like take either and give what they got. Where should the borders run? The
+# rules are data, in `passlab.fx.layout`:
 #
-# - `wants(node)` is `"NHWC"`, `"NCHW"` or `"any"`; what takes any must get all its images in *one* layout, and gives
-#   that;
+# - `wants(node)` is `"NHWC"`, `"NCHW"` or `"any"`; a node that takes any must get all its images in *one* layout, which
+#   is also its result's;
 # - inputs and outputs of the program are NCHW; weights do not count (`is_image(node)` is false for them);
 # - `x.to(memory_format=torch.channels_last)` converts to NHWC, `torch.contiguous_format` back to NCHW.
 
@@ -750,10 +760,10 @@ with suppress(Exception):
 # %% [markdown]
 # ## 8 · The other way round
 #
-# To know what a pass needs, write the program that feeds it. Four stages of `passlab.fx.stages` run in sweeps: `fold`,
-# `simplify`, `cse`, `dce`, and again. Write a program in which *every* run of a stage removes at least one node. For
-# one sweep, put in a target for each. For more, what a stage removes has to lay open the next one's target: after `cse`
-# has merged `a` and `b`, `where(c, a, b)` is something for `simplify`, and only then.
+# To understand what a pass needs, write the program that feeds it. Four stages of `passlab.fx.stages` run in sweeps:
+# `fold`, `simplify`, `cse`, `dce`, and again. Write a program in which *every* run of a stage removes at least one
+# node. For one sweep, put in a target for each. For more, what a stage removes has to lay open the next one's target:
+# after `cse` has merged `a` and `b`, `where(c, a, b)` is something for `simplify`, and only then.
 
 
 # %%

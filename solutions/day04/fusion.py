@@ -17,7 +17,7 @@
 # Seven questions. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading asks the same on more cases, drawn anew each time. `hint("day04.chains")` opens a
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.chains")` opens a
 # hint, three for each question.
 
 # %%
@@ -53,7 +53,8 @@ progress("day04")
 #
 # Five element-wise operations in a row read and write the tensor five times; as one kernel, once. Which of them can be
 # put together? Here a kernel has *one* result, the value of its last node. What is in the middle is never written to
-# memory, so nobody else may read it. (Kernels with several results exist; TVM's FuseOps makes none, torch.compile does.)
+# memory, so no other node may use it. (Kernels with several results exist: torch.compile makes them, TVM's FuseOps does
+# not.)
 
 
 # %%
@@ -106,15 +107,15 @@ with suppress(Exception):
 # %% [markdown]
 # ## 2 · May this group be one kernel?
 #
-# A kernel starts when all it reads is there, and what it computes is there when it ends. So a group must be *convex*: no
-# way may lead out of it and back into it. Memory counts, too: a node that reads what another one overwrites has to stay
-# on its side of the write, though neither reads the other's value. `memory_order(graph)[node]` (from `passlab.fx.effects`)
-# has the nodes that a node must stay behind for that reason; for most nodes it is empty.
+# A kernel starts when all its inputs are ready, and its results are ready when it ends. So a group must be *convex*: no
+# path may lead out of it and back into it. Memory counts, too: a node that reads what another one overwrites has to
+# stay on its side of the write, though neither reads the other's value. `memory_order(graph)[node]` (from
+# `passlab.fx.effects`) lists the nodes that must run before a node for that reason; for most nodes it is empty.
 
 
 # %%
 def obstacle(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
-    """Why the group cannot become one kernel; None if it can.
+    """Find out why the group cannot become one kernel; None if it can.
 
     In:  a graph, and names of some of its calls, connected or not.
     Out: None, or a list of names that shows why not:
@@ -150,7 +151,7 @@ check("day04.convex", obstacle)
 
 
 # %% [markdown]
-# Softmax written out. Each pair of its operations, and what stands in its way:
+# Softmax written out. Each pair of its operations, and the obstacle:
 
 
 # %%
@@ -180,7 +181,7 @@ with suppress(Exception):
 
 # %%
 def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
-    """`act(x @ w.t() + b)` = `linear_act(x, w, b, act)`, if nobody else reads the values in between.
+    """`act(x @ w.t() + b)` = `linear_act(x, w, b, act)`, if the values in between have no other users.
 
     In:  a graph with shapes and dtypes on its nodes (`node.meta["tensor_meta"]`). To be found:
          - the product: a module of type nn.Linear (exactly), F.linear, x @ w.t(), or torch.addmm(b, x, w.t()) without
@@ -191,7 +192,7 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
          - the activation: relu (nn.ReLU, torch.relu, F.relu, .relu()), gelu or gelu_tanh (nn.GELU, F.gelu, by
            `approximate`), silu (nn.SiLU, F.silu), in place or not.
     Out: each such group is one call of linear_act. Parameters are shared, not copied; a parameter p of the module fc is
-         read by `gm.graph.get_attr("fc.p")`. Nodes that nobody reads any more are gone.
+         read by `gm.graph.get_attr("fc.p")`. Nodes that are no longer used are gone.
     Stays: a product or sum that somebody else reads, or that is an output; a bias that is not of shape (outputs,), or a
          second one; a weight that is not a matrix; what is not of one floating-point dtype; an x, weight or bias whose
          memory the program writes (`written(gm.graph)`; a parameter of a module is written if a get_attr of its path
@@ -230,7 +231,7 @@ ACTIVATIONS = {torch.relu: "relu", F.relu: "relu", "relu": "relu", F.silu: "silu
 
 
 def activation(gm: fx.GraphModule, node: fx.Node) -> str | None:
-    """The name of the activation that a node is, or None."""
+    """Return the name of the activation that a node calls, or None."""
     if node.op == "call_module":
         module = gm.get_submodule(node.target)
         name = {nn.ReLU: "relu", nn.SiLU: "silu", nn.GELU: "gelu"}.get(type(module))
@@ -242,7 +243,7 @@ def activation(gm: fx.GraphModule, node: fx.Node) -> str | None:
 
 
 def read_once(node: Any) -> bool:
-    """Is it a node whose value one node reads, once?"""
+    """Return whether it is a node whose value is used once."""
     if not isinstance(node, fx.Node) or len(node.users) != 1:
         return False
     (reader,) = node.users
@@ -250,7 +251,7 @@ def read_once(node: Any) -> bool:
 
 
 def linear_layer(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
-    """(x, weight, bias, nodes that are replaced) of a layer, its bias in it or added behind it. None if it is none."""
+    """Return (x, weight, bias, nodes to replace) of a layer, with its bias inside or added after it, or None."""
     if node.op not in CALLS or node.target not in ADDS or node.kwargs:
         found = linear_product(gm, node)
         return found if found and fits_linear(gm, *found[:3]) else None
@@ -262,7 +263,7 @@ def linear_layer(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
 
 
 def linear_product(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
-    """(x, weight, bias, nodes that are replaced) of a layer as one op. Parameters of a module are given by their path."""
+    """Return (x, weight, bias, nodes to replace) of a layer that is one op. A module's parameters are given by path."""
     if node.op == "call_module" and type(gm.get_submodule(node.target)) is nn.Linear:
         bias = gm.get_submodule(node.target).bias
         return node.args[0], f"{node.target}.weight", None if bias is None else f"{node.target}.bias", [node]
@@ -279,7 +280,7 @@ def linear_product(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
 
 
 def transposed(node: Any) -> fx.Node | None:
-    """w, where the node is w.t() of a matrix w."""
+    """Return w if the node is w.t() of a matrix w."""
     if not isinstance(node, fx.Node) or node.kwargs or node.op not in CALLS:
         return None
     attribute = node.target is getattr and node.args[1] in ("T", "mT")
@@ -288,7 +289,7 @@ def transposed(node: Any) -> fx.Node | None:
 
 
 def fits_linear(gm: fx.GraphModule, x: fx.Node, weight: Any, bias: Any) -> bool:
-    """Is the weight a matrix, the bias a vector of its outputs, and all of one floating-point dtype?"""
+    """Return whether weight is a matrix, bias a vector of its outputs, and all have one floating-point dtype."""
     x, weight, bias = (
         operator.attrgetter(n)(gm) if isinstance(n, str) else n.meta["tensor_meta"] if n is not None else None
         for n in (x, weight, bias)
@@ -303,8 +304,8 @@ def fits_linear(gm: fx.GraphModule, x: fx.Node, weight: Any, bias: Any) -> bool:
 check("day04.linear-act", fuse_linear_act)
 
 # %% [markdown]
-# The second half of a transformer's block, with GELU as a module. The addition at the end reads the second layer's value
-# without an activation: that layer stays.
+# The second half of a transformer's block, with GELU as a module. The addition at the end reads the second layer's
+# value without an activation: that layer stays.
 
 
 # %%
@@ -324,12 +325,12 @@ with suppress(Exception):
 # %% [markdown]
 # ## 4 · Attention
 #
-# Between the two products stands a matrix of tokens × tokens, the one value in a transformer that grows with the square
-# of the text. `F.scaled_dot_product_attention` works through it piece by piece and never has it in memory as a whole
-# (FlashAttention: Dao et al., NeurIPS 2022; for q, k and v of four dimensions). Two things to know about the op:
+# Between the two products there is a tokens × tokens matrix, the one value in a transformer that grows with the square
+# of the text length. `F.scaled_dot_product_attention` works through it piece by piece and never has it in memory as a
+# whole (FlashAttention: Dao et al., NeurIPS 2022; for q, k and v of four dimensions). Two things to know about the op:
 #
-# - without `scale=` it divides by the root of the head's width; where the program has no scale, say `scale=1.0`;
-# - a boolean `attn_mask` says where to **look**; `masked_fill` is told where not to.
+# - without `scale=` it divides by the root of the head's width; where the program has no scale, pass `scale=1.0`;
+# - a boolean `attn_mask` is true where to **look**; the mask of `masked_fill` is true where not to.
 #
 # And a row in which everything is masked has no largest score: written out, it is 0 / 0. The op gives zeros there.
 
@@ -354,7 +355,7 @@ assert by_hand.isnan().all() and (by_op == 0).all()
 def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
     """`softmax(q @ kᵀ * scale + mask) @ v` = `F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)`,
 
-    wherever the left side is finite, if nobody else reads the values in between.
+    wherever the left side is finite, if the values in between have no other users.
 
     In:  a graph with shapes and dtypes on its nodes (`node.meta["tensor_meta"]`). Functions, operators and methods of
          torch and F are the same op. To be found, in this order:
@@ -368,7 +369,7 @@ def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
          - any number of dropouts that draw nothing: training=False, p=0, or a module in eval mode;
          - the product with v by @, matmul or bmm.
     Out: each attention is one call of F.scaled_dot_product_attention, with attn_mask (or is_causal) and scale. Nodes
-         that nobody reads any more are gone; one more node may turn a boolean mask round.
+         that are no longer used are gone; one more node may invert a boolean mask.
     Stays: a dropout that draws; scores or probabilities that somebody else reads, or that are an output; a scale behind
          the mask, or one that is a tensor; another number than -inf; softmax with a dtype, without a dimension, or over
          another one; a mask of fewer than two dimensions, one that makes the scores larger, or an added one of another
@@ -402,7 +403,7 @@ def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def forms(name: str, *more: Any) -> tuple:
-    """A function of torch, the method of its name, and other forms of the same op."""
+    """Return a function of torch, the method of the same name, and other forms of the op."""
     return (getattr(torch, name), name, *more)
 
 
@@ -413,12 +414,12 @@ SWAP, ORDER, FILL = forms("transpose"), forms("permute"), forms("masked_fill")
 
 
 def inside(node: Any, *ops: Any) -> bool:
-    """Does the node call one of these, and is its value read once? (`read_once`, `CALLS`: as in the question before.)"""
+    """Return whether the node calls one of these and is used once. (`read_once`, `CALLS`: see question 3.)"""
     return read_once(node) and node.op in CALLS and node.target in ops
 
 
 def attention(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
-    """(q, k, v, mask, is the mask to be turned round?, scale, nodes that are replaced), or None."""
+    """Return (q, k, v, mask, whether to invert the mask, scale, nodes to replace), or None."""
     if node.op not in CALLS or node.target not in PRODUCT or node.kwargs:
         return None
     at, v = node.args
@@ -441,7 +442,7 @@ def attention(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
 
 
 def is_dropout(node: Any) -> bool:
-    """A dropout with one reader that draws nothing."""
+    """Return whether the node is a dropout that draws nothing and has one user."""
     if not read_once(node) or effects(node) or not node.args:
         return False
     if node.op == "call_module":
@@ -450,7 +451,7 @@ def is_dropout(node: Any) -> bool:
 
 
 def softmax_operand(gm: fx.GraphModule, node: Any) -> fx.Node | None:
-    """What a softmax over the last dimension is taken of."""
+    """Return the operand of a softmax over the last dimension, or None."""
     if not read_once(node):
         return None
     if node.op == "call_module":
@@ -465,7 +466,7 @@ def softmax_operand(gm: fx.GraphModule, node: Any) -> fx.Node | None:
 
 
 def masked_scores(node: Any) -> Iterator[tuple]:
-    """Each way to see a node as (scores, mask, is the mask to be turned round?)."""
+    """Yield each way to read a node as (scores, mask, whether to invert the mask)."""
     if inside(node, *PLUS) and not node.kwargs:
         a, b = node.args
         yield from ((scores, mask, False) for scores, mask in ((a, b), (b, a)) if dtype_of(mask) == dtype_of(scores))
@@ -479,7 +480,7 @@ def masked_scores(node: Any) -> Iterator[tuple]:
 
 
 def times_number(node: Any) -> tuple[Any, float]:
-    """(y, c) of a node y * c, c * y or y / c with a number c; (node, 1.0) of any other."""
+    """Return (y, factor) of a node y * c, c * y or y / c with a number c; (node, 1.0) for any other."""
     if isinstance(node, fx.Node) and node.op in CALLS and node.target in (*TIMES, *OVER) and not node.kwargs:
         for y, c in (node.args, node.args[::-1]):
             if isinstance(y, fx.Node) and isinstance(c, int | float):
@@ -491,7 +492,7 @@ def times_number(node: Any) -> tuple[Any, float]:
 
 
 def scaled_product(node: Any) -> tuple | None:
-    """(q, k, scale, nodes that are replaced) of scores."""
+    """Return (q, k, scale, nodes to replace) of scores, or None."""
     product, scale = times_number(node)
     if not inside(product, *PRODUCT) or product.kwargs or not read_once(node):
         return None
@@ -505,7 +506,7 @@ def scaled_product(node: Any) -> tuple | None:
 
 
 def swapped_keys(node: Any) -> fx.Node | None:
-    """k, where the node swaps the last two dimensions of k."""
+    """Return k if the node swaps the last two dimensions of k."""
     if not isinstance(node, fx.Node) or node.kwargs or node.op not in CALLS:
         return None
     rank = len(shape_of(node))
@@ -522,18 +523,18 @@ def swapped_keys(node: Any) -> fx.Node | None:
 
 
 def shape_of(node: Any) -> tuple:
-    """The shape of a node's value; () of what is no tensor."""
+    """Return the shape of a node's value; () if it is not a tensor."""
     meta = node.meta.get("tensor_meta") if isinstance(node, fx.Node) else None
     return tuple(getattr(meta, "shape", ()))
 
 
 def dtype_of(node: Any) -> torch.dtype | None:
-    """The dtype of a node's value, or None."""
+    """Return the dtype of a node's value, or None."""
     return getattr(node.meta.get("tensor_meta"), "dtype", None) if isinstance(node, fx.Node) else None
 
 
 def fits_attention(q: Any, k: Any, v: Any, mask: Any, scores: fx.Node) -> bool:
-    """Ranks, leading dimensions, dtypes, and a mask that leaves the scores as large as they are."""
+    """Return whether ranks, leading dimensions and dtypes fit, and the mask does not broadcast the scores."""
     if len(shape_of(q)) not in (3, 4) or not dtype_of(q) or not dtype_of(q).is_floating_point:
         return False
     if not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2] or not dtype_of(q) == dtype_of(k) == dtype_of(v):
@@ -547,7 +548,7 @@ def fits_attention(q: Any, k: Any, v: Any, mask: Any, scores: fx.Node) -> bool:
 check("day04.attention", fuse_attention)
 
 # %% [markdown]
-# The block of GPT-2 in the zoo writes its attention out. After your pass the matrix of scores is nowhere:
+# The block of GPT-2 in the zoo writes its attention out. After your pass the matrix of scores is gone:
 
 # %%
 with suppress(Exception):
@@ -560,9 +561,9 @@ with suppress(Exception):
 # ## 5 · From a group to a kernel
 #
 # A group has been found; now it becomes a kernel. TensorIR is TVM's language for that: buffers, loops, stores. Here is
-# y = exp(x) · exp(x), with exp computed once: what is used twice stands in a buffer of one element, which becomes a
-# register. An expression that is put in two places is computed in both. After thirty lines like x = x * x that is 2³⁰
-# times, and TVM walks through all of them: the check then says that the answer was still running.
+# y = exp(x) · exp(x), with exp computed once: a value that is used twice goes into a buffer of one element, which
+# becomes a register. An expression that appears in two places is computed in both. After thirty lines like x = x * x
+# that is 2³⁰ times, and TVM visits them all: the check then reports that your answer was still running.
 
 # %%
 TIR = tvm.tirx
@@ -581,17 +582,18 @@ print(square)
 
 # %% [markdown]
 # An element of a buffer is an expression, and so is everything made of it: `a + b`, `-a`, `a > b` (operands of one
-# type), `a.astype("float32")`, `TIR.const(2, "float32")`, `TIR.exp(a)`, `TIR.tanh`, `TIR.sigmoid`, `TIR.sqrt`, `TIR.abs`,
-# `TIR.isnan`, `TIR.Select(condition, a, b)`. A buffer without dimensions is loaded with `TIR.BufferLoad(buffer, [])`.
+# type), `a.astype("float32")`, `TIR.const(2, "float32")`, `TIR.exp(a)`, `TIR.tanh`, `TIR.sigmoid`, `TIR.sqrt`,
+# `TIR.abs`, `TIR.isnan`, `TIR.Select(condition, a, b)`. A buffer without dimensions is loaded with
+# `TIR.BufferLoad(buffer, [])`.
 #
 # Four things are easy to get wrong. **Broadcasting** aligns shapes at their last dimension; an operand that has size 1
-# there is read at 0. **Types**: the result's stands in `node.meta["tensor_meta"].dtype`, but a comparison works in the
-# type of its operands (`torch.result_type`), and `n < 0.5` of whole numbers is no comparison with 0. Both operands are
-# rounded to that type before they are compared, a number too: beside float16, 0.1 is
-# `torch.tensor(0.1, dtype=torch.float16).item()`. In float16 and bfloat16 compute in float32 and cast when you store: that
-# is what kernels do, and TVM wants it so. An explicit `to` rounds at once. **NaN**: torch's relu, maximum and minimum hand
-# it on; `TIR.max` does not, and TVM takes `a != a` for False. `TIR.isnan` of bfloat16 raises an error ("not supported for
-# isnan op"): ask in float32. **Zero** has a sign: -x of 0.0 is -0.0, and 0 - x is not.
+# there is read at 0. **Types**: the result's is in `node.meta["tensor_meta"].dtype`, but a comparison works in the type
+# of its operands (`torch.result_type`), and `n < 0.5` of integers is not a comparison with 0. Both operands are rounded
+# to that type before they are compared, even a number: next to float16, 0.1 is `torch.tensor(0.1,
+# dtype=torch.float16).item()`. In float16 and bfloat16 compute in float32 and cast when you store: that is what kernels
+# do, and what TVM expects. An explicit `to` rounds at once. **NaN**: torch's relu, maximum and minimum propagate it;
+# `TIR.max` does not, and TVM takes `a != a` for False. `TIR.isnan` of bfloat16 raises an error ("not supported for
+# isnan op"): test it in float32. **Zero** has a sign: -x of 0.0 is -0.0, and 0 - x is not.
 
 
 # %%
@@ -622,6 +624,7 @@ def codegen(gm: fx.GraphModule) -> tvm.tirx.PrimFunc:
             values[node] = TIR.BufferLoad(place, aligned(loops, node.meta["tensor_meta"].shape))
         elif node.op != "output":
             value = written_out(node, values)
+            # a register, because a value that two nodes read would otherwise be written out, and computed, twice
             register = TIR.decl_buffer((1,), str(value.ty.dtype), node.name, scope="local", layout=None)
             lines += [TIR.AllocBuffer(register), TIR.BufferStore(register, value, [0])]
             values[node] = TIR.BufferLoad(register, [0])
@@ -645,20 +648,20 @@ def name_of(dtype):
 
 
 def aligned(loops, shape):
-    """Where an operand of this shape is read: dimensions of size 1 stand still, those in front are not there."""
+    """Return the indices at which an operand of this shape is read; broadcast dimensions are read at 0."""
     return [0 if size == 1 else loop for loop, size in zip(loops[len(loops) - len(shape) :], shape, strict=True)]
 
 
 def working(dtype):
-    """The type in which values of this one are computed."""
+    """Return the type in which values of this type are computed."""
     return "float32" if dtype in (torch.float16, torch.bfloat16) else name_of(dtype)
 
 
 def written_out(node, values):
-    """The expression of a call."""
+    """Return the expression for a call."""
     name = node.target if isinstance(node.target, str) else node.target.__name__
     wanted = node.meta["tensor_meta"].dtype
-    if name == "to":
+    if name == "to":  # rounds to the narrow type, then computes on in the wide one
         return values[node.args[0]].astype(name_of(wanted)).astype(working(wanted))
     compares = name in ("gt", "lt", "eq")
     if compares:
@@ -711,7 +714,8 @@ check("day04.codegen", codegen)
 
 
 # %% [markdown]
-# Your kernel for a group that a transformer has in each of its layers, the tanh form of GELU. Eight operations, one pass:
+# Your kernel for a group that a transformer has in each of its layers, the tanh form of GELU. Eight operations, one
+# pass:
 
 
 # %%
@@ -726,9 +730,9 @@ with suppress(NotImplementedError):
 # ## 6 · To fuse or not
 #
 # A kernel that TVM makes of a group computes **one** value, its result, and everything else in place, wherever and as
-# often as it is read there. That costs no memory, and sometimes a lot of arithmetic: each element of a product reads a
-# whole row, each element of a matrix reads its element of a row vector, and whoever reads a sum adds it up again. A value
-# that several kernels read is computed in each of those that hold it. So fusing can lose.
+# often as it is used there. That costs no memory, and sometimes a lot of arithmetic: each element of a product reads a
+# whole row, each element of a matrix reads its element of a row vector, and each use of a sum adds it up again. A value
+# that is in several groups is computed in each of their kernels. So fusing can lose.
 
 # %%
 for situation in situations(random.Random(3))[:7]:
@@ -738,8 +742,8 @@ for situation in situations(random.Random(3))[:7]:
     )
 
 # %% [markdown]
-# Both sides are kernels of TVM with the same rule of scheduling, on one core. A cost model foretells which one is faster,
-# from the graph and a few numbers of the machine. It need not foretell the time.
+# Both sides are TVM kernels with the same scheduling rule, on one core. A cost model predicts which side is faster,
+# from the graph and a few numbers of the machine. It need not predict the time.
 
 
 # %%
@@ -768,13 +772,14 @@ def cost(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, float])
 
 
 def price(kernel, machine):
-    """Seconds for a kernel of these nodes, given in the order of the graph: a launch, and the longer of moving bytes and
+    """Return the seconds of a kernel of these nodes, in graph order: a launch plus the longer of moving bytes and
     computing."""
     result = next(node for node in kernel if not any(user in kernel for user in node.users))
     read = {operand for node in kernel for operand in node.all_input_nodes if operand not in kernel}
     moved = sum(4 * elements(node) for node in {result, *read})
     times = evaluations(kernel, result)
     steps = sum(times[node] * steps_of(node, machine) for node in kernel)
+    # Values that do not fit into registers are spilled: one store and one load each.
     steps += 2 * max(0, most_alive(kernel) - machine["registers"]) * times[result]
     return machine["launch"] + max(moved / machine["bandwidth"], steps * machine["step"])
 
@@ -784,7 +789,7 @@ def elements(node):
 
 
 def evaluations(kernel, result):
-    """How often an element of each node is computed: as often as those that read it read one."""
+    """Return how often elements of each node are computed: once for each time a user inside the kernel reads one."""
     times = dict.fromkeys(kernel, 0) | {result: elements(result)}
     for node in reversed(kernel):
         for operand in node.all_input_nodes:
@@ -794,21 +799,21 @@ def evaluations(kernel, result):
 
 
 def added_up(node):
-    """How many elements of an operand one element of this node reads."""
+    """Return how many elements of an operand one element of this node reads."""
     if node.target is torch.matmul:
         return node.args[0].meta["tensor_meta"].shape[-1]
     return elements(node.args[0]) // elements(node) if node.target is torch.sum else 1
 
 
 def steps_of(node, machine):
-    """Steps for one element."""
+    """Return the steps for one element."""
     if node.target in (torch.exp, torch.erf, torch.tanh, torch.sigmoid):
         return machine["dear"]
     return 2 * added_up(node) if node.target is torch.matmul else added_up(node)
 
 
 def most_alive(kernel):
-    """The most values that are needed at one time: computed or loaded, and yet to be read."""
+    """Return the most values that are live at one time: computed or loaded, and still to be used."""
     last = {operand: place for place, node in enumerate(kernel) for operand in node.all_input_nodes}
     first = {operand: place for place, node in reversed(list(enumerate(kernel))) for operand in node.all_input_nodes}
     first |= {node: place for place, node in enumerate(kernel)}
@@ -821,7 +826,7 @@ check("day04.cost", cost)
 
 
 # %% [markdown]
-# Which of the terms decide? Leave one out, by a machine for which it is free, and count what is still right:
+# Which of the terms decide? Leave one out by making it free on the machine, and count what is still right:
 
 # %%
 WITHOUT = {
@@ -840,15 +845,15 @@ with suppress(NotImplementedError):
         print(f"{name:<20} {right} of {len(choices)} right")
 
 # %% [markdown]
-# Registers decide nothing here: a value that does not fit goes to the first-level cache, which is near. On a GPU a kernel
-# with many live values runs with fewer threads at a time, and there the term counts.
+# Registers decide nothing here: a value that does not fit goes to the first-level cache, which is near. On a GPU a
+# kernel with many live values runs with fewer threads at a time, and there the term counts.
 
 # %% [markdown]
 # ## 7 · What fusion saves
 #
-# Fusing saves two things: kernels that have to be started, and bytes that go to memory and come back. Both follow from
-# the graph alone, and with three numbers of a machine so does a bound: no kernel is faster than its bytes, and none is
-# faster than its operations. That is the **roofline**. Below its *ridge*, the operations/byte at which both take equally
+# Fusing saves two things: kernel launches, and bytes that travel to memory and back. Both follow from the graph alone,
+# and, with three numbers of a machine, so does a bound: a kernel is no faster than its bytes and no faster than its
+# operations. That is the **roofline**. Below its *ridge*, the operations/byte at which both take equally
 # long, memory decides, and there fewer bytes are less time.
 
 
@@ -903,7 +908,7 @@ def row(kernels, machine):
 
 
 def traffic_of(kernel):
-    """The bytes that a kernel of these nodes reads and writes."""
+    """Return the bytes that a kernel of these nodes reads and writes."""
     read = {operand for node in kernel for operand in node.all_input_nodes if operand not in kernel}
     written = {node for node in kernel if any(user not in kernel for user in node.users)}
     return sum(nbytes_of(node) for node in read | written)
@@ -929,7 +934,8 @@ check("day04.measure", measure)
 
 
 # %% [markdown]
-# Five cheap operations on 16 million numbers, as torch runs them and as one kernel of `passlab.kernels`. First the bytes:
+# Five cheap operations on 16 million numbers, as torch runs them and as one kernel of `passlab.kernels`. First the
+# bytes:
 
 
 # %%
@@ -944,8 +950,8 @@ programs = {"before": chain, "after": fused(chain, [names])}
 display(traffic({name: bytes_moved(gm).detail for name, gm in programs.items()}))
 
 # %% [markdown]
-# And under the roof of this machine, whose three numbers are measured now. Fusing moves the program to the right: as many
-# operations, fewer bytes. How far below the roof a program stays is what its kernels leave undone.
+# And under the roof of this machine, whose three numbers are measured now. Fusing moves the program to the right: the
+# same operations, fewer bytes. The distance to the roof is what its kernels could still gain.
 
 # %%
 machine = measure_machine()

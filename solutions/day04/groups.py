@@ -17,7 +17,7 @@
 # One question, about 35 minutes. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write the answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading asks the same on more cases, drawn anew each time. `hint("day04.groups")` opens a
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.groups")` opens a
 # hint, one of three. The check asks the real Relay (TVM 0.17), so this notebook holds that TVM, and the other one of
 # day 4 the TVM of today.
 
@@ -38,20 +38,20 @@ progress("day04")
 # %% [markdown]
 # ## 1 · The groups of FuseOps, on FX
 #
-# Which nodes end in one kernel? Relay decides it with the op pattern of each node and with its post-dominator, the
-# first place through which all that is computed from it must come. Do the same on an FX graph. `pattern(node)` and
-# `post_dominators(graph)` are given; what is yours are the groups. The rules, all of them:
+# Which nodes end in one kernel? Relay decides it by the op pattern of each node and by its post-dominator, the
+# first node that every path from it to the output passes through. Do the same on an FX graph. `pattern(node)` and
+# `post_dominators(graph)` are given; you find the groups. These are all the rules:
 #
-# **Edges.** An edge from an operand to a reader has the pattern of the reader, but 0 if that is 1 (broadcast) and the
-# operand has the shape of the result. The *path pattern* of a node is the largest pattern of the edges on the ways from
-# it to its post-dominator.
+# **Edges.** An edge from an operand to a user has the pattern of the user, but 0 if that is 1 (broadcast) and the
+# operand has the shape of the result. The *path pattern* of a node is the largest pattern of the edges on the paths
+# from it to its post-dominator.
 #
 # **Groups.** At first each node is a group, and its *kind* is its pattern. A node's kind can change later, its pattern
-# cannot; edges ask for the pattern, the table for the kind. The kind of a group is that of its last node. There are
+# cannot; edges depend on the pattern, the table on the kind. The kind of a group is that of its last node. There are
 # three phases; in each, all nodes from first to last get a turn, except those of kind 8 and those without a
-# post-dominator. *Between* are the nodes on the ways from a node to its post-dominator. If what the table asks is
-# fulfilled, the groups of the node and of those between join the group of the post-dominator. If one of them is of kind
-# 4, the last node of the group they join is of kind 4 from then on.
+# post-dominator. *Between* are the nodes on the paths from a node to its post-dominator. If the conditions in the table
+# hold, the groups of the node and of those between join the group of the post-dominator. If one of them is of kind 4,
+# the last node of the group they join is of kind 4 from then on.
 #
 # | kind of the node | phase | path pattern | groups between | group of the post-dominator |
 # |---|---|---|---|---|
@@ -60,11 +60,11 @@ progress("day04")
 # | 4 (conv2d, linear, matmul, softmax, pooling) | 1 | 0 | at most 1 | at most 1 |
 # | 0, 1 or 2 | 3 | any | at most 2 | at most 2, where the post-dominator itself is a `cat` |
 #
-# **Lists.** What `cat` reads is a list, a value of its own for Relay: in phases 1 and 2 nothing joins a `cat`, and
-# nothing passes one that stands between. Nothing ever joins the output.
+# **Lists.** What `cat` reads is a list, a separate value for Relay: in phases 1 and 2 no group joins a `cat`, and
+# none passes one that is between. No group ever joins the output.
 #
 # **Size.** No group grows beyond 256 nodes: those of the groups that would join and those of the group they would join
-# are counted, a `cat` as two, for its list. This keeps the work on a large graph in bounds, too: a node with more than
+# are counted, a `cat` as two, for its list. This also bounds the work on a large graph: a node with more than
 # 256 nodes between itself and its post-dominator need not be looked at.
 
 

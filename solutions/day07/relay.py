@@ -17,7 +17,7 @@
 # Ten questions, about 175 minutes. Read the lesson first: [day07_relay.ipynb](../../course/day07_relay.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading asks the same on more cases, drawn anew each time. `hint("day07.batchnorm")` opens
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day07.batchnorm")` opens
 # a hint, three for each question. All modules are modules of the real Relay (TVM 0.17), and what your pass returns is
 # built and run. A Relay module is never edited: a pass returns a new one. Pictures stay away until there is an answer.
 
@@ -46,8 +46,8 @@ progress("day07")
 # %% [markdown]
 # ## 1 · What a pipeline leaves
 #
-# The first thing to know about a pass is what it changed. Count. A Relay function is a graph: what is read twice is
-# there once. After `FuseOps` the operators are inside functions, and there they still count.
+# The first thing to know about a pass is what it changed. Count. A Relay function is a graph: a value that is used
+# twice is there once. After `FuseOps` the operators are inside functions, where they still count.
 
 
 # %%
@@ -100,12 +100,12 @@ with suppress(Exception):
 # %% [markdown]
 # ## 2 · A chip without relu
 #
-# An accelerator has an instruction `conv2d_relu`, and one that clips; it has no relu. Write the pass that gets a module
-# ready for it. In Relay, what belongs to one instruction is wrapped into a function that says so in its attribute
-# `Composite`, and `Primitive` says that no pass looks inside any more.
+# An accelerator has an instruction `conv2d_relu`, and one that clips; it has no relu. Write the pass that prepares a
+# module for it. In Relay, the operators of one instruction are wrapped in a function whose attribute `Composite` names
+# it; `Primitive` keeps later passes from looking inside.
 #
-# `relay.ExprMutator` walks for you: it visits each node once, remembers what became of it, and makes new nodes where
-# operands changed. You say what becomes of a call, in `visit_call`.
+# `relay.ExprMutator` walks for you: it visits each node once, remembers its replacement, and makes new nodes where
+# operands changed. You decide what replaces a call, in `visit_call`.
 
 
 # %%
@@ -113,7 +113,7 @@ def relu_to_clip(mod: tvm.IRModule) -> tvm.IRModule:
     """conv2d then relu is one function; every other relu(x) = clip(x, 0, the largest number of its dtype).
 
     In:  a module with one function, main, with types.
-    Out: relu(conv2d(a, w)), where nobody but this relu reads the convolution, is a call, with the operands a and w, of
+    Out: relu(conv2d(a, w)), where only this relu uses the convolution, is a call, with the operands a and w, of
 
              fn (%data, %weight, Composite="conv2d_relu", Primitive=1) { nn.relu(nn.conv2d(%data, %weight, …)) }
 
@@ -179,9 +179,9 @@ with suppress(Exception):
 # %% [markdown]
 # ## 3 · Batch norm is two operations
 #
-# In inference a batch norm multiplies each channel by a number and adds another. `SimplifyInference` says so, and then
-# the numbers can be folded. Write it. (In which order the operands of `nn.batch_norm` come, and what its settings are,
-# says `help(relay.nn.batch_norm)`.)
+# In inference a batch norm multiplies each channel by a number and adds another. `SimplifyInference` writes it out like
+# that, and then the numbers can be folded. Write it. (For the order of the operands of `nn.batch_norm` and its
+# settings, see `help(relay.nn.batch_norm)`.)
 
 
 # %%
@@ -247,22 +247,22 @@ with suppress(Exception):
 # is to fuse, and the *post-dominator* of each node, the first place through which everything that is computed from it
 # must come. Foretell the decision, without asking `FuseOps`. The rules, all of them:
 #
-# **Nodes.** Calls, constants, tuples, projections and inputs, in the order of `relay.analysis.post_order_visit` (without
-# the operators, which it visits, too). The pattern of a call is its operator's `get_attr("TOpPattern")`; a tuple has 7,
-# a projection 2, a constant with no dimensions 0, everything else 8. Each operand of a node has an *edge* to it, with a
-# pattern: for an operand of a call, that of the call, but 0 if it is 1 (broadcast) and the operand has the shape of the
-# result; for a field of a tuple, and the tuple of a projection, 2.
+# **Nodes.** Calls, constants, tuples, projections and inputs, in the order of `relay.analysis.post_order_visit`
+# (without the operators, which it visits, too). The pattern of a call is its operator's `get_attr("TOpPattern")`; a
+# tuple has 7, a projection 2, a constant with no dimensions 0, everything else 8. Each operand of a node has an *edge*
+# to it, with a pattern: for an operand of a call, that of the call, but 0 if it is 1 (broadcast) and the operand has
+# the shape of the result; for a field of a tuple, and the tuple of a projection, 2.
 #
 # **Post-dominators.** From the last node to the first. The value that main returns has none; for every other node it is
 # the node where its readers meet: the reader itself if there is one, else where the ways from post-dominator to
 # post-dominator that begin at its readers join. The *path pattern* of a node is the largest of the edges to its readers
 # and of the path patterns of the nodes passed until they join.
 #
-# **Groups.** At first each node is a group, and its *kind* is its pattern. The kind of a group is that of its last node.
-# There are three phases; in each, all nodes from first to last get a turn, except those of kind 8 and those without a
-# post-dominator. *Between* are the nodes on the ways from a node to its post-dominator. If what the table asks is
-# fulfilled, the groups of the node and of those between join the group of the post-dominator. If one of them is of kind
-# 4, the last node of the group they join is of kind 4 from then on.
+# **Groups.** At first each node is a group, and its *kind* is its pattern. The kind of a group is that of its last
+# node. There are three phases; in each, all nodes from first to last get a turn, except those of kind 8 and those
+# without a post-dominator. *Between* are the nodes on the ways from a node to its post-dominator. If what the table
+# asks is fulfilled, the groups of the node and of those between join the group of the post-dominator. If one of them is
+# of kind 4, the last node of the group they join is of kind 4 from then on.
 #
 # | kind of the node | phase | path pattern | groups between | group of the post-dominator |
 # |---|---|---|---|---|
@@ -298,6 +298,8 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
             readers[number[operand]].append((i, edge))
     sinks, paths = post_dominators(readers)
 
+    # As in FuseOps: a node joins the place where all its readers meet, with everything on the way, so that a group has
+    # one result. Phase 1 takes convolutions and element-wise chains, phase 2 injective ones, phase 3 tuples.
     kind, group = list(own), [{i} for i in range(len(nodes))]  # a group is one set, shared by its members
 
     def joins(i, phase, sink, between):
@@ -358,7 +360,7 @@ def shape(e):
 
 
 def post_dominators(readers):
-    """For each node the place where its readers meet (None: there is none), and the pattern of the path to it."""
+    """Return for each node its post-dominator, or None, and the pattern of the path to it."""
     sinks, paths, depth = [None] * len(readers), [OPAQUE] * len(readers), [1] * len(readers)
     for i in reversed(range(len(readers))):
         if not readers[i]:
@@ -380,7 +382,7 @@ def post_dominators(readers):
 
 
 def nodes_between(readers, source, sink):
-    """The nodes on the ways from `source`, which counts as one of them, to `sink`."""
+    """Return the nodes on the paths from `source`, included, to `sink`."""
     found, todo = {source}, [source]
     while todo:
         for reader, _ in readers[todo.pop()]:
@@ -418,7 +420,7 @@ with suppress(Exception):
 # %%
 @tvm.instrument.pass_instrument
 class PassLog:
-    """Writes down which passes run, in which order, inside of which others, how long, and what becomes of the module.
+    """Record which passes run, in which order, inside which others, how long, and how the module changes.
 
     `PassLog().rows` is a list with a dict for each run of a pass, in the order in which they begin:
         name     as the pass calls itself (info.name); a pass that runs twice has two rows
@@ -428,7 +430,7 @@ class PassLog:
         seconds  how long the run took, with what is nested in it
     Calls are the relay.Call nodes in all Relay functions of the module, each counted once, however often it is read.
     The build must not notice the log: every pass runs that would run without it, and the module stays as it is.
-    When a new PassContext is entered the log starts anew, even if a pass has failed in the one before.
+    When a new PassContext is entered the log starts again, even if a pass failed in the previous one.
 
     Example:  log = PassLog()
               with tvm.transform.PassContext(opt_level=3, instruments=[log]):
@@ -578,6 +580,7 @@ class Numbering(relay.ExprMutator):
         call = super().visit_call(call)
         if not isinstance(call.op, tvm.ir.Op) or call.op.get_attr("TOpIsStateful"):
             return call
+        # The operands are already merged, so equal ones are one object. Attributes cannot be hashed: compare them.
         alike = self.first.setdefault((call.op, *call.args), [])
         for other in alike:
             if tvm.ir.structural_equal(other.attrs, call.attrs):
@@ -609,20 +612,20 @@ with suppress(Exception):
 # %% [markdown]
 # ## 8 · Dead code, as a function pass
 #
-# In a graph without names, what nobody reads is not there. Dead code needs a name (`let`) or a tuple of which only
+# In a graph without names, an unused value is not there at all. Dead code needs a name (`let`) or a tuple of which only
 # some fields are taken. Importers and passes make both.
 
 
 # %%
 @relay.transform.function_pass(opt_level=1)
 def dce(func, mod, ctx):
-    """A value that nobody reads and that has no effect can go; then perhaps what it is made of can, too.
+    """Remove unused values without effects; then perhaps their operands can go, too.
 
     In:  a function, the module it is in, and the PassContext.
-    Out: no variable is bound by let that nobody reads, and no tuple is made only to take some of its fields, be it bound
+    Out: no variable that let binds is unused, and no tuple is made only to take some of its fields, whether bound
          by let (t.0 reads nothing but the first field of t) or not.
     Stays: what is read; the parameters of the function, read or not (they are its signature), and its attributes; a
-         value that nobody reads but that holds, however deep inside, a call of an operator with effects
+         unused value that contains, however deep inside, a call of an operator with effects
          (`op.get_attr("TOpIsStateful")`, as nn.dropout), or a call of something else than an operator.
 
     Example:  let %t = (relu(%x), tanh(%x));  let %a = exp(%t.1);  %t.0        becomes   relu(%x)
@@ -762,7 +765,7 @@ with suppress(Exception):
 # %% [markdown]
 # ## 10 · What does folding a BatchNorm buy?
 #
-# Build with and without, time both, divide: it could not be simpler, and most published figures of this kind measure
+# Build with and without, time both, divide: it could not be simpler, yet most published figures of this kind measure
 # something else. `relay.build` folds by itself, so both builds are folded ones. Switch off `SimplifyInference` and the
 # build at level 3 fails: AlterOpLayout packs the channels, and no batch norm takes packed channels. Switch off both for
 # one side only, and you measure the layout.
@@ -773,7 +776,7 @@ from tvm.contrib import graph_executor
 
 # %%
 def fold_and_time(mod, x):
-    """Build a network with its batch norms and with these folded away, alike in all else, and time both.
+    """Build a network with its batch norms and with them folded, otherwise the same, and time both.
 
     In:  a module with one input and all parameters bound, and a value for the input.
     Out: {"plain": side, "folded": side, "ratio": how many times faster the folded one is}, where each side is
@@ -808,7 +811,7 @@ def fold_and_time(mod, x):
 
 
 def runner(mod, off, x):
-    """Build the module; a function that runs it, warm."""
+    """Build the module and return a function that runs it, warmed up."""
     with tvm.transform.PassContext(opt_level=3, disabled_pass=off):
         built = relay.build(mod, target="llvm")
     graph = graph_executor.GraphModule(built["default"](tvm.cpu()))
@@ -822,7 +825,7 @@ def runner(mod, off, x):
 check("day07.fold-and-time", fold_and_time)
 
 # %% [markdown]
-# Your two sides, built and timed again in a process of their own:
+# Your two sides, built and timed again in a separate process:
 
 # %%
 with suppress(Exception):

@@ -17,9 +17,9 @@
 # Six questions, about 120 minutes. Read the lesson first: [day08_relax.ipynb](../../course/day08_relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading asks the same on more cases, drawn anew each time. `hint("day08.port")` opens a
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day08.port")` opens a
 # hint, three for each question. A process can hold one TVM: this notebook holds today's (0.27). To go back to day 7,
-# open that notebook, which has a kernel of its own.
+# open that notebook, which has its own kernel.
 
 # %%
 import math
@@ -47,17 +47,17 @@ progress("day08")
 # ## 1 · Yesterday's pass, ported
 #
 # In Relay a pass walked expressions; in Relax it walks **bindings**. Every intermediate value has a variable, so the
-# operand of a call is never another call: `self.lookup_binding(variable)` says what the variable is bound to. The method
-# to override is `visit_call_`, with an underscore at the end: `visit_call` is never called, and nothing tells you. And
-# not every `call.op` is an operator with a name: modules call their own functions, too.
+# operand of a call is never another call: `self.lookup_binding(variable)` says what the variable is bound to. The
+# method to override is `visit_call_`, with an underscore at the end: `visit_call` is never called, without any warning.
+# And not every `call.op` is an operator with a name: modules call their own functions, too.
 
 
 # %%
 def port(module: tvm.IRModule) -> tvm.IRModule:
-    """relu(conv2d(x, w)) = one function, if nobody else reads the convolution; every other relu(x) = clip(x, 0, inf).
+    """relu(conv2d(x, w)) = one function, if the convolution has no other user; every other relu(x) = clip(x, 0, inf).
 
     In:  a module of high-level operators (relax.nn.conv2d, …); it may have functions besides main.
-    Out: where the value of a conv2d is read by one relu, once, and by nobody else, the two calls are in a function of
+    Out: where the value of a conv2d is used by one relu, once, and by nothing else, the two calls are in a function of
          the module with the attribute Primitive, which is called with the two operands of the convolution; the
          convolution itself is gone. Every relu that is left is `relax.op.clip(x, 0, float("inf"))`.
     Stays: a conv2d whose value others read, or that leaves its function; all attributes (strides, padding, groups, …).
@@ -76,7 +76,7 @@ def port(module: tvm.IRModule) -> tvm.IRModule:
 
 @relax.expr_functor.mutator
 class Port(relax.PyExprMutator):
-    """Replaces the calls of relu. `readers`: how often each variable of the function is read."""
+    """Replaces the calls of relu. `readers`: how often each variable of the function is used."""
 
     def visit_call_(self, call):
         call = self.visit_expr_post_order(call)
@@ -90,12 +90,12 @@ class Port(relax.PyExprMutator):
 
 
 def operator(value):
-    """The name of the operator that is called; "" for calls of functions, and for what is no call."""
+    """Return the name of the operator that is called; "" for calls of functions and other expressions."""
     return value.op.name if isinstance(value, tvm.ir.Call) and isinstance(value.op, tvm.ir.Op) else ""
 
 
 def reads(function):
-    """How often each variable is read in a function, what it returns included."""
+    """Return how often each variable is used in a function, its result included."""
     found = Counter()
 
     def note(value):
@@ -110,7 +110,7 @@ def reads(function):
 
 
 def conv_relu(conv):
-    """A primitive function of the operands of this convolution."""
+    """Return a primitive function of the operands of this convolution."""
     operands = [relax.Var(name, operand.ty) for name, operand in zip(("data", "weight"), conv.args, strict=True)]
     builder = relax.BlockBuilder()
     with builder.function("fused", operands, attrs={"Primitive": True}, private=True):
@@ -147,16 +147,16 @@ with suppress(Exception):
 # %% [markdown]
 # ## 2 · Fusing by pattern
 #
-# TVM has a matcher for this: `FuseOpsByPattern` takes patterns (`relax.dpl.is_op`, `relax.dpl.wildcard`) and puts what
-# matches into functions of its own, with an attribute `Composite` that says which pattern it was. This is how parts of a model are handed to a library that has one
-# kernel for `relu(conv2d(x, w) + b)`. The pattern says what the calls look like; everything else is said by a **check**,
-# the fourth part of a pattern: a function of a context that has
+# TVM has a matcher for this: `FuseOpsByPattern` takes patterns (`relax.dpl.is_op`, `relax.dpl.wildcard`) and moves what
+# matches into separate functions, whose attribute `Composite` names the pattern. This is how parts of a model are
+# handed to a library that has one kernel for `relu(conv2d(x, w) + b)`. The pattern describes the calls; every other
+# condition goes into a **check**, the fourth part of a pattern: a function of a context that has
 #
 # - `annotated_expr`: name → expression, for the names that you gave to parts of the pattern,
 # - `matched_bindings`: variable → expression, of what would be fused,
-# - `var_usages`: variable → the variables whose bindings read it.
+# - `var_usages`: variable → the variables whose bindings use it.
 #
-# Without a check a convolution that two others read is fused all the same, and its function returns a tuple. One option
+# Without a check, a convolution that has two users is fused all the same, and its function returns a tuple. One option
 # matters: with `bind_constants=False` constants stay operands of the function. TVM itself cannot build it otherwise.
 
 
@@ -168,7 +168,7 @@ def pattern(module: tvm.IRModule) -> tvm.IRModule:
     Out: `relax.transform.FuseOpsByPattern` has made a function of each such triple, with the attribute Composite
          "passlab.conv2d_bias_relu" or "passlab.dense_bias_gelu"; b may be the left or the right operand of add.
          Constants stay operands.
-    Only if: the values in between are read by nobody else and not returned; the product is float32; b is a bias, a
+    Only if: the values in between have no other users and are not returned; the product is float32; b is a bias, a
          number for each channel (its other dimensions are 1 or not there: (1, C, 1, 1) or (C, 1, 1) for a convolution,
          (N,) or (1, N) for a product of matrices). The convolution has the layouts NCHW and OIHW; the right operand of
          the product has two dimensions.
@@ -185,7 +185,7 @@ def pattern(module: tvm.IRModule) -> tvm.IRModule:
 
 
 def biased(product, activation):
-    """The pattern activation(product + bias), and the names of its parts."""
+    """Return the pattern activation(product + bias) and the names of its parts."""
     is_op, wildcard = relax.dpl.is_op, relax.dpl.wildcard
     value, bias = is_op(product)(wildcard(), wildcard()), wildcard()
     return is_op(activation)(is_op("relax.add")(value, bias)), {"product": value, "bias": bias}
@@ -203,7 +203,7 @@ def fits_dense(context):
 
 
 def hidden(context):
-    """Is every value but the last read once, and unknown outside the block?"""
+    """Return whether every value but the last is used once and not outside the block."""
     return all(
         value.same_as(context.matched_expr)
         or (isinstance(variable, relax.DataflowVar) and len(context.var_usages[variable]) == 1)
@@ -236,14 +236,14 @@ with suppress(Exception):
 # %% [markdown]
 # ## 3 · A fusion policy
 #
-# TVM's own rule for fusing is fixed: patterns and post-dominators. What if the choice is yours? `passlab.relax.fusing` makes
-# kernels of any groups that you name, and merges their loops. A kernel computes **one** value, its result; what else is
-# in the group is computed in place, as often as it is read there. So a value can be in several groups (it is computed
-# again in each), and a value that another kernel reads must be the result of one.
+# TVM's own rule for fusing is fixed: patterns and post-dominators. What if the choice is yours? `passlab.relax.fusing`
+# makes kernels of any groups that you name, and merges their loops. A kernel computes **one** value, its result;
+# everything else in the group is computed in place, as often as it is used there. So a value can be in several groups
+# (and is computed again in each), and a value that another kernel uses must be the result of one.
 #
-# Fusing everything is not the best choice, and fusing nothing is not, either. What it costs is stated: 2 µs for each
-# kernel, 1 µs for each 20 kilobytes that kernels read and write, 1 µs for 12,000 steps. A step is an addition; exp and
-# its like take 30 more; a turn of a loop that adds up takes 3.
+# Fusing everything is not the best choice, nor is fusing nothing. The costs are fixed: 2 µs per kernel, 1 µs per 20
+# kilobytes that kernels read and write, 1 µs per 12,000 steps. An addition takes one step; exp and the like take 30
+# more; an iteration of a reduction takes 3.
 
 # %%
 x, w = relax.Var("x", relax.TensorType((64, 64), "float32")), relax.Var("w", relax.TensorType((64, 64), "float32"))
@@ -264,9 +264,9 @@ for groups in ([], [("lv", "lv1", "gv")], [("lv1", "gv")]):
 print(illegal(example, [("lv", "gv")]))
 
 # %% [markdown]
-# The second choice computes tanh 64 times for each element: once for every column of the product. `illegal` says in a
-# sentence why groups cannot be, `price` what they cost; both take what `program(module)` returns in place of a module,
-# which is faster if you ask often.
+# The second choice computes tanh 64 times for each element: once for every column of the product. `illegal` tells
+# why groups are not possible, `price` what they cost. Both accept the result of `program(module)` in place of the
+# module, which is faster if you call them often.
 
 
 # %%
@@ -297,7 +297,7 @@ def cost_of(there, groups):
 
 
 def around(there, kept):
-    """For each value that is kept a group: it, and all it needs that is not kept."""
+    """Return a group for each kept value: the value, and everything it needs that is not kept."""
     groups = []
     for result in kept:
         group = [result]
@@ -331,8 +331,8 @@ with suppress(NotImplementedError):
 # ## 4 · A matmul and its schedule
 #
 # What to compute is a tensor expression, how is a schedule: loops are split, reordered, made vectors, spread over
-# cores, and none of it can change a result. The textbook's three loops are the baseline; torch's matmul is what people
-# wrote in years.
+# cores, and none of it can change a result. The textbook's three loops are the baseline; torch's matmul is the result
+# of years of work.
 
 
 # %%
@@ -377,8 +377,8 @@ check("day08.schedule", schedule_matmul)
 #
 # There are 360 schedules of one matmul in the list, and time to measure two dozen. MetaSchedule's answer is a cost
 # model: learn from what was measured, and measure next what looks fast. The machines of this exercise are simulated
-# (best tile and dislikes are drawn, and some noise), so that no verdict hangs on what else runs on yours. A candidate,
-# and what some of them take on the first machine:
+# (their best tile, their dislikes and some noise are drawn), so that no verdict depends on what else runs on yours. A
+# candidate, and what some of them take on the first machine:
 
 # %%
 candidates, histories, k = tuner_cases()[0].build()
@@ -421,8 +421,9 @@ check("day08.tuner", choose)
 # %% [markdown]
 # ## 6 · A whole pipeline
 #
-# From a torch model to kernels that one would ship: operators rewritten, fused, and their loops scheduled. TVM's default
-# pipeline does the first two and never touches a loop. `passlab.relax.pipelines` has its steps with places for yours.
+# From a torch model to kernels that one would ship: operators rewritten, fused, and their loops scheduled. TVM's
+# default pipeline does the first two and never touches a loop. `passlab.relax.pipelines` has its steps with places for
+# yours.
 
 
 # %%

@@ -17,7 +17,7 @@
 # Seven questions. Read the lesson first: [day10_polyhedral.ipynb](../../course/day10_polyhedral.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading asks the same on more cases, drawn anew each time. `hint("day10.domains")` opens a
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day10.domains")` opens a
 # hint, three for each question.
 
 # %%
@@ -41,8 +41,8 @@ progress("day10")
 # ## 1 · Domains and accesses
 #
 # A loop nest comes as plain data: loops with bounds as in Python's `range`, guards, statements with the cells that they
-# write and read. The expressions in it read the same in Python and in isl, but for `==`, which isl writes `=`. (`s[]` is
-# a cell by itself, of no array.)
+# write and read. The expressions in it read the same in Python and in isl, but for `==`, which isl writes `=`. (`s[]`
+# is a single cell, not part of an array.)
 
 # %%
 EXAMPLE = {
@@ -70,7 +70,7 @@ EXAMPLE = {
 print(as_python(EXAMPLE))
 
 # %% [markdown]
-# isl writes sets and relations of integers as text. `%` is at home there, too, and so are `min` and `max`:
+# isl writes sets and relations of integers as text. It knows `%`, `min` and `max`, too:
 
 # %%
 even = isl.UnionSet("[N] -> { S[i] : 0 <= i < N and i % 2 = 0 }")
@@ -121,7 +121,7 @@ def domains(nest: dict) -> dict:
 
 
 def statements(body, iterators, conditions, time):
-    """Each statement with the iterators around it, the conditions under which it runs, and its time."""
+    """Yield each statement with its iterators, the conditions under which it runs, and its time."""
     for place, item in enumerate(body):
         here = [*time, str(place)]
         if "statement" in item:
@@ -144,9 +144,9 @@ check("day10.domains", domains)
 # %% [markdown]
 # ## 2 · Dependences
 #
-# Two instances depend on each other if they touch the same cell and at least one of them writes it. Which of them runs
-# first says the schedule; which of them writes says the kind. A relation goes backwards with `.reverse()`, two follow
-# each other with `.apply_range`, and who runs before whom is a relation, too:
+# Two instances depend on each other if they touch the same cell and at least one of them writes it. The schedule tells
+# which of them runs first; which of them writes determines the kind. `.reverse()` inverts a relation, `.apply_range`
+# composes two, and the order of execution is a relation, too:
 
 # %%
 order = isl.UnionMap("[N] -> { S[i] -> [i, 0] : 0 <= i < N; T[i] -> [i, 1] : 0 <= i < N }")
@@ -158,7 +158,7 @@ print(isl.UnionMap("{ S[i] -> A[i] }").apply_range(isl.UnionMap("{ T[i] -> A[i +
 def dependences(
     domain: isl.UnionSet, reads: isl.UnionMap, writes: isl.UnionMap, schedule: isl.UnionMap
 ) -> dict[str, isl.UnionMap]:
-    """Which instance must wait for which.
+    """Find which instance must wait for which.
 
     In:  the instances that run; the cells they read and write; their times, no two the same. Accesses and schedule may
          say more than the domain: what is not in the domain does not run.
@@ -205,8 +205,9 @@ except Exception:
 # ## 3 · Is this order legal?
 #
 # A schedule is any relation from instances to times. It is legal if the source of every dependence runs before the
-# target; at the same time is not before. One pair where that is not so is reason enough, and the best error message
-# that a compiler can give. `.sample()` of a relation is one of its elements, with numbers for the parameters:
+# target; the same time is not enough. One pair that violates this is reason enough to reject the schedule, and the best
+# error message that a compiler can give. `.sample()` of a relation is one of its elements, with numbers for the
+# parameters:
 
 # %%
 print(isl.UnionMap("[N] -> { S[i] -> S[i + 1] : 0 <= i < N - 1 }").sample())
@@ -233,7 +234,8 @@ check("day10.legality", legality)
 
 
 # %% [markdown]
-# Square tiles of jacobi-1d, and the pair that your answer finds in this lattice. The arrow enters a tile that ran before:
+# Square tiles of jacobi-1d, and the pair that your answer finds in this lattice. The arrow enters a tile that ran
+# before:
 
 # %%
 jacobi = PROGRAMS["jacobi1d"]
@@ -249,12 +251,12 @@ except Exception:
 # %% [markdown]
 # ## 4 · Skew a stencil
 #
-# Tiles of a stencil may be cut along the dimensions of a schedule if no dependence goes back in any of them: a tile then
-# needs only tiles that are before it in every dimension. And tiles with the same sum of coordinates need nothing of each
-# other, so that they can run in parallel: the **wavefront**. For `(t, i)` of jacobi-1d the distance (1, -1) goes back.
+# A stencil may be cut into tiles along the dimensions of a schedule if no dependence goes backwards in any of them: a
+# tile then needs only tiles that come before it. And tiles with the same sum of coordinates are independent of each
+# other, so they can run in parallel: the **wavefront**. For `(t, i)` of jacobi-1d the distance (1, -1) goes backwards.
 # For `(t, t + i)` it is (1, 0).
 #
-# Too much of it is not good, either: a distance that is long crosses many tiles. The **reach** of a dimension is the
+# Do not skew too much: a long distance crosses many tiles. The **reach** of a dimension is the
 # largest distance of a dependence in it. The two of `(t, t + i)` add up to 1 + 2 = 3, those of `(t, 100·t + i)` to
 # 1 + 101 = 102.
 
@@ -265,7 +267,7 @@ def skew(domain: isl.UnionSet, dependences: isl.UnionMap) -> isl.UnionMap:
 
     In:  the instances of one statement S, and what depends on what: always at the same distances, of which the first
          number that is not 0 is positive. There are two to four loops.
-    Out: a schedule with as many numbers as there are loops, which gives each instance a time of its own, is legal, and
+    Out: a schedule with as many numbers as there are loops, which gives each instance its own time, is legal, and
          goes back in none of its dimensions for any dependence. Its reaches add up to no more than those of the best
          skewing: number k of its times is iterator k plus whole multiples, which may be negative, of those outside.
 
@@ -291,7 +293,7 @@ def skew(domain: isl.UnionSet, dependences: isl.UnionMap) -> isl.UnionMap:
 
 
 def distances(dependences):
-    """The distances of the dependences as tuples of numbers."""
+    """Return the distances of the dependences as tuples of numbers."""
     found = []
     points = isl.Set.from_union_set(dependences.deltas()).project_out_all_params()
     depth = points.dim(isl.dim_type.set)
@@ -309,8 +311,8 @@ check("day10.skew", skew)
 
 
 # %% [markdown]
-# Your schedule of jacobi-1d, cut into tiles of 4 by 4, with the wavefront as the outermost dimension. Tiles of one colour
-# may run in either order:
+# Your schedule of jacobi-1d, cut into tiles of 4 by 4, with the wavefront as the outermost dimension. Tiles of one
+# colour may run in either order:
 
 # %%
 jacobi = PROGRAMS["jacobi1d"]
@@ -342,12 +344,12 @@ tree = polyhedral.ast(triangle, "{ S[i, j] -> [floor((i - j)/3), floor(j/2), j, 
 print(tree.to_C_str())
 
 # %% [markdown]
-# What is left to do is a walk: the tree is isl's, and the loops have to be TVM's, so that they can be compiled.
+# What is left is to walk isl's tree and to build TVM's loops, so that they can be compiled.
 
 
 # %%
 def generate(node: isl.AstNode, statement: Callable[[str, list], tvm.tirx.Stmt]) -> tvm.tirx.Stmt:
-    """The loops of isl's AST in TensorIR.
+    """Build the loops of isl's AST in TensorIR.
 
     In:  the root of an AST; sizes are numbers in it. Its nodes (`node.get_type()`) are for_, if_, block and user, of
          isl.ast_node_type. `statement(name, values)` makes the TensorIR that runs the statement S[v0, v1, …]: values are
@@ -370,7 +372,7 @@ tirx = tvm.tirx
 
 
 def loops(node, statement, values):
-    """`values`: name of each of isl's variables so far → what it is in TensorIR."""
+    """Return the loops of a node. `values`: isl variable → its expression in TensorIR."""
     kinds = isl.ast_node_type
     match node.get_type():
         case kinds.block:
@@ -402,7 +404,7 @@ def arguments(operation):
 
 
 def number(given, values):
-    """An expression of isl's in TensorIR."""
+    """Return an isl expression in TensorIR."""
     if given.get_type() == isl.ast_expr_type.int:
         return tirx.const(given.get_val().to_python(), "int32")
     if given.get_type() == isl.ast_expr_type.id:
@@ -450,8 +452,8 @@ except Exception:
 # %% [markdown]
 # ## 6 · A schedule that is fast
 #
-# Now the clock decides. Two products of matrices, of which the second, A·Aᵀ of a matrix that is stored the other way
-# round, has only a triangle to compute. The judge makes the loops of your schedule with
+# Now the clock decides. Two products of matrices, of which the second, A·Aᵀ of a matrix that is stored transposed,
+# has only a triangle to compute. The judge makes the loops of your schedule with
 # `polyhedral.prim_func(program, schedule, sizes, **marks)`, marks the loops that you name, and compiles them for this
 # machine. Marks are dimensions of the times, counted from 0.
 
@@ -486,7 +488,7 @@ check("day10.tile", fast)
 
 
 # %% [markdown]
-# In which order your schedule comes to the elements of C, and its two outermost dimensions as tiles:
+# The order in which your schedule visits the elements of C, with its two outermost dimensions as tiles:
 
 # %%
 try:
@@ -501,8 +503,8 @@ except Exception:
 # ## 7 · The same order in TVM
 #
 # TVM has no map from iterations to times: its schedules are made of primitives that change loops. With two of them,
-# `split` and `reorder`, loops become tiles, and many orders can be said in both languages. Not all: a TVM loop runs
-# forward, and a tile of its begins at a multiple of its size.
+# `split` and `reorder`, loops become tiles, and many orders can be expressed in both languages. Not all: TVM loops
+# run forward, and their tiles begin at multiples of the tile size.
 
 # %%
 written = polyhedral.prim_func(PROGRAMS["transpose"], PROGRAMS["transpose"].schedule, {"N": 10})
@@ -516,7 +518,7 @@ print(polyhedral.visits(by_hand.mod["main"]) == polyhedral.order(PROGRAMS["trans
 
 # %%
 def primitives(function: tvm.tirx.PrimFunc, schedule: isl.Map) -> tvm.tirx.PrimFunc | tvm.IRModule | None:
-    """The function with its loops split and reordered, so that it visits iterations in the order of the schedule.
+    """Split and reorder the function's loops so that it visits iterations in the order of the schedule.
 
     In:  a function of TensorIR whose loops run in the order in which they are written, one for each variable of its
          only block, "S", from 0; and a map of isl from iterations to times, { S[i, j, …] -> […] }.
@@ -557,7 +559,7 @@ def primitives(function: tvm.tirx.PrimFunc, schedule: isl.Map) -> tvm.tirx.PrimF
 
 
 def variable_of(value):
-    """(k, n) where the value is floor(v/n) of the variable number k, or v itself, with n = 1; else (None, 0)."""
+    """Return (k, n) if the value is floor(v/n) of variable number k (n = 1: v itself); else (None, 0)."""
     n = 1
     if value.dim(isl.dim_type.div):
         inside = value.get_div(0)

@@ -177,7 +177,7 @@ def test_the_violated_pair_is_given_as_text():
     broken = lattice(STENCIL, "{ S[t, i] -> [i, t] }", SIZES, NEIGHBOURS, violated=("S[0, 1]", "S[1, 0]"))
     assert "S[0, 1] has to run before S[1, 0], but runs in step 3, and S[1, 0] in step 1." in broken.text
     assert instance("S[-1, 20]") == ("S", (-1, 20)) and instance("A[]") == ("A", ())
-    with pytest.raises(ValueError, match="is written as in"):
+    with pytest.raises(ValueError, match="is written like"):
         instance("S(1)")
 
 
@@ -187,7 +187,7 @@ def test_huge_sizes_are_cut_before_points_are_listed():
 
 
 def test_a_size_without_a_number_is_named():
-    with pytest.raises(ValueError, match="The size N has no number"):
+    with pytest.raises(ValueError, match="The size N has no value"):
         lattice(STENCIL, "{ S[t, i] -> [t, i] }", {"T": 3})
 
 

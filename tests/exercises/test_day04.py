@@ -99,7 +99,7 @@ def test_an_obstacle_is_found_where_no_order_of_steps_has_the_group_in_one(apart
         ([["mul", "add"], ["add"]], "Node add is in two groups, or twice in one."),
         ([], "add alone reads mul: they may be one kernel; you keep them apart."),
         ([["mul", "add", "relu"], ["mul_1", "add_1"]], "mul_1 alone reads relu: they may be one kernel"),
-        ([["mul", "relu"]], "The group (mul, relu) has a cycle: 'mul' leaves it, and by way of 'add' it comes back"),
+        ([["mul", "relu"]], "The group (mul, relu) has a cycle: 'mul' leaves it, and the path through 'add' re-"),
     ],
 )
 def test_an_answer_that_makes_no_kernels_is_told_why(answer, sentence, apart):

@@ -49,7 +49,7 @@ def test_no_link_is_followed_wherever_it_stands(tmp_path):
     (tmp_path / "folder").symlink_to(tmp_path / "real")
     (tmp_path / "a.txt").symlink_to(tmp_path / "real/a.txt")
     os.link(tmp_path / "real/a.txt", tmp_path / "hard.txt")
-    for name, sentence in [("folder/a.txt", "behind one"), ("a.txt", "is a link")]:
+    for name, sentence in [("folder/a.txt", "reached through one"), ("a.txt", "is a link")]:
         with pytest.raises(Damaged, match=sentence):
             read_text(tmp_path / name)
     assert read_text(tmp_path / "hard.txt") == read_text(tmp_path / "real/a.txt") == "secret"
@@ -170,7 +170,7 @@ def test_limits_on_one_file_on_all_files_and_on_their_number(tmp_path, into, mon
     monkeypatch.setattr(files, "MAX_BYTES", 500)
     (again := tmp_path / "again").mkdir()
     notes, found = unpacked(path, again)
-    assert found == [] and len(notes) == 51 and notes[-1].endswith("only the first 50 are named.")
+    assert found == [] and len(notes) == 51 and notes[-1].endswith("only the first 50 are listed.")
 
 
 def test_encrypted_damaged_and_no_archive(tmp_path, into):

@@ -247,7 +247,7 @@ def test_changed_questions_after_grading_began_are_explained(graded, tmp_path):
     authored.write_text(text.replace('"grade_id": "shout', '"grade_id": "yell'))
     assert tiny.run(course, "-m", "autograder.authoring.notebooks").returncode == 0
     result = grade(course, "class")
-    assert result.returncode == 1 and "gradebook.db aside and grade again" in result.stderr
+    assert result.returncode == 1 and "gradebook.db away and grade again" in result.stderr
 
 
 ENTER = """

@@ -133,7 +133,7 @@ def test_litter_and_strays(tmp_path):
     touch(tmp_path / "ada/day01/graphs.ipynb")
     touch(tmp_path / "lost.ipynb")
     found = collect(tmp_path, KNOWN)
-    assert set(found.submissions) == {("ada", "day01")} and "lost.ipynb lies outside" in said(found)
+    assert set(found.submissions) == {("ada", "day01")} and "lost.ipynb is not in a learner's folder" in said(found)
 
 
 # Reading
@@ -154,7 +154,7 @@ def deep(levels: int) -> str:
         (b"", "is empty"),
         (json.dumps(valid()).encode()[:200], "is damaged"),
         (b"\xff\xfe\x00binary", "not UTF-8 text"),
-        (b"[1, 2]", "no notebook"),
+        (b"[1, 2]", "not a notebook"),
         (b'{"cells": []}', "no `nbformat`"),
         (json.dumps(valid() | {"nbformat": 99}).encode(), "format 99"),
         (json.dumps(valid() | {"cells": [{"cell_type": "spell", "source": ""}]}).encode(), "not a valid notebook"),
@@ -180,7 +180,7 @@ def test_a_huge_file_is_not_even_parsed(tmp_path, monkeypatch):
     monkeypatch.setattr(intake.files, "MAX_BYTES", 10)
     path = touch(tmp_path / "graphs.ipynb")
     path.write_text(json.dumps(valid()))
-    with pytest.raises(Damaged, match="is not read"):
+    with pytest.raises(Damaged, match="was not read"):
         read(path)
 
 
@@ -429,7 +429,7 @@ def test_a_folder_that_becomes_a_link_later_is_not_followed(tmp_path):
     path.unlink()
     path.parent.rmdir()
     path.parent.symlink_to(tmp_path / "class/bob/day01")
-    with pytest.raises(Damaged, match="behind one"):
+    with pytest.raises(Damaged, match="reached through one"):
         read(path)
 
 

@@ -191,10 +191,10 @@ def test_tiles_are_visited_one_after_the_other():
     "make, said",
     [
         (lambda s: interchange(s, 0, 2), "There is no dimension 2: the times of this schedule have 2, counted from 0."),
-        (lambda s: tile(s, [0, 1], [4]), "tile wants one size for each of the dimensions [0, 1]; it got [4]."),
-        (lambda s: tile(s, [0], [0]), "The sizes of tiles must be at least 1; they are [0]."),
+        (lambda s: tile(s, [0, 1], [4]), "tile needs one size for each of the dimensions [0, 1]; got [4]."),
+        (lambda s: tile(s, [0], [0]), "Tile sizes must be at least 1; got [0]."),
         (lambda s: fuse(s, 1), "There is no dimension 2: the times of this schedule have 2, counted from 0."),
-        (lambda s: reverse("{ S[i", 0), "The text '{ S[i' is no map of isl"),
+        (lambda s: reverse("{ S[i", 0), "The text '{ S[i' is not a map in isl's syntax"),
     ],
 )
 def test_what_cannot_be_transformed_says_why(make, said):
@@ -211,10 +211,10 @@ def test_what_cannot_be_transformed_says_why(make, said):
         ("{ X[i] -> [i] }", "The schedule orders X; the statements are S, T."),
         (
             "{ S[i] -> [i]; T[i, j, k] -> [i] }",
-            "The statement S is in 2 loops; the schedule writes it with 1 variables.",
+            "The statement S is in 2 loops; the schedule gives it 1 variables.",
         ),
-        ("{ S[i, j] -> A[i, j] }", "The times of S have a name, A: leave it out, S[…] -> […]."),
-        ("[Q] -> { S[i, j] -> [i, Q] }", "The schedule knows a size Q; the program's are M, N, K."),
+        ("{ S[i, j] -> A[i, j] }", "The times of S are named A: drop the name, S[…] -> […]."),
+        ("[Q] -> { S[i, j] -> [i, Q] }", "The schedule uses a size Q; the program has M, N, K."),
         (
             "{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, k] : k > 2 }",
             "The schedule drops iterations of T: T[0, 0, 0] has no time.",
@@ -225,16 +225,16 @@ def test_what_cannot_be_transformed_says_why(make, said):
         ),
         (
             "{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, 0] }",
-            "The schedule gives T[0, 0, 0] and T[0, 0, 1] the same time: which comes first is not said.",
+            "The schedule gives T[0, 0, 0] and T[0, 0, 1] the same time, so their order is undefined.",
         ),
-        ("{ S[i, j] -> [i", "The text '{ S[i, j] -> [i' is no map of isl"),
-        (3, "A schedule is a map of isl or its text; int came."),
+        ("{ S[i, j] -> [i", "The text '{ S[i, j] -> [i' is not a map in isl's syntax"),
+        (3, "A schedule is a map of isl or its text; got int."),
     ],
 )
 def test_what_is_no_schedule_says_why(schedule, said):
     program = PROGRAMS["matmul"]
     assert not_a_schedule(program, schedule).startswith(said)
-    if isinstance(schedule, str) and "no map" not in said:
+    if isinstance(schedule, str) and "not a map" not in said:
         assert not legal(program, schedule)
         with pytest.raises(ValueError, match="T"):
             ast(program, schedule)
@@ -242,11 +242,9 @@ def test_what_is_no_schedule_says_why(schedule, said):
 
 def test_kinds_and_marks_that_there_are_not_say_what_there_is():
     copy = PROGRAMS["copy"]
-    with pytest.raises(
-        ValueError, match="There is no kind of dependence 'input': there are flow, anti, output, values"
-    ):
+    with pytest.raises(ValueError, match="There is no dependence kind 'input'; choose from flow, anti, output, values"):
         dependences(copy, "input")
-    with pytest.raises(ValueError, match="No loop can be marked at dimension 2: the times of this schedule have 2"):
+    with pytest.raises(ValueError, match="There is no dimension 2 to mark: the times of this schedule have 2"):
         prim_func(copy, copy.schedule, {"N": 4}, unroll=[2])
 
 
@@ -322,17 +320,17 @@ def test_loops_that_isl_writes_are_written_as_one_writes_them():
         ("for i in range(0, N, K):\n  A[i] = 0", "The loop over i (line 1) has the step `K`: a step must be a number"),
         ("for i in range(0, N, 0):\n  A[i] = 0", "The loop over i (line 1) has the step `0`: a step must be a number"),
         ("for i in B:\n  A[i] = 0", "The loop over i (line 1) runs over `B`, which is not a range."),
-        ("for i in range():\n  A[i] = 0", "The loop over i (line 1) wants range(stop), range(start, stop) or"),
+        ("for i in range():\n  A[i] = 0", "The loop over i (line 1) needs range(stop), range(start, stop) or"),
         ("for i, j in range(N):\n  A[i] = 0", "The loop in line 1 has several variables"),
         (
             "for i in range(N):\n  for i in range(N):\n    A[i] = 0",
-            "The loop over i (line 2) takes the variable of a l",
+            "The loop over i (line 2) reuses the variable of an enclosing l",
         ),
         ("for i in range(N):\n  A[i] = 0\nelse:\n  A[0] = 1", "The loop over i (line 1) has an else"),
-        ("while N > 0:\n  A[0] = 0", "Line 1 is a while loop, and nobody knows beforehand how often it turns"),
+        ("while N > 0:\n  A[0] = 0", "Line 1 is a while loop, whose iterations cannot be counted in advance"),
         (
             "for i in range(N):\n  A[i] = 0\n  break",
-            "Line 3 leaves a loop by break: put its condition into the bounds.",
+            "Line 3 leaves a loop with break: put the condition into the bounds.",
         ),
         ("for i in range(N):\n  print(A[i])", "Line 2, `print(A[i])`, is neither a loop nor an assignment"),
         ("for i in range(N):\n  A[i * i] = 0", "The statement S (line 2) takes A at `i * i`, which is not affine"),
@@ -347,33 +345,36 @@ def test_loops_that_isl_writes_are_written_as_one_writes_them():
         ("for i in range(N):\n  A[i][0] = 0", "The statement S (line 2) has `A[i][0]`: write the subscripts in one br"),
         (
             "for i in range(N):\n  A[i] = 0\n  B[i] = A[i, 0]",
-            "The statement T (line 3) gives A 2 subscripts; before it had",
+            "The statement T (line 3) gives A 2 subscripts; earlier it has",
         ),
         (
             "for i in range(N):\n  s = A[i]",
-            "The statement S (line 2) writes s, which is no element of an array: write s[",
+            "The statement S (line 2) writes s, which is not an array element: write s[",
         ),
-        ("for i in range(N):\n  A[i], B[i] = 0, 1", "The statement S (line 2) writes several things at once"),
+        ("for i in range(N):\n  A[i], B[i] = 0, 1", "The statement S (line 2) assigns to several targets at once"),
         (
             "for i in range(N):\n  A[i] **= 2",
-            "The statement S (line 2) updates by an operator that is not +, -, * or /",
+            "The statement S (line 2) updates with an operator other than +, -, * and /",
         ),
         (
             "for i in range(N):\n  A[i] = exp(B[i])",
-            "The statement S (line 2) computes `exp(B[i])`: there are +, -, *, /",
+            "The statement S (line 2) computes `exp(B[i])`; allowed are +, -, *, /",
         ),
         (
             "for i in range(N):\n  if A[i] > 0:\n    A[i] = 0",
             "The condition in line 2 compares `A[i]`, which is not aff",
         ),
-        ("for i in range(N):\n  if f(i):\n    A[i] = 0", "The condition in line 2, `f(i)`, is no comparison of affine"),
+        (
+            "for i in range(N):\n  if f(i):\n    A[i] = 0",
+            "The condition in line 2, `f(i)`, is not a comparison of affine",
+        ),
         (
             "for i in range(N):\n  A[i] = 0\nB[i] = 1",
             "The statement T (line 3) takes B at `i`, which is not affine: i is t",
         ),
-        ("for i in range(A):\n  A[i] = 0", "A (line 1) is an array and a size: give one another name."),
+        ("for i in range(A):\n  A[i] = 0", "A (line 1) is both an array and a size: rename one of them."),
         ("for mod in range(N):\n  A[mod] = 0", "mod (line 1) cannot be a name here"),
-        ("for i in range(N):\n  pass", "There is no statement in these loops: write an assignment"),
+        ("for i in range(N):\n  pass", "These loops contain no statement: write an assignment"),
         ("for i in range(N)\n  A[i] = 0", "Line 1 is not Python: expected ':'."),
     ],
 )
@@ -409,7 +410,7 @@ def test_loops_with_steps_bounds_and_conditions():
 def test_shapes_and_sizes():
     jacobi = PROGRAMS["jacobi1d"]
     assert jacobi.shapes({"T": 3, "N": 8}) == {"A": (4, 8)}
-    with pytest.raises(ValueError, match="The sizes say nothing about N: give"):
+    with pytest.raises(ValueError, match="There is no size for N: give"):
         jacobi.shapes({"T": 3})
     with pytest.raises(ValueError, match="The statement S reaches A at -1 on axis 0, before its beginning"):
         parse("for i in range(N):\n  A[i] = A[i - 1]").shapes({"N": 4})

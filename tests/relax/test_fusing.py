@@ -62,12 +62,12 @@ def test_what_cannot_be_a_group_says_why(made, there, names):
         ([("lv99",)], "There is no operation 'lv99'"),
         ([(tanh, tanh)], "names an operation twice"),
         ([()], "is empty"),
-        ([(tanh,), (tanh,)], "would be computed twice"),
-        ("lv", "this is str"),
-        ([3], "is int"),
+        ([(tanh,), (tanh,)], "computing it twice gains nothing"),
+        ("lv", "got str"),
+        ([3], "got '3' (int)"),
     ):
         assert words in (illegal(there, groups) or ""), (groups, illegal(there, groups))
-        if words != "this is str":
+        if words != "got str":
             try:
                 fuse(made, groups)
             except ValueError as error:

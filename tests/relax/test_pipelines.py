@@ -139,12 +139,12 @@ def test_mistakes_have_sentences():
         (lambda: kernels(before=[forgets])(module), "The pass forgets in before returned None: end it"),
         (lambda: kernels(before=[breaks])(module), "The pass breaks in before raised KeyError"),
         (lambda: kernels(before=[drops])(module), "without the function main"),
-        (lambda: kernels(before=forgets), "before wants a list of passes; it got function"),
+        (lambda: kernels(before=forgets), "before must be a list of passes; got function"),
         (lambda: kernels(after_legalize=[3]), "A step of after_legalize must be"),
         (lambda: kernels(schedule=number)(module), "returned int; return a PrimFunc"),
         (lambda: kernels(schedule=other)(module), "changed the parameters"),
         (lambda: kernels(schedule=breaks)(module), "The rule breaks, on "),
-        (lambda: tune(matmul(4, 4, 4), "magic"), "A tuner is a function"),
+        (lambda: tune(matmul(4, 4, 4), "magic"), "A tuner must be a function"),
         (lambda: tune(matmul(4, 4, 4), lambda f, h: 3, measure=lambda f: 1.0), "return (what, PrimFunc) or None"),
     ):
         assert said in refused(act), refused(act)

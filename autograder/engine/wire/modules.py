@@ -44,7 +44,7 @@ def _classes() -> dict[str, type]:
 
 _OWN = {name: cls for name, cls in _classes().items() if isinstance(cls, type) and issubclass(cls, nn.Module)}
 _NAMES = {cls: name for name, cls in _OWN.items()}
-#: What stands here, and what exercises have declared.
+#: The classes above and those that exercises declare.
 CLASSES = ChainMap(_OWN, travel.MODULES)
 
 

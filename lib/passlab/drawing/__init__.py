@@ -9,10 +9,10 @@
     lattice(program, schedule, {"N": 6})      # iterations coloured by time; plot(…) does it for plain data
     slider(program, schedule, {"N": 6})       # the same, step by step
 
-Reading order: `picture` (what all of these return), `boxes` (what stands on a node, and how boxes become DOT),
-`graphs` (draw, diff), `stepping` (steps), `axes` (what matplotlib draws), `charts` (chart), `roofline` (roofline,
-traffic), `lattice` (plot, lattice), `timeline` (slider). `matching` says which node of one graph is which of another,
-`grouping` puts a big graph into few boxes. The layout of graphs is Graphviz's: E. R. Gansner, E. Koutsofios,
+Reading order: `picture` (what all of these return), `boxes` (the text on a node, and how boxes become DOT),
+`graphs` (draw, diff), `stepping` (steps), `axes` (pictures by matplotlib), `charts` (chart), `roofline` (roofline,
+traffic), `lattice` (plot, lattice), `timeline` (slider). `matching` pairs the nodes of two graphs, `grouping` draws a
+big graph in few boxes. The layout of graphs is Graphviz's: E. R. Gansner, E. Koutsofios,
 S. C. North, K.-P. Vo, "A Technique for Drawing Directed Graphs", IEEE TSE 1993.
 """
 

@@ -1,4 +1,4 @@
-"""A picture that matplotlib draws: SVG whose text is text, the same at every run; and bars, which several share."""
+"""Pictures drawn by matplotlib: SVG with text as text, the same at every run; and bars, which several share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands on a node, and how boxes and arcs become DOT."""
+"""Label nodes, and turn boxes and arcs into DOT."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ RED = "#C24E00"
 
 @dataclass(frozen=True)
 class Change:
-    """What became of a node. Sign and line style say the same as the colour."""
+    """How a changed node is drawn: the sign and the line style repeat what the colour tells."""
 
     sign: str
     line: str
@@ -54,7 +54,7 @@ CHANGES = {
     "altered": Change("≠", "#B0558A", "#FAEDF4"),
 }
 
-#: Attributes not worth a line: where the value is a default, where the shape says it already, and our own.
+#: Attributes not worth a line: defaults, those that the shape implies, and our own.
 DEFAULTS = {
     *("stride=(1, 1)", "strides=(1, 1)", "padding=(0, 0)", "padding=(0, 0, 0, 0)", "output_padding=(0, 0)"),
     *("dilation=(1, 1)", "groups=1", "padding_mode='zeros'", "inplace=False", "affine=True", "elementwise_affine=True"),
@@ -73,7 +73,7 @@ _short.maxtuple = _short.maxlist = _short.maxdict = 6
 
 
 def short(value: Any) -> str:
-    """An attribute in a few characters; a weight is never written out."""
+    """Shorten an attribute to a few characters; a weight is never written out."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         return f"tensor{list(value.shape)}"
     try:
@@ -82,8 +82,8 @@ def short(value: Any) -> str:
         return type(value).__name__
 
 
-def says(node: Node) -> list[str]:
-    """The attributes worth showing, as `name=value`."""
+def shown_attributes(node: Node) -> list[str]:
+    """Return the attributes worth showing, as `name=value`."""
     shown = []
     for name, value in sorted(node.attrs.items(), key=lambda item: item[0] != "kernel_size"):
         told = name == "target" and str(value).replace(".", "_") in node.id
@@ -94,12 +94,12 @@ def says(node: Node) -> list[str]:
 
 
 def name(node: Node) -> str:
-    """What to call a node: its id, unless that is not for people."""
+    """Return the name to show for a node: its id if that is readable, else its label."""
     return node.label if node.label and not node.id.isidentifier() else node.id
 
 
 def kind_of_value(node: Node) -> str:
-    """`float32[4, 8] · 128 B`, or `3 × float32[4, 8] · 384 B` for three alike."""
+    """Return `float32[4, 8] · 128 B`, or `3 × float32[4, 8] · 384 B` for three alike."""
     said, alike = node.type, set(node.shape or ())
     if len(alike) == 1 and isinstance(one := alike.pop(), tuple) and "," not in (node.dtype or ""):
         said = f"{len(node.shape)} × {replace(node, shape=one).type}"
@@ -107,13 +107,13 @@ def kind_of_value(node: Node) -> str:
 
 
 def line(node: Node) -> str:
-    """A node as a line of text: its source, then type and bytes."""
+    """Format a node as a line of text: its source, then type and bytes."""
     text = cut(" ".join((node.text or f"{node.id} = {node.op}({', '.join(node.inputs)})").split()), 100)
     return f"{text:<48}  {kind_of_value(node)}".rstrip()
 
 
 def fit(lines: list[str]) -> list[str]:
-    """The lines that a text form has room for."""
+    """Cut `lines` to the length of a text form."""
     return lines if len(lines) <= LINES else [*lines[:LINES], f"… {len(lines) - LINES:,} more lines"]
 
 
@@ -123,14 +123,14 @@ def heading(graph: Graph) -> str:
 
 
 def legend(entries: list[tuple[str, str, str]]) -> str:
-    """(colour, sign, words) as one line."""
+    """Format (colour, sign, words) entries as one line."""
     return small(
         " &#160; ".join(f'<font color="{c}"><b>{s}</b></font>&#160;&#160;{words}' for c, s, words in entries), INK
     )
 
 
 def kinds_legend(counts: dict[str, Any]) -> str:
-    """Only of the kinds that are there, and how many of each."""
+    """Return a legend of the kinds that occur, with their counts."""
     return legend([(COLOURS[kind][0], "■", f"{kind} {counts[kind]}") for kind in KINDS if counts.get(kind, 0) != 0])
 
 
@@ -138,8 +138,8 @@ def kinds_legend(counts: dict[str, Any]) -> str:
 class Box:
     """One box: a node, or a group of nodes with a caption.
 
-    `change` is one of CHANGES in a difference, `was` the node before it, `css` classes for the step-through. `inside`
-    are weights and constants that have no box of their own.
+    `change` is one of CHANGES in a difference, `was` the old node, `css` classes for the step-through. `inside` are the
+    weights and constants drawn inside this box.
     """
 
     nodes: tuple[Node, ...]
@@ -152,12 +152,12 @@ class Box:
 
     @property
     def calm(self) -> bool:
-        """Nothing to look at here: it may go into a group."""
+        """Whether the box is unmarked and unchanged, so that it may go into a group."""
         return not self.marked and self.change in ("", "kept") and not self.css
 
     @property
     def what_changed(self) -> str:
-        """`padding=(1, 1) → (0, 0)`, or the source it was; "" where nothing did."""
+        """`padding=(1, 1) → (0, 0)`, or the old source; "" for an unchanged box."""
         if self.was is None or self.change not in ("rewired", "altered"):
             return ""
         old, new = self.was, self.nodes[0]
@@ -170,7 +170,7 @@ class Box:
         return cut("  ".join(said), 60)
 
     def dot(self, name: str) -> str:
-        """The box as a statement of DOT."""
+        """Return the box as a statement of DOT."""
         node = self.nodes[0]
         colour, fill = COLOURS.get(node.kind, COLOURS["compute"])
         sign, look = "", ""
@@ -189,7 +189,7 @@ class Box:
         node = self.nodes[0]
         called = small(escape(cut(name(node), 40)), PALE, 10) if name(node) != node.op else ""
         leaf = node.kind == "data" and not node.inputs
-        said = self.what_changed or cut("  ".join(says(node)), 56)
+        said = self.what_changed or cut("  ".join(shown_attributes(node)), 56)
         if leaf or self.change == "kept":
             said = ""
         elif self.change in ("added", "removed"):  # only the source tells relu(x) from x.relu()
@@ -202,7 +202,7 @@ class Box:
         return small(escape(cut(f"with {held}", 56))) if held else ""
 
     def _group_label(self, sign: str) -> str:
-        """The caption, how many of which op, and the bytes."""
+        """Return the caption, a count of each op, and the bytes."""
         most = Counter(node.op for node in self.nodes).most_common()
         ops = " · ".join(f"{number} {cut(op, 24)}" for op, number in most[:4])
         more = f" · {len(most) - 4} more ops" if len(most) > 4 else ""
@@ -212,15 +212,15 @@ class Box:
 
     @property
     def tip(self) -> str:
-        """What the mouse shows."""
+        """The tooltip."""
         lines = [
-            f"{n.text or n.id} [{n.kind}] {', '.join(says(n))} {kind_of_value(n)}"
+            f"{n.text or n.id} [{n.kind}] {', '.join(shown_attributes(n))} {kind_of_value(n)}"
             for n in (*self.nodes, *self.inside)[:12]
         ]
         return "\n".join(cut(text, 300) for text in lines)
 
 
-Key = Any  # of a box: a node's id, (side, id), (id, op)
+Key = Any  # a box's key: a node's id, (side, id) or (id, op)
 Arcs = dict[tuple[Key, Key], str]  # (from, to) → attributes of DOT
 
 
@@ -234,13 +234,13 @@ def to_dot(
     note: str = "",
     framed: Sequence[Collection[Key]] = (),
 ) -> tuple[str, list[str], str]:
-    """Boxes and arcs, in groups if they are too many, as (DOT, tips of its boxes, note). `framed`: keys in a frame."""
+    """Return boxes and arcs as (DOT, tooltips, note), grouped beyond `limit` boxes. `framed`: keys to frame."""
     arcs = {(a, b): look for (a, b), look in arcs.items() if a in boxes and b in boxes}
     total, frames = len(boxes), []
     if total > min(ROOMY, limit):
         boxes, arcs = _weights_inside(boxes, arcs)
         if inside := total - len(boxes):
-            note += f" {inside:,} weights and constants stand inside the boxes that use them."
+            note += f" {inside:,} weights and constants are drawn inside the boxes that use them."
         boxes = _unused_together(boxes, arcs)
     if len(boxes) > limit or len(arcs) > 4 * limit:
         boxes, arcs, frames = _grouped(boxes, arcs, limit)
@@ -275,7 +275,7 @@ def _frame(number: int, names: list[str]) -> str:
 
 
 def _weights_inside(boxes: dict[Key, Box], arcs: Arcs) -> tuple[dict[Key, Box], Arcs]:
-    """Weights and constants put into the box that uses them: calm leaves that are no consumer's first operand."""
+    """Move weights and constants into the box that uses them: calm leaves that are not a consumer's first operand."""
     changed = (CHANGES["added"].edge, CHANGES["removed"].edge)
     users: dict[Key, list[Key]] = {}
     stay = set()
@@ -295,30 +295,30 @@ def _weights_inside(boxes: dict[Key, Box], arcs: Arcs) -> tuple[dict[Key, Box], 
 
 
 def _unused_together(boxes: dict[Key, Box], arcs: Arcs) -> dict[Key, Box]:
-    """Many leaves that nothing uses, in one box."""
+    """Draw many unused leaves as one box."""
     used = {key for arc in arcs for key in arc}
     unused = [key for key, box in boxes.items() if key not in used and box.calm and box.nodes[0].kind == "data"]
     if len(unused) < 5:
         return boxes
-    together = _as_one([boxes[key] for key in unused], f"{len(unused):,} leaves that nothing uses")
+    together = _as_one([boxes[key] for key in unused], f"{len(unused):,} unused leaves")
     return {unused[0]: together} | {key: box for key, box in boxes.items() if key not in set(unused)}
 
 
 def _grouped(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> tuple[dict[Key, Box], Arcs, list[str]]:
-    """Fewer boxes, see `grouping`, the arcs between them, and frames around the runs as DOT.
+    """Return fewer boxes (see `grouping`), the arcs between them, and frames around the runs as DOT.
 
-    What is marked or changed stays by itself as long as it is not much.
+    Marked and changed boxes stay ungrouped while there are few of them.
     """
     keep = [key for key, box in boxes.items() if not box.calm]
     names = {key: box.nodes[0].op for key, box in boxes.items()}
     looks = {key: (box.nodes[0].op, box.nodes[0].dtype, box.nodes[0].shape, box.change) for key, box in boxes.items()}
     fewer: dict[Key, Box] = {}
-    home: dict[Key, Key] = {}  # a node → the node in whose box it is shown
+    home: dict[Key, Key] = {}  # node → the node whose box shows it
     frames: list[str] = []
     number = count()
 
     def place(it: Group) -> str:
-        """Give a group its boxes; the names of these in DOT, framed if the group is a run."""
+        """Create a group's boxes and return their names in DOT, framed if the group is a run."""
         if it.body:
             inside = "; ".join(map(place, it.body))
             each = sum(len(part.keys) for part in it.body)
@@ -349,7 +349,7 @@ def _grouped(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> tuple[dict[Key, B
 
 
 def _as_one(together: list[Box], caption: str) -> Box:
-    """One box for several; changes that differ are counted in its caption."""
+    """Merge several boxes; if their changes differ, the caption counts them."""
     changes = Counter(box.change for box in together)
     counted = [f"{CHANGES[how].sign}{number}" for how, number in changes.items() if how not in ("", "kept")]
     return Box(

@@ -1,4 +1,4 @@
-"""Bars for a few figures."""
+"""Bar charts."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from passlab.drawing.picture import BLUE, cut, size
 
 
 def chart(title: str, values: Mapping[str, float], unit: str = "") -> Plot:
-    """Bars for a few figures, each with its ratio to the first: cost before, cost after.
+    """Draw one bar per figure, each with its ratio to the first: cost before, cost after.
 
         chart("bytes written", {"before": 4096, "after": 1024}, "B")
 

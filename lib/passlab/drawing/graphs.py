@@ -1,4 +1,4 @@
-"""One graph, and the difference of two."""
+"""Draw one graph, or the difference of two."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def draw(
         draw(gm, mark=["relu", "add"])
         draw(gm, groups=[["mul", "add"], ["relu"]])      # a frame around each group
 
-    `mark`: names of nodes to point out. `groups`: names of nodes that share a kernel. More than `limit` nodes are put
-    into few boxes, without frames, and the picture says so.
+    `mark`: names of nodes to point out. `groups`: names of nodes that share a kernel. More than `limit` nodes are drawn
+    in few boxes, without frames, and the picture notes it.
     """
     graph = view(obj, *inputs)
     mark, groups = ids(mark), [ids(group) for group in groups]
@@ -44,7 +44,7 @@ def draw(
 
 
 def ids(mark: Any) -> set[str]:
-    """Names of nodes, given as one name, as names, or as nodes."""
+    """Return the names of nodes given as one name, several names, or nodes."""
     many = [mark] if isinstance(mark, str) or not isinstance(mark, Iterable) else mark
     return {getattr(one, "id", getattr(one, "name", one)) for one in many}
 
@@ -54,13 +54,13 @@ def titled(title: str | None) -> list[str]:
 
 
 def node_lines(graph: Graph, mark: set[str]) -> list[str]:
-    """The nodes as lines, as many as fit; ▸ before the marked ones."""
+    """Return the nodes as lines, as many as fit, with ▸ before the marked ones."""
     left = [f"… {len(graph) - LINES:,} more nodes"] if len(graph) > LINES else []
     return [("▸ " if n.id in mark else "  ") + b.line(n) for n in islice(graph, LINES)] + left
 
 
 def _numbered(graph: Graph) -> Arcs:
-    """The edges. Those into an op that tells its operands apart carry the operand's number."""
+    """Return the edges. Those into a non-commutative op carry the operand's number."""
     computed = {node.id for node in graph if node.inputs}
     arcs: Arcs = {}
     for node in graph:
@@ -72,7 +72,7 @@ def _numbered(graph: Graph) -> Arcs:
 
 
 def diff(before: Any, after: Any, *inputs: Any, title: str | None = None, limit: int = LIMIT) -> Picture:
-    """One picture of two graphs: what was kept, added, removed, rewired (other operands) or altered (otherwise).
+    """Draw two graphs as one: nodes kept, added, removed, rewired (other operands) or altered (any other change).
 
     diff(before, after).text     # the same as lines, with the signs + - ~ ≠
     """
@@ -94,7 +94,7 @@ def diff(before: Any, after: Any, *inputs: Any, title: str | None = None, limit:
 
 
 def merged(old: Graph, new: Graph, pairs: dict[str, str]) -> dict[Key, Box]:
-    """The nodes of both graphs in one order: that of `new`, with a removed node after what came before it in `old`."""
+    """Merge the nodes of both graphs in the order of `new`; a removed node follows its predecessor in `old`."""
     removed: dict[str | None, list[Node]] = {}
     anchor = None
     for node in old:
@@ -112,7 +112,7 @@ def merged(old: Graph, new: Graph, pairs: dict[str, str]) -> dict[Key, Box]:
 
 
 def diff_lines(boxes: dict[Key, Box], context: int = 3, all_below: int = 30) -> list[str]:
-    """Lines as in a unified diff: kept nodes far from any change are counted, except in a small graph."""
+    """Return lines as in a unified diff: kept nodes far from any change are only counted, except in a small graph."""
     listed = list(boxes.values())
     near = {i + d for i, box in enumerate(listed) if box.change != "kept" for d in range(-context, context + 1)}
     lines, unchanged = [], 0

@@ -1,4 +1,4 @@
-"""A big graph in few boxes: runs that repeat are drawn once, the rest is cut where few values cross.
+"""Group a big graph into few boxes: repeated runs are drawn once, the rest is cut where few values cross.
 
 Every group is a stretch of one topological order, so an acyclic graph stays acyclic when it is drawn in groups.
 """
@@ -14,7 +14,7 @@ Key = Hashable
 
 @dataclass
 class Group:
-    """Consecutive nodes, and how to call them: "relu", "12 × (linear → relu)" or "120 nodes".
+    """Consecutive nodes and their caption: "relu", "12 × (linear → relu)" or "120 nodes".
 
     A run has a `body`: the groups of its first round. Round r of a run has its nodes in the order of the first, at
     `keys[r * size : (r + 1) * size]`, where `size` is the number of nodes in the body.
@@ -26,7 +26,7 @@ class Group:
 
     @property
     def boxes(self) -> int:
-        """How many boxes it takes to draw it."""
+        """How many boxes the group takes to draw."""
         return sum(part.boxes for part in self.body) or 1
 
 
@@ -37,9 +37,9 @@ def group(
     keep: Collection[Key],
     limit: int,
 ) -> list[Group]:
-    """Groups that take at most about `limit` boxes, of the nodes in `names` (key → its op, in topological order).
+    """Group the nodes in `names` (key → op, in topological order) into about `limit` boxes or fewer.
 
-    Two nodes with equal `looks` are alike when runs are sought. `keep`: nodes to show one by one with their
+    Nodes with equal `looks` count as alike in the search for runs. `keep`: nodes to show one by one with their
     neighbours, as far as a third of the limit allows.
     """
     alone = _with_neighbours(keep, edges, limit // 3)
@@ -47,7 +47,7 @@ def group(
     symbols: dict[Hashable, str] = {}
 
     def symbol(it: Group) -> str:
-        """One character per look; a node to be shown alone is like no other."""
+        """Return one character per look, and a unique one for a node to be shown alone."""
         key = it.keys[0] if it.keys[0] in alone else (tuple(looks[k] for k in it.keys), it.caption)
         return symbols.setdefault(key, chr(0x10000 + len(symbols)))
 
@@ -73,7 +73,7 @@ def _with_neighbours(keep: Collection[Key], edges: Collection[tuple[Key, Key]], 
 
 
 def _leaves_late(names: Mapping[Key, str], edges: Collection[tuple[Key, Key]]) -> list[Key]:
-    """The same order with every leaf (a weight, an input) moved to just before its first consumer."""
+    """Return the order with every leaf (a weight, an input) moved to just before its first consumer."""
     inputs: dict[Key, list[Key]] = {}
     used = set()
     for producer, consumer in edges:
@@ -91,12 +91,12 @@ def _leaves_late(names: Mapping[Key, str], edges: Collection[tuple[Key, Key]]) -
     return order
 
 
-#: The shortest body, up to 64 long, that stands three times or more in a row.
+#: The shortest body, of up to 64 nodes, repeated three times or more.
 _RUN = re.compile(r"(.{1,64}?)\1{2,}", re.S)
 
 
 def _runs(groups: list[Group], text: str) -> list[Group]:
-    """The groups with every run put into one; [] where nothing repeats. Run it again for runs of runs."""
+    """Merge every run into one group; return [] if nothing repeats. Call it again for runs of runs."""
     result, end = [], 0
     for run in _RUN.finditer(text):
         body = groups[run.start() : run.start() + len(run[1])]
@@ -112,7 +112,7 @@ def _runs(groups: list[Group], text: str) -> list[Group]:
 
 
 def _stretches(groups: list[Group], edges: Collection[tuple[Key, Key]], alone: set[Key], pieces: int) -> list[Group]:
-    """About `pieces` stretches, each ended where the fewest values cross."""
+    """Cut the groups into about `pieces` stretches, each ending where the fewest values cross."""
     crossing, size = _values_across(groups, edges), -(-len(groups) // pieces)
     result, start = [], 0
     while start < len(groups):
@@ -133,7 +133,7 @@ def _stretches(groups: list[Group], edges: Collection[tuple[Key, Key]], alone: s
 
 
 def _values_across(groups: list[Group], edges: Collection[tuple[Key, Key]]) -> list[int]:
-    """For each group: how many values, made in it or before, are used after it."""
+    """Return, for each group, how many values produced in it or before are used after it."""
     place = {key: i for i, it in enumerate(groups) for key in it.keys}
     last: dict[Key, int] = {}
     for producer, consumer in edges:
@@ -151,6 +151,6 @@ def _values_across(groups: list[Group], edges: Collection[tuple[Key, Key]]) -> l
 
 
 def _crossing(groups: list[Group], edges: Collection[tuple[Key, Key]]) -> int:
-    """How many arcs there are between the groups."""
+    """Count the arcs between the groups."""
     place = {key: i for i, it in enumerate(groups) for key in it.keys}
     return len({(place[a], place[b]) for a, b in edges if place[a] != place[b]})

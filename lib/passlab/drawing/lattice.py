@@ -1,12 +1,12 @@
-"""Iteration domains as lattices of points: coloured by the time at which they run, with dependences, tiles and fronts.
+"""Draw iteration domains as lattices of points coloured by time, with dependences, tiles and fronts.
 
     lattice(program, schedule, {"N": 6}, dependences=dependences(program, "flow"))
     plot({("S", (0, 0)): (0,), ("S", (0, 1)): (1,)}, arrows=[(("S", (0, 0)), ("S", (0, 1)))])
 
-An instance is a statement's name with its iteration, ("S", (1, 2)); its time is a tuple, and times are compared like
-words in a dictionary. The first dimension goes down, the second to the right, as in a matrix; of deeper loops the last
-two do, and there is a panel for each turn of the others. Reading order: what a picture is made of (`Scene`), where
-points lie (`Panel`), SVG, text, and from isl to plain data.
+An instance is a statement's name with its iteration, ("S", (1, 2)); its time is a tuple, and times are compared
+lexicographically. The first dimension runs down, the second to the right, as in a matrix; in deeper nests the last two
+do, with one panel for each iteration of the others. Reading order: the contents of a picture (`Scene`), where points
+lie (`Panel`), SVG, text, and from isl to plain data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from passlab.drawing.picture import FONT, GREY, INK, PALE, Picture, escape
 POINTS, ARROWS, PANELS = 1200, 600, 12
 #: Points of the page for the widest row of panels, and for the gap between two points.
 WIDE, GAP = 900, (15, 38)
-#: Viridis (S. van der Walt, N. Smith, 2015), without its palest end: dark is early, also without seeing colours.
+#: Viridis (S. van der Walt, N. Smith, 2015) without its palest end: dark is early, even in greyscale.
 SCALE = ("#440154", "#472D7B", "#3B528B", "#2C728E", "#21918C", "#28AE80", "#5EC962", "#ADDC30")
 
 Instance = tuple[str, tuple[int, ...]]
@@ -34,7 +34,7 @@ Time = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Scene:
-    """What is drawn. `step` is when each point runs, counted from 0; points of one step may run in any order."""
+    """The contents of a picture. `step`: when each point runs, from 0; points of one step may run in any order."""
 
     times: dict[Instance, Time]
     step: dict[Instance, int]
@@ -69,7 +69,7 @@ class Panel:
 
     @property
     def margin(self) -> float:
-        """For the numbers of the rows."""
+        """The width of the row numbers."""
         longest = max(len(str(n)) for n in (self.rows.start, self.rows.stop))
         return 20 + 7 * longest if self.names[1] else 24
 
@@ -83,7 +83,7 @@ class Panel:
 
 
 class Lattice(Picture):
-    """A picture of a lattice: SVG written without Graphviz, and the same as text."""
+    """A picture of a lattice, as SVG (without Graphviz) and as text."""
 
     suffixes = (".svg", ".html", ".txt")
 
@@ -106,19 +106,19 @@ def plot(
     axes: Mapping[str, Sequence[str]] | None = None,
     title: str = "",
 ) -> Lattice:
-    """Draw points by their times; all of it is plain data.
+    """Draw points by their times, from plain data.
 
         plot({("S", (t, i)): (t + i, t) for t in range(4) for i in range(6)}, fronts=1, axes={"S": ("t", "i")})
 
-    arrows: from the instance that has to run first to the one that has to wait. tiles: instance → name of its tile.
-    violated: an arrow that the times break. fronts: how many numbers of a time, from its first, say when it is; what
-    has the same ones may run at once and is drawn as a front. axes: statement → names of its dimensions.
+    arrows: from the instance that must run first to the one that must wait. tiles: instance → name of its tile.
+    violated: an arrow that the times break. fronts: how many leading components of a time make the step; instances that
+    share them may run at once and are drawn as a front. axes: statement → names of its dimensions.
     """
     return Lattice(scene(times, arrows, tiles, violated, fronts, axes), title)
 
 
 def scene(times, arrows=(), tiles=None, violated=None, fronts=None, axes=None, cut=False) -> Scene:
-    """The arguments of `plot`, cut to size, with steps counted. `cut`: there are more points. ValueError for none."""
+    """Cut the arguments of `plot` to size and count steps. `cut`: there are more points. ValueError for no points."""
     if not times:
         raise ValueError("There are no points to draw: the iteration domain is empty for these sizes.")
     times = {at: tuple(time) if isinstance(time, tuple | list) else (time,) for at, time in times.items()}
@@ -143,12 +143,12 @@ def scene(times, arrows=(), tiles=None, violated=None, fronts=None, axes=None, c
 
 
 def told(at: Instance) -> str:
-    """An instance as isl writes it: S[1, 2]."""
+    """Format an instance as isl does: S[1, 2]."""
     return f"{at[0]}[{', '.join(map(str, at[1]))}]"
 
 
 def _window(points: Iterable[Instance]) -> set[Instance]:
-    """The points in a corner that is small enough: the widest dimension is halved until it is."""
+    """Return the points in a corner that is small enough, by halving the widest dimension until it is."""
     kept = set(points)
     while len(kept) > POINTS:
         spread = {}
@@ -168,7 +168,7 @@ def _window(points: Iterable[Instance]) -> set[Instance]:
 
 
 def _panels(scene: Scene) -> tuple[list[Panel], list[str]]:
-    """Panels side by side, and what was left out of them in sentences."""
+    """Return panels side by side, and sentences on what they leave out."""
     slices: dict[tuple, dict] = {}
     for at in sorted(scene.times):
         name, iteration = at
@@ -240,7 +240,7 @@ def _svg(scene: Scene, panels: list[Panel], title: str, note: str) -> str:
 
 
 def _grid(panel: Panel) -> list[str]:
-    """Title, axes with their numbers, and thin lines."""
+    """Draw the title, the numbered axes, and thin lines."""
     right, down = panel.names
     drawn = [f'<text x="{panel.x:g}" y="{panel.y + 13:g}" font-weight="bold">{escape(panel.title)}</text>']
     left, top = panel.place((panel.columns.start, panel.rows.start))
@@ -293,7 +293,7 @@ def _tiles(scene: Scene, panel: Panel, spots: dict) -> list[str]:
 
 
 def _fronts(scene: Scene, panel: Panel, spots: dict, radius: float) -> list[str]:
-    """A band through the points of each step; a single point has none."""
+    """Draw a band through the points of each step of more than one point."""
     drawn = []
     for step, members in _groups(panel, scene.step).items():
         if len(members) > 1:
@@ -305,7 +305,7 @@ def _fronts(scene: Scene, panel: Panel, spots: dict, radius: float) -> list[str]
 
 
 def _band(path: list[tuple[float, float]], thick: float, stroke: str) -> str:
-    """A polygon with round corners, made by a thick line around it."""
+    """Draw a polygon with round corners, by a thick line around it."""
     points = " ".join(f"{x:g},{y:g}" for x, y in (path if len(path) > 1 else path * 2))
     look = (
         f'fill="{stroke}" stroke="{stroke}" stroke-width="{thick:.1f}" stroke-linejoin="round" stroke-linecap="round"'
@@ -314,7 +314,7 @@ def _band(path: list[tuple[float, float]], thick: float, stroke: str) -> str:
 
 
 def _hull(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The convex hull (A. M. Andrew's monotone chain, 1979)."""
+    """Return the convex hull (A. M. Andrew's monotone chain, 1979)."""
 
     def half(those: list) -> list:
         kept: list = []
@@ -343,7 +343,7 @@ def _point(scene: Scene, at: Instance, spot: tuple[float, float], radius: float)
 
 
 def colour(step: int, last: int) -> tuple[str, str]:
-    """The colour of a step among 0 … last, and one that can be read on it."""
+    """Return the colour of a step among 0 … last, and a text colour that is legible on it."""
     share = step / last * (len(SCALE) - 1) if last else 0.0
     low = min(int(share), len(SCALE) - 2)
     ends = ([int(code[i : i + 2], 16) for i in (1, 3, 5)] for code in SCALE[low : low + 2])
@@ -353,7 +353,7 @@ def colour(step: int, last: int) -> tuple[str, str]:
 
 
 def _arrow(a, b, radius, stroke, thick, tip, step, everywhere) -> str:
-    """A line from edge to edge of two points, bent where it would run through other points."""
+    """Draw an arrow between the edges of two points, bent where it would cross other points."""
     (x, y), (u, v) = a, b
     far = math.hypot(u - x, v - y)
     across = ((v - y) / far, (x - u) / far)
@@ -383,7 +383,7 @@ def _arrow(a, b, radius, stroke, thick, tip, step, everywhere) -> str:
 
 
 def _legend(scene: Scene, y: float, note: str, wide: float) -> tuple[str, float]:
-    """What colours and lines mean, and how high that is."""
+    """Return the legend, and its height."""
     drawn, x, last = [], 0.0, scene.last
     many = min(last + 1, 48)
     for n in range(many):
@@ -427,7 +427,7 @@ def _lines(sentence: str, most: int) -> list[str]:
 
 
 def violation(scene: Scene) -> str:
-    """What the violated pair shows, in a sentence."""
+    """Describe the violated pair: which instance must run first, and when the two run."""
     source, target = scene.violated
     a, b = scene.step[source], scene.step[target]
     if a < b:
@@ -484,18 +484,18 @@ def lattice(
     fronts: int | None = None,
     title: str = "",
 ) -> Lattice:
-    """The iterations of a program, coloured by when a schedule runs them.
+    """Draw the iterations of a program, coloured by when a schedule runs them.
 
         lattice(program, skewed, {"T": 4, "N": 8}, dependences=dependences(program, "flow"), fronts=1)
 
-    schedule, dependences: as text or isl.UnionMap. tiles, fronts: how many of the schedule's dimensions, from the
-    first, name the tile, or the time of a front. violated: two instances as text, ("S[1, 2]", "S[0, 3]").
+    schedule, dependences: text or isl.UnionMap. tiles, fronts: how many leading dimensions of the schedule identify the
+    tile, or the time of a front. violated: two instances as text, ("S[1, 2]", "S[0, 3]").
     """
     return Lattice(scene_of(program, schedule, sizes, dependences, tiles, violated, fronts), title)
 
 
 def scene_of(program, schedule, sizes, dependences=None, tiles=None, violated=None, fronts=None) -> Scene:
-    """The arguments of `lattice` as plain data."""
+    """Convert the arguments of `lattice` to plain data."""
     import islpy as isl
 
     domain = isl.UnionSet("{}")
@@ -522,15 +522,15 @@ def scene_of(program, schedule, sizes, dependences=None, tiles=None, violated=No
 
 
 def instance(text: str) -> Instance:
-    """The instance that isl writes as S[1, 2]."""
+    """Parse an instance as isl writes it, S[1, 2]."""
     found = re.fullmatch(r"\s*(\w+)\[([-\d,\s]*)\]\s*", str(text))
     if not found:
-        raise ValueError(f"An instance is written as in 'S[1, 2]'; got {str(text)[:60]!r}.")
+        raise ValueError(f"An instance is written like 'S[1, 2]'; got {str(text)[:60]!r}.")
     return found[1], tuple(int(x) for x in found[2].split(",") if x.strip())
 
 
 def _pairs(relation: Any) -> list[tuple[Instance, Instance]]:
-    """All pairs of a bounded relation; a tuple without a name has the name ""."""
+    """List all pairs of a bounded relation; an unnamed tuple has the name ""."""
     import islpy as isl
 
     found: list[tuple[Instance, Instance]] = []
@@ -553,7 +553,7 @@ def _pairs(relation: Any) -> list[tuple[Instance, Instance]]:
 
 
 def _smaller(domain: Any, sizes: Mapping[str, int]) -> tuple[Any, bool]:
-    """The domain, cut to a corner where it has far more points than are drawn; whether it was."""
+    """Cut the domain to a corner if it has far more points than can be drawn; return it, and whether it was cut."""
     import islpy as isl
 
     parts: list = []
@@ -562,9 +562,9 @@ def _smaller(domain: Any, sizes: Mapping[str, int]) -> tuple[Any, bool]:
     for part in parts:
         depth = part.dim(isl.dim_type.set)
         if missing := sorted(set(part.get_var_names(isl.dim_type.param)) - set(sizes)):
-            raise ValueError(f"The size {missing[0]} has no number: give it as in {{'{missing[0]}': 6}}.")
+            raise ValueError(f"The size {missing[0]} has no value: give one, as in {{'{missing[0]}': 6}}.")
         if not part.is_bounded():
-            raise ValueError(f"The iterations of {part.get_tuple_name()} have no end: its domain must be bounded.")
+            raise ValueError(f"The domain of {part.get_tuple_name()} is infinite: give its loops bounds.")
         ends = [(part.dim_min_val(k).to_python(), part.dim_max_val(k).to_python()) for k in range(depth)]
         spread = [high - low + 1 for low, high in ends]
         while math.prod(spread) > 4 * POINTS:

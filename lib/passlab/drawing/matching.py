@@ -1,8 +1,8 @@
-"""Which node of one graph is which node of another? What `diff` draws rests on it.
+"""Match the nodes of two graphs, for `diff`.
 
-A node may keep its name and change its operands, keep its place and change its name, or both. No single rule reads
-all of these well, so several readings are made (names first, structure first, names last where they may have shifted)
-and the one that needs fewest changes to explain the second graph is taken.
+A node may keep its name and change its operands, keep its place and change its name, or both. No single rule handles
+all of these well, so several matchings are tried (names first, structure first, names last where they may have shifted)
+and the one that explains the second graph with the fewest changes is taken.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from passlab.graph import Graph, Node
 
 
 def match(before: Graph, after: Graph) -> dict[str, str]:
-    """Id in `before` → id in `after`, for the nodes that are in both. Only nodes of the same op are ever matched."""
+    """Return id in `before` → id in `after` for the nodes that are in both. Only nodes of the same op are matched."""
     keys = {"before": _keys(before), "after": _keys(after)}
     readings = []
     for rules in (
@@ -31,7 +31,7 @@ def match(before: Graph, after: Graph) -> dict[str, str]:
 
 
 def status(old: Node, new: Node, pairs: dict[str, str]) -> str:
-    """What became of a matched node: "kept", "rewired" (other operands) or "altered" (other attributes or type)."""
+    """Return the status of a matched node: "kept", "rewired" (other operands) or "altered" (other attributes, type)."""
     if tuple(pairs.get(id) for id in old.inputs) != new.inputs:
         return "rewired"
     same_names = old.id == new.id and old.inputs == new.inputs
@@ -44,7 +44,7 @@ def status(old: Node, new: Node, pairs: dict[str, str]) -> str:
 
 
 def attributes(node: Node) -> dict[str, str]:
-    """The attributes in a form that compares: tensors by type and shape, all else by `repr`."""
+    """Return the attributes in comparable form: tensors by type and shape, all else by `repr`."""
     return {name: _comparable(value) for name, value in node.attrs.items()}
 
 
@@ -58,12 +58,12 @@ def _comparable(value: Any) -> str:
 
 
 def _keys(graph: Graph) -> dict[str, tuple]:
-    """Id → (op, attributes)."""
+    """Return id → (op, attributes)."""
     return {node.id: (node.op, tuple(sorted(attributes(node).items()))) for node in graph}
 
 
 def _names(before: Graph, after: Graph, keys: dict, pairs: dict[str, str], ops: Container[str] | None = None) -> None:
-    """The same name and the same op (one of `ops`, if given)."""
+    """Match by the same name and op (one of `ops`, if given)."""
     taken = set(pairs.values())
     op_of = {node.id: node.op for node in after if ops is None or node.op in ops}
     for node in before:
@@ -72,13 +72,13 @@ def _names(before: Graph, after: Graph, keys: dict, pairs: dict[str, str], ops: 
 
 
 def _steady_names(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:
-    """The same name, where the op is as frequent before as after: `relu_1` shifts only if a relu came or went."""
+    """Match by name where the op is as frequent before as after: `relu_1` shifts only if a relu came or went."""
     counts = [Counter(node.op for node in graph) for graph in (before, after)]
     _names(before, after, keys, pairs, {op for op in counts[0] if counts[0][op] == counts[1][op]})
 
 
 def _structure(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:
-    """The same op, attributes and operands, all the way up; equal ones by name, then in order."""
+    """Match by op, attributes and operands, all the way up; break ties by name, then by order."""
     values, taken, same = (
         _values(before, keys["before"]),
         set(pairs.values()),
@@ -100,7 +100,7 @@ def _structure(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -
 
 
 def _values(graph: Graph, keys: dict[str, tuple]) -> dict[str, int]:
-    """Id → a hash of the whole expression above it. Leaves that look alike are told apart by their order."""
+    """Return id → a hash of the whole expression above it. Leaves that look alike differ by their order."""
     values: dict[str, int] = {}
     alike: dict[tuple, int] = defaultdict(int)
     for node in graph:
@@ -114,7 +114,7 @@ def _values(graph: Graph, keys: dict[str, tuple]) -> dict[str, int]:
 
 
 def _neighbours(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:
-    """The same op and attributes, and a common producer (going down) or consumer (going up)."""
+    """Match by op, attributes and a common producer (going down) or consumer (going up)."""
     back = {new: old for old, new in pairs.items()}
 
     def pair(new: str, candidates: Any) -> None:
@@ -134,7 +134,7 @@ def _neighbours(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) 
 
 
 def _changes(before: Graph, after: Graph, pairs: dict[str, str]) -> int:
-    """How much has to be said to explain `after` by `before` under this reading."""
+    """Count the changes that explain `after` by `before` under this matching."""
     matched = [(before.node(old), after.node(new)) for old, new in pairs.items()]
     said = sum((old.id != new.id) + (status(old, new, pairs) != "kept") for old, new in matched)
     return len(before) + len(after) - 2 * len(pairs) + said

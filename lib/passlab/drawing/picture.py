@@ -1,4 +1,4 @@
-"""A picture: DOT that Graphviz turns into SVG, and the same as text."""
+"""A picture: DOT, its SVG (by Graphviz), and a text form."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-#: Seconds Graphviz may take. What the limits of the drawing functions let through takes well under one.
+#: Seconds Graphviz may take. A picture within the limits of the drawing functions takes well under one.
 PATIENCE = 15
 
 INK, PALE, BLUE, GREY = "#1A1A1A", "#5F5F5F", "#0072B2", "#8A8A8A"
@@ -31,8 +31,8 @@ NO_DOT = (
 class Picture:
     """A picture that shows itself in a notebook, and as text where there is no Graphviz.
 
-    `text` is its text form, `svg` the drawing ("" where it cannot be made), `note` what was left out or is missing.
-    `tips` are what the mouse shows on the boxes n0, n1, … of `dot`.
+    `text` is its text form, `svg` the drawing ("" if it cannot be made), `note` tells what was left out or is missing.
+    `tips` are the tooltips of the boxes n0, n1, … of `dot`.
     """
 
     #: Forms `save` can write.
@@ -43,12 +43,12 @@ class Picture:
 
     @cached_property
     def _drawn(self) -> tuple[str, str]:
-        """(SVG, "") or ("", a sentence that says why there is none)."""
+        """Return (SVG, ""), or ("", the reason why there is none)."""
         svg, problem = self._render("svg")
         return ("", problem) if problem else (_embeddable(svg.decode(), self.title, self._tips), "")
 
     def _render(self, form: str) -> tuple[bytes, str]:
-        """(The picture as svg or png, "") or (b"", why there is none)."""
+        """Return (the picture as svg or png, "") or (b"", the reason why there is none)."""
         return graphviz(self.dot, form)
 
     @property
@@ -68,11 +68,11 @@ class Picture:
         return f'<div style="{CARD}"><pre style="color:{INK}">{html.escape(self.text)}</pre>{note}</div>'
 
     def save(self, path: str | Path) -> Path:
-        """Write the picture to `path`; the suffix says how. RuntimeError where Graphviz is missing or fails."""
+        """Write the picture to `path`, as its suffix says. Raise RuntimeError if Graphviz is missing or fails."""
         path = Path(path)
         suffix = path.suffix.lower()
         if suffix not in self.suffixes:
-            raise ValueError(f"This picture is saved as {', '.join(self.suffixes)}; got {path.name!r}.")
+            raise ValueError(f"A picture can be saved as {', '.join(self.suffixes)}; got {path.name!r}.")
         if suffix == ".png":
             content, problem = self._render("png")
         else:
@@ -97,7 +97,7 @@ class Picture:
 
 
 def graphviz(source: str, form: str) -> tuple[bytes, str]:
-    """Run `dot`: (what it wrote, "") or (b"", why not)."""
+    """Run `dot`; return (its output, "") or (b"", why it failed)."""
     dot = shutil.which("dot")
     if dot is None:
         return b"", NO_DOT
@@ -117,7 +117,7 @@ def graphviz(source: str, form: str) -> tuple[bytes, str]:
 
 def _embeddable(svg: str, title: str, tips: Sequence[str]) -> str:
     """Make SVG of Graphviz or matplotlib fit for a page: no prolog, no style that reaches the page, no ids that could
-    clash, tips, a name, a size that adapts."""
+    clash, tooltips, a name, a size that adapts."""
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->\n?|<metadata>.*?</metadata>\n?|<defs>\s*<style.*?</defs>\n?", "", svg, flags=re.S)
 
@@ -138,7 +138,7 @@ def _embeddable(svg: str, title: str, tips: Sequence[str]) -> str:
 
 
 def escape(text: Any) -> str:
-    """Any text as XML text: what cannot be printed becomes a space, the rest is quoted."""
+    """Escape any text for XML; unprintable characters become spaces."""
     return html.escape(printable(text))
 
 
@@ -147,12 +147,12 @@ def printable(text: Any) -> str:
 
 
 def cut(text: str, most: int) -> str:
-    """At most `most` characters, with … where some were left out."""
+    """Cut text to at most `most` characters, with … in place of the rest."""
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def size(count: float | None) -> str:
-    """Bytes for people: 784 KiB. "" where unknown."""
+    """Format a number of bytes as 784 KiB; "" if unknown."""
     if count is None:
         return ""
     units = ["B", "KiB", "MiB", "GiB", "TiB"]
@@ -164,7 +164,7 @@ def size(count: float | None) -> str:
 
 
 def rows(*lines: str) -> str:
-    """Lines of marked-up text, one below the other, as an HTML-like label."""
+    """Stack lines of marked-up text as an HTML-like label."""
     cells = "".join(f'<tr><td align="left">{line}</td></tr>' for line in lines if line)
     return f'<<table border="0" cellborder="0" cellspacing="0" cellpadding="1">{cells or "<tr><td></td></tr>"}</table>>'
 
@@ -174,5 +174,5 @@ def small(marked_up: str, colour: str = PALE, points: int = 9) -> str:
 
 
 def bold(text: str) -> str:
-    """Plain text in bold; a space where there is none, because Graphviz takes no empty tag."""
+    """Return plain text in bold; a space for "", because Graphviz rejects an empty tag."""
     return f"<b>{escape(text) or '&#160;'}</b>"

@@ -1,4 +1,4 @@
-"""The roofline of a machine with programs under it, and where a program's memory traffic goes.
+"""Draw programs under the roofline of a machine, and where their memory traffic goes.
 
     roofline({"eager": (flops, nbytes, seconds), "fused": (flops, less, fewer)}, machine)
     traffic({"eager": bytes_moved(gm).detail, "fused": bytes_moved(fused).detail})
@@ -37,13 +37,13 @@ class _Placed(NamedTuple):
 
 
 def roofline(points: Mapping[str, Sequence[float]], machine: Machine, title: str = "Roofline") -> Plot:
-    """Programs under the roofs of a machine, on logarithmic scales.
+    """Draw programs under the roofs of a machine, on logarithmic scales.
 
         roofline({"eager": (3e6, 2.4e7, 2e-3), "fused": (3e6, 8e6, 7e-4)}, machine)
 
     A program is (operations, bytes, seconds): its arithmetic intensity is operations/bytes, its speed
-    operations/seconds. (operations, bytes) alone has not been timed, and is drawn on the roof itself as a hollow mark.
-    Raises ValueError for a program that does nothing, moves nothing or takes no time.
+    operations/seconds. (operations, bytes) alone was not timed, and is drawn on the roof itself as a hollow mark.
+    Raise ValueError unless all of these are positive.
     """
     placed = {name: _placed(name, point, machine) for name, point in points.items()}
     if not placed:
@@ -135,7 +135,7 @@ def _range(values: Sequence[float], room: float) -> tuple[float, float]:
 
 
 def traffic(programs: Mapping[str, Mapping[str, float]], title: str = "Bytes moved") -> Plot:
-    """One bar for each program, made of its kernels: how many bytes each moves, and the sum as a ratio to the first.
+    """Draw one bar per program, made of the bytes that each of its kernels moves, and its ratio to the first bar.
 
         traffic({"eager": {"mul": 8e6, "add": 8e6, "relu": 8e6}, "fused": {"mul_add_relu": 8e6}})
 

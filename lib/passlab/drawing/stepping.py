@@ -1,4 +1,4 @@
-"""A pass, state by state, in plain HTML and CSS: no kernel, no scripts, nothing to load."""
+"""Show a pass state by state in plain HTML and CSS: no kernel, no scripts, nothing to load."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ margin:0 6px 0 0;user-select:none}}
 
 
 class Steps(Picture):
-    """What `steps` makes. `frames` are its states; the drawing holds all of them, and CSS shows one."""
+    """The picture that `steps` returns. `frames` are its states; the drawing holds all of them, and CSS shows one."""
 
     suffixes = (".html", ".txt")
 
@@ -43,7 +43,7 @@ class Steps(Picture):
         super().__init__("\n".join(titled(title) + lines).rstrip(), dot, title, note, tips)
 
     def _lines(self, i: int) -> list[str]:
-        """State `i` as lines: all nodes of the first state, then what each one changed."""
+        """Return state `i` as lines: all nodes of the first state, only the changes of a later one."""
         graph, mark, caption = self.frames[i]
         pointed = f"  ▸ {', '.join(sorted(mark))}" if mark and i else ""
         if i:
@@ -90,7 +90,7 @@ def steps(states: Iterable[Any], title: str | None = None, limit: int = LIMIT) -
 
         steps([(gm, ["relu", "relu_1"], "two in a row"), (after, ["relu"], "one is left")])
 
-    Each graph is read when it comes out of `states`, so a generator may hand over one graph that it goes on changing.
+    Each graph is read as soon as `states` yields it, so a generator may yield one graph and go on changing it.
     A node keeps its place from state to state.
     """
     frames: list[Frame] = []
@@ -118,7 +118,7 @@ def steps(states: Iterable[Any], title: str | None = None, limit: int = LIMIT) -
                 seen.setdefault(("edge", key[producer], key[consumer]), []).append(i)
 
     def css(it: Any) -> str:
-        """Classes of what is not there in every state."""
+        """Return the classes of a box or edge that is not in every state."""
         return "" if len(seen[it]) == len(frames) else " ".join(["some", *(f"in{i}" for i in seen[it])])
 
     boxes = {key: replace(box, css=f"{marked.get(key, '')} {css(key)}".strip()) for key, box in boxes.items()}

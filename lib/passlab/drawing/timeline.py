@@ -1,9 +1,9 @@
-"""A slider through schedule time: which points have run, which run now. Works on a page without a kernel.
+"""A slider through schedule time: which points have run, which run now. It works on a page without a kernel.
 
     slider(program, schedule, {"N": 6})            # HTML and CSS alone
     slider(program, schedule, {"N": 6}).live()     # ipywidgets: drag it, or let it play
 
-Every point knows its step (`--t` in its style) and the picture knows which is now (`--now`): CSS compares them.
+Every point carries its step (`--t` in its style) and the picture the current one (`--now`): CSS compares them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from passlab.drawing.lattice import Lattice, Scene, scene_of, told
 from passlab.drawing.picture import BLUE, CARD, INK, PALE, escape
 
-#: A slider has at most so many places; with more steps, each place is several of them.
+#: A slider has at most this many places; with more steps, each place covers several.
 PLACES = 100
 
 _CSS = f"""
@@ -38,7 +38,7 @@ padding:0 10px;margin:0 6px 0 0;user-select:none}}
 
 
 class Slider(Lattice):
-    """A lattice with a slider. It shows itself as HTML that needs no kernel; `live()` is the same as a widget."""
+    """A lattice with a slider. It displays as HTML that needs no kernel; `live()` returns a widget instead."""
 
     suffixes = (".html", ".txt")
 
@@ -48,7 +48,7 @@ class Slider(Lattice):
         self.count = -(-(scene.last + 1) // self.by)
 
     def at(self, place: int) -> tuple[int, int, str]:
-        """The first and last step of a place, and what runs there in words."""
+        """Return the first and last step of a place, and a sentence on what runs there."""
         first, last = place * self.by, min((place + 1) * self.by - 1, self.scene.last)
         now = [told(it) for it, step in self.scene.step.items() if first <= step <= last]
         done = sum(step <= last for step in self.scene.step.values())
@@ -84,7 +84,7 @@ class Slider(Lattice):
         )
 
     def live(self) -> Any:
-        """The slider as a widget of ipywidgets, with a button that plays it. It needs a running kernel."""
+        """Return the slider as an ipywidgets widget with a play button. It needs a running kernel."""
         import ipywidgets as widgets
 
         one = f"pl{uuid.uuid4().hex[:8]}"
@@ -115,5 +115,5 @@ def slider(
     fronts: int | None = None,
     title: str = "",
 ) -> Slider:
-    """The picture of `lattice`, step by step: what has run is coloured, what runs now has a thick edge."""
+    """Draw the picture of `lattice` step by step: points that have run are coloured, current ones have a thick edge."""
     return Slider(scene_of(program, schedule, sizes, dependences, tiles, violated, fronts), title)

@@ -1,1 +1,1 @@
-"""Formats that are only looked at: one module each, with `read(obj, *inputs) -> Graph`."""
+"""Formats that are only viewed: one module each, with `read(obj, *inputs) -> Graph`."""

@@ -12,7 +12,7 @@ from passlab.graph import Graph, Node
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
-    """The view of an exported program; a weight has its name in the module as label, `role` says what an input is."""
+    """Return the view of an exported program; a weight's label is its module path, `role` the kind of an input."""
     signature = {spec.arg.name: spec for spec in obj.graph_signature.input_specs}
     graph = from_nodes(list(obj.graph.nodes), "torch.export", "exported program", obj.graph_module)
     nodes = []
@@ -26,9 +26,9 @@ def read(obj: Any, *inputs: Any) -> Graph:
 
 
 def _with_branches(nodes: tuple[Node, ...], module: fx.GraphModule) -> list[Node]:
-    """The nodes, with the graphs that `cond`, `while_loop` and their kin are given put in their place as blocks.
+    """Return the nodes, with the graphs of `cond`, `while_loop` and the like put in place as blocks.
 
-    Such a graph is an attribute of the module, got by a get_attr node; its inputs are the other operands.
+    Such a graph is an attribute of the module, read by a get_attr node; its inputs are the other operands.
     """
     graphs = {n.name: getattr(module, str(n.target), None) for n in module.graph.nodes if n.op == "get_attr"}
     graphs = {name: graph for name, graph in graphs.items() if isinstance(graph, fx.GraphModule)}
@@ -48,7 +48,7 @@ def _with_branches(nodes: tuple[Node, ...], module: fx.GraphModule) -> list[Node
 
 
 def _operands(node: fx.Node) -> list[str]:
-    """What the node hands to its graphs: the operands in its tuples and lists. (The condition stands by itself.)"""
+    """Return the node's operands for its graphs: those in tuples and lists. (The condition is separate.)"""
     operands: list[str] = []
     given = [arg for arg in node.args if isinstance(arg, (tuple, list))]
     fx.node.map_arg(given, lambda used: operands.append(used.name))
@@ -56,7 +56,7 @@ def _operands(node: fx.Node) -> list[str]:
 
 
 def _block(name: str, module: fx.GraphModule, operands: list[str], found: list[Node]) -> list[str]:
-    """Append the nodes of a graph to `found` under new names; the ids of what it returns."""
+    """Append the nodes of a graph to `found` under new names; return the ids of its results."""
     inner = from_nodes(list(module.graph.nodes), "torch.export", name, module)
     starts = iter(operands)
     for node in _with_branches(inner.nodes, module):

@@ -18,7 +18,7 @@ _FAMILY = {"bf": "bfloat", "f": "float", "i": "int", "si": "int", "s": "int", "u
 
 
 def element(name: str) -> tuple[str, float | None]:
-    """(dtype, bytes of an element) for the names of HLO and MLIR: `s32`, `i32`, `pred`, `f8E4M3FN`, `complex<f32>`."""
+    """Return (dtype, bytes per element) for type names of HLO and MLIR: `s32`, `i32`, `pred`, `complex<f32>`."""
     if name in ("pred", "i1"):
         return "bool", 1
     found = _ELEMENT.match(name)
@@ -54,7 +54,7 @@ class Computation:
         return next((i for i in self.instructions if i.root), self.instructions[-1] if self.instructions else None)
 
 
-#: Attributes that say where an instruction came from or how a backend runs it, not what it computes.
+#: Attributes that tell where an instruction came from or how a backend runs it, not what it computes.
 _ASIDE = {"metadata", "backend_config", "frontend_attributes", "sharding", "origin", "control-predecessors"}
 
 #: Calls are inlined up to this many nodes.
@@ -66,7 +66,7 @@ _STRING = re.compile(r'"(?:[^"\\]|\\.)*"')
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
-    """The view of HLO text, or of what JAX compiled; the entry computation is the graph."""
+    """Return the view of HLO text, or of a compiled JAX function; the entry computation is the graph."""
     text = obj if isinstance(obj, str) else obj.as_text()
     return _Reader(text).read()
 
@@ -88,7 +88,7 @@ class _Reader:
         return self.build.graph(self.text)
 
     def _computation(self, computation: Computation, given: list[list[str]] | None, scope: str) -> str | None:
-        """Read the instructions; parameter i is a node made from `given[i]`. The id of the root."""
+        """Read the instructions; parameter i is a node made from `given[i]`. Return the id of the root."""
         made: dict[str, str] = {}
         for instruction in computation.instructions:
             made[instruction.name] = self._instruction(instruction, made, given, scope)
@@ -135,7 +135,7 @@ class _Reader:
         return f"{name}{f'#{number}' if number else ''}/"
 
     def _inner(self, it: Instruction, i: int, computation: Computation, inputs: list[str], scope: str) -> list[str]:
-        """Read a computation of a loop or branch as a block; the id of its result, if it has one."""
+        """Read a computation of a loop or branch as a block; return the id of its result, if it has one."""
         if len(self.build.nodes) >= _MOST:
             return []
         outer = self.build.block
@@ -156,10 +156,10 @@ def _names(value: str | None) -> list[str]:
 
 
 def parse(text: str) -> dict[str, Computation]:
-    """The computations of an HLO module, by name. Lines that are neither of one nor an instruction are passed over."""
+    """Parse the computations of an HLO module, by name; skip lines that belong to none."""
     computations: dict[str, Computation] = {}
     current: Computation | None = None
-    pending, depth = [], 0  # an instruction may go over several lines
+    pending, depth = [], 0  # an instruction may span several lines
     for line in text.splitlines():
         line = line.strip()
         if not pending and " = " not in line and (header := _HEADER.match(line)):
@@ -204,7 +204,7 @@ def _instruction(line: str) -> Instruction:
 
 
 def _closing(text: str, at: int) -> int:
-    """The place after the bracket that closes the one at `at` (strings passed over)."""
+    """Return the position after the bracket that closes the one at `at` (skipping strings)."""
     depth, quoted = 0, False
     for i in range(at, len(text)):
         if text[i] == '"' and text[i - 1] != "\\":
@@ -217,7 +217,7 @@ def _closing(text: str, at: int) -> int:
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas that are in no bracket and no string."""
+    """Split at the commas outside brackets and strings."""
     parts, depth, quoted, start = [], 0, False, 0
     for i, char in enumerate(text):
         if char == '"' and text[i - 1 : i] != "\\":
@@ -231,7 +231,7 @@ def _split(text: str) -> list[str]:
 
 
 def _type(text: str) -> Type:
-    """`f32[2,8]{1,0}`, or a tuple of such."""
+    """Parse `f32[2,8]{1,0}`, or a tuple of such."""
     if text.startswith("("):
         parts = _split(text[1:-1])
         return several(map(_type, parts)) if parts else UNKNOWN

@@ -1,4 +1,4 @@
-"""ONNX: a `ModelProto`, or the `ONNXProgram` that `torch.onnx.export` gives. Shapes come from ONNX's own inference."""
+"""ONNX: a `ModelProto`, or the `ONNXProgram` of `torch.onnx.export`. Shapes come from ONNX's own shape inference."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from onnx import TensorProto, helper
 from passlab.graph import Graph, kinds
 from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, sized
 
-#: ONNX's two names that differ from everybody else's.
+#: The two names in ONNX that differ from all other formats.
 _DTYPES = {"float": "float32", "double": "float64"}
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
-    """The view of a model, of its values as they are typed; `inputs` are not needed."""
+    """Return the view of a model, with the types that its values carry; `inputs` are not needed."""
     model = obj if isinstance(obj, onnx.ModelProto) else obj.model_proto
-    with contextlib.suppress(Exception):  # over 2 GB, or not well-formed: then it has the types that are written in it
+    with contextlib.suppress(Exception):  # over 2 GB, or not well-formed: keep the types in the file
         model = onnx.shape_inference.infer_shapes(model, data_prop=True)
     reader = _Reader(model.graph.name or "graph")
     returned = reader.graph(model.graph)
@@ -30,11 +30,11 @@ def read(obj: Any, *inputs: Any) -> Graph:
 class _Reader:
     def __init__(self, name: str):
         self.build = Builder(name, "ONNX")
-        self.made: dict[str, str] = {}  # value → id of the node that makes it
+        self.made: dict[str, str] = {}  # value → id of its producer
         self.types: dict[str, Type] = {}
 
     def graph(self, graph: onnx.GraphProto, given: list[str | None] = ()) -> list[str]:
-        """Read a graph or subgraph, whose inputs take the `given` values; the ids that it returns."""
+        """Read a graph or subgraph, whose inputs take the `given` values; return the ids of its outputs."""
         for info in [*graph.value_info, *graph.input, *graph.output]:
             self.types[info.name] = _type(info.type)
         weights = {tensor.name for tensor in graph.initializer} | {t.values.name for t in graph.sparse_initializer}
@@ -81,11 +81,11 @@ class _Reader:
             self.made[name] = id
 
     def _inner(self, name: str, node: onnx.NodeProto, graph: onnx.GraphProto, operands: list[str]) -> list[str]:
-        """Read a subgraph. Its names may hide those outside, so that what they meant is put back afterwards."""
+        """Read a subgraph. Its names may hide outer ones, which are restored afterwards."""
         outer, made = self.build.block, dict(self.made)
         self.build.block = name
         given = operands[:]
-        if node.op_type == "Loop":  # trip count and condition may be left out, and the body has both as inputs
+        if node.op_type == "Loop":  # trip count and condition may be omitted, but the body has both as inputs
             given = [self.made.get(name) if name else None for name in node.input]
         returned = self.graph(graph, given)
         self.build.block, self.made = outer, made

@@ -1,6 +1,6 @@
-"""StableHLO: text, an MLIR module, or what JAX lowers (`jax.jit(f).lower(x)`, or `view(jax.jit(f), x)`).
+"""StableHLO: text, an MLIR module, or JAX's lowering (`jax.jit(f).lower(x)`, or `view(jax.jit(f), x)`).
 
-Calls of the module's own functions are inlined, so that what `call @relu` stands for can be seen.
+Calls of the module's own functions are inlined, so that the view shows what `call @relu` computes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from passlab.formats.hlo import element
 from passlab.graph import Graph, kinds
 from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, sized
 
-#: Longest list of numbers kept of a constant.
+#: The longest list of numbers to keep of a constant.
 _FEW = 16
 
 #: Calls are inlined up to this many nodes: functions that call each other twice, n deep, are 2ⁿ nodes.
@@ -28,7 +28,7 @@ _DYNAMIC = ir.ShapedType.get_dynamic_size()
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
-    """The view of the module's function `main` (its first function where there is none)."""
+    """Return the view of the module's function `main` (or else its first function)."""
     if isinstance(obj, str):
         return read_text(obj)
     if hasattr(obj, "trace"):  # jax.jit(f): lower it for these inputs
@@ -41,7 +41,7 @@ def read(obj: Any, *inputs: Any) -> Graph:
 
 
 def read_text(text: str) -> Graph:
-    """The view of a module written as MLIR text. ValueError when MLIR cannot parse it."""
+    """Return the view of a module in MLIR text. Raise ValueError if MLIR cannot parse it."""
     from jax._src.interpreters.mlir import make_ir_context
 
     with make_ir_context() as context:
@@ -50,7 +50,7 @@ def read_text(text: str) -> Graph:
             module = ir.Module.parse(text)
         except ir.MLIRError as error:
             why = " ".join(str(error).split())
-            raise ValueError(f"This text is no module in StableHLO that MLIR can parse. {cut(why)}") from None
+            raise ValueError(f"MLIR cannot parse this text as a StableHLO module.  {cut(why)}") from None
         return _Reader(module).read()
 
 
@@ -64,7 +64,7 @@ class _Reader:
         self.entry = self.functions.get("main", functions[0])
         named = module if "sym_name" in module.operation.attributes else self.entry
         self.build = Builder(_plain(named.operation.attributes["sym_name"]), "StableHLO")
-        # Value → id of the node that makes it. Names are given by the printer, anew in each region: they are "ours".
+        # Value → id of its producer. The printer names values anew in each region: the names are "ours".
         self.made: dict[Any, str] = {}
         self.scope = ""
         self.calls: dict[str, int] = {}
@@ -77,8 +77,8 @@ class _Reader:
         return self.build.graph(self.module.operation.get_asm(large_elements_limit=_FEW))
 
     def _function(self, function: Any, given: list[str] | None) -> list[str]:
-        """Read a function's body; its arguments become nodes, or are the `given` ids where it is inlined."""
-        state = ir.AsmState(function.operation)  # knows the names that the text shows
+        """Read a function's body; its arguments become nodes, or are the `given` ids if it is inlined."""
+        state = ir.AsmState(function.operation)  # knows the names in the text
         for block in function.regions[0].blocks:
             for i, argument in enumerate(block.arguments):
                 if given is not None:
@@ -159,7 +159,7 @@ def _region_name(op: str, i: int) -> str:
 
 
 def _applied(op: Any) -> str:
-    """What a reduce, sort or scatter does to two elements: the operations in its region."""
+    """Return the operations that a reduce, sort or scatter applies to two elements: those in its region."""
     inside = [
         inner.operation.name.split(".")[-1] for region in op.regions for b in region.blocks for inner in b.operations
     ]
@@ -167,13 +167,13 @@ def _applied(op: Any) -> str:
 
 
 def _plain(attribute: Any) -> Any:
-    """An attribute as a Python value where there is one, as text otherwise; long constants are left out."""
+    """Convert an attribute to a Python value if there is one, else to text; long constants are left out."""
     if isinstance(attribute, ir.DenseElementsAttr):
         if not attribute.is_splat and len(attribute) > _FEW:
             return f"{len(attribute)} numbers"
         try:
             return attribute.get_splat_value().value if attribute.is_splat else tuple(attribute)
-        except (AttributeError, TypeError, ValueError):  # element types that Python has no number for
+        except (AttributeError, TypeError, ValueError):  # element types without a Python number
             return cut(str(attribute).removeprefix("dense<").rsplit("> : ", 1)[0])
     if isinstance(attribute, (ir.IntegerAttr, ir.BoolAttr, ir.FloatAttr, ir.StringAttr)):
         return attribute.value

@@ -1,4 +1,4 @@
-"""A str: HLO or StableHLO, whichever it is."""
+"""Text: HLO or StableHLO, told apart by its beginning."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from passlab.graph import Graph
 
 
 def read(text: str, *inputs: Any) -> Graph:
-    """The view of HLO text (it begins with `HloModule`) or of MLIR text in StableHLO."""
+    """Return the view of HLO text (it begins with `HloModule`) or of StableHLO in MLIR text."""
     if "HloModule" in text:
         from passlab.formats import hlo
 

@@ -1,4 +1,4 @@
-"""TorchScript: what `torch.jit.trace` and `torch.jit.script` give. Calls are inlined; a weight is one node."""
+"""TorchScript, from `torch.jit.trace` or `torch.jit.script`. Calls are inlined; a weight is one node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, short, 
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
-    """The view of a ScriptModule or ScriptFunction. TorchScript keeps the types it knows; `inputs` are not needed."""
+    """Return the view of a ScriptModule or ScriptFunction, with the types it knows; `inputs` are not needed."""
     module = obj if isinstance(obj, torch.jit.ScriptModule) else None
     name = getattr(obj, "original_name", None) or getattr(obj, "name", None) or type(obj).__name__
     return _Reader(str(name), module).read(obj.inlined_graph)
@@ -22,7 +22,7 @@ class _Reader:
     def __init__(self, name: str, module: torch.jit.ScriptModule | None):
         self.build = Builder(name, "TorchScript")
         self.module = module
-        self.made: dict[str, str] = {}  # value → id of the node that makes it
+        self.made: dict[str, str] = {}  # value → id of its producer
         self.paths: dict[str, str] = {}  # value that is a module → its path, "" for the root
 
     def read(self, graph: Any) -> Graph:
@@ -38,7 +38,7 @@ class _Reader:
         return self.build.graph(str(graph))
 
     def _is_module(self, value: Any) -> bool:
-        """Is the value a module (the model itself or a part of it)?"""
+        """Return whether the value is a module (the model itself or a part of it)."""
         return self.module is not None and value.type().kind() == "ClassType" and "__torch__" in str(value.type())
 
     def _define(self, value: Any, op: str, inputs: Any, **more: Any) -> None:
@@ -46,7 +46,7 @@ class _Reader:
         self.made[name] = self.build.add(name, op, _kind(op), inputs, type=_type(value), **more)
 
     def _block(self, block: Any) -> list[str]:
-        """Read the nodes of a block; the ids that it returns."""
+        """Read the nodes of a block; return the ids of its results."""
         for node in block.nodes():
             self._node(node)
         return [id for value in block.outputs() if (id := self._use(value)) is not None]
@@ -63,7 +63,7 @@ class _Reader:
         attrs = {name: _attribute(node, name) for name in node.attributeNames()}
         id = results[0].debugName() if results else op.split("::")[-1]
         for i, block in enumerate(node.blocks()):
-            given = list(node.inputs())  # of a loop: trip count, first condition, and what the body carries along
+            given = list(node.inputs())  # of a loop: trip count, first condition, and the values carried along
             given = [given[0], *given[2:]] if op == "prim::Loop" else given
             inputs += self._inner(f"{id}:{_block_name(op, i)}", block, given)
         kind = _kind(op)
@@ -77,7 +77,7 @@ class _Reader:
             self.made[value.debugName()] = id
 
     def _inner(self, name: str, block: Any, given: list[Any]) -> list[str]:
-        """Read a block inside a node, whose parameters take the `given` values on entry; the ids that it returns."""
+        """Read a block inside a node, whose parameters take the `given` values; return the ids of its results."""
         outer, self.build.block = self.build.block, name
         for value, start in zip(block.inputs(), given, strict=False):
             self._define(value, "prim::Param", [self._use(start)], text=f"%{value.debugName()} : {value.type()}")
@@ -109,7 +109,7 @@ def _block_name(op: str, i: int) -> str:
 
 
 def _attribute(node: Any, name: str) -> Any:
-    """The value of an attribute; its own accessor depends on what kind it is of."""
+    """Return the value of an attribute; each kind has its own accessor."""
     try:
         value = getattr(node, node.kindOf(name))(name)
     except Exception:
@@ -118,7 +118,7 @@ def _attribute(node: Any, name: str) -> Any:
 
 
 def _writes(node: Any) -> bool:
-    """Does the operator's schema mark an operand as written, as in `add_(Tensor(a!) self, …)`?"""
+    """Return whether the operator's schema marks an operand as written, as in `add_(Tensor(a!) self, …)`."""
     schema = node.schema()
     return "!" in schema.split("->")[0] if schema != "(no schema)" else node.kind() == "prim::SetAttr"
 
@@ -129,7 +129,7 @@ def _kind(op: str) -> str:
 
 
 def _type(value: Any) -> Type:
-    """Shape and dtype of a tensor as far as TorchScript knows them; the name of any other type."""
+    """Return shape and dtype of a tensor as far as TorchScript knows them; the name of any other type."""
     type = value.type()
     if type.kind() == "TupleType":
         return several(

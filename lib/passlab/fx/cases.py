@@ -27,7 +27,7 @@ from passlab.judge.expect import Expectation
 
 
 def seeded(build: Callable[[], Any], seed: int = 0) -> Callable[[], Any]:
-    """`build` with the same random numbers at every call; the caller's random state stays as it is."""
+    """Make `build` draw the same random numbers at every call; the caller's random state does not change."""
 
     @wraps(build)
     def again() -> Any:
@@ -39,7 +39,7 @@ def seeded(build: Callable[[], Any], seed: int = 0) -> Callable[[], Any]:
 
 
 def graph(body: Callable, *shapes: Any, training: bool = False, **parts: Any) -> Callable[[], fx.GraphModule]:
-    """A function that traces `body(self, *inputs)` anew at every call, with shapes on the nodes.
+    """Return a function that traces `body(self, *inputs)` anew at every call, with shapes on the nodes.
 
     An input is a shape (normal numbers) or a tensor. `parts` are the attributes of `self`: a shape or tensor becomes a
     parameter, a callable (say `lambda: nn.Linear(4, 4)`) is called for what it makes.
@@ -72,7 +72,7 @@ def store(x: fx.Proxy, index: Any, value: Any) -> fx.Proxy:
 
 
 def read(x: fx.Proxy, name: str) -> fx.Proxy:
-    """`self.name` once more: a get_attr node of its own (tracing makes one for each name)."""
+    """Read `self.name` once more, by a separate get_attr node (tracing makes one for each name)."""
     return x.tracer.create_proxy("get_attr", name, (), {})
 
 
@@ -91,7 +91,7 @@ def op_name(gm: fx.GraphModule, node: fx.Node) -> str:
 
 
 def live(gm: fx.GraphModule) -> list[fx.Node]:
-    """The nodes that can be noticed from outside: what the output needs, what has effects, and what those need."""
+    """Return the live nodes: those that the output needs, those with effects, and their operands."""
     found: set[fx.Node] = set()
     for node in reversed(gm.graph.nodes):
         if node in found or effects(node):
@@ -101,7 +101,7 @@ def live(gm: fx.GraphModule) -> list[fx.Node]:
 
 
 def parameters(gm: fx.GraphModule) -> int:
-    """Numbers held by the parameters that live nodes use; one that is shared counts once."""
+    """Count the numbers in the parameters that live nodes use; a shared parameter counts once."""
     held: dict[int, int] = {}
     for node in live(gm):
         if node.op == "call_module":
@@ -118,7 +118,7 @@ def parameters(gm: fx.GraphModule) -> int:
 
 
 def most(op: str, number: int, why: str, *, dead: bool = False) -> Expectation:
-    """At most `number` nodes do `op`. Dead nodes do not count, unless `dead`."""
+    """Expect at most `number` nodes with `op`. Dead nodes do not count, unless `dead`."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
         there = [n for n in (after.graph.nodes if dead else live(after)) if op_name(after, n) == op]
@@ -130,7 +130,7 @@ def most(op: str, number: int, why: str, *, dead: bool = False) -> Expectation:
 
 
 def least(op: str, number: int, why: str) -> Expectation:
-    """At least `number` nodes do `op`. Dead nodes do not count."""
+    """Expect at least `number` nodes with `op`. Dead nodes do not count."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
         there = [n for n in live(after) if op_name(after, n) == op]
@@ -145,7 +145,7 @@ def least(op: str, number: int, why: str) -> Expectation:
 
 
 def nodes(number: int, why: str, *, dead: bool = False) -> Expectation:
-    """At most `number` nodes in all, placeholders and output included. Dead ones do not count, unless `dead`."""
+    """Expect at most `number` nodes in all, placeholders and output included. Dead ones do not count, unless `dead`."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
         count = len(after.graph.nodes) if dead else len(live(after))

@@ -1,9 +1,9 @@
-"""Where do two graphs part? Both are run node by node on the inputs that showed a difference.
+"""Find where two graphs diverge. Both are run node by node on the inputs that showed a difference.
 
-A node of `after` *agrees* when its value is that of the node of the same name in `before`, or of a later one there (a
-folded convolution computes what the batch norm computed); one of a new name may agree with any. The first node that
-does not agree is reported, and the pair of graphs is cut down around it: nodes that agree become inputs. The pair is
-run once more to see that it differs.
+A node of `after` *agrees* when its value equals that of the node of the same name in `before`, or of a later one there
+(a folded convolution computes what the batch norm computed); a node with a new name may agree with any. The first node
+that does not agree is reported, and the pair of graphs is cut down around it: nodes that agree become inputs. The pair
+is run once more to confirm that it differs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ LARGEST = 20_000
 
 @dataclass
 class Trace:
-    """What each node of a graph gave: its value at that moment, and whether it moved the random generator."""
+    """A record of one run: each node's value at that moment, and the nodes that moved the random generator or wrote."""
 
     graph: fx.Graph
     values: dict[str, Any] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class _Tracer(fx.Interpreter):
 
 
 def record(program: Program, run: Callable[..., Run], device: str) -> Trace:
-    """Run a program (`run(call)` says how) and keep what each node gave."""
+    """Run a program, by `run(call)`, and record the value of each node."""
     trace = Trace(program.graph)
     run(lambda fn, *args: _Tracer(fn, trace, device).run(*args))
     return trace
@@ -97,7 +97,7 @@ class _Matcher:
             if there > total + slack:
                 break
             if self.place[other] < self.place.get(name, 0):
-                continue  # to give too early a value is no agreement
+                continue  # an earlier value of `before` is not an agreement
             x, y = wide(known[other]), wide(value)
             if not (self.tolerance.broken(x, y) if x.is_floating_point() else x != y).any():
                 return other
@@ -109,7 +109,7 @@ def _total(t: Tensor) -> float:
 
 
 def match(before: Program, after: Program, trial: Trial, tolerance: Tolerance, run: Callable[..., Run]) -> tuple:
-    """What each node gave in both programs, and for the nodes of `after` that agree, the node they agree with."""
+    """Return the traces of both programs, and for each node of `after` that agrees, its partner in `before`."""
     b, a = (record(p, lambda call, p=p: run(p, trial, call=call), trial.device) for p in (before, after))
     matcher = _Matcher(b, tolerance)
     return b, a, {n: p for n, value in a.values.items() if (p := matcher.partner(n, value)) is not None}
@@ -118,7 +118,7 @@ def match(before: Program, after: Program, trial: Trial, tolerance: Tolerance, r
 def parting(
     before: Program, after: Program, trial: Trial, tolerance: Tolerance, run: Callable[..., Run]
 ) -> list[fx.Node]:
-    """The operations of `after` that give a value no node of `before` gives, and that an output needs."""
+    """Return the live operations of `after` whose values no node of `before` computes."""
     _, a, partners = match(before, after, trial, tolerance, run)
     live: set[str] = set()
     for n in a.graph.output_node().all_input_nodes:
@@ -129,7 +129,7 @@ def parting(
 
 @dataclass
 class Place:
-    """Where two graphs part: the node, and the smallest pair of graphs found that still differs."""
+    """Where two graphs diverge: the node, and the smallest pair of graphs found that still differs."""
 
     node: str | None = None
     before: fx.GraphModule | None = None
@@ -146,15 +146,15 @@ def locate(
     differences: Callable[[Program, Trial, Run, Run], list[Difference]],
     native: torch.dtype | None,
 ) -> Place:
-    """Find the first node at which two programs with graphs part on a trial, and cut the pair down around it.
+    """Find the first node at which two programs with graphs diverge on a trial, and cut the pair down around it.
 
-    `run(program, trial, call=...)` runs a program, `differences(program, trial, run, run)` says what sets a
-    run of the program apart from another run. `native`: the float dtype of the programs, for the inputs of the pair.
+    `run(program, trial, call=...)` runs a program, `differences(program, trial, run, run)` lists the differences
+    between two runs. `native`: the float dtype of the programs, for the inputs of the pair.
     """
     b, a, partners = match(before, after, trial, tolerance, run)
     old, new = _ends(b, a, difference, partners)
     region = _unmatched(a.graph, new, partners) if new else []
-    lost = difference.part == "output" and not region  # `after` returns something that it has right, but too early
+    lost = difference.part == "output" and not region  # `after` returns a correct value, but one from too early
     whole = Place(old if lost or new is None else new, before.fn, after.fn)
     if old is None and new is None:
         return whole
@@ -172,7 +172,7 @@ def locate(
 
 
 def _ends(b: Trace, a: Trace, difference: Difference, partners: dict[str, str]) -> tuple[str | None, str | None]:
-    """The nodes, one of each graph, at which the pair is cut off."""
+    """Return the nodes, one of each graph, at which to cut the pair off."""
     if difference.part == "error":
         return (a.failed if a.failed in b.values else _output(b, 0), a.failed)
     if difference.part == "random":
@@ -195,7 +195,7 @@ def _ends(b: Trace, a: Trace, difference: Difference, partners: dict[str, str]) 
 
 
 def _output(trace: Trace, leaf: int) -> str | None:
-    """The name of the node that gives the `leaf`-th output."""
+    """Return the name of the node of the `leaf`-th output."""
     arranged = trace.graph.output_node().args[0]
     nodes = pytree.tree_leaves(arranged, is_leaf=lambda x: isinstance(x, fx.Node))
     if len(nodes) == 1 and isinstance(nodes[0], fx.Node):
@@ -208,7 +208,7 @@ def _named(graph: fx.Graph) -> dict[str, fx.Node]:
 
 
 def _ancestors(graph: fx.Graph, name: str | None, stop: Iterable[str] = ()) -> set[str]:
-    """The node and all it depends on, not looking beyond nodes in `stop`."""
+    """Return the node and all it depends on, without going beyond nodes in `stop`."""
     nodes, stop = _named(graph), set(stop)
     seen: set[str] = set()
     todo = [name] if name is not None else []
@@ -222,7 +222,7 @@ def _ancestors(graph: fx.Graph, name: str | None, stop: Iterable[str] = ()) -> s
 
 
 def _unmatched(graph: fx.Graph, end: str, partners: dict[str, str]) -> list[str]:
-    """The nodes that lead from agreeing ones to `end`, in order."""
+    """Return the nodes between agreeing ones and `end`, in order."""
     region = _ancestors(graph, end, [n for n in partners if n != end])
     return [n.name for n in graph.nodes if n.name in region and n.name not in partners and n.op.startswith("call_")]
 
@@ -237,7 +237,7 @@ def _pair(
     partners: dict[str, str],
     part: str,
 ) -> tuple[fx.GraphModule, fx.GraphModule, tuple] | None:
-    """Both graphs, cut off after `old` and `new`, with agreeing nodes as inputs; and the values of these inputs."""
+    """Cut both graphs off after `old` and `new`, with agreeing nodes as inputs; return them and the inputs' values."""
     inputs = {n.name for n in b.graph.find_nodes(op="placeholder")}
     b_nodes, a_nodes = _named(b.graph), _named(a.graph)
     keep = {"get_attr", "output"}
@@ -247,7 +247,7 @@ def _pair(
     b_region = _ancestors(b.graph, old, agreed | inputs)
     a_region = _ancestors(a.graph, new, links)
     used = (b_region & (agreed | inputs)) | {links[n] for n in a_region if n in links}
-    if old is None or new is None:  # something was lost or added: both sides return what goes into it
+    if old is None or new is None:  # a node was removed or added: both sides return its operands
         used |= inputs if not used else set()
     order = [n.name for n in b.graph.nodes if n.name in used]
     if any(n not in b.values for n in order):
@@ -261,7 +261,7 @@ def _pair(
 def _cut(
     gm: fx.GraphModule, inputs: list[str], links: dict[str, str], region: set[str], end: str | None, values: dict
 ) -> fx.GraphModule:
-    """The nodes of `region` up to `end`, with placeholders for `inputs`; `links` names the input a node becomes."""
+    """Copy the nodes of `region` up to `end`, with placeholders for `inputs`; `links`: node → the input it becomes."""
     graph, made, copies = fx.Graph(), {}, {}
     named = _named(gm.graph)
     for name in inputs:
@@ -282,7 +282,7 @@ def _cut(
 
 
 def _in_dtype(value: Any, dtype: torch.dtype | None) -> Any:
-    """A value recorded in float64, in the dtype of the program's parameters."""
+    """Convert a value recorded in float64 to the dtype of the program's parameters."""
     return value.to(dtype) if dtype is not None and isinstance(value, Tensor) and value.is_floating_point() else value
 
 

@@ -1,11 +1,11 @@
-"""Post-dominators: where everything that is computed from a node comes together again.
+"""Post-dominators: where all values computed from a node come together again.
 
     behind = post_dominators(gm.graph)
-    behind[node]            # the first node that all ways from `node` to the output lead through
+    behind[node]            # the first node on all paths from `node` to the output
     nodes_between(node, behind[node])
 
 A node's post-dominators form a chain: its immediate one, that one's, and so on. The chains of all nodes form a tree, so
-the place where the readers of a node meet is the lowest common ancestor of the readers in that tree (Cooper, Harvey and
+the place where the users of a node meet is their lowest common ancestor in that tree (Cooper, Harvey and
 Kennedy, "A Simple, Fast Dominance Algorithm", 2001). A graph without cycles needs one walk from the last node to the
 first. Each node keeps one long step besides the short one to its post-dominator (Myers, "An Applicative Random-Access
 Stack", 1983), so that a meeting is found in logarithmic time however long the chains are.
@@ -17,10 +17,10 @@ from torch import fx
 
 
 def post_dominators(graph: fx.Graph) -> dict[fx.Node, fx.Node | None]:
-    """The immediate post-dominator of every node.
+    """Return the immediate post-dominator of every node.
 
-    None for the output, for what nobody reads, and where ways end at different places, as they do behind a node with
-    one reader that the output does not need.
+    None for the output, for unused nodes, and where paths end at different places, as they do after a node with a dead
+    user.
     """
     behind: dict[fx.Node, fx.Node | None] = {}
     jump: dict[fx.Node, fx.Node | None] = {}  # another node further up the chain
@@ -56,9 +56,9 @@ def post_dominators(graph: fx.Graph) -> dict[fx.Node, fx.Node | None]:
 
 
 def nodes_between(node: fx.Node, sink: fx.Node, most: int | None = None) -> list[fx.Node] | None:
-    """The nodes on the ways from `node` to its post-dominator `sink`, without the two.
+    """Return the nodes on the paths from `node` to its post-dominator `sink`, without the two.
 
-    Looks at `most` nodes (if given) and gives None if there are more.
+    Return None if there are more than `most` (if given).
     """
     found = {node: None}
     todo = [node]

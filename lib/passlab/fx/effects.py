@@ -1,13 +1,13 @@
-"""What a torch.fx node does besides computing its value, and whose memory changes under whom.
+"""Side effects of torch.fx nodes, and which nodes share written memory.
 
     effects(node)       # frozenset({"draws"}) for dropout, frozenset({"writes"}) for x.add_(1), frozenset() for relu
-    written(graph)      # the nodes whose memory some node of the graph writes, through any view of it
-    memory_order(graph) # which nodes must stay behind which, though they do not read their values
+    written(graph)      # the nodes whose memory some node writes, directly or through a view
+    memory_order(graph) # which nodes must stay after which, beyond their operands
 
-Reading order: the words, what torch itself says about an operator (`Facts`), one node, a whole graph. Nearly all of it
+Reading order: the vocabulary, what torch knows about an operator (`Facts`), one node, a whole graph. Nearly all of it
 is read from torch's operator schemas: in `add_(Tensor(a!) self, …) -> Tensor(a!)` the mark `a!` says "written", in
 `view(Tensor(a) self, …) -> Tensor(a)` the mark `a` says "the result is the same memory", and the tag
-`nondeterministic_seeded` says "draws random numbers". What is not known is said to be "unknown", never pure.
+`nondeterministic_seeded` says "draws random numbers". An operator without facts is "unknown", never pure.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from torch import fx, nn
 
 from passlab.fx.nodes import attribute, name_of
 
-#: The words of `effects`.
+#: The vocabulary of `effects`.
 EFFECTS = {
     "signature": "it is an input or the output: part of how the program is called",
     "draws": "it draws random numbers: every call gives others, and moves those of all later calls",
@@ -38,14 +38,14 @@ _NAMES = {
     "plain": "size dim ndimension numel nelement stride is_contiguous is_floating_point is_complex element_size "
     "storage_offset float double half bfloat16 long int short char byte bool type tolist len getattr getitem tuple "
     "list slice abs round range",
-    # Those whose result may be an operand itself or a part of it, which their schema (if any) does not say.
+    # Those whose result may be an operand or a part of it, although their schema (if any) does not show it.
     "viewing": "float double half bfloat16 long int short char byte bool type getattr getitem tuple list pos "
     "broadcast_tensors meshgrid atleast_1d atleast_2d atleast_3d",
-    # Python's operators that write into their first operand.
+    # Python operators that write into their first operand.
     "writing": "setitem delitem iadd isub imul itruediv ifloordiv imod imatmul ipow iand ior ixor ilshift irshift",
-    # Those that draw unless they are switched off.
+    # Those that draw unless switched off.
     "dropout": "dropout dropout1d dropout2d dropout3d alpha_dropout feature_dropout feature_alpha_dropout rrelu",
-    # Those that always draw, and are built of several operators.
+    # Those that always draw and consist of several operators.
     "drawing": "gumbel_softmax multi_head_attention_forward fractional_max_pool2d fractional_max_pool3d",
 }
 _NAMES = {group: frozenset(names.split()) for group, names in _NAMES.items()}
@@ -54,7 +54,7 @@ _NAMES["drawing"] |= _NAMES["dropout"]
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known about a target, whatever it is called with.
+    """What is known about a target, independent of its arguments.
 
     `writes`: positions and names of the operands it writes. `views`: its result may be an operand's memory.
     """
@@ -68,14 +68,14 @@ class Facts:
 
 
 def _home(target: Any) -> str:
-    """The package a function comes from. Built-ins of torch do not say; they are torch's."""
+    """Return the package that defines a function. Built-ins of torch do not name it; they count as torch's."""
     if isinstance(target, str | torch._ops.OpOverload | torch._ops.OpOverloadPacket):
         return "torch"
     return (getattr(target, "__module__", None) or "torch").split(".")[0]
 
 
 def _overloads(target: Any, name: str) -> list:
-    """The torch operators a target may stand for: those of its name that take tensors."""
+    """Return the torch operators that a target may stand for: those of its name that take tensors."""
     if isinstance(target, torch._ops.OpOverload):
         return [target]
     packet = target if isinstance(target, torch._ops.OpOverloadPacket) else getattr(torch.ops.aten, name, None)
@@ -85,7 +85,7 @@ def _overloads(target: Any, name: str) -> list:
 
 @lru_cache(maxsize=4096)
 def facts(target: Callable | str) -> Facts:
-    """What is known about the target of a call_function node, or about the method of that name."""
+    """Return what is known about the target of a call_function node, or about the method of that name."""
     name, home = name_of(target), _home(target)
     if home == "passlab":  # passlab.fx.ops: fused operations, pure by construction
         return Facts(views=False)
@@ -116,7 +116,7 @@ def facts(target: Callable | str) -> Facts:
 
 
 def _written_operands(overloads: list) -> tuple[int | str, ...]:
-    """Positions (or names, where only a name will do) of the operands that any of the overloads writes."""
+    """Return the positions (names, for keyword-only ones) of the operands that any of the overloads writes."""
     found: dict[int | str, None] = {}
     for overload in overloads:
         for place, argument in enumerate(overload._schema.arguments):
@@ -126,7 +126,7 @@ def _written_operands(overloads: list) -> tuple[int | str, ...]:
 
 
 def _option(node: fx.Node, known: Facts, name: str, default: Any = None) -> Any:
-    """The value of operand `name` of a call, wherever it was written; None where it cannot be told."""
+    """Return the value of a call's operand `name`, positional or by keyword; None if it is unknown."""
     if name in node.kwargs:
         return node.kwargs[name]
     if known.signature is not None:
@@ -140,7 +140,7 @@ def _option(node: fx.Node, known: Facts, name: str, default: Any = None) -> Any:
 
 
 def writes(node: fx.Node) -> list[fx.Node]:
-    """The operands whose memory the node changes: `[x]` for `x.add_(1)`, `x[0] = 1`, `relu(x, inplace=True)`."""
+    """Return the operands whose memory the node changes: `[x]` for `x.add_(1)`, `x[0] = 1`, `relu(x, inplace=True)`."""
     if node.op == "call_module":
         leaf = node.graph.owning_module.get_submodule(node.target) if node.graph.owning_module is not None else None
         inplace = any(getattr(m, "inplace", False) for m in leaf.modules()) if leaf is not None else True
@@ -169,7 +169,7 @@ def _at(args: tuple, place: int) -> Any:
 
 
 def _trains(node: fx.Node, known: Facts) -> bool:
-    """Does a functional dropout or batch norm run in training mode? Where it cannot be told, it does."""
+    """Return whether a functional dropout or batch norm runs in training mode (if unknown, it does)."""
     for name in ("training", "use_input_stats", "train"):
         value = _option(node, known, name)
         if value is not None:
@@ -179,7 +179,7 @@ def _trains(node: fx.Node, known: Facts) -> bool:
 
 
 def effects(node: fx.Node) -> frozenset[str]:
-    """What the node does besides computing its value, in the words of `EFFECTS`; empty when it is pure.
+    """Return the node's side effects, as keys of `EFFECTS`; empty when it is pure.
 
     Modules are taken as they are now: a dropout in eval mode draws nothing.
     """
@@ -207,7 +207,7 @@ def effects(node: fx.Node) -> frozenset[str]:
 
 
 def _draws_nothing(node: fx.Node, known: Facts) -> bool:
-    """A dropout that is switched off, or attention without dropout."""
+    """Return whether a dropout is switched off, or an attention has none."""
     name = name_of(node.target)
     if name in _NAMES["dropout"]:
         return not _trains(node, known) or _option(node, known, "p", _at(node.args, 1)) == 0
@@ -217,7 +217,7 @@ def _draws_nothing(node: fx.Node, known: Facts) -> bool:
 
 
 def module_effects(module: nn.Module) -> frozenset[str]:
-    """The effects of calling a module, in the mode it is in."""
+    """Return the effects of calling a module, in its current mode."""
     found: set[str] = set()
     for part in module.modules():
         if isinstance(part, fx.GraphModule):
@@ -244,7 +244,7 @@ _VIEW_MODULES = (nn.Identity, nn.Flatten, nn.Unflatten, nn.modules.dropout._Drop
 
 
 def may_alias(node: fx.Node) -> bool:
-    """Can the node's value share memory with one of its operands?"""
+    """Return whether the node's value may share memory with one of its operands."""
     if node.op in ("placeholder", "get_attr", "output"):
         return False
     if node.op == "call_module":
@@ -256,13 +256,13 @@ def may_alias(node: fx.Node) -> bool:
 
 
 def _storage(node: fx.Node) -> Any:
-    """What tells whether two get_attr nodes read the same memory."""
+    """Return a key that two get_attr nodes share if they read the same memory."""
     at = attribute(node.graph.owning_module, str(node.target))
     return at.untyped_storage().data_ptr() if isinstance(at, torch.Tensor) else node.target
 
 
 def _memories(graph: fx.Graph) -> Callable[[Any], Any]:
-    """Node → what stands for its memory, the same for all nodes that may share it: one union-find over the graph."""
+    """Return node → a representative of its memory, the same for all nodes that may share it (by union-find)."""
     leader: dict[Any, Any] = {}
 
     def find(at: Any) -> Any:
@@ -283,10 +283,10 @@ def _memories(graph: fx.Graph) -> Callable[[Any], Any]:
 
 
 def written(graph: fx.Graph) -> set[fx.Node]:
-    """The nodes whose value some node of the graph writes into, directly or through a view of the same memory.
+    """Return the nodes whose value some node of the graph writes into, directly or through a view of the same memory.
 
-    Such a node is not one value: what it holds depends on when one looks. Two inputs may be one tensor, so writing into
-    one is writing into all. Runs in time almost linear in the graph.
+    Such a node is not one value: what it holds depends on the time. Two inputs may be one tensor, so a write into one
+    is a write into all. Takes almost linear time.
     """
     targets = [operand for node in graph.nodes for operand in writes(node)]
     training = [f"{n.target}." for n in graph.nodes if n.op == "call_module" and effects(n) & {"writes", "unknown"}]
@@ -299,10 +299,10 @@ def written(graph: fx.Graph) -> set[fx.Node]:
 
 
 def memory_order(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
-    """For each node those before it that it must stay behind, whether it reads their values or not.
+    """Return, for each node, the earlier nodes that it must stay after, whether it uses their values or not.
 
     Two nodes that touch the same memory keep their order if one of them writes it, and so do two that draw random
-    numbers. Only the last such nodes are listed: what is before them follows. Empty lists where nothing is written.
+    numbers. Only the last such nodes are listed; the order of earlier ones follows. The lists are empty without writes.
     """
     find = _memories(graph)
     changed = {find(node) for node in written(graph)}

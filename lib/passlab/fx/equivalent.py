@@ -1,4 +1,4 @@
-"""Are two torch programs the same function? The search behind `passlab.equivalent` for everything that torch runs.
+"""Search for a difference between two torch programs: `passlab.equivalent` for everything that torch runs.
 
 Compared, after the same seed, on copies (neither program nor the caller's tensors change): the outputs (structure,
 shape, dtype, values), what was written into the inputs, into parameters and into buffers, and how far the random
@@ -116,7 +116,7 @@ def _examples(before: Any, inputs: Any) -> list[tuple]:
 
 
 def _names(before: Any, number: int) -> list[str]:
-    """What the inputs are called."""
+    """Return the names of the inputs."""
     names: list[str] = []
     if isinstance(before, fx.GraphModule):
         names = [str(n.target).lstrip("*") for n in before.graph.find_nodes(op="placeholder")]
@@ -146,7 +146,7 @@ def _calls(program: Program) -> Iterable[fx.Node]:
 
 
 def depth(program: Program) -> int:
-    """The number of operations on the longest path; for a program without a graph, of its layers."""
+    """Return the number of operations on the longest path; without a graph, the number of layers."""
     if program.graph is None:
         return max(16, len(list(program.module.modules())) if program.module is not None else 0)
     steps: dict[fx.Node, int] = {}
@@ -160,7 +160,7 @@ def _has_sums(program: Program) -> bool:
 
 
 def _names_dtype(program: Program) -> bool:
-    """May some of the program keep its own dtype when inputs and parameters are float64?"""
+    """Return whether part of the program may keep its own dtype when inputs and parameters are float64."""
     if program.graph is None:
         return True
     for node in _calls(program):
@@ -175,7 +175,7 @@ def _names_dtype(program: Program) -> bool:
 
 
 def _new_constants(before: Program, after: Program) -> int:
-    """How many float tensors `after` holds that `before` does not, by value."""
+    """Count the float tensors that `after` holds and `before` does not, by value."""
     known: dict[tuple, list[Tensor]] = {}
     for *_, t in before.slots:
         known.setdefault((t.shape, t.dtype, t.device), []).append(t)
@@ -284,7 +284,7 @@ class _Search:
                     self.used[device] = None
 
     def _tolerance(self, trial: Trial) -> tuple[Tolerance, torch.dtype]:
-        """The tolerance of a trial, and the dtype whose rounding it allows for."""
+        """Return the tolerance of a trial, and the dtype whose rounding it allows for."""
         dtype, steps = trial.dtype or self.native or torch.float32, self.depth
         if dtype == torch.float64 and self.native is not None:  # rule 1
             if self.names_dtype:
@@ -327,7 +327,7 @@ class _Search:
     def differences(
         self, before: Program, trial: Trial, b: Run, a: Run, errors: Errors | None = None
     ) -> list[Difference]:
-        """All that sets run `b` of the program `before` apart from run `a` of another one, rounding excused."""
+        """List the differences between run `b` of the program `before` and run `a` of another one, rounding excused."""
         tolerance, dtype = self._tolerance(trial)
         found = compare(b.output, a.output, tolerance, "output", errors)
         found += self._inputs(trial, b, a, tolerance) + self._state(b, a, tolerance)
@@ -366,7 +366,7 @@ class _Search:
     def _unexcused(
         self, before: Program, trial: Trial, b: Run, a: Run, found: list[Difference], eps: float
     ) -> list[Difference]:
-        """Rule 3: the differences that remain when elements which rounding alone moves as far are set aside."""
+        """Apply rule 3: keep the differences beyond what rounding alone causes in the same elements."""
         if self.sums and before is self.before:
             self._excuse_sums(trial, b, a, found)
         runs = (self._run(before, replace(trial, args=_moved(trial, by)), by) for by in (4 * eps, -4 * eps))
@@ -374,7 +374,7 @@ class _Search:
         return unexcused(found, leaves(b.output), leaves(a.output), moved)
 
     def _excuse_sums(self, trial: Trial, b: Run, a: Run, found: list[Difference]) -> None:
-        """Rule 2, where it applies."""
+        """Apply rule 2, where it applies."""
         left, right = leaves(b.output), leaves(a.output)
         odd = [d for d in found if d.part == "output" and (d.bad & nonfinite(left[d.leaf])).any()]
         ops = self._parting_ops(trial) if odd else []
@@ -385,7 +385,7 @@ class _Search:
                 d.bad = d.bad & ~nonfinite(left[d.leaf])
 
     def _parting_ops(self, trial: Trial) -> list[str]:
-        """The names of the operations at which the programs part, in order; [] where that cannot be said."""
+        """Return the names of the operations at which the programs diverge, in order; [] if unknown."""
         before, after = (self._with_graph(p) for p in (self.before, self.after))
         if before is None or after is None or max(len(p.graph.nodes) for p in (before, after)) > LARGEST:
             return []
@@ -408,7 +408,7 @@ class _Search:
         return []
 
     def _with_graph(self, program: Program) -> Program | None:
-        """The program with a graph: its own, or one traced from a copy (tracing writes into buffers)."""
+        """Return the program with a graph: its own, or one traced from a copy (tracing writes into buffers)."""
         if program.graph is not None:
             return program
         with contextlib.suppress(Exception, SystemExit):
@@ -441,7 +441,7 @@ class _Search:
 
 
 def _moved(trial: Trial, by: float) -> tuple:
-    """The inputs moved by up to `by`, relatively; of edge values only the large ones, which are no special case."""
+    """Move the inputs by up to `by`, relatively; of edge values only the large ones, which are not special cases."""
     gen, made = torch.Generator().manual_seed(0), {}
 
     def move(t: Tensor) -> Tensor:

@@ -2,11 +2,10 @@
 
     gm = random_graph(7, size=30)                  # the same graph in every process
     gm(*gm.meta["inputs"])
-    random_graph(7, mutation=True, conv=False)     # switch what may occur on and off
+    random_graph(7, mutation=True, conv=False)     # switch features on and off
 
 Every node is run on small tensors while the graph grows, so its shape and dtype are known, and numbers that grow too
-large are squashed on the spot. What may occur is a table of small functions, each with the feature it belongs to; all
-are chosen to be what a careless pass gets wrong.
+large are squashed at once. The features are a table of small functions, chosen for what a careless pass gets wrong.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
-#: feature → (on unless said otherwise, what it puts into a graph)
+#: feature → (on by default, what it adds to a graph)
 FEATURES = {
     "pointwise": (True, "element-wise operations as function, operator, method and module; arguments by place or name"),
     "identity": (True, "x+0, x*1, x*0, x/x, x-x, -(-x), exp(log(x)) and others that look free to remove"),
@@ -37,7 +36,7 @@ FEATURES = {
     "integers": (True, "integer and boolean tensors: comparisons, argmax, where, embedding"),
     "random": (True, "dropout, rand_like, bernoulli; also where nothing uses the result"),
     "mutation": (False, "in-place operations on inputs, intermediates, views and buffers"),
-    "dead": (True, "nodes that no output needs"),
+    "dead": (True, "dead nodes"),
     "names": (True, "nodes, inputs and attributes named like Python builtins and keywords"),
     "outputs": (True, "several outputs, in tuples and dicts"),
 }
@@ -49,9 +48,9 @@ _LARGEST = 400
 def random_graph(
     seed: int, size: int = 20, *, only: Sequence[str] | None = None, training: bool = False, **features: bool
 ) -> fx.GraphModule:
-    """A random graph of about `size` nodes, a function of its arguments alone.
+    """Return a random graph of about `size` nodes, determined by its arguments alone.
 
-    `features` switches rows of `FEATURES` on or off; `only` switches on just the ones it names. Every node carries
+    `features` switches rows of `FEATURES` on or off; `only` switches on just those it names. Every node carries
     `meta["tensor_meta"]`; `gm.meta["inputs"]` holds example inputs. On these every value is finite and small. The
     module is in eval mode unless `training`. Time is linear in `size`.
     """
@@ -105,10 +104,10 @@ class _Builder:
     def placeholder(self, name: str, example: Tensor) -> None:
         node = self.graph.placeholder(name)
         self.examples.append(example)
-        self._keep(node, example.clone())  # an in-place operation must not spoil the example
+        self._keep(node, example.clone())  # an in-place operation must not change the example
 
     def constant(self, value: Tensor, buffer: bool | None = None) -> fx.Node:
-        """A new parameter or buffer and a node that reads it; or a second node for one that is there."""
+        """Add a parameter or buffer and a node that reads it, or a second node for an existing one."""
         name = self._fresh_name("max" if self.on["names"] and self.rng.random() < 0.1 else "w")
         if self.rng.random() < 0.5 if buffer is None else buffer:
             self.root.register_buffer(name, value)
@@ -200,7 +199,7 @@ class _Builder:
     # ---- choosing operands
 
     def pick(self, kind: str = "float", dim: int | None = None, shape: tuple | None = None) -> fx.Node | None:
-        """A node of that sort: mostly a recent one that nothing uses yet, sometimes any (which makes fan-out)."""
+        """Pick a node of that sort: mostly a recent unused one, sometimes any (which makes fan-out)."""
         there = self.pool.get(kind if dim is None and shape is None else (kind, dim if shape is None else shape))
         if not there:
             return None
@@ -216,7 +215,7 @@ class _Builder:
         return tuple(self.value[node].shape)
 
     def module(self, make: Callable[[], nn.Module], fits: Callable[[nn.Module], bool]) -> nn.Module:
-        """A new module, or one that is already called elsewhere."""
+        """Return a new module, or one that is already called elsewhere."""
         if self.rng.random() < 0.5:
             for m in self.shared[-12:]:
                 if fits(m):
@@ -277,7 +276,7 @@ def _op(feature: str, weight: float = 1.0):
 
 # ---------------------------------------------------------------------------------------------------- element-wise
 
-#: the same operation in the forms it takes: function, operator, method (a string), module
+#: the forms of one operation: function, operator, method (a string), module
 UNARY = (
     (F.relu, torch.relu, "relu", nn.ReLU),
     (torch.tanh, F.tanh, "tanh", nn.Tanh),
@@ -342,7 +341,7 @@ def _broadcasts(*shapes: tuple) -> bool:
 
 @_op("pointwise", 1)
 def _join(b: _Builder) -> None:
-    """Use what has waited longest to be used; a few such nodes stay dead ends."""
+    """Use the nodes that have been unused longest; a few of them stay dead ends."""
     while b.waiting and (b.waiting[0].users or (b.on["dead"] and b.rng.random() < 0.15)):
         b.waiting.popleft()
     if len(b.waiting) < 2:
@@ -397,7 +396,7 @@ IDENTITIES: tuple[Callable, ...] = (
     lambda b, x: b.call(operator.mul, 1.0, x),
     lambda b, x: b.call(operator.truediv, x, 1),
     lambda b, x: b.call(torch.pow, x, 1),
-    lambda b, x: b.call(operator.add, x, b.call(_form(b, MUL), x, 0, keep=False)),  # x must not be lost
+    lambda b, x: b.call(operator.add, x, b.call(_form(b, MUL), x, 0, keep=False)),  # x must not be dropped
     lambda b, x: b.call(operator.add, b.call(operator.mul, 0.0, x, keep=False), x),
     lambda b, x: b.call(torch.sub, x, b.call(_form(b, SUB), x, x, keep=False)),
     lambda b, x: b.call(torch.mul, x, b.call(operator.truediv, x, x, keep=False)),
@@ -421,7 +420,7 @@ def _identity(b: _Builder) -> None:
 
 @_op("identity", 0.5)
 def _broadcast_identity(b: _Builder) -> None:
-    """x + zeros and x * ones, where the constant may be what gives the result its shape."""
+    """Add x + zeros and x * ones, where the constant may determine the shape of the result."""
     x = b.pick()
     shape = b.shape(x)
     larger = b.rng.choice((shape, shape[-1:], (2, *shape), (1,) * len(shape)))
@@ -437,7 +436,7 @@ def _broadcast_identity(b: _Builder) -> None:
 
 @_op("repeat", 2.5)
 def _again(b: _Builder) -> None:
-    """An earlier call once more; sometimes with commuting operands swapped, or an argument given by name."""
+    """Repeat an earlier call, sometimes with commuting operands swapped, or an argument given by name."""
     if not b.pure:
         return
     node = b.pure[max(0, len(b.pure) - 1 - int(b.rng.expovariate(0.15)))]
@@ -490,7 +489,7 @@ def _parameter(b: _Builder) -> None:
 
 @_op("constant", 1)
 def _constant_expression(b: _Builder) -> None:
-    """Something that can be computed before the program runs, and one operation that uses it."""
+    """Add an expression that can be computed ahead of time, and one operation that uses it."""
     x = b.pick()
     w = b.constant(torch.rand(b.shape(x)[-1:]) + 0.5)
     for _ in range(b.rng.choice((1, 2, 3))):
@@ -512,7 +511,7 @@ def _constant_expression(b: _Builder) -> None:
 
 @_op("constant", 0.5)
 def _weight_product(b: _Builder) -> None:
-    """A matrix product with a transposed weight, and one that draws random numbers on a constant."""
+    """Add a matrix product with a transposed weight, and one that draws random numbers on a constant."""
     x = b.pick(dim=2)
     if x is None:
         return
@@ -572,7 +571,7 @@ def _split_cat(b: _Builder) -> None:
 
 @_op("views", 0.3)
 def _size_arithmetic(b: _Builder) -> None:
-    """A number read from a shape: not a constant, another batch has another one."""
+    """Add a number read from a shape: not a constant, since it varies with the batch."""
     x = b.pick()
     if b.shape(x):
         n = b.call("size", x, 0, keep=False)
@@ -589,7 +588,7 @@ def _reduce(b: _Builder) -> None:
     if not shape:
         return
     keep = b.rng.choice((True, True, False))
-    if shape[-1] == 1:  # softmax and layer norm of one number forget it
+    if shape[-1] == 1:  # softmax and layer norm of one number do not depend on it
         b.call(torch.sum, x, dim=-1, keepdim=keep)
         return
     b.rng.choice(
@@ -682,7 +681,7 @@ def _batch_norm(rng: random.Random, channels: int) -> nn.BatchNorm2d:
 
 @_op("conv", 2)
 def _conv_chain(b: _Builder) -> None:
-    """conv -> batch norm -> activation, some parts left out, some with a second consumer."""
+    """Add conv -> batch norm -> activation, some parts left out, some with a second consumer."""
     rng, x = b.rng, b.pick(dim=4)
     if x is None or min(b.shape(x)[2:]) < 3:
         return
@@ -735,7 +734,7 @@ def _pool(b: _Builder) -> None:
 
 @_op("gelu", 0.7)
 def _gelu(b: _Builder) -> None:
-    """x/2 (1 + erf(x/sqrt 2)) or its tanh form, operands in any order; one time in three a constant is wrong."""
+    """Add x/2 (1 + erf(x/sqrt 2)) or its tanh form, operands in any order; one in three has a wrong constant."""
     rng, x = b.rng, b.pick()
     half, root, cube, inner = 0.5, math.sqrt(0.5), 0.044715, math.sqrt(2 / math.pi)
     if rng.random() < 0.35:
@@ -781,7 +780,7 @@ def _to_integers(b: _Builder) -> None:
 
 @_op("integers", 1)
 def _on_integers(b: _Builder) -> None:
-    """Arithmetic that keeps integers, and arithmetic that quietly makes floats of them."""
+    """Add arithmetic that keeps integers, and arithmetic that silently turns them into floats."""
     i = b.pick("int")
     if i is None:
         return
@@ -826,7 +825,7 @@ def _where(b: _Builder) -> None:
 
 @_op("random", 1.3)
 def _draw(b: _Builder) -> None:
-    """New numbers at every call: two of these are never the same expression, and dropping one moves the generator."""
+    """Add random draws: no two are the same expression, and dropping one changes those that follow."""
     x, rng = b.pick(), b.rng
     draws = (
         lambda: b.call(F.dropout, x, p=0.3, training=True, pure=False),
@@ -848,7 +847,7 @@ def _draw(b: _Builder) -> None:
 
 @_op("random", 0.4)
 def _dead_draw(b: _Builder) -> None:
-    """Numbers that nothing uses: what is drawn after them still depends on them."""
+    """Add an unused random draw: the draws that follow still depend on it."""
     b.call(b.rng.choice((torch.rand_like, torch.randn_like)), b.pick(), keep=False, pure=False)
 
 
@@ -863,7 +862,7 @@ def _writable(b: _Builder) -> fx.Node | None:
 
 @_op("mutation", 2.5)
 def _in_place(b: _Builder) -> None:
-    """Read, write, read again: the two reads look alike and are not."""
+    """Add a read, a write and a second read: the reads look alike but differ."""
     x = _writable(b)
     if x is None:
         return
@@ -890,7 +889,7 @@ def _in_place(b: _Builder) -> None:
 
 @_op("mutation", 0.3)
 def _count_calls(b: _Builder) -> None:
-    """A buffer that the program updates at every run."""
+    """Add a buffer that the program updates at every run."""
     counter = b.constant(torch.zeros(1), buffer=True)
     b.attributes.remove(counter.target)
     b.call("add_", counter, 1.0, keep=False, pure=False)

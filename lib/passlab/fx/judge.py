@@ -1,7 +1,7 @@
-"""Judging passes over torch.fx: is what came back a graph, and which law did the pass keep?
+"""Judge passes over torch.fx: is the result a valid graph, and which laws did the pass keep?
 
 `judge_pass` makes the judge of an exercise whose answer is `pass(gm) -> gm`. Only the nodes of the returned graph
-count: the judge rebuilds the module from them, so neither a forgotten `recompile()` nor an overridden method has a say.
+count: the judge rebuilds the module from them, so neither a forgotten `recompile()` nor an overridden method matters.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def _placeholders(graph: fx.Graph) -> list[str]:
 def _signature(target: Callable) -> inspect.Signature | None:
     try:
         return inspect.signature(target)
-    except (TypeError, ValueError):  # most built-in functions do not say
+    except (TypeError, ValueError):  # most built-in functions have no signature
         return None
 
 
 def _misfit(node: fx.Node) -> str | None:
-    """Why the operands of a call_function do not fit its target, as Python puts it."""
+    """Return why the operands of a call_function do not fit its target, in Python's words."""
     signature = _signature(node.target)
     if signature is None:
         return None
@@ -47,7 +47,7 @@ def _misfit(node: fx.Node) -> str | None:
 
 
 def _on_cycle(node: fx.Node, order: dict[fx.Node, int]) -> bool:
-    """Can `node` be reached from its own operands?"""
+    """Return whether `node` can be reached from its own operands."""
     seen, todo = set(), list(node.all_input_nodes)
     while todo:
         at = todo.pop()
@@ -60,11 +60,11 @@ def _on_cycle(node: fx.Node, order: dict[fx.Node, int]) -> bool:
 
 
 def validate(before: fx.GraphModule | None, after: object) -> str | None:
-    """What makes `after` no answer to a pass over `before`: one sentence, or None when nothing does.
+    """Return why `after` is not a valid result of a pass over `before`, in one sentence, or None if it is.
 
-    Looked for, in this order: nothing or another type returned; nodes of another graph; nodes that were erased but are
-    still used; a cycle; a use before its definition; modules and attributes that do not exist; operands that do not
-    fit; a missing or misplaced output; placeholders that are not those of `before`.
+    Checked in this order: None or another type returned; nodes of another graph; nodes erased but still used; a cycle;
+    a use before its definition; modules and attributes that do not exist; operands that do not fit; a missing or
+    misplaced output; placeholders other than those of `before`.
     """
     if after is None:
         return "The pass returned None. End it with `return gm`."
@@ -129,7 +129,7 @@ def validate(before: fx.GraphModule | None, after: object) -> str | None:
 
 
 def _arity(graph: fx.Graph) -> int | None:
-    """How many values the output node names: None when it names one node (which may itself be a tuple)."""
+    """Return how many values the output node names, or None for a single node (which may itself be a tuple)."""
     result = next(n for n in graph.nodes if n.op == "output").args[0]
     return len(result) if isinstance(result, tuple | list | dict) else None
 
@@ -139,18 +139,18 @@ def _values(n: int) -> str:
 
 
 def rebuild(gm: fx.GraphModule) -> fx.GraphModule:
-    """The same nodes in a fresh, compiled GraphModule; parameters and modules are shared with `gm`."""
+    """Rebuild the nodes as a fresh, compiled GraphModule; parameters and modules are shared with `gm`."""
     graph, copies = fx.Graph(), {}
     for node in gm.graph.nodes:
         copies[node] = graph.node_copy(node, copies.__getitem__)
     rebuilt = fx.GraphModule(gm, graph)
-    rebuilt.training = gm.training  # of this module alone: a child may be frozen on its own
+    rebuilt.training = gm.training  # of this module only: a child may be frozen separately
     rebuilt.meta.update(gm.meta)
     return rebuilt
 
 
 def _nan_everywhere(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple) -> bool:
-    """Is some output of `after` nothing but NaN, where that of `before` is not?"""
+    """Return whether some output of `after` is all NaN where that of `before` is not."""
 
     def outputs(gm):
         copies = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
@@ -160,12 +160,12 @@ def _nan_everywhere(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple
     try:
         pairs = zip(outputs(before), outputs(after), strict=False)
         return any(bool(new.isnan().all()) and not old.isnan().all() for old, new in pairs)
-    except Exception:  # it does not even run; the comparison has said so
+    except Exception:  # it does not even run, which the comparison has reported
         return False
 
 
 def _sameness(before: fx.GraphModule, after: fx.GraphModule, case: Case, equivalence: dict) -> Finding:
-    """Do the two compute the same function?"""
+    """Find whether the two compute the same function."""
     inputs = case.inputs() if case.inputs else None
     result = equivalent(before, after, inputs, **equivalence)
     reason = "" if result.ok else result.reason

@@ -1,10 +1,10 @@
-"""Which layout each op wants its images in: the rules of the layout exercise, as data.
+"""Which layout each op wants for its images: the rules of the layout exercise, as data.
 
     wants(node)        # "NHWC" for a convolution, "any" for relu, "NCHW" for flatten
-    converts(node)     # "NHWC" for x.to(memory_format=torch.channels_last), None for what converts nothing
+    converts(node)     # "NHWC" for x.to(memory_format=torch.channels_last), None for a node that does not convert
 
 An image is a 4-D tensor. Its layout is how it lies in memory: NCHW (contiguous) or NHWC (channels_last); its shape and
-its values are the same in both. An op that takes any layout gives what it got, so all its images must be in one.
+its values are the same in both. An op that takes any layout passes it on, so all its images must share one.
 Parameters can be laid out once, ahead of time: they need no conversion while the program runs.
 """
 
@@ -21,7 +21,7 @@ from passlab.graph import view
 
 NCHW, NHWC, ANY = "NCHW", "NHWC", "any"
 
-#: Functions, methods and (in lower case) modules. What is in no row wants NCHW.
+#: Functions, methods and (in lower case) modules. An op in no row wants NCHW.
 _WANTS = {
     NHWC: "conv2d convtranspose2d conv_transpose2d",
     ANY: "relu relu6 leaky_relu leakyrelu elu gelu silu hardswish sigmoid tanh neg abs exp sqrt clamp hardtanh "
@@ -35,7 +35,7 @@ _FORMATS = {torch.channels_last: NHWC, torch.contiguous_format: NCHW}
 
 
 def converts(node: fx.Node) -> str | None:
-    """The layout that a conversion (`.to(memory_format=…)`, `.contiguous(…)`) converts to; None for other nodes."""
+    """Return the layout that a conversion (`.to(memory_format=…)`, `.contiguous(…)`) yields; None for other nodes."""
     if node.op != "call_method" or node.target not in ("to", "contiguous"):
         return None
     formats = [a for a in (*node.args[1:], *node.kwargs.values()) if isinstance(a, torch.memory_format)]
@@ -45,9 +45,9 @@ def converts(node: fx.Node) -> str | None:
 
 
 def wants(node: fx.Node) -> str:
-    """The layout in which a node takes its images: "NHWC", "NCHW" or "any".
+    """Return the layout in which a node takes its images: "NHWC", "NCHW" or "any".
 
-    What draws random numbers (dropout in training) wants NCHW: it draws in the order of memory.
+    A node that draws random numbers (dropout in training) wants NCHW: it draws in memory order.
     """
     if effects(node):
         return NCHW
@@ -60,14 +60,14 @@ def wants(node: fx.Node) -> str:
 
 
 def is_image(node: fx.Node) -> bool:
-    """Is the node's value a 4-D tensor that the program computes (no parameter)? Needs shapes on the nodes."""
+    """Return whether the node's value is a 4-D tensor and not a parameter. Needs shapes on the nodes."""
     meta = node.meta.get("tensor_meta")
     return node.op != "get_attr" and hasattr(meta, "shape") and len(meta.shape) == 4
 
 
 @dataclass(frozen=True)
 class Clash:
-    """An operand in another layout than its reader wants; for a reader that takes any, than its first image has."""
+    """An operand in another layout than its user wants or, if that takes any, than the user's first image has."""
 
     reader: fx.Node
     operand: fx.Node
@@ -76,7 +76,7 @@ class Clash:
 
 
 def clashes(gm: fx.GraphModule, *inputs: Any) -> list[Clash]:
-    """Follow the layouts through the graph, and list where a node gets an image as it does not want it.
+    """Follow the layouts through the graph, and list where a node gets an image in an unwanted layout.
 
     `inputs`: example inputs, to find the shapes with.
     """

@@ -1,4 +1,4 @@
-"""What a pass tells its manager, and the error that names the culprit. The manager itself is written on day 2."""
+"""What a pass declares to its manager, and the error that names the culprit. Day 2 writes the manager itself."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Analysis = Callable[[Any], Any]
 
 @dataclass(frozen=True)
 class Pass:
-    """A pass with what a manager must know about it.
+    """A pass, with what a manager must know about it.
 
     `run(graph, facts)` returns the new graph; `facts` holds the results of the analyses named in `requires`, and of no
-    others. `preserves` names the analyses whose results are still true after the pass; what it does not name is stale.
-    `after` names passes that must stand before this one.
+    others. `preserves` names the analyses whose results still hold after the pass; all others are stale. `after` names
+    passes that must run before this one.
 
     >>> Pass("dce", run, requires=("liveness",), after=("fold",))
     """

@@ -30,7 +30,7 @@ def _memory(tensors: Iterable[torch.Tensor]) -> set[int]:
 
 
 def _size(tensors: Iterable[torch.Tensor]) -> int:
-    """Bytes of the elements of different tensors; the same tensor twice counts once."""
+    """Return the bytes of the elements of tensors; the same tensor twice counts once."""
     return sum(t.numel() * t.element_size() for t in {id(t): t for t in tensors}.values())
 
 
@@ -88,7 +88,7 @@ _recording: list[_Recorder] = []
 
 
 def note_kernel(name: str) -> None:
-    """A kernel was launched that is none of torch's: `launches` counts it."""
+    """Tell `launches` that a kernel from outside torch was launched."""
     for recorder in _recording:
         recorder.kernels[name] += 1
 
@@ -111,7 +111,7 @@ def _record(what: str, fn: Callable, args: tuple) -> _Recorder:
 
 
 def _is_compiled(fn: Any) -> bool:
-    """Is `fn` from torch.compile, or a Python function that names one that is?"""
+    """Return whether `fn` is from torch.compile, or a Python function that names one that is."""
     if hasattr(fn, "_torchdynamo_orig_callable") or hasattr(fn, "_orig_mod"):
         return True
     if not inspect.isfunction(fn):
@@ -124,7 +124,7 @@ def _is_compiled(fn: Any) -> bool:
 
 
 def launches(fn: Callable, *args) -> Measured:
-    """How many kernels `fn(*args)` starts: see `passlab.measure.launches`."""
+    """Count the kernels that `fn(*args)` starts: see `passlab.measure.launches`."""
     recorder = _record("launches", fn, args)
     kernels = recorder.kernels
     if recorder.device.type == "cuda":
@@ -147,12 +147,12 @@ def _cuda_kernels(fn: Callable, args: tuple) -> collections.Counter[str]:
 
 
 def device_name(device: torch.device) -> str:
-    """How a measurement names its device: "cpu" or "cuda:0 (NVIDIA …)"."""
+    """Return a measurement's name for its device: "cpu" or "cuda:0 (NVIDIA …)"."""
     return f"{device} ({torch.cuda.get_device_name(device)})" if device.type == "cuda" else str(device)
 
 
 def peak_memory(fn: Callable, *args) -> Measured:
-    """The most bytes alive at one time in tensors that `fn(*args)` makes, its result included.
+    """Measure the most bytes alive at one time in tensors that `fn(*args)` makes, its result included.
 
     Inputs and weights that existed before do not count. On a CPU every tensor is followed from its making to its end;
     what a kernel allocates for itself is not seen. On CUDA it is what torch's allocator says, which sees that too and
@@ -203,7 +203,7 @@ def _traffic(gm: torch.fx.GraphModule, *inputs) -> dict[str, int]:
 
 
 def bytes_moved(program: Any, *inputs) -> Measured:
-    """Bytes that the nodes of a torch graph read and write: see `passlab.measure.bytes_moved`."""
+    """Sum the bytes that the nodes of a torch graph read and write: see `passlab.measure.bytes_moved`."""
     gm, inputs = _torch_graph(program, inputs)
     moved = _run(gm, inputs, "bytes_moved", _traffic)
     return Measured(sum(moved.values()), "bytes moved", detail=moved)
@@ -252,7 +252,7 @@ def _run(gm: torch.fx.GraphModule, inputs: tuple, what: str, how: Callable) -> A
 
 
 def cost(program: Any, *inputs) -> Cost:
-    """Nodes (calls: neither inputs, weights nor output), `launches` and `bytes_moved` of a torch graph."""
+    """Return nodes (calls: neither inputs, weights nor output), `launches` and `bytes_moved` of a torch graph."""
     gm, inputs = _torch_graph(program, inputs)
     if gm is None:
         raise TypeError(

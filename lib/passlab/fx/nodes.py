@@ -1,4 +1,4 @@
-"""Small questions to a node of torch.fx that passes, judges and readers ask alike."""
+"""Small questions about torch.fx nodes that passes, judges and readers share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def name_of(target: Any) -> str:
 def op_name(node: fx.Node, gm: torch.nn.Module | None = None) -> str:
     """Return what a node does, in one word: "add", "Linear", "get_attr", "placeholder".
 
-    gm: the module that holds the node's modules, where that is not the graph's own.
+    gm: the module that holds the node's modules, if not the graph's owning module.
     """
     if node.op == "call_module":
         home = gm if gm is not None else node.graph.owning_module
@@ -28,18 +28,18 @@ def op_name(node: fx.Node, gm: torch.nn.Module | None = None) -> str:
 
 
 def calls(node: Any, targets: Collection[Any]) -> bool:
-    """Is `node` a node that calls one of these functions or methods?"""
+    """Return whether `node` is a node that calls one of these functions or methods."""
     return isinstance(node, fx.Node) and node.op in ("call_function", "call_method") and node.target in targets
 
 
 def shape(node: Any) -> tuple[int, ...] | None:
-    """Return the shape noted on a node, None where none is."""
+    """Return the shape noted on a node, None if there is none."""
     meta = node.meta.get("tensor_meta") if isinstance(node, fx.Node) else None
     return tuple(meta.shape) if hasattr(meta, "shape") else None
 
 
 def attribute(root: Any, path: str, missing: Any = None) -> Any:
-    """Return what lies at a dotted path in a module, `missing` where there is nothing."""
+    """Return the value at a dotted path in a module, `missing` if there is none."""
     for part in path.split("."):
         if not hasattr(root, part):
             return missing

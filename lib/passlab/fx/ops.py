@@ -1,7 +1,7 @@
 """Fused operations: one node where the plain graph has several. Lessons, learners and the judge share these names.
 
 They run eagerly as the ops they stand for, so that a graph that holds them can be executed and compared anywhere.
-What a kernel behind them would save is counted (nodes, launches, bytes), not felt here.
+What a real kernel would save is counted (nodes, launches, bytes), not measured here.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ def conv2d_relu(
 
 
 class ConvReLU2d(nn.Conv2d):
-    """`relu(conv2d(x))` as one module; it is made with what makes an `nn.Conv2d`.
+    """`relu(conv2d(x))` as one module, with the constructor of `nn.Conv2d`.
 
     >>> fused = ConvReLU2d(3, 8, kernel_size=3, stride=2, padding=1)
 
-    It is a Conv2d by inheritance, for its attributes and parameters. A pass that looks for plain convolutions tells
-    them apart with `type(module) is nn.Conv2d`.
+    It inherits the attributes and parameters of Conv2d. A pass that looks for plain convolutions tells them apart with
+    `type(module) is nn.Conv2d`.
     """
 
     def forward(self, input: Tensor) -> Tensor:
         return torch.relu(super().forward(input))
 
 
-#: What `linear_act` can end in. GELU has two forms that differ in the fourth digit, so they have two names.
+#: The activations of `linear_act`. GELU has two forms that differ in the fourth digit, so they have two names.
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu": F.gelu,
@@ -68,6 +68,6 @@ def add_layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> tuple[Tensor, Tensor]:
-    """`(s, layer_norm(s, shape, weight, bias, eps))` with `s = input + residual`: two results of one reading."""
+    """`(s, layer_norm(s, shape, weight, bias, eps))` with `s = input + residual`: two results from one read."""
     total = input + residual
     return total, F.layer_norm(total, shape, weight, bias, eps)

@@ -1,10 +1,10 @@
-"""Which kind of loop an operation is: the op patterns of Relay's FuseOps, for nodes of torch.fx.
+"""Op patterns, the kinds of loops that Relay's FuseOps distinguishes, for nodes of torch.fx.
 
     pattern(node)       # Pattern.BROADCAST for x + y, Pattern.COMM_REDUCE for x.sum(1)
     canonical(node)     # "add" for torch.add, operator.add, x.add(…), aten.add.Tensor; "relu" for nn.ReLU, F.relu, …
 
-The words and numbers are those that Relay gives its operators (`TOpPattern`), and an operation has the word of the
-operator that does the same there. What is not in the table is OPAQUE, and so is all that does more than compute.
+Names and numbers are those of Relay's operators (`TOpPattern`); an operation has the pattern of the Relay operator that
+does the same. An operation that is not in the table is OPAQUE, and so is any that does more than compute.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Pattern(IntEnum):
     BROADCAST = 1  # the same, where an operand's dimension may be missing or repeated
     INJECTIVE = 2  # from one element in another place: transpose, reshape, cat
     COMM_REDUCE = 3  # from many elements, in any order: sum, mean, amax
-    OUT_ELEMWISE_FUSABLE = 4  # by loops of its own, at the end of which an element-wise operation fits: conv2d, matmul
+    OUT_ELEMWISE_FUSABLE = 4  # by its own loop nest, at whose end an element-wise operation fits: conv2d, matmul
     TUPLE = 7  # several values side by side
-    OPAQUE = 8  # not to be fused
+    OPAQUE = 8  # never fused
 
 
 _NAMES = {
@@ -89,18 +89,18 @@ _ALIASES = {
     **{f"dropout{n}d": "dropout" for n in (1, 2, 3)},
     **{name: "to" for name in "float double half bfloat16 long int short bool type type_as".split()},  # noqa: SIM905
 }
-#: nn.LeakyReLU is called like F.leaky_relu, but for underscores and capitals.
+#: nn.LeakyReLU is F.leaky_relu without underscores and with capitals.
 _MODULES = {name.replace("_", ""): name for name in _PATTERNS}
 
-#: Operations that a kernel may compute element by element, the shapes of operands made to fit.
+#: Operations that a kernel may compute element by element, with operands broadcast.
 POINTWISE = (Pattern.ELEMWISE, Pattern.BROADCAST)
 
 
 def canonical(node: fx.Node, gm: fx.GraphModule | None = None) -> str:
-    """One name for all forms of an operation: "relu" for nn.ReLU, F.relu, x.relu() and aten.relu.
+    """Return one name for all forms of an operation: "relu" for nn.ReLU, F.relu, x.relu() and aten.relu.
 
-    In-place forms keep a name of their own ("add_"). Other nodes are called by their op: "placeholder", "get_attr".
-    `gm`: the module that holds the node's modules, where that is not the graph's own.
+    In-place forms keep their own name ("add_"). The name of other nodes is their op: "placeholder", "get_attr". `gm`:
+    the module that holds the node's modules, if not the graph's owning module.
     """
     name = op_name(node, gm)
     if node.op == "call_module":
@@ -114,10 +114,10 @@ def canonical(node: fx.Node, gm: fx.GraphModule | None = None) -> str:
 
 
 def pattern(node: fx.Node, gm: fx.GraphModule | None = None) -> Pattern:
-    """The op pattern of a node, as Relay would have it.
+    """Return the op pattern that Relay would give a node.
 
-    OPAQUE are inputs, attributes and the output; what draws, writes or may stop the program; what makes no tensor (as
-    `x.size(0)` does); and what is not in the table.
+    OPAQUE are inputs, attributes and the output; nodes that draw, write or may stop the program; nodes whose value is
+    not a tensor (`x.size(0)`); and operations that are not in the table.
     """
     if node.op not in ("call_function", "call_method", "call_module") or effects(node):
         return Pattern.OPAQUE

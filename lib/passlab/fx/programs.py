@@ -1,4 +1,4 @@
-"""Running a program without changing it: on copies of its inputs, its parameters and its buffers.
+"""Run a program without changing it: on copies of its inputs, parameters and buffers.
 
 program = Program(gm)
 run = program.run(inputs, seed=0)        # run.output, run.inputs, run.state, run.rng, run.aliases, run.error
@@ -19,17 +19,17 @@ from torch.utils import _pytree as pytree
 
 from passlab.equivalence.values import nudged
 
-#: Larger tensors count as written when their version counter says so (batch norm does not count its statistics up).
+#: Larger tensors count as written if their version counter moved (batch norm's statistics do not move theirs).
 _SMALL = 10_000
 
 
 @dataclass
 class Run:
-    """What one run left behind.
+    """The result of one run.
 
     `inputs`: the arguments after the run. `state`: parameters and buffers the run has written, path → new value.
-    `rng`: the state of the random generator afterwards; `drew`: has it moved? `aliases`: (number of an output, what it
-    shares memory with).
+    `rng`: the state of the random generator afterwards; `drew`: whether it moved. `aliases`: (number of an output, what
+    it shares memory with).
     """
 
     output: Any = None
@@ -42,10 +42,10 @@ class Run:
 
 
 class Program:
-    """A callable with its parameters and buffers. A run puts copies in their places and takes them out again."""
+    """A callable with its parameters and buffers. A run replaces them by copies and puts them back."""
 
     def __init__(self, fn: Any, largest: float = math.inf):
-        """`largest`: a graph of more nodes is not asked whether it was edited since it was compiled."""
+        """`largest`: a graph of more nodes is not checked for edits since it was compiled."""
         self.exported = type(fn).__name__ == "ExportedProgram"
         self.fn = current(fn, largest)
         self.module = self.fn if isinstance(self.fn, nn.Module) else None
@@ -64,7 +64,7 @@ class Program:
 
     @property
     def specialised(self) -> bool:
-        """Made for one dtype, size and layout of its inputs, and says so (scripted and exported programs)."""
+        """Whether it is made for one dtype, size and layout of its inputs (scripted and exported programs)."""
         return self.scripted or self.exported or hasattr(self.fn, "_guards_fn")
 
     @property
@@ -84,8 +84,8 @@ class Program:
         """Call the program on a copy of `args`, after seeding the random generators.
 
         `dtype`: what float parameters and buffers are converted to. `jitter`: parameters are moved by up to this
-        relative amount. `call(fn, *args)` replaces the plain call, for instance by an interpreter. An exception of the
-        program's is kept in `error`.
+        relative amount. `call(fn, *args)` replaces the plain call, for instance by an interpreter. An exception
+        that the program raises is kept in `error`.
         """
         args = copy_inputs(args, device)
         copies = self._state(dtype, device, jitter)
@@ -119,7 +119,7 @@ class Program:
     def _state(self, dtype: torch.dtype | None, device: str, jitter: float) -> list[Tensor]:
         if (dtype, device) in self._copies and not jitter:
             return self._copies[dtype, device]
-        made: dict[int, Tensor] = {}  # a tensor that stands in two places has one copy
+        made: dict[int, Tensor] = {}  # a tensor in two places gets one copy
         for *_, t in self.slots:
             if id(t) not in made:
                 made[id(t)] = _recast(t, dtype, device, jitter)
@@ -136,13 +136,13 @@ class Program:
 
 
 def current(fn: Any, largest: float = math.inf) -> Any:
-    """The program that a graph's nodes describe: an edited graph counts without `recompile()`.
+    """Return the program that a graph's nodes describe: edits count even without `recompile()`.
 
-    To find out takes as long as to run the graph several times; one with more nodes than `largest` is taken as it is.
+    The check costs several runs of the graph; one with more nodes than `largest` is taken as it is.
     """
     if type(fn).__name__ == "ExportedProgram":
         return fn.module()
-    if isinstance(fn, torch.jit.ScriptModule):  # its tensors cannot be exchanged, so the whole of it is copied
+    if isinstance(fn, torch.jit.ScriptModule):  # its tensors cannot be replaced, so all of it is copied
         return copy.deepcopy(fn)
     if not isinstance(fn, fx.GraphModule) or len(fn.graph.nodes) > largest:
         return fn
@@ -155,12 +155,12 @@ def current(fn: Any, largest: float = math.inf) -> Any:
 
 
 def _call(fn: Callable, *args: Any) -> Any:
-    # A GraphModule's own __call__ prints where it failed; here a failure is an answer.
+    # A GraphModule's own __call__ prints where it failed; here a failure is a result.
     return nn.Module.__call__(fn, *args) if isinstance(fn, fx.GraphModule) else fn(*args)
 
 
 def copy_inputs(args: Any, device: str = "cpu") -> Any:
-    """A copy of nested inputs with the same strides; tensors that share memory share it in the copy, too."""
+    """Copy nested inputs with the same strides; tensors that share memory share it in the copy, too."""
     storages: dict[int, Any] = {}
     moved: dict[int, Tensor] = {}
     kind = torch.device(device).type
@@ -209,7 +209,7 @@ def _aliases(output: Any, args: tuple, state: list[tuple[str, Tensor]]) -> list[
 
 
 def seed_generators(seed: int) -> None:
-    """`torch.manual_seed` without its search for devices that are not there."""
+    """Do `torch.manual_seed` without its search for missing devices."""
     if torch.accelerator.is_available():
         torch.manual_seed(seed)
     else:
@@ -217,13 +217,13 @@ def seed_generators(seed: int) -> None:
 
 
 def rng_state(device: str = "cpu") -> Tensor:
-    """The state of the generator that random operations on `device` draw from."""
+    """Return the state of the generator that random operations on `device` draw from."""
     return torch.get_rng_state() if device.startswith("cpu") else torch.get_device_module(device).get_rng_state()
 
 
 @contextlib.contextmanager
 def undisturbed(*programs: Program):
-    """Put back what runs change outside a program's tensors: random generators, training flags, TF32 (here off)."""
+    """Restore what runs change outside a program's tensors: random generators, training flags, TF32 (off inside)."""
     flags = [(m, m.training) for p in programs if p.module is not None for m in p.module.modules()]
     cuda = torch.cuda.is_available()
     backends = (torch.backends.cuda.matmul, torch.backends.cudnn) if cuda else ()

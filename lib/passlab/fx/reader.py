@@ -15,12 +15,12 @@ from torch.utils._pytree import tree_leaves, tree_map_only
 from passlab.graph import Graph, Node, kinds
 from passlab.graph.assemble import UNKNOWN, Type, several, short, sized
 
-#: Opcodes whose kind does not hang on a target.
+#: Opcodes whose kind does not depend on a target.
 _OPCODE_KIND = {"placeholder": "data", "get_attr": "data", "output": "data"}
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
-    """The view of a GraphModule, a Graph, or an nn.Module; `inputs`, when given, are used to find shapes."""
+    """Return the view of a GraphModule, a Graph or an nn.Module; `inputs`, if given, serve shape inference."""
     if not isinstance(obj, (fx.Graph, fx.GraphModule)):
         gm = symbolic_trace(obj)
         found = _need_shapes(gm, *inputs) if inputs else {}
@@ -37,7 +37,7 @@ def read(obj: Any, *inputs: Any) -> Graph:
 
 
 def _walk(graph: fx.Graph) -> Iterable[fx.Node]:
-    """The nodes of a graph, also when its linked list was bent into a ring."""
+    """Yield the nodes of a graph, even if its linked list has become a ring."""
     seen = set()
     for node in graph.nodes:
         if node in seen:
@@ -49,19 +49,19 @@ def _walk(graph: fx.Graph) -> Iterable[fx.Node]:
 def from_nodes(
     fx_nodes: list[fx.Node], ir: str, name: str, module: torch.nn.Module | None = None, found: dict | None = None
 ) -> Graph:
-    """The view of a list of FX nodes; `found` gives values by node where `node.meta` does not."""
+    """Return the view of a list of FX nodes; `found` gives values by node where `node.meta` does not."""
     found, modules = found or {}, {}
     listed = dict.fromkeys(fx_nodes)
     missing = dict.fromkeys(used for node in fx_nodes for used in node.all_input_nodes if used not in listed)
     ids: dict[fx.Node, str] = {}
     taken: set[str] = set()
-    for node in [*fx_nodes, *missing]:  # names are unique in one graph, not across graphs that were mixed up
+    for node in [*fx_nodes, *missing]:  # names are unique within a graph, not across mixed graphs
         id, number = node.name, 1
         while id in taken:
             id, number = f"{node.name}#{number}", number + 1
         taken.add(id)
         ids[node] = id
-    nodes = [Node(ids[node], "missing", "data", text=f"{ids[node]} is used and not in the graph") for node in missing]
+    nodes = [Node(ids[node], "missing", "data", text=f"{ids[node]} is used but not in the graph") for node in missing]
     outputs: list[str] = []
     for node in fx_nodes:
         nodes.append(_node(node, ids, module, modules, found))
@@ -104,7 +104,7 @@ def _node(node: fx.Node, ids: dict, module: torch.nn.Module | None, modules: dic
 
 
 def _leaf(module: torch.nn.Module | None, target: str, modules: dict) -> torch.nn.Module | None:
-    """The module a call_module node calls, or None where there is none of that name."""
+    """Return the module that a call_module node calls, or None if it does not exist."""
     if not isinstance(target, str):
         return None
     if target not in modules:
@@ -116,7 +116,7 @@ def _leaf(module: torch.nn.Module | None, target: str, modules: dict) -> torch.n
 
 
 def _op(node: fx.Node, leaf: torch.nn.Module | None) -> tuple[str, str]:
-    """The operation's name, and the label to show beside it."""
+    """Return the operation's name, and the label to show beside it."""
     if node.op == "call_module":
         return (type(leaf).__name__ if leaf is not None else str(node.target)), str(node.target)
     if node.op == "get_attr":
@@ -127,7 +127,7 @@ def _op(node: fx.Node, leaf: torch.nn.Module | None) -> tuple[str, str]:
 
 
 def target_name(target: Any) -> str:
-    """`relu` for torch.relu, `aten.relu` for torch.ops.aten.relu.default, `aten.add.Tensor` for another overload."""
+    """Name a target: `relu` for torch.relu, `aten.relu` for aten.relu.default, `aten.add.Tensor` for others."""
     if isinstance(target, torch._ops.OpOverload):
         return str(target).removesuffix(".default")
     return getattr(target, "__name__", None) or str(target)
@@ -145,7 +145,7 @@ def _kind(node: fx.Node, op: str, leaf: torch.nn.Module | None) -> str:
 
 
 def _writes(node: fx.Node, op: str, leaf: torch.nn.Module | None) -> bool:
-    """Does the node write into storage that was there before? By its schema, its name, `out=` or `inplace=True`."""
+    """Return whether the node writes into existing storage, by its schema, its name, `out=` or `inplace=True`."""
     if isinstance(node.target, torch._ops.OpOverload):
         return node.target._schema.is_mutable
     if node.kwargs.get("out") is not None or node.kwargs.get("inplace") is True or getattr(leaf, "inplace", False):
@@ -155,18 +155,18 @@ def _writes(node: fx.Node, op: str, leaf: torch.nn.Module | None) -> bool:
     if op.strip("_") in kinds.WRITING_OPERATORS:
         return True
     named_so = op.endswith("_") and not op.startswith("_")
-    return named_so and getattr(node.target, "__module__", None) != "_operator"  # and_, or_, not_ end in one for Python
+    return named_so and getattr(node.target, "__module__", None) != "_operator"  # not for and_, or_, not_
 
 
 def _constant(arg: Any) -> bool:
-    """Does this operand hold no node?"""
+    """Return whether an operand holds no node."""
     holds = []
     fx.node.map_arg(arg, holds.append)
     return not holds
 
 
 def _text(node: fx.Node, op: str, id: str) -> str:
-    """The node as a line of Python: `relu = relu(linear)`."""
+    """Format the node as a line of Python: `relu = relu(linear)`."""
     if node.op == "placeholder":
         return f"{id} = input{f' (default {short(node.args[0])})' if node.args else ''}"
     if node.op == "get_attr":
@@ -181,7 +181,7 @@ def _text(node: fx.Node, op: str, id: str) -> str:
 
 
 def describe(value: Any) -> Type:
-    """(shape, dtype, bytes) of a tensor, fake tensor, TensorMetadata, or a tuple or dict of them."""
+    """Return (shape, dtype, bytes) of a tensor, fake tensor, TensorMetadata, or a tuple or dict of them."""
     if isinstance(getattr(value, "dtype", None), torch.dtype) and hasattr(value, "shape"):
         return sized(value.shape, str(value.dtype).removeprefix("torch."), value.dtype.itemsize)
     if isinstance(value, dict):
@@ -195,7 +195,7 @@ def describe(value: Any) -> Type:
 
 
 def symbolic_trace(model: torch.nn.Module) -> fx.GraphModule:
-    """`torch.fx.symbolic_trace`, whose failure says what to do. The caller's module is not changed."""
+    """Call `torch.fx.symbolic_trace`; its error tells what to do. The caller's module is not changed."""
     try:
         return fx.symbolic_trace(model)
     except Exception as error:
@@ -209,7 +209,7 @@ def symbolic_trace(model: torch.nn.Module) -> fx.GraphModule:
 
 
 def _line_of(error: BaseException) -> str:
-    """ " (line 12 of forward)", for the innermost line that is not torch's own."""
+    """Return " (line 12 of forward)" for the innermost line outside torch."""
     place, step = "", error.__traceback__
     while step:
         code = step.tb_frame.f_code
@@ -224,19 +224,19 @@ def _line_of(error: BaseException) -> str:
 
 
 class _Shapes(fx.Interpreter):
-    """Runs a graph on stand-ins for all tensors and keeps what each node gave: shape, dtype, strides, not the data.
+    """Runs a graph on stand-ins for all tensors and keeps the metadata of each value: shape, dtype, strides, no data.
 
     Parameters and buffers have stand-ins too: a batch norm in training writes its statistics into those.
     """
 
     def __init__(self, module: fx.GraphModule, stand_in: Callable[[torch.Tensor], torch.Tensor]):
         super().__init__(module, garbage_collect_values=False)
-        self.extra_traceback = False  # torch would add the node and a hint to a log viewer to the error
+        self.extra_traceback = False  # else torch adds the node and a hint at a log viewer to the error
         self.stand_in = stand_in
         self.found: dict[fx.Node, Any] = {}
 
     def run_each(self, nodes: list[fx.Node], inputs: tuple) -> None:
-        """What `run` does, on this list of nodes: `run` never returns where the graph's own list is a ring."""
+        """Do what `run` does on this list of nodes: `run` never returns if the graph's own list is a ring."""
         self.args_iter = iter(tree_map_only(torch.Tensor, self.stand_in, inputs))
         last_use = {used: node for node in nodes for used in node.all_input_nodes}
         for node in nodes:
@@ -257,7 +257,7 @@ class _Shapes(fx.Interpreter):
 
 
 def _metadata(value: Any) -> Any:
-    """What ShapeProp keeps of a tensor. (Its own `_extract_tensor_metadata` loads sympy, a third of a second.)"""
+    """Return the metadata that ShapeProp keeps. (Its own function would load sympy, a third of a second.)"""
     if not isinstance(value, torch.Tensor):
         return value
     formats = (torch.contiguous_format, torch.channels_last, torch.channels_last_3d) if _strided(value) else ()
@@ -272,7 +272,7 @@ def _strided(tensor: torch.Tensor) -> bool:
     return tensor.layout == torch.strided and not tensor.is_quantized
 
 
-#: Ranks for which a memory format is defined; the plain one is for all.
+#: Ranks for which a memory format is defined; contiguous is for all.
 _RANKS = {torch.channels_last: (4,), torch.channels_last_3d: (5,)}
 
 
@@ -285,10 +285,10 @@ def _without_data(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], fx.Node | None, str]:
-    """What each node gives: (node → TensorMetadata, the node that failed, why it failed).
+    """Infer shapes: return (node → TensorMetadata, the node that failed, why it failed).
 
-    Found by one run on copies, or without any data where an input is on the meta device. Neither `gm`, `inputs` nor
-    the random state change. A graph that uses a value before it is defined is not run.
+    This takes one run on copies, or one without data if an input is on the meta device. Neither `gm`, `inputs` nor the
+    random state change. A graph that uses a value before it is defined is not run.
     """
     nodes, seen = list(_walk(gm.graph)), set()
     for node in nodes:
@@ -314,7 +314,7 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], f
 
 
 def _need_shapes(gm: fx.GraphModule, *inputs: Any) -> dict[fx.Node, Any]:
-    """`find_shapes`, or a ValueError that says which node does not take these inputs."""
+    """Call `find_shapes`; raise ValueError with the node that does not accept these inputs."""
     found, node, why = find_shapes(gm, *inputs)
     if why:
         given = ", ".join(_type_text(value) for value in inputs)
@@ -329,11 +329,12 @@ def _type_text(value: Any) -> str:
 
 
 def trace(model: torch.nn.Module, *inputs: Any) -> fx.GraphModule:
-    """`torch.fx.symbolic_trace(model)` with shapes on its nodes (`node.meta["tensor_meta"]`) when `inputs` are given.
+    """Trace `model` with torch.fx.symbolic_trace, with shapes on its nodes (`node.meta["tensor_meta"]`) when `inputs`
+    are given.
 
-    The inputs are kept in `gm.meta["inputs"]`. Shapes are found by one run on copies: batch-norm statistics, the
-    inputs and the random state stay as they are. Parameters are shared with `model`, as in torch. Raises ValueError
-    when torch.fx cannot trace the model, or when it does not run on the inputs.
+    The inputs are kept in `gm.meta["inputs"]`. Shape inference is one run on copies: batch-norm statistics, the inputs
+    and the random state do not change. Parameters are shared with `model`, as in torch. Raise ValueError if torch.fx
+    cannot trace the model, or if it does not run on the inputs.
     """
     gm = symbolic_trace(model)
     if inputs:
@@ -347,5 +348,5 @@ def trace(model: torch.nn.Module, *inputs: Any) -> fx.GraphModule:
 
 
 def _leaves(value: Any) -> list:
-    """The parts of nested tuples, lists and dicts, where a TensorMetadata (itself a tuple) is one part."""
+    """Return the leaves of nested tuples, lists and dicts; a TensorMetadata (itself a tuple) is one leaf."""
     return tree_leaves(value, is_leaf=lambda part: isinstance(part, TensorMetadata))

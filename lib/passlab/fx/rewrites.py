@@ -1,13 +1,13 @@
-"""Rewrites of several ops into one that a library has a kernel for: each a function gm -> gm, its docstring its law.
+"""Rewrite several ops into one that has a library kernel: each rewrite is a function gm -> gm, its docstring the law.
 
     gm = residual(layer_norm(gemm(trace(model, x))))
 
-Reading order: what all of them ask (shapes, readers, writes), then one rewrite after the other. They match by hand.
-torch's own matcher (`torch.fx.subgraph_rewriter.replace_pattern`) finds a fixed tree of calls whose inner values nobody
-else reads. It knows no second order of a sum, no second spelling of a keyword, no shape, no dtype and no write, and a
-module only by its path: right for a pattern that one program made, too narrow and too bold for these.
+Reading order: the shared questions (shapes, users, writes), then one rewrite after the other. They match by hand:
+torch's own matcher (`torch.fx.subgraph_rewriter.replace_pattern`) finds a fixed tree of calls whose inner values have
+no other users. It ignores the other order of a sum, other spellings of a keyword, shapes, dtypes and writes, and knows
+a module only by its path: enough for a pattern that one program produced, too narrow and too unsafe here.
 
-All ask for graphs with shapes and dtypes on their nodes (`passlab.trace` with inputs). They edit gm and return it.
+All need graphs with shapes and dtypes on their nodes (`passlab.trace` with inputs). They edit gm and return it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx, nn
@@ -31,15 +31,15 @@ _TIMES, _OVER = (operator.mul, torch.mul, "mul"), (operator.truediv, torch.div, 
 _PLUS, _MINUS = (operator.add, torch.add, "add"), (operator.sub, torch.sub, "sub")
 
 
-# ---------------------------------------------------------------------------------------------------- what all ask
+# ---------------------------------------------------------------------------------------------------- shared questions
 
 
-def _read_once(node: Any) -> bool:
-    """Is the value of a node read by one node, and there once?"""
+def _used_once(node: Any) -> bool:
+    """Return whether a node has one user, which reads it once."""
     if not isinstance(node, fx.Node) or len(node.users) != 1:
         return False
-    (reader,) = node.users
-    return sum(n is node for n in (*reader.args, *reader.kwargs.values())) == 1
+    (user,) = node.users
+    return sum(n is node for n in (*user.args, *user.kwargs.values())) == 1
 
 
 def _dtype(node: Any) -> torch.dtype | None:
@@ -48,13 +48,13 @@ def _dtype(node: Any) -> torch.dtype | None:
 
 
 def _one_float_dtype(*nodes: Any) -> bool:
-    """Are the values of these nodes floating-point tensors of one dtype? None stands for an operand left out."""
+    """Return whether these nodes are floating-point tensors of one dtype. None stands for an omitted operand."""
     found = {_dtype(node) for node in nodes if node is not None}
     return len(found) == 1 and None not in found and found.pop().is_floating_point
 
 
 def _replace(gm: fx.GraphModule, old: fx.Node, target: Callable, args: tuple, kwargs: dict, inner: Sequence) -> None:
-    """Put a call in the place of `old`, and erase it and those of `inner` that nobody reads any more, readers first."""
+    """Replace `old` by a call; erase it and those of `inner` (users first) that are now unused."""
     with gm.graph.inserting_before(old):
         new = gm.graph.call_function(target, args, kwargs)
     new.meta = dict(old.meta)
@@ -71,52 +71,69 @@ def gemm(gm: fx.GraphModule) -> fx.GraphModule:
     """`α·A·B + β·C` = `torch.addmm(C, A, B, beta=β, alpha=α)`; of stacks of matrices, `torch.baddbmm`.
 
     α and β are numbers: factors on either side, divisors, alpha= of torch.add and torch.sub, and the sign of a
-    difference; where there are none they are 1. If A and B are both matrices, or both stacks of equally many; A, B and
-    C are of one floating-point dtype; C is no larger than the product; neither α nor β is 0 (the op then skips an
-    operand, and 0 · NaN is NaN); nobody else reads the values in between; and the program writes into none of A, B, C.
+    difference; by default they are 1. If A and B are both matrices, or both stacks of the same size; A, B and C are of
+    one floating-point dtype; C is no larger than the product; neither α nor β is 0 (the op then skips an operand, and
+    0 · NaN is NaN); the values in between have no other users; and the program does not write into A, B or C.
     """
     memory = written(gm.graph)
     for node in list(gm.graph.nodes):
-        for (left, sign), (right, other) in _terms(node):
-            found = _gemm_of(node, left, sign, right, other)
-            if found is not None and not any(n in memory for n in found[1]):
+        for left, right in _terms(node):
+            found = _gemm_of(node, left, right)
+            if found is not None and not any(n in memory for n in found.operands):
                 _replace(gm, node, *found)
                 break
     gm.recompile()
     return gm
 
 
-def _terms(node: fx.Node) -> Iterator[tuple]:
-    """Both orders of the terms of a sum or difference, each with its number: x - y is (x, 1), (y, -1)."""
+class Term(NamedTuple):
+    """factor · node; `inner` are the nodes that multiply."""
+
+    node: fx.Node
+    factor: float
+    inner: tuple[fx.Node, ...] = ()
+
+
+class Gemm(NamedTuple):
+    """A call that replaces a sum, and the nodes inside the sum."""
+
+    op: Callable
+    operands: tuple[fx.Node, fx.Node, fx.Node]
+    options: dict[str, float]
+    inner: tuple[fx.Node, ...]
+
+
+def _terms(node: fx.Node) -> Iterator[tuple[Term, Term]]:
+    """Yield both orders of the terms of a sum or difference: x - y has the terms 1·x and -1·y."""
     if not calls(node, (*_PLUS, *_MINUS)) or len(node.args) != 2 or set(node.kwargs) - {"alpha"}:
         return
     alpha = node.kwargs.get("alpha", 1)
     if isinstance(alpha, int | float) and all(isinstance(n, fx.Node) for n in node.args):
-        first, second = (node.args[0], 1), (node.args[1], -alpha if calls(node, _MINUS) else alpha)
+        first, second = Term(node.args[0], 1), Term(node.args[1], -alpha if calls(node, _MINUS) else alpha)
         yield from ((first, second), (second, first))
 
 
-def _scaled(node: fx.Node, number: float = 1) -> tuple[fx.Node, float, list[fx.Node]]:
-    """(y, c, the nodes that multiply) of a node that is c·y, with all numbers that are factors or divisors."""
-    own: list[fx.Node] = []
-    while calls(node, (*_TIMES, *_OVER)) and len(node.args) == 2 and not node.kwargs and _read_once(node):
+def _scaled(term: Term) -> Term:
+    """Move all numbers that are factors or divisors of a term's node into its factor."""
+    node, factor, inner = term
+    while calls(node, (*_TIMES, *_OVER)) and len(node.args) == 2 and not node.kwargs and _used_once(node):
         a, b = node.args
         if isinstance(b, int | float) and (b or calls(node, _TIMES)):
-            own, inner, number = [*own, node], a, number / b if calls(node, _OVER) else number * b
+            rest, factor = a, factor / b if calls(node, _OVER) else factor * b
         elif isinstance(a, int | float) and calls(node, _TIMES):
-            own, inner, number = [*own, node], b, number * a
+            rest, factor = b, factor * a
         else:
             break
-        node = inner
-    return node, number, own
+        node, inner = rest, (*inner, node)
+    return Term(node, factor, inner)
 
 
-def _gemm_of(node: fx.Node, left: fx.Node, sign: float, right: fx.Node, other: float) -> tuple | None:
-    """(op, operands, keywords, nodes inside) where `left` is a product and `right` may be C, else None."""
-    product, alpha, own = _scaled(left, sign)
-    if not calls(product, _PRODUCT) or product.kwargs or not _read_once(product) or not _read_once(left):
+def _gemm_of(node: fx.Node, left: Term, right: Term) -> Gemm | None:
+    """Match a sum `node` whose left term is α·A·B and whose right term is β·C."""
+    product, alpha, own = _scaled(left)
+    if not calls(product, _PRODUCT) or product.kwargs or not _used_once(product) or not _used_once(left.node):
         return None
-    c, beta, more = _scaled(right, other)
+    c, beta, more = _scaled(right)
     a, b = product.args
     ranks = [len(shape(n) or ()) for n in (a, b)]
     stacks = ranks == [3, 3] and shape(a)[0] == shape(b)[0]
@@ -125,7 +142,7 @@ def _gemm_of(node: fx.Node, left: fx.Node, sign: float, right: fx.Node, other: f
     if alpha == 0 or beta == 0 or not all(map(math.isfinite, (alpha, beta))) or shape(node) != shape(product):
         return None
     options = {name: value for name, value in (("beta", beta), ("alpha", alpha)) if value != 1}
-    return torch.baddbmm if stacks else torch.addmm, (c, a, b), options, [*own, product, *more]
+    return Gemm(torch.baddbmm if stacks else torch.addmm, (c, a, b), options, (*own, product, *more))
 
 
 # ---------------------------------------------------------------------------------------------------- conv, bn, relu
@@ -135,8 +152,8 @@ def conv_bn_relu(gm: fx.GraphModule) -> fx.GraphModule:
     """`relu(batch_norm(conv(x)))` = `ConvReLU2d(x)` of weight w·s and bias (b - mean)·s + shift, s = scale/√(var + ε).
 
     If they are modules of exactly these types in eval mode, and the batch norm keeps running statistics (the ReLU may
-    be a function or a method); nobody else reads the two values in between; and the program does not write into x. The
-    weights are folded into a copy, one for each call: the model that was traced shares the old ones, and keeps them.
+    be a function or a method); the two values in between have no other users; and the program does not write into x.
+    The weights are folded into a copy, one for each call: the traced model shares the old ones, and keeps them.
     """
 
     def module(node: Any, kind: type) -> nn.Module | None:
@@ -152,9 +169,9 @@ def conv_bn_relu(gm: fx.GraphModule) -> fx.GraphModule:
         weights = module(conv, nn.Conv2d)
         if weights is None or weights.training or norm.training or not norm.track_running_stats:
             continue
-        if not (_read_once(conv) and _read_once(bn)) or any(n in memory for n in conv.all_input_nodes):
+        if not (_used_once(conv) and _used_once(bn)) or any(n in memory for n in conv.all_input_nodes):
             continue
-        fused = fuse_conv_bn_eval(weights, norm)  # a copy
+        fused = fuse_conv_bn_eval(weights, norm)  # copies the convolution
         fused.__class__ = ConvReLU2d
         name = f"{conv.name}_bn_relu"
         while hasattr(gm, name):
@@ -177,9 +194,9 @@ def layer_norm(gm: fx.GraphModule) -> fx.GraphModule:
     """`(x - mean) / √(var + ε) · w + b` = `F.layer_norm(x, shape, w, b, ε)`, with mean and variance over the last dims.
 
     The variance is x.var(…, unbiased=False), or correction=0, or the mean of the squares of x - mean; the quotient may
-    be a product with rsqrt. w and b may be missing; b only with w. If mean and variance are over the same dimensions,
-    which are the last ones, and kept; ε is a positive number; w and b have exactly the shape of those dimensions and
-    the floating-point dtype of x; nobody else reads the values in between; and the program writes into none of x, w, b.
+    be a product with rsqrt. b, or w and b, may be missing. If mean and variance are over the same last dimensions, with
+    keepdim; ε is a positive number; w and b have exactly the shape of those dimensions and the floating-point dtype of
+    x; the values in between have no other users; and the program does not write into x, w or b.
     """
     return _norms(gm, _layer_normed, F.layer_norm)
 
@@ -187,23 +204,22 @@ def layer_norm(gm: fx.GraphModule) -> fx.GraphModule:
 def rms_norm(gm: fx.GraphModule) -> fx.GraphModule:
     """`x / √(mean(x²) + ε) · w` = `F.rms_norm(x, shape, w, ε)`, the mean over the last dimensions (arXiv 1910.07467).
 
-    w may be missing; the rest as for `layer_norm`. Where x is made float32 first and the quotient x's dtype again, as
-    in LLaMA, it stays: the op rounds at other places. Comes after `layer_norm`: a centred x is an x, too.
+    w may be missing; the rest as for `layer_norm`. LLaMA's form, which casts x to float32 and the quotient back, is not
+    rewritten: the op rounds in other places. Run it after `layer_norm`, since x - mean would match as an x, too.
     """
     return _norms(gm, _rms_normed, F.rms_norm)
 
 
 def _norms(gm: fx.GraphModule, normed: Callable, op: Callable) -> fx.GraphModule:
     memory = written(gm.graph)
-    for node in reversed(list(gm.graph.nodes)):  # the whole formula before its inner part, which is one without w and b
-        if not node.users:  # gone with a formula, or never read
+    for node in reversed(list(gm.graph.nodes)):  # the whole formula before its inner part, which matches without w, b
+        if not node.users:  # erased with a formula, or unused before
             continue
-        for found in _affine(node, bias=op is F.layer_norm):
-            quotient, weight, bias, own = found
-            inner = normed(quotient)
-            if inner is None or (quotient is not node and not _read_once(quotient)):
+        for quotient, weight, bias, own in _affine(node, bias=op is F.layer_norm):
+            found = normed(quotient)
+            if found is None or (quotient is not node and not _used_once(quotient)):
                 continue
-            x, dims, eps, more = inner
+            x, dims, eps, more = found
             normalized = shape(x)[-dims:]
             parts = [part for part in (weight, bias) if part is not None]
             replaced = [*own, quotient, *more][1:] if own else more
@@ -219,30 +235,65 @@ def _norms(gm: fx.GraphModule, normed: Callable, op: Callable) -> fx.GraphModule
 
 
 def _private(node: fx.Node, inner: Sequence[fx.Node]) -> bool:
-    """Does nobody but `node` and these nodes read the values of these nodes?"""
+    """Return whether the nodes of `inner` have no users but each other and `node`."""
     group = {node, *inner}
     return all(user in group for n in inner for user in n.users)
 
 
-def _affine(node: fx.Node, bias: bool) -> Iterator[tuple]:
-    """Each way to see a node as y·w + b: (y, w, b, own nodes), the node first; w and b may be None."""
-    yield node, None, None, []
+class Affine(NamedTuple):
+    """quotient · weight + bias; `inner` are the sum and product, outermost first."""
+
+    quotient: fx.Node
+    weight: fx.Node | None
+    bias: fx.Node | None
+    inner: list[fx.Node]
+
+
+class OverRoot(NamedTuple):
+    """numerator / √(variance + eps); `inner` are the root and the sum."""
+
+    numerator: fx.Node
+    variance: fx.Node
+    eps: float
+    inner: list[fx.Node]
+
+
+class Reduction(NamedTuple):
+    """A mean or variance of x over its last `dims` dimensions, and its remaining options."""
+
+    x: fx.Node
+    dims: int
+    options: dict[str, Any]
+
+
+class Normed(NamedTuple):
+    """x, normalized over its last `dims` dimensions; `inner` are the nodes in between."""
+
+    x: fx.Node
+    dims: int
+    eps: float
+    inner: list[fx.Node]
+
+
+def _affine(node: fx.Node, bias: bool) -> Iterator[Affine]:
+    """Yield each way to see a node as y·w + b, where b, or w and b, may be missing."""
+    yield Affine(node, None, None, [])
     for y, b in _pairs(node, _PLUS) if bias else ():
         for z, w in _pairs(y, _TIMES):
-            yield z, w, b, [node, y]
+            yield Affine(z, w, b, [node, y])
     for y, w in _pairs(node, _TIMES):
-        yield y, w, None, [node]
+        yield Affine(y, w, None, [node])
 
 
-def _pairs(node: Any, ops: Sequence[Any]) -> Iterator[tuple[Any, Any]]:
-    """The operands of a sum or product of two nodes, in both orders."""
+def _pairs(node: Any, ops: Sequence[Any]) -> Iterator[tuple[fx.Node, fx.Node]]:
+    """Yield the operands of a sum or product of two nodes, in both orders."""
     if calls(node, ops) and not node.kwargs and len(node.args) == 2 and all(isinstance(n, fx.Node) for n in node.args):
         yield node.args
         yield node.args[::-1]
 
 
-def _over_root(node: Any) -> Iterator[tuple]:
-    """Each way to see a node as y / √(v + ε): (y, v, ε, the nodes between)."""
+def _over_root(node: Any) -> Iterator[OverRoot]:
+    """Yield each way to see a node as y / √(v + ε)."""
     ways = [(y, r, (torch.rsqrt, "rsqrt")) for y, r in _pairs(node, _TIMES)]
     if calls(node, _OVER) and len(node.args) == 2 and not node.kwargs:
         ways.append((*node.args, (torch.sqrt, "sqrt")))
@@ -251,11 +302,11 @@ def _over_root(node: Any) -> Iterator[tuple]:
         if calls(total, _PLUS) and len(total.args) == 2 and not total.kwargs:
             for v, eps in (total.args, total.args[::-1]):
                 if isinstance(v, fx.Node) and isinstance(eps, int | float) and eps > 0:
-                    yield y, v, float(eps), [root, total]
+                    yield OverRoot(y, v, float(eps), [root, total])
 
 
-def _reduced(node: Any, name: str) -> tuple[fx.Node, int, dict] | None:
-    """(x, how many dimensions, the other options) of x.mean(dims, keepdim=True) or .var over the last dimensions."""
+def _reduced(node: Any, name: str) -> Reduction | None:
+    """Match x.mean(dims, keepdim=True), or .var, over the last dimensions."""
     if not calls(node, (getattr(torch, name), name)):
         return None
     names = ("input", "dim", "keepdim") if name == "mean" else ("input", "dim")
@@ -265,11 +316,11 @@ def _reduced(node: Any, name: str) -> tuple[fx.Node, int, dict] | None:
         return None
     rank = len(shape(x))
     dims = sorted(d % rank for d in (dims if isinstance(dims, tuple | list) else (dims,)))
-    return (x, len(dims), given) if dims == list(range(rank - len(dims), rank)) else None
+    return Reduction(x, len(dims), given) if dims == list(range(rank - len(dims), rank)) else None
 
 
 def _squared(node: Any) -> fx.Node | None:
-    """x of x * x or x ** 2."""
+    """Return x of x * x or x ** 2, None for any other node."""
     if calls(node, (operator.pow, torch.pow, "pow")) and len(node.args) == 2 and node.args[1] == 2:
         return node.args[0]
     square = calls(node, (torch.square, "square")) and len(node.args) == 1
@@ -277,42 +328,42 @@ def _squared(node: Any) -> fx.Node | None:
     return node.args[0] if square or times else None
 
 
-def _layer_normed(node: fx.Node) -> tuple | None:
-    """(x, dimensions, ε, inner nodes) of a node that is (x - mean) / √(var + ε)."""
+def _layer_normed(node: fx.Node) -> Normed | None:
+    """Match (x - mean) / √(var + ε)."""
     for centred, variance, eps, own in _over_root(node):
         if not calls(centred, _MINUS) or len(centred.args) != 2 or centred.kwargs:
             continue
         x, mean = centred.args
         of_mean = _reduced(mean, "mean")
-        if of_mean is None or of_mean[0] is not x or of_mean[2]:
+        if of_mean is None or of_mean.x is not x or of_mean.options:
             continue
         of_variance, more = _reduced(variance, "var"), []
         biased = (
             of_variance is not None
-            and of_variance[0] is x
-            and of_variance[2] in ({"unbiased": False}, {"correction": 0})
+            and of_variance.x is x
+            and of_variance.options in ({"unbiased": False}, {"correction": 0})
         )
-        if not biased:
+        if not biased:  # the mean of the squares of x - mean
             of_variance = _reduced(variance, "mean")
-            square = of_variance[0] if of_variance and not of_variance[2] else None
+            square = of_variance.x if of_variance and not of_variance.options else None
             base = _squared(square)
-            if base is not centred:  # x - mean may have been written twice
+            if base is not centred:  # x - mean may be written twice
                 again = _reduced(base.args[1], "mean") if calls(base, _MINUS) and len(base.args) == 2 else None
                 if again != of_mean or base.args[0] is not x or base.kwargs:
                     continue
                 more = [base, base.args[1]] if base.args[1] is not mean else [base]
             more = [square, *more]
-        if of_variance[1] == of_mean[1]:
-            return x, of_mean[1], eps, [*own, variance, *more, centred, mean]
+        if of_variance.dims == of_mean.dims:
+            return Normed(x, of_mean.dims, eps, [*own, variance, *more, centred, mean])
     return None
 
 
-def _rms_normed(node: fx.Node) -> tuple | None:
-    """(x, dimensions, ε, inner nodes) of a node that is x / √(mean(x²) + ε)."""
+def _rms_normed(node: fx.Node) -> Normed | None:
+    """Match x / √(mean(x²) + ε)."""
     for x, mean, eps, own in _over_root(node):
         found = _reduced(mean, "mean")
-        if found is not None and not found[2] and _squared(found[0]) is x:
-            return x, found[1], eps, [*own, mean, found[0]]
+        if found is not None and not found.options and _squared(found.x) is x:
+            return Normed(x, found.dims, eps, [*own, mean, found.x])
     return None
 
 
@@ -320,17 +371,17 @@ def _rms_normed(node: fx.Node) -> tuple | None:
 
 
 def residual(gm: fx.GraphModule) -> fx.GraphModule:
-    """`s = x + y;  layer_norm(s)` = `s, n = add_layer_norm(x, y)`: one kernel reads both once and gives two results.
+    """`s = x + y;  layer_norm(s)` = `s, n = add_layer_norm(x, y)`: one kernel reads both once and returns two results.
 
-    s may have any number of other readers: in a transformer the next residual sum is one. If x and y have one shape and
+    s may have any number of other users: in a transformer the next residual sum is one. If x and y have one shape and
     one floating-point dtype (no broadcasting, no alpha); the norm is F.layer_norm or a module of type nn.LayerNorm,
-    whose operands are there when the sum is made; and the program writes into none of x, y, s. Of two norms of one sum
+    whose operands are available before the sum; and the program does not write into x, y or s. Of two norms of one sum
     the first is taken.
     """
     memory = written(gm.graph)
     for norm in list(gm.graph.nodes):
         found = _norm_of(gm, norm)
-        total = found[0] if found is not None else None
+        total, *options = found or (None,)
         if not calls(total, _PLUS) or total.kwargs or len(total.args) != 2:
             continue
         x, y = total.args
@@ -338,11 +389,12 @@ def residual(gm: fx.GraphModule) -> fx.GraphModule:
             continue
         if any(n in memory for n in (x, y, total)):
             continue
-        late = [n for n in found[1:] if isinstance(n, fx.Node) and not n < total]
+        late = [n for n in options if isinstance(n, fx.Node) and not n < total]
         if any(n.op != "get_attr" for n in late):
             continue
         with gm.graph.inserting_before(total):
-            paths = [n.target if isinstance(n, fx.Node) and n in late else n for n in found[1:]]
+            # a parameter read after the sum is read again before it
+            paths = [n.target if isinstance(n, fx.Node) and n in late else n for n in options]
             options = [gm.graph.get_attr(n) if isinstance(n, str) else n for n in paths]
             both = gm.graph.call_function(add_layer_norm, (x, y, *options))
             results = [gm.graph.call_function(operator.getitem, (both, i)) for i in range(2)]
@@ -356,13 +408,23 @@ def residual(gm: fx.GraphModule) -> fx.GraphModule:
     return gm
 
 
-def _norm_of(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
-    """(s, shape, weight, bias, ε) of a layer norm of s; parameters of a module by their path."""
+class Norm(NamedTuple):
+    """The operands of a layer norm; parameters of a module are given by their path."""
+
+    operand: Any
+    shape: Any
+    weight: Any
+    bias: Any
+    eps: Any
+
+
+def _norm_of(gm: fx.GraphModule, node: fx.Node) -> Norm | None:
+    """Match a layer norm, as a function or a module of exactly this type."""
     if node.op == "call_module" and type(norm := gm.get_submodule(node.target)) is nn.LayerNorm and node.args:
         paths = [f"{node.target}.{p}" if getattr(norm, p) is not None else None for p in ("weight", "bias")]
-        return node.args[0], tuple(norm.normalized_shape), *paths, norm.eps
+        return Norm(node.args[0], tuple(norm.normalized_shape), *paths, norm.eps)
     if not calls(node, (F.layer_norm, torch.layer_norm)):
         return None
     names = {"input": None, "normalized_shape": None, "weight": None, "bias": None, "eps": 1e-5}
     given = names | dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
-    return tuple(given[name] for name in names)
+    return Norm(*(given[name] for name in names))

@@ -2,10 +2,10 @@
 
     small = shrink(gm, lambda g: not equivalent(g, my_pass(copy.deepcopy(g))))
 
-A graph is made smaller by four kinds of edit, tried in large pieces first: return an inner node or the operands of an
-output instead, drop outputs and nodes that nothing uses, replace nodes by an operand of the same shape or an earlier
-node of the same value, replace nodes by new inputs. An edit stays when the graph still fails and has become smaller, so
-the search ends; what it returns has been seen to fail.
+Four kinds of edits make a graph smaller, tried in large pieces first: return an inner node or the operands of an output
+instead, drop outputs and unused nodes, replace nodes by an operand of the same shape or an earlier node of the same
+value, replace nodes by new inputs. An edit stays if the graph is smaller and still fails, so the search terminates;
+the graph returned has been seen to fail.
 """
 
 from __future__ import annotations
@@ -22,13 +22,11 @@ from passlab.fx.trials import example_inputs
 
 
 def shrink(gm: fx.GraphModule, fails: Callable[[fx.GraphModule], bool], budget: int = 500) -> fx.GraphModule:
-    """The smallest graph found for which `fails(gm)` is still true; `gm` itself is left alone.
+    """Return the smallest graph found for which `fails(gm)` is still true; `gm` itself is not changed.
 
-    Every graph handed to `fails` is linted, has shapes on its nodes and its example inputs in `meta["inputs"]`; it
-    shares parameters and submodules with `gm`. Where `fails` raises, the graph counts as not failing. At most `budget`
-    calls.
-
-    Raises ValueError when `fails(gm)` is false, or `gm` carries neither inputs nor shapes.
+    Every graph passed to `fails` is linted, has shapes on its nodes and its example inputs in `meta["inputs"]`; it
+    shares parameters and submodules with `gm`. If `fails` raises, the graph counts as not failing. `fails` is called
+    `budget` times at most. Raise ValueError if `fails(gm)` is false, or `gm` has neither inputs nor shapes.
     """
     inputs = example_inputs(gm)
     if inputs is None:
@@ -43,7 +41,7 @@ def shrink(gm: fx.GraphModule, fails: Callable[[fx.GraphModule], bool], budget: 
 
 @dataclass
 class _State:
-    """A graph that fails, and what its nodes compute, by name."""
+    """A graph that fails, and its nodes' values by name."""
 
     program: fx.GraphModule
     values: dict[str, Any]
@@ -59,7 +57,7 @@ class _State:
 
     @property
     def size(self) -> tuple[int, int, int]:
-        """Fewer operations first, then fewer inputs and constants, then fewer outputs."""
+        """The order of graphs: fewer operations first, then fewer inputs and constants, then fewer outputs."""
         nodes = list(self.program.graph.nodes)
         calls = len(self.calls)
         return calls, len(nodes) - calls, len(self.outputs)
@@ -67,7 +65,7 @@ class _State:
 
 @dataclass
 class _Edit:
-    """What to change: new outputs, nodes to drop, and nodes to replace (by a node, or by an input for None)."""
+    """A change: new outputs, nodes to drop, and nodes to replace (by a node, or by an input for None)."""
 
     outputs: list[Any] | None = None
     drop: set[fx.Node] = field(default_factory=set)
@@ -138,7 +136,7 @@ class _Shrinker(shrinking.Shrinker):
                     again = again or self.attempt(_Edit(outputs=[*dict.fromkeys([*n.all_input_nodes, *rest])]))
 
     def drop_ends(self) -> None:
-        """Drop nodes that nothing uses, and outputs."""
+        """Drop unused nodes, and outputs."""
         self.in_pieces(
             lambda: [n for n in self.state.calls if not n.users],
             lambda piece: [_Edit(drop=set(piece)), _Edit(drop=set(piece), keep_operands=True)],
@@ -166,7 +164,7 @@ class _Shrinker(shrinking.Shrinker):
         self.in_pieces(lambda: list(self.stand_ins()), edits)
 
     def stand_ins(self) -> dict[fx.Node, list[fx.Node]]:
-        """For each call, what could stand in its place."""
+        """Return, for each call, the nodes that could replace it."""
         first: dict[tuple, fx.Node] = {}
         found: dict[fx.Node, list[fx.Node]] = {}
         for n in self.state.program.graph.nodes:
@@ -205,7 +203,7 @@ class _Shrinker(shrinking.Shrinker):
 
 
 def _apply(state: _State, edit: _Edit) -> _State | None:
-    """The edited graph, without what has become unreachable; None when nothing would be returned."""
+    """Return the edited graph without its dead code; None if no output is left."""
     old, values = state.program, state.values
 
     def source(n: fx.Node) -> fx.Node:

@@ -1,11 +1,11 @@
-"""Six small stages for pipelines to be built from: each edits a GraphModule in place and returns it.
+"""Six small stages to build pipelines from: each edits a GraphModule in place and returns it.
 
     for name in ("fold", "simplify", "cse", "dce"):
         gm = STAGES[name](gm)
 
-They are narrow on purpose. Each knows a few laws, on call_function nodes with positional operands, and relies on the
-graph being pure; the exercises ask for passes that may be let loose on any graph. A stage erases the nodes it replaces.
-Operands that nobody reads any more are left where they are: that is what `dce` is for.
+They are narrow on purpose. Each knows a few laws, on call_function nodes with positional operands, and assumes that the
+graph is pure; the exercises ask for passes that are safe on any graph. A stage erases the nodes it replaces and leaves
+their unused operands to `dce`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import fx
 
-#: What `fold` can compute.
+#: The operations that `fold` can compute.
 FOLDED = (operator.add, operator.mul, operator.neg, torch.add, torch.mul, torch.neg, torch.tanh)
 
 
@@ -34,7 +34,7 @@ def _replace(node: fx.Node, by: fx.Node) -> None:
 
 
 def fold(gm: fx.GraphModule) -> fx.GraphModule:
-    """An expression of +, *, neg and tanh over constants becomes one constant."""
+    """Fold an expression of +, *, neg and tanh over constants into one constant."""
     values = {n: getattr(gm, n.target) for n in gm.graph.nodes if n.op == "get_attr" and "." not in n.target}
     for node in _calls(gm):
         if node.target in FOLDED and node.all_input_nodes and all(n in values for n in node.all_input_nodes):
@@ -60,7 +60,7 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def cse(gm: fx.GraphModule) -> fx.GraphModule:
-    """Two calls of one function on the same nodes and numbers are one; two reads of one attribute are one read."""
+    """Merge calls of one function on the same nodes and numbers, and reads of one attribute."""
     first: dict[tuple, fx.Node] = {}
     for node in [*gm.graph.find_nodes(op="get_attr"), *_calls(gm)]:
         if all(isinstance(a, fx.Node | int | float) for a in node.args):
@@ -71,7 +71,7 @@ def cse(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def dce(gm: fx.GraphModule) -> fx.GraphModule:
-    """What nobody reads goes."""
+    """Remove dead code: nodes without users, last ones first."""
     for node in reversed(gm.graph.nodes):
         if not node.users and node.op not in ("placeholder", "output"):
             gm.graph.erase_node(node)

@@ -1,7 +1,7 @@
-"""Six passes that look right, and are not. Day 2 asks for a graph that breaks each; `SUSPECTS` lists them by name.
+"""Six passes that look right but are wrong. Day 2 asks for a graph that breaks each; `SUSPECTS` lists them by name.
 
 Each docstring states the law as the pass's author believed it. All of them match, rewrite and clean up as a pass
-should; what is missing is a precondition.
+should; each lacks a precondition.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def add_relu(a: Tensor, b: Tensor, *, alpha: float = 1) -> Tensor:
 
 
 def _replace(gm: fx.GraphModule, node: fx.Node, by: fx.Node) -> None:
-    """`by` takes the place of `node`; of `node` and its operand, what nothing uses any more goes."""
+    """Replace `node` by `by`, and erase `node` and, if it is now unused, its operand."""
     operand = node.args[0]
     node.replace_all_uses_with(by)
     gm.graph.erase_node(node)
@@ -55,7 +55,7 @@ def cancel_transposes(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 def drop_round_trips(gm: fx.GraphModule) -> fx.GraphModule:
-    """`x.half().float()` = `x`: a cast there and a cast back."""
+    """`x.half().float()` = `x`: the second cast undoes the first."""
     for node in list(gm.graph.nodes):
         if calls(node, CASTS) and calls(node.args[0], CASTS):
             _replace(gm, node, node.args[0].args[0])

@@ -1,9 +1,9 @@
 """Inputs that tell programs apart.
 
-    for trial in Trials(before, examples).default(): ...
+    for trial in Trials([(x, y)], native=torch.float32).make("nonfinite"): ...
 
 Edge values are fed in float64 wherever the program runs in it: 1e30 then multiplies without overflow, so inf and NaN in
-the output are the mathematics of the program and not an accident of float32.
+the output come from the mathematics of the program and not from the range of float32.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
-#: name of a trial → how a message begins that tells of it
+#: trial name → opening words of its message
 TRIALS = {
     "given": "On the example inputs",
     "double": "On random inputs",
@@ -31,7 +31,7 @@ TRIALS = {
     "ordinary": "On other random inputs",
     "float16": "In half precision",
 }
-#: what is tried unless the caller says otherwise ("same tensor" only where something is written in place)
+#: the default trials ("same tensor" only where the program writes in place)
 DEFAULT = ("given", "double", "extreme", "nonfinite", "structured", "sizes", "half", "same tensor")
 
 _NONFINITE = (math.inf, 1.0, math.nan, -2.0, 0.0, -math.inf, 0.5)
@@ -41,8 +41,8 @@ _NONFINITE = (math.inf, 1.0, math.nan, -2.0, 0.0, -math.inf, 0.5)
 class Trial:
     """One set of inputs, and how to run programs on it.
 
-    `dtype`: what float parameters are converted to (None: left as they are). `edge`: chosen values, which must not be
-    moved when the effect of rounding is measured.
+    `dtype`: the type to convert float parameters to (None: unchanged). `edge`: chosen values, which must not be
+    perturbed to measure the effect of rounding.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Trial:
 
     @property
     def title(self) -> str:
-        """The trial's name with what sets it apart: "double (float64, train mode)"."""
+        """The trial's name with its particulars: "double (float64, train mode)"."""
         from passlab.equivalence.values import dtype_name
 
         extra = [dtype_name(t) for t in pytree.tree_leaves(self.args) if isinstance(t, Tensor)]
@@ -73,7 +73,7 @@ class Trial:
 
 
 def example_inputs(program: Any) -> tuple | None:
-    """The example inputs a GraphModule carries in `meta["inputs"]`, else random ones of its placeholders' shapes."""
+    """Return the example inputs in a GraphModule's `meta["inputs"]`, else random ones of its placeholders' shapes."""
     if not isinstance(program, fx.GraphModule):
         return None
     if "inputs" in program.meta:
@@ -88,7 +88,7 @@ def example_inputs(program: Any) -> tuple | None:
 
 
 def draw(like: Tensor, gen: torch.Generator, shape: Sequence[int] | None = None, dtype: Any = None) -> Tensor:
-    """Random numbers in the place of `like`: normal ones, or integers out of its range (they may be indices)."""
+    """Draw random numbers to replace `like`: normal ones, or integers in its range (they may be indices)."""
     shape = tuple(like.shape if shape is None else shape)
     if like.is_complex():
         return torch.randn(shape, generator=gen, dtype=torch.complex128).to(like.dtype)
@@ -105,20 +105,20 @@ def _is_float(x: Any) -> bool:
 
 
 def _extremes(dtype: torch.dtype, roomy: bool) -> tuple[float, ...]:
-    """Finite values at the edges of float32, or of `dtype` where it has no wider type (`roomy` False)."""
+    """Return finite values at the edges of float32, or of `dtype` if it has no wider type (`roomy` False)."""
     huge = 1e30 if roomy else torch.finfo(dtype).max ** 0.25
     tiny = 1e-40 if roomy else torch.finfo(dtype).tiny / 4
     return (0.0, 1.5, -0.0, huge, tiny, -1.0, -huge, 100.0, -1e-8, 1.0, -100.0)
 
 
 def _walk(like: Tensor, values: Sequence[float], step: int, dtype: torch.dtype) -> Tensor:
-    """Shaped as `like`, going through `values` from the `step`-th on in strides of 2·step + 1."""
+    """Fill a tensor shaped as `like` with `values`, from the `step`-th on in strides of 2·step + 1."""
     at = torch.arange(like.numel()) * (2 * step + 1) + step
     return torch.tensor(values, dtype=torch.float64)[at % len(values)].to(dtype).reshape(like.shape)
 
 
 def _one_inf(like: Tensor, step: int, dtype: torch.dtype) -> Tensor:
-    """Ordinary numbers with a single inf, so that inf - inf comes from the program alone."""
+    """Return ordinary numbers with a single inf, so that inf - inf can only come from the program."""
     t = torch.linspace(-1.5, 1.5, like.numel(), dtype=torch.float64)
     if like.numel():
         t[step % like.numel()] = math.inf
@@ -126,7 +126,7 @@ def _one_inf(like: Tensor, step: int, dtype: torch.dtype) -> Tensor:
 
 
 def structured(like: Tensor, kind: int) -> Tensor:
-    """Ones, a ramp through 0, a unit matrix or a one-hot tensor, by `kind` modulo 4."""
+    """Return ones, a ramp through 0, a unit matrix or a one-hot tensor, by `kind` modulo 4."""
     shape, n = tuple(like.shape), like.numel()
     kind %= 4
     if kind == 0:
@@ -141,7 +141,7 @@ def structured(like: Tensor, kind: int) -> Tensor:
 
 
 def spread(t: Tensor) -> Tensor:
-    """The same values in another order in memory: the first dimension innermost; a vector with gaps."""
+    """Return the same values in another memory layout: the first dimension innermost; a vector with gaps."""
     if t.dim() > 1:
         order = tuple(reversed(range(t.dim())))
         return t.permute(order).contiguous().permute(order)
@@ -149,17 +149,17 @@ def spread(t: Tensor) -> Tensor:
 
 
 class Trials:
-    """Makes trials after the pattern of example inputs. `native`: the float dtype the program is written for."""
+    """Makes trials modelled on example inputs. `native`: the float dtype that the program is written for."""
 
     def __init__(self, examples: list[tuple], native: torch.dtype | None, seed: int = 0, thorough: bool = False):
         self.examples, self.args, self.native = examples, examples[0], native
         self.seed, self.thorough = seed, thorough
         self.floats = [t for t in pytree.tree_leaves(self.args) if _is_float(t)]
-        self.double = native is not None  # set to False once the program turns float64 down
-        self.spread = True  # False for programs that draw: dropout draws in the order of memory
+        self.double = native is not None  # set to False once the program rejects float64
+        self.spread = True  # False for programs that draw: dropout draws in memory order
 
     def make(self, name: str) -> Iterable[Trial]:
-        """The trials called `name`; each is made when it is asked for."""
+        """Yield the trials called `name`; each is made on demand."""
         yield from getattr(self, "_" + name.replace(" ", "_"))()
 
     def _given(self) -> Iterable[Trial]:
@@ -192,7 +192,7 @@ class Trials:
 
     def _nonfinite(self) -> Iterable[Trial]:
         dtype = torch.float64 if self.double else None
-        if self.floats:  # one NaN hides all else in a sum
+        if self.floats:  # one NaN would hide everything else in a sum
             yield Trial(
                 "nonfinite",
                 self._each_float(lambda t, k: _one_inf(t, k, dtype or t.dtype)),
@@ -212,7 +212,7 @@ class Trials:
             yield Trial("structured", args, edge=True, seed=self.seed)
 
     def _sizes(self) -> Iterable[Trial]:
-        """A larger batch (and image), then, should the program turn that down, only a larger batch."""
+        """Yield a larger batch (and image); if the program rejects it, only a larger batch."""
         tensors = [t for t in pytree.tree_leaves(self.args) if isinstance(t, Tensor) and t.dim()]
         if not tensors:
             return
@@ -257,7 +257,7 @@ class Trials:
                     return
 
     def _fills(self) -> int:
-        """How many fills it takes until the smallest float input has seen most edge values."""
+        """Return how many fills it takes for the smallest float input to see most edge values."""
         if not self.floats:
             return 0
         return max(1, min(4, math.ceil(8 / max(1, min(t.numel() for t in self.floats)))))

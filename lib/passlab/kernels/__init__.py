@@ -1,16 +1,15 @@
-"""From a group of operations in an FX graph to one kernel that runs, called from the graph in the group's place.
+"""Compile groups of operations in an FX graph to kernels, which the graph calls in their place.
 
     after = fused(gm, [["mul", "add", "relu"]])      # `mul`, `add` and `relu` are one call of a Kernel
     launches(after, x)                               # one kernel where there were three
     one = kernel(subgraph(gm, ["mul", "add", "relu"]))
-    print(one.source())                              # what was built, as TensorIR
+    print(one.source())                              # the kernel as TensorIR
 
-A group may hold element-wise operations, broadcasts, views and reductions. TVM builds its kernel: for the CPU, or for a
-GPU; backend="triton" has it made by Triton. Tensors go in and come out without a copy (DLPack), non-contiguous ones
-too: a kernel is built for the shapes, strides and types of its inputs, and again when others come.
-No gradient goes through a kernel.
+A group may hold element-wise operations, broadcasts, views and reductions. TVM builds its kernel for the CPU or a GPU;
+with backend="triton", Triton does. Tensors pass without a copy (DLPack), non-contiguous ones too: a kernel is built for
+the shapes, strides and types of its inputs, and rebuilt for others. No gradient flows through a kernel.
 
-Reading order: which groups can be, cutting a group out, the kernel, the graph that calls it.
+Reading order: which groups are legal, cutting a group out, the kernel, the graph that calls it.
 """
 
 from __future__ import annotations
@@ -48,17 +47,17 @@ Groups = Sequence[Sequence[str]]
 
 
 def illegal(gm: fx.GraphModule, groups: Groups) -> str | None:
-    """Why these groups cannot be kernels, in one sentence that names a node; None if they can.
+    """Return why these groups cannot be kernels, in one sentence that names a node; None if they can.
 
     The graph's nodes carry their shapes (`passlab.trace(model, x)`).
     """
     nodes = {node.name: node for node in gm.graph.nodes}
     if not isinstance(groups, list | tuple):
-        return f"Groups are lists of names of nodes; this is {type(groups).__name__}."
-    where: dict[fx.Node, int] = {}  # which group a node is in
+        return f"Groups must be a list of lists of node names; got {type(groups).__name__}."
+    where: dict[fx.Node, int] = {}  # node → its group
     for number, group in enumerate(groups):
         if not isinstance(group, list | tuple) or not group or not all(isinstance(name, str) for name in group):
-            return f"A group is a list of one or more names of nodes; {str(group)[:60]!r} is none."
+            return f"A group must be a non-empty list of node names; got {str(group)[:60]!r}."
         for name in group:
             if name not in nodes:
                 near = difflib.get_close_matches(name, nodes, 2, 0.5)
@@ -66,7 +65,7 @@ def illegal(gm: fx.GraphModule, groups: Groups) -> str | None:
                 return f"There is no node {name!r} in this graph.{hint}"
             if nodes[name] in where:
                 both = "in two groups" if where[nodes[name]] != number else "in its group twice"
-                return f"Node {name!r} is {both}: a kernel takes its place, and only one can."
+                return f"Node {name!r} is {both}: only one kernel can take its place."
             where[nodes[name]] = number
     devices = _devices(gm)
     for node in where:
@@ -76,7 +75,7 @@ def illegal(gm: fx.GraphModule, groups: Groups) -> str | None:
 
 
 def _chosen(gm: fx.GraphModule, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
-    """The nodes of each group, in the order of the graph."""
+    """Return the nodes of each group, in graph order."""
     found: dict[int, list[fx.Node]] = {number: [] for number in sorted(set(where.values()))}
     for node in gm.graph.nodes:
         if node in where:
@@ -85,13 +84,13 @@ def _chosen(gm: fx.GraphModule, where: dict[fx.Node, int]) -> list[list[fx.Node]
 
 
 def _unfit(node: fx.Node, devices: dict[fx.Node, str]) -> str | None:
-    """What is wrong with one node, wherever it is grouped."""
+    """Return why a node cannot be in any group, or None."""
     if node.op in ("placeholder", "output", "get_attr"):
         what = {"placeholder": "an input", "output": "the output", "get_attr": "a constant"}[node.op]
-        return f"Node {node.name!r} is {what} of the graph: only calls can be in a kernel."
+        return f"Node {node.name!r} is {what} of the graph: a kernel can hold only calls."
     if found := effects(node):
         effect = min(found, key=list(EFFECTS).index)
-        return f"Node {node.name!r} has a side effect, which no kernel can have: {EFFECTS[effect]}."
+        return f"Node {node.name!r} has a side effect, which a kernel cannot have: {EFFECTS[effect]}."
     types: dict[torch.dtype, str] = {}
     for operand in node.all_input_nodes:
         value = _value(operand)
@@ -112,7 +111,7 @@ def _unfit(node: fx.Node, devices: dict[fx.Node, str]) -> str | None:
 
 
 def _value(node: fx.Node) -> Any:
-    """What is known of a node's value: shape and dtype, and more where it is a tensor."""
+    """Return the metadata of a node's value: at least shape and dtype."""
     meta = node.meta
     found = meta.get("val", meta.get("tensor_meta", meta.get("example_value")))
     if found is None and node.op == "get_attr":
@@ -121,7 +120,7 @@ def _value(node: fx.Node) -> Any:
 
 
 def _devices(gm: fx.GraphModule) -> dict[fx.Node, str]:
-    """Where tensors are, as far as the graph tells: from its inputs and constants on, past what moves them."""
+    """Return the device of each node, as far as the graph tells, from inputs and constants on through moves."""
     found, given = {}, iter(gm.meta.get("inputs") or ())
     for node in gm.graph.nodes:
         known = (
@@ -144,9 +143,9 @@ def _devices(gm: fx.GraphModule) -> dict[fx.Node, str]:
 
 
 def _steps(graph: fx.Graph, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
-    """The order in which a graph runs where each group is one step: the nodes of each step. `where`: node → group.
+    """Return the steps of a graph in the order they run, each group as one step. `where`: node → group.
 
-    What waits for itself, by way of a cycle, is not among them. As far as it can be, the order is that of the graph.
+    Steps on a cycle, which wait for themselves, are left out. The order follows the graph where it can.
     """
     step = {node: where.get(node, node) for node in graph.nodes}
     members: dict[Any, list[fx.Node]] = {}
@@ -169,8 +168,9 @@ def _steps(graph: fx.Graph, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
 
 
 def _cycle(graph: fx.Graph, groups: Groups, where: dict[fx.Node, int]) -> str | None:
-    """A kernel starts when all of its inputs are there, and its values come at its end. So no way may lead out of a
-    group and back into it, be it through other groups."""
+    """Return why the groups form a cycle, or None. A kernel starts when all its inputs are ready and delivers its
+    values at its end, so no path may leave a group and re-enter it, directly or through other groups.
+    """
     ran = {node for nodes in _steps(graph, where) for node in nodes}
     stuck = dict.fromkeys(where[node] for node in where if node not in ran)
     for number in stuck:
@@ -178,14 +178,14 @@ def _cycle(graph: fx.Graph, groups: Groups, where: dict[fx.Node, int]) -> str | 
             out, *through, back = (node.name for node in way)
             named = f"The group ({', '.join(groups[number])})"
             return (
-                f"{named} has a cycle: {out!r} leaves it, and by way of {', '.join(map(repr, through))} "
-                f"it comes back in {back!r}."
+                f"{named} has a cycle: {out!r} leaves it, and the path through {', '.join(map(repr, through))} "
+                f"re-enters it at {back!r}."
             )
     return None
 
 
 def _way_back(where: dict[fx.Node, int], number: int) -> list[fx.Node] | None:
-    """The nodes of a way that leaves a group and comes back, its two ends in the group."""
+    """Return a path that leaves a group and re-enters it; its two ends are in the group."""
     members: dict[int, list[fx.Node]] = {}
     for node, at in where.items():
         members.setdefault(at, []).append(node)
@@ -195,7 +195,7 @@ def _way_back(where: dict[fx.Node, int], number: int) -> list[fx.Node] | None:
         node = todo.popleft()
         for user in node.users:
             if where.get(user) == number:
-                if where.get(node) != number:  # back again
+                if where.get(node) != number:  # re-entered
                     way = [user, node]
                     while where.get(way[-1]) != number:
                         way.append(before[way[-1]])
@@ -203,7 +203,7 @@ def _way_back(where: dict[fx.Node, int], number: int) -> list[fx.Node] | None:
             elif user not in before:
                 before[user] = node
                 todo.append(user)
-                for other in members.get(where.get(user), ()):  # who enters a group comes out wherever it ends
+                for other in members.get(where.get(user), ()):  # entering a group leads to all of its results
                     if other not in before:
                         before[other] = user
                         todo.append(other)
@@ -223,7 +223,7 @@ def _no_kernel(gm: fx.GraphModule, chosen: list[fx.Node]) -> str | None:
 
 
 def subgraph(gm: fx.GraphModule, group: Sequence[str]) -> fx.GraphModule:
-    """A group as a graph of its own: what it reads from outside are its placeholders, what is read outside its outputs.
+    """Cut a group out as a separate graph: its operands become placeholders, the values used outside its outputs.
 
     Parameters and modules are shared with `gm`. `meta["inputs_of"]` and `meta["outputs_of"]` name the nodes of `gm`
     that the placeholders and outputs stand for.
@@ -233,7 +233,7 @@ def subgraph(gm: fx.GraphModule, group: Sequence[str]) -> fx.GraphModule:
 
 
 def _cut(gm: fx.GraphModule, chosen: list[fx.Node]) -> fx.GraphModule:
-    """`subgraph` of nodes in the order of the graph."""
+    """`subgraph` of nodes in graph order."""
     inside, graph, new = set(chosen), fx.Graph(), {}
     reads = list(dict.fromkeys(a for node in chosen for a in node.all_input_nodes if a not in inside))
     for node in reads:
@@ -250,12 +250,12 @@ def _cut(gm: fx.GraphModule, chosen: list[fx.Node]) -> fx.GraphModule:
     part = fx.GraphModule(gm, graph)
     part.meta["inputs_of"] = [node.name for node in reads if node.op != "get_attr"]
     part.meta["outputs_of"] = [node.name for node in results]
-    part.training = gm.training  # train() would change the modules, which are those of gm
+    part.training = gm.training  # train() would change the modules, which gm shares
     return part
 
 
 def _examples(gm: fx.GraphModule, device: Any = None, strides: Sequence[Sequence[int]] | None = None) -> tuple:
-    """Inputs without data, as the placeholders say."""
+    """Return inputs without data, as the placeholders describe them."""
     found = []
     for at, node in enumerate(gm.graph.find_nodes(op="placeholder")):
         value = _value(node)
@@ -273,11 +273,11 @@ def _strides(value: Any) -> Sequence[int]:
 
 
 def prim_func(gm: fx.GraphModule, *, strides: Sequence[Sequence[int]] | None = None) -> tvm.tirx.PrimFunc:
-    """A graph that is one group as one function of TensorIR, not scheduled: its parameters are the inputs in order,
+    """Return a graph that is one group as one unscheduled TensorIR function: its parameters are the inputs in order,
     parameters and buffers of the graph, then the outputs.
 
-    strides: of the inputs, where they are others than those noted on the placeholders. A non-contiguous input is a flat
-    parameter of all the elements it lies in. Raises Unsupported.
+    strides: of the inputs, where they differ from those noted on the placeholders. A non-contiguous input is a flat
+    parameter of all the elements that it spans. Raise Unsupported, which names the node.
     """
     examples = _examples(gm, strides=strides)
     program = primitives(gm, examples)
@@ -285,7 +285,7 @@ def prim_func(gm: fx.GraphModule, *, strides: Sequence[Sequence[int]] | None = N
 
 
 def _names(gm: fx.GraphModule, program: fx.GraphModule, inputs: Sequence[Any]) -> list[str]:
-    """What a kernel's inputs are called in its source."""
+    """Name a kernel's inputs for its source."""
     placeholders = [node.name for node in gm.graph.find_nodes(op="placeholder")]
     names = [name for name, x in zip(placeholders, inputs, strict=False) if isinstance(x, torch.Tensor)] + [*state(gm)]
     return [re.sub(r"\W", "_", names[at]) for at, _ in kernel_code.operands(program)]
@@ -295,7 +295,7 @@ def _names(gm: fx.GraphModule, program: fx.GraphModule, inputs: Sequence[Any]) -
 
 
 class _Built:
-    """A program that was built: how its outputs are made, and what runs it. `skips`: see `kernel_code.Layout`."""
+    """A compiled program, and how to allocate its outputs. `skips`: see `code.Layout`."""
 
     def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], skips: Sequence[int], backend: str, name: str):
         program = primitives(gm, inputs)
@@ -344,7 +344,7 @@ _lock = threading.RLock()
 def _compile(
     program: fx.GraphModule, names: list[str], skips: Sequence[int], device: torch.device, backend: str, name: str
 ) -> tuple[Callable, str]:
-    """What runs a program on tensors, and its source."""
+    """Compile a program; return the callable that runs it on tensors, and its source."""
     if backend == "triton":
         from passlab.kernels import triton as kernel_triton
 
@@ -355,7 +355,7 @@ def _compile(
 
     def built(function: tvm.tirx.PrimFunc, target: Any) -> tuple[Callable, str]:
         module = tvm.IRModule({name: function.with_attr("global_symbol", name)})
-        # TVM's own search for equal expressions fails where two outputs hold one name; LLVM and nvcc look, too.
+        # TVM's common-subexpression pass fails when two outputs share a name; LLVM and nvcc have their own.
         with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):
             return tvm.compile(module, target)[name], function.script()
 
@@ -367,15 +367,15 @@ def _compile(
     function = kernel_code.tensor_ir(program, names, skips)
     try:
         return built(kernel_schedule.on_cpu(function), host())
-    except (ValueError, TypeError):  # TVM cannot make vectors of some truth values
+    except (ValueError, TypeError):  # TVM cannot vectorize some booleans
         return built(kernel_schedule.on_cpu(function, vectors=False), host())
 
 
 class Kernel(nn.Module):
-    """A group of operations as one kernel; called as its graph is, with the same results.
+    """A group of operations as one kernel, called like its graph, with the same results.
 
-    It is built for the first inputs that come, and again for others (`variants` counts). Empty inputs, and inputs on
-    the device "meta", which have no data, go through the graph itself.
+    It is built for its first inputs, and again for inputs of another kind (`variants` counts). Empty inputs, and inputs
+    on the device "meta", which have no data, go through the graph itself.
     """
 
     def __init__(self, gm: fx.GraphModule, *, backend: str = "tvm"):
@@ -387,7 +387,7 @@ class Kernel(nn.Module):
 
     def __deepcopy__(self, memo: dict) -> Kernel:
         made = Kernel(copy.deepcopy(self.gm, memo), backend=self.backend)
-        made._built, made.training = self._built, self.training  # what was built knows shapes, not values
+        made._built, made.training = self._built, self.training  # a built kernel depends on shapes, not on values
         return made
 
     def __getstate__(self) -> dict:
@@ -395,17 +395,17 @@ class Kernel(nn.Module):
 
     @property
     def variants(self) -> int:
-        """For how many kinds of inputs it was built."""
+        """For how many kinds of inputs the kernel was built."""
         return len(self._built)
 
     def source(self) -> str:
-        """The code of what was built last: TensorIR with its loops for the device, or Triton."""
+        """Return the code of the last build: TensorIR with its loops for the device, or Triton."""
         if not self._built:
             self.build(*_examples(self.gm))
         return list(self._built.values())[-1].source
 
     def build(self, *inputs: Any) -> None:
-        """Build for inputs like these, if that has not been done."""
+        """Build for inputs like these, unless that is done."""
         tensors = [*(x for x in inputs if isinstance(x, torch.Tensor)), *state(self.gm).values()]
         self._for(inputs, tensors, [0] * len(tensors))
 
@@ -416,13 +416,13 @@ class Kernel(nn.Module):
             devices = {x.device for x in tensors if x.ndim}
             if len(devices) > 1:
                 said = " and ".join(sorted(map(str, devices)))
-                raise ValueError(f"The kernel {self.name} got tensors on {said}: it runs on one device.")
-            with _disable_current_modes():  # what watches the program run is not to see how its kernels are made
+                raise ValueError(f"The kernel {self.name} got tensors on {said}: move them to one device.")
+            with _disable_current_modes():  # hide the build from modes that observe the program
                 self._built[key] = _Built(self.gm, inputs, skips, self.backend, self.name)
         return self._built[key]
 
     def forward(self, *inputs: Any, out: Sequence[torch.Tensor] | None = None) -> Any:
-        """out: fresh tensors to write the results to, as the kernel itself would make them."""
+        """Run the kernel. out: fresh tensors for the results, laid out as the kernel itself would allocate them."""
         tensors = [x.detach() for x in inputs if isinstance(x, torch.Tensor)]
         tensors += [x.detach() for x in state(self.gm).values()] if self._holds else []
         if any(not x.numel() or x.is_meta or isinstance(x, FakeTensor) for x in tensors):
@@ -447,13 +447,13 @@ def _short(node: fx.Node) -> str:
 
 
 def kernel(gm: fx.GraphModule, *, device: Any = None, backend: str = "tvm") -> Kernel:
-    """The kernel of a graph that is one group, built for the shapes and types on its placeholders (if there are any).
+    """Compile a graph that is one group, for the shapes and types on its placeholders (if any).
 
-    device: where it is to run; without one, where its inputs are. backend: "tvm" or, on a GPU, "triton".
-    Raises Unsupported, which names the node no kernel can be made of.
+    device: where to run it; by default, where its inputs are. backend: "tvm" or, on a GPU, "triton".
+    Raise Unsupported, which names the node that cannot be compiled.
     """
     if backend not in BACKENDS:
-        raise ValueError(f"There is no backend {backend!r} for kernels: there are {' and '.join(BACKENDS)}.")
+        raise ValueError(f"There is no kernel backend {backend!r}; choose {' or '.join(BACKENDS)}.")
     made = Kernel(gm, backend=backend)
     if all(hasattr(_value(node), "dtype") for node in gm.graph.find_nodes(op="placeholder")):
         made.build(*_examples(gm, device))
@@ -464,9 +464,9 @@ def kernel(gm: fx.GraphModule, *, device: Any = None, backend: str = "tvm") -> K
 
 
 def fused(gm: fx.GraphModule, groups: Groups, device: Any = None) -> fx.GraphModule:
-    """The graph with each group in one call of its kernel; `gm` stays as it is.
+    """Return the graph with each group replaced by a call of its kernel; `gm` is not changed.
 
-    device: where it will run, if not where its tensors are now. Raises ValueError with the reason for groups that
+    device: where it will run, if not where its tensors are now. Raise ValueError, with the reason, for groups that
     cannot be kernels.
     """
     if why := illegal(gm, groups):
@@ -496,7 +496,7 @@ def fused(gm: fx.GraphModule, groups: Groups, device: Any = None) -> fx.GraphMod
 
 
 def _held(gm: fx.GraphModule, graph: fx.Graph) -> dict[str, Any]:
-    """What a graph reads of its module, by path."""
+    """Return the attributes and modules that a graph uses, by path."""
     paths = {node.target for node in graph.nodes if node.op in ("get_attr", "call_module")}
     found, missing = {}, object()
     for path in paths:

@@ -1,14 +1,14 @@
-"""From a program in primitives to one function of TensorIR.
+"""Translate a program in primitives to one TensorIR function.
 
     program = primitives(gm, inputs)
     function = tensor_ir(program)        # tvm.tirx.PrimFunc: inputs in order, then outputs
 
-Fusing is inlining: a value of the group is an expression where it is read, not a buffer. A value that is read more than
-once gets a name in the expression (`T.Let`), so that nothing is computed twice in one loop. Only what a reduction gives
-is a buffer: all of a row has to be there before its sum is.
+Fusing is inlining: a value of the group is an expression where it is used, not a buffer. A value with more than one use
+gets a name in the expression (`T.Let`), so that nothing is computed twice in one loop. Only the result of a reduction
+is a buffer: all of a row has to be read before its sum is known.
 
-Reading order: where the tensors lie, expressions, the function, its elements, its reductions. The loops are then for
-`passlab.kernels.schedule`.
+Reading order: memory layout, expressions, the function, its elements, its reductions. `passlab.kernels.schedule` then
+arranges the loops.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from passlab.kernels.primitives import REDUCTIONS, VIEWS, Unsupported, _words, c
 if TYPE_CHECKING:
     import tvm
 
-#: A sum over at least so many elements is made of partial ones: for vector registers, and because a float that only
-#: grows swallows what is small beside it.
+#: A sum over at least this many elements is split into partial sums: for vector registers, and because a float sum that
+#: keeps growing loses small addends.
 LONG, LANES, RUN = 64, 16, 512
-#: Operations of an expression written out without names, which TVM 0.27 goes through while it lowers one with names.
+#: Limit on the operations of an expression with its names expanded: TVM 0.27 expands them while lowering.
 WRITTEN_OUT = 2**19
 
 
@@ -39,10 +39,10 @@ WRITTEN_OUT = 2**19
 
 @dataclass(frozen=True)
 class Layout:
-    """How a kernel sees an input: with its shape where it is contiguous, else as the `span` elements it lies in, of
-    which element (i, j, …) is number `skip + i·strides[0] + j·strides[1] + …`.
+    """How a kernel sees an input: with its shape if it is contiguous, else as the `span` elements it covers, where
+    element (i, j, …) has the index `skip + i·strides[0] + j·strides[1] + …`.
 
-    Vectors are read from memory that starts at a multiple of ALIGNED bytes: `skip` elements before the tensor.
+    Vector loads need memory that starts at a multiple of ALIGNED bytes: `skip` elements before the tensor.
     """
 
     shape: tuple[int, ...]
@@ -58,25 +58,25 @@ class Layout:
         return self.skip + 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
 
     def of(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The tensor as the kernel takes it, in the same memory."""
+        """Return the tensor as the kernel takes it, in the same memory."""
         if not self.flat:
             return tensor
         return tensor.as_strided((self.span,), (1,), tensor.storage_offset() - self.skip)
 
 
-#: What a vector register holds at most, in bytes: where memory has to start that is read a vector at a time.
+#: The bytes of the widest vector register: the alignment of memory that is read in vectors.
 ALIGNED = 64
 
 
 def skipped(tensor: torch.Tensor) -> int | None:
-    """How many elements before a tensor its memory is aligned; None where nothing of it is."""
+    """Return how many elements before a tensor its memory is aligned; None if it never is."""
     past = tensor.data_ptr() % ALIGNED
     elements = past // tensor.element_size()
     return elements if past % tensor.element_size() == 0 and elements <= tensor.storage_offset() else None
 
 
 def _dense(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of a contiguous tensor; a dimension of one element takes no steps and gets that of its neighbour."""
+    """Return the strides of a contiguous tensor; a dimension of size 1 gets its neighbour's stride."""
     return tuple(math.prod(shape[at + 1 :]) for at in range(len(shape)))
 
 
@@ -86,18 +86,18 @@ def layout(tensor: torch.Tensor, skip: int = 0) -> Layout:
 
 
 def order(tensor: torch.Tensor) -> tuple[int, ...]:
-    """The dimensions from the slowest to the fastest in memory: (0, 2, 3, 1) for channels last."""
+    """Return the dimensions from slowest to fastest in memory: (0, 2, 3, 1) for channels last."""
     sizes, strides = tensor.shape, tensor.stride()
     found = sorted(range(tensor.ndim), key=lambda d: (-strides[d], d))
     if tuple(strides[d] for d in found if sizes[d] > 1) != tuple(
         s for d, s in zip(found, _dense([sizes[d] for d in found]), strict=True) if sizes[d] > 1
     ):
-        return tuple(range(tensor.ndim))  # it overlaps or has holes: its copy is plain
+        return tuple(range(tensor.ndim))  # it overlaps or has holes: its copy is contiguous
     return tuple(found)
 
 
 def written(node: fx.Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(order of dimensions, strides) in which a kernel writes a result: those that torch would give it."""
+    """Return the (order of dimensions, strides) of a kernel's result: those that torch would give it."""
     shape, reduction = _shape(node), name_of(node.target) in REDUCTIONS
     dims = tuple(range(len(shape))) if reduction else order(node.meta["val"])
     steps = dict(zip(dims, _dense([shape[d] for d in dims]), strict=True))
@@ -105,13 +105,13 @@ def written(node: fx.Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def results(program: fx.GraphModule) -> list[fx.Node]:
-    """The nodes whose values the kernel writes, each once: outputs that are inputs are handed through."""
+    """Return the nodes whose values the kernel writes, each once; outputs that are inputs are passed through."""
     (output,) = program.graph.find_nodes(op="output")
     return [n for n in dict.fromkeys(output.args[0]) if isinstance(n, fx.Node) and n.op != "placeholder"]
 
 
 def operands(program: fx.GraphModule) -> list[tuple[int, fx.Node]]:
-    """(place, placeholder) of the inputs that the kernel reads. An output that is an input is not read."""
+    """Return (position, placeholder) of the inputs that the kernel reads, not of those it only returns."""
     return [
         (at, node)
         for at, node in enumerate(program.graph.find_nodes(op="placeholder"))
@@ -130,14 +130,14 @@ def _shape(node: fx.Node) -> tuple[int, ...]:
     return tuple(node.meta["val"].shape)
 
 
-#: Primitives whose expression has each operand once, and as it is.
+#: Primitives whose expression holds each operand once, unchanged.
 _READ_ONCE = _words(
     "add mul div neg abs reciprocal rsqrt sqrt exp exp2 log where convert_element_type clone sum amax amin prod"
 )
 
 
 def _stored(dtype: str) -> str:
-    """The type of a buffer. TVM's own bfloat16 does not go with names in expressions: its 16 bits are handled here."""
+    """Return a buffer's type. TVM's bfloat16 does not work with names in expressions: its 16 bits are handled here."""
     return "uint16" if dtype == "bfloat16" else dtype
 
 
@@ -146,16 +146,16 @@ def _is_float(dtype: str) -> bool:
 
 
 class _Body:
-    """The expression of one stage's element. Values that got a name stand in `named`, in order."""
+    """Builds the expression of one element of a stage. `named` holds the named values, in order."""
 
     def __init__(self, function: _Function):
         self.function, self.named, self.known, self.sizes = function, [], {}, {}
 
     def value(self, node: fx.Node, at: tuple) -> Any:
-        """The expression for element `at` of a node's value."""
+        """Return the expression for element `at` of a node's value."""
         key = (node, tuple(i if isinstance(i, int) else id(i) for i in at))
         if key not in self.known:
-            self.known[key] = (self._computed(node, at), at)  # `at` too: an id is one while it lives
+            self.known[key] = (self._computed(node, at), at)  # `at` too: ids are unique only among live objects
         return self.known[key][0]
 
     def _computed(self, node: fx.Node, at: tuple) -> Any:
@@ -180,8 +180,8 @@ class _Body:
         return operand
 
     def _named(self, node: fx.Node, value: Any) -> Any:
-        """A name where the value is read again, or where TVM would calculate with it as if floats were numbers: it
-        takes x for (x + y) - y, and `not x < y` for x >= y."""
+        """Name the value if it is used again, or if TVM would simplify it as a real number: it turns (x + y) - y into x
+        and `not x < y` into x >= y."""
         reads = [user for user in node.users for operand in user.args if operand is node]
         if len(reads) < 2 and all(user.op == "output" or name_of(user.target) in _READ_ONCE for user in node.users):
             return value
@@ -190,26 +190,26 @@ class _Body:
         variable = function.tirx.Var(node.name, value.ty)
         self.named.append((variable, value))
         if self._written_out(node) > WRITTEN_OUT:
-            why = "written out, it is an expression of millions of operations, which TVM goes through: split the group"
+            why = "with its names expanded, which TVM does, it has millions of operations: split the group"
             raise Unsupported(node.meta["of"], why)
         return function.tirx.NE(variable, function.number(0, "int8")) if truth else variable
 
     def _written_out(self, node: fx.Node) -> int:
-        """How many operations the value takes if what is read twice is written twice."""
+        """Count the operations of the value with all names expanded."""
         if node not in self.sizes:
             inside = node.op == "call_function" and name_of(node.target) not in REDUCTIONS
             self.sizes[node] = 1 + sum(self._written_out(a) for a in node.args if inside and isinstance(a, fx.Node))
         return self.sizes[node]
 
     def whole(self, value: Any) -> Any:
-        """The expression with its names."""
+        """Bind the names around the expression."""
         for variable, named in reversed(self.named):
             value = self.function.tirx.Let(variable, named, value)
         return value
 
 
 def viewed(node: fx.Node, source: tuple, at: tuple) -> tuple:
-    """Where element `at` of a view lies in what it is a view of, which has the shape `source`."""
+    """Map element `at` of a view to its element in the viewed tensor, which has the shape `source`."""
     name, args, shape = name_of(node.target), node.args, _shape(node)
     if name == "broadcast_in_dim":
         return tuple(0 if n == 1 else at[d] for n, d in zip(source, args[2], strict=True))
@@ -233,7 +233,7 @@ def viewed(node: fx.Node, source: tuple, at: tuple) -> tuple:
 
 
 def _reshaped(source: tuple, shape: tuple, at: tuple) -> tuple:
-    """Where element `at` of a tensor of this shape lies in a tensor of the source's shape with the same elements."""
+    """Map element `at` of a tensor of this shape to the element of a tensor of shape `source`, as reshape does."""
     found, left, right = [], 0, 0
     while left < len(source):
         if source[left] == 1:
@@ -244,7 +244,7 @@ def _reshaped(source: tuple, shape: tuple, at: tuple) -> tuple:
         elif source[left] == shape[right]:
             found.append(at[right])
             left, right = left + 1, right + 1
-        else:  # the shortest runs of dimensions with equally many elements
+        else:  # the shortest runs of dimensions with the same number of elements
             ends, counts = [left + 1, right + 1], [source[left], shape[right]]
             while counts[0] != counts[1]:
                 side = counts[0] > counts[1]
@@ -265,7 +265,7 @@ def _reshaped(source: tuple, shape: tuple, at: tuple) -> tuple:
 
 
 class _Function:
-    """A program on its way to TensorIR: which nodes are buffers, and how they are made."""
+    """Translates a program to TensorIR: which nodes are buffers, and how to compute them."""
 
     def __init__(self, program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], partial: bool):
         from passlab.relax import tvm
@@ -297,7 +297,7 @@ class _Function:
     # ---- one element
 
     def pointwise(self, node: fx.Node, name: str, args: list) -> Any:
-        """The primitive `name` of operands that are expressions."""
+        """Apply the primitive `name` to expressions."""
         T, source = self.tirx, node.args[0]
         dtype = _dtype(source) if isinstance(source, fx.Node) else _dtype(node)
         if name == "convert_element_type":
@@ -325,7 +325,7 @@ class _Function:
         value = value if source == "float32" else value.astype("float32")
         given, bits = T.Var("given", value.ty), T.Var("bits", T.const(0, "uint32").ty)
         u = functools.partial(T.const, dtype="uint32")
-        even = T.bitwise_and(T.shift_right(bits, u(16)), u(1))  # to the nearest, and of two to the even one
+        even = T.bitwise_and(T.shift_right(bits, u(16)), u(1))  # to nearest, ties to even
         rounded = T.shift_right(bits + even + u(0x7FFF), u(16)).astype("uint16")
         chosen = T.Select(T.isnan(given), T.const(0x7FC0, "uint16"), rounded)
         return T.Let(given, value, T.Let(bits, T.reinterpret("uint32", given), chosen))
@@ -344,7 +344,7 @@ class _Function:
         finite = T.abs(a) < infinite
         table: dict[str, Callable[[], Any]] = {
             "add": lambda: a + b,
-            # 0 · x = 0 and x - x = 0 are TVM's laws; inf and NaN know better
+            # TVM simplifies 0 · x and x - x to 0, which is wrong for inf and NaN
             "sub": lambda: T.Select(finite, zero, T.const(math.nan, dtype)) if same else a - b,
             "mul": lambda: T.Select(finite, T.copysign(b, a), T.const(math.nan, dtype)) if number == 0 else a * b,
             "div": lambda: a * T.const(math.copysign(math.inf, number), dtype) if number == 0 else a / b,
@@ -364,7 +364,7 @@ class _Function:
             "isfinite": lambda: finite,
             "signbit": lambda: (T.reinterpret(f"int{dtype[5:]}", a) < T.const(0, f"int{dtype[5:]}")).astype(dtype),
             "eq": lambda: self._not(T.isnan(a)) if same else T.EQ(a, b),
-            "ne": lambda: T.isnan(a) if same else self._not(T.EQ(a, b)),  # a NaN is other than all; TVM's != says no
+            "ne": lambda: T.isnan(a) if same else self._not(T.EQ(a, b)),  # TVM's != is false for a NaN
             "le": lambda: self._not(T.isnan(a)) if same else a <= b,
             "ge": lambda: self._not(T.isnan(a)) if same else a >= b,
             "lt": lambda: a < b,
@@ -377,11 +377,11 @@ class _Function:
         return getattr(T, name)(*args)
 
     def _library(self, name: str, dtype: str, *args: Any) -> Any:
-        """A function of C's library, which TVM has no operator for."""
+        """Call a function of the C library for which TVM has no operator."""
         return self.tirx.call_pure_extern(dtype, name + "f" * (dtype == "float32"), *args)
 
     def _remainder(self, left: Any, divisor: Any, zero: Any) -> Any:
-        """The remainder with the sign of the divisor, from the one with the sign of the dividend."""
+        """Turn a remainder with the sign of the dividend into one with the sign of the divisor."""
         T, variable = self.tirx, self.tirx.Var("left", left.ty)
         other = T.any(T.all(variable < zero, divisor > zero), T.all(variable > zero, divisor < zero))
         return T.Let(variable, left, T.Select(other, variable + divisor, variable))
@@ -393,11 +393,11 @@ class _Function:
         return simple[power]() if power in simple else T.pow(a, b)
 
     def _not(self, truth: Any) -> Any:
-        """TVM's own Not turns a comparison round, and so says yes to a NaN."""
+        """Negate without TVM's Not, which inverts the comparison and so is true for a NaN."""
         return self.tirx.EQ(truth.astype("int8"), self.number(0, "int8"))
 
     def _logic(self, name: str, args: list) -> Any:
-        """A primitive of truth values, which are 0 and 1."""
+        """Apply a primitive to booleans, which are 0 and 1."""
         T = self.tirx
         if name == "bitwise_not":
             return self._not(args[0])
@@ -409,7 +409,7 @@ class _Function:
         return self._whole("ne" if name == "bitwise_xor" else name, "int8", [a, b], None, _same(a, b))
 
     def _whole(self, name: str, dtype: str, args: list, divisor: Any, same: bool) -> Any:
-        """A primitive of whole numbers."""
+        """Apply a primitive to integers."""
         T, (a, *rest) = self.tirx, args
         b, zero, one = rest[0] if rest else a, T.const(0, dtype), T.const(1, dtype)
         if same and name in ("eq", "le", "ge", "ne", "lt", "gt"):
@@ -447,7 +447,7 @@ class _Function:
     # ---- reductions
 
     def reduced(self, node: fx.Node) -> Any:
-        """The buffer of a reduction, made of one stage, or of several where there is much to add up."""
+        """Return the buffer of a reduction, in one stage, or in several for a long sum."""
         if node not in self.buffers:
             source, dims = node.args[0], {d % len(_shape(node.args[0])) for d in node.args[1]}
             sizes = _shape(source)
@@ -468,7 +468,7 @@ class _Function:
         return self.buffers[node]
 
     def _with_nan(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, made: Any) -> Any:
-        """The threads of a GPU share the work of TVM's own maximum, which loses a NaN: here they are counted."""
+        """Count NaNs beside a maximum: TVM's own, shared by the threads of a GPU, loses them."""
         te, T, dtype, body = self.te, self.tirx, _dtype(node), _Body(self)
         axes = [te.reduce_axis((0, n), f"{node.name}_k") for n in left]
         one, zero = self.number(1, dtype), self.number(0, dtype)
@@ -484,10 +484,10 @@ class _Function:
         )
 
     def _stages(self, node: fx.Node, rows: list[int], left: list[int], value: Callable, partial: bool) -> Any:
-        """Adds up over the sizes `left`; `value(body, row, inner)` is an element.
+        """Reduce over the sizes `left`; `value(body, row, inner)` is an element.
 
-        A long size is cut into `runs` runs of elements side by side in `lanes`; each lane of each run is added up by
-        itself, and then comes what they gave, from the innermost out.
+        A long size is cut into `runs` runs of `lanes` adjacent elements; each lane of each run is reduced separately,
+        then the partial results, from the innermost out.
         """
         te, body = self.te, _Body(self)
         *outer, size = left or [1]
@@ -501,7 +501,7 @@ class _Function:
         lanes = _divisor(size, LANES) if size >= LONG else 1
         lanes = lanes if lanes >= 4 else 1
         run = _divisor(size // lanes, RUN) if size // lanes > 2 * RUN else size // lanes
-        if run < 8 <= size // lanes:  # a long size without such divisors: the last run is filled up
+        if run < 8 <= size // lanes:  # a long size without such divisors: the last run is padded
             lanes, run = LANES, RUN
         runs = -(-size // (lanes * run))
         kept = [*outer, *([runs] if runs > 1 else []), *([lanes] if lanes > 1 else [])]
@@ -540,7 +540,7 @@ class _Function:
         return T.comm_reducer(keep, lambda _: self._neutral(node), name=name)(value, axis=axes)
 
     def _neutral(self, node: fx.Node) -> Any:
-        """What a reduction starts with."""
+        """Return the neutral element of a reduction."""
         name, dtype = name_of(node.target), node.meta["val"].dtype
         if name in ("sum", "prod"):
             return self.number(int(name == "prod"), _dtype(node))
@@ -551,7 +551,7 @@ class _Function:
     # ---- all of it
 
     def outputs(self) -> Iterator[list[Any]]:
-        """The output tensors for each of `results`; those of one shape and order share their loops."""
+        """Yield the output tensors for each of `results`; those of one shape and order share their loops."""
         nests: dict[tuple, list[fx.Node]] = {}
         made: dict[fx.Node, Any] = {}
         for node in results(self.program):
@@ -576,7 +576,7 @@ class _Function:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Are two expressions equal? TVM has no answer where they read different inputs, and raises a TypeError."""
+    """Return whether two expressions are equal. TVM raises TypeError where they read different inputs."""
     from tvm_ffi import structural_equal
 
     try:
@@ -586,12 +586,12 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def _divisor(size: int, most: int) -> int:
-    """The largest divisor of at most `most`."""
+    """Return the largest divisor of at most `most`."""
     return max(d for d in range(1, min(size, most) + 1) if size % d == 0)
 
 
 def _polynomial(x: Any, factors: Sequence[float]) -> Any:
-    """Horner's rule, the highest power first."""
+    """Evaluate by Horner's rule, highest power first."""
     from passlab.relax import tvm
 
     value = tvm.tirx.const(factors[0], "float32")
@@ -601,7 +601,7 @@ def _polynomial(x: Any, factors: Sequence[float]) -> Any:
 
 
 def _tanh(T: Any, x: Any) -> Any:
-    """tanh in steps that a vector register can take: a polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1)."""
+    """Compute tanh in vectorizable steps: a polynomial near 0, elsewhere 1 - 2 / (exp(2|x|) + 1)."""
     c = lambda value: T.const(value, "float32")  # noqa: E731
     given, size = T.Var("given", x.ty), T.abs
     square = given * given
@@ -613,7 +613,7 @@ def _tanh(T: Any, x: Any) -> Any:
 
 
 def _erf(T: Any, x: Any) -> Any:
-    """erf in steps that a vector register can take: a polynomial near 0, elsewhere 1 - exp(another)."""
+    """Compute erf in vectorizable steps: a polynomial near 0, elsewhere 1 - exp(another)."""
     c = lambda value: T.const(value, "float32")  # noqa: E731
     given, size = T.Var("given", x.ty), T.Var("size", x.ty)
     square = given * given
@@ -628,10 +628,10 @@ def _erf(T: Any, x: Any) -> Any:
 def tensor_ir(
     program: fx.GraphModule, names: Sequence[str] | None = None, skips: Sequence[int] = (), *, partial: bool = True
 ) -> tvm.tirx.PrimFunc:
-    """The program as one function of TensorIR, not scheduled. Parameters: the tensors that it reads, its outputs.
+    """Return the program as one unscheduled TensorIR function. Parameters: the tensors it reads, then its outputs.
 
-    names: of the parameters that are read. skips: for each input, how many elements before it its parameter starts.
-    partial: make long sums of partial ones, and tanh and erf of steps for vector registers, as a CPU wants it.
+    names: of the tensors it reads. skips: for each input, how many elements before it its parameter starts.
+    partial: split long sums into partial ones, and use vectorizable tanh and erf, as suits a CPU.
     """
     names = names or [node.name for _, node in operands(program)]
     function = _Function(program, names, skips, partial)

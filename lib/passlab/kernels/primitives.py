@@ -1,10 +1,10 @@
-"""What a group of torch operations computes, said in a few dozen primitives with every type and shape spelled out.
+"""Decompose a group of torch operations into a few dozen primitives with every type and shape explicit.
 
     program = primitives(gm, (x, y))      # softmax becomes amax, sub, exp, sum, div; `half + float` gets its casts
     print(program.code)
 
-torch itself says what each of its operations is: its reference decompositions, which this traces without data. So type
-promotion, broadcasting and NaN are torch's, and whoever makes kernels needs only `POINTWISE`, `REDUCTIONS` and `VIEWS`.
+torch itself defines its operations, by its reference decompositions, which are traced here without data. So type
+promotion, broadcasting and NaN are torch's, and a code generator needs only `POINTWISE`, `REDUCTIONS` and `VIEWS`.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ VIEWS = _words(
     """broadcast_in_dim squeeze transpose collapse_view split_dim slice select view reshape _unsafe_view permute expand
     unsqueeze t alias detach"""
 )
-#: A number everywhere.
+#: Tensors filled with one number.
 CONSTANTS = _words("scalar_tensor full full_like")
-#: Memory that nothing was written to: only its shape may matter.
+#: Uninitialized memory: only its shape may matter.
 _MEMORY = _words("empty_strided empty empty_like")
 KNOWN = POINTWISE | REDUCTIONS | VIEWS | CONSTANTS
 
 
 class Unsupported(ValueError):
-    """No kernel can be made of an operation; the message names its node. `node` is that name."""
+    """An operation cannot be compiled to a kernel. `node` is the name of its node, which the message gives too."""
 
     def __init__(self, node: str, why: str):
         super().__init__(f"No kernel can be made of node {node!r}: {why}.")
@@ -57,21 +57,22 @@ class Unsupported(ValueError):
 
 
 def name_of(target: Any) -> str:
-    """The primitive's name: "add" for torch.ops.prims.add.default."""
+    """Return a primitive's name: "add" for torch.ops.prims.add.default."""
     return target._schema.name.split("::")[1] if isinstance(target, torch._ops.OpOverload) else str(target)
 
 
 def state(gm: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """The parameters and buffers of a group by name: they are inputs of its kernel, after the placeholders."""
+    """Return the parameters and buffers of a group by name: inputs of its kernel, after the placeholders."""
     return {**dict(gm.named_parameters()), **dict(gm.named_buffers())}
 
 
 def primitives(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
-    """The program of `gm` on inputs like these, in primitives. Nothing is computed: only shapes and types matter.
+    """Return the program of `gm` on inputs like these, in primitives. Nothing is computed: only shapes and types
+    matter.
 
     Placeholders are the inputs that are tensors, in order, then `state(gm)`; the output is a flat list. Every node has
     `meta["val"]`, a tensor without data, and `meta["of"]`, the name of the node of `gm` that it belongs to.
-    Raises Unsupported.
+    Raise Unsupported, which names the node.
     """
     fake, held = FakeTensorMode(), state(gm)
     runner = _Run(gm)
@@ -96,7 +97,7 @@ def primitives(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
 
 
 def _without_copies(graph: fx.Graph) -> None:
-    """Where a decomposition writes into what it has just made, what it writes is the value from then on."""
+    """Replace a write into a fresh tensor by its new value, which all later uses read."""
     for node in [n for n in graph.nodes if n.target is _aten.copy_.default]:
         into, new = node.args[:2]
         same = into.meta["val"].shape == new.meta["val"].shape and into.meta["val"].dtype == new.meta["val"].dtype
@@ -107,7 +108,7 @@ def _without_copies(graph: fx.Graph) -> None:
 
 
 def _share(graph: fx.Graph) -> None:
-    """What is computed twice is computed once: only pure primitives stand here. (Others are refused afterwards.)"""
+    """Merge common subexpressions: all primitives here are pure. (Others are rejected afterwards.)"""
     first: dict[tuple, fx.Node] = {}
     for node in graph.nodes:
         if node.op == "call_function" and name_of(node.target) in KNOWN:
@@ -117,7 +118,7 @@ def _share(graph: fx.Graph) -> None:
 
 
 class _Run(torch.nn.Module):
-    """Runs a graph node by node, and notes to which node each traced one belongs."""
+    """Runs a graph node by node and records the origin of each traced node."""
 
     def __init__(self, gm: fx.GraphModule):
         super().__init__()
@@ -146,7 +147,7 @@ class _Run(torch.nn.Module):
 
 
 def _var(x: torch.Tensor, dims: Sequence[int] | None, correction: float = 1.0, **_: Any) -> torch.Tensor:
-    """The variance in two passes: the mean, and the mean of squared distances to it."""
+    """Compute the variance in two passes: the mean, and the mean of squared distances to it."""
     dims = list(range(x.ndim)) if dims is None else list(dims)
     count = math.prod(x.shape[d] for d in dims)
     off = x - x.sum(dims, keepdim=True) / count
@@ -161,7 +162,7 @@ _own: dict = {}
 
 
 def _table() -> dict:
-    """torch's decompositions, but for views, which a kernel reads as other places of the same elements."""
+    """Return torch's decompositions, except for views, which a kernel reads as the same elements elsewhere."""
     if not _own:
         _own.update(torch._decomp.decomposition_table)
         for packet in ("slice", "select", "view", "reshape", "_unsafe_view", "permute", "expand", "unsqueeze", "t"):
@@ -177,7 +178,7 @@ def _check(node: fx.Node) -> None:
         return
     of = node.meta["of"]
     if node.op == "get_attr":
-        raise Unsupported(of, "it makes a tensor of its own from data; give that as a buffer")
+        raise Unsupported(of, "it makes a tensor from data; register that as a buffer")
     name = name_of(node.target)
     if name in _MEMORY and all(user.op == "call_function" and constant(user) is not None for user in node.users):
         return
@@ -192,7 +193,7 @@ def _check(node: fx.Node) -> None:
         divisor = constant(node.args[1])
         if not divisor:
             raise Unsupported(
-                of, "it divides integers by a tensor or by nought, for which torch stops, and a kernel cannot"
+                of, "it divides integers by a tensor or by 0, for which torch raises an error and a kernel cannot"
             )
     if name == "pow" and not value.dtype.is_floating_point:
         power = constant(node.args[1])
@@ -204,12 +205,12 @@ def _check(node: fx.Node) -> None:
 
 
 def constant(value: Any) -> float | int | bool | None:
-    """The number that an operand is, everywhere; None where it is not one."""
+    """Return the number that fills an operand; None if it is not constant."""
     if isinstance(value, bool | int | float):
         return value
     if not isinstance(value, fx.Node) or value.op != "call_function":
         return None
-    if "number" not in value.meta:  # kept: a value that is read twice would be walked twice, and so on
+    if "number" not in value.meta:  # cached: shared operands would make the walk exponential
         value.meta["number"] = _number(value)
     return value.meta["number"]
 

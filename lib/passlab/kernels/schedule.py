@@ -1,9 +1,9 @@
-"""The loops of a kernel, for a CPU and for CUDA.
+"""Schedule the loops of a kernel, for a CPU and for CUDA.
 
     on_cpu(function)       # tvm.tirx.PrimFunc in, tvm.tirx.PrimFunc out
     on_cuda(function)
 
-A schedule never changes what is computed; where TVM refuses a step, the loops stay as they were before it.
+A schedule never changes what is computed; if TVM rejects a step, the loops stay as they were before it.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ VECTOR, CHUNK = 64, 2**14
 
 
 def on_cpu(function: tvm.tirx.PrimFunc, vectors: bool = True) -> tvm.tirx.PrimFunc:
-    """Over the cores outside, over vector registers inside; what belongs to one row of a reduction stays together.
+    """Spread the outer loops over cores and the inner over vector registers; keep each row of a reduction together.
 
-    Element-wise loops become vectors in LLVM. Those of reductions do not, as floats may not be added in another order:
-    there `vectors` says whether to.
+    LLVM vectorizes element-wise loops, but not reductions, since it may not reorder float additions: `vectors` says
+    whether to do so here.
     """
     from passlab.relax import tvm
 
@@ -40,7 +40,7 @@ def on_cpu(function: tvm.tirx.PrimFunc, vectors: bool = True) -> tvm.tirx.PrimFu
 
 
 def on_cuda(function: tvm.tirx.PrimFunc, target: Any) -> tvm.tirx.PrimFunc:
-    """TVM's own rules for GPUs (dlight): a thread for an element, a block of threads for a row of a reduction."""
+    """Apply TVM's own rules for GPUs (dlight): a thread per element, a block of threads per row of a reduction."""
     from passlab.relax import tvm
 
     gpu = tvm.s_tir.dlight.gpu
@@ -51,7 +51,7 @@ def on_cuda(function: tvm.tirx.PrimFunc, target: Any) -> tvm.tirx.PrimFunc:
 
 
 def _nests(schedule: Any) -> list[list]:
-    """The stages, those together that share their loops."""
+    """Group the stages by the loops they share."""
     found: list[tuple[Any, list]] = []
     for block in blocks(schedule):
         loops = schedule.get_loops(block)
@@ -68,7 +68,7 @@ def _sizes(schedule: Any, loops: list) -> list[int]:
 
 
 def _width(size: int, most: int = VECTOR) -> int:
-    """The widest vector that divides a loop; 1 where none of at least 8 does."""
+    """Return the widest vector that divides a loop; 1 if none of at least 8 does."""
     width = max(d for d in range(1, min(size, most) + 1) if size % d == 0)
     return width if width >= 8 else 1
 
@@ -79,7 +79,7 @@ def _parallel(schedule: Any, loop: Any, steps: int) -> None:
 
 
 def _element_wise(schedule: Any, nest: list) -> None:
-    """Stages without a reduction in one loop nest: over the cores, with a loop inside that LLVM can make vectors of."""
+    """Schedule a nest without reductions: over the cores, with an inner loop that LLVM can vectorize."""
     loops = schedule.get_loops(nest[0])
     if not loops:
         return
@@ -97,7 +97,7 @@ def _element_wise(schedule: Any, nest: list) -> None:
 
 
 def _is_plain(stage: Any) -> bool:
-    """Does element (i, j) read and write nothing but elements (i, j), and single numbers?"""
+    """Return whether element (i, j) reads and writes only elements (i, j) and scalars."""
     axes = [axis.var for axis in stage.iter_vars]
 
     def plain(region: Any) -> bool:
@@ -114,7 +114,7 @@ def _reads(index: Any, axes: list) -> bool:
 
 
 def _by_rows(schedule: Any, vectors: bool) -> None:
-    """Reductions over the last dimensions and one nest that reads them: all of a row, then the next row."""
+    """Schedule reductions over the last dimensions and the nest that reads them: all of a row, then the next row."""
     from passlab.tvm.reach import cores
 
     *before, last = _nests(schedule)
@@ -138,7 +138,7 @@ def _by_rows(schedule: Any, vectors: bool) -> None:
 
 
 def _reduction(schedule: Any, nest: list, vectors: bool) -> None:
-    """A reduction by itself: other elements on other cores."""
+    """Schedule a single reduction: spread its elements over the cores."""
     loops = schedule.get_loops(nest[0])
     steps = math.prod(_sizes(schedule, loops))
     kinds = [int(axis.iter_type) for axis in schedule.get(nest[0]).iter_vars]
@@ -149,8 +149,10 @@ def _reduction(schedule: Any, nest: list, vectors: bool) -> None:
 
 
 def _vectors(schedule: Any, block: Any, shared: int = 0) -> list:
-    """Where a reduction's elements lie side by side in what it reads, a vector of them stays in registers while all
-    are added up. The loops outside of that are the answer; the first `shared` ones belong to other stages too."""
+    """Keep a vector of a reduction's elements in registers while reducing, if they are adjacent in what it reads.
+
+    Return the loops outside of that; the first `shared` ones belong to other stages too.
+    """
     stage, loops = schedule.get(block), schedule.get_loops(block)[shared:]
     axes = stage.iter_vars[-len(loops) :] if loops else []
     kinds = [int(axis.iter_type) for axis in axes]

@@ -1,9 +1,9 @@
-"""From a program in primitives to a kernel of Triton, where there is a GPU and Triton.
+"""Translate a program in primitives to a Triton kernel.
 
     print(source(program, ["x", "y"], (), "fused"))      # Python text, made without a GPU
 
-Element-wise groups with broadcasting, whose results have one shape. Each program of the kernel computes BLOCK elements;
-from an element's number follows where its operands lie.
+It supports element-wise groups with broadcasting whose results have one shape. Each program of the kernel computes
+BLOCK elements; an element's index determines where its operands lie.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from passlab.kernels.primitives import VIEWS, Unsupported, _words, constant, nam
 BLOCK = 1024
 
 _PLACES = _words("broadcast_in_dim expand transpose permute t alias detach")
-#: Primitive → how Triton says it.
+#: Primitive → its expression in Triton.
 _SAID = {
     **{name: f"tl.{name}({{0}})" for name in ("abs", "exp", "exp2", "log", "log2", "sin", "cos", "floor", "ceil")},
     "sqrt": "tl.sqrt({0})",
@@ -59,12 +59,12 @@ def _type(dtype: torch.dtype) -> str:
 
 
 def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], name: str) -> str:
-    """The kernel as Python text: a function `name` of pointers, inputs first. Raises Unsupported, naming the node."""
+    """Return the kernel as Python text: a function `name` of pointers, inputs first. Raise Unsupported."""
     results = kernel_code.results(program)
     shape, (dims, _) = tuple(results[0].meta["val"].shape), kernel_code.written(results[0])
     for node in results:
         if (tuple(node.meta["val"].shape), kernel_code.written(node)[0]) != (shape, dims):
-            raise Unsupported(node.meta["of"], "for Triton, the results of a group have one shape")
+            raise Unsupported(node.meta["of"], "for Triton, the results of a group must have one shape")
     pointers = dict(zip((node for _, node in kernel_code.operands(program)), names, strict=True))
     layouts = {
         n: kernel_code.layout(n.meta["val"], skips[at] if skips else 0) for at, n in kernel_code.operands(program)
@@ -80,7 +80,7 @@ def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], 
                 known[node, at] = load(node, at)
             elif name_of(node.target) in VIEWS:
                 if name_of(node.target) not in _PLACES:
-                    raise Unsupported(node.meta["of"], f"{name_of(node.target)} is not said in Triton here")
+                    raise Unsupported(node.meta["of"], f"{name_of(node.target)} has no translation to Triton here")
                 inner, source_shape = node.args[0], tuple(node.args[0].meta["val"].shape)
                 known[node, at] = value(inner, kernel_code.viewed(node, source_shape, at))
             else:
@@ -103,7 +103,7 @@ def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], 
         primitive, dtype = name_of(node.target), node.meta["val"].dtype
         casts = primitive == "convert_element_type"
         if (primitive not in _SAID and not casts) or (primitive == "div" and not dtype.is_floating_point):
-            raise Unsupported(node.meta["of"], f"{primitive} is not said in Triton here")
+            raise Unsupported(node.meta["of"], f"{primitive} has no translation to Triton here")
         given = [
             value(a, at if a.meta["val"].ndim else ()) if isinstance(a, fx.Node) else a if casts else _number(a)
             for a in node.args
@@ -139,11 +139,11 @@ def _number(value: float) -> str:
 
 
 def build(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], name: str) -> tuple[Callable, str]:
-    """What runs a program on tensors of a GPU, and its source. Raises RuntimeError where there is no GPU or Triton."""
+    """Return a callable that runs a program on GPU tensors, and its source. RuntimeError without GPU or Triton."""
     text = source(program, names, skips, name)
     if not torch.cuda.is_available() or importlib.util.find_spec("triton") is None:
-        raise RuntimeError('A kernel of Triton needs a CUDA GPU and the package triton; backend="tvm" runs everywhere.')
-    folder = Path(tempfile.mkdtemp(prefix="passlab-triton-"))  # Triton reads a kernel's text from its file
+        raise RuntimeError('A Triton kernel needs a CUDA GPU and the package triton; backend="tvm" runs everywhere.')
+    folder = Path(tempfile.mkdtemp(prefix="passlab-triton-"))  # Triton reads a kernel's source from its file
     (folder / f"{name}.py").write_text(text)
     spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)

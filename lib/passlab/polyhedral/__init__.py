@@ -6,8 +6,8 @@
     legal(jacobi, tile(skew(jacobi.schedule, 1, 0), [0, 1], [4, 4]))          # True
 
 Reading order: `program` (statements with their domains and accesses), `parse` (from plain Python loops), `zoo`
-(PROGRAMS), `schedules` (orders, and what is none), `dependences` (what an order must keep), `codegen` (loops from an
-order), `tensor_ir` (the same loops in TensorIR, which TVM compiles).
+(PROGRAMS), `schedules` (orders, and how to check them), `dependences` (what an order must preserve), `codegen` (loops
+from an order), `tensor_ir` (the same loops in TensorIR, which TVM compiles).
 """
 
 from passlab.polyhedral.codegen import ast, order, python_source, random_arrays, reference, run_python, times

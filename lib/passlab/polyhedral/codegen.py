@@ -1,4 +1,4 @@
-"""From an order back to loops: isl's AST, Python source, and running both."""
+"""Generate loops from an order, as isl's AST and as Python source, and run them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from passlab.polyhedral.schedules import Schedule, depth, not_a_schedule, schedu
 
 
 def ast(program: Program, schedule: Schedule, sizes: Mapping[str, int] | None = None) -> isl.AstNode:
-    """Loops that visit the iterations in the order of a schedule; `.to_C_str()` shows them as C.
+    """Return loops that visit the iterations in the order of a schedule; `.to_C_str()` shows them as C.
 
     The loop over dimension d of the times has the variable t{d} (another letter where the program uses t); a dimension
-    of one value needs no loop. sizes: numbers for parameters, which saves bounds and branches. Raises ValueError for
-    what is no schedule.
+    of one value needs no loop. sizes: numbers for parameters, which saves bounds and branches. Raise ValueError for
+    anything but a schedule of the program.
     """
     schedule = schedule_of(schedule)
     if said := not_a_schedule(program, schedule):
@@ -45,9 +45,9 @@ def _exactly(program: Program, sizes: Mapping[str, int]) -> isl.Set:
 
 
 def python_source(program: Program, schedule: Schedule, sizes: Mapping[str, int] | None = None) -> str:
-    """The loops as Python source, in the style of the program's own.
+    """Return the loops as Python source, in the style of the program's own.
 
-    It can be run with the arrays and sizes as names, and parsed again where it has no branches on several statements.
+    It runs with the arrays and sizes as names, and can be parsed again unless it branches on several statements.
     """
     module = python.Module(_statements(ast(program, schedule, sizes), program), [])
     return python.unparse(python.fix_missing_locations(module)) + "\n"
@@ -73,7 +73,7 @@ def _statements(node: isl.AstNode, program: Program) -> list[python.stmt]:
             return [python.If(test, _statements(node.if_get_then_node(), program), other)]
         case kind.user:
             return [body_at(program, *called(node))]
-    raise ValueError(f"A node of isl's AST of the type {node.get_type()} has no loop.")
+    raise ValueError(f"Cannot turn a node of isl's AST of type {node.get_type()} into loops.")
 
 
 class Loop:
@@ -94,20 +94,20 @@ class Loop:
 
 
 def children(node: isl.AstNode) -> list[isl.AstNode]:
-    """What is in a block, in order."""
+    """Return the nodes of a block, in order."""
     found = node.block_get_children()
     return [found.get_ast_node(at) for at in range(found.n_ast_node())]
 
 
 def called(node: isl.AstNode) -> tuple[str, list[python.expr]]:
-    """The statement that a leaf of isl's AST runs, and its iteration."""
+    """Return the name of the statement that a leaf of isl's AST runs, and its iteration."""
     call = node.user_get_expr()
     arguments = [expression(call.get_op_arg(at)) for at in range(1, call.get_op_n_arg())]
     return call.get_op_arg(0).get_id().get_name(), arguments
 
 
 def body_at(program: Program, name: str, iteration: list[python.expr]) -> python.stmt:
-    """The assignment of a statement, for the iteration that expressions say."""
+    """Return the assignment of a statement at an iteration given by expressions."""
     statement = program[name]
     (node,) = python.parse(statement.body).body
     return _Renamed(dict(zip(statement.iterators, iteration, strict=True))).visit(node)
@@ -132,11 +132,11 @@ _BINARY = {
     _OP.add: python.Add,
     _OP.sub: python.Sub,
     _OP.mul: python.Mult,
-    _OP.div: python.FloorDiv,  # nothing is left over
+    _OP.div: python.FloorDiv,  # the division is exact
     _OP.fdiv_q: python.FloorDiv,
-    _OP.pdiv_q: python.FloorDiv,  # of what is not negative
+    _OP.pdiv_q: python.FloorDiv,  # the dividend is not negative
     _OP.pdiv_r: python.Mod,
-    _OP.zdiv_r: python.Mod,  # compared with 0 only
+    _OP.zdiv_r: python.Mod,  # only ever compared with 0
 }
 _COMPARED = {_OP.eq: python.Eq, _OP.le: python.LtE, _OP.lt: python.Lt, _OP.ge: python.GtE, _OP.gt: python.Gt}
 _JOINED = {_OP.and_: python.And, _OP.and_then: python.And, _OP.or_: python.Or, _OP.or_else: python.Or}
@@ -144,7 +144,7 @@ _CALLED = {_OP.max: "max", _OP.min: "min"}
 
 
 def expression(given: isl.AstExpr) -> python.expr:
-    """An expression of isl's AST as one of Python's."""
+    """Translate an expression of isl's AST to Python."""
     match given.get_type():
         case isl.ast_expr_type.int:
             return _number(given.get_val().to_python())
@@ -164,11 +164,11 @@ def expression(given: isl.AstExpr) -> python.expr:
         return python.UnaryOp(python.USub(), parts[0])
     if kind in (_OP.cond, _OP.select):
         return python.IfExp(*parts)
-    raise ValueError(f"An expression of isl's AST of the type {kind} has no counterpart in Python.")
+    raise ValueError(f"An expression of isl's AST of type {kind} has no counterpart in Python.")
 
 
 def _folded(node: python.expr) -> python.expr:
-    """The expression with its sums put together: (t0 + 1) - 1 is t0."""
+    """Simplify the sums of an expression: (t0 + 1) - 1 is t0."""
     if isinstance(node, python.Tuple):
         return python.Tuple([_folded(part) for part in node.elts])
     terms, constant = _sum(node)
@@ -182,7 +182,7 @@ def _folded(node: python.expr) -> python.expr:
 
 
 def _sum(node: python.expr) -> tuple[dict[str, tuple[python.expr, int]], int]:
-    """The expression as multiples of what is no sum, by its text, and a number."""
+    """Split an expression into its terms, text → (term, factor), and a constant."""
     match node:
         case python.Constant(value=int(value)):
             return {}, value
@@ -213,7 +213,7 @@ def _scaled(given: tuple[dict, int], by: int) -> tuple[dict[str, tuple[python.ex
 
 
 def _plus(total: python.expr | None, part: python.expr, factor: int) -> python.expr:
-    """total + factor · part, as one writes it."""
+    """Return total + factor · part, written as people would."""
     size = abs(factor)
     unit = isinstance(part, python.Constant)
     times = python.Constant(size) if unit else part if size == 1 else python.BinOp(_number(size), python.Mult(), part)
@@ -223,14 +223,14 @@ def _plus(total: python.expr | None, part: python.expr, factor: int) -> python.e
 
 
 def plus(node: python.expr, number: int) -> python.expr:
-    """The expression and a number more; a minimum gets it in each of its parts."""
+    """Add a number to an expression; to a minimum, in each of its parts."""
     if isinstance(node, python.Call):
         return python.Call(node.func, [plus(argument, number) for argument in node.args], [])
     return _folded(python.BinOp(node, python.Add(), python.Constant(number)))
 
 
 def constant(node: python.expr) -> int | None:
-    """The number that the expression always is, if it is one."""
+    """Return the value of a constant expression, None for any other."""
     terms, number = _sum(node)
     return None if any(factor for _, factor in terms.values()) else number
 
@@ -243,29 +243,29 @@ def _number(value: int) -> python.expr:
 
 
 def reference(program: Program, sizes: Mapping[str, int], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays after the program's own source has run on copies of them."""
+    """Run the program's own source on copies of the arrays and return the copies."""
     return run_python(program.source, sizes, arrays)
 
 
 def run_python(source: str, sizes: Mapping[str, int], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The arrays after Python source has run on copies of them."""
+    """Run Python source on copies of the arrays and return the copies."""
     arrays = {name: array.copy() for name, array in arrays.items()}
     exec(compile(textwrap.dedent(source), "<loops>", "exec"), {**sizes, **arrays})
     return arrays
 
 
 def random_arrays(program: Program, sizes: Mapping[str, int], seed: int = 0, dtype: str = "float32") -> dict:
-    """Arrays for a program, with numbers from 1 to 2: nothing in them is divided by 0."""
+    """Return arrays for a program, with numbers from 1 to 2, so that no statement divides by 0."""
     draw = np.random.default_rng(seed)
     return {name: draw.uniform(1, 2, shape).astype(dtype) for name, shape in program.shapes(sizes).items()}
 
 
 def order(program: Program, schedule: Schedule, sizes: Mapping[str, int]) -> list[tuple[str, tuple[int, ...]]]:
-    """The iterations at given sizes, ("S", (0, 1)), in the order of their times: for small sizes."""
+    """List the iterations at given (small) sizes, ("S", (0, 1)), in the order of their times."""
     return [instance for _, instance in times(program, schedule, sizes)]
 
 
 def times(program: Program, schedule: Schedule, sizes: Mapping[str, int]) -> list[tuple[tuple, tuple[str, tuple]]]:
-    """(time, iteration) for each iteration at given sizes, in the order of their times."""
+    """List (time, iteration) for each iteration at given sizes, in the order of their times."""
     schedule = at_sizes(program, schedule_of(schedule).intersect_domain(program.domain), sizes)
     return sorted((time, one) for one, (_, time) in pairs(schedule, {}))

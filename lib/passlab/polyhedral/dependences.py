@@ -1,4 +1,4 @@
-"""Which iterations must stay behind which others, and whether an order keeps them there."""
+"""Dependences between iterations, and whether an order respects them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import islpy as isl
 from passlab.polyhedral.program import Program, first_pair, fixed, instance
 from passlab.polyhedral.schedules import Schedule, depth, not_a_schedule, schedule_of
 
-#: What the earlier and the later iteration do to the element that both touch.
+#: Kind → what the earlier and the later iteration do to the element that both touch.
 KINDS = {"flow": ("writes", "reads"), "anti": ("reads", "writes"), "output": ("writes", "writes")}
 
 
 def dependences(program: Program, kind: str = "all") -> isl.UnionMap:
-    """The pairs of iterations, earlier → later in the source's order, that touch the same element.
+    """Return the pairs of iterations, earlier → later in the source's order, that touch the same element.
 
-    kind: "flow" (write, then read), "anti" (read, then write), "output" (write, then write): every such pair, whoever
-    writes in between. "all": the three together, what a legal order has to keep. "values": from the last write before a
-    read to that read, the pairs that a value really travels.
+    kind: "flow" (write, then read), "anti" (read, then write), "output" (write, then write): every such pair, whether
+    or not another iteration writes in between. "all": the three together, which a legal order must preserve. "values":
+    from the last write before a read to that read, the pairs between which a value really travels.
     """
     if kind == "values":
         return _values(program)
@@ -26,13 +26,13 @@ def dependences(program: Program, kind: str = "all") -> isl.UnionMap:
         first, *rest = (dependences(program, one) for one in KINDS)
         return rest[0].union(rest[1]).union(first).coalesce()
     if kind not in KINDS:
-        raise ValueError(f"There is no kind of dependence {kind!r}: there are {', '.join([*KINDS, 'values', 'all'])}.")
+        raise ValueError(f"There is no dependence kind {kind!r}; choose from {', '.join([*KINDS, 'values', 'all'])}.")
     source, target = (getattr(program, accesses) for accesses in KINDS[kind])
     return source.apply_range(target.reverse()).intersect(_before(program.schedule, program.domain)).coalesce()
 
 
 def _before(schedule: isl.UnionMap, domain: isl.UnionSet) -> isl.UnionMap:
-    """The pairs (a, b) of iterations where a comes strictly before b."""
+    """Return the pairs (a, b) of iterations where a comes strictly before b."""
     timed = schedule.intersect_domain(domain)
     return timed.lex_lt_union_map(timed)
 
@@ -46,11 +46,11 @@ def _values(program: Program) -> isl.UnionMap:
 def violated(
     dependences: isl.UnionMap, schedule: Schedule, sizes: Mapping[str, int] | None = None
 ) -> tuple[str, str] | None:
-    """A pair of iterations (source, target) that the schedule does not run in this order, ("S[0, 2]", "S[1, 1]"), or
-    None where it keeps them all.
+    """Return a pair of iterations (source, target) that the schedule fails to run in this order, ("S[0, 2]", "S[1,
+    1]"), or None if it respects all.
 
-    The pair is the first by source, then target. sizes: look at these only; without them, all sizes are looked at, and
-    the pair is one at the smallest sizes that have one.
+    The pair is the first by source, then target. sizes: check only these; without them all sizes are checked, and the
+    pair is one at the smallest sizes that have one.
     """
     schedule = schedule_of(schedule)
     rest = dependences.subtract(_before(schedule, dependences.domain().union(dependences.range())))
@@ -62,7 +62,7 @@ def violated(
 
 
 def parallel(program: Program, schedule: Schedule) -> list[int]:
-    """The dimensions of the times whose loops may run their turns all at once: those that carry no dependence.
+    """Return the dimensions whose loops may run all iterations at once: those that carry no dependence.
 
     A dimension carries a pair of iterations if their times differ there, and are equal in all dimensions outside of it.
     """
@@ -80,6 +80,6 @@ def parallel(program: Program, schedule: Schedule) -> list[int]:
 
 
 def legal(program: Program, schedule: Schedule) -> bool:
-    """Does the schedule run every iteration once, and keep the order of all that depend on each other, at any size?"""
+    """Return whether the schedule runs every iteration once and respects all dependences, at any size."""
     schedule = schedule_of(schedule)
     return not_a_schedule(program, schedule) is None and violated(dependences(program), schedule) is None

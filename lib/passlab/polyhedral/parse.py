@@ -1,4 +1,4 @@
-"""Reading plain Python loops as a program: their domains, accesses and order."""
+"""Parse plain Python loops into a program: their domains, accesses and order."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import islpy as isl
 
 from passlab.polyhedral.program import Program, Statement
 
-#: What a statement may call; the same names exist in Python and in TensorIR.
+#: The functions that a statement may call; Python and TensorIR share these names.
 FUNCTIONS = ("max", "min", "abs")
 _NAMES = "STUVWXYZPQRO"
 _RESERVED = {"exists", "floor", "ceil", "mod", "max", "min", "rat", "infty", "infinity", "nan", "true", "false", "abs"}
@@ -18,11 +18,11 @@ _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=",
 
 
 class NotAffine(ValueError):
-    """A loop, subscript or condition that has no place in the polyhedral model; the message is a sentence."""
+    """A loop, subscript or condition is outside the polyhedral model; the message is a sentence."""
 
 
 def parse(source: str, name: str = "main") -> Program:
-    """A program from loops over `range`, whose bounds and subscripts are affine in loop variables and parameters.
+    """Parse loops over `range` whose bounds and subscripts are affine in loop variables and parameters.
 
         parse('''
         for i in range(1, N):
@@ -30,7 +30,7 @@ def parse(source: str, name: str = "main") -> Program:
         ''')
 
     Names that no loop defines are parameters; `//` and `%` by a number, `min`, `max` and an `if` on such expressions
-    are allowed. Raises NotAffine, with the statement or loop and its line, for anything else.
+    are allowed. Raise NotAffine, naming the statement or loop and its line, for anything else.
     """
     text = textwrap.dedent(source).strip("\n") + "\n"
     try:
@@ -40,26 +40,26 @@ def parse(source: str, name: str = "main") -> Program:
     reader = _Reader(tree)
     reader.block(tree.body, [], [], [0])
     if not reader.found:
-        raise NotAffine("There is no statement in these loops: write an assignment such as A[i] = B[i] + 1.")
+        raise NotAffine("These loops contain no statement: write an assignment such as A[i] = B[i] + 1.")
     return reader.program(text, name)
 
 
 class _Reader:
-    """Collects statements with the conditions under which they run and their place in time.
+    """Collects statements, the conditions under which they run, and their place in time.
 
-    A time is [position, loop, position, loop, …, position]: which of the things at this level, then which turn of its
-    loop.
+    A time is [position, loop, position, loop, …, position]: the position among the statements and loops of one level,
+    then the iteration of that loop.
     """
 
     def __init__(self, tree: ast.Module):
         self.found: list[tuple[str, ast.stmt, list[str], list[str], list]] = []
         self.ranks: dict[str, int] = {}
-        self.parameters: dict[str, int] = {}  # name → line where it is read first
+        self.parameters: dict[str, int] = {}  # name → line of its first use
         self.loops = {n.target.id for n in ast.walk(tree) if isinstance(n, ast.For) and isinstance(n.target, ast.Name)}
         taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         self.free = [letter for letter in _NAMES if letter not in taken]
 
-    # What runs: loops, branches, assignments
+    # Control flow: loops, branches, assignments
 
     def block(self, body: list[ast.stmt], loops: list[str], conditions: list[str], time: list) -> None:
         for position, node in enumerate(body):
@@ -79,12 +79,12 @@ class _Reader:
                 pass
             case ast.While():
                 raise NotAffine(
-                    f"Line {node.lineno} is a while loop, and nobody knows beforehand how often it turns: "
+                    f"Line {node.lineno} is a while loop, whose iterations cannot be counted in advance: "
                     "write `for i in range(…)`."
                 )
             case ast.Break() | ast.Continue() | ast.Return():
                 word = type(node).__name__.lower()
-                raise NotAffine(f"Line {node.lineno} leaves a loop by {word}: put its condition into the bounds.")
+                raise NotAffine(f"Line {node.lineno} leaves a loop with {word}: put the condition into the bounds.")
             case _:
                 raise NotAffine(
                     f"Line {node.lineno}, `{_short(node)}`, is neither a loop nor an assignment to an array's element."
@@ -92,7 +92,7 @@ class _Reader:
 
     def loop(self, node: ast.For, loops: list[str], conditions: list[str], time: list) -> None:
         if not isinstance(node.target, ast.Name):
-            raise NotAffine(f"The loop in line {node.lineno} has several variables: take one, over a range.")
+            raise NotAffine(f"The loop in line {node.lineno} has several variables: use one, over a range.")
         name = node.target.id
         self.named(name, node.lineno)
         who = f"The loop over {name} (line {node.lineno})"
@@ -100,11 +100,11 @@ class _Reader:
         if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "range"):
             raise NotAffine(f"{who} runs over `{_short(call)}`, which is not a range.")
         if call.keywords or not 1 <= len(call.args) <= 3:
-            raise NotAffine(f"{who} wants range(stop), range(start, stop) or range(start, stop, step).")
+            raise NotAffine(f"{who} needs range(stop), range(start, stop) or range(start, stop, step).")
         if node.orelse:
-            raise NotAffine(f"{who} has an else: put what is in it behind the loop.")
+            raise NotAffine(f"{who} has an else: move its body behind the loop.")
         if name in loops:
-            raise NotAffine(f"{who} takes the variable of a loop around it: give it another name.")
+            raise NotAffine(f"{who} reuses the variable of an enclosing loop: give it another name.")
         start, stop = ([ast.Constant(0), *call.args] if len(call.args) == 1 else call.args)[:2]
         step = _number(call.args[2]) if len(call.args) == 3 else 1
         if not step:
@@ -122,21 +122,21 @@ class _Reader:
         who = f"The statement {name} (line {node.lineno})"
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if len(targets) != 1 or isinstance(targets[0], ast.Tuple | ast.List):
-            raise NotAffine(f"{who} writes several things at once: make a statement of each.")
+            raise NotAffine(f"{who} assigns to several targets at once: write one statement for each.")
         (target,) = targets
         if not isinstance(target, ast.Subscript):
             raise NotAffine(
-                f"{who} writes {_short(target)}, which is no element of an array: write {_short(target)}[0], "
+                f"{who} writes {_short(target)}, which is not an array element: write {_short(target)}[0], "
                 "so that iterations that share it can be seen."
             )
         if isinstance(node, ast.AugAssign) and not isinstance(node.op, ast.Add | ast.Sub | ast.Mult | ast.Div):
-            raise NotAffine(f"{who} updates by an operator that is not +, -, * or /.")
+            raise NotAffine(f"{who} updates with an operator other than +, -, * and /.")
         writes = [self.access(target, loops, who)]
         reads = [*writes] if isinstance(node, ast.AugAssign) else []
         self.value(node.value, loops, who, reads)
         self.found.append((name, node, loops, conditions, time, dict.fromkeys(reads), writes))
 
-    # What is computed: elements of arrays, numbers, and what Python and TensorIR both know
+    # Values: array elements, numbers, and operations that Python and TensorIR share
 
     def value(self, node: ast.expr, loops: list[str], who: str, reads: list[str]) -> None:
         match node:
@@ -155,7 +155,7 @@ class _Reader:
             case ast.Name():
                 self.affine(node, loops, f"{who} computes with")
             case _:
-                raise NotAffine(f"{who} computes `{_short(node)}`: there are +, -, *, /, {', '.join(FUNCTIONS)}.")
+                raise NotAffine(f"{who} computes `{_short(node)}`; allowed are +, -, *, /, {', '.join(FUNCTIONS)}.")
 
     def access(self, node: ast.Subscript, loops: list[str], who: str) -> str:
         if not isinstance(node.value, ast.Name):
@@ -166,14 +166,14 @@ class _Reader:
         if any(isinstance(part, ast.Slice) for part in subscripts):
             raise NotAffine(f"{who} takes a slice, `{_short(node)}`: write the loop over it.")
         if self.ranks.setdefault(array, len(subscripts)) != len(subscripts):
-            raise NotAffine(f"{who} gives {array} {len(subscripts)} subscripts; before it had {self.ranks[array]}.")
+            raise NotAffine(f"{who} gives {array} {len(subscripts)} subscripts; earlier it has {self.ranks[array]}.")
         parts = [self.affine(part, loops, f"{who} takes {array} at") for part in subscripts]
         return f"{array}[{', '.join(parts)}]"
 
     # Affine expressions and conditions, as isl writes them
 
     def affine(self, node: ast.expr, loops: list[str], where: str) -> str:
-        """The expression as isl writes it. `where` begins the sentence that says why it is none."""
+        """Return the expression in isl's syntax. `where` begins the message for an expression that is not affine."""
 
         def refuse(why: str) -> NotAffine:
             return NotAffine(f"{where} `{_short(node)}`, which is not affine: {why}.")
@@ -187,7 +187,7 @@ class _Reader:
             case ast.Name(id=name):
                 if name not in loops:
                     if name in self.loops:
-                        raise refuse(f"{name} is the variable of a loop that is not around it")
+                        raise refuse(f"{name} is the variable of a loop that does not enclose it")
                     self.named(name, node.lineno)
                     self.parameters.setdefault(name, node.lineno)
                 return name
@@ -198,7 +198,7 @@ class _Reader:
             case ast.BinOp(op=ast.Mult()):
                 left, right = _number(node.left), _number(node.right)
                 if left is None and right is None:
-                    raise refuse("it multiplies two things that are not numbers")
+                    raise refuse("it multiplies two expressions that are not numbers")
                 return f"{left} * ({inner(node.right)})" if left is not None else f"{right} * ({inner(node.left)})"
             case ast.BinOp(op=ast.FloorDiv() | ast.Mod() as operator):
                 divisor = _number(node.right)
@@ -210,11 +210,11 @@ class _Reader:
             case ast.Call(func=ast.Name(id="min" | "max" as function), keywords=[]) if len(node.args) > 1:
                 return f"{function}({', '.join(map(inner, node.args))})"
             case ast.Subscript():
-                raise refuse("its value is in memory, and known only when the program runs")
+                raise refuse("its value lies in memory and is known only at run time")
             case ast.Constant():
                 raise refuse("it is not a whole number")
             case ast.BinOp(op=ast.Div()):
-                raise refuse("/ gives fractions, // is the whole part")
+                raise refuse("/ gives fractions; use // for the integer part")
             case _:
                 raise refuse("only sums of loop variables and parameters, times numbers, are")
 
@@ -229,17 +229,17 @@ class _Reader:
                 pairs = zip(parts, signs, parts[1:], strict=False)
                 return "(" + " and ".join(f"{left} {sign} {right}" for left, sign, right in pairs) + ")"
             case _:
-                raise NotAffine(f"{where}, `{_short(node)}`, is no comparison of affine expressions.")
+                raise NotAffine(f"{where}, `{_short(node)}`, is not a comparison of affine expressions.")
 
     def named(self, name: str, line: int) -> None:
         if name.lower() in _RESERVED or not re.fullmatch(r"[A-Za-z]\w*", name, re.ASCII):
-            raise NotAffine(f"{name} (line {line}) cannot be a name here: take letters, and no word of isl's.")
+            raise NotAffine(f"{name} (line {line}) cannot be a name here: use letters, but not a keyword of isl.")
 
     # Putting it together
 
     def program(self, source: str, name: str) -> Program:
         for both in self.parameters.keys() & self.ranks.keys():
-            raise NotAffine(f"{both} (line {self.parameters[both]}) is an array and a size: give one another name.")
+            raise NotAffine(f"{both} (line {self.parameters[both]}) is both an array and a size: rename one of them.")
         head = f"[{', '.join(self.parameters)}] -> "
         statements = []
         for label, node, loops, conditions, _, reads, writes in self.found:

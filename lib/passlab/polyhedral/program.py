@@ -1,4 +1,4 @@
-"""What a loop nest is in the polyhedral model: statements, each with its iterations and what they read and write."""
+"""A loop nest in the polyhedral model: statements with their iterations, reads and writes."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import islpy as isl
 
 @dataclass(frozen=True, eq=False)
 class Statement:
-    """One assignment inside of loops.
+    """One assignment in a loop nest.
 
-    `domain`: its iterations, { S[i, j] : 0 <= i < N and … }. `reads`, `writes`: which elements each iteration touches,
-    { S[i, j] -> A[i, j - 1] }. `body`: the assignment as text, in terms of the loops' variables. `line`: in the source.
+    `domain`: its iterations, { S[i, j] : 0 <= i < N and … }. `reads`, `writes`: the elements that each iteration
+    touches, { S[i, j] -> A[i, j - 1] }. `body`: the assignment as text, in the loop variables. `line`: in the source.
     """
 
     name: str
@@ -25,14 +25,14 @@ class Statement:
 
     @property
     def iterators(self) -> tuple[str, ...]:
-        """The variables of the loops around it, from the outermost."""
+        """The variables of the enclosing loops, from the outermost."""
         return tuple(self.domain.get_var_names(isl.dim_type.set))
 
 
 @dataclass(frozen=True, eq=False)
 class Program:
     """Statements in loops. `arrays`: name → number of subscripts. `schedule`: the order in which the source runs them,
-    as a map from iterations to times. `parameters`: the sizes that are not known yet. `source`: the loops as text.
+    as a map from iterations to times. `parameters`: the symbolic sizes. `source`: the loops as text.
     """
 
     statements: tuple[Statement, ...]
@@ -62,7 +62,7 @@ class Program:
         return _union([s.writes for s in self.statements])
 
     def shapes(self, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-        """The smallest shapes of the arrays in which all accesses are inside. Raises ValueError for one that is not."""
+        """Return the smallest shapes that hold all accesses. Raise ValueError for a negative subscript."""
         touched = at_sizes(self, self.reads.union(self.writes).intersect_domain(self.domain), sizes)
         extents = {name: (0,) * rank for name, rank in self.arrays.items()}
         for cells in sets_of(touched.range()):
@@ -71,7 +71,7 @@ class Program:
                 if (least := cells.dim_min_val(axis).to_python()) < 0:
                     raise ValueError(
                         f"{self._outside(name, axis, touched)} reaches {name} at {least} on axis {axis}, before its "
-                        "beginning: start the loop later, or add to the subscript."
+                        "beginning: start the loop later, or shift the subscript."
                     )
             extents[name] = tuple(cells.dim_max_val(axis).to_python() + 1 for axis in range(rank))
         return extents
@@ -88,15 +88,15 @@ class Program:
 
 
 def at_sizes(program: Program, relation, sizes: Mapping[str, int] | None):
-    """A set or relation at given sizes. Raises ValueError where a parameter has none."""
+    """Fix a set or relation at given sizes. Raise ValueError for a parameter without a size."""
     sizes = sizes or {}
     if missing := [name for name in program.parameters if name not in sizes]:
-        raise ValueError(f"The sizes say nothing about {' and '.join(missing)}: give sizes={{{missing[0]!r}: 8, …}}.")
+        raise ValueError(f"There is no size for {' and '.join(missing)}: give sizes={{{missing[0]!r}: 8, …}}.")
     return fixed(relation, {name: sizes[name] for name in program.parameters})
 
 
 def fixed(relation, sizes: Mapping[str, int]):
-    """A set or relation where parameters have the given values."""
+    """Fix parameters of a set or relation at the given values."""
     if not sizes:
         return relation
     names = ", ".join(sizes)
@@ -105,12 +105,12 @@ def fixed(relation, sizes: Mapping[str, int]):
 
 
 def instance(name: str, values) -> str:
-    """An iteration as text, "S[1, 2]"."""
+    """Format an iteration as "S[1, 2]"."""
     return f"{name}[{', '.join(map(str, values))}]"
 
 
 def smallest(params: isl.Set) -> dict[str, int]:
-    """The sizes with the least sum that a set of sizes allows, none of them negative where that is possible."""
+    """Return the sizes of least sum in a set of sizes, none of them negative where possible."""
     names = params.get_var_names(isl.dim_type.param)
     if not names:
         return {}
@@ -125,7 +125,7 @@ def smallest(params: isl.Set) -> dict[str, int]:
 
 
 def first_pair(relation: isl.UnionMap) -> tuple[tuple[str, tuple], tuple[str, tuple]]:
-    """At the smallest sizes that have one, the first pair of a relation: (("S", (0, 1)), ("S", (1, 0)))."""
+    """Return the first pair of a relation at the smallest sizes that have one: (("S", (0, 1)), ("S", (1, 0)))."""
     relation = fixed(relation, smallest(relation.params()))
     found = []
     for one in maps_of(relation):
@@ -136,7 +136,7 @@ def first_pair(relation: isl.UnionMap) -> tuple[tuple[str, tuple], tuple[str, tu
 
 
 def pairs(relation: isl.UnionMap, sizes: Mapping[str, int]) -> list[tuple[tuple[str, tuple], tuple[str, tuple]]]:
-    """All pairs at given sizes, [(("S", (0, 1)), ("S", (1, 0))), …], sorted: for small sizes."""
+    """List all pairs at given (small) sizes, sorted: [(("S", (0, 1)), ("S", (1, 0))), …]."""
     found = []
     for one in maps_of(fixed(relation, sizes)):
         split = one.dim(isl.dim_type.in_)
@@ -151,26 +151,26 @@ def pairs(relation: isl.UnionMap, sizes: Mapping[str, int]) -> list[tuple[tuple[
 
 
 def first_of(instances: isl.UnionSet) -> tuple[str, tuple]:
-    """At the smallest sizes that have one, the first iteration of a set: ("S", (0, 1))."""
+    """Return the first iteration of a set at the smallest sizes that have one: ("S", (0, 1))."""
     instances = fixed(instances, smallest(instances.params()))
     return min((one.get_tuple_name(), coordinates(one.lexmin().sample_point())) for one in sets_of(instances))
 
 
 def coordinates(point: isl.Point) -> tuple[int, ...]:
-    """The numbers of a point, parameters left out."""
+    """Return the coordinates of a point, without parameters."""
     count = point.get_space().dim(isl.dim_type.set)
     return tuple(point.get_coordinate_val(isl.dim_type.set, at).to_python() for at in range(count))
 
 
 def sets_of(union: isl.UnionSet) -> list[isl.Set]:
-    """The sets that a union is made of, one for each name."""
+    """Split a union into its sets, one for each name."""
     found: list[isl.Set] = []
     union.foreach_set(found.append)
     return found
 
 
 def maps_of(union: isl.UnionMap) -> list[isl.Map]:
-    """The maps that a union is made of, one for each pair of names."""
+    """Split a union into its maps, one for each pair of names."""
     found: list[isl.Map] = []
     union.foreach_map(found.append)
     return found

@@ -1,7 +1,7 @@
-"""Orders: maps from iterations to times, what turns one into another, and what is none.
+"""Schedules: maps from iterations to times, transformations of them, and how to check them.
 
 A schedule is { S[i, j] -> [j, i]; … }: iterations run in the lexicographic order of their times. All statements have
-times of the same length; a dimension that is a number for each statement says which of them comes first (as 0 and 1 in
+times of the same length; a dimension that is constant for each statement orders the statements (as 0 and 1 in
 { S[i] -> [i, 0]; T[i] -> [i, 1] }). Dimensions are counted from 0, the outermost.
 """
 
@@ -18,19 +18,19 @@ Schedule = isl.UnionMap | isl.Map | str
 
 
 def schedule_of(schedule: Schedule) -> isl.UnionMap:
-    """The schedule as isl's object. Raises ValueError for a text that is none."""
+    """Return the schedule as an isl object. Raise ValueError for text that cannot be parsed."""
     if isinstance(schedule, isl.UnionMap):
         return schedule
     if isinstance(schedule, isl.Map):
         return isl.UnionMap.from_map(schedule)
     if not isinstance(schedule, str):
-        raise TypeError(f"A schedule is a map of isl or its text; {type(schedule).__name__} came.")
+        raise TypeError(f"A schedule is a map of isl or its text; got {type(schedule).__name__}.")
     try:
         return isl.UnionMap(schedule)
     except isl.Error as error:
         said = str(error).strip().splitlines()[0][:120]
         raise ValueError(
-            f"The text {schedule[:80]!r} is no map of isl ({said}): write {{ S[i, j] -> [j, i] }}."
+            f"The text {schedule[:80]!r} is not a map in isl's syntax ({said}): write {{ S[i, j] -> [j, i] }}."
         ) from None
 
 
@@ -38,7 +38,7 @@ def schedule_of(schedule: Schedule) -> isl.UnionMap:
 
 
 def interchange(schedule: Schedule, first: int, second: int) -> isl.UnionMap:
-    """[…, a, …, b, …] → […, b, …, a, …]: two loops change places."""
+    """[…, a, …, b, …] → […, b, …, a, …]: interchange two loops."""
 
     def times(old: list[str]) -> list[str]:
         new = list(old)
@@ -49,21 +49,21 @@ def interchange(schedule: Schedule, first: int, second: int) -> isl.UnionMap:
 
 
 def reverse(schedule: Schedule, dim: int) -> isl.UnionMap:
-    """[…, a, …] → […, -a, …]: a loop runs backwards."""
+    """[…, a, …] → […, -a, …]: run a loop backwards."""
     return _after(schedule, lambda old: [*old[:dim], f"-{old[dim]}", *old[dim + 1 :]], dim)
 
 
 def skew(schedule: Schedule, dim: int, by: int, factor: int = 1) -> isl.UnionMap:
-    """[…, b, …, a, …] → […, b, …, a + factor·b, …]: each turn of loop `by` shifts loop `dim` a bit further."""
+    """[…, b, …, a, …] → […, b, …, a + factor·b, …]: each iteration of loop `by` shifts loop `dim` further."""
     return _after(schedule, lambda old: [*old[:dim], f"{old[dim]} + {factor} * {old[by]}", *old[dim + 1 :]], dim, by)
 
 
 def tile(schedule: Schedule, dims: Sequence[int], sizes: Sequence[int]) -> isl.UnionMap:
-    """[…, a, b, …] → […, ⌊a/s⌋, ⌊b/t⌋, a, b, …]: loops over tiles, outside of the first of the loops that they tile."""
+    """[…, a, b, …] → […, ⌊a/s⌋, ⌊b/t⌋, a, b, …]: loops over tiles, outside the first loop that they tile."""
     if len(dims) != len(sizes) or not dims:
-        raise ValueError(f"tile wants one size for each of the dimensions {list(dims)}; it got {list(sizes)}.")
+        raise ValueError(f"tile needs one size for each of the dimensions {list(dims)}; got {list(sizes)}.")
     if any(size < 1 for size in sizes):
-        raise ValueError(f"The sizes of tiles must be at least 1; they are {list(sizes)}.")
+        raise ValueError(f"Tile sizes must be at least 1; got {list(sizes)}.")
     first = min(dims)
 
     def times(old: list[str]) -> list[str]:
@@ -74,9 +74,9 @@ def tile(schedule: Schedule, dims: Sequence[int], sizes: Sequence[int]) -> isl.U
 
 
 def fuse(schedule: Schedule, dim: int, depth: int = 1) -> isl.UnionMap:
-    """[…, n, a, …] → […, a, n, …]: loops that come one after the other (n is 0, 1, …) become one loop.
+    """[…, n, a, …] → […, a, n, …]: merge loops in sequence (n is 0, 1, …) into one.
 
-    depth: so many loops, from the outermost.
+    depth: how many loops to merge, from the outermost.
     """
     return _after(
         schedule,
@@ -87,9 +87,9 @@ def fuse(schedule: Schedule, dim: int, depth: int = 1) -> isl.UnionMap:
 
 
 def distribute(schedule: Schedule, dim: int, depth: int = 1) -> isl.UnionMap:
-    """[…, a, n, …] → […, n, a, …]: a loop over several statements (n is 0, 1, …) becomes a loop for each.
+    """[…, a, n, …] → […, n, a, …]: split a loop over several statements (n is 0, 1, …).
 
-    dim: the dimension of n. depth: out of so many loops.
+    dim: the dimension of n. depth: how many loops to split.
     """
     return _after(
         schedule,
@@ -100,12 +100,12 @@ def distribute(schedule: Schedule, dim: int, depth: int = 1) -> isl.UnionMap:
 
 
 def depth(schedule: Schedule) -> int:
-    """How many dimensions its times have."""
+    """Return the number of dimensions of the times."""
     return max(relation.dim(isl.dim_type.out) for relation in maps_of(schedule_of(schedule)))
 
 
 def _after(schedule: Schedule, times: Callable[[list[str]], list[str]], *dims: int) -> isl.UnionMap:
-    """The schedule, followed by a map of times. `dims`: those that must exist."""
+    """Apply a map of times to the schedule. `dims`: dimensions that must exist."""
     schedule = schedule_of(schedule)
     count = depth(schedule)
     for dim in dims:
@@ -115,13 +115,13 @@ def _after(schedule: Schedule, times: Callable[[list[str]], list[str]], *dims: i
     return schedule.apply_range(isl.UnionMap(f"{{ [{', '.join(old)}] -> [{', '.join(times(old))}] }}"))
 
 
-# ── What is no order ──────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Checking an order ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def not_a_schedule(program: Program, schedule: Schedule) -> str | None:
-    """Why this is no order of the program's iterations, in a sentence; None where it is one.
+    """Return why this is not an order of the program's iterations, or None if it is one.
 
-    It has to give each iteration exactly one time, and no two of them the same.
+    A schedule gives each iteration exactly one time, and no two iterations the same.
     """
     try:
         schedule = schedule_of(schedule)
@@ -134,12 +134,12 @@ def not_a_schedule(program: Program, schedule: Schedule) -> str | None:
             return f"The schedule orders {name or 'something without a name'}; the statements are {', '.join(names)}."
         wants, has = len(names[name].iterators), relation.dim(isl.dim_type.in_)
         if wants != has:
-            return f"The statement {name} is in {wants} loops; the schedule writes it with {has} variables."
+            return f"The statement {name} is in {wants} loops; the schedule gives it {has} variables."
         if relation.has_tuple_name(isl.dim_type.out):
             label = relation.get_tuple_name(isl.dim_type.out)
-            return f"The times of {name} have a name, {label}: leave it out, {name}[…] -> […]."
+            return f"The times of {name} are named {label}: drop the name, {name}[…] -> […]."
     if unknown := sorted(set(schedule.get_var_names(isl.dim_type.param)) - set(program.parameters)):
-        return f"The schedule knows a size {unknown[0]}; the program's are {', '.join(program.parameters) or 'none'}."
+        return f"The schedule uses a size {unknown[0]}; the program has {', '.join(program.parameters) or 'none'}."
     lengths = {(relation.get_tuple_name(isl.dim_type.in_), relation.dim(isl.dim_type.out)) for relation in relations}
     if len({length for _, length in lengths}) > 1:
         said = ", ".join(f"those of {name} have {length}" for name, length in sorted(lengths))
@@ -169,7 +169,7 @@ def _not_a_function(schedule: isl.UnionMap) -> str | None:
             early, late = sorted([coordinates(first), coordinates(other)])
             name = instance(relation.get_tuple_name(isl.dim_type.in_), coordinates(one.sample_point()))
             return f"The schedule is not a function: it gives {name} the times {list(early)} and {list(late)}."
-    raise AssertionError("a relation of several statements to one time is not single valued in one of them")
+    raise AssertionError("isl calls the schedule multi-valued, but no statement has two times")
 
 
 def _not_injective(schedule: isl.UnionMap) -> str | None:
@@ -177,6 +177,4 @@ def _not_injective(schedule: isl.UnionMap) -> str | None:
         return None
     same = schedule.apply_range(schedule.reverse())
     first, second = first_pair(same.subtract(schedule.domain().identity()))
-    return (
-        f"The schedule gives {instance(*first)} and {instance(*second)} the same time: which comes first is not said."
-    )
+    return f"The schedule gives {instance(*first)} and {instance(*second)} the same time, so their order is undefined."

@@ -1,4 +1,4 @@
-"""The loops of a schedule in TensorIR, and the order in which a TensorIR function visits iterations."""
+"""Generate TensorIR loops from a schedule, and list the iterations that a TensorIR function visits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from passlab.polyhedral.schedules import Schedule, depth
 if TYPE_CHECKING:
     import tvm
 
-# TVM's words for the variables of a block
+# TVM's kinds of block variables
 _DATA_PARALLEL, _REDUCTION, _OPAQUE = 0, 2, 4
 
 
@@ -30,25 +30,25 @@ def prim_func(
     unroll: Collection[int] = (),
     dtype: str = "float32",
 ) -> tvm.tirx.PrimFunc:
-    """The loops of a schedule as a TensorIR function. Its parameters are the program's arrays, in `program.arrays`'
-    order, each both input and output.
+    """Return the loops of a schedule as a TensorIR function. Its parameters are the program's arrays, in the order of
+    `program.arrays`, each both input and output.
 
-    parallel, vectorize, unroll: dimensions of the times whose loops are marked so. A loop that is vectorized or
-    unrolled needs a number of turns that is known: where a tile can be cut off at the border, there is a plain loop,
-    too, for tiles that are. Every statement is a block with the statement's name, whose values are its iteration, so
-    that TVM can schedule the function further. Raises ValueError for what is no schedule.
+    parallel, vectorize, unroll: dimensions of the times whose loops to mark. A vectorized or unrolled loop needs a
+    known trip count: where a tile can be cut off at the border, a plain loop is added for such tiles. Every statement
+    is a block with the statement's name and its iteration as values, so that TVM can schedule the function further.
+    Raise ValueError for anything but a schedule of the program.
     """
     dims = depth(schedule)
     for dim in [*parallel, *vectorize, *unroll]:
         if not 0 <= dim < dims:
-            raise ValueError(f"No loop can be marked at dimension {dim}: the times of this schedule have {dims}.")
+            raise ValueError(f"There is no dimension {dim} to mark: the times of this schedule have {dims}.")
     builder = _Builder(program, sizes, dtype, {"parallel": parallel, "vectorize": vectorize, "unroll": unroll})
     return builder.function(builder.statement(ast(program, schedule, sizes), builder.sizes))
 
 
 def by_hand(program: Program, sizes: Mapping[str, int], dtype: str = "float32") -> tuple[Callable, Callable]:
-    """What a generator of one's own needs: `statement(name, values)` makes the block that runs a statement at an
-    iteration, whose values are expressions of TensorIR, and `function(body)` a function like those of `prim_func`.
+    """Return the two helpers that a hand-written generator needs: `statement(name, values)` makes the block that runs a
+    statement at an iteration given by TensorIR expressions, `function(body)` a function like those of `prim_func`.
     """
     builder = _Builder(program, sizes, dtype, {})
 
@@ -66,11 +66,11 @@ def compiled(
     arrays: Mapping[str, np.ndarray] | None = None,
     **marks: Any,
 ) -> Callable[[], dict[str, np.ndarray]]:
-    """The loops of a schedule, compiled by TVM for this machine: a function that runs them and returns the arrays.
+    """Compile the loops of a schedule for this machine; return a function that runs them and returns the arrays.
 
         timed({"as written": compiled(p, p.schedule, sizes), "tiled": compiled(p, tiles, sizes, parallel=[0])})
 
-    It keeps copies of the arrays (random ones where none are given), and each call runs on what the last one left.
+    It keeps copies of the arrays (random ones if none are given); each call works on the result of the last one.
     """
     from passlab.relax import tvm
     from passlab.relax.pipelines import host
@@ -88,7 +88,7 @@ def compiled(
 
 
 class _Builder:
-    """Makes TensorIR of isl's AST."""
+    """Builds TensorIR from isl's AST."""
 
     def __init__(self, program: Program, sizes: Mapping[str, int], dtype: str, marks: Mapping[str, Collection[int]]):
         from passlab.relax import tvm
@@ -126,11 +126,12 @@ class _Builder:
                 return self.tir.IfThenElse(test, self.statement(node.if_get_then_node(), values), other)
             case kind.user:
                 return self.block(*called(node), values)
-        raise ValueError(f"A node of isl's AST of the type {node.get_type()} has no loop.")
+        raise ValueError(f"Cannot turn a node of isl's AST of type {node.get_type()} into loops.")
 
     def loop(self, loop: Loop, values: Mapping[str, Any]) -> tvm.tirx.Stmt:
-        """A loop, marked as asked for its dimension. It begins at 0: in loops that do not, TVM 0.27 (CanonicalizeLoop)
-        shifts what blocks read of their variable, but not the bounds of loops inside."""
+        """Return a loop, marked as its dimension says. It begins at 0: in loops that do not, TVM 0.27
+        (CanonicalizeLoop) shifts the uses of the variable in blocks, but not in the bounds of inner loops.
+        """
         kinds = self.tir.ForKind
         first = self.number(loop.first, values)
         turns = self.number(plus(loop.last, 1), values) - first
@@ -155,7 +156,7 @@ class _Builder:
         return self.tir.IfThenElse(turns == most, made(most, kind), made(turns, kinds.SERIAL))
 
     def block(self, name: str, iteration: list[python.expr], values: Mapping[str, Any]) -> tvm.tirx.Stmt:
-        """A statement at an iteration: a block whose variables are the statement's own."""
+        """Return the block of a statement at an iteration; its variables are those of the statement."""
         statement, tir, s_tir, ir = self.program[name], self.tir, self.tvm.s_tir, self.tvm.ir
         inner, variables = dict(self.sizes), []
         for iterator, kind, (low, extent) in zip(
@@ -185,7 +186,7 @@ class _Builder:
         return self.buffers[node.value.id], [self.number(part, values) for part in parts]
 
     def number(self, node: python.expr, values: Mapping[str, Any]) -> Any:
-        """A whole number or a truth value: subscripts, bounds, conditions."""
+        """Translate an integer or boolean expression: a subscript, bound or condition."""
         tir = self.tir
         match node:
             case python.Constant(value=value):
@@ -211,10 +212,10 @@ class _Builder:
                 for other in rest:
                     first = getattr(tir, function)(first, other)
                 return first
-        raise ValueError(f"`{python.unparse(node)}` is no whole number in TensorIR.")
+        raise ValueError(f"`{python.unparse(node)}` is not an integer expression of TensorIR.")
 
     def value(self, node: python.expr, values: Mapping[str, Any]) -> Any:
-        """What a statement computes."""
+        """Translate the right-hand side of a statement."""
         tir = self.tir
         match node:
             case python.Subscript():
@@ -235,7 +236,7 @@ class _Builder:
                 for other in rest:
                     first = getattr(tir, function)(first, other)
                 return first
-        raise ValueError(f"`{python.unparse(node)}` has no value in TensorIR.")
+        raise ValueError(f"`{python.unparse(node)}` has no counterpart in TensorIR.")
 
 
 _WHOLE = {
@@ -256,7 +257,7 @@ _COMPARED = {
 
 
 def _most_turns(loop: Loop) -> int | None:
-    """How often a loop from max(…) to min(…) turns at most, where two of their parts have a fixed distance."""
+    """Bound the trip count of a loop from max(…) to min(…), if two of their parts are a fixed distance apart."""
 
     def parts(node: python.expr) -> list[python.expr]:
         return node.args if isinstance(node, python.Call) else [node]
@@ -267,7 +268,7 @@ def _most_turns(loop: Loop) -> int | None:
 
 
 def iterator_kinds(program: Program, statement: Statement) -> list[int]:
-    """What TVM is to know of each loop around a statement: data-parallel, a reduction, or neither."""
+    """Return TVM's kind for each loop around a statement: data-parallel, reduction, or opaque."""
     union = isl.UnionSet.from_set(statement.domain)
     own = dependences(program).intersect_domain(union).intersect_range(union)
     if own.is_empty():
@@ -280,18 +281,19 @@ def iterator_kinds(program: Program, statement: Statement) -> list[int]:
     return [_DATA_PARALLEL if value.is_zero() else neither for value in still]
 
 
-# ── What a function visits ────────────────────────────────────────────────────────────────────────────────────────────
+# ── The iterations of a function ──────────────────────────────────────────────────────────────────────────────────────
 
 
 class TooMany(ValueError):
-    """A function visits more iterations than are wanted of it."""
+    """A function visits more iterations than allowed."""
 
 
 def visits(function: Any, most: int | None = None) -> list[tuple[str, tuple[int, ...]]]:
-    """The iterations that a TensorIR function visits, ("S", (0, 1)), in order: its innermost blocks, by name and value.
+    """List the iterations that a TensorIR function visits, ("S", (0, 1)), in order: its innermost blocks and their
+    values.
 
-    Loops that are parallel, vectorized or unrolled are walked from their first turn to their last. Raises ValueError
-    for a bound or branch that depends on values in memory or divides by 0, and TooMany for more than `most` iterations.
+    Parallel, vectorized and unrolled loops are walked in sequence. Raise ValueError for a bound or branch that depends
+    on values in memory or divides by 0, and TooMany for more than `most` iterations.
     """
     lines, seen = _Walker().lines(function.body, "  "), []
     code = "\n".join(["def walk(note):", *lines, "  return"])
@@ -311,7 +313,7 @@ def visits(function: Any, most: int | None = None) -> list[tuple[str, tuple[int,
 
 
 def _quotient(a: int, b: int) -> int:
-    """a / b, rounded towards zero."""
+    """Return a / b, rounded towards zero."""
     return a // b if (a < 0) == (b < 0) else -(-a // b)
 
 
@@ -320,8 +322,8 @@ def _remainder(a: int, b: int) -> int:
 
 
 class _Walker:
-    """Writes the loops of a TensorIR function as Python that notes the iterations. Names are made here, v0, v1, …: none
-    that the function brings reaches the Python text."""
+    """Translates the loops of a TensorIR function to Python that notes the iterations. Variables are renamed v0, v1, …,
+    so that no name of the (untrusted) function reaches the Python text."""
 
     def __init__(self):
         self.names: dict[Any, str] = {}
@@ -347,7 +349,7 @@ class _Walker:
                 return self.lines(node.body, indent)
             case "BufferStore" | "Evaluate":
                 return [f"{indent}pass"]
-        raise ValueError(f"The order of a function with a {kind} cannot be told: there are loops, branches and blocks.")
+        raise ValueError(f"Cannot walk a function with a {kind}: only loops, branches and blocks are supported.")
 
     def block(self, node: Any, indent: str) -> list[str]:
         block = node.block

@@ -1,4 +1,4 @@
-"""Programs to look at: PROGRAMS["matmul"], and so on."""
+"""Example programs: PROGRAMS["matmul"] and others."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ for i in range(N):
         x[i] -= L[i, j] * x[j]
     x[i] = x[i] / L[i, i]
 """,
-    # small ones, to ask about
+    # small ones, for questions
     "copy": """
 for i in range(N):
     for j in range(N):

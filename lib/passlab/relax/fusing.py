@@ -1,36 +1,37 @@
-"""Fusion by your own choice: which operations of a Relax module share a kernel, and what that costs.
+"""Choose which operations of a Relax module share a kernel, and see what that costs.
 
     module = prepare(module)                 # operators become calls of TensorIR functions
-    groups = [("lv", "lv1", "lv2")]          # names of bindings; an operation in no group is a kernel of its own
+    groups = [("lv", "lv1", "lv2")]          # names of bindings; an ungrouped operation is a separate kernel
     price(module, groups).microseconds
     fused = fuse(module, groups)             # each group one kernel, its loops merged
 
 TVM's `FuseOps` decides by its own rule, and `FuseTIR` then puts the loop nests of a group one after the other. Here the
-choice is yours, and the nests are merged: a kernel computes one value, its *result*, and computes in place whatever
-else is in the group, as often as it is read there. So an operation may be in several groups, and a value that another
-kernel reads has to be the result of one.
+choice is yours, and the nests are merged: a kernel computes one value, its *result*, and recomputes the other members
+of its group in place, as often as they are read there. So an operation may be in several groups, and a value that
+another kernel reads has to be the result of one.
 
-Reading order: what the operations are, which groups there can be, what they cost, two simple policies, the rewriting.
+Reading order: the model of a module, what groups cost, which groups are legal, two simple policies, the rewriting,
+reading a module.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from passlab.relax.loops import blocks, reduces
 
 if TYPE_CHECKING:
     import tvm
 
-#: A step is an addition. These functions of TensorIR take HEAVY steps; one turn of a loop that adds up takes REDUCE.
+#: A step costs as much as an addition. Each of these TensorIR functions takes HEAVY steps more; a step of a reduction
+#: takes REDUCE.
 HEAVY_OPS = {"cos", "erf", "exp", "log", "pow", "sigmoid", "sin", "tan", "tanh"}
 HEAVY, REDUCE = 30, 3
-#: The machine that `price` prices: microseconds for a launch; kilobytes moved, and steps done, in one microsecond.
+#: The machine that `price` assumes: microseconds per launch, kilobytes and steps per microsecond.
 LAUNCH, KILOBYTES, STEPS = 2.0, 20.0, 12000.0
 
 _OPAQUE = 8
@@ -38,28 +39,17 @@ _OPAQUE = 8
 Groups = Sequence[Sequence[str]]
 
 
-def prepare(module: tvm.IRModule) -> tvm.IRModule:
-    """The module legalized: operators are calls of TensorIR functions, each with its pattern; constants are folded."""
-    from passlab.relax import relax, tvm
-
-    names = "DecomposeOpsForInference CanonicalizeBindings LegalizeOps AnnotateTIROpPattern FoldConstant "
-    names += "ConvertToDataflow DeadCodeElimination"
-    with tvm.target.Target("llvm"):
-        return tvm.transform.Sequential([getattr(relax.transform, name)() for name in names.split()])(module)
-
-
-# ------------------------------------------------------------------------------------------------ what there is
+# ------------------------------------------------------------------------------------------------ the model
 
 
 @dataclass(frozen=True)
 class Op:
-    """An operation, by the name of its binding: a call of the TensorIR function `kernel`.
+    """An operation, named by its binding: a call of the TensorIR function `kernel`.
 
-    `reads`: the values it reads, by name (constants are called "constant 0", …); `nbytes` of its result. For each of
-    the `elements` of the result it does `steps` steps and reads its operands `loads` times: an addition has 1 and 1,
-    exp 31 and 1, a product of matrices that adds up k products 3k and k. `reductions`: how many of its loop nests add
-    up. `pattern`: what AnnotateTIROpPattern found (0 element-wise, 1 broadcast, 2 injective, 3 and 4 reducing,
-    8 opaque).
+    `reads`: the names of its operands (constants are called "constant 0", …); `nbytes`: of its result. For each of the
+    `elements` of the result it takes `steps` steps and reads its operands `loads` times: an addition has 1 and 1, exp
+    31 and 1, a matrix product that adds up k products 3k and k. `reductions`: the number of its reducing loop nests.
+    `pattern`: from AnnotateTIROpPattern (0 element-wise, 1 broadcast, 2 injective, 3 and 4 reducing, 8 opaque).
     """
 
     name: str
@@ -75,178 +65,23 @@ class Op:
 
 @dataclass(frozen=True)
 class Program:
-    """The operations of a module, in order, by name; bytes of every value, by name; the names that it returns."""
+    """A module's operations by name, in order; the bytes of every value by name; the names that it returns."""
 
     ops: dict[str, Op]
     nbytes: dict[str, int]
     returned: frozenset[str]
 
     def readers(self, name: str) -> list[str]:
-        """The operations that read a value, in order."""
+        """Return the operations that read a value, in order."""
         return [op.name for op in self.ops.values() if name in op.reads]
 
 
-def program(module: tvm.IRModule) -> Program:
-    """What `prepare(module)` computes. Raises ValueError for a module that was not prepared, or has unknown shapes."""
-    ops, nbytes, returned, constants = {}, {}, set(), []
-    kernels = {variable.name_hint: function for variable, function in module.functions.items()}
-    facts: dict[str, tuple] = {}
-    for parameter in module["main"].params:
-        nbytes[parameter.name] = _nbytes(parameter)
-    for binding in _bindings(module):
-        name, value = binding.var.name, binding.value
-        if not _is_call_tir(value):
-            returned |= {variable.name for variable in _variables(value)}
-            continue
-        reads = []
-        for operand in value.args[1].fields:
-            reads.append(_name(operand, constants))
-            nbytes.setdefault(reads[-1], _nbytes(operand))
-        kernel = value.args[0].name_hint
-        if kernel not in facts:
-            facts[kernel] = _facts(kernels[kernel])
-        nbytes[name] = _nbytes(binding.var)
-        elements = math.prod(_shape(binding.var))
-        work, loads, reductions, pattern = facts[kernel]
-        each = (work / elements, loads / elements) if elements else (0.0, 0.0)
-        ops[name] = Op(name, kernel, tuple(dict.fromkeys(reads)), elements, nbytes[name], *each, reductions, pattern)
-    returned |= {variable.name for variable in _variables(module["main"].body.body)}
-    return Program(ops, nbytes, frozenset(returned & ops.keys()))
-
-
-def _bindings(module: tvm.IRModule) -> list:
-    from passlab.relax import relax
-
-    blocks = module["main"].body.blocks
-    if len(blocks) != 1 or not isinstance(blocks[0], relax.DataflowBlock):
-        raise ValueError(f"main has {len(blocks)} blocks; fusing wants one dataflow block: prepare(module) first.")
-    return list(blocks[0].bindings)
-
-
-def _is_call_tir(value: Any) -> bool:
-    return getattr(getattr(value, "op", None), "name", "") == "relax.call_tir"
-
-
-def _variables(value: Any) -> list:
-    from passlab.relax import relax
-
-    return relax.analysis.free_vars(value)
-
-
-def _name(operand: Any, constants: list) -> str:
-    from passlab.relax import relax
-
-    if isinstance(operand, relax.Var):
-        return operand.name
-    known = next((at for at, seen in enumerate(constants) if seen.same_as(operand)), len(constants))
-    if known == len(constants):
-        constants.append(operand)
-    return f"constant {known}"
-
-
-def _shape(value: Any) -> list[int]:
-    from passlab.relax import relax
-
-    if not isinstance(value.ty, relax.TensorType) or value.ty.shape is None:
-        raise ValueError(f"{value} is no tensor of a known shape ({value.ty}): its kernel cannot be priced.")
-    return [int(dim) for dim in value.ty.shape]
-
-
-def _nbytes(value: Any) -> int:
-    bits = int(str(value.ty.dtype).lstrip("abcdefghijklmnopqrstuvwxyz") or 8)
-    return math.prod(_shape(value)) * ((bits + 7) // 8)
-
-
-def _facts(kernel: tvm.tirx.PrimFunc) -> tuple[float, float, int, int]:
-    """(steps, loads, nests that reduce, pattern) of a TensorIR function."""
-    from passlab.relax import tvm
-
-    schedule = tvm.s_tir.Schedule(kernel)
-    steps, loads, reductions = 0.0, 0.0, 0
-    for handle in blocks(schedule):
-        block = schedule.get(handle)
-        runs = math.prod(int(axis.dom.extent) for axis in block.iter_vars)
-        steps += runs * ((REDUCE if reduces(block) else 1) + HEAVY * _heavy(block.body))
-        loads = max(loads, runs)
-        reductions += reduces(block)
-    return steps, loads, reductions, int(kernel.attrs["op_pattern"])
-
-
-def _spatial(block: Any) -> list[int]:
-    return [int(axis.dom.extent) for axis in block.iter_vars if int(axis.iter_type) == 0]
-
-
-def _heavy(body: Any) -> int:
-    return sum(name in HEAVY_OPS for name in re.findall(r"T\.(\w+)\(", body.script()))
-
-
-# ------------------------------------------------------------------------------------------------ which groups can be
-
-
-def illegal(module: tvm.IRModule | Program, groups: Groups) -> str | None:
-    """Why these groups cannot be kernels, in one sentence; None if they can."""
-    there = module if isinstance(module, Program) else program(module)
-    if not isinstance(groups, list | tuple):
-        return f"Groups are a list of tuples of names; this is {type(groups).__name__}."
-    for group in groups:
-        if not isinstance(group, list | tuple | set | frozenset) or not all(isinstance(n, str) for n in group):
-            return f"A group is a tuple of names of bindings; {str(group)[:60]!r} is {type(group).__name__}."
-        if strange := [n for n in group if n not in there.ops]:
-            near = difflib.get_close_matches(strange[0], there.ops, 2, 0.5)
-            hint = f" Did you mean {' or '.join(near)}?" if near else ""
-            return f"There is no operation {strange[0]!r} in this module.{hint}"
-        if len(set(group)) < len(group) or not group:
-            return f"The group ({', '.join(group)}) {'is empty' if not group else 'names an operation twice'}."
-    kernels = _kernels(there, groups)
-    for result, group in kernels:
-        named = f"({', '.join(n for n in there.ops if n in group)})"
-        if len(sinks := _sinks(there, group)) > 1:
-            return f"The group {named} has {len(sinks)} results, {' and '.join(sinks)}: a kernel writes one value."
-        opaque = [n for n in group if there.ops[n].pattern >= _OPAQUE]
-        if opaque and len(group) > 1:
-            return f"{opaque[0]} ({there.ops[opaque[0]].kernel}) is opaque: nothing can share a kernel with it."
-        reducing = [n for n in there.ops if n in group and there.ops[n].reductions]
-        if len(group) > 1 and sum(there.ops[n].reductions for n in reducing) > 1:
-            return f"The group {named} reduces more than once, in {' and '.join(reducing)}: its loops cannot be merged."
-        if [r for r, _ in kernels].count(result) > 1:
-            return f"Two groups have the result {result}: it would be computed twice for nothing."
-    written = {result for result, _ in kernels}
-    for reader, group in [*kernels, ("", None)]:
-        for name in _inputs(there, group) if group else there.returned:
-            if name in there.ops and name not in written:
-                who = f"the kernel of {reader} reads" if reader else "the module returns"
-                lost = f"No kernel writes {name}, and {who} it: it is inside a group and not its result"
-                back = any(name in other and reader in _inputs(there, other) for _, other in kernels)
-                return f"{lost}{'. That group is not convex: the way out leads back into it' if back else ''}."
-    return None
-
-
-def _kernels(there: Program, groups: Groups) -> list[tuple[str, frozenset[str]]]:
-    """(result, members) of every kernel: the groups, and the operations that are in no group; in order of results."""
-    grouped = {name for group in groups for name in group}
-    sets = [frozenset(group) for group in groups] + [frozenset([name]) for name in there.ops if name not in grouped]
-    order = list(there.ops)
-    return sorted(((_sinks(there, group)[-1], group) for group in sets), key=lambda kernel: order.index(kernel[0]))
-
-
-def _sinks(there: Program, group: frozenset[str]) -> list[str]:
-    """The members that no other member reads."""
-    inside = {name for member in group for name in there.ops[member].reads}
-    return [name for name in there.ops if name in group and name not in inside]
-
-
-def _inputs(there: Program, group: frozenset[str]) -> list[str]:
-    """What the members read that is not computed in the group."""
-    reads = [name for member in there.ops if member in group for name in there.ops[member].reads]
-    return [name for name in dict.fromkeys(reads) if name not in group]
-
-
-# ------------------------------------------------------------------------------------------------ what they cost
+# ------------------------------------------------------------------------------------------------ what groups cost
 
 
 @dataclass(frozen=True)
 class Price:
-    """What one run costs. `recomputed`: those of the steps that are done again because a value was not kept."""
+    """The cost of one run. `recomputed`: the steps repeated because a value was not kept."""
 
     kernels: int
     nbytes: int
@@ -255,7 +90,7 @@ class Price:
 
     @property
     def microseconds(self) -> float:
-        """launches · 2 + kilobytes / 20 + steps / 12000: what the machine of `price` takes."""
+        """The time on the machine of `price`: launches · 2 + kilobytes / 20 + steps / 12000."""
         return self.kernels * LAUNCH + self.nbytes / 1000 / KILOBYTES + self.steps / STEPS
 
     def __str__(self) -> str:
@@ -265,10 +100,10 @@ class Price:
 
 
 def price(module: tvm.IRModule | Program, groups: Groups) -> Price:
-    """What the module costs with these groups. Raises ValueError, with the reason, for groups that cannot be.
+    """Return the cost of a module with these groups. Raise ValueError, with the reason, for illegal groups.
 
     A kernel reads each of its inputs once and writes its result. An element of another member is computed as often as
-    the member that reads it most does read it: in `tanh(x) @ w` with 64 columns, 64 times.
+    its busiest consumer in the group reads it: in `tanh(x) @ w` with 64 columns, 64 times.
     """
     there = module if isinstance(module, Program) else program(module)
     if why := illegal(there, groups):
@@ -288,6 +123,67 @@ def price(module: tvm.IRModule | Program, groups: Groups) -> Price:
     return Price(len(kernels), nbytes, steps, max(0.0, steps - once))
 
 
+def _kernels(there: Program, groups: Groups) -> list[tuple[str, frozenset[str]]]:
+    """Return (result, members) of every kernel, groups and ungrouped operations, in the order of results."""
+    grouped = {name for group in groups for name in group}
+    sets = [frozenset(group) for group in groups] + [frozenset([name]) for name in there.ops if name not in grouped]
+    order = list(there.ops)
+    return sorted(((_sinks(there, group)[-1], group) for group in sets), key=lambda kernel: order.index(kernel[0]))
+
+
+def _sinks(there: Program, group: frozenset[str]) -> list[str]:
+    """Return the members that no other member reads."""
+    inside = {name for member in group for name in there.ops[member].reads}
+    return [name for name in there.ops if name in group and name not in inside]
+
+
+def _inputs(there: Program, group: frozenset[str]) -> list[str]:
+    """Return the values that the members read from outside the group."""
+    reads = [name for member in there.ops if member in group for name in there.ops[member].reads]
+    return [name for name in dict.fromkeys(reads) if name not in group]
+
+
+# ------------------------------------------------------------------------------------------------ which groups can be
+
+
+def illegal(module: tvm.IRModule | Program, groups: Groups) -> str | None:
+    """Return why these groups cannot be kernels, in one sentence; None if they can."""
+    there = module if isinstance(module, Program) else program(module)
+    if not isinstance(groups, list | tuple):
+        return f"Groups must be a list of tuples of names; got {type(groups).__name__}."
+    for group in groups:
+        if not isinstance(group, list | tuple | set | frozenset) or not all(isinstance(n, str) for n in group):
+            return f"A group must be a tuple of names of bindings; got {str(group)[:60]!r} ({type(group).__name__})."
+        if strange := [n for n in group if n not in there.ops]:
+            near = difflib.get_close_matches(strange[0], there.ops, 2, 0.5)
+            hint = f" Did you mean {' or '.join(near)}?" if near else ""
+            return f"There is no operation {strange[0]!r} in this module.{hint}"
+        if len(set(group)) < len(group) or not group:
+            return f"The group ({', '.join(group)}) {'is empty' if not group else 'names an operation twice'}."
+    kernels = _kernels(there, groups)
+    for result, group in kernels:
+        named = f"({', '.join(n for n in there.ops if n in group)})"
+        if len(sinks := _sinks(there, group)) > 1:
+            return f"The group {named} has {len(sinks)} results, {' and '.join(sinks)}: a kernel writes one value."
+        opaque = [n for n in group if there.ops[n].pattern >= _OPAQUE]
+        if opaque and len(group) > 1:
+            return f"{opaque[0]} ({there.ops[opaque[0]].kernel}) is opaque: nothing can share a kernel with it."
+        reducing = [n for n in there.ops if n in group and there.ops[n].reductions]
+        if len(group) > 1 and sum(there.ops[n].reductions for n in reducing) > 1:
+            return f"The group {named} reduces more than once, in {' and '.join(reducing)}: its loops cannot be merged."
+        if [r for r, _ in kernels].count(result) > 1:
+            return f"Two groups have the result {result}: computing it twice gains nothing."
+    written = {result for result, _ in kernels}
+    for reader, group in [*kernels, ("", None)]:
+        for name in _inputs(there, group) if group else there.returned:
+            if name in there.ops and name not in written:
+                who = f"the kernel of {reader} reads" if reader else "the module returns"
+                lost = f"No kernel writes {name}, and {who} it: it is inside a group but not its result"
+                back = any(name in other and reader in _inputs(there, other) for _, other in kernels)
+                return f"{lost}{'. That group is not convex: a path leaves it and re-enters it' if back else ''}."
+    return None
+
+
 # ------------------------------------------------------------------------------------------------ two simple policies
 
 
@@ -297,7 +193,7 @@ def nothing(module: tvm.IRModule) -> list[tuple[str, ...]]:
 
 
 def everything(module: tvm.IRModule) -> list[tuple[str, ...]]:
-    """Fuse all that can be: write only what is returned or what a second reduction stands before."""
+    """Fuse as much as possible: write only values that are returned, or that lie before a second reduction."""
     there = program(module)
     groups: dict[str, tuple[str, ...]] = {}
     todo = sorted(there.returned, key=list(there.ops).index)
@@ -321,7 +217,7 @@ def everything(module: tvm.IRModule) -> list[tuple[str, ...]]:
 
 
 def by(policy: Callable[[tvm.IRModule], Groups]) -> Callable[[tvm.IRModule], tvm.IRModule]:
-    """The pass that fuses as a policy says, for `passlab.relax.pipelines.pipeline(fuse=by(policy))`."""
+    """Return the pass that fuses by a policy, for `passlab.relax.pipelines.pipeline(fuse=by(policy))`."""
 
     def fuse_by_policy(module: tvm.IRModule) -> tvm.IRModule:
         return fuse(module, policy(module))
@@ -333,10 +229,10 @@ def by(policy: Callable[[tvm.IRModule], Groups]) -> Callable[[tvm.IRModule], tvm
 
 
 def fuse(module: tvm.IRModule, groups: Groups, merge: Callable[[Any], Any] | None = None) -> tvm.IRModule:
-    """The module with one kernel for each group, and the loops of every kernel merged: by `merged`, or by `merge`.
+    """Return the module with one kernel per group, whose loops `merge` merges (by default `merged`).
 
-    Build it with pipeline="none": TVM's default one would fuse what is left. Raises ValueError, with the reason, for
-    groups that cannot be.
+    Build it with pipeline="none": TVM's default one would fuse the rest. Raise ValueError, with the reason, for illegal
+    groups.
     """
     from passlab.relax import relax, tvm
 
@@ -366,7 +262,7 @@ def fuse(module: tvm.IRModule, groups: Groups, merge: Callable[[Any], Any] | Non
 
 
 def _primitive(bindings: list) -> tuple[Any, list]:
-    """A function that computes the last of the bindings, and what it is to be called with."""
+    """Return a function that computes the last of the bindings, and its arguments."""
     from passlab.relax import relax, tvm
 
     inside, new, arguments, parameters = {}, [], [], []
@@ -393,9 +289,9 @@ def _primitive(bindings: list) -> tuple[Any, list]:
 
 
 def merged(kernel: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    """The function with its loop nests in one: element-wise ones are computed where they are read.
+    """Merge a function's loop nests into one: element-wise ones are computed where they are read.
 
-    A nest that reduces goes inside the nest that reads it. With more than one of these, the function stays as it is.
+    A reducing nest moves into the nest that reads it. With more than one of these, the function stays as it is.
     """
     from passlab.relax import tvm
 
@@ -410,6 +306,129 @@ def merged(kernel: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
     for block in reducing:
         if block is not last and (loops := schedule.get_loops(last)):
             alike = _spatial(schedule.get(block)) == _spatial(schedule.get(last))
-            # A row at a time where that recomputes nothing: the loop over a row can be vectorized.
+            # A row at a time if that recomputes nothing: the loop over a row can then be vectorized.
             schedule.compute_at(block, loops[-2 if alike and len(loops) > 1 else -1])
     return schedule.mod["main"]
+
+
+# ------------------------------------------------------------------------------------------------ reading a module
+
+
+def prepare(module: tvm.IRModule) -> tvm.IRModule:
+    """Legalize a module: operators become calls of TensorIR functions, each with its pattern; constants are folded."""
+    from passlab.relax import relax, tvm
+
+    names = "DecomposeOpsForInference CanonicalizeBindings LegalizeOps AnnotateTIROpPattern FoldConstant "
+    names += "ConvertToDataflow DeadCodeElimination"
+    with tvm.target.Target("llvm"):
+        return tvm.transform.Sequential([getattr(relax.transform, name)() for name in names.split()])(module)
+
+
+def program(module: tvm.IRModule) -> Program:
+    """Read a prepared module. Raise ValueError for one that was not prepared, or has unknown shapes."""
+    ops, nbytes, returned, constants = {}, {}, set(), []
+    kernels = {variable.name_hint: function for variable, function in module.functions.items()}
+    facts: dict[str, Work] = {}
+    for parameter in module["main"].params:
+        nbytes[parameter.name] = _nbytes(parameter)
+    for binding in _bindings(module):
+        name, value = binding.var.name, binding.value
+        if not _is_call_tir(value):
+            returned |= {variable.name for variable in _variables(value)}
+            continue
+        reads = []
+        for operand in value.args[1].fields:
+            reads.append(_name(operand, constants))
+            nbytes.setdefault(reads[-1], _nbytes(operand))
+        kernel = value.args[0].name_hint
+        if kernel not in facts:
+            facts[kernel] = _work(kernels[kernel])
+        nbytes[name] = _nbytes(binding.var)
+        elements = math.prod(_shape(binding.var))
+        work = facts[kernel]
+        each = (work.steps / elements, work.loads / elements) if elements else (0.0, 0.0)
+        operands = tuple(dict.fromkeys(reads))
+        ops[name] = Op(name, kernel, operands, elements, nbytes[name], *each, work.reductions, work.pattern)
+    returned |= {variable.name for variable in _variables(module["main"].body.body)}
+    return Program(ops, nbytes, frozenset(returned & ops.keys()))
+
+
+def _bindings(module: tvm.IRModule) -> list:
+    from passlab.relax import relax
+
+    blocks = module["main"].body.blocks
+    if len(blocks) != 1 or not isinstance(blocks[0], relax.DataflowBlock):
+        raise ValueError(f"main has {len(blocks)} blocks; fusion needs one dataflow block: call prepare(module) first.")
+    return list(blocks[0].bindings)
+
+
+def _is_call_tir(value: Any) -> bool:
+    return getattr(getattr(value, "op", None), "name", "") == "relax.call_tir"
+
+
+def _variables(value: Any) -> list:
+    from passlab.relax import relax
+
+    return relax.analysis.free_vars(value)
+
+
+def _name(operand: Any, constants: list) -> str:
+    from passlab.relax import relax
+
+    if isinstance(operand, relax.Var):
+        return operand.name
+    known = next((at for at, seen in enumerate(constants) if seen.same_as(operand)), len(constants))
+    if known == len(constants):
+        constants.append(operand)
+    return f"constant {known}"
+
+
+def _shape(value: Any) -> list[int]:
+    from passlab.relax import relax
+
+    if not isinstance(value.ty, relax.TensorType) or value.ty.shape is None:
+        raise ValueError(f"{value} is not a tensor of known shape ({value.ty}): its kernel cannot be priced.")
+    return [int(dim) for dim in value.ty.shape]
+
+
+def _nbytes(value: Any) -> int:
+    bits = int(str(value.ty.dtype).lstrip("abcdefghijklmnopqrstuvwxyz") or 8)
+    return math.prod(_shape(value)) * ((bits + 7) // 8)
+
+
+class Work(NamedTuple):
+    """What a TensorIR function does in all; the fields are those of `Op`."""
+
+    steps: float
+    loads: float
+    reductions: int
+    pattern: int
+
+
+def _work(kernel: tvm.tirx.PrimFunc) -> Work:
+    from passlab.relax import tvm
+
+    schedule = tvm.s_tir.Schedule(kernel)
+    steps, loads, reductions = 0.0, 0.0, 0
+    for handle in blocks(schedule):
+        block = schedule.get(handle)
+        runs = math.prod(int(axis.dom.extent) for axis in block.iter_vars)
+        steps += runs * ((REDUCE if reduces(block) else 1) + HEAVY * _heavy(block.body))
+        loads = max(loads, runs)
+        reductions += reduces(block)
+    return Work(steps, loads, reductions, int(kernel.attrs["op_pattern"]))
+
+
+def _spatial(block: Any) -> list[int]:
+    return [int(axis.dom.extent) for axis in block.iter_vars if int(axis.iter_type) == 0]
+
+
+def _heavy(body: Any) -> int:
+    """Count the calls of heavy functions in a block's body."""
+    import tvm_ffi
+
+    from passlab.relax import tvm
+
+    names: list[str] = []
+    tvm_ffi.structural_walk(body, (tvm.ir.Call, lambda call: names.append(getattr(call.op, "name", ""))), order="post")
+    return sum(name.removeprefix("tirx.") in HEAVY_OPS for name in names)

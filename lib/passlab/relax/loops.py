@@ -1,4 +1,4 @@
-"""What rules for the loops of a CPU have in common: questions to a schedule, and steps that TVM may refuse.
+"""Helpers that scheduling rules for a CPU share: questions about a schedule, and steps that TVM may reject.
 
 The rules themselves are `passlab.relax.pipelines.cpu_schedule` and `passlab.kernels.schedule.on_cpu`.
 """
@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-#: Steps of a loop nest below which a second core costs more than it brings: waking it takes several microseconds.
+#: Steps of a loop nest below which a second core costs more than it saves: waking it takes several microseconds.
 WORTH_A_CORE = 2**17
 
 
@@ -19,7 +19,7 @@ def blocks(schedule: Any) -> list:
 
 
 def is_spatial(schedule: Any, block: Any) -> bool:
-    """Is a stage free of reductions?"""
+    """Return whether a stage is free of reductions."""
     return not reduces(schedule.get(block))
 
 
@@ -28,7 +28,7 @@ def reduces(stage: Any) -> bool:
 
 
 def tried(schedule: Any, *steps: Callable[[Any], None]) -> Any:
-    """Return the schedule after the first of the steps that TVM allows, None if it allows none."""
+    """Return the schedule after the first step that TVM accepts, None if it accepts none."""
     from passlab.relax import tvm
 
     for step in steps:
@@ -40,14 +40,14 @@ def tried(schedule: Any, *steps: Callable[[Any], None]) -> Any:
 
 
 def refuse(why: str) -> None:
-    """Give up a step, as TVM does."""
+    """Reject a step, as TVM does."""
     from passlab.relax import tvm
 
     raise tvm.s_tir.ScheduleError(why)
 
 
 def variables(expr: Any) -> list:
-    """Return the variables in an index, as often as they stand there."""
+    """Return the variables in an index, as often as they occur."""
     import tvm_ffi
 
     from passlab.relax import tvm

@@ -1,15 +1,15 @@
-"""Your own pass, fusion, schedule or tuner inside TVM's pipeline, and the rest of it as TVM has it. Works on Relax.
+"""Use your own pass, fusion, schedule or tuner in TVM's pipeline for Relax; the other steps are TVM's own.
 
     mine = pipeline(before=[remove_dropout], fuse=my_fusion, schedule=cpu_schedule)
     vm = relax.VirtualMachine(tvm.compile(module, host(), relax_pipeline=mine), tvm.cpu())
 
-    relax.register_pipeline("mine")(lambda: mine)            # from now on relax.get_pipeline("mine") gives it
-    kernels(schedule=cpu_schedule)(module)                   # only as far as kernels: the part worth looking at
+    relax.register_pipeline("mine")(lambda: mine)            # now relax.get_pipeline("mine") returns it
+    kernels(schedule=cpu_schedule)(module)                   # stop at the kernels: the part worth looking at
     tuned = tune(matmul, "metaschedule", trials=16)          # or your own tuner
-    pipeline(schedule=[tuned, cpu_schedule])                 # what was tuned, and a rule for the rest
+    pipeline(schedule=[tuned, cpu_schedule])                 # the tuned kernels, and a rule for the rest
 
 TVM's default pipeline for a CPU legalizes, folds, fuses, lowers and plans memory, and never touches a loop: the
-schedule is the step that it leaves to you. Reading order: the pipeline, plugging in passes, rules for single kernels,
+schedule is left to you. Reading order: the pipeline, plugging in passes, rules for single kernels,
 the rule `cpu_schedule`, tuning.
 """
 
@@ -37,14 +37,14 @@ from passlab.relax.loops import WORTH_A_CORE, blocks, is_spatial, refuse, tried,
 if TYPE_CHECKING:
     import tvm
 
-#: A pass of TVM's, or a function from module to module.
+#: A pass of TVM, or a function from module to module.
 Step = Any
-#: What schedules one kernel: it gets a PrimFunc and returns a PrimFunc, a Schedule, or None for "leave it".
+#: A rule schedules one kernel: it gets a PrimFunc and returns a PrimFunc, a Schedule, or None to leave it as it is.
 Rule = Callable[[Any], Any]
 
 
 def host() -> tvm.target.Target:
-    """This machine's processor as a target. Plain "llvm" knows no vector instructions newer than SSE2 (2001)."""
+    """Return this machine's processor as a target. Plain "llvm" uses no vector instructions newer than SSE2 (2001)."""
     from passlab.relax import tvm
 
     return tvm.target.Target.from_device("cpu")
@@ -61,14 +61,14 @@ def kernels(
     fuse: Step | bool = True,
     schedule: Rule | Sequence[Rule] | None = None,
 ) -> tvm.transform.Pass:
-    """The first half of the pipeline: from operators to calls of fused, scheduled kernels.
+    """Return the first half of the pipeline: from operators to calls of fused, scheduled kernels.
 
-    target: of TVM, or its name; without one, `host()`. before: passes over operators, in this order. after_legalize:
-    passes over calls of kernels, which have their patterns (AnnotateTIROpPattern) and no constant expressions. fuse:
-    True is TVM's FuseOps and FuseTIR, False is nothing, a pass takes their place (see passlab.relax.fusing). schedule:
-    a rule for each kernel, or several: the first that returns something is followed.
+    target: a TVM target or its name; by default `host()`. before: passes over operators, in this order.
+    after_legalize: passes over calls of kernels, which have their patterns (AnnotateTIROpPattern) and no constant
+    expressions. fuse: True for TVM's FuseOps and FuseTIR, False for no fusion, or a pass that replaces them (see
+    passlab.relax.fusing). schedule: one rule for all kernels, or several: the first that returns something wins.
 
-    The module that comes out can be built with LegalizeOps alone: `builds.run_module(module, …, pipeline="none")`.
+    The resulting module can be built with LegalizeOps alone: `builds.run_module(module, …, pipeline="none")`.
     """
     from passlab.relax import relax, tvm
 
@@ -86,11 +86,11 @@ def kernels(
 
 
 def pipeline(target: Any = None, **parts: Any) -> tvm.transform.Pass:
-    """All of the pipeline, for `tvm.compile(module, target, relax_pipeline=…)`. The parts are those of `kernels`."""
+    """Return the whole pipeline, for `tvm.compile(module, target, relax_pipeline=…)`. `parts`: see `kernels`."""
     from passlab.relax import relax, tvm
 
     target, first = _target(target), kernels(target, **parts)
-    # relax.pipeline finds TVM's steps for a target, but misses one of those for a CPU
+    # relax.pipeline returns TVM's steps for a target, but omits one for a CPU
     own = relax.backend.cpu_generic.pipeline if target.kind.name == "llvm" else relax.pipeline
     dispatch, lower = own.library_dispatch_passes(target), own.dataflow_lower_passes(target)
     return _sequence("pipeline", target, [*dispatch, first, *lower, *own.finalize_passes(target)], tvm)
@@ -117,9 +117,9 @@ def _sequence(name: str, target: Any, steps: list, tvm: Any) -> tvm.transform.Pa
 
 
 def _plugged(steps: Sequence[Step], place: str) -> list[Callable]:
-    """The learner's passes, each of which says its name and place when it fails."""
+    """Wrap the learner's passes, so that each gives its name and place when it fails."""
     if not isinstance(steps, list | tuple):
-        raise TypeError(f"{place} wants a list of passes; it got {type(steps).__name__}.")
+        raise TypeError(f"{place} must be a list of passes; got {type(steps).__name__}.")
     for step in steps:
         if not callable(step):
             said = "a pass or a function from module to module"
@@ -138,7 +138,7 @@ def _checked(step: Step, who: str, module: tvm.IRModule) -> tvm.IRModule:
     try:
         relax.analysis.well_formed(after)
     except Exception as error:
-        raise ValueError(f"{who} returned a module that is not well formed: {_last(error)}.") from error
+        raise ValueError(f"{who} returned a module that is not well-formed: {_last(error)}.") from error
     lost = {v.name_hint for v in module.functions if v.name_hint == "main"} - {v.name_hint for v in after.functions}
     if lost:
         raise ValueError(f"{who} returned a module without the function main.")
@@ -161,7 +161,7 @@ def _saying(who: str) -> Iterator[None]:
 
 
 def _last(error: BaseException) -> str:
-    """The last line of TVM's many-line messages, or of any other: it is the one that says what is wrong."""
+    """Return the last line of a message: in TVM's long ones, it tells what is wrong."""
     lines = [line.strip() for line in str(error).split("\n") if line.strip()]
     return lines[-1].rstrip(".")[:300] if lines else type(error).__name__
 
@@ -170,15 +170,15 @@ def _last(error: BaseException) -> str:
 
 
 def schedule_pass(*rules: Rule) -> tvm.transform.Pass:
-    """A pass that puts every kernel to the rules; the first that returns something is followed, else it stays.
+    """Return a pass that applies the rules to every kernel; the first that returns something wins.
 
-    A rule gets a PrimFunc and returns one, or a Schedule of it, or None. It keeps the parameters as they are.
+    A rule gets a PrimFunc and returns one, or a Schedule of it, or None. It must not change the parameters.
     """
     from passlab.relax import tvm
 
     for rule in rules:
         if not callable(rule):
-            raise TypeError(f"A rule is a function from PrimFunc to PrimFunc; this is {type(rule).__name__}.")
+            raise TypeError(f"A rule must be a function from PrimFunc to PrimFunc; got {type(rule).__name__}.")
 
     @tvm.transform.module_pass(opt_level=0, name="schedule")
     def run(module: tvm.IRModule, _: tvm.transform.PassContext) -> tvm.IRModule:
@@ -193,7 +193,7 @@ def schedule_pass(*rules: Rule) -> tvm.transform.Pass:
 
 
 def _ruled(rule: Rule, function: Any, where: str) -> Any:
-    """What a rule makes of a kernel, with the attributes of the kernel; None where it leaves it."""
+    """Apply a rule to a kernel and keep the kernel's attributes; return None if the rule leaves it."""
     from passlab.relax import tvm
 
     who = f"The rule {_name(rule)}, on {where},"
@@ -223,15 +223,15 @@ def _signature(function: Any) -> str:
 
 
 def cpu_schedule(function: Any) -> Any:
-    """Make use of a CPU: several cores, vector registers, and a tile of the result that stays in registers.
+    """Schedule a kernel for a CPU: several cores, vector registers, and a tile of the result kept in registers.
 
-    1. Element-wise stages with one reader are computed where they are read.
+    1. Element-wise stages with one consumer are inlined into it.
     2. A reduction (convolution, matmul, pooling, softmax's sums) gets a tile: the innermost spatial loop becomes a
-       vector, as wide as two registers, if what it reads lies side by side in memory; the last spatial loop that the
-       vector's operand does not depend on gives the tile its rows, so that each vector that was loaded is used once per
-       row; the loops that reduce run around the tile, and the stage that reads the result follows within it.
-    3. What is left is split over the cores, its innermost loop a vector.
-    Whatever TVM refuses is left as it was: primitives of a schedule never change what is computed.
+       vector, as wide as two registers, if the elements it reads are adjacent in memory; the last spatial loop that the
+       vector's operand does not depend on gives the tile its rows, so that each loaded vector is used once per row; the
+       reduction loops run around the tile, and the consumer of the result follows within it.
+    3. All other stages are split over the cores, with a vectorized innermost loop.
+    A step that TVM rejects is skipped: schedule primitives never change what is computed.
     """
     from passlab.relax import tvm
 
@@ -255,7 +255,7 @@ def _is_scheduled(schedule: Any, block: Any) -> bool:
 
 
 def _lanes(dtype: str) -> int:
-    """How many numbers of a type fit into a vector register of the current target."""
+    """Return how many numbers of a type fit into a vector register of the current target."""
     from passlab.relax import tvm
 
     target = tvm.target.Target.current(allow_none=True) or host()
@@ -264,25 +264,25 @@ def _lanes(dtype: str) -> int:
 
 
 def _extent(schedule: Any, loop: Any) -> int:
-    """How often a loop runs; 0 if that is not known."""
+    """Return a loop's trip count; 0 if unknown."""
     size = schedule.get(loop).extent
     return getattr(size, "value", size) if isinstance(getattr(size, "value", size), int) else 0
 
 
 def _width(size: int, most: int) -> int:
-    """The widest equal parts of at most `most` that a loop of this size can be cut into."""
+    """Return the largest divisor of a loop's size that is at most `most`."""
     return max((d for d in range(1, min(size, most) + 1) if size % d == 0), default=1)
 
 
 def _parallel(schedule: Any, loop: Any, axes: list) -> None:
-    """Split a loop over the cores, if the whole nest is long enough (or its length is not known)."""
+    """Split a loop over the cores, if the whole nest is long enough (or of unknown length)."""
     steps = math.prod(getattr(axis.dom.extent, "value", WORTH_A_CORE) for _, axis in axes)
     if steps >= WORTH_A_CORE:
         schedule.parallel(loop)
 
 
 def _read_by(block: Any) -> list[list[set]]:
-    """For each buffer that a block reads, the iteration variables in each of its indices."""
+    """Return, for each buffer that a block reads, the iteration variables in each of its indices."""
     return [[set(variables(index.min)) for index in read.region] for read in block.reads if len(read.region)]
 
 
@@ -300,7 +300,7 @@ def _tile(schedule: Any, block: Any, alone: bool) -> None:
     loaded = [indices for indices in reads if last in indices[-1]]
     width = _width(_extent(schedule, vector), 2 * lanes)
     if not loaded or width < min(4, lanes):
-        refuse("what a vector would read does not lie side by side")
+        refuse("the elements of a vector would not be adjacent in memory")
     if alone:
         after = schedule.cache_write(block, 0, "local")
     elif len(readers) == 1 and is_spatial(schedule, readers[0]):
@@ -336,7 +336,7 @@ def _tile_alone(schedule: Any, block: Any) -> None:
 
 
 def _only_parallel(schedule: Any, block: Any) -> None:
-    """Each core reduces for other elements; the innermost spatial loop comes last, and LLVM may make it a vector."""
+    """Spread a reduction's elements over cores; put the innermost spatial loop last, where LLVM may vectorize it."""
     stage, loops = schedule.get(block), schedule.get_loops(block)
     axes = list(zip(loops, stage.iter_vars, strict=False))
     spatial = [loop for loop, axis in axes if int(axis.iter_type) == 0]
@@ -346,7 +346,7 @@ def _only_parallel(schedule: Any, block: Any) -> None:
 
 
 def _spread(schedule: Any, block: Any) -> None:
-    """An element-wise stage over cores and vectors."""
+    """Spread an element-wise stage over cores and vectors."""
     *outer, inner = schedule.get_loops(block)
     axes = list(zip((*outer, inner), schedule.get(block).iter_vars, strict=False))
     width = _width(_extent(schedule, inner), 64)
@@ -363,7 +363,7 @@ def _spread(schedule: Any, block: Any) -> None:
 
 @dataclass(frozen=True)
 class Trial:
-    """One measurement. `what`: how the tuner calls it, a configuration say; `seconds` is inf where `error` says why."""
+    """One measurement. `what`: the tuner's name for it, say a configuration; `seconds` is inf if `error` tells why."""
 
     what: Any
     function: Any
@@ -373,14 +373,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuned:
-    """What a tuner found for one kernel. As a rule for `schedule=` it replaces that kernel, and leaves all others."""
+    """A tuner's result for one kernel. As a rule for `schedule=` it replaces that kernel and leaves all others."""
 
     original: Any
     trials: tuple[Trial, ...]
 
     @property
     def best(self) -> Trial:
-        """The fastest trial. Raises ValueError if none could be measured."""
+        """The fastest trial. Raise ValueError if none could be measured."""
         good = [trial for trial in self.trials if not trial.error]
         if not good:
             why = f": {self.trials[0].error}" if self.trials else ""
@@ -405,12 +405,12 @@ class Tuned:
 
 
 def _bare(function: Any) -> Any:
-    """A kernel without its attributes."""
+    """Return a kernel without its attributes."""
     names = list(function.attrs.keys()) if function.attrs is not None else []
     return functools.reduce(lambda bare, name: bare.without_attr(name), names, function)
 
 
-#: What is tried next: (what, PrimFunc or Schedule), given the trials so far; None ends the search.
+#: A tuner proposes what to try next, (what, PrimFunc or Schedule), given the trials so far; None ends the search.
 Tuner = Callable[[Any, Sequence[Trial]], Any]
 
 
@@ -426,18 +426,18 @@ def tune(
 ) -> Tuned:
     """Search for a fast schedule of one PrimFunc by measuring candidates.
 
-    tuner(function, history) gives what to measure next, as (what, PrimFunc or Schedule); history: the `Trial`s so far.
-    "metaschedule" is TVM's own search, whose cost model `cost` replaces: it gets modules and returns a score for each,
-    higher for faster ones. (A very small kernel has few schedules, and the search for different ones is long.)
-    measure(PrimFunc): seconds; without one, each is built and timed in a process of its own. progress(trial, number) is
-    called after each trial; without one, a line tells how far it is.
+    tuner(function, history) returns what to measure next, as (what, PrimFunc or Schedule), or None to stop; history:
+    the `Trial`s so far. "metaschedule" is TVM's own search; `cost` replaces its cost model: it gets modules and returns
+    a score for each, higher for faster ones. (A very small kernel has few schedules, and the search for different ones
+    is long.) measure(PrimFunc): seconds; by default each is built and timed in a separate process.
+    progress(trial, number) is called after each trial; by default a line shows the progress.
     """
     target, history = _target(target), []
     report, measure = progress or _line(trials), measure or stopwatch(target)
     if tuner == "metaschedule":
         return Tuned(function, tuple(_metaschedule(function, trials, target, measure, cost, report)))
     if not callable(tuner):
-        raise TypeError(f'A tuner is a function of (function, history), or "metaschedule"; this is {tuner!r}.')
+        raise TypeError(f'A tuner must be a function of (function, history) or "metaschedule"; got {tuner!r}.')
     for number in range(1, trials + 1):
         with _saying(f"The tuner {_name(tuner)}, before trial {number},"):
             proposed = tuner(function, tuple(history))
@@ -460,8 +460,10 @@ def _measured(what: Any, candidate: Any, measure: Callable[[Any], float]) -> Tri
 
 
 def stopwatch(target: Any = None, repeats: int = 5, seconds: float = 20.0) -> Callable[[Any], float]:
-    """What measures a PrimFunc: its least time of several runs, built in another process. Its last parameter is the
-    output. Raises RuntimeError where it cannot be built or run."""
+    """Return a function that measures a PrimFunc, built in another process, by its least time of several runs.
+
+    Its last parameter is the output. Raise RuntimeError if it cannot be built or run.
+    """
     from passlab.relax import tvm
     from passlab.tvm.builds import run_module
 
@@ -481,7 +483,7 @@ def stopwatch(target: Any = None, repeats: int = 5, seconds: float = 20.0) -> Ca
 
 
 def _line(trials: int) -> Callable[[Trial, int], None]:
-    """Progress as one line that is written anew: trial, time, best so far."""
+    """Show progress as one line that is overwritten: trial, time, best so far."""
     best, start = [math.inf], time.perf_counter()
 
     def report(trial: Trial, number: int) -> None:
@@ -498,7 +500,8 @@ def _line(trials: int) -> Callable[[Trial, int], None]:
 def _load_intrinsics() -> None:
     """Import what MetaSchedule imports at its start, in seconds instead of minutes.
 
-    Some hundred decorators there ask inspect.stack(), which looks up a source file for every frame; they want frames.
+    About a hundred decorators there call inspect.stack(), which looks up a source file for every frame; they need only
+    the frames.
     """
 
     def stack(context: int = 1) -> list:
@@ -519,7 +522,7 @@ def _load_intrinsics() -> None:
 def _metaschedule(
     function: Any, trials: int, target: Any, measure: Callable, cost: Callable | None, report: Callable
 ) -> list[Trial]:
-    """TVM's search: programs drawn from its own rules, chosen by a cost model, which learns from what is measured."""
+    """Run TVM's search: programs drawn from its rules, chosen by a cost model that learns from measurements."""
     import tvm_ffi
     from tvm.ir.utils import derived_object
     from tvm.s_tir import meta_schedule as search
@@ -528,14 +531,14 @@ def _metaschedule(
     from passlab.tvm.reach import cores
 
     _load_intrinsics()
-    # In a notebook TVM would show a table of pandas after each round, and clear what the cell has shown.
+    # In a notebook TVM would show a pandas table after each round, and clear the cell's output.
     tvm_ffi.register_global_func("s_tir.meta_schedule.using_ipython", lambda: False, override=True)
     sent: list[Any] = []
     seen: list[Trial] = []
 
     @derived_object
     class Builder(search.builder.PyBuilder):
-        """Only gives numbers: what measures also builds, both in a process that is there already."""
+        """Only numbers the candidates: `measure` also builds them, in an existing process."""
 
         def build(self, inputs: list) -> list:
             numbers = range(len(sent), len(sent) + len(inputs))
@@ -579,7 +582,7 @@ def _metaschedule(
             runner=Runner(),
             cost_model=model,
             measure_callbacks=[search.measure_callback.AddToDatabase(), search.measure_callback.UpdateCostModel()],
-            # TVM's own 512 programs in each generation are meant for thousands of trials
+            # TVM's default of 512 programs per generation is meant for thousands of trials
             strategy=search.search_strategy.EvolutionarySearch(
                 population_size=64, init_min_unmeasured=16, genetic_num_iters=2
             ),

@@ -53,11 +53,11 @@ def cases() -> list[Case]:
 
 
 def judge(case: Case, value: object) -> Iterator[Finding]:
-    from passlab.tvm import judge as judge_tvm
+    from passlab.tvm.judge import valid
 
     task: Task = case.expect
     (before,) = case.build()
-    broken = judge_tvm.valid(before, value)
+    broken = valid(before, value)
     yield Finding("valid", broken is None, broken or "")
     if broken:
         return

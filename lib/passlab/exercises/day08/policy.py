@@ -10,7 +10,7 @@ from passlab.judge import Case, Finding
 from passlab.relax import relax
 from passlab.relax.cases import module, op
 from passlab.relax.fusing import Program, everything, fuse, illegal, nothing, prepare, price, program
-from passlab.tvm import judge as judge_tvm
+from passlab.tvm.judge import same
 
 #: How much dearer than the best that is known a choice may be, and how many of all steps it may do again beyond it.
 SLACK, AGAIN = 1.05, 0.05
@@ -53,7 +53,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         return
     yield Finding("valid", True)
     after = fuse(before, value)
-    wrong = judge_tvm.same(before, after, kinds=("ordinary", "structured"), pipeline="none")
+    wrong = same(before, after, kinds=("ordinary", "structured"), pipeline="none")
     yield Finding("same", wrong is None, wrong or "", before=before, after=after)
     cost, best = price(there, value), price(there, case.expect)
     for sentence, verdict in (
