@@ -53,6 +53,7 @@ def templates() -> Environment:
         loader=FileSystemLoader(TEMPLATES),
         autoescape=True,
         trim_blocks=True,
+        keep_trailing_newline=True,
         lstrip_blocks=True,
         undefined=StrictUndefined,
         finalize=lambda value: value if type(value) is Markup else plain(value),
