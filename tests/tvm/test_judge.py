@@ -62,7 +62,7 @@ BOTH = {
     "verdicts of a right pass": "valid same did spared cost",
     "verdicts of a pass that returns nothing": "not valid",
     "verdicts of a wrong pass": "valid not same",
-    "no such kind": "There are no inputs of kind 'odd'",
+    "no such kind": "No kind of inputs 'odd'",
 }
 EXPECTED = {
     "relay": {
