@@ -144,9 +144,9 @@ def test_a_file_beside_the_notebook_does_not_take_the_place_of_a_module(tmp_path
 def test_what_is_no_module_is_said_at_once():
     from passlab.tvm import builds
 
-    with pytest.raises(TypeError, match="wants an IRModule or a function of TVM; it got int"):
+    with pytest.raises(TypeError, match="expects an IRModule or a function of TVM; got int"):
         builds.run_module(3, [])
-    with pytest.raises(ValueError, match="no pipeline 'zero'"):
+    with pytest.raises(ValueError, match="No pipeline 'zero'"):
         builds.run_module(builds.Packed("relax", ""), [], pipeline="zero")
     with pytest.raises(ValueError, match="No module takes or returns tensors of dtype complex64"):
         builds.run_module(builds.Packed("relax", ""), [(np.ones(1, "complex64"),)])
