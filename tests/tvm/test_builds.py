@@ -26,12 +26,12 @@ ONLY = {
 
 #: (flavour or both, what was built) → stage, and how its sentence begins or, after …, goes on.
 FAILED = {
-    ("relax", "too few inputs"): ("run", "The function main takes more inputs than came."),
-    ("relay", "too few inputs"): ("run", "The function takes 2 inputs; 1 came."),
+    ("relax", "too few inputs"): ("run", "The function main takes more inputs than it got."),
+    ("relay", "too few inputs"): ("run", "The function takes 2 inputs; got 1."),
     ("relax", "another shape"): ("run", "…shape[1] mismatch"),
-    ("relay", "another shape"): ("run", "The input x0 is float32 of shape (3, 4); float32 of (3, 2) came."),
+    ("relay", "another shape"): ("run", "The input x0 is float32 of shape (3, 4); got float32 of (3, 2)."),
     ("relax", "another type"): ("run", "…expect Tensor with dtype float32 but get float64."),
-    ("relay", "another type"): ("run", "The input x0 is float32 of shape (3, 4); float64 of (3, 4) came."),
+    ("relay", "another type"): ("run", "The input x0 is float32 of shape (3, 4); got float64 of (3, 4)."),
     ("both", "no such function"): ("build", "The module has no function other."),
     ("both", "no such target"): ("build", 'TVM cannot build the module: Target kind "abacus" is not defined.'),
     ("both", "no module"): ("build", "TVM cannot build the module:"),
