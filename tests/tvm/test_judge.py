@@ -71,7 +71,7 @@ EXPECTED = {
         "no attributes": "nn.softmax is called without its attributes",
         "other attributes": "nn.softmax is called with relay.attrs.LeakyReluAttrs; its attributes are",
         "parameter twice": "main has its parameter x twice",
-        "result declared": "main declares that it returns Tensor[(7), float32], but its body is Tensor[(2, 3), float32]",
+        "result declared": "it returns Tensor[(7), float32], but its body is Tensor[(2, 3), float32]",
         "does not build": "The module that came back does not build for llvm",
         "not run": "did not run",
         "any size": "(5, 3) (7, 3)",
