@@ -1,1 +1,1 @@
-"""What an author of exercises uses: notebooks built from their source, answers, the proof of the checks."""
+"""Tools for authors of exercises: building notebooks from their source, answers, the proof of the checks."""

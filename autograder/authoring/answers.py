@@ -1,4 +1,4 @@
-"""What only the grader knows of an exercise: its hidden cases, and answers whose verdict is known.
+"""The grader's part of an exercise: its hidden cases, and answers with known verdicts.
 
 One module per exercise, `autograder/answers/day03/cse.py` for "day03.cse" (a hyphen becomes an underscore):
 
@@ -32,7 +32,7 @@ from passlab.notebook.ui import report, show
 
 @dataclass(frozen=True)
 class Mark:
-    """What an answer is there for. `verdict`: the one that a wrong answer must not hold."""
+    """The purpose of an answer. `verdict`: the one that a wrong answer must lose."""
 
     kind: str
     verdict: str | None
@@ -53,7 +53,7 @@ def _mark(mark: Mark) -> Callable[[Any], Any]:
 def wrong(verdict: str, note: str) -> Callable[[Any], Any]:
     """Mark a wrong answer: the verdict it must lose, and its misconception in one line."""
     if verdict not in VERDICTS:
-        raise ValueError(f"There is no verdict {verdict!r}; there are {', '.join(VERDICTS)}.")
+        raise ValueError(f"No verdict {verdict!r}; the verdicts are {', '.join(VERDICTS)}.")
     return _mark(Mark("wrong", verdict, note))
 
 
@@ -105,7 +105,7 @@ def stub(exercise_id: str) -> Any:
 
 
 def missing(exercise_id: str) -> list[str]:
-    """Return one sentence for each of an exercise's three files that is not there, or says nothing of it."""
+    """Return one sentence for each of an exercise's three files that is missing or does not mention it."""
     exercise = exercises.find(exercise_id)
     said = []
     for module, what in (

@@ -1,4 +1,4 @@
-"""Build notebooks from their source: `python -m autograder.authoring.notebooks`; `--check` names those out of step.
+"""Build notebooks from their source: `python -m autograder.authoring.notebooks`; `--check` lists outdated ones.
 
 course/*.py, solutions/day*/*.py   written by hand, percent format
   → the .ipynb beside each         the same cells, no outputs, ids that do not change from build to build
@@ -24,24 +24,24 @@ from passlab import exercises
 from passlab.notebook.cells import checked
 
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
-#: What is known of a cell stays out of the `.py`, also where an editor saves the pair.
+#: Cell metadata stays out of the `.py`, even when an editor saves the pair.
 PAIRING = {"formats": "ipynb,py:percent", "cell_metadata_filter": "-all"}
 AUTHORED = ("course/*.py", "solutions/day*/*.py")
 
 
 def authored(root: Path | None = None) -> list[Path]:
-    """Every notebook that is written by hand, as its `.py`."""
+    """Return the `.py` of every notebook that is written by hand."""
     root = root or source.ROOT
     return sorted(path for pattern in AUTHORED for path in root.glob(pattern))
 
 
 def cell_id(name: str) -> str:
-    """A name as a cell id: letters, digits, hyphen and underscore, 64 at most."""
+    """Return a name as a cell id: letters, digits, hyphen and underscore, 64 at most."""
     return re.sub(r"[^A-Za-z0-9_-]", "-", name)[:64]
 
 
 def _mark(nb: NotebookNode, path: Path) -> None:
-    """Give the cells of every question what nbgrader wants to know: their ids, and the points of the exercise."""
+    """Add nbgrader's metadata to the cells of every question: ids, and the points of the exercise."""
     answer = None
     for cell in nb.cells:
         if cell.cell_type != "code" or "nbgrader" in cell.metadata:
@@ -60,11 +60,11 @@ def _mark(nb: NotebookNode, path: Path) -> None:
             cell.metadata["nbgrader"] |= {"locked": True, "points": int(points) if points == int(points) else points}
             answer = None
     if answer is not None:
-        raise ValueError(f"{path.name} has an answer that no check(…) follows: {answer.source.splitlines()[0]}")
+        raise ValueError(f"{path.name} has an answer without a check(…) below it: {answer.source.splitlines()[0]}")
 
 
 def notebook(path: Path) -> NotebookNode:
-    """The notebook that a `.py` stands for: no outputs, and ids taken from grade ids or positions."""
+    """Return the notebook of a `.py`: without outputs, with ids from grade ids or positions. Raises ValueError."""
     nb = jupytext.read(path, fmt="py:percent")
     nb.nbformat, nb.nbformat_minor = 4, 5
     nb.metadata = nbformat.from_dict({"jupytext": PAIRING, "kernelspec": KERNEL, "language_info": {"name": "python"}})
@@ -90,13 +90,13 @@ def _source_notebook(path: Path, changed: int) -> NotebookNode:
 
 
 def source_notebook(assignment: str, name: str) -> NotebookNode:
-    """The authored notebook of an exercise, answers and hidden tests included."""
+    """Return the authored notebook of an exercise, answers and hidden tests included."""
     path = source.ROOT / "solutions" / assignment / f"{name}.py"
     return _source_notebook(path, path.stat().st_mtime_ns)
 
 
 def assignments() -> dict[str, set[str]]:
-    """Assignment → names of its notebooks."""
+    """Return assignment → names of its notebooks."""
     known: dict[str, set[str]] = {}
     for path in source.notebooks():
         known.setdefault(path.parent.name, set()).add(path.stem)
@@ -104,9 +104,9 @@ def assignments() -> dict[str, set[str]]:
 
 
 def release(notebooks: dict[str, str]) -> dict[str, str]:
-    """What nbgrader releases of authored notebooks: "day03/optimizations.ipynb" → text, for both.
+    """Return nbgrader's releases of authored notebooks. Keys "day03/optimizations.ipynb", values texts, in both.
 
-    Runs nbgrader's own converter with this course's settings in a folder of its own, without a gradebook.
+    Runs nbgrader's own converter with this course's settings in a temporary folder, without a gradebook.
     """
     from nbgrader.converters import GenerateAssignment
     from nbgrader.coursedir import CourseDirectory
@@ -139,7 +139,7 @@ def release(notebooks: dict[str, str]) -> dict[str, str]:
 
 
 def wanted() -> dict[Path, str]:
-    """Every generated file of the project and the text it must hold."""
+    """Return every generated file of the project and its expected text."""
     root = source.ROOT
     pairs = {path.with_suffix(".ipynb"): _text(notebook(path)) for path in authored()}
     solutions = root / "solutions"
@@ -149,20 +149,20 @@ def wanted() -> dict[Path, str]:
 
 
 def out_of_step(files: dict[Path, str]) -> list[str]:
-    """One sentence for each file that is missing, differs, or should not be there."""
+    """Return one sentence for each file that is missing, differs, or should not be there."""
     root, said = source.ROOT, []
     for path, text in files.items():
         if not path.exists():
             said.append(f"{path.relative_to(root)} is missing")
         elif path.read_bytes() != text.encode("utf-8"):
-            said.append(f"{path.relative_to(root)} differs from what its .py gives")
+            said.append(f"{path.relative_to(root)} differs from the build of its .py")
     there = [*root.glob("course/*.ipynb"), *root.glob("solutions/*/*.ipynb"), *_released(root)]
     said += [f"{path.relative_to(root)} comes from no .py" for path in sorted(there) if path not in files]
     return said
 
 
 def stale_solutions() -> list[str]:
-    """The notebooks in `solutions/` that are not what their `.py` gives."""
+    """Return the notebooks in `solutions/` that differ from the build of their `.py`."""
     pairs = {path.with_suffix(".ipynb"): path for path in source.notebooks()}
     return [
         str(pair.relative_to(source.ROOT))
@@ -176,7 +176,7 @@ def _released(root: Path) -> list[Path]:
 
 
 def build() -> list[str]:
-    """Write what is out of step, and nothing else. Gives the names of the files that changed."""
+    """Write the outdated files only. Return the names of the files that changed."""
     files = wanted()
     changed = []
     for path, text in files.items():

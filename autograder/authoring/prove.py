@@ -1,7 +1,7 @@
-"""Prove the checks: every exercise's reference, stub, wrong and alternative answers through visible and hidden cases.
+"""Prove the checks: run every exercise's reference, stub, wrong and right answers on visible and hidden cases.
 
-The proof holds when reference and alternatives have all points, the stub has none, and every wrong answer falls short
-in the verdict that its misconception breaks.
+The proof holds when reference and right answers have all points, the stub has none, and every wrong answer loses the
+verdict that its misconception breaks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WRONG, RIGHT = 6, 2
 
 @dataclass
 class Row:
-    """What one answer got. `lost`: verdicts not held with all cases; `should`: the one a wrong answer must lose."""
+    """The result of one answer. `lost`: verdicts lost on all cases; `should`: the one that a wrong answer must lose."""
 
     name: str
     kind: str
@@ -45,7 +45,7 @@ class Row:
 
 @dataclass
 class Proof:
-    """The kill table of one exercise, and what is wrong with it."""
+    """The kill table of one exercise, and its problems."""
 
     exercise: str
     total: float
@@ -68,18 +68,18 @@ def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) ->
     if kind == "wrong" and full.ok:
         return "survives: it has all points"
     if kind == "wrong" and should not in lost:
-        return f"must lose {should!r}, it loses {', '.join(lost)}"
+        return f"must lose {should!r}, but it loses {', '.join(lost)}"
     return ""
 
 
 def _put(
     exercise: Exercise, seed: int, kind: str, answer: object, judge: Callable[..., Judgement]
 ) -> tuple[Row, float, float]:
-    """Put one answer through visible and hidden cases."""
+    """Return the result of one answer on visible and hidden cases."""
     entry = getattr(answer, "mark", None)
     should, note = (entry.verdict, entry.note) if entry else (None, "")
     seen = judge(exercise, answer)
-    # A module takes seconds to build: one that has fallen short as it should is not put to the hidden cases, too.
+    # A module takes seconds to build: a wrong answer that already falls short as it should skips the hidden cases.
     short = kind == "wrong" and exercise.flavour != "torch" and seen.verdicts.get(should) is False
     unseen = judge(exercise, answer, [] if short else answers.hidden_cases(exercise.id, seed))
     full = Judgement(exercise, seen.findings + unseen.findings, attempted=seen.attempted and unseen.attempted)
@@ -99,16 +99,16 @@ def _put(
 
 
 def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
-    yield "stub", answers.stub(exercise_id)  # first: it pays for the imports, so that the reference's times are its own
+    yield "stub", answers.stub(exercise_id)  # first, so that the imports do not count towards the reference's times
     yield "reference", answers.reference(exercise_id)
     for answer in answers.load(exercise_id):
         yield answer.mark.kind, answer
 
 
 def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = judge) -> Proof:
-    """The kill table of one exercise. Raises nothing: what breaks is a problem of the proof.
+    """Return the kill table of one exercise. Never raises: an exception becomes a problem of the proof.
 
-    `judge`: another way from an answer to its judgement, with the arguments of `passlab.judge.judge`.
+    `judge`: a replacement for `passlab.judge.judge`, with the same arguments.
     """
     exercise = exercises.find(exercise_id)
     proof = Proof(exercise.id, exercise.total, problems=answers.missing(exercise.id))
@@ -145,7 +145,7 @@ def _keep_builds() -> None:
 
 
 def prove_all(names: list[str], jobs: int = 0, seed: int = 0, console: Console | None = None) -> list[Proof]:
-    """Prove several exercises in processes of their own, with a progress bar on `console`.
+    """Prove several exercises in separate processes, with a progress bar on `console`.
 
     Each flavour has its own processes, one flavour after the other: a process can hold only one TVM.
     """
@@ -182,7 +182,7 @@ def _table(proof: Proof) -> Table:
 
 
 def main(names: list[str], as_json: bool, jobs: int, seed: int) -> int:
-    """Print the kill tables; 1 if anything does not hold."""
+    """Print the kill tables; return 1 if any proof fails."""
     try:
         chosen = [exercises.find(name).id for name in names]
     except KeyError as error:

@@ -1,7 +1,7 @@
-"""Write the sample class, one learner for each way it can go: `python -m autograder.authoring.samples`.
+"""Write the sample class, one learner for each kind of submission: `python -m autograder.authoring.samples`.
 
-Every notebook is the released one with answer cells filled in: from `solutions/`, with wrong answers, or with an
-accident. `passlab grade` builds the class; it is not under version control.
+Every notebook is the released one with answer cells filled in: from `solutions/`, with wrong answers, or with one
+that crashes or never ends. `passlab grade` builds the class; it is not under version control.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Fill = Callable[[int, str, source.Place], str | None]
 
 
 def reference_text(place: source.Place) -> str:
-    """The answer cell as in `solutions/`, without the marks around the answer."""
+    """Return the answer cell as in `solutions/`, without the marks around the answer."""
     return unmarked(place.answer.text)
 
 
@@ -41,10 +41,10 @@ def _defines(statement: ast.stmt) -> set[str]:
 
 
 def answer_text(path: Path, kind: str, handed: ast.expr) -> str | None:
-    """The first answer of a kind ("wrong") as a learner would have typed it: itself, what it uses of its module,
-    under the expected name. None where there is none.
+    """Return the first answer of a kind ("wrong") as a learner would have typed it: under the expected name, with what
+    it uses of its module. None where there is none.
 
-    It is read from the text: the modules need several compilers, and a process can hold only one TVM.
+    It is read from the text, because the modules need several compilers and a process can hold only one TVM.
     """
     if not path.is_file():
         return None
@@ -89,7 +89,7 @@ def _untouched(number: int, exercise: str, place: source.Place) -> str | None:
 
 
 def _partly(number: int, exercise: str, place: source.Place) -> str | None:
-    """Right, wrong and not written, in turn."""
+    """Return a right answer, a wrong one and none, in turn."""
     if number % 3 == 2:
         return None
     wrong = None
@@ -107,7 +107,7 @@ def _instead(body: str) -> Callable[[source.Place], str]:
 
 
 def _accident(body: str) -> Fill:
-    """All right, but for the first question, whose answer is an accident."""
+    """Return a filler with right answers, except for the first question, whose answer has this body."""
 
     def fill(number: int, exercise: str, place: source.Place) -> str | None:
         return _instead(body)(place) if number == 0 else reference_text(place)
@@ -126,7 +126,7 @@ CLASS: dict[str, Fill] = {
 
 
 def wanted() -> dict[Path, str]:
-    """Every file of the sample class and the text it must hold. Reads the releases in `exercises/`."""
+    """Return every file of the sample class and its expected text. Reads the releases in `exercises/`."""
     files = {}
     for path in source.notebooks():
         day = path.parent.name
@@ -146,7 +146,7 @@ def wanted() -> dict[Path, str]:
 
 
 def out_of_step(files: dict[Path, str]) -> list[str]:
-    """One sentence for each file that is missing, differs, or should not be there."""
+    """Return one sentence for each file that is missing, differs, or should not be there."""
     there = [p for p in (source.ROOT / FOLDER).rglob("*") if p.is_file()]
     said = [f"{p.relative_to(source.ROOT)} is out of step" for p, text in files.items() if not _holds(p, text)]
     return said + [f"{p.relative_to(source.ROOT)} belongs to no sample" for p in there if p not in files]
@@ -157,7 +157,7 @@ def _holds(path: Path, text: str) -> bool:
 
 
 def build() -> bool:
-    """Write the sample class anew if anything of it is out of step."""
+    """Rewrite the sample class if any of its files is outdated; return whether it was."""
     files = wanted()
     if not out_of_step(files):
         return False

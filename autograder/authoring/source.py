@@ -1,4 +1,4 @@
-"""The authored notebooks in `solutions/`, read as Python: which cell is which, and what an answer is made of.
+"""Read the authored notebooks in `solutions/` as Python: which cell is which, and what an answer is made of.
 
 A percent-format `.py` is valid Python from top to bottom, so it is parsed once and its statements are dealt out to the
 cells by line number. Tracebacks and `inspect.getsource` therefore point at the real line of the real file.
@@ -22,7 +22,7 @@ _SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION.*?^[ \t]*### END SOLUTION[^
 
 
 def blank(text: str) -> str:
-    """`text` with every SOLUTION region replaced by the stub, as nbgrader does it."""
+    """Return `text` with every SOLUTION region replaced by the stub, as nbgrader does it."""
     return _SOLUTION.sub(lambda m: m[1] + STUB, text)
 
 
@@ -34,13 +34,13 @@ def settings() -> Any:
 
 
 def notebooks(day: str | None = None) -> list[Path]:
-    """The authored notebooks (`.py`) of one day, or of all days."""
+    """Return the authored notebooks (`.py`) of one day, or of all days."""
     return sorted((ROOT / "solutions").glob(f"{day or 'day*'}/*.py"))
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where an exercise stands: its notebook, its answer cell and its check cell."""
+    """The place of an exercise: its notebook, its answer cell and its check cell."""
 
     path: Path
     answer: Cell
@@ -62,12 +62,12 @@ def _places(path: Path, text: str) -> dict[str, Place]:
 
 
 def places(day: str | None = None) -> dict[str, Place]:
-    """Exercise id → where it stands, in the order of the notebooks."""
+    """Return exercise id → its place, in the order of the notebooks."""
     return {name: place for path in notebooks(day) for name, place in _places(path, path.read_text()).items()}
 
 
 def find(exercise_id: str) -> Place:
-    """Where the exercise stands. Raises KeyError if no notebook of its day checks it."""
+    """Return the place of an exercise. Raises KeyError if no notebook of its day checks it."""
     day = exercise_id.split(".")[0]
     here = places(day)
     if exercise_id not in here:
@@ -79,7 +79,7 @@ def find(exercise_id: str) -> Place:
 
 
 def _wanted(statement: ast.stmt) -> bool:
-    """Does a statement of an ordinary cell belong to what answers stand on: an import, a definition, a CONSTANT?"""
+    """Return whether answers may need a statement of an ordinary cell: an import, a definition, a CONSTANT."""
     if isinstance(statement, ast.Assign | ast.AnnAssign):
         targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
         return all(isinstance(t, ast.Name) and t.id.isupper() for t in targets)
@@ -87,13 +87,13 @@ def _wanted(statement: ast.stmt) -> bool:
 
 
 def answer_of(exercise_id: str, stub: bool = False) -> Any:
-    """The reference answer to an exercise (or its untouched stub), made in a fresh namespace.
+    """Return the reference answer to an exercise (or its untouched stub), made in a fresh namespace.
 
     Runs the imports, definitions and CONSTANTS of the cells above, the answer cells above, and its own answer cell.
     """
     place = find(exercise_id)
     text = place.path.read_text()
-    if stub:  # as many lines as before, so that cells and tracebacks stay where they are
+    if stub:  # the same number of lines, so that tracebacks still point at the right ones
         lines = text.split("\n")
         region = "\n".join(lines[place.answer.first - 1 : place.answer.last])
         stubbed = blank(region).split("\n")

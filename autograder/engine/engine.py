@@ -26,7 +26,7 @@ from typing import Any
 
 from autograder.engine import flavours, outputs, sandbox
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict, verdict_from_json
-from autograder.engine.outcomes import lost, plain
+from autograder.engine.outcomes import failure, plain
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
 from passlab import exercises
@@ -389,14 +389,14 @@ class _Run:
                 value = bytes(payload)
                 head = plain(head)
             except Late:
-                head = lost(f"Your answer was still running after {data.seconds:g} s and could not be interrupted.")
+                head = failure(f"Your answer was still running after {data.seconds:g} s and could not be interrupted.")
                 sound = False
             except Gone:
-                head, sound = lost(f"The Python process ended while your answer ran{_how(worker)}."), False
+                head, sound = failure(f"The Python process ended while your answer ran{_how(worker)}."), False
             except Garbled as what:
-                head, sound = lost(f"Your answer wrote to the grader's connection ({what})."), False
+                head, sound = failure(f"Your answer wrote to the grader's connection ({what})."), False
             if sum(map(len, values)) + len(value) > MOST_BYTES:
-                head, value = lost(f"Your answer returned more than {MOST_BYTES >> 20} MiB over all test cases."), b""
+                head, value = failure(f"Your answer returned more than {MOST_BYTES >> 20} MiB in all."), b""
             heads.append(head)
             values.append(value)
         self.took[cell.index] += time.monotonic() - start
@@ -408,7 +408,7 @@ class _Run:
         for at in self.cells:
             self.result.ran.setdefault(at, outputs.died(why))
         for cell in self._open():
-            self.heads[cell.index].append(lost(why))
+            self.heads[cell.index].append(failure(why))
             self.values[cell.index].append(b"")
 
     def judge(self) -> None:
@@ -418,7 +418,7 @@ class _Run:
             if not cell.exercise:
                 above = self.result.ran[cell.index].error
             elif above and self.heads[cell.index][0].get("status") == "missing":
-                self.heads[cell.index][:] = [lost(f"The cell above ended with {above}", "missing")]
+                self.heads[cell.index][:] = [failure(f"The cell above ended with {above}", "missing")]
         batch: list[int] = []
         size = 0
         for at in [*self.checks, None]:

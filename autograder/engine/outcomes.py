@@ -1,4 +1,4 @@
-"""The outcome of a case as it travels from the worker to the verifier: a head (JSON data) and a value as bytes."""
+"""Pack the outcome of a case for its way from the worker to the verifier: a head (JSON data) and a value as bytes."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from passlab.judge import Outcome
 
-#: Of an exception in a hidden case the learner sees only the class name, and only that of a built-in class.
+#: For an exception in a hidden case, the learner sees only the class name, and only that of a built-in class.
 _OWN = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)}
 
 
-def told(outcome: Outcome) -> tuple[dict[str, Any], bytes]:
+def to_wire(outcome: Outcome) -> tuple[dict[str, Any], bytes]:
     """Return an outcome as head and payload. If its value cannot travel, the status is "refused", with the reason."""
     head = {
         "status": outcome.status,
@@ -33,7 +33,7 @@ def told(outcome: Outcome) -> tuple[dict[str, Any], bytes]:
         return head | {"status": "refused", "error": f"The value could not be read ({type(error).__name__})."}, b""
 
 
-def lost(error: str, status: str = "died") -> dict[str, Any]:
+def failure(error: str, status: str = "died") -> dict[str, Any]:
     """Return the head for a case that produced no outcome."""
     return {"status": status, "error": error, "error_kind": "", "printed": 0, "seconds": 0.0, "in_place": False}
 

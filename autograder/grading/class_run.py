@@ -1,6 +1,6 @@
-"""A class, from submissions to scores: each is read, run, judged, recorded, and then forgotten.
+"""Grade a class: each submission is read, run, judged, recorded, and then released from memory.
 
-Several go at once, and no more of them are in memory. The gradebook keeps what tables and the report are made of.
+Only those being graded at once are in memory. The gradebook keeps the data for tables and the report.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def grade(submission: Submission, grader: Grader, seed: int, submitted: Path, ru
 
 
 def soonest(submissions: Iterable[Submission]) -> list[Submission]:
-    """Return the submissions in the order of grading: first those that need few compilers, which take time to load."""
+    """Return the submissions in grading order: those with fewer compilers first, since compilers load slowly."""
 
     def compilers(submission: Submission) -> int:
         known = submission.assignment in exercises.days()
@@ -62,7 +62,7 @@ def grade_all(
     submitted: Path,
     run_all: bool = False,
 ) -> Iterator[Paper]:
-    """Grade submissions, `grader.jobs` at once, and give them back as they are done. No two wait to be taken."""
+    """Grade submissions, `grader.jobs` at once, and yield each when done; at most one waits for the consumer."""
     waiting = iter(soonest(submissions))
     with ThreadPoolExecutor(grader.jobs) as pool:
         running = set()
@@ -87,8 +87,8 @@ class Session:
     """One grading of a class.
 
     `submitted`: nbgrader's folder of that name. `page`: renders the feedback on a notebook. `advance`: called with each
-    graded submission, or with None for one that this run had graded before. `run_all`: see `grade`. `failures`: why
-    submissions are not in the gradebook. `answers`: (learner, question, source) of the answer cells.
+    graded submission, or with None for one that this run had graded before. `run_all`: see `grade`. `failures`: reasons
+    why submissions are not in the gradebook. `answers`: (learner, question, source) of the answer cells.
     """
 
     recorder: Recorder
@@ -110,7 +110,7 @@ class Session:
                 yield paper
 
     def grade(self, submissions: Iterable[Submission], run: Run) -> int:
-        """Grade and record what this run has not recorded yet. How many it had."""
+        """Grade and record what this run has not recorded yet; return how many it had recorded before."""
         done, todo, digests = self.recorder.done(run), [], {}
         for submission in submissions:
             key = (submission.learner, submission.assignment)
@@ -132,7 +132,7 @@ class Session:
         return next((seed for seed in seeds if seed is not None), otherwise)
 
     def replay(self, submissions: Iterable[Submission]) -> list[Difference]:
-        """Grade again on the very cases of the last time, and say what comes out differently. Writes nothing."""
+        """Grade again on the same cases as last time; return the differences. Writes nothing."""
         known = [s for s in submissions if self.recorder.stored(s.learner, s.assignment)]
         found = []
         for paper in self._papers(known, lambda s: self._stored_seed(s, 0)):
@@ -141,7 +141,7 @@ class Session:
         return found
 
     def regrade(self, submissions: Iterable[Submission], run: Run, fresh: bool) -> tuple[list[Difference], list[Paper]]:
-        """Grade again, on the cases of the last time unless `fresh`: what would change, and the papers to record."""
+        """Grade again, on last time's cases unless `fresh`; return what would change, and the papers to record."""
         before = self.recorder.scores()
         found, changed = [], []
         for paper in self._papers(submissions, lambda s: run.seed if fresh else self._stored_seed(s, run.seed)):

@@ -1,17 +1,17 @@
-"""Which cells need not be run for a grade: they only show something, and nothing graded depends on what they do.
+"""Find the cells that need not run for a grade: they only show something, and nothing graded depends on them.
 
     left_out({0: "import torch", 3: "print(cse)", 5: "cse"}, {3})     # {3}: cell 5, a check, does not need it
 
 Decided from the source alone, in favour of running. A cell is left out where all of this holds:
 
-- it can be read: no magics, no `globals()`, no `exec`, no import, no assignment to an attribute or an item;
-- what it calls is of the notebook, of Python's plain functions or of a package in `_QUIET`, and is not named like
-  something that changes a state (`set_…`, `seed`, `register…`);
-- no name that it binds, and no object that it gets hold of by name, is used by a cell that is run.
+- it can be analysed: no magics, no `globals()`, no `exec`, no import, no assignment to an attribute or an item;
+- it calls only functions of the notebook, harmless ones of Python and those of a package in `_QUIET`, and none named
+  like something that changes a state (`set_…`, `seed`, `register…`);
+- no name that it binds, and no object that it reaches by name, is used by a cell that is run.
 
-Cells that are run are the answers, whatever else grades or was written by the learner, and, name by name, what these
-use. Where one of these can reach names without naming them, all cells are run. So nothing that a learner writes makes
-a cell stay out; it can only make more of them run.
+The cells that run are the answers, everything else that is graded or written by the learner, and, name by name, what
+these use. Where one of these can reach names without naming them, all cells run. So no learner's code makes a cell stay
+out; it can only make more of them run.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-#: Packages whose functions give a value and leave everything else alone, unless their name says otherwise.
+#: Packages whose functions return a value and have no side effects, unless their name suggests one.
 _QUIET = (
     *("passlab", "torch", "tvm", "islpy", "numpy", "onnx", "networkx", "IPython.display"),
     *("ast", "collections", "contextlib", "copy", "dataclasses", "functools", "inspect", "itertools", "math"),
     *("operator", "random", "re", "statistics", "string", "textwrap", "time", "typing"),
 )
-#: Python's own functions that reach names, files or attributes.
+#: Built-in functions that reach names, files or attributes.
 _LOUD = set("__import__ breakpoint compile delattr eval exec exit globals input locals open quit setattr".split())  # noqa: SIM905
 #: Names like these change the state of a process or of a library …
 _SETS = re.compile(
     r"((manual_)?seed|(un)?register|override|install|enable|disable|use|set|reset|load|init|patch|configure|config"
     r"|setstate|filterwarnings|simplefilter|rcParams|environ)(_|$)|set[A-Z]"
 )
-#: … and these an object: only what the cell itself has made may be changed.
+#: … and these change an object: allowed only for objects that the cell itself has made.
 _CHANGES = set("add append clear discard extend insert push remove reverse sort update".split())  # noqa: SIM905
 _TAKES = {"pop", "popitem", "setdefault"}
-#: How a cell reads names of the notebook without naming them.
+#: Ways in which a cell reads names of the notebook without naming them.
 _READS_ALL = set("eval exec get_ipython globals locals __import__".split())  # noqa: SIM905
 _FRAMES = set("__globals__ __main__ _getframe currentframe f_back f_globals f_locals user_ns".split())  # noqa: SIM905
-#: IPython's own variables hold what cells gave.
+#: IPython's variables with the results of cells.
 _HISTORY = re.compile(r"_+|_i*\d*|_[io]h|In|Out")
 _MAKES = (ast.Call, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
 _INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
@@ -51,8 +51,8 @@ _INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 @dataclass
 class _Cell:
     """Global names of one cell: `uses`, `binds`, and of these `imported` (name → "package.thing"), `data` (neither
-    imported nor a function or class) and `defines` (what is there anew whenever the cell has run).
-    `unseen`: it may read others; `tree`: None for what Python refuses."""
+    imported nor a function or class) and `defines` (bound anew whenever the cell runs). `unseen`: it may read other
+    names; `tree`: None for a cell that is not Python."""
 
     tree: ast.Module | None = None
     uses: set[str] = field(default_factory=set)
@@ -64,10 +64,10 @@ class _Cell:
 
 
 def left_out(sources: Mapping[int, str], candidates: Collection[int], checks: Collection[int] = ()) -> set[int]:
-    """Return the candidates, by their keys, that no other cell depends on which is run.
+    """Return the keys of the candidates on which no cell that runs depends.
 
-    sources: key → text of a cell, in the order of the notebook. checks: keys of the check cells; their text is the
-    expression that they hand to the check. What a cell does to an answer counts as a call of it, not as a change.
+    sources: key → text of a cell, in the order of the notebook. checks: keys of the check cells, whose text is the
+    expression passed to `check`; using an answer counts as calling it, not as changing it.
     """
     answers = set().union(*(_read(sources[key]).uses for key in checks))
     cells = {key: _read(source) for key, source in sources.items()}
@@ -102,7 +102,7 @@ def _needed(key: int, cells: Mapping[int, _Cell], runs: Collection[int]) -> bool
 
 
 def reaching(sources: Mapping[int, str], names: Collection[str]) -> set[int]:
-    """Return the cells, by their keys, that use one of the names, or a name that another such cell binds."""
+    """Return the keys of the cells that use one of the names, or a name that another such cell binds."""
     cells = {key: _read(source) for key, source in sources.items()}
     names, found = set(names), set[int]()
     while more := {key for key in cells.keys() - found if cells[key].uses & names or cells[key].unseen}:
@@ -232,7 +232,7 @@ def _only_shows(key: int, cells: Mapping[int, _Cell], used: set[str]) -> bool:
 
 
 def _own(tree: ast.Module) -> set[str]:
-    """Names of objects that a cell has made itself: a list, or what a call gave, but not a second name of something."""
+    """Return the names of objects that a cell itself made: a list, or a call's result, but not an alias."""
     own, borrowed = set(), set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
@@ -248,7 +248,7 @@ def _own(tree: ast.Module) -> set[str]:
 
 
 def _quiet(name: str, cells: Mapping[int, _Cell]) -> bool:
-    """Return whether this name may be called or read without consequences."""
+    """Return whether this name may be called or read without side effects."""
     for home in (cell.imported[name] for cell in cells.values() if name in cell.imported):
         package = any(home == one or home.startswith(f"{one}.") for one in _QUIET)
         if not package or _SETS.match(home.rpartition(".")[2]):

@@ -1,4 +1,4 @@
-"""A submission that has been read, and the marks on its notebooks."""
+"""Read a submission, and mark its notebooks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from autograder.engine.data import NotebookResult
 from autograder.grading import files, intake
 from autograder.grading.intake import Damaged, Submission
 
-#: When learners handed in, beside their notebooks, as nbgrader's exchange writes it.
+#: The file with the time of submission, beside the notebooks, as nbgrader's exchange writes it.
 TIMESTAMP = "timestamp.txt"
 
 
 @dataclass
 class Paper:
-    """A submission that has been read: its notebooks as they will be run, in nbgrader's form, and when it came in."""
+    """A submission that has been read: its notebooks as they will run, in nbgrader's form, and its time."""
 
     submission: Submission
     notebooks: dict[str, NotebookNode] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Paper:
         return next((result.failure for result in self.results.values() if result.failure), "")
 
     def answers(self) -> Iterator[tuple[str, str, str]]:
-        """(learner, question, source) of the answer cells."""
+        """Yield (learner, question, source) of the answer cells."""
         for nb in self.notebooks.values():
             for cell in nb.cells:
                 meta = cell.metadata.get("nbgrader", {})
@@ -45,7 +45,7 @@ class Paper:
 
 
 def read(submission: Submission) -> Paper:
-    """Read a submission. What cannot be read, and what had to be put right, is noted in the submission."""
+    """Read a submission. Files that cannot be read, and repairs, are noted in the submission."""
     paper = Paper(submission)
     for name, path in sorted(submission.notebooks.items()):
         try:
@@ -67,7 +67,7 @@ def _timestamp(path: Path) -> str:
 
 
 def hand_over(paper: Paper, folder: Path) -> None:
-    """Put what was handed in where nbgrader looks for it, so that its own commands and formgrader's buttons work."""
+    """Copy the submission to where nbgrader expects it, so that its commands and formgrader's buttons work."""
     target = folder / paper.submission.learner / paper.submission.assignment
     target.mkdir(parents=True, exist_ok=True)
     for name, nb in paper.notebooks.items():
@@ -78,8 +78,8 @@ def hand_over(paper: Paper, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Marks:
-    """What a notebook got. `points`: grade id → (points, or None as long as a person has to grade it; of how many).
-    `comments`: grade id → what a grader wrote about it."""
+    """The marks of a notebook. `points`: grade id → (points, None until a person has graded it; maximum). `comments`:
+    grade id → a grader's comment."""
 
     points: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
     comments: Mapping[str, str] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Marks:
 
 
 def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
-    """What grading by itself gives a notebook, before anyone else has looked at it."""
+    """Return the marks of automatic grading alone, before a person grades the notebook."""
     found: dict[str, tuple[float | None, float]] = {}
     for index, cell in enumerate(nb.cells):
         meta = cell.metadata.get("nbgrader") or {}

@@ -1,8 +1,8 @@
-"""What this course adds to nbgrader's steps. Each class is one step; the lists at the end say where they stand.
+"""This course's additions to nbgrader's steps. Each class is one step; the lists at the end give their order.
 
-- releasing: take out what belongs to the authored pair only, and stamp the release, so that copies know their origin
+- releasing: remove what belongs to the authored pair only, and stamp the release, so that copies show their origin
 - grading: the engine runs and judges a notebook, in place of a kernel, and its verdicts are kept with their seed
-- validating, on the learner's machine: a kernel, in which a cell that kills it costs its own question only
+- validating, on the learner's machine: a kernel, in which a cell that kills it costs only its question
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from autograder.grading.scores import Run
 
 
 class Stamp(NbGraderPreprocessor):
-    """A release carries a fingerprint of itself, and no pairing with a `.py` that the learner does not have."""
+    """Stamp a release with its fingerprint, and remove the pairing with a `.py` that the learner does not have."""
 
     def preprocess(self, nb, resources):
         nb.metadata.pop("jupytext", None)
@@ -41,7 +41,7 @@ class Stamp(NbGraderPreprocessor):
 
 
 class Repair(NbGraderPreprocessor):
-    """Take in a submission: refuse what is no ordinary notebook, and put back the cells and ids that it lost."""
+    """Accept a submission: reject what is not an ordinary notebook, and restore the cells and ids that it lost."""
 
     def preprocess(self, nb, resources):
         place, file = resources["nbgrader"], resources["metadata"]
@@ -53,7 +53,7 @@ class Repair(NbGraderPreprocessor):
 
 @cache
 def _engine(unsafe: bool):
-    """The engine of this process, started when the first notebook comes."""
+    """Return the engine of this process, started for the first notebook."""
     from autograder.engine.engine import Engine
 
     engine = Engine(1, unsafe)
@@ -65,7 +65,7 @@ _recorders: list[tuple[Recorder, Run]] = []
 
 
 def _recorder(config) -> tuple[Recorder, Run]:
-    """The recorder of this process, and the run of all that nbgrader grades in it."""
+    """Return the recorder of this process, and its run, which covers all that nbgrader grades here."""
     if not _recorders:
         recorder = Recorder(config)
         atexit.register(recorder.close)
@@ -76,12 +76,12 @@ def _recorder(config) -> tuple[Recorder, Run]:
 class RunInEngine(NbGraderPreprocessor):
     """Run a notebook and judge its answers in the engine."""
 
-    unsafe = Bool(False, help="Grade even where the sandbox is not whole; feedback says so.").tag(config=True)
+    unsafe = Bool(False, help="Grade even if the sandbox is incomplete; feedback warns of it.").tag(config=True)
 
     def preprocess(self, nb, resources):
         place = resources["nbgrader"]
         assignment, notebook = place["assignment"], place["notebook"]
-        authored = source_notebook(assignment, notebook)  # all is run: nbgrader has cleared what was handed in
+        authored = source_notebook(assignment, notebook)  # all cells run: nbgrader has cleared the submitted outputs
         todo = job(nb, authored, place["student"], assignment, notebook, run_seed(), run_all=True)
         result = _engine(self.unsafe).grade(todo)
         if result.failure:
@@ -92,7 +92,7 @@ class RunInEngine(NbGraderPreprocessor):
 
 
 class SaveVerdicts(NbGraderPreprocessor):
-    """Keep what is behind the grades that nbgrader has just saved: the seed, and the verdict on each question."""
+    """Keep the basis of the grades that nbgrader has just saved: the seed, and the verdict on each question."""
 
     def preprocess(self, nb, resources):
         recorder, run = _recorder(self.config)
@@ -147,7 +147,7 @@ class CarryOn(Execute):
 
 
 def use_for_validation() -> None:
-    """`nbgrader validate` has no setting for its steps; give it an executor that outlives a kernel."""
+    """Replace the executor of `nbgrader validate`, which has no setting for it, by one that outlives a kernel."""
     steps = [CarryOn if step is Execute else step for step in Validator.preprocessors.default_args[0]]
     Validator.preprocessors.default_args = (steps,)
 

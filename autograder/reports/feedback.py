@@ -1,10 +1,10 @@
 """The learner's feedback: one page for one graded notebook, scores first, then the notebook as it ran.
 
-Everything in a notebook but the verdicts is a stranger's text. Source and printed text are shown as text; Markdown is
-rendered with its HTML escaped; pictures become data of an <img>, where nothing runs; other HTML goes into a sandboxed
-frame without scripts, which cannot reach the page around it. The page's own policy (`templates/page.html`) forbids
-everything else a second time. Verdicts come from the verifier and are shown as they are, in panels that only grading
-makes.
+Everything in a notebook but the verdicts is untrusted. Source and printed text are shown as text; Markdown is rendered
+with its HTML escaped; pictures become data of an <img>, where nothing runs; other HTML goes into a sandboxed frame
+without scripts, which cannot reach the page around it. The page's content security policy (`templates/page.html`)
+forbids everything else a second time. Verdicts come from the verifier and are shown as they are, in panels that only
+grading makes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from autograder.engine.data import NotebookResult, Verdict
 from autograder.grading.paper import Marks, marks
 from autograder.reports.pages import cut, page, plain
 
-#: Characters of a cell up to which it is coloured, and up to which it is rendered once for a class.
+#: Most characters of a cell to highlight, and to render once for a whole class.
 MOST_COLOURED, MOST_KEPT = 20_000, 10_000
 MOST_OUTPUTS = 200
-#: nbgrader's own comment on an answer that is as it was released.
+#: nbgrader's own comment on an unchanged answer.
 UNANSWERED = "No response."
 
 #: A picture as data. No other type is shown, whatever a cell or an attachment claims.
@@ -36,7 +36,7 @@ _ATTACHED = re.compile(r'src="attachment:([^"]*)"')
 
 
 def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = None) -> str:
-    """Return the page for one notebook with its outputs. `given`: what counts; else what grading by itself gives."""
+    """Return the page for one notebook with its outputs. `given`: the final marks; default, automatic grading's."""
     given = given or marks(nb, result)
     points = [got for got, _ in given.points.values()]
     return page(
@@ -63,7 +63,7 @@ def _meta(cell: NotebookNode) -> dict:
 
 
 def _cell(cell: NotebookNode, verdict: Verdict | None) -> tuple[NotebookNode, str, str, Verdict | None]:
-    """(the cell, its grade id, what to show it as, its verdict)."""
+    """Return (the cell, its grade id, what to show it as, its verdict)."""
     meta = _meta(cell)
     if cell.cell_type != "code":
         kind = "written" if meta.get("grade") or meta.get("solution") or meta.get("task") else "text"
@@ -84,7 +84,7 @@ def _traceback(output: dict) -> str:
 
 @cache
 def _tools() -> tuple[Any, Any, Any]:
-    """Markdown to HTML, a lexer for Python, and what colours its tokens: made once."""
+    """Return a Markdown renderer, a lexer for Python, and a formatter for its tokens: made once."""
     import mistune
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
@@ -95,7 +95,7 @@ def _tools() -> tuple[Any, Any, Any]:
 
 
 def _kept(render):
-    """Remember what short texts become: the cells of a release are the same for a whole class."""
+    """Cache the results for short texts: the cells of a release are the same for a whole class."""
     remembered = lru_cache(2_000)(render)
     return lambda text: (remembered if len(text) <= MOST_KEPT else render)(text)
 
@@ -117,13 +117,13 @@ def _markdown(text: str) -> Markup:
     if len(text) <= MOST_COLOURED:
         try:
             return Markup(_tools()[0](text))
-        except Exception:  # so odd a text that the renderer gave up: it is shown as it is
+        except Exception:  # the renderer failed on the text: it is shown as it is
             pass
     return Markup("<pre>{}</pre>").format(cut(text))
 
 
 def _text(text: str, attachments: Mapping[str, dict] | None = None) -> Markup:
-    """Markdown as HTML, with the attachments of its cell put into it."""
+    """Return Markdown as HTML, with the attachments of its cell inserted."""
     made = _markdown(plain(text))
     return Markup(_ATTACHED.sub(lambda found: f'src="{_picture((attachments or {}).get(found[1]) or {})}"', made))
 
@@ -132,12 +132,12 @@ def _text(text: str, attachments: Mapping[str, dict] | None = None) -> Markup:
 
 
 def _picture(data: dict) -> str:
-    """The first picture among the forms of an output, as the address of an <img>; "" if there is none."""
+    """Return the first picture among the forms of an output, as the address of an <img>; "" if there is none."""
     return next(filter(None, (_data(mime, value) for mime, value in data.items())), "")
 
 
 def _data(mime: str, value: Any) -> str:
-    """A picture as the address of an <img>, "" for anything else. In an <img>, SVG runs and loads nothing."""
+    """Return a picture as the address of an <img>, "" for anything else. In an <img>, SVG runs and loads nothing."""
     text = "".join(value) if isinstance(value, list) else value
     if mime in _PICTURES and isinstance(text, str) and _BASE64.fullmatch(text):
         return f"data:{mime};base64,{''.join(text.split())}"

@@ -1,4 +1,4 @@
-"""What the pages for people have in common: their templates, and text from strangers made harmless."""
+"""Shared by all pages: templates, and cleaning of untrusted text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 TEMPLATES = Path(__file__).with_name("templates")
-#: More characters of one text are not shown.
+#: Most characters shown of one text.
 MOST_TEXT = 50_000
 
 _CONTROL = {code: None for code in range(32) if chr(code) not in "\t\n"} | {127: None}
@@ -21,19 +21,19 @@ _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
 
 def plain(value: Any) -> str:
-    """Return any value as text that can be written and shown: no colours of a terminal, no control characters."""
+    """Return any value as text that can be written and shown: without terminal colours and control characters."""
     text = "".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
     return _ANSI.sub("", text).translate(_CONTROL).encode("utf-8", "replace").decode("utf-8")
 
 
 def cut(value: Any, most: int = MOST_TEXT) -> str:
-    """Return the first `most` characters of a text, and say how many there are."""
+    """Return the first `most` characters of a text, with a note of its length if it is longer."""
     text = plain(value)
     return text if len(text) <= most else f"{text[:most]}\n… {len(text):,} characters in all"
 
 
 def number(value: float | None) -> str:
-    """Return points as people write them; – where there are none yet."""
+    """Return points without needless zeros; – where there are none yet."""
     return "–" if value is None else f"{round(value, 2):g}"
 
 
@@ -42,7 +42,7 @@ def people(count: int) -> str:
 
 
 def sha256(script: str) -> str:
-    """Return the name under which a content security policy allows a script."""
+    """Return the hash by which a content security policy allows a script."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
@@ -63,5 +63,5 @@ def templates() -> Environment:
 
 
 def page(template: str, **facts: Any) -> str:
-    """Return the page that a file in `templates/` makes of `facts`."""
+    """Return the page of a template in `templates/`, rendered with `facts`."""
     return templates().get_template(template).render(facts)

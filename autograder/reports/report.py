@@ -2,8 +2,8 @@
 
     report(rows(recorder.scores()), recorder.results(), Facts(…))
 
-Points are the gradebook's (`exports.Row`); times, crashes and what was unsafe come from the results. Shades of one
-blue and grey, with every number written out, so that nothing hangs on telling colours apart.
+Points are the gradebook's (`exports.Row`); times, crashes and missing sandbox layers come from the results. Shades of
+one blue and grey, with every number written out, so that no information depends on colour.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Layer(Protocol):
-    """A layer of the sandbox, as it was found on the machine that graded."""
+    """A layer of the sandbox on the machine that graded."""
 
     name: str
     holds: bool
@@ -37,7 +37,7 @@ class Layer(Protocol):
 class Facts:
     """How a class was graded. `notes`: learner ("" for the whole class) → sentences; `unread`: (learner, sentence) for
     submissions that could not be read or graded; `seconds`, `graded`: of this run, which may have resumed an earlier
-    one; `workers`: how many and where, in words."""
+    one; `workers`: their number and machines, as text."""
 
     when: str = ""
     seed: int | None = None
@@ -52,7 +52,7 @@ class Facts:
 
 
 class _Question(NamedTuple):
-    """A line of the questions: who got it right, what went wrong most often and how often, how long it took."""
+    """A row of the questions: who got it right, what went wrong most often and how often, how long it took."""
 
     assignment: str
     question: str
@@ -69,7 +69,7 @@ class _Question(NamedTuple):
 
 
 class _Learner(NamedTuple):
-    """A line of the learners. `points`: for each assignment, if there are several, and the total."""
+    """A row of the learners. `points`: for each assignment, if there are several, and the total."""
 
     name: str
     points: list[float | None]
@@ -79,7 +79,7 @@ class _Learner(NamedTuple):
 
 
 class _Chart(NamedTuple):
-    """How the points of an assignment are spread over the class."""
+    """The distribution of an assignment's points over the class."""
 
     assignment: str
     median: float
@@ -148,7 +148,7 @@ def _questions(rows: Sequence[Row], results: Sequence[NotebookResult]) -> Iterat
 
 
 def _totals(rows: Sequence[Row]) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
-    """(learner, assignment) → points, and what each assignment is worth."""
+    """Return (learner, assignment) → points, and assignment → most points."""
     got: dict[tuple[str, str], float] = defaultdict(float)
     of: dict[tuple[str, str], float] = defaultdict(float)
     for row in rows:
@@ -166,7 +166,7 @@ def _chart(assignment: str, points: Sequence[float], worth: float) -> _Chart:
 
 
 def _histogram(tenths: Counter[int]) -> str:
-    """Learners in each tenth of the points, as SVG with its numbers."""
+    """Return the learners in each tenth of the points, as SVG with numbers."""
 
     def figure() -> Figure:
         from matplotlib.figure import Figure
@@ -202,7 +202,7 @@ def _learners(
 
 
 def _took(results: Sequence[NotebookResult]) -> str:
-    """What a notebook took, in words; "" where no results are kept."""
+    """Return a text on the time and memory of a notebook; "" without results."""
     if not results:
         return ""
     seconds, peak = [r.seconds for r in results], max(r.peak_mib for r in results)

@@ -198,11 +198,11 @@ odd = [
     {"status": "raised", "error": "x" * 10**6},
     {"status": "stub"},
 ]
-def told(outcome):
+def to_wire(outcome):
     global turn
     turn += 1
     return odd[turn % 5], b"5.0"
-outcomes.told = worker.told = told
+outcomes.to_wire = worker.to_wire = to_wire
 
 def dce(gm):
     return gm

@@ -215,7 +215,7 @@ ANSWERS = {
         "endless": (
             "return of_tir(mod, 'for j in range(1000000000000): B[v] = B[v] * A[v] + T.float32(1)')",
             0.0,
-            "The module still ran after 4 s.",
+            "The module was still running after 4 s.",
         ),
         "memory": (
             "return made_of(mod, lambda x, n: relax.op.sum(relax.op.broadcast_to(x, (2**33, n)), axis=[0]))",
@@ -248,7 +248,7 @@ ANSWERS = {
             "    again = relay.Call(main, [relay.add(x, x)])\n"
             "    return tvm.IRModule({main: relay.Function([x], again, mod['main'].ret_type)})",
             0.0,
-            "The module still ran after 4 s.",
+            "The module was still running after 4 s.",
         ),
         "memory": (
             "return made_of(mod, lambda x, n: relay.add(relay.broadcast_to(x, (2**33, n)), x))",

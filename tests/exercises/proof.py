@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 from autograder.authoring.prove import prove
 from autograder.engine import wire
 from autograder.engine.data import CaseResult
-from autograder.engine.outcomes import told
+from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import signature
 from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run, unfit
 
@@ -18,7 +18,7 @@ def through(exercise: Exercise, answer: Callable, case: Case) -> tuple[Outcome, 
     """What comes of a case where the answer knows its arguments and what it is about, and no more; and its payload."""
     given = wire.decode(wire.encode(tuple(case.build())))
     outcome = run(exercise, answer, Case("", lambda: given, case.about))
-    head, payload = told(outcome)
+    head, payload = to_wire(outcome)
     if head["status"] == "refused":
         return replace(outcome, status="raised", value=None, error=head["error"]), b""
     return (replace(outcome, value=wire.decode(payload)) if payload else outcome), payload

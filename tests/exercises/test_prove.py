@@ -75,7 +75,7 @@ def proof(course):
         ("stub", 0, ""),
         ("adds_two", 1, ""),
         ("nothing", 0, ""),
-        ("blamed", 0, "must lose 'spared', it loses did"),
+        ("blamed", 0, "must lose 'spared', but it loses did"),
         ("survives", 3, "survives: it has all points"),
         ("off", 0, "must have all points"),
         ("shifts", 3, ""),

@@ -151,7 +151,7 @@ def test_the_csv_tells_seed_and_lost_verdicts(graded):
     got = rows(graded[0])
     row = got["partly right", "double"]
     assert (row["assignment"], row["max_points"], row["seed"], row["lost"]) == ("day00", "3", "5", "did")
-    assert row["message"] == "It did not do all that it must."
+    assert row["message"] == "It did not do everything that it must."
 
 
 @pytest.mark.parametrize(

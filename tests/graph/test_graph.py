@@ -276,7 +276,7 @@ def test_onnx_infers_shapes_without_touching_the_model():
 @pytest.mark.parametrize(
     ("body", "why"),
     [
-        ("y = Relu(z)", "z is used and never defined"),
+        ("y = Relu(z)", "z is used but never defined"),
         ("y = Relu(x) y = Exp(x)", "y is defined twice"),
     ],
 )
@@ -739,7 +739,7 @@ def test_broken_graphs_are_viewable(breaks):
     ("breaks", "why"),
     [
         (cycle, "relu uses neg before it is defined"),
-        (foreign, "elsewhere is used and never defined"),
+        (foreign, "elsewhere is used but never defined"),
         (twins, "relu is defined twice"),
     ],
 )
@@ -847,7 +847,7 @@ def test_table_escapes_and_reports_mutation():
         return x.add_(1)
 
     rows = table({"<fx>": view(traced(f))})
-    assert rows.rows[0][4] == "no: add_ changes a value that is already there"
+    assert rows.rows[0][4] == "no: add_ changes a value that already exists"
     assert "&lt;fx&gt;" in rows._repr_html_()
     assert table([view(traced(f))]).rows[0][0] == "torch.fx"
 

@@ -223,7 +223,7 @@ def test_editing_the_given_graph_is_said_and_judged_against_an_untouched_copy():
 
 
 def test_a_call_instead_of_the_function_is_explained():
-    assert "wants the function itself, relu; it got Net" in judge(exercise(), traced()).failure.message
+    assert "expects the function itself, relu; got Net" in judge(exercise(), traced()).failure.message
 
 
 def test_run_brings_back_warnings_and_output_nowhere(capfd):
@@ -260,4 +260,4 @@ def test_a_value_on_which_the_judge_breaks_is_a_sentence():
 
     result = judge(exercise(judge=breaks), good)
     assert result.points == 0 and not result.verdicts["valid"]
-    assert "could not read what came back (IndexError" in result.failure.message
+    assert "could not read the returned value (IndexError" in result.failure.message

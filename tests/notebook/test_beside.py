@@ -150,5 +150,5 @@ def test_where_no_kernel_can_be_started_one_sentence_says_so(monkeypatch):
         raise PermissionError("no sockets here")
 
     monkeypatch.setattr(KernelManager, "start_kernel", refused)
-    with pytest.raises(beside.CellFailed, match=r"No process beside this one can be started here: no sockets here\."):
+    with pytest.raises(beside.CellFailed, match=r"A second process cannot be started here: no sockets here\."):
         beside.run("relax", "1")

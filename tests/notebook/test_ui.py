@@ -103,7 +103,7 @@ def test_an_unknown_name_gets_the_nearest(capsys):
     ui.hint("day99.four")
     assert "There is no day99. The days are day00." in capsys.readouterr().out
     ui.progress("day99")
-    assert "There is no 'day99'" in capsys.readouterr().out
+    assert "No day 'day99'" in capsys.readouterr().out
 
 
 def test_a_damaged_progress_file_is_kept_aside(capsys):
@@ -127,4 +127,4 @@ def test_a_progress_file_that_cannot_be_written_costs_nothing_else(capsys, monke
 
 def test_solution_says_where_there_is_none(capsys):
     ui.solution("four")
-    assert "holds no solution of day00.four" in capsys.readouterr().out
+    assert "has no solution for day00.four" in capsys.readouterr().out

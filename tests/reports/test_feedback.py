@@ -54,7 +54,7 @@ def text_of(page):
 def test_scores_come_first_with_links_then_the_notebook_and_the_card():
     page = feedback(*make())
     assert "4 of 11 points" in page and '<a href="#dce-check">dce</a>' in page and 'id="dce-check"' in page
-    assert "1 of the answers is still to be read by a person" in page
+    assert "1 answer has yet to be graded by a person" in page
     assert page.index("4 of 11 points") < page.index("Dead code") < page.index("<div id=card>the card</div>")
     assert "What this looks like:</b> unread is dead." in page
     assert UNSAFE not in page

@@ -26,12 +26,12 @@ ONLY = {
 
 #: (flavour or both, what was built) → stage, and how its sentence begins or, after …, goes on.
 FAILED = {
-    ("relax", "too few inputs"): ("run", "The function main takes more inputs than came."),
-    ("relay", "too few inputs"): ("run", "The function takes 2 inputs; 1 came."),
+    ("relax", "too few inputs"): ("run", "The function main takes more inputs than it got."),
+    ("relay", "too few inputs"): ("run", "The function takes 2 inputs; got 1."),
     ("relax", "another shape"): ("run", "…shape[1] mismatch"),
-    ("relay", "another shape"): ("run", "The input x0 is float32 of shape (3, 4); float32 of (3, 2) came."),
+    ("relay", "another shape"): ("run", "The input x0 is float32 of shape (3, 4); got float32 of (3, 2)."),
     ("relax", "another type"): ("run", "…expect Tensor with dtype float32 but get float64."),
-    ("relay", "another type"): ("run", "The input x0 is float32 of shape (3, 4); float64 of (3, 4) came."),
+    ("relay", "another type"): ("run", "The input x0 is float32 of shape (3, 4); got float64 of (3, 4)."),
     ("both", "no such function"): ("build", "The module has no function other."),
     ("both", "no such target"): ("build", 'TVM cannot build the module: Target kind "abacus" is not defined.'),
     ("both", "no module"): ("build", "TVM cannot build the module:"),
@@ -44,7 +44,7 @@ FAILED = {
     ("relax", "abort"): ("crash", "The module ended its process while it ran (abort)."),
     ("relay", "abort"): ("crash", "TVM ended the process while it built the module (abort): Unknown type index"),
     ("relax", "exit"): ("crash", "The module ended its process while it ran (exit code 0)."),
-    ("both", "endless"): ("timeout", "The module still ran after 2 s."),
+    ("both", "endless"): ("timeout", "The module was still running after 2 s."),
     ("relax", "memory"): ("run", "The module needed more than 4 GiB of memory."),
     ("relay", "memory"): ("build", "To build the module took more than 4 GiB of memory."),
 }
@@ -97,7 +97,7 @@ def test_a_kernel_is_counted_whatever_it_is_called(flavour, name):
 
 @each_flavour
 def test_requests_do_not_wait_for_each_other(flavour):
-    assert found(flavour)["at once"] == {"right": True, "error": "The module still ran after 2 s."}
+    assert found(flavour)["at once"] == {"right": True, "error": "The module was still running after 2 s."}
 
 
 @each_flavour
@@ -144,11 +144,11 @@ def test_a_file_beside_the_notebook_does_not_take_the_place_of_a_module(tmp_path
 def test_what_is_no_module_is_said_at_once():
     from passlab.tvm import builds
 
-    with pytest.raises(TypeError, match="wants an IRModule or a function of TVM; it got int"):
+    with pytest.raises(TypeError, match="expects an IRModule or a function of TVM; got int"):
         builds.run_module(3, [])
-    with pytest.raises(ValueError, match="no pipeline 'zero'"):
+    with pytest.raises(ValueError, match="No pipeline 'zero'"):
         builds.run_module(builds.Packed("relax", ""), [], pipeline="zero")
-    with pytest.raises(ValueError, match="A tensor of complex64 cannot be given to a module"):
+    with pytest.raises(ValueError, match="No module takes or returns tensors of dtype complex64"):
         builds.run_module(builds.Packed("relax", ""), [(np.ones(1, "complex64"),)])
 
 

@@ -96,7 +96,7 @@ def test_features_choose_what_occurs(ir):
     for seed in range(20):
         assert "nn.conv2d" not in names(ir.make(seed, features=("pointwise", "reduce")))
     assert any(names(ir.make(seed, features=("conv",)))["nn.conv2d"] > 1 for seed in range(20))
-    with pytest.raises(TypeError, match=r"^There is no feature 'convs'\. There are: pointwise, "):
+    with pytest.raises(TypeError, match=r"^No feature 'convs'\. The features are pointwise, "):
         ir.make(0, features=("convs",))
     with pytest.raises(ValueError, match=r"^A random module needs a feature that makes calls, such as pointwise\.$"):
         ir.make(0, features=("outputs",))
@@ -137,5 +137,5 @@ def test_shrinking_keeps_two_calls_that_belong_together_and_stays_in_its_budget(
     asked = 0
     small = shrink(module, fails, 120)
     assert asked <= 121 and fails(small) and names(small).total() <= 4, small
-    with pytest.raises(ValueError, match=r"^shrink needs a module that fails"):
+    with pytest.raises(ValueError, match=r"^shrink expects a module that fails"):
         shrink(module, lambda m: False)

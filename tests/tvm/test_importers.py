@@ -139,8 +139,8 @@ def test_what_cannot_be_imported_is_said_in_a_sentence(ir, flavour, tmp_path):
     assert says(lambda: ir.load(nn.Dropout(), x)) == (
         "Dropout is in training mode. Call model.eval() before importing it."
     )
-    assert says(lambda: ir.load(Odd, x)) == "The importers take a torch.nn.Module, not type."
-    assert says(lambda: ir.load(Odd().eval(), 3)) == "Input 0 of Odd must be an example tensor, not int."
-    assert says(lambda: ir.from_onnx(str(tmp_path / "none.onnx"))).startswith("There is no ONNX file ")
-    assert "is not an ONNX file that can be read" in says(lambda: ir.from_onnx(str(tmp_path / "bad.onnx")))
-    assert says(lambda: ir.from_onnx(3)) == "An ONNX model is a path or an onnx.ModelProto, not int."
+    assert says(lambda: ir.load(Odd, x)) == "The importers take a torch.nn.Module; got type."
+    assert says(lambda: ir.load(Odd().eval(), 3)) == "Input 0 of Odd must be an example tensor; got int."
+    assert says(lambda: ir.from_onnx(str(tmp_path / "none.onnx"))).startswith("No ONNX file ")
+    assert "is not a readable ONNX file" in says(lambda: ir.from_onnx(str(tmp_path / "bad.onnx")))
+    assert says(lambda: ir.from_onnx(3)) == "Expected an ONNX model as a path or an onnx.ModelProto; got int."

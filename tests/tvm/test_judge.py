@@ -62,7 +62,7 @@ BOTH = {
     "verdicts of a right pass": "valid same did spared cost",
     "verdicts of a pass that returns nothing": "not valid",
     "verdicts of a wrong pass": "valid not same",
-    "no such kind": "There are no inputs of kind 'odd'",
+    "no such kind": "No kind of inputs 'odd'",
 }
 EXPECTED = {
     "relay": {
@@ -71,7 +71,7 @@ EXPECTED = {
         "no attributes": "nn.softmax is called without its attributes",
         "other attributes": "nn.softmax is called with relay.attrs.LeakyReluAttrs; its attributes are",
         "parameter twice": "main has its parameter x twice",
-        "result declared": "main says that it returns Tensor[(7), float32], and its body is Tensor[(2, 3), float32]",
+        "result declared": "it returns Tensor[(7), float32], but its body is Tensor[(2, 3), float32]",
         "does not build": "The module that came back does not build for llvm",
         "not run": "did not run",
         "any size": "(5, 3) (7, 3)",
@@ -83,7 +83,7 @@ EXPECTED = {
     "relax": {
         **BOTH,
         "no type": "The ty of Expr R.add(x, x) is missing. Make expressions through the builder",
-        "bound twice": "defined more than once. Give every binding a variable of its own",
+        "bound twice": "defined more than once. Give every binding its own variable",
         "dataflow": "used outside DataflowBlock",
         "does not build": "The module that came back does not build for llvm",
         "crash in a kernel": "The module that came back crashed on llvm",

@@ -1,8 +1,8 @@
-"""Runs the cells of a notebook and records what they give, as a notebook file has it; without a kernel process.
+"""Run the cells of a notebook and record their outputs as in a notebook file, without a kernel process.
 
-`Shell()` is made once, in the warm parent, where it costs a quarter of a second; the workers forked from it share it.
-From its first `run` on, a process owns file descriptors 0, 1 and 2: what a child process or C code prints is recorded
-like what Python prints. IPython does the rest: magics, top-level await, tracebacks, figures.
+`Shell()` is made once, in the warm parent, where it takes a quarter of a second; the forked workers share it. From its
+first `run` on, a process owns file descriptors 0, 1 and 2: prints of child processes and C code are recorded like
+Python's. IPython does the rest: magics, top-level await, tracebacks, figures.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ from traitlets.config import Config
 from autograder.engine.data import Ran
 from passlab.judge import OutOfTime, time_limit
 
-#: What is kept of one cell: characters of printed text and of everything displayed, and outputs.
+#: Limits for one cell: characters of printed text and of everything displayed, and number of outputs.
 MAX_TEXT = 50_000
 MAX_RICH = 4 * 2**20
-MAX_OUTPUTS = 900  # errors besides
+MAX_OUTPUTS = 900  # errors not counted
 
 _ERRORS = 10
 _FRAMES = 20  # of a deep traceback, at each end
@@ -46,12 +46,12 @@ _C = ctypes.CDLL(None)
 
 
 def _clean(text: str) -> str:
-    """An exact string without lone surrogates, which no UTF-8 file can hold."""
+    """Return a plain `str` without lone surrogates, which no UTF-8 file can hold."""
     return str.encode(text, "utf-8", "replace").decode("utf-8")
 
 
 def _cut(text: str, limit: int) -> str:
-    """The text, its middle left out when it is too long."""
+    """Return the text, without its middle if it is too long."""
     if len(text) <= limit:
         return _clean(text)
     return _clean(f"{text[: limit // 2]}\n… {len(text) - limit:,} characters left out …\n{text[-(limit // 2) :]}")
@@ -64,7 +64,7 @@ def _bytes_as_base64(value: Any) -> str:
 
 
 def _bundle(data: dict) -> tuple[dict[str, Any], int, list[str]]:
-    """What of a MIME bundle can stand in a notebook file, its size in characters, and the types that cannot."""
+    """Return the part of a MIME bundle that a notebook file can hold, its characters, and the types left out."""
     kept, size, bad = {}, 0, []
     for kind, value in data.items():
         json_like = isinstance(kind, str) and (kind == "application/json" or kind.endswith("+json"))
@@ -72,7 +72,7 @@ def _bundle(data: dict) -> tuple[dict[str, Any], int, list[str]]:
             bad.append(str(kind)[:80])
             continue
         try:
-            # Strings, most of all pictures, are measured before anything is made of them.
+            # Strings, pictures above all, are measured before they are copied.
             heavy = isinstance(value, str | bytes) and len(value) > MAX_RICH
             text = "" if heavy else json.dumps(value, default=_bytes_as_base64, allow_nan=False, ensure_ascii=False)
             size += len(value) if heavy else len(text)
@@ -84,7 +84,7 @@ def _bundle(data: dict) -> tuple[dict[str, Any], int, list[str]]:
 
 
 class _Record:
-    """What one cell gives, in the order in which it happens. However much that is, it takes bounded memory."""
+    """The outputs of one cell, in order, in bounded memory however many there are."""
 
     def __init__(self):
         self.outputs: list[dict] = []
@@ -124,7 +124,7 @@ class _Record:
     def show(
         self, output_type: str, data: dict, metadata: Any, *, display_id: Any = None, update=False, **more
     ) -> None:
-        """A display or a result; too large a one is left out."""
+        """Record a display or a result, unless it is too large."""
         data, size, bad = _bundle(data)
         if bad:
             self.write("stderr", f"Not shown: {', '.join(bad)} does not hold what a notebook file can keep.\n")
@@ -147,7 +147,7 @@ class _Record:
             self.displays.setdefault(display_id, []).append(output)
 
     def fail(self, ename: str, evalue: str, traceback: list[str]) -> None:
-        """An error; the first ones are kept whatever else is shown."""
+        """Record an error; the first ones are kept whatever else is shown."""
         if sum(output["output_type"] == "error" for output in self.outputs) < _ERRORS:
             if len(traceback) > 3 * _FRAMES:
                 traceback = [*traceback[:_FRAMES], "…", *traceback[-_FRAMES:]]
@@ -162,7 +162,7 @@ class _Record:
         if self.rich_lost:
             told += f"\n… More outputs ({self.rich_lost:,}) were left out: of a cell, {MAX_OUTPUTS} are kept, and "
             told += f"{MAX_RICH / 2**20:g} MiB.\n"
-        # Copies: a thread of the cell's may still print into this record.
+        # Copies: a thread started by the cell may still print into this record.
         outputs = [
             {**output, "text": _clean("".join(output["text"]))} if output["output_type"] == "stream" else dict(output)
             for output in list(self.outputs)
@@ -173,13 +173,13 @@ class _Record:
 
 
 class _Pipe:
-    """One of file descriptors 1 and 2, caught: what is written to it, by whomever, is read here."""
+    """File descriptor 1 or 2, caught: whatever any code writes to it is read here."""
 
     def __init__(self, number: int):
         self.number, self.name = number, {1: "stdout", 2: "stderr"}[number]
         self.read, self.write = os.pipe()
         os.set_blocking(self.read, False)
-        with contextlib.suppress(OSError, AttributeError):  # room, so that a chatty C library seldom waits
+        with contextlib.suppress(OSError, AttributeError):  # large, so that a chatty C library seldom waits
             fcntl.fcntl(self.write, fcntl.F_SETPIPE_SZ, 2**20)
         self.decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self.catch()
@@ -189,7 +189,7 @@ class _Pipe:
         os.dup2(self.write, self.number)
 
     def drain(self, record: _Record) -> None:
-        """Record what has been written. Ends also when somebody writes faster than this reads."""
+        """Record what has been written. Ends even if a process writes faster than this reads."""
         for _ in range(64):
             try:
                 chunk = os.read(self.read, 2**16)
@@ -216,10 +216,10 @@ class _Stream(io.TextIOBase):
         return self.number
 
     def flush(self):
-        """Nothing is held back; and a stream that was closed by a cell goes on."""
+        """Do nothing: writes are not buffered, and a stream that a cell closed stays usable."""
 
     def close(self):
-        """Stays open: later cells print too."""
+        """Stay open: later cells print too."""
 
     def write(self, text):
         if not isinstance(text, str):
@@ -235,18 +235,18 @@ class _Stream(io.TextIOBase):
 
 
 class _Catcher:
-    """Everything a process prints while a cell runs, in order, into one record."""
+    """Records everything a process prints while a cell runs, in order."""
 
     def __init__(self):
         self.owner = 0  # the process whose descriptors are caught
         self.record = _Record()
         self.pipes: tuple[_Pipe, ...] = ()
-        self.waiting = select.poll()  # is there anything in the pipes?
+        self.waiting = select.poll()  # tells whether there is anything in the pipes
         self.lock = threading.Lock()
         self.streams = (_Stream(self, 1), _Stream(self, 2))
 
     def drain(self) -> None:
-        """Record what waits in the pipes. The time limit may strike inside: a lock that was lost is not waited for."""
+        """Record what waits in the pipes. The time limit may strike inside, so never wait for a lock that it left."""
         if self.lock.acquire(timeout=0.1):
             try:
                 if self.waiting.poll(0):
@@ -256,7 +256,7 @@ class _Catcher:
                 self.lock.release()
 
     def enter(self) -> None:
-        """Catch the descriptors of this process, if that has not been done; mend what a cell closed."""
+        """Catch the descriptors of this process, if not yet caught; restore what a cell closed."""
         try:
             if self.owner != os.getpid():
                 raise OSError("not yet in this process")
@@ -295,7 +295,7 @@ class _Catcher:
                     os.close(wake)
                 thread.join(1)
                 self.drain()
-                for pipe in self.pipes:  # half a character, if a cell ended so
+                for pipe in self.pipes:  # an incomplete character at the end
                     record.write(pipe.name, pipe.decoder.decode(b"", final=True))
                     pipe.decoder.reset()
                 with contextlib.suppress(OSError):
@@ -330,7 +330,7 @@ class _Displays(DisplayPublisher):
 
 
 class _Results(DisplayHook):
-    """The value of a cell's last line."""
+    """Records the value of a cell's last line."""
 
     def write_output_prompt(self):
         pass
@@ -345,14 +345,14 @@ class _Results(DisplayHook):
 
 
 class _Compiler(CachingCompiler):
-    """Names the code of a cell as a kernel does: what asks whether code came from a notebook looks at that name."""
+    """Names a cell's code as a kernel does: libraries tell by that name whether code comes from a notebook."""
 
     def get_code_name(self, raw_code, transformed_code, number):
         return f"/tmp/ipykernel_1/{zlib.crc32(raw_code.encode('utf-8', 'replace'))}.py"
 
 
 class ZMQInteractiveShell(InteractiveShell):
-    """IPython without history file, settings, GUI and questions. Libraries know a notebook by this class's name."""
+    """IPython without history file, settings, GUI and prompts. Libraries recognise a notebook by this class's name."""
 
     displayhook_class = Type(_Results)
     display_pub_class = Type(_Displays)
@@ -361,7 +361,7 @@ class ZMQInteractiveShell(InteractiveShell):
     # Straight to the caught descriptors; IPython's own way needs a pseudo-terminal.
     system = InteractiveShell.system_raw
     seconds: float | None = None  # the time limit of the cell that runs
-    skipped = 0  # frames of the traceback being shown that are left out
+    skipped = 0  # frames left out of the traceback being shown
 
     def __init__(self, **more):
         self.catcher = _Catcher()
@@ -369,12 +369,12 @@ class ZMQInteractiveShell(InteractiveShell):
         self.set_hook("show_in_pager", lambda *_, **__: None, 99)
 
     def init_ipython_dir(self, ipython_dir):
-        """No folder: nothing is read from the home, nothing is written there."""
+        """Use no folder: nothing is read from or written to the home folder."""
 
     init_profile_dir = init_ipython_dir
 
     def init_virtualenv(self):
-        """The modules are those of this process."""
+        """Do nothing: the modules are those of this process."""
 
     def init_environment(self):
         os.environ.update(PAGER="cat", GIT_PAGER="cat", MPLBACKEND="module://matplotlib_inline.backend_inline")
@@ -383,11 +383,11 @@ class ZMQInteractiveShell(InteractiveShell):
         """There is none."""
 
     def ask_exit(self):
-        """`exit` in a cell: the cells below are run all the same."""
+        """Ignore `exit` in a cell: the cells below still run."""
 
     @contextlib.contextmanager
     def _tee(self, channel):
-        """IPython would keep everything that is printed a second time."""
+        """Do nothing: IPython would keep a second copy of everything printed."""
         yield
 
     def showtraceback(self, exc_tuple=None, *arguments, **more):
@@ -411,7 +411,7 @@ class ZMQInteractiveShell(InteractiveShell):
 
 
 def _shorten(tb: Any) -> int:
-    """Take out the middle of a deep traceback, which would take seconds to write. How many frames that was."""
+    """Cut the middle out of a deep traceback, which would take seconds to write. Return the number of frames cut."""
     frames = []
     while tb is not None:
         frames.append(tb)
@@ -423,7 +423,7 @@ def _shorten(tb: Any) -> int:
 
 
 def _text(error: BaseException) -> str:
-    """str(error), whatever a class of the learner's makes of that."""
+    """Return str(error), even if a learner's class breaks it."""
     try:
         return str(error)
     except Exception as another:
@@ -444,7 +444,7 @@ class Shell:
         ran = shell.run("1 + 1", 30) # in a worker; ran.outputs as in a notebook file
         answer, error = shell.value("cse")
 
-    From here on sys.modules["__main__"] is the notebook's namespace.
+    Makes sys.modules["__main__"] the notebook's namespace.
     """
 
     def __init__(self):
@@ -458,7 +458,7 @@ class Shell:
         self._warm_up()
 
     def _warm_up(self) -> None:
-        """Load what the first cell and the first traceback need; nothing of it stays in the namespace."""
+        """Load what the first cell and the first traceback need, and leave nothing in the namespace."""
         self.ip.run_cell("0\n;", silent=True)
         self.ip.display_formatter.format(0)
         try:
@@ -468,12 +468,12 @@ class Shell:
         self.ip.execution_count = 1
 
     def run(self, source: str, seconds: float | None = None) -> Ran:
-        """Run one cell. Comes back whatever the cell raises; a cell that ends the process ends it."""
+        """Run one cell and return its outputs, whatever it raises; a cell may still end the process."""
         if not source.strip():
             return Ran()
         ip, here, result = self.ip, os.getpid(), None
         ip.seconds = seconds
-        sys.displayhook = ip.displayhook  # a cell that was stopped may have left its own
+        sys.displayhook = ip.displayhook  # a stopped cell may have left another
         with ip.catcher.recording() as record:
             try:
                 with time_limit(seconds) if seconds else contextlib.nullcontext():
@@ -481,9 +481,9 @@ class Shell:
             except OutOfTime:
                 if not record.error:
                     ip.say_out_of_time()
-            except BaseException as error:  # IPython itself stumbled over what the cell left behind
+            except BaseException as error:  # IPython itself failed on what the cell left behind
                 record.fail(type(error).__name__, _text(error), [f"{type(error).__name__}: {_text(error)}"])
-            if os.getpid() != here:  # the cell forked, and this is the child: it must not go on as the worker
+            if os.getpid() != here:  # the child of a fork in the cell must not go on as the worker
                 os._exit(0)
         error = result and (result.error_before_exec or result.error_in_exec)
         if error and not record.error:  # IPython only printed it
@@ -491,11 +491,11 @@ class Shell:
         return record.ran()
 
     def skip(self) -> None:
-        """Count a cell that is not run here, so that `Cell In[3]` in a traceback is the third cell."""
+        """Count a cell without running it, so that `Cell In[3]` in a traceback is the third cell."""
         self.ip.execution_count += 1
 
     def value(self, expression: str, seconds: float | None = None) -> tuple[Any, str]:
-        """The value of an expression in the notebook's namespace, or (None, why there is none)."""
+        """Return (value, "") of an expression in the notebook's namespace, or (None, the reason why there is none)."""
         try:
             with time_limit(seconds) if seconds else contextlib.nullcontext():
                 return eval(compile(expression, "<answer>", "eval"), self.ip.user_global_ns, self.ip.user_ns), ""
@@ -505,7 +505,7 @@ class Shell:
             return None, _cut(f"{type(error).__name__}: {_text(error)}", 1000)
 
     def mute(self) -> None:
-        """From here on what this process prints is thrown away: for a child that only computes an answer."""
+        """Discard all further prints of this process: for a child that only computes an answer."""
         null = open(os.devnull, "r+")  # noqa: SIM115  (as long as the process lives)
         for number in (0, 1, 2):
             os.dup2(null.fileno(), number)

@@ -1,7 +1,7 @@
-"""Which check cells need the state as it is where they stand, because a cell below changes what their answer uses.
+"""Find the check cells that need a snapshot, because a cell below changes what their answer uses.
 
-An answer is called after all cells have run. That makes no difference to it unless the top level of a later cell
-rebinds a name that functions above look up, or changes an object behind such a name. Told from the source alone.
+An answer is called after all cells have run. That makes a difference only if the top level of a later cell rebinds a
+name that functions above look up, or changes an object behind such a name. Decided from the source alone.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from autograder.engine.data import Cell
 
 _INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
-#: What a cell can do to names without naming them.
+#: Ways in which a cell can change names without naming them.
 _UNSEEN = {"globals", "locals", "vars", "exec", "eval", "setattr", "delattr", "get_ipython", "__import__"}
 
 
@@ -24,7 +24,7 @@ def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
 
 
 def _top(node: ast.AST) -> Iterator[ast.AST]:
-    """The parts of a cell that run with it: bodies of functions and classes left out."""
+    """Yield the parts of a cell that run with it: everything but the bodies of functions and classes."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, _INSIDE):
@@ -32,20 +32,20 @@ def _top(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _root(node: ast.AST) -> str:
-    """The name that `name.a[0].b(…)` begins with, or ""."""
+    """Return the name that `name.a[0].b(…)` begins with, or ""."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
 
 
 def _looked_up(source: str) -> set[str]:
-    """Global names that the functions of a cell look up when they are called."""
+    """Return the global names that the functions of a cell look up when they are called."""
     tables = _tables(symtable.symtable(source, "cell", "exec"))
     return {symbol.get_name() for table in tables for symbol in table.get_symbols() if symbol.is_global()}
 
 
 def _changed(source: str) -> set[str] | None:
-    """Global names that a cell binds, or whose objects it may change; None if that cannot be told."""
+    """Return the global names that a cell binds, or whose objects it may change; None if that is unknown."""
     top = symtable.symtable(source, "cell", "exec")
     found = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
     found |= {s.get_name() for table in _tables(top) for s in table.get_symbols() if s.is_declared_global()}
@@ -56,16 +56,16 @@ def _changed(source: str) -> set[str] | None:
             case ast.ImportFrom(names=names) if any(alias.name == "*" for alias in names):
                 return None
             case ast.Call(func=ast.Attribute(attr=attr)) if attr.startswith("set_"):
-                return None  # a setting of the whole process: torch.set_default_dtype, …
+                return None  # a process-wide setting: torch.set_default_dtype, …
             case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
                 found.add(_root(node))
             case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
-                found.add(_root(method))  # table.append(x) changes the table; f(table) is taken for a use of it
+                found.add(_root(method))  # table.append(x) changes the table; f(table) counts as a use
     return found - {""}
 
 
 def needed(cells: Iterable[Cell]) -> set[int]:
-    """The check cells (by index) whose answers must be kept as they are where the check stands."""
+    """Return the check cells (by index) whose answers must be kept as they are at the check."""
     found: set[int] = set()
     uses: dict[int, set[str]] = {}  # check cell → names that its answer may look up
     above: set[str] = set()
@@ -76,7 +76,7 @@ def needed(cells: Iterable[Cell]) -> set[int]:
         try:
             changed = _changed(cell.source)
             above = above | _looked_up(cell.source)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):  # a magic, or nothing that can be run
+        except (SyntaxError, ValueError, RecursionError, MemoryError):  # a magic, or not Python
             changed = None
         found |= {at for at, names in uses.items() if changed is None or changed & names}
     return found

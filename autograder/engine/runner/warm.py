@@ -2,8 +2,8 @@
 
     python -m autograder.engine.runner.warm torch 5      (a flavour, and the number of the control socket)
 
-It is started in the sandbox by the engine, which gives orders over the control socket: fork a worker (the worker's own
-sockets come with the order), end a worker. It ends when the engine does.
+The engine starts it in the sandbox and gives orders over the control socket: fork a worker (the worker's sockets come
+with the order), end a worker. It ends when the engine does.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from passlab import exercises
 
 
 def end(pid: int) -> dict[str, float]:
-    """Kill a worker, and with it every process it started. The processor time it took, where the kernel says so."""
+    """Kill a worker and every process it started. Return the processor time it took, where the kernel reports it."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
     try:

@@ -1,11 +1,11 @@
-"""The learner's side of the engine: runs in a confined child of a warm parent, one child for each notebook.
+"""The worker: runs one notebook in a confined child of a warm parent.
 
-The worker runs the cells from top to bottom, and then forks a child that puts cases to the answers, so that no output
-of a cell can hold a hidden case. Where a later cell changes what an answer uses, the state as it is at the check is
-kept: in a child of its own, forked there. A question that ends its child, or has to be ended, costs itself alone: the
-engine then begins a worker again for those that are left.
+The worker runs the cells from top to bottom, and then forks a child that runs the answers on the cases, so that no
+output of a cell can hold a hidden case. Where a later cell changes what an answer uses, a child forked at the check
+keeps the state. A question that ends its child, or has to be ended, costs only itself: the engine starts another worker
+for the remaining ones.
 
-Nothing that comes out of here is believed: a value is judged elsewhere, as data, and the rest is shown to the learner.
+Nothing from a worker is trusted: a value is judged elsewhere, as data, and the rest is shown to the learner.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 from autograder.engine import wire
 from autograder.engine.data import Cell
-from autograder.engine.outcomes import lost, told
+from autograder.engine.outcomes import failure, to_wire
 from autograder.engine.runner.shell import Shell
 from autograder.engine.sandbox import announce
 from passlab import exercises
@@ -28,7 +28,7 @@ from passlab.process.messages import Gone, receive, send
 
 
 def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> None:
-    """Run the notebook that comes over `reins`; every check cell has the next of `talks`. Ends with the questions."""
+    """Run the notebook that arrives over `reins`; the check cells use `talks` in order. Ends with the questions."""
     announce(reins)
     order, _ = receive(reins)
     cells = [Cell(**cell) for cell in order["cells"]]
@@ -37,7 +37,7 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
     asked: dict[socket.socket, Cell] = {}
 
     def child(questions: dict[socket.socket, Cell]) -> None:
-        """Leave questions to a child."""
+        """Fork a child for these questions."""
         if os.fork() == 0:
             reins.close()
             for talk in talks:
@@ -53,7 +53,7 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
                 child({checks[cell.index]: cell})
             elif cell.index not in skip:
                 asked[checks[cell.index]] = cell
-            if cell.index in early:  # its visible cases are put now, to the child
+            if cell.index in early:  # the child runs its cases, in the state at this point
                 skip = set(receive(reins)[0]["skip"])
             shell.skip()
         elif cell.index in skip:
@@ -74,7 +74,7 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
 
 
 def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> None:
-    """Put the cases that come over each socket to its answer, until all sockets are closed, and end the process."""
+    """Run each socket's answer on the cases that arrive over it, until all sockets are closed; end the process."""
     try:
         shell.mute()
         answers: dict[socket.socket, tuple] = {}
@@ -94,7 +94,7 @@ def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> None:
 
 
 def _wanted(shell: Shell, cell: Cell) -> tuple:
-    """Exercise, answer, and why there is none."""
+    """Return the exercise, the answer, and why there is no answer, or ""."""
     exercise = exercises.find(cell.exercise)
     answer, error = shell.value(cell.answer, exercise.seconds)
     return exercise, answer, error or unfit(exercise, answer)
@@ -102,9 +102,9 @@ def _wanted(shell: Shell, cell: Cell) -> tuple:
 
 def _outcome(exercise: Any, answer: Any, error: str, about: list[str], payload: bytes) -> tuple[dict, bytes]:
     if error:
-        return lost(error, "missing"), b""
-    # One build, whoever asks how often: the answer gets what the judge sent.
+        return failure(error, "missing"), b""
+    # `build` returns the judge's arguments every time: the answer gets exactly what the judge sent.
     try:
-        return told(run(exercise, answer, Case("", cache(partial(wire.decode, payload)), tuple(about))))
-    except KeyboardInterrupt:  # raised by the answer: nobody presses keys here
-        return lost("It raised KeyboardInterrupt.", "raised") | {"error_kind": "KeyboardInterrupt"}, b""
+        return to_wire(run(exercise, answer, Case("", cache(partial(wire.decode, payload)), tuple(about))))
+    except KeyboardInterrupt:  # raised by the answer: there is no keyboard here
+        return failure("It raised KeyboardInterrupt.", "raised") | {"error_kind": "KeyboardInterrupt"}, b""

@@ -1,18 +1,18 @@
-"""The process in which the judge's modules are built and run: it holds no secret, and its word is not taken.
+"""The builder: builds and runs modules for the judge. It holds no secrets and is not trusted.
 
     python -m autograder.engine.verifier.builder relax 5      (a flavour, and the socket of its requests)
 
 The verifier must not run what a learner's pass returned: a module is its author's code, and TIR can write anywhere. So
-the engine starts this process beside the verifier, in the sandbox that learner code runs in, and hands the verifier the
-other end of its socket: `passlab.tvm.builds` asks there. For each request it forks a child, confined as a worker is,
-that reads one module with the checks of `wire_tvm`, builds it, runs it and is gone.
+the engine starts this process beside the verifier, in the sandbox for learner code, and gives the verifier the other
+end of its socket, for `passlab.tvm.builds`. For each request it forks a child, confined like a worker, that reads one
+module with the checks of `wire.tvm`, builds it, runs it and exits.
 
-What may be concluded from an answer? The outputs are what the module computed, or what it pretended to: either way they
-come from the module and its inputs alone, as the child knows nothing else, and the verifier compares them with what
-they must be. A module that has the right outputs ready for inputs that it cannot know computes them. Times, names of
-kernels and allocations are claims of a process that the module may have taken over. What a judge can count it counts in
-the module that came back; where a question is about speed itself, a module that writes out of its bounds with enough
-skill can win that verdict, and nothing else.
+What does a reply prove? The outputs are what the module computed or pretended to compute: either way they come from the
+module and its inputs alone, since the child knows nothing else, and the verifier compares them with the expected ones.
+A module that returns the right outputs for inputs it cannot know computes them. Times, names of kernels and allocations
+are claims of a process that the module may have taken over. So a judge counts whatever it can in the returned module;
+where a question is about speed itself, a module that skilfully writes out of bounds can win that verdict, and nothing
+else.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from autograder.engine.wire.tvm import decode_module
 from passlab.tvm import server as builder
 from passlab.tvm.builds import MEMORY_GIB
 
-#: More of TVM than a worker gets of Python; threads are few, as TVM has one here. Nobody waits for longer than cpu_s.
+#: More memory than a worker gets; few threads, as TVM has one here. No request may take longer than cpu_s.
 LIMITS = sandbox.Limits(memory_mib=MEMORY_GIB * 1024, cpu_s=600, processes=8)
 
 
 def read(flavour: str, text: str) -> Any:
-    """The module that a text stands for, checked."""
+    """Return the module of a text, checked."""
     try:
         return decode_module(f"{flavour}\n{text}".encode())
     except Refused as refused:

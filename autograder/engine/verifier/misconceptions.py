@@ -1,15 +1,14 @@
-"""Which misconception a wrong answer shows: what it does on every case is compared with the bank's wrong answers.
+"""Find the misconception behind a wrong answer by comparing its behaviour on every case with the bank's wrong answers.
 
-Nothing of the answer's text counts. Two answers behave alike if they lose the same verdicts on every case; where
-several of the bank's do, that one which returns the same values on most of the failed cases.
+The answer's text does not count. Two answers behave alike if they lose the same verdicts on every case; of several such
+answers in the bank, the one that returns the same values on most of the failed cases is chosen.
 
-A note that does not fit is worse than none, so three things are left unsaid:
-
-- an answer that brings no value back on any case shows only that it breaks;
-- one that fails every case is told apart from other such answers by its values alone: half of them must agree;
-- one that nobody in the bank behaves like exactly (two mistakes in one answer, say) gets the nearest note only if, of
-  the cases that one of the two fails, three quarters (so at least three of four) come out the same, value included,
-  and no other note is as near.
+A wrong note is worse than none, so:
+- an answer that returns no value on any case gets no note: it shows only that it breaks;
+- one that fails every case is distinguished from other such answers by its values alone: half of them must agree;
+- one without an exact match in the bank (two mistakes in one answer, say) gets the nearest note only if, of the cases
+  that one of the two fails, three quarters (so at least three of four) have the same result, value included, and no
+  other note is as near.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from collections.abc import Iterable, Sequence
 
 from autograder.engine.data import CaseResult
 
-#: A case as [name, status, lost verdicts, fingerprint]: JSON data, so that it can be kept and sent.
+#: A case as [name, status, lost verdicts, fingerprint]: JSON data, so that it can be stored and sent.
 Signature = list[list]
 
 NEAR = 0.75
 
 
 def signature(cases: Iterable[CaseResult]) -> Signature:
-    """How an answer behaves, case by case."""
+    """Return an answer's behaviour, case by case."""
     return [[case.name, case.status, sorted(case.lost), case.fingerprint] for case in cases]
 
 
@@ -38,7 +37,7 @@ def _same_value(one: Sequence, other: Sequence) -> bool:
 
 
 def match(seen: Signature, known: Iterable[tuple[str, Signature]]) -> str:
-    """The note of the wrong answer that behaves like this one, or "". `known`: (note, signature), in order."""
+    """Return the note of the wrong answer that behaves like this one, or "". `known`: (note, signature), in order."""
     mine = {case[0]: case for case in seen}
     failed = [name for name, case in mine.items() if case[2]]
     if not failed or not any(case[3] for case in seen):

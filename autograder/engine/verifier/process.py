@@ -1,13 +1,12 @@
-"""The verifier: holds the hidden cases, judges what came back, never runs learner code.
+"""The verifier: holds the hidden cases, judges returned values, never runs learner code.
 
     python -m autograder.engine.verifier.process relax 5 6 7
 
-The arguments: a flavour, for one of TVM the socket of its builder, and the sockets over which it is asked, one for
-each job of the engine.
+The arguments: a flavour, the socket of its builder (flavours of TVM only), and the sockets for requests, one for each
+job of the engine.
 
-It runs in a sandbox of its own. A request is judged in a forked child, which a hostile value may crash: then each of
-its questions gets a child of its own, and the one that crashes is lost alone. What a module of TVM computes it asks the
-builder.
+It runs in its own sandbox. A request is judged in a forked child, which a hostile value may crash: then each of its
+questions gets a separate child, so that only the one that crashes is lost. The builder runs TVM's modules.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from passlab.notebook import ui
 from passlab.process.messages import Garbled, Gone, receive, send
 from passlab.tvm import builds
 
-#: Judging one question takes seconds; a value that takes longer was made to. What modules take is counted by itself.
+#: Judging one question takes seconds; only a hostile value takes longer. Time for modules is counted separately.
 MOST_SECONDS = 30
 MOST_MEMORY = 4 * 2**30
 MOST_KEPT = 100_000
@@ -100,7 +99,7 @@ class Verifier:
         self._start(Request(sock, head["judge"], values, [list(range(len(values)))]))
 
     def _start(self, request: Request) -> None:
-        """Judge the next group of a request's questions in a child; without one, answer."""
+        """Judge the next group of a request's questions in a child; if none is left, reply."""
         if not request.waiting:
             send(request.sock, {"verdicts": [request.verdicts[at] for at in range(len(request.questions))]})
             return
@@ -131,13 +130,13 @@ class Verifier:
             os._exit(0)
         except builds.Ended:
             os._exit(_NO_BUILDER)
-        except BaseException:  # the judge itself is at fault, or out of memory: whoever runs the grader should see it
+        except BaseException:  # a bug in the judge, or out of memory: the instructor should see it
             traceback.print_exc()
         finally:
             os._exit(1)
 
     def _finished(self, request: Request) -> None:
-        """A child has answered or died."""
+        """Handle a child that has replied or died."""
         self.select.unregister(request.pipe)
         del self.running[request.pipe]
         group = request.waiting.pop(0)
@@ -157,13 +156,13 @@ class Verifier:
         with contextlib.suppress(ProcessLookupError):
             os.kill(request.pid, signal.SIGKILL)
         if os.waitstatus_to_exitcode(os.waitpid(request.pid, 0)[1]) == _NO_BUILDER:
-            sys.exit("The builder has ended.")  # and the engine starts all of them anew
+            sys.exit("The builder has ended.")  # and the engine restarts all of them
         self._start(request)
 
 
 def _for_modules(question: dict[str, Any]) -> float:
-    """How many seconds modules may take, all cases together. An answer has so many for each; what it was given is built
-    as well as what it returned."""
+    """Return the seconds that modules may take, all cases together: an answer's limit per case, twice, since the
+    argument is built as well as the result."""
     exercise = exercises.find(question["exercise"])
     if exercise.flavour not in builds.FLAVOURS:
         return 0.0
@@ -176,7 +175,7 @@ def _limit_memory() -> None:
 
 
 def _undecided(question: dict[str, Any]) -> Verdict:
-    """The verdict on an answer whose results could not be judged: nothing was shown to be right."""
+    """Return the verdict on an answer whose results could not be judged: it earns nothing."""
     exercise = exercises.find(question["exercise"])
     message = "What your code returned could not be judged: judging it ended the judge's process, or took too long."
     held = dict.fromkeys(exercise.points, False)

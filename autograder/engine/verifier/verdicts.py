@@ -1,7 +1,7 @@
-"""From the outcomes of one question to its verdict: the judge, what of it a learner may see, and the misconception.
+"""Turn the outcomes of one question into its verdict: the judge, the learner's view of it, and the misconception.
 
-Judging is a function of the data: the same bytes on the same case give the same findings. They can be kept (`Seen`), so
-that what many learners return in common is judged once.
+Judging depends on the data alone: the same bytes on the same case give the same findings. They are cached (`Seen`), so
+that a value which many learners return is judged once.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
 from autograder.engine import wire
 from autograder.engine.data import CaseResult, Verdict
-from autograder.engine.outcomes import told
+from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises
 from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run
 from passlab.notebook.ui import picture, report
 
-#: What a learner is told of a hidden case. The judge's own sentence would name parts of the case, or quote what came
-#: back, into which an answer may have copied it.
+#: The learner's messages for hidden cases. The judge's own message could name parts of the case, or quote the returned
+#: value, into which an answer may have copied it.
 ON_HIDDEN = {
-    "valid": "What came back is not a well-formed result.",
+    "valid": "The result is not well-formed.",
     "same": "The result does not compute the same function.",
-    "did": "It did not do all that it must.",
-    "spared": "It touched something that it must leave alone.",
+    "did": "It did not do everything that it must.",
+    "spared": "It changed something that it must leave alone.",
     "cost": "It did not save what it promised.",
 }
 
@@ -40,7 +40,7 @@ Key = tuple[str, int, int, str]
 
 
 def for_learner(result: Judgement, visible: Iterable[Case]) -> Judgement:
-    """The same judgement as a learner may see it: hidden cases go unnamed, and the title says that they are in it."""
+    """Return the judgement as a learner may see it: hidden cases are not named, but the title mentions them."""
     exercise, known = result.exercise, {case.name for case in visible}
     findings = [f if f.case in known else replace(f, case="one of the hidden ones") for f in result.findings]
     return replace(
@@ -50,14 +50,14 @@ def for_learner(result: Judgement, visible: Iterable[Case]) -> Judgement:
 
 @cache
 def cases_of(exercise_id: str, seed: int) -> tuple[list[Case], int]:
-    """The visible and the hidden cases of an exercise, and how many of them are visible."""
+    """Return the visible and then the hidden cases of an exercise, and the number of visible ones."""
     visible = list(exercises.find(exercise_id).cases())
     return [*visible, *hidden_cases(exercise_id, seed)], len(visible)
 
 
 @cache
 def payloads(exercise_id: str, seed: int) -> list[bytes]:
-    """The arguments of every case as they travel."""
+    """Return the packed arguments of every case."""
     return [wire.encode(tuple(case.build())) for case in cases_of(exercise_id, seed)[0]]
 
 
@@ -80,9 +80,9 @@ class Seen:
 
 
 class Question:
-    """One question of a submission: what came back (`heads` and `values`, one each for every case that was put).
+    """One question of a submission: its outcomes (`heads` and `values`, one of each per case).
 
-    `kept`: findings known from earlier questions; what is found anew is added to `fresh`.
+    `kept`: findings from earlier questions; new ones are added to `fresh`.
     """
 
     def __init__(self, exercise: str, seed: int, heads: list[dict], values: list[bytes], kept: dict[Key, Seen]):
@@ -93,7 +93,7 @@ class Question:
         self.seen: list[Seen] = []
 
     def verdict(self, misconceptions: Misconceptions) -> Verdict:
-        """Judge every case and make the verdict, as its learner may see it."""
+        """Judge every case and return the verdict as its learner may see it."""
         put = zip(self.cases, map(self._outcome, range(len(self.heads))), strict=False)
         result = conclude(self.exercise, put, self._findings)
         cases = [self._case_result(at, seen) for at, seen in enumerate(self.seen)]
@@ -117,15 +117,15 @@ class Question:
         )
 
     def _outcome(self, at: int) -> Outcome:
-        """An outcome without its value. Of an exception in a hidden case only the class is told."""
+        """Return an outcome without its value. Of an exception in a hidden case, it has only the class."""
         head, status = self.heads[at], self.heads[at]["status"]
         error = head["error"]
         if at >= self.visible:
             error = {
                 "raised": f"It raised {head['error_kind'] or 'an exception'}.",
-                "refused": "What came back holds something that cannot leave the notebook.",
+                "refused": "The result contains something that cannot leave the notebook.",
                 "timeout": f"It was still running after {self.exercise.seconds:g} s.",
-                "missing": "There was no answer to put it to.",
+                "missing": "There was no answer to run.",
             }.get(status, error)
         if status in ("died", "refused", "missing"):
             status = "raised"
@@ -145,13 +145,13 @@ class Question:
         return seen.findings
 
     def judged(self, at: int) -> list[Finding]:
-        """The judge's findings on one case, graphs included."""
+        """Return the judge's findings on one case, graphs included."""
         case, outcome = self.cases[at], self._outcome(at)
         if outcome.status == "ok":
             try:
                 outcome = replace(outcome, value=wire.decode(self.values[at]))
             except wire.Refused as refused:
-                outcome = replace(outcome, status="raised", error=f"What came back cannot be judged: {refused}")
+                outcome = replace(outcome, status="raised", error=f"The result cannot be judged: {refused}")
         findings = judge_outcome(self.exercise, case, outcome)
         if at < self.visible:
             return findings
@@ -169,7 +169,7 @@ class Question:
         return CaseResult(self.cases[at].name, at >= self.visible, self.heads[at]["status"], lost, seen.fingerprint)
 
     def _drawn(self, result: Judgement) -> Any:
-        """The picture of the finding that is shown first, drawn once for all who return the same."""
+        """Return the picture of the finding shown first, drawn once for all learners who return the same value."""
         failure = result.failure
         at = next((at for at, seen in enumerate(self.seen) if any(f is failure for f in seen.findings)), None)
         if failure is None or at is None or not result.attempted:
@@ -187,7 +187,7 @@ class Question:
 
 
 def _discreet(finding: Finding, case: Case, told: str) -> Finding:
-    """A finding on a hidden case as a learner may see it: a sentence that is the same for every case, and no graph but
+    """Return a finding on a hidden case as a learner may see it: the same message for every case, and no graph except
     a smaller one that the judge shrank the case to."""
     sizes = [len(part.graph.nodes) for part in case.build() if isinstance(part, GraphModule)]
     graph = finding.before.graph if isinstance(finding.before, GraphModule) else None
@@ -196,25 +196,25 @@ def _discreet(finding: Finding, case: Case, told: str) -> Finding:
     return replace(finding, message=message, before=finding.before if shrunk else None, after=None)
 
 
-#: (exercise, seed, name of a bank answer, place of the case) → how it does there: status, lost verdicts, fingerprint.
+#: (exercise, seed, name of a bank answer, position of the case) → its result: status, lost verdicts, fingerprint.
 Mistakes = dict[tuple[str, int, str, int], tuple[str, list[str], str]]
 
-#: How long a misconception is looked for, and how long an answer of the bank may run on one case, in seconds.
+#: Seconds to search for a misconception, and for an answer of the bank to run on one case.
 PATIENCE, RUN_SECONDS = 4.0, 1.0
 
 
 class Misconceptions:
-    """Finds the bank's wrong answer that behaves as a learner's does, by putting the same cases to it.
+    """Finds the bank's wrong answer that behaves like a learner's, by running the bank's on the same cases.
 
-    The cases that the learner's answer lost come first: on one of these most of the bank's part ways with it, and need
-    not be run on the others. What was found out is kept: `known` from before, `fresh` from now.
+    The cases that the learner's answer lost come first: one of these rules out most of the bank's answers, which need
+    not run on the others. Results are cached: `known` from before, `fresh` from now.
     """
 
     def __init__(self, known: Mistakes):
         self.known, self.fresh = known, {}
 
     def name(self, exercise_id: str, seed: int, cases: list[CaseResult]) -> str:
-        """The misconception of the answer that did so on the cases, or "" if the bank has none like it in time."""
+        """Return the misconception of an answer with these results, or "" if the bank has no such answer in time."""
         until = time.monotonic() + PATIENCE
         seen = signature(cases)
         order = sorted(range(len(seen)), key=lambda at: not seen[at][2])
@@ -239,7 +239,7 @@ class Misconceptions:
         if found is None:
             exercise, (cases, _) = exercises.find(exercise_id), cases_of(exercise_id, seed)
             limited = replace(exercise, seconds=min(exercise.seconds, RUN_SECONDS))
-            head, value = told(run(limited, entry, cases[at]))
+            head, value = to_wire(run(limited, entry, cases[at]))
             question = Question(exercise_id, seed, [head] * (at + 1), [value] * (at + 1), {})
             lost = sorted({f.verdict for f in question.judged(at) if not f.ok})
             found = self.fresh[key] = (question.heads[at]["status"], lost, question.fingerprint(at))

@@ -3,8 +3,8 @@
     result = equivalent(before, after)            # GraphModules, nn.Modules, plain functions, modules of TVM
     assert result, result.reason
 
-Each IR has a search of its own (`passlab.fx.equivalent`, `passlab.tvm.equivalent`). What they share is in `values`:
-how far numbers may lie apart, and when a difference is rounding.
+Each IR has its search (`passlab.fx.equivalent`, `passlab.tvm.equivalent`). They share `values`: the tolerance, and when
+a difference is rounding.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class Equivalence:
 
     `mse`, `max_abs` and `max_ulp` describe the trial that failed, else the worst of those in the inputs' own dtype.
     `first_diverging` names a node of `after` (or of `before`, where `after` has lost it). `counterexample` holds inputs
-    that show the difference, `graph` and `graph_after` the smallest pair of graphs found that still differs. `notes`
-    says what was not tried, and what changed without being an error.
+    that show the difference, `graph` and `graph_after` the smallest pair of graphs found that still differs. `notes`:
+    what was not tried, and what changed without being an error.
     """
 
     ok: bool
@@ -57,7 +57,7 @@ class Equivalence:
     def _repr_html_(self) -> str:
         text = f"<p>{html.escape(repr(self))}</p>"
         if self.graph is not None and self.graph_after is not None:
-            with contextlib.suppress(Exception):  # without Graphviz the sentence has to do
+            with contextlib.suppress(Exception):  # without Graphviz only the text is shown
                 text += load("drawing").diff(self.graph, self.graph_after).svg
         return text
 
@@ -76,25 +76,25 @@ def equivalent(
     thorough: bool = False,
     aliasing: bool | None = None,
 ) -> Equivalence:
-    """Run `before` and `after` on the same inputs and say whether, and where, they part.
+    """Run `before` and `after` on the same inputs and return whether, and where, they differ.
 
     inputs      a tuple of examples (tensors, numbers, nested lists), a list of such tuples, or None: then
                 `before.meta["inputs"]`, else random ones of the shapes noted on its placeholders.
     modes       "eval", "train" or both; default: the mode `before` is in.
-    devices     default: where the example inputs lie, and the accelerator if there is one.
-    trials      names out of `passlab.fx.trials.TRIALS`; default: its first eight. A trial whose inputs `before` itself
-                turns down is left out, and `notes` says so. `thorough` adds the others and three more seeds.
-    aliasing    True: an output that shares memory with an input in one program only is a difference; False: it is
-                none. Default: it is one where a program writes into its inputs, else a note, since no value shows it.
+    devices     default: those of the example inputs, and the accelerator if there is one.
+    trials      names from `passlab.fx.trials.TRIALS`; default: its first eight. A trial whose inputs `before` itself
+                rejects is skipped, with a note. `thorough` adds the others and three more seeds.
+    aliasing    whether an output that shares memory with an input in one program only is a difference. Default: yes
+                where a program writes into its inputs; elsewhere a note, since no value shows it.
     atol, rtol  replace the tolerances that follow from dtype and depth.
 
-    A GraphModule is run as its nodes say, also when `recompile()` was forgotten (`before` up to `LARGE` nodes).
+    A GraphModule is run from its nodes, even if `recompile()` was forgotten (`before` up to `LARGE` nodes).
 
     Modules of Relay and Relax, on one side or on both, are built and run by TVM: see `passlab.tvm.equivalent`, also for
     the names of their trials. Their `devices` are TVM's targets; modes and aliasing mean nothing to them.
 
-    Raises ValueError when there are no inputs to try, or when `before` fails on its own example inputs. Whatever
-    `after` does is an answer, not an exception.
+    Raises ValueError when there are no inputs to try, or when `before` fails on its own example inputs. A failure of
+    `after` is a result, not an exception.
     """
     own = (part(side, "equivalent") for side in (before, after))
     torch = load("fx.equivalent")
@@ -120,7 +120,7 @@ def shrink(program: Any, fails: Callable[[Any], bool], budget: int = 500, **opti
 
         shrink(gm, lambda g: not equivalent(g, my_pass(copy.deepcopy(g))))
 
-    Where `fails` raises, the program counts as not failing. At most `budget` calls. options: of the IR, see
+    Where `fails` raises, the program counts as not failing. At most `budget` calls. options depend on the IR: see
     `passlab.fx.shrink` and `passlab.tvm.shrink`. Raises ValueError when `fails(program)` is false.
     """
     return part(program, "shrink", "fx").shrink(program, fails, budget, **options)

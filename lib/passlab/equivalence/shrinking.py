@@ -20,22 +20,22 @@ class State(Protocol):
 class Shrinker:
     """Keeps an edit when the program still fails and has become smaller, so the search ends.
 
-    fails: is asked about `state.program`; where it raises, the program counts as not failing. budget: its calls.
+    fails: called with `state.program`; where it raises, the program counts as not failing. budget: most calls of it.
     """
 
     def __init__(self, state: State, fails: Callable[[Any], bool], budget: int):
         self.state, self.fails, self.budget = state, fails, budget
 
     def steps(self) -> Sequence[Callable[[], None]]:
-        """What a round consists of; each step makes attempts."""
+        """Return the steps of one round; each step makes attempts."""
         raise NotImplementedError
 
     def edited(self, edit: Any) -> State | None:
-        """Return the state after an edit, or None where it cannot be made."""
+        """Return the state after an edit, or None where the edit is not possible."""
         raise NotImplementedError
 
     def run(self) -> Any:
-        """Return the smallest program found; it has been seen to fail."""
+        """Return the smallest failing program found."""
         progress = True
         while progress and self.budget > 0:
             before = self.state.size
@@ -45,7 +45,7 @@ class Shrinker:
         return self.state.program
 
     def attempt(self, edit: Any) -> bool:
-        """Make the edit; keep the result if it is smaller and still fails."""
+        """Make the edit; keep the result if it is smaller and still fails. Return whether it was kept."""
         if self.budget <= 0:
             return False
         candidate = self.edited(edit)
@@ -62,5 +62,5 @@ class Shrinker:
 
 
 def sample(items: Sequence, most: int = 16) -> Sequence:
-    """Return about `most` of the items, evenly spread, the first among them: enough for one round."""
+    """Return about `most` of the items, evenly spaced, including the first: enough for one round."""
     return items[:: max(1, len(items) // most)]

@@ -1,4 +1,4 @@
-"""When are two values the same? Structure, dtype and shape exactly, numbers within a tolerance.
+"""Compare values: structure, dtype and shape exactly, numbers within a tolerance.
 
     compare(before, after, Tolerance.of(torch.float32, depth=10))     # a list of differences, empty when there are none
 
@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-#: parts of the names of operations, torch's and TVM's, that add several numbers up
+#: parts of the names of operations, torch's and TVM's, that sum several numbers
 SUMS = ("conv", "linear", "dense", "mm", "matmul", "einsum", "sum", "mean", "norm", "softmax", "attention", "pool")
 SUMS += ("var", "std", "lstm", "gru", "rnn", "dot", "interpolate", "loss", "addmv")
 
@@ -44,7 +44,7 @@ class Tolerance:
         return Tolerance(16 * torch.finfo(dtype).eps * math.sqrt(depth), None, sums)
 
     def broken(self, b: Tensor, a: Tensor) -> Tensor:
-        """Where `a` is not `b` (both float64)."""
+        """Return a mask of the elements at which `a` is not `b` (both float64)."""
         finite = torch.isfinite(b) & torch.isfinite(a)
         atol = self.atol
         if atol is None:
@@ -74,8 +74,8 @@ class Errors:
 class Difference:
     """One way in which two values differ.
 
-    `bad` marks the elements when it is numbers that differ, which rounding may excuse; for all else it is None. `leaf`
-    counts the tensors of the value; `part` is what was compared (output, an input, a parameter, ...).
+    `bad` masks the elements whose numbers differ, which rounding may excuse; None for any other difference. `leaf`: the
+    tensor's position in the value; `part`: what was compared (output, an input, a parameter, ...).
     """
 
     sentence: str
@@ -86,14 +86,14 @@ class Difference:
 
 
 def rms(x: Tensor) -> float:
-    """Root mean square of the finite elements, without overflow."""
+    """Return the root mean square of the finite elements, without overflow."""
     x = x[torch.isfinite(x)].abs()
     top = float(x.max()) if x.numel() else 0.0
     return top * float(((x / top) ** 2).mean().sqrt()) if top else 0.0
 
 
 def ulps(a: Tensor, b: Tensor) -> Tensor:
-    """How many steps between neighbouring floats lead from a to b, element by element; -0 and 0 are one float."""
+    """Return the number of floats from a to b, element by element; -0 and 0 count as one float."""
     bits = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[a.element_size()]
 
     def place(t: Tensor) -> Tensor:
@@ -105,7 +105,7 @@ def ulps(a: Tensor, b: Tensor) -> Tensor:
 
 
 def wide(t: Tensor) -> Tensor:
-    """The numbers of a tensor of any sort: float64 on the CPU (complex ones as pairs), integers as they are."""
+    """Return a tensor of any kind on the CPU: floats as float64 (complex ones as pairs), integers as they are."""
     t = t.detach()
     if t.layout != torch.strided:
         t = t.to_dense()
@@ -118,7 +118,7 @@ def wide(t: Tensor) -> Tensor:
 
 
 def plain(value: Any) -> Any:
-    """FX's immutable lists and dicts, torch.Size and named tuples as ordinary ones."""
+    """Return FX's immutable lists and dicts, torch.Size and named tuples as ordinary lists, dicts and tuples."""
     if isinstance(value, list):
         return [plain(v) for v in value]
     if isinstance(value, tuple):
@@ -129,14 +129,14 @@ def plain(value: Any) -> Any:
 
 
 def leaves(value: Any) -> list[Any]:
-    """The tensors and plain objects in nested tuples, lists and dicts."""
+    """Return the tensors and plain objects in nested tuples, lists and dicts."""
     return [value] if isinstance(value, Tensor) else pytree.tree_leaves(plain(value))
 
 
 def compare(
     b: Any, a: Any, tolerance: Tolerance, part: str = "output", errors: Errors | None = None
 ) -> list[Difference]:
-    """How `a` differs from `b`: nested tuples, lists and dicts of tensors and plain objects."""
+    """Return the differences of `a` from `b`: nested tuples, lists and dicts of tensors and plain objects."""
     if isinstance(b, Tensor) and isinstance(a, Tensor):
         pairs = [(b, a)]
     else:
@@ -195,7 +195,7 @@ def _compare_leaf(b: Any, a: Any, tolerance: Tolerance, name: str, errors: Error
 
 
 def _place(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """The index of the `flat`-th element. (torch.unravel_index imports half of torch for it.)"""
+    """Return the index of the `flat`-th element. (torch.unravel_index imports half of torch.)"""
     at = []
     for n in reversed(shape):
         flat, i = divmod(flat, n)
@@ -204,7 +204,7 @@ def _place(flat: int, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def steady(x: Tensor, y: Tensor, moved: Tensor) -> Tensor:
-    """Where the step from x to y is more than rounding explains, given what rounding did from x to `moved`."""
+    """Return a mask of the elements that differ more than rounding explains, which moved x to `moved`."""
     x, y, moved = wide(x), wide(y), wide(moved)
     if not x.is_floating_point():
         return x == moved
@@ -214,16 +214,16 @@ def steady(x: Tensor, y: Tensor, moved: Tensor) -> Tensor:
 
 
 def nudged(t: Tensor, by: float, gen: torch.Generator) -> Tensor:
-    """Return a float tensor with its elements moved by up to `by`, relatively; zeros, inf and NaN stay."""
+    """Return a float tensor whose elements are moved by up to `by`, relatively; zeros, inf and NaN stay."""
     noise = (2 * torch.rand(t.shape, generator=gen, dtype=torch.float64) - 1).to(t.device)
     return (t.double() * (1 + by * noise)).to(t.dtype)
 
 
 def unexcused(found: list[Difference], old: list, new: list, moved: Iterable[list]) -> list[Difference]:
-    """Return the differences that remain when elements which rounding alone moves as far are set aside.
+    """Return the differences that remain when elements that rounding alone moves as far are set aside.
 
-    old, new: the leaves of both outputs; moved: those of `old` when its inputs are nudged, for each nudge. Every
-    difference must have its `bad`.
+    old, new: the leaves of both outputs; moved: for each nudge of the inputs, the leaves of the old program's output.
+    Every difference must have its `bad`.
     """
     for nudge in moved:
         for d in found:
@@ -234,7 +234,7 @@ def unexcused(found: list[Difference], old: list, new: list, moved: Iterable[lis
 
 
 def nan_or_inf(x: Tensor, y: Tensor) -> Tensor:
-    """Where one is NaN and the other inf."""
+    """Return a mask of the elements where one is NaN and the other inf."""
     x, y = wide(x), wide(y)
     return (torch.isnan(x) & torch.isinf(y)) | (torch.isinf(x) & torch.isnan(y))
 
@@ -248,7 +248,7 @@ def _same_object(b: Any, a: Any, tolerance: Tolerance) -> bool:
         return not tolerance.broken(torch.tensor(b, dtype=torch.float64), torch.tensor(a, dtype=torch.float64))
     if type(b) is not type(a):
         return False
-    if type(b).__eq__ is object.__eq__:  # two objects that cannot say what they are
+    if type(b).__eq__ is object.__eq__:  # without an __eq__ equality would be identity, which copies never have
         return True
     with contextlib.suppress(Exception):
         return bool(b == a)

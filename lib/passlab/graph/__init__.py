@@ -2,10 +2,10 @@
 
     view(torch.fx.symbolic_trace(model)).counts()     # {"compute": 2, "data": 2, "shape": 0, ...}
 
-Reading order: `model` (a node, a graph), `registry` (which package knows which IR, and `view`), `table` (IRs compared),
-`cost` (a number that says what it counts). `kinds` and `assemble` are for those who write a reader.
-Whatever draws, counts or prices works on this view, so that it works on every IR. What an IR needs beyond that is in
-the package of the IR, and loads when used.
+Reading order: `model` (a node, a graph), `registry` (which package handles which IR, and `view`), `table` (IRs
+compared), `cost` (a number with its unit). `kinds` and `assemble` are for authors of readers.
+Drawing, counting and pricing use this view alone, so they work on every IR. Anything else that an IR needs is in its
+package, which loads when used.
 """
 
 from passlab.graph.cost import Cost, Measured

@@ -1,4 +1,4 @@
-"""What the readers share: a list of nodes with ids of their own, and texts cut to a length."""
+"""Helpers for readers: a builder of nodes with unique ids, types, and texts cut to a length."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LONGEST = 200
 
 
 def short(value: Any) -> str:
-    """`repr`, cut when long, and never an error."""
+    """Return `repr(value)`, cut when long; never raises."""
     try:
         text = repr(value)
     except Exception as error:
@@ -29,7 +29,7 @@ def cut(text: str) -> str:
 
 
 def sized(shape: Iterable | None, dtype: str | None, itemsize: float | None) -> Type:
-    """A tensor's type; its bytes are known when every dimension is an int."""
+    """Return a tensor's type; its bytes are known when every dimension is an int."""
     if shape is None:
         return None, dtype, None
     shape = tuple(dim if type(dim) is int else str(dim) for dim in shape)
@@ -40,7 +40,7 @@ def sized(shape: Iterable | None, dtype: str | None, itemsize: float | None) -> 
 
 
 def several(types: Iterable[Type]) -> Type:
-    """The type of a node with several results: a tuple of shapes. One result is just that."""
+    """Return the type of a node with several results, a tuple of shapes; of one result, its own type."""
     types = list(types)
     if len(types) == 1:
         return types[0]
@@ -53,7 +53,7 @@ def several(types: Iterable[Type]) -> Type:
 
 
 def _each(shape: tuple, dtype: str | None) -> list[str]:
-    """A dtype for each tensor of a value: a tuple whose tensors are all alike names its dtype once."""
+    """Return a dtype for each tensor of a value: a tuple whose tensors are all alike names its dtype once."""
     if not any(isinstance(dim, tuple) for dim in shape):
         return [dtype or "?"]
     if dtype and ", " in dtype:
@@ -62,7 +62,7 @@ def _each(shape: tuple, dtype: str | None) -> list[str]:
 
 
 def walk(visit: Generator) -> Any:
-    """Run a visit that yields the visits it needs, and is sent what they return: recursion as deep as the program is.
+    """Run a visit that yields the visits it needs and is sent their results: recursion without Python's depth limit.
 
     def visit(expr):
         operands = []
@@ -84,13 +84,13 @@ def walk(visit: Generator) -> Any:
 
 
 def strongest(kinds: Iterable[str]) -> str:
-    """The kind of a node that stands for several: compute, where one of them computes."""
+    """Return the kind of a node that stands for several: compute, where one of them computes."""
     found = set(kinds)
     return next((kind for kind in ("compute", "control", "memory", "shape") if kind in found), "compute")
 
 
 class Builder:
-    """Takes nodes in the order of the IR and makes the graph.
+    """Build a graph from nodes given in the order of the IR.
 
     Operations inside another one (the arms of an if, the body of a loop) are nodes like all others, with the attribute
     `block`; the node of the if or loop follows them and uses their results.
@@ -115,9 +115,9 @@ class Builder:
         label: str = "",
         ours: bool = False,
     ) -> str:
-        """Append a node and give its id: `id`, with a number when there is one of that name already.
+        """Append a node and return its id: `id`, with a number if that is taken.
 
-        A name that the IR itself gave twice is noted (`redefines`); `ours` says that the name is not the IR's.
+        A name that the IR itself gave twice is noted (`redefines`); `ours`: the name is not the IR's.
         """
         attrs = dict(attrs or {})
         free, number = id, 1
@@ -134,10 +134,10 @@ class Builder:
         return free
 
     def missing(self, name: str) -> str:
-        """The id that stands for a value that is used and defined nowhere before."""
+        """Return the id for a value that is used but not defined before."""
         if name not in self.ids:
             self.ids.add(name)
-            self.nodes.insert(0, Node(name, "missing", "data", text=f"{name} is used and not defined before"))
+            self.nodes.insert(0, Node(name, "missing", "data", text=f"{name} is used but not defined before"))
         return name
 
     def graph(self, text: str = "") -> Graph:

@@ -1,4 +1,4 @@
-"""What a program costs, as numbers that say what they count."""
+"""The cost of a program, as numbers with their units."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Measured(int):
         return f"{int(self):,} {self.unit if self != 1 else _SINGULAR[self.unit]}{place}{self._parts()}"
 
     def _parts(self) -> str:
-        """The largest parts first, five at most: ": aten.relu ×2, aten.addmm"."""
+        """Return the largest parts first, five at most: ": aten.relu ×2, aten.addmm"."""
         if self.unit != "launches" or not self:
             return ""
         largest = sorted(self.detail.items(), key=lambda part: -part[1])
@@ -34,7 +34,7 @@ class Measured(int):
 
 @dataclass(frozen=True)
 class Cost:
-    """What a graph costs: calls in it, kernels it starts, bytes it moves."""
+    """The cost of a graph: its calls, the kernels it starts, the bytes it moves."""
 
     nodes: int
     launches: int

@@ -1,4 +1,4 @@
-"""Which operation is of which kind: one table per vocabulary, names in a row by kind. What is in no row computes."""
+"""The kinds of operations: one table per vocabulary, one row of names per kind. A name in no row computes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node and a graph: what every IR is shown as. Nothing in here knows an IR."""
+"""A node and a graph: the common view of every IR. Nothing here depends on an IR."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import repeat
 from typing import Any
 
-#: What a node is for. compute: arithmetic on elements. data: where values come from and go to (inputs, weights,
-#: constants, outputs). shape: the same elements, seen or arranged otherwise, or a question about their shape.
+#: The role of a node. compute: arithmetic on elements. data: where values come from and go to (inputs, weights,
+#: constants, outputs). shape: the same elements in another shape or order, or a query of their shape.
 #: control: decides what runs. memory: writes into or copies storage that already exists.
 KINDS = ("compute", "data", "shape", "control", "memory")
 
@@ -43,7 +43,7 @@ class Node:
 
     @property
     def type(self) -> str:
-        """Shape and dtype in one word: `float32[4, 8]`, `(float32[2], int64[2])`, or "" where nothing is known."""
+        """Return dtype and shape as one word: `float32[4, 8]`, `(float32[2], int64[2])`, or "" if unknown."""
         if self.shape is None:
             return self.dtype or ""
         dtypes = (self.dtype or "").split(", ")
@@ -51,7 +51,7 @@ class Node:
 
 
 def _typed_shape(shape: tuple, dtypes: Iterator[str]) -> str:
-    """`float32[2, 3]`, and for a tuple of shapes each of them in brackets; takes one dtype per tensor."""
+    """Return `float32[2, 3]`; for a tuple of shapes, all of them in parentheses. Takes one dtype per tensor."""
     if any(isinstance(dim, tuple) for dim in shape):
         return f"({', '.join(_typed_shape(part, dtypes) for part in shape)})"
     return f"{next(dtypes, '')}[{', '.join(map(str, shape))}]"
@@ -61,7 +61,7 @@ def _typed_shape(shape: tuple, dtypes: Iterator[str]) -> str:
 class Graph:
     """Nodes in the order of the IR. `outputs`: ids of the values it returns. `ir`: "torch.fx", "ONNX", …
 
-    A node that is used and nowhere defined is listed first, with the op "missing": broken graphs can be looked at too.
+    A node that is used but not defined is listed first, with the op "missing": broken graphs can be viewed too.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Graph:
         return {id: tuple(consumers) for id, consumers in users.items()}
 
     def node(self, id: str) -> Node:
-        """The node with this id."""
+        """Return the node with this id. Raises KeyError, with the nearest ids."""
         try:
             return self._by_id[id]
         except KeyError:
@@ -93,16 +93,16 @@ class Graph:
             raise KeyError(f"{self.ir} graph {self.name!r} has no node {id!r}.{hint}") from None
 
     def consumers(self, id: str) -> tuple[str, ...]:
-        """Ids of the nodes that use the value of node `id`, in graph order."""
+        """Return the ids of the nodes that use the value of node `id`, in graph order."""
         return self._consumers[self.node(id).id]
 
     @cached_property
     def edges(self) -> tuple[tuple[str, str], ...]:
-        """(producer id, consumer id), each pair once, grouped by consumer in graph order."""
+        """Return (producer id, consumer id), each pair once, grouped by consumer in graph order."""
         return tuple((producer, node.id) for node in self.nodes for producer in node.inputs)
 
     def counts(self) -> dict[str, int]:
-        """Kind → number of nodes of it; every kind is there."""
+        """Return kind → number of its nodes, for every kind."""
         counts = dict.fromkeys(KINDS, 0)
         for node in self.nodes:
             counts[node.kind] += 1
@@ -110,7 +110,7 @@ class Graph:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes of all values whose size is known, or None where no size is known."""
+        """Return the bytes of all values of known size, or None where no size is known."""
         known = [node.bytes for node in self.nodes if node.bytes is not None]
         return sum(known) if known else None
 
@@ -126,19 +126,19 @@ class Graph:
 
 
 def breaks_ssa(graph: Graph) -> str:
-    """The first way in which the graph is not in static single assignment form, as a sentence; "" when it is.
+    """Return the first violation of static single assignment form, as a message, or "".
 
     In SSA every value is defined once, before all its uses, and never changed (Cytron et al., TOPLAS 1991).
     """
     defined: set[str] = set()
     for node in graph.nodes:
         if node.op == "missing":
-            return f"{node.id} is used and never defined"
+            return f"{node.id} is used but never defined"
         if "redefines" in node.attrs:
             return f"{node.attrs['redefines']} is defined twice"
         if late := [id for id in node.inputs if id not in defined]:
             return f"{node.id} uses {late[0]} before it is defined"
         if node.attrs.get("mutates"):
-            return f"{node.op} changes a value that is already there"
+            return f"{node.op} changes a value that already exists"
         defined.add(node.id)
     return ""

@@ -1,9 +1,9 @@
-"""Which package knows which IR: one table, and the dispatch by it.
+"""Which package handles which IR: one table, and the dispatch on it.
 
-    view(model, x)                          # the reader of the package that knows nn.Modules
+    view(model, x)                          # calls the reader of the package for nn.Modules
     part(module, "measure").launches(module)
 
-A package of an IR offers modules of fixed names, each with functions of fixed names, and whatever it lacks is not there
+The package of an IR offers modules with fixed names, each with functions of fixed names; what it lacks is not available
 for that IR:
 
     reader       read(value, *inputs) -> Graph
@@ -12,8 +12,8 @@ for that IR:
     generate     random programs
     shrink       shrink(value, fails, budget) -> a smaller value
 
-The table holds names only, and a package is imported when it is asked for something: TVM in particular, of which a
-process can hold only one. Everything else in passlab imports downwards; what is reached through here may lie above.
+The table holds names only, and a package is imported when first used: TVM in particular, since a process can hold only
+one. Everything else in passlab imports downwards; what is reached through here may lie above.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from passlab.graph.model import Graph
 
 
 class IR(NamedTuple):
-    """A type of IR values. `package`: who knows it. `title`: how messages call it, "" for what cannot be viewed.
-    `reader`: the module that reads it, unless that is the `reader` of the package."""
+    """A type of IR values. `package`: handles it. `title`: its name in messages, "" for a type without a view.
+    `reader`: the module that reads it, if not the `reader` of the package."""
 
     package: str
     title: str
     reader: str = ""
 
 
-#: Type (module and name, as its class says it) → who knows it. A type is looked up with its bases, the nearest first.
+#: Type (module and qualified name) → its IR. A type is looked up with its bases, the nearest first.
 #: A new IR is one line here and one folder beside this one.
 TYPES = {
     "torch.fx.graph_module.GraphModule": IR("fx", "torch.fx.GraphModule"),
@@ -63,7 +63,7 @@ TYPES = {
 
 
 def ir(value: Any) -> IR | None:
-    """Return the row of the table for a value, or None for a value of no IR."""
+    """Return the row of the table for a value, or None for a value that belongs to no IR."""
     for base in type(value).__mro__:
         if row := TYPES.get(f"{base.__module__}.{base.__qualname__}"):
             return row
@@ -71,9 +71,9 @@ def ir(value: Any) -> IR | None:
 
 
 def part(value: Any, name: str, default: str = "") -> ModuleType | None:
-    """Return the module `name` of the package that knows `value`, or None where there is none.
+    """Return the module `name` of the package for `value`, or None where there is none.
 
-    default: the package to ask instead where the value is of no IR (a plain function), or its package has none.
+    default: the package to use where the value belongs to no IR (a plain function), or its package lacks the module.
     """
     row = ir(value)
     return (offered(row.package, name) if row else None) or offered(default, name)
@@ -92,14 +92,13 @@ def load(name: str) -> ModuleType:
 
 
 def view(obj: Any, *inputs: Any) -> Graph:
-    """The read-only view of any IR object; `obj` is not changed.
+    """Return the read-only view of any IR object; `obj` is not changed.
 
         view(model, x)                      # an nn.Module is traced first; x gives shapes
         view(torch.export.export(model, (x,)))
         view(jax.jit(f).lower(x))
 
-    `inputs`: example inputs, for the IRs that do not know shapes by themselves (torch.fx). Raises TypeError for an
-    object that is not an IR.
+    `inputs`: example inputs, for IRs without shapes (torch.fx). Raises TypeError for an object that is not an IR.
     """
     if isinstance(obj, Graph):
         return obj

@@ -1,4 +1,4 @@
-"""IRs side by side: what their graphs say about the form they are written in."""
+"""IRs side by side: the form of each, as its graphs show it."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from passlab.graph.model import Graph, Node, breaks_ssa
 
 
 def _is_kernel(node: Node) -> bool:
-    """Is the node one kernel: several operations put together, or a TVM function over loops?"""
+    """Return whether the node is one kernel: several fused operations, or a TVM function over loops."""
     return node.op == "fusion" or not {"fused", "primfunc"}.isdisjoint(node.attrs)
 
 
 _TVM = ("Relay", "Relax")
 
-#: What a computing node is called at each level, the highest first.
+#: The name of a computing node at each level, the highest first.
 LEVELS = (
     ("layers", lambda graph, node: node.attrs.get("opcode") == "call_module"),
     ("ATen operators", lambda graph, node: node.op.startswith("aten")),
@@ -57,13 +57,13 @@ class Table:
 
 
 def table(graphs: Mapping[str, Graph | Sequence[Graph]] | Sequence[Graph]) -> Table:
-    """Compare IRs: what the graphs, one or several per name, say about the form they are written in.
+    """Compare IRs by the form of their graphs, one or several per name.
 
         table({"torch.fx": view(gm), "ONNX": [view(onnx_model), view(onnx_model_with_a_branch)]})
 
-    Everything is found in the graphs. typed: how many values have a type; SSA: `breaks_ssa`; control flow: what the
-    control nodes are and how many blocks they hold; level: what the computing nodes are. Where there are several
-    graphs of an IR, they are asked together, and `nodes` and `computes` are about the first.
+    Everything is read from the graphs. typed: how many values have a type; SSA: `breaks_ssa`; control flow: the control
+    nodes and how many blocks they hold; level: what the computing nodes are. Several graphs of an IR are taken
+    together, except that `nodes` and `computes` are about the first.
     """
     if not isinstance(graphs, Mapping):
         graphs = {graph.ir: graph for graph in graphs}
@@ -94,12 +94,12 @@ def _typed(graphs: Sequence[Graph]) -> str:
 
 
 def _returns(graph: Graph, node: Node) -> bool:
-    """Is this the node that hands the outputs out, and makes no value itself?"""
+    """Return whether this node only returns the outputs and makes no value itself."""
     return node.op.split(".")[-1] in ("output", "return", "prim::Return")
 
 
 def _is_whole(dtype: str | None) -> bool:
-    """Is this dtype a whole type by itself (`int`, `NoneType`), or does a tensor's shape belong to it?"""
+    """Return whether this dtype is a complete type (`int`, `NoneType`), to which no tensor shape belongs."""
     return dtype is not None and "Tensor" not in dtype and not dtype[-1:].isdigit()
 
 

@@ -1,9 +1,9 @@
-"""What a pass is judged by, whatever IR it works on: the five verdicts in order, and expectations as data.
+"""Judge a pass over any IR: the five verdicts in order, and expectations as data.
 
     Case("two equal products", build, expect=Expect(did=[most("matmul", 1, "…")]))
 
-An expectation is a function (before, after) → None, or the sentence that says what is wrong. `passlab.fx.cases` and
-`passlab.relay.cases` have them for their IR.
+An expectation is a function (before, after) → None, or a message. `passlab.fx.cases` and `passlab.relay.cases` offer
+expectations for their IR.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any
 
 from passlab.judge.verdicts import Case, Finding
 
-#: (before, after) → None when it is met, else the sentence that says what is wrong
+#: (before, after) → None when it is met, else a message that says what is wrong
 Expectation = Callable[[Any, Any], str | None]
-#: (before, after, case) → None when the law is kept, else the sentence that says where it was broken
+#: (before, after, case) → None when the law is kept, else a message that says where it was broken
 Law = Callable[[Any, Any, Case], str | None]
 
 
 @dataclass(frozen=True)
 class Expect:
-    """What is expected of the program after the pass, by verdict."""
+    """The expectations of the program after the pass, by verdict."""
 
     did: Sequence[Expectation] = ()
     spared: Sequence[Expectation] = ()
@@ -30,7 +30,7 @@ class Expect:
 
 
 def law_of(verdict: str) -> Law:
-    """Return the law that a case's expectations under a verdict make: the first sentence of any."""
+    """Return the law made of a case's expectations for a verdict: its message is that of the first one not met."""
 
     def law(before: Any, after: Any, case: Case) -> str | None:
         return next((s for e in getattr(case.expect, verdict) if (s := e(before, after))), None)
@@ -39,7 +39,7 @@ def law_of(verdict: str) -> Law:
 
 
 def too_many(why: str, found: str, limit: int) -> str:
-    """Return the sentence of a program in which more is left than `limit`; `found` says what."""
+    """Return the message for a program with more than `limit` left; `found` says what is left."""
     return f"{why} The result has {found}; {'none' if limit == 0 else f'at most {limit}'} should be left."
 
 
@@ -53,8 +53,8 @@ def pass_judge(
 ) -> Callable[[Case, object], Iterator[Finding]]:
     """Return the judge of a pass: valid, then same, then the exercise's own laws.
 
-    A case's first built argument is the program before the pass. `opened` gives both programs as `same` and the laws
-    read them. The programs of a case that names what it is about, and does not name `same`, are not run.
+    A case's first built argument is the program before the pass. `opened` converts both programs to the form that
+    `same` and the laws read. A case whose `about` is not empty and lacks `same` does not run its programs.
     """
 
     def judge(case: Case, value: object) -> Iterator[Finding]:
@@ -75,9 +75,9 @@ def pass_judge(
 
 
 def expecting(judge_pass: Callable, **how: Any) -> Callable[[Case, object], Iterator[Finding]]:
-    """Return the judge of cases with an `Expect`. `judge_pass` makes the judge of an IR's passes from three laws.
+    """Return the judge for cases with an `Expect`. `judge_pass` makes the judge of an IR's passes from three laws.
 
-    Where the meaning was lost because something was not spared, that is what the finding says first.
+    Where breaking `spared` changed the meaning, the finding on `same` states that cause first.
     """
     findings_on = judge_pass(law_of("did"), law_of("spared"), law_of("cost"), **how)
 

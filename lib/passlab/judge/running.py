@@ -1,7 +1,6 @@
-"""Running an answer on cases, and putting the findings together.
+"""Run an answer on cases and collect the findings.
 
-Running (`run`) and judging (`judge_outcome`) touch each other only through `Outcome`, so that the two can be done by
-different processes.
+Running (`run`) and judging (`judge_outcome`) share only `Outcome`, so that different processes can do them.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, 
 
 
 class _Quiet(io.TextIOBase):
-    """A stream that counts what is printed and keeps none of it: 100 MB of prints cost no memory."""
+    """A stream that counts printed characters and discards them: 100 MB of prints cost no memory."""
 
     def __init__(self):
         self.printed = 0
@@ -36,7 +35,7 @@ class _Quiet(io.TextIOBase):
 
 
 class OutOfTime(BaseException):
-    """Raised inside an answer that runs too long. No `except Exception` of the learner's catches it."""
+    """Raised inside an answer that runs too long. A BaseException, so that a learner's `except Exception` misses it."""
 
 
 @contextlib.contextmanager
@@ -59,12 +58,12 @@ def time_limit(seconds: float):
         signal.signal(signal.SIGALRM, previous)
 
 
-#: Where code lies that is not the learner's: this library, Python's own and installed packages.
+#: Folders of code that is not the learner's: this library, Python's own and installed packages.
 _OTHERS = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
 
 def _where(error: BaseException) -> str:
-    """The last line of the learner's own code in a traceback: "line 7 of dce"."""
+    """Return the last line of the learner's own code in a traceback: " (line 7 of dce)"."""
     place, tb = "", error.__traceback__
     while tb:
         if not tb.tb_frame.f_code.co_filename.startswith(_OTHERS):
@@ -74,7 +73,7 @@ def _where(error: BaseException) -> str:
 
 
 def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
-    """Put one case to an answer and bring back what came of it. Never raises for anything the answer does."""
+    """Run an answer on one case and return the outcome. Never raises for anything the answer does."""
     quiet, start, given = _Quiet(), time.perf_counter(), []
 
     def outcome(status, value=None, error="", kind=""):
@@ -105,15 +104,15 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     except RecursionError:
         said = "It called itself without end (RecursionError): what stops the recursion?"
         return outcome("raised", error=said, kind="RecursionError")
-    except BaseException as error:  # SystemExit and its like are the learner's too
+    except BaseException as error:  # an answer may raise SystemExit and the like, too
         kind, lines = type(error).__name__, str(error).strip().split("\n")
-        text = lines[-1 if lines[0].startswith("Traceback") else 0][:200]  # TVM's C++ stack comes before what it says
+        text = lines[-1 if lines[0].startswith("Traceback") else 0][:200]  # TVM puts its C++ stack before the message
         text = text.removeprefix(f"{kind}: ")
         return outcome("raised", error=f"It raised {kind}{': ' + text if text else ''}{_where(error)}.", kind=kind)
 
 
 def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
-    """The findings on one case. A verdict the case is about, and that could not be reached, is not held."""
+    """Return the findings on one case. A verdict that the case is about and the judge did not reach counts as lost."""
     about = [v for v in (case.about or exercise.points) if v in exercise.points]
     first = "valid" if "valid" in exercise.points else "did"
     if outcome.status == "ok":
@@ -123,8 +122,8 @@ def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Find
                 _Quiet()
             ):  # torch.fx prints a traceback when a graph fails; findings say it
                 findings.extend(exercise.judge(case, outcome.value))
-        except Exception as error:  # so odd a value that the judge broke on it: not right, and no traceback
-            odd = f"The judge could not read what came back ({type(error).__name__}: {str(error)[:120]})."
+        except Exception as error:  # the judge broke on the value: the answer is wrong, and no traceback is shown
+            odd = f"The judge could not read the returned value ({type(error).__name__}: {str(error)[:120]})."
             findings.append(Finding(first, False, odd))
         findings = [f for f in findings if f.verdict in exercise.points and (f.verdict in about or not f.ok)]
     else:
@@ -135,16 +134,16 @@ def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Find
 
 
 def unfit(exercise: Exercise, answer: Any) -> str:
-    """Why `answer` cannot be put to the test: it is nothing that can be called. Empty if it can."""
+    """Return why `answer` cannot be tested (it is not a function), or ""."""
     is_module = any(base.__module__ == "torch.nn.modules.module" for base in type(answer).__mro__)
     if callable(answer) and not is_module:
         return ""
     name = exercise.id.split(".")[1].replace("-", "_")
-    return f"check wants the function itself, {name}; it got {type(answer).__name__}."
+    return f"check expects the function itself, {name}; got {type(answer).__name__}."
 
 
 def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
-    """Judge `answer` on `cases` (the exercise's visible ones if not given)."""
+    """Return the judgement of `answer` on `cases` (default: the exercise's visible ones)."""
     if why := unfit(exercise, answer):
         return Judgement(exercise, [Finding("did", False, why)])
     cases = exercise.cases() if cases is None else cases
@@ -156,7 +155,7 @@ def conclude(
     outcomes: Iterable[tuple[Case, Outcome]],
     findings: Callable[[Exercise, Case, Outcome], list[Finding]] = judge_outcome,
 ) -> Judgement:
-    """Put the findings on all outcomes together. After a stub, or one that ran out of time, no more are asked for."""
+    """Return the judgement of all outcomes. Stops taking outcomes after a stub or a timeout."""
     start = time.perf_counter()
     result = Judgement(exercise)
     printed, in_place = 0, False

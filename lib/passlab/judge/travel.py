@@ -1,8 +1,8 @@
-"""What may leave the process that ran an answer, besides graphs, tensors and plain data.
+"""Declare what may leave the process that ran an answer, besides graphs, tensors and plain data.
 
-It is declared where it is written, in the module of an exercise or beside an operation:
+The declaration stands where the thing is defined, in the module of an exercise or beside an operation:
 
-    @record                       # a dataclass: its fields travel, each of the type it is declared with
+    @record                       # a dataclass: its fields travel, each checked against its declared type
     class TooMuch: ...
 
     @function_travels             # a function that a node of a graph may call
@@ -11,8 +11,8 @@ It is declared where it is written, in the module of an exercise or beside an op
     @module_travels               # a module that a graph may hold
     class Clipped(nn.ReLU): ...
 
-The engine reads these tables and nothing else: a name in what comes back is a key into them. An exercise that is not
-imported has not declared anything, so what it declares is refused until then.
+The engine reads these tables and nothing else: a name in a returned value is a key into them. What an exercise declares
+is refused until that exercise is imported.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
-#: name → what has been declared under it
+#: name → the declared thing
 RECORDS: dict[str, type] = {}
 FUNCTIONS: dict[str, Callable] = {}
 MODULES: dict[str, type] = {}
@@ -37,7 +37,7 @@ def name_in(table: dict[str, Any], thing: Any) -> str | None:
 
 
 def fits(made: Any) -> bool:
-    """Return whether every field of a record is of the type that it is declared with."""
+    """Return whether every field of a record has its declared type."""
     return all(_is(getattr(made, name), hint) for name, hint in get_type_hints(type(made)).items())
 
 

@@ -1,4 +1,4 @@
-"""What a judge speaks of: a case, what came back on it, what was found out, an exercise, and the whole judgement."""
+"""The vocabulary of judging: a case, its outcome, a finding, an exercise, and the whole judgement."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ MEANING = {
 
 @dataclass(frozen=True)
 class Case:
-    """One question to an answer.
+    """One test case of an exercise.
 
-    `build()` makes the positional arguments anew at every call, always the same ones, so that the judge compares with
-    a copy that no learner has touched. `about` names the verdicts this case decides (all of the exercise's when empty):
-    one of them that the judge could not reach counts as not held, and one that is not named can be lost here but not
-    earned (a graph with nothing to fold says nothing about folding). `expect` and `inputs` are for the exercise's
-    judge: `inputs()` gives example inputs for a graph.
+    `build()` makes new, equal positional arguments at every call, so that the judge compares with a copy that no
+    learner has touched. `about` names the verdicts this case decides (empty: all of the exercise's). One of these that
+    the judge does not reach is lost; any other can be lost here but not earned (a graph with nothing to fold says
+    nothing about folding). `expect` and `inputs` are for the exercise's judge: `inputs()` returns example inputs.
     """
 
     name: str
@@ -39,7 +38,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came back from an answer on one case. `status`: ok, stub, raised, timeout.
+    """The result of an answer on one case. `status`: ok, stub, raised, timeout.
 
     `in_place`: the value is one of the arguments, edited. `error_kind`: the class of the exception, if there was one.
     """
@@ -67,19 +66,18 @@ class Finding:
 
 
 def call_answer(answer: Callable, case: Case) -> Any:
-    """The usual way to put a case to an answer: call it with the case's arguments."""
+    """Return the answer's result on the case's arguments: the default `Exercise.call`."""
     return answer(*case.build())
 
 
 @dataclass(frozen=True)
 class Exercise:
-    """What learner and grader share about one exercise: everything but the hidden cases.
+    """Everything about one exercise but its hidden cases: shared by learner and grader.
 
-    `points` gives each verdict its weight; `judge(case, value)` yields findings about a value that came back;
-    `call(answer, case)` puts the case to the answer (exercises whose answer is a class have their own). In a day's list
-    these stand in the exercise's own module (see `passlab.exercises`). `notebook`: where it stands, the day's first
-    one if not said. `flavour`: what that notebook needs besides torch, "torch", "relay" or "relax": a process can hold
-    only one TVM.
+    `points` gives each verdict its weight; `judge(case, value)` yields findings on a returned value;
+    `call(answer, case)` runs the answer on a case (an exercise whose answer is a class has its own). In a day's list
+    these come from the exercise's own module (see `passlab.exercises`). `notebook`: default, the day's first.
+    `flavour`: the compiler that the notebook needs, "torch", "relay" or "relax": a process can hold only one TVM.
     """
 
     id: str
@@ -113,7 +111,7 @@ class Exercise:
 
 @dataclass
 class Judgement:
-    """All findings on one answer, and the points that follow from them."""
+    """All findings on one answer, and the resulting points."""
 
     exercise: Exercise
     findings: list[Finding] = field(default_factory=list)
@@ -123,7 +121,7 @@ class Judgement:
 
     @property
     def verdicts(self) -> dict[str, bool]:
-        """Verdict → does it hold on every case that is about it? (False where no case reached it.)"""
+        """Return verdict → whether it holds on every case about it (False where no case reached it)."""
         held = {}
         for verdict in self.exercise.points:
             about = [f.ok for f in self.findings if f.verdict == verdict]
@@ -132,7 +130,7 @@ class Judgement:
 
     @property
     def points(self) -> float:
-        """The weights of the verdicts that hold; nothing at all for an answer that did its work on no case."""
+        """Return the weights of the verdicts that hold; 0 for an answer that loses `did` on every case."""
         if not any(f.ok for f in self.findings if f.verdict == "did"):
             return 0.0
         return float(sum(self.exercise.points[v] for v, ok in self.verdicts.items() if ok))
@@ -147,7 +145,7 @@ class Judgement:
 
     @property
     def failure(self) -> Finding | None:
-        """The finding to show first: a failed one with something to say, in the order of the verdicts."""
+        """Return the finding to show first: the first failed one with a message, in the order of the verdicts."""
         failed = [f for f in self.findings if not f.ok]
         return min(failed, key=lambda f: (not f.message, VERDICTS.index(f.verdict)), default=None)
 

@@ -1,4 +1,4 @@
-"""Time: candidates in turn on a machine that others use too, and a time with its unit."""
+"""Time candidates by turns on a shared machine, and print times with units."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Timing:
-    """What `timed` found; shows itself as a table. `timing["mine"].ratio` is how often as long as the first it took."""
+    """The result of `timed`; displays as a table. `timing["mine"].ratio`: its time over the first candidate's."""
 
     rows: tuple[Row, ...]
     device: str
@@ -38,7 +38,7 @@ class Timing:
         for row in self.rows:
             if row.name == name:
                 return row
-        raise KeyError(f"There is no candidate {name!r}; there are {', '.join(row.name for row in self.rows)}.")
+        raise KeyError(f"No candidate {name!r}; the candidates are {', '.join(row.name for row in self.rows)}.")
 
     def _cells(self) -> list[tuple[str, ...]]:
         head = ("", "median", "spread (IQR)", "minimum", f"ratio to {self.rows[0].name}")
@@ -64,7 +64,7 @@ class Timing:
 
 
 def seconds(t: float) -> str:
-    """A time with three digits and its unit: 1.23 ms."""
+    """Return a time with three digits and its unit: 1.23 ms."""
     for unit, size in (("s", 1), ("ms", 1e-3), ("µs", 1e-6)):
         if t >= size:
             return f"{t / size:.3g} {unit}"
@@ -72,17 +72,17 @@ def seconds(t: float) -> str:
 
 
 def timed(candidates: Mapping[str, Callable], *inputs, repeats: int = 25, warmup: int = 3) -> Timing:
-    """Time candidates against the first of them, so that the comparison stands even where the machine is busy.
+    """Time candidates against the first of them, so that the comparison holds even on a busy machine.
 
-    Each is called `warmup` times first. Then come `repeats` rounds, and in each round every candidate has its turn, in
-    an order that rotates: what slows the machine down slows all of them. A fast candidate is called many times in
-    its turn (at least half a millisecond). CUDA is synchronised before the clock is read. `ratio` is the median over
-    the rounds of (candidate's time / first one's time in the same round). Candidates are called with `inputs`.
+    Candidates are called with `inputs`, each `warmup` times first. Then, in each of `repeats` rounds, every candidate
+    has a turn, in rotating order: what slows the machine down slows all of them. A turn repeats a fast candidate for
+    at least half a millisecond. CUDA is synchronised before the clock is read. `ratio`: the median over the rounds of
+    (candidate's time / first one's time in the same round). Raises RuntimeError where a candidate raises.
     """
     if not isinstance(candidates, Mapping) or not candidates or not all(callable(f) for f in candidates.values()):
-        raise TypeError('timed wants functions by name: timed({"eager": f, "mine": g}, x).')
+        raise TypeError('timed expects a dict of functions by name: timed({"eager": f, "mine": g}, x).')
     if repeats < 2 or warmup < 1:
-        raise ValueError(f"timed wants at least 2 repeats and 1 warm-up; got {repeats} and {warmup}.")
+        raise ValueError(f"timed expects at least 2 repeats and 1 warm-up; got {repeats} and {warmup}.")
     device, calls = torch.device("cpu"), {}
     for name, fn in candidates.items():
         try:

@@ -1,8 +1,8 @@
-"""What a machine can do, in three numbers: how fast it moves bytes, how fast it computes, what a launch costs.
+"""A machine in three numbers: how fast it moves bytes, how fast it computes, what a launch costs.
 
     machine = measure_machine()               # of this machine; Machine(bandwidth=1e10, flops=1e11, launch=1e-6)
-    machine.ridge                             # operations for each byte, from which on computing takes longer
-    machine.bound(flops, nbytes, launches=1)  # the least seconds that so much work takes
+    machine.ridge                             # operations per byte above which computing takes longer than moving
+    machine.bound(flops, nbytes, launches=1)  # the least seconds for this work
 
 The roofline model: S. Williams, A. Waterman, D. Patterson, "Roofline: an insightful visual performance model for
 multicore architectures", CACM 52(4), 2009.
@@ -36,15 +36,15 @@ class Machine:
 
     @property
     def ridge(self) -> float:
-        """The arithmetic intensity (operations/byte) at which moving and computing take equally long."""
+        """Return the arithmetic intensity (operations/byte) at which moving and computing take equally long."""
         return self.flops / self.bandwidth
 
     def attainable(self, intensity: float) -> float:
-        """The roof: the most operations/s at this arithmetic intensity."""
+        """Return the roof: the most operations/s at this arithmetic intensity (operations/byte)."""
         return min(self.flops, intensity * self.bandwidth)
 
     def bound(self, flops: float, nbytes: float, launches: int = 0) -> float:
-        """The least seconds for kernels that do so many operations and move so many bytes, both at the same time."""
+        """Return the least seconds for `launches` kernels that together do `flops` operations and move `nbytes`."""
         return launches * self.launch + max(nbytes / self.bandwidth, flops / self.flops)
 
     def __repr__(self) -> str:
@@ -54,10 +54,10 @@ class Machine:
 
 @cache
 def measure_machine(device: str = "cpu") -> Machine:
-    """This machine as torch finds it, measured once in a process; the best of several runs of each.
+    """Return this machine as torch sees it, measured once per process: the best of several runs of each.
 
-    bandwidth: a copy of 64 MiB, read and written. flops: a product of matrices, 1024³ (4096³ on CUDA), float32.
-    launch: an operation on one element, whose result has its place already.
+    bandwidth: a copy of 64 MiB, read and written. flops: a float32 matrix product, 1024³ (4096³ on CUDA). launch: an
+    operation on one element into an existing tensor.
     """
     import torch
 
@@ -74,7 +74,7 @@ def measure_machine(device: str = "cpu") -> Machine:
 
 
 def _best(call: Callable[[], object], times: int, device: object, rounds: int = 7) -> float:
-    """The least seconds of a call."""
+    """Return the least seconds of a call."""
     import torch
 
     def synchronise() -> None:

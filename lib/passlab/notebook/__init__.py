@@ -1,1 +1,1 @@
-"""What a notebook talks to: checks, hints and solutions, the learner's copies, a second kernel."""
+"""The notebook's side of the course: checks, hints and solutions, the learner's copies, a second kernel."""

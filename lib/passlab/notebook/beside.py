@@ -5,10 +5,10 @@
     %%beside relax
     module = …                       # this cell runs in the other process, and is shown here; `relay relax` in both
 
-    beside.view("relax", "module")   # the passlab graph of what is called module there
+    beside.view("relax", "module")   # the passlab graph of the variable `module` there
 
 A process is started when a flavour ("relay" or "relax") is first used, keeps its variables from cell to cell, and ends
-with the notebook's. Where the compiler cannot be reached, cells for it say so once and do nothing.
+with the notebook's. Where the compiler is not available, the first cell for it explains why, and all do nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from passlab.graph import Graph
 from passlab.notebook.ui import say, show
 
 FLAVOURS = ("relay", "relax")
-#: How values travel: both processes are the learner's own.
+#: Values travel pickled, which is safe here: both processes are the learner's own.
 _PICKLED = "application/x-python-pickle"
 
 
@@ -42,7 +42,7 @@ class CellFailed(Exception):
 
 
 class _Beside:
-    """The kernel of a flavour. `unreachable`: why its compiler cannot be used there, or ""."""
+    """The kernel for a flavour. `unreachable`: why its compiler cannot be used there, or ""."""
 
     def __init__(self, flavour: str):
         from jupyter_client.kernelspec import KernelSpecManager
@@ -64,7 +64,7 @@ class _Beside:
             self.client.wait_for_ready()
         except Exception as error:
             self.end()
-            said = f"No process beside this one can be started here: {error}."
+            said = f"A second process cannot be started here: {error}."
             raise CellFailed(said, [said]) from error
         self.unreachable = self.call(f"begin({flavour!r})")
         if self.unreachable:
@@ -75,15 +75,15 @@ class _Beside:
         return self.manager.has_kernel and self.manager.provisioner.process.poll() is None
 
     def call(self, call: str) -> Any:
-        """Call a function of this module there, and return what it hands to `bring`."""
+        """Call a function of this module there; return the value it passes to `bring`."""
         try:
             return self.run(f"__import__({__name__!r}, fromlist=['bring']).{call}")
         except CellFailed as failed:
             raise CellFailed(str(failed), [str(failed)]) from None
 
     def run(self, cell: str) -> Any:
-        """Run a cell there, and show here what it shows; return what it hands to `bring`. Raises CellFailed."""
-        while self.client.shell_channel.msg_ready():  # replies to earlier cells, which hold no more than was shown
+        """Run a cell there and show its outputs here; return the value it passes to `bring`. Raises CellFailed."""
+        while self.client.shell_channel.msg_ready():  # replies to earlier cells, whose outputs have been shown
             self.client.shell_channel.get_msg()
         asked = self.client.execute(cell, allow_stdin=False)
         brought = failed = None
@@ -98,8 +98,8 @@ class _Beside:
                     continue
                 code = self.manager.provisioner.process.returncode
                 said = (
-                    f"The process beside this one, for {self.flavour}, ended (exit status {code}), and its variables "
-                    "are gone: run its cells again from the first."
+                    f"The second process, for {self.flavour}, ended (exit status {code}), and its variables are gone: "
+                    "run its cells again from the first."
                 )
                 self.end()
                 raise CellFailed(said, [said]) from None
@@ -121,12 +121,12 @@ class _Beside:
             raise failed
         try:
             return pickle.loads(base64.b64decode(brought)) if brought else None
-        except (ImportError, AttributeError) as error:  # of a class that is not here
-            said = f"This value cannot leave its process ({error}): ask for numbers, arrays or text."
+        except (ImportError, AttributeError) as error:  # its class is not known here
+            said = f"This value cannot leave its process ({error}): fetch numbers, arrays or text instead."
             raise TypeError(said) from None
 
     def end(self) -> None:
-        """Stop the kernel and take its files away. (It also ends by itself, a second after this process.)"""
+        """Stop the kernel and remove its files. (It also ends by itself, a second after this process.)"""
         atexit.unregister(self.end)
         self.client.stop_channels()
         if self.manager.has_kernel:
@@ -138,9 +138,9 @@ _running: dict[str, _Beside] = {}
 
 
 def _reached(flavour: str) -> _Beside | None:
-    """The process for a flavour, started if need be; None where its compiler cannot be reached, which is said once."""
+    """Return the process for a flavour, started if need be; None, explained once, where its compiler is unavailable."""
     if flavour not in FLAVOURS:
-        raise ValueError(f"There is no compiler {flavour!r} to run beside; there are {' and '.join(FLAVOURS)}.")
+        raise ValueError(f"No compiler {flavour!r} for a second process; choose {' or '.join(FLAVOURS)}.")
     other = _running.get(flavour)
     if other is None or not (other.unreachable or other.alive):
         other = _running[flavour] = _Beside(flavour)
@@ -150,7 +150,7 @@ def _reached(flavour: str) -> _Beside | None:
 
 
 def run(flavours: str, cell: str) -> None:
-    """Run a cell in the process of a flavour, or of several ("relay relax"), and show here what it shows.
+    """Run a cell in the process of a flavour, or of several ("relay relax"), and show its outputs here.
 
     Raises CellFailed when it fails there.
     """
@@ -160,13 +160,13 @@ def run(flavours: str, cell: str) -> None:
 
 
 def value(flavour: str, expression: str) -> Any:
-    """The value of an expression there, brought here: numbers, arrays, text. None where it cannot be reached."""
+    """Return the value of an expression there: numbers, arrays, text. None where the compiler is unavailable."""
     other = _reached(flavour)
     return other.call(f"bring({expression})") if other else None
 
 
 def view(flavour: str, expression: str) -> Graph | None:
-    """`passlab.view` of an expression there, brought here. None where it cannot be reached."""
+    """Return `passlab.view` of an expression there. None where the compiler is unavailable."""
     other = _reached(flavour)
     return other.call(f"bring_view({expression})") if other else None
 
@@ -180,15 +180,15 @@ def _display(data: dict, metadata: dict) -> None:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """Make `%%beside` known to an IPython shell."""
+    """Register `%%beside` with an IPython shell."""
     shell.register_magic_function(lambda line, cell: run(line, cell), "cell", "beside")
 
 
-# What is called there
+# Functions that the second process runs
 
 
 def begin(flavour: str) -> None:
-    """Load the compiler of a flavour; bring the reason why it cannot be loaded, or ""."""
+    """Load the compiler for a flavour; bring the reason why it cannot be loaded, or ""."""
     from passlab.tvm.reach import Unreachable
 
     try:
@@ -200,7 +200,7 @@ def begin(flavour: str) -> None:
 
 
 def bring(value: Any) -> None:
-    """Hand a value to the notebook beside which this process runs."""
+    """Pass a value to the notebook's own process."""
     _display({_PICKLED: base64.b64encode(pickle.dumps(value)).decode()}, {})
 
 

@@ -1,7 +1,7 @@
 """The cells of an authored notebook (`solutions/day03/optimizations.py`), and the questions in it.
 
-A question is two cells that need no marks of their own: the answer stands between `### BEGIN SOLUTION` and
-`### END SOLUTION`, and the next cell that calls `check("day03.cse", cse)` says whose answer it is.
+A question is two cells without metadata: the answer stands between `### BEGIN SOLUTION` and `### END SOLUTION`, and the
+next cell that calls `check("day03.cse", cse)` names its exercise.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
 
 
 class Checked(NamedTuple):
-    """What a check cell checks: "day03.cse", and the expression of the answer."""
+    """The call in a check cell: "day03.cse", and the expression of the answer."""
 
     exercise: str
     answer: ast.expr
 
 
 def checked(text: str) -> Checked | None:
-    """Return what a cell's `check("day03.cse", cse)` checks, or None for a cell that has no such line."""
+    """Return the `check("day03.cse", cse)` of a cell, or None for a cell without one."""
     try:
         body = ast.parse(text).body
     except SyntaxError:  # a cell with magics
@@ -74,7 +74,7 @@ class Question(NamedTuple):
 
 
 def questions(text: str) -> dict[str, Question]:
-    """Return exercise id → its cells, in the order of the notebook."""
+    """Return exercise id → its two cells, in the order of the notebook."""
     found: dict[str, Question] = {}
     answer = None
     for cell in cells(text):

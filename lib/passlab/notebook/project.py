@@ -1,4 +1,4 @@
-"""Where things lie: the course's folder, and the file that remembers a learner's progress."""
+"""Paths: the course's folder, and the file with a learner's progress."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def root() -> Path | None:
-    """The course's folder: the nearest above the working directory, else the one this library was installed from."""
+    """Return the course's folder: the nearest above the working directory, else the one this library belongs to."""
     for start in (Path.cwd(), Path(__file__).resolve().parent):
         for folder in (start, *start.parents):
             if (folder / "course").is_dir() and (folder / "exercises").is_dir():
@@ -17,7 +17,7 @@ def root() -> Path | None:
 
 
 def progress_file() -> Path:
-    """`work/progress.json` in the course's folder, or a file in the home folder; PASSLAB_PROGRESS overrides both."""
+    """Return `work/progress.json` of the course, or a file in the home folder; PASSLAB_PROGRESS overrides both."""
     if named := os.environ.get("PASSLAB_PROGRESS"):
         return Path(named)
     home = root()
@@ -25,7 +25,7 @@ def progress_file() -> Path:
 
 
 def load_progress() -> dict:
-    """Exercise id → {"points", "total", "attempts", "hints"}. A damaged file is set aside, never overwritten."""
+    """Return exercise id → {"points", "total", "attempts", "hints"}. A damaged file is set aside, not overwritten."""
     path = progress_file()
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -46,7 +46,7 @@ def load_progress() -> dict:
 
 
 def save_progress(record: dict) -> None:
-    """Write the whole record at once: a crash leaves the old file or the new one, nothing between."""
+    """Write the whole record atomically: a crash leaves the old file or the new one."""
     path = progress_file()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,7 +58,7 @@ def save_progress(record: dict) -> None:
 
 
 def remember(exercise_id: str, **fields) -> dict:
-    """Update one exercise's entry and save; `points` only ever grows. Gives the entry."""
+    """Update one exercise's entry, save, and return it; `points` never decreases."""
     record = load_progress()
     entry = {"points": 0.0, "total": 0.0, "attempts": 0, "hints": 0} | record.get(exercise_id, {})
     if "points" in fields:

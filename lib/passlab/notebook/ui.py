@@ -26,7 +26,7 @@ def templates() -> Any:
 
 
 class Card:
-    """Something a notebook shows as HTML and a terminal as text. `macro`: what of `templates()` makes the HTML."""
+    """Something shown as HTML in a notebook and as text in a terminal. `macro`: of `templates()`, makes the HTML."""
 
     def __init__(self, text: str, macro: str, /, **facts: Any):
         self.text, self._macro, self._facts = text, macro, facts
@@ -43,7 +43,7 @@ class Card:
 
 
 def in_notebook() -> bool:
-    """Does this code run in an IPython shell? (Where it does, IPython is loaded; elsewhere it stays unloaded.)"""
+    """Return whether this code runs in an IPython shell, without importing IPython."""
     shell = sys.modules.get("IPython")
     return shell is not None and shell.get_ipython() is not None
 
@@ -59,7 +59,7 @@ def show(card: Any) -> None:
 
 
 def say(sentence: str) -> Card:
-    """One sentence as a card."""
+    """Return one sentence as a card."""
     return Card(sentence, "sentence", text=sentence)
 
 
@@ -76,7 +76,7 @@ def _find(name: str) -> Exercise | None:
 
 
 def picture(result: Judgement):
-    """The failed finding's graphs, drawn: their difference if there are two. None if they are too big to help."""
+    """Return the failed finding's graphs, drawn: the difference if there are two. None if too big to help."""
     from passlab.drawing import diff, draw
     from passlab.graph import Graph, view
 
@@ -88,9 +88,9 @@ def picture(result: Judgement):
 
 
 def report(result: Judgement, *, draw: Callable[[Judgement], Any] = picture) -> Card:
-    """A judgement as a card: points, the verdicts, one sentence, and the small graph that shows it.
+    """Return a judgement as a card: points, the verdicts, one message, and the small graph that shows it.
 
-    `draw` gives the picture of what failed (anything with `text` and `svg`), or None.
+    `draw` returns the picture of the failure (anything with `text` and `svg`), or None.
     """
     exercise, finding = result.exercise, result.failure
     if not result.attempted:
@@ -128,12 +128,12 @@ def check(name: str, answer: Callable) -> None:
         attempts = load_progress().get(exercise.id, {}).get("attempts", 0) + 1
         remember(exercise.id, points=result.points, total=result.total, attempts=attempts)
     show(report(result))
-    if os.environ.get("NBGRADER_VALIDATING") and not result.ok:  # nbgrader validate asks by way of errors
+    if os.environ.get("NBGRADER_VALIDATING") and not result.ok:  # nbgrader validate goes by exceptions
         raise AssertionError(f"{exercise.id}: {_number(result.points)} of {_number(result.total)} points")
 
 
 def hint(name: str) -> None:
-    """Open the next hint of an exercise; the ones already open are shown with it."""
+    """Open the next hint of an exercise and show it below those already open."""
     exercise = _find(name)
     if exercise is None:
         return
@@ -149,7 +149,7 @@ def hint(name: str) -> None:
 
 
 def solution(name: str) -> None:
-    """Show one right answer, where this copy of the course holds the solutions."""
+    """Show one right answer, if this copy of the course has the solutions."""
     exercise = _find(name)
     if exercise is None:
         return
@@ -159,11 +159,11 @@ def solution(name: str) -> None:
     if question:
         code, where = unmarked(question.answer.text).strip(), f"From {path.relative_to(home)}"
         return show(Card(f"{code}\n\n# {where}", "solution", code=code, where=where))
-    show(say(f"This copy of the course holds no solution of {exercise.id}."))
+    show(say(f"This copy of the course has no solution for {exercise.id}."))
 
 
 def _status(entry: dict | None, total: float) -> str:
-    """A sign and a word: not attempted, wrong so far, partly right, done."""
+    """Return a sign and a word: not attempted, wrong so far, partly right, done."""
     if not entry or not entry.get("attempts"):
         return "· not attempted"
     if entry["points"] >= total:
@@ -172,9 +172,9 @@ def _status(entry: dict | None, total: float) -> str:
 
 
 def progress(day: str | None = None) -> None:
-    """Show days × exercises with the points reached so far; with a day ("day03"), its exercises with their details."""
+    """Show days × exercises with the points so far; with a day ("day03"), the details of its exercises."""
     if day is not None and day not in exercises.days():
-        return show(say(f"There is no {day!r}. The days are {', '.join(exercises.days())}."))
+        return show(say(f"No day {day!r}. The days are {', '.join(exercises.days())}."))
     record = load_progress()
     lines, rows, got, of = [], [], 0.0, 0.0
     for each in [day] if day else exercises.days():

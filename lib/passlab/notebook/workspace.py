@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def _release(path: Path) -> str | None:
-    """The release a notebook comes from, as it says itself; None if it cannot be read or does not say."""
+    """Return the release stamped into a notebook; None if it has no stamp or cannot be read."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))["metadata"]["passlab"]["release"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -17,7 +17,7 @@ def _release(path: Path) -> str | None:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy to a name that does not exist yet: whole, or not at all, and never over another file."""
+    """Copy to a name that does not exist yet, atomically, and never over another file."""
     target.parent.mkdir(parents=True, exist_ok=True)
     handle, fresh = tempfile.mkstemp(dir=target.parent, suffix=".part")
     try:
@@ -38,7 +38,7 @@ def _copy(source: Path, target: Path) -> None:
 def prepare(root: Path) -> list[str]:
     """Copy every released exercise that is not in `root/work` yet; put a newer release beside an older copy.
 
-    Gives one line for each thing done, to be shown. Raises OSError with its usual message if `work` cannot be written.
+    Return one line for each thing done, to be shown. Raises OSError if `work` cannot be written.
     """
     said = []
     for source in sorted((root / "exercises").glob("day*/*.ipynb")):
@@ -54,13 +54,13 @@ def prepare(root: Path) -> list[str]:
         if not beside.exists():
             _copy(source, beside)
             said.append(
-                f"A newer release of {name} has come. Yours is untouched; the new one is {beside.name} beside it."
+                f"There is a newer release of {name}. Yours is untouched; the new one is {beside.name} beside it."
             )
     return said
 
 
 def writable_home() -> None:
-    """Where the home folder cannot be written, give Jupyter, IPython and matplotlib a temporary place instead."""
+    """Where the home folder is read-only, give Jupyter, IPython and matplotlib a temporary folder instead."""
     home = Path(os.path.expanduser("~"))
     if os.access(home, os.W_OK):
         return

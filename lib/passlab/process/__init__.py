@@ -1,1 +1,1 @@
-"""What processes of the project say to each other."""
+"""Communication between the project's processes."""

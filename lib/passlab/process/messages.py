@@ -1,7 +1,7 @@
 """Messages over a socket: a JSON head and a payload of bytes, both with a length in front and a cap.
 
-What comes from the other side was possibly written by a learner's code, byte for byte. Reading it costs at most the
-caps and the time that the reader gave, and ends in one of three ways besides a message: `Gone`, `Late`, `Garbled`.
+Every byte received may come from a learner's code. Reading it costs at most the caps and the reader's deadline, and
+either returns a message or raises `Gone`, `Late` or `Garbled`.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Gone(Exception):
 
 
 class Late(TimeoutError):
-    """The time that was given for the message is over."""
+    """The deadline for the message has passed."""
 
 
 class Garbled(ValueError):
-    """What came is not a message."""
+    """The received bytes are not a message."""
 
 
 def _left(deadline: float | None) -> float | None:
@@ -62,7 +62,7 @@ def send(sock: socket.socket, head: dict[str, Any], *payload: Any, deadline: flo
 def receive(
     sock: socket.socket, deadline: float | None = None, most_payload: int = MOST_PAYLOAD
 ) -> tuple[dict[str, Any], memoryview]:
-    """Receive one message, whole before `deadline`, its payload read-only. Raises Gone, Late, Garbled."""
+    """Return one message, complete before `deadline`, its payload read-only. Raises Gone, Late, Garbled."""
     head_size, size = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size, deadline))
     if head_size > MOST_HEAD or size > most_payload:
         raise Garbled(f"a message of {head_size + size:,} bytes")

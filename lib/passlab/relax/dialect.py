@@ -1,4 +1,4 @@
-"""What modules of Relax are made of, as `passlab.tvm.dialect` lists it. A function is a list of bindings."""
+"""Relax's implementation of `passlab.tvm.dialect`. A function is a list of bindings."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def examples(function: Any, odd: int) -> Iterator[Parameter]:
 
 
 def bindings(function: Any) -> Iterator[tuple[Any, Any]]:
-    """The bindings of a function in order, also those in branches: variable, what it is bound to."""
+    """Yield the bindings of a function in order, branches included, as (variable, value)."""
 
     def inside(expr: Any) -> Iterator[tuple[Any, Any]]:
         if isinstance(expr, relax.SeqExpr):
@@ -75,7 +75,7 @@ def nodes(name: str, function: Any) -> Iterator[Node]:
 
 
 def _name(call: Any) -> str | None:
-    """The operator's name, or that of the PrimFunc or packed function which the operator calls."""
+    """Return the operator's name, or that of the PrimFunc or packed function which the operator calls."""
     if isinstance(call.op, relax.ExternFunc):
         return call.op.global_symbol
     if not isinstance(call.op, tvm.ir.Op):
@@ -123,7 +123,7 @@ def _depth(function: Any, others: dict[str, Any], level: int = 0) -> int:
 
 
 def hides_sums(names: list[str]) -> bool:
-    """The names of TIR kernels say little of what they do."""
+    """Return whether there are TIR kernels, whose names do not tell what they compute."""
     return any(not name.startswith("relax.") for name in names)
 
 

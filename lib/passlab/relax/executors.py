@@ -23,7 +23,7 @@ def prepare(diagnoses: list[str]) -> None:
 
 
 def smallest() -> Any:
-    """A module that computes x + x."""
+    """Return a module that computes x + x."""
     builder, x = relax.BlockBuilder(), relax.Var("x", relax.TensorType([4], "float32"))
     with builder.function("main", [x]):
         builder.emit_func_output(builder.emit(relax.op.add(x, x)))
@@ -31,13 +31,13 @@ def smallest() -> Any:
 
 
 def build(module: Any, params: dict[str, np.ndarray], head: dict) -> Executor:
-    """Build a module as the head of a request says."""
+    """Build a module with the options in a request's head."""
     functions = [function for _, function in module.functions.items()]
     return (_Machine if any(isinstance(one, relax.Function) for one in functions) else _Tir)(module, params, head)
 
 
 class _Machine:
-    """A Relax module, built. Its parameters say what the inputs are: tensors, tuples of them, shapes, numbers."""
+    """A built Relax module. Inputs follow the types of its parameters: tensors, tuples of them, shapes, numbers."""
 
     def __init__(self, module: Any, params: dict[str, np.ndarray], head: dict):
         self.function = head["function"]
@@ -58,14 +58,14 @@ class _Machine:
         left = list(values)
         made = [self._argument(type_, left) for type_ in self.types]
         if left:
-            raise Failed(f"The function {self.function} takes {len(values) - len(left)} inputs; {len(values)} came.")
+            raise Failed(f"The function {self.function} takes {len(values) - len(left)} inputs; got {len(values)}.")
         return made
 
     def _argument(self, type_: Any, left: list[np.ndarray]) -> Any:
         if isinstance(type_, tvm.ir.TupleType):
             return [self._argument(field, left) for field in type_.fields]
         if not left:
-            raise Failed(f"The function {self.function} takes more inputs than came.")
+            raise Failed(f"The function {self.function} takes more inputs than it got.")
         value = left.pop(0)
         if isinstance(type_, relax.ShapeType):
             return tvm.runtime.ShapeTuple([int(n) for n in value])
@@ -86,7 +86,7 @@ class _Machine:
         return once
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int]]:
-        """The kernels of one run, and the count and bytes of the storage that it takes."""
+        """Return the kernels of one run, and the count and bytes of its storage."""
         kernels, allocations = [], [0, 0]
 
         def note(_function: Any, name: str, before: bool, _result: Any, *arguments: Any) -> None:
@@ -95,7 +95,7 @@ class _Machine:
             if name == "vm.builtin.alloc_storage":
                 allocations[0] += 1
                 allocations[1] += math.prod(arguments[1]) * itemsize(arguments[3])
-            # A kernel may have any name, these too; the machine's own are functions that TVM knows.
+            # A kernel may have any name, even one of these; the machine's own are registered with TVM.
             machinery = name.startswith(("vm.builtin.", "shape_func")) and name not in self.own
             if not machinery:
                 kernels.append(name)
@@ -107,7 +107,7 @@ class _Machine:
 
 
 class _Tir:
-    """A module of TIR alone: called with the inputs and a fresh buffer for each parameter that is left."""
+    """A module of TIR alone: called with the inputs and a fresh buffer for each remaining parameter."""
 
     def __init__(self, module: Any, params: dict[str, np.ndarray], head: dict):
         self.name = head["function"]
@@ -120,10 +120,10 @@ class _Tir:
         self.device = device_of(tvm, target)
 
     def _arguments(self, values: list[np.ndarray]) -> tuple[list[Any], list[Any]]:
-        """All arguments, and those of them that are outputs."""
+        """Return all arguments, and those of them that are outputs."""
         params, solver, made = self.signature.params, importlib.import_module("tvm.sym").Analyzer(), []
         if len(values) > len(params):
-            raise Failed(f"The function {self.name} takes {len(params)} parameters; {len(values)} inputs came.")
+            raise Failed(f"The function {self.name} takes {len(params)} parameters; got {len(values)} inputs.")
         for param, value in zip(params, values, strict=False):
             if isinstance(param.ty, tvm.ir.PrimType):
                 solver.bind(param, tvm.tirx.const(value.item(), str(param.ty.dtype)))
@@ -132,7 +132,7 @@ class _Tir:
             shape, dtype = param.ty.shape, str(param.ty.dtype)
             if len(shape) != value.ndim or dtype != value.dtype.name:
                 want, came = f"{dtype} with {len(shape)} axes", f"{value.dtype.name} with {value.ndim}"
-                raise Failed(f"The parameter {param.name} of {self.name} is {want}; {came} came.")
+                raise Failed(f"The parameter {param.name} of {self.name} is {want}; got {came}.")
             for size, n in zip(shape, value.shape, strict=True):
                 if isinstance(size, tvm.tirx.Var):
                     solver.bind(size, tvm.tirx.const(n, str(size.ty.dtype)), True)
@@ -141,7 +141,7 @@ class _Tir:
         return made + outputs, outputs
 
     def _buffer(self, param: Any, solver: Any) -> Any:
-        """A buffer full of NaN, or of -1: what a schedule forgets to set must be seen."""
+        """Return a buffer full of NaN, or of -1, so that elements which a schedule forgets to set show."""
         shape = [getattr(solver.simplify(size), "value", None) for size in param.ty.shape]
         if None in shape:
             raise Failed(f"The size of {param.name}, an output of {self.name}, does not follow from the inputs.")
@@ -177,7 +177,7 @@ def _target(name: str) -> Any:
 
 
 def _legal(target: Any) -> Any:
-    """TVM's own steps from operators to a program, without those that fold and fuse."""
+    """Return TVM's own pipeline from operators to a program, without the passes that fold and fuse."""
     steps = [relax.transform.LegalizeOps()]
     if target.kind.name == "cuda":
         dlight = importlib.import_module("tvm.s_tir.dlight")
@@ -192,7 +192,7 @@ def _legal(target: Any) -> Any:
 
 
 def runner(module: Any, target: str, pipeline: Any, level: int) -> Runner:
-    """The module in the virtual machine of this process."""
+    """Return the module in the virtual machine of this process."""
     if isinstance(module, relax.Function):
         module = tvm.IRModule.from_expr(module)
     chosen = tvm.target.Target(target) if isinstance(target, str) else target

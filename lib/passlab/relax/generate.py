@@ -16,11 +16,11 @@ from passlab.tvm.generate import Builder, Value
 
 
 def random_relax(seed: int, size: int = 12, features: Sequence[str] | None = None) -> Any:
-    """A Relax module of about `size` calls, a function of the arguments alone. None: all `FEATURES`."""
+    """Return a Relax module of about `size` calls, the same for the same arguments. features: None for all."""
     return Relax(seed, features).grow(size)
 
 
-#: Relax's names, where they are not Relay's, which passlab.tvm.generate uses.
+#: Relax's names where they differ from Relay's, which passlab.tvm.generate uses.
 _NAMES = {
     "transpose": "permute_dims",
     "cast": "astype",

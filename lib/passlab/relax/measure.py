@@ -1,4 +1,4 @@
-"""What one run of a Relax module moves and allocates."""
+"""Count what one run of a Relax module moves and allocates."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from passlab.relax.dialect import bindings
 from passlab.tvm.measure import Allocations, Kernel, fields, nbytes
 from passlab.tvm.modules import counts, functions, is_function, is_primitive, nodes, type_of
 
-#: operators of Relax that only give the same memory another shape
+#: operators that only give the same memory another shape
 _FREE = ("relax.reshape", "relax.expand_dims", "relax.squeeze", "relax.flatten", "relax.memory.view")
-#: operators of Relax that take or give back memory, or hold it in place, and move none
+#: operators that allocate, free or keep memory, and move none
 _MEMORY = ("relax.builtin.alloc_tensor", "relax.memory.", "relax.vm.", "relax.shape_of", "relax.null_value")
 
 
 def traffic(module: Any, function: Any, prefix: str) -> Iterator[Kernel]:
-    """The kernels of a function, and of the functions that it calls."""
+    """Yield the kernels of a function, and of the functions that it calls."""
     known = {var: value for var, value in bindings(function)}
     for var, value in known.items():
         if not isinstance(value, relax.Call):
@@ -36,7 +36,7 @@ def traffic(module: Any, function: Any, prefix: str) -> Iterator[Kernel]:
             called = module[op]
             if is_function(called) and not is_primitive(called):
                 yield from traffic(module, called, f"{id}/")
-            else:  # a fused function gives its result, a PrimFunc writes into its last operands
+            else:  # a fused function returns its result, a PrimFunc writes into its last operands
                 yield Kernel(id, _operands(args, known), [value.ty] if is_function(called) else [])
 
 
@@ -45,7 +45,7 @@ def _reshapes(function: Any) -> bool:
 
 
 def _operands(args: Iterable[Any], known: dict[Any, Any]) -> list[Any]:
-    """The tensors among the operands; of a variable bound to a tuple, the fields."""
+    """Return the tensors among the operands; for a variable bound to a tuple, the fields."""
     found = []
     for arg in args:
         bound = known.get(arg) if isinstance(arg, relax.Var) else None
@@ -56,7 +56,7 @@ def _operands(args: Iterable[Any], known: dict[Any, Any]) -> list[Any]:
 
 
 def allocations(module: Any, planned: bool) -> Allocations:
-    """Legalized and lowered as far as its allocations, in this process."""
+    """Return the allocations after legalizing and lowering in this process."""
     passes = relax.transform
     fused = any(map(is_primitive, functions(module).values()))
     steps = [passes.LegalizeOps(), *([passes.FuseTIR()] if fused else []), passes.RewriteDataflowReshape()]

@@ -1,8 +1,8 @@
-"""Relax (TVM today): a function is a list of bindings, each of which gives one value a name.
+"""Read Relax (TVM today): a function is a list of bindings, each of which names one value.
 
 A call of a PrimFunc (`call_tir`) is a node whose op is the PrimFunc's name. A function that the compiler treats as one
-(primitive, composite, or for another compiler) is one node; what it holds is in its attribute `fused`. Calls of other
-functions are inlined. What stands in a dataflow block has the attribute `dataflow`.
+unit (primitive, composite, or for another compiler) is one node; the attribute `fused` lists its operators. Calls of
+other functions are inlined. Nodes of a dataflow block have the attribute `dataflow`.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from tvm.tirx import PrimFunc
 from passlab.graph import Graph, kinds
 from passlab.graph.assemble import UNKNOWN, Builder, Type, several, short, sized, strongest, walk
 
-#: Attributes of a function that is one unit to the compiler, and not a call to look into.
+#: Attributes of a function that the compiler treats as one unit: its calls are not inlined.
 _UNITS = ("Composite", "Codegen", "Primitive")
 
-#: Operators that call the function which is their first operand; its operands are the second one, or the others.
+#: Operators that call their first operand; its operands are the second one (a tuple), or all others.
 _CALLS = {
     *("relax.call_tir", "relax.call_tir_inplace", "relax.call_tir_with_grad", "relax.vm.call_tir_dyn"),
     *("relax.call_dps_packed", "relax.call_pure_packed", "relax.call_inplace_packed", "relax.call_builtin_with_ctx"),
     *("relax.call_py_func", "relax.invoke_closure", "relax.invoke_pure_closure"),
 }
 
-#: How a script writes an integer inside an expression.
+#: The text of an integer inside an expression in TVMScript.
 _INTEGER = re.compile(r"T\.int\d+\((-?\d+)\)")
 
-#: Attributes that a line of text shows in another way, or not.
+#: Attributes that a line of text shows in another way or omits.
 _ASIDE = ("fused", "by", "primfunc")
 
-#: Calls are inlined up to this many nodes.
+#: Calls are inlined until the graph has this many nodes.
 _MOST = 100_000
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
-    """The view of a Relax module (its `main`, or its only function) or of one function."""
+    """Return the view of a Relax module (its `main`, or its only function) or of one function. Raises ValueError."""
     functions = {v.name_hint: f for v, f in obj.functions.items()} if isinstance(obj, tvm.IRModule) else {"main": obj}
     graphs = {name: f for name, f in functions.items() if isinstance(f, relax.Function)}
     if not graphs:
@@ -71,7 +71,7 @@ class _Reader:
         self.build.add("return", "return", "data", [result], text=f"return {result}", ours=True)
 
     def visit(self, e: Any, name: str = "") -> Generator:
-        """The id of the node that makes the value of `e`; `name` is that of the variable it is bound to."""
+        """Return the id of the node that makes the value of `e`; `name`: its variable."""
         key = e.__chandle__()
         if key not in self.made:
             how = next((how for base, how in _HOW.items() if isinstance(e, base)), _Reader._other)
@@ -103,7 +103,7 @@ class _Reader:
         return id
 
     def _free(self, e: Any, name: str) -> Generator:
-        """A variable that no parameter and no binding before defines."""
+        """Add a variable that no parameter and no earlier binding defines."""
         return self.build.missing(e.name)
         yield
 
@@ -187,12 +187,12 @@ class _Reader:
                 return self._add(e, called or "fusion", strongest(map(_kind, fused)), inputs, name, attrs)
             if function.__chandle__() not in self.inside and len(self.build.nodes) < _MOST:
                 return (yield self._inline(function, inputs))
-        if not called:  # a closure: which function runs is decided by a value
+        if not called:  # a closure: a value decides which function runs
             inputs = [(yield self.visit(op)), *inputs]
         return self._add(e, "Call", "control", inputs, name, {"callee": called, **attrs})
 
     def _primfunc(self, e: Any, called: str, inputs: list[str], name: str, attrs: dict) -> str:
-        """A kernel. Called by itself, and not by call_tir, it writes into its last operand."""
+        """Add a kernel. Called directly, not by call_tir, it writes into its last operand."""
         attrs["primfunc"] = True
         if attrs.get("by") == "call_tir_inplace" or ("by" not in attrs and inputs):
             attrs["mutates"] = inputs[-1]
@@ -210,7 +210,7 @@ class _Reader:
         return result
 
     def _operands(self, args: Iterable[Any], names: Any) -> Generator:
-        """(ids of the operands that are values, the others by name). A tuple written out stands for its fields."""
+        """Return (ids of the operands that are values, the others by name). A literal tuple stands for its fields."""
         inputs: list[str] = []
         said: dict[str, Any] = {}
         for number, arg in enumerate(args):
@@ -226,7 +226,7 @@ class _Reader:
         return inputs, said
 
     def _is_value(self, e: Any) -> bool:
-        """Is this a value that a node makes? Numbers, shapes and texts that are written out are not."""
+        """Return whether a node makes this value: literal numbers, shapes and texts have no node."""
         if e.__chandle__() in self.made:
             return True
         if isinstance(e, (relax.ShapeExpr, relax.ExternFunc, tvm.ir.GlobalVar, tvm.ir.StringImm, tvm.ir.OpaqueExpr)):
@@ -236,14 +236,14 @@ class _Reader:
         return not isinstance(getattr(e, "ty", None), tvm.ir.PrimType)
 
     def _inside(self, function: Any) -> list[str]:
-        """What a function calls, in order: operators, PrimFuncs and, instead of other functions, what these call."""
+        """Return the operators and PrimFuncs that a function calls, in order, directly or through other functions."""
         found: list[str] = []
         for block in function.body.blocks:
             for binding in block.bindings:
                 value = binding.value
                 if isinstance(value, relax.Function):
                     found += self._inside(value)
-                if not isinstance(value, relax.Call) or isinstance(value.op, relax.Var):  # a variable: looked at above
+                if not isinstance(value, relax.Call) or isinstance(value.op, relax.Var):  # a variable: handled above
                     continue
                 op = value.op
                 if isinstance(op, tvm.ir.Op) and op.name in _CALLS:
@@ -254,7 +254,7 @@ class _Reader:
         return found
 
     def _other(self, e: Any, name: str) -> Generator:
-        """A shape, number, text or function that stands as a value."""
+        """Add a shape, number, text or function used as a value."""
         kind = "shape" if isinstance(e, relax.ShapeExpr) else "data"
         return self._add(e, type(e).__name__, kind, [], name, {"value": plain(e)})
         yield
@@ -273,17 +273,17 @@ _HOW = {
 
 
 def _unit(function: Any) -> str:
-    """Which attribute makes the function one unit to the compiler; "" if it is an ordinary one."""
+    """Return the attribute that makes the function one unit to the compiler; "" for an ordinary one."""
     return next((name for name in _UNITS if function.attrs and name in function.attrs), "")
 
 
 def _kind(called: str) -> str:
-    """The kind of an operator or a PrimFunc, which is named after one: `reshape2`, `fused_conv2d_add`."""
+    """Return the kind of an operator or of a PrimFunc, which is named after one: `reshape2`, `fused_conv2d_add`."""
     return kinds.TVM.get(re.sub(r"\d+$", "", called.removeprefix("relax.")), "compute")
 
 
 def _attrs(attrs: Any) -> dict[str, Any]:
-    """What a call says besides its operands. Empty and absent attributes say nothing."""
+    """Return a call's attributes, without empty and absent ones."""
     if attrs is None:
         return {}
     if isinstance(attrs, tvm.ir.DictAttrs):
@@ -299,7 +299,7 @@ def _fields(base: type) -> Iterable[Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value of TVM's as one of Python's; an expression as its text."""
+    """Return a TVM value as a Python value; an expression as its text."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):
@@ -314,7 +314,7 @@ def plain(value: Any) -> Any:
 
 
 def _element(dtype: str) -> tuple[str, float | None]:
-    """The dtype, and how many bytes an element takes."""
+    """Return the dtype, and the bytes of one element."""
     if dtype == "bool":
         return dtype, 1
     try:

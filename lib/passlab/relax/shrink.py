@@ -1,4 +1,4 @@
-"""What `passlab.tvm.shrink` needs to know of a Relax module."""
+"""Relax's part of `passlab.tvm.shrink`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a Relax module valid? What TVM's check says, and what to do about it."""
+"""Check a Relax module with TVM's check, and add the remedy to its message."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from passlab.relax import relax, tvm
 from passlab.tvm.judge import HOLE, Invalid, last_line, unbound
 from passlab.tvm.modules import functions, short
 
-#: parts of what Relax's check says → what to do about it
+#: part of a message of Relax's check → remedy
 _REMEDIES = {
     "of Expr": "Make expressions through the builder (`self.builder_.emit`, or BlockBuilder's): it gives them types.",
     "not populated": "Make expressions through the builder (`self.builder_.emit`): it gives them types.",
     "Missing()": "Make functions through BlockBuilder, which gives them types.",
     "is not defined": "Bind it before it is read.",
-    "used outside DataflowBlock": "What a dataflow block gives to the outside is made by `emit_output`.",
-    "defined more than once": "Give every binding a variable of its own.",
+    "used outside DataflowBlock": "Make a dataflow block's output with `emit_output`.",
+    "defined more than once": "Give every binding its own variable.",
 }
 
 
 def checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
-    """Raise Invalid with a sentence, unless the module is well-formed."""
+    """Raise Invalid unless the module is well-formed."""
     tell("The pass returned a module that TVM cannot even walk through")
     for name, function in functions(module).items():
         taken = {p.name for p in function.params}
         called: list[Any] = []
-        with contextlib.suppress(Exception):  # a part that is None: the check below says so
+        with contextlib.suppress(Exception):  # a part that is None: the check below reports it
             relax.analysis.post_order_visit(function, called.append)
         for var in (e for e in called if isinstance(e, tvm.ir.GlobalVar)):
             if var.name_hint not in names:

@@ -1,11 +1,11 @@
-"""Reaching Relay: the last TVM that has it (0.17), which the wheel `bitblas` carries for Linux on x86-64.
+"""Load Relay: the last TVM that has it (0.17), which the wheel `bitblas` contains for Linux on x86-64.
 
     from passlab.relay import relay, tvm
 
-TVM loads at the first use, and `import tvm` gives the same one from then on. Its library is linked against CUDA, GPU or
-not: two libraries come with wheels, and the driver's `libcuda.so.1`, where there is none, is stood in for by a stub in
-which every function answers "no device". The stub is compiled once (`prepare`) and kept in the environment's folder, or
-in the user's cache where that is read-only.
+TVM loads at the first use, and `import tvm` returns the same one from then on. Its library is linked against CUDA even
+for machines without a GPU: two libraries come with wheels; a missing driver, `libcuda.so.1`, is replaced by a stub
+whose functions all return "no device". The stub is compiled once (`prepare`) and kept in the environment's folder, or
+in the user's cache if that folder is read-only.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _STUB += 'int cuGetErrorName(int error, const char **name) { *name = "no device"
 
 
 def reach() -> ModuleType:
-    """The module `tvm` (0.17), loaded. Raises Unreachable where it cannot be, with the reason in one sentence."""
+    """Load and return the module `tvm` (0.17). Raises Unreachable, with the reason in one sentence."""
     held = sys.modules.get("tvm")
     if held is None:
         return _load()
@@ -61,9 +61,9 @@ def reach() -> ModuleType:
 
 
 def prepare() -> None:
-    """Do once what loading needs and a read-only process cannot do: compile the stub, where there is no driver.
+    """Compile the stub if there is no driver: loading needs it, and a read-only process cannot write it.
 
-    Raises Unreachable where Relay cannot be had at all.
+    Raises Unreachable where Relay is not available.
     """
     _libraries()
 
@@ -92,7 +92,7 @@ def _load() -> ModuleType:
         if elsewhere is not None:
             os.environ["TVM_LIBRARY_PATH"] = elsewhere
     sys.modules.setdefault("onnx.mapping", _OnnxMapping("onnx.mapping"))
-    logging.getLogger("autotvm").setLevel(logging.ERROR)  # the first build would advise to tune
+    logging.getLogger("autotvm").setLevel(logging.ERROR)  # the first build would recommend tuning
     return tvm
 
 
@@ -107,7 +107,7 @@ class _OnnxMapping(ModuleType):
 
 
 def _place(package: str) -> Path:
-    """Where a package is installed, without importing it. Raises Unreachable if it is not."""
+    """Return where a package is installed, without importing it. Raises Unreachable if it is not."""
     with contextlib.suppress(ModuleNotFoundError):  # the package above it is missing
         found = importlib.util.find_spec(package)
         if found is not None:
@@ -123,7 +123,7 @@ def _folder() -> Path:
 
 
 def _libraries() -> list[str]:
-    """What libtvm.so is linked against beyond the system's own, in the order in which to load it."""
+    """Return the libraries, beyond the system's, that libtvm.so is linked against, in loading order."""
     _folder()
     nvrtc, runtime = _place("nvidia.cuda_nvrtc"), _place("nvidia.cuda_runtime")
     return [str(nvrtc / "lib/libnvrtc.so.12"), str(runtime / "lib/libcudart.so.12"), _driver()]
@@ -138,7 +138,7 @@ def _driver() -> str:
 
 
 def _stub() -> Path:
-    """The compiled stub: one that is there, or a new one in the first folder that can be written."""
+    """Return the compiled stub: an existing one, or a new one in the first writable folder."""
     name = f"passlab-no-cuda-{hashlib.sha256(_STUB.encode()).hexdigest()[:12]}.so"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     folders = (Path(sys.prefix) / "lib", cache / "passlab")
@@ -150,10 +150,10 @@ def _stub() -> Path:
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(prefix="passlab-", dir=folder) as scratch:
                 made = _compile(Path(scratch))
-                os.replace(made, folder / name)  # at once: another process sees all of it or nothing
+                os.replace(made, folder / name)  # atomic: another process sees all of it or nothing
             return folder / name
     raise Unreachable(
-        f"Relay needs a folder to keep a small library in: {' and '.join(map(str, folders))} are read-only."
+        f"Relay needs a writable folder for a small library: make {' or '.join(map(str, folders))} writable."
     )
 
 
@@ -169,7 +169,7 @@ def _compile(scratch: Path) -> Path:
                 made.chmod(0o755)
                 return made
     raise Unreachable(
-        "Relay needs a C compiler once, and none that works was found (Debian: apt install gcc; conda: cxx-compiler). "
+        "Relay needs a C compiler once, and no working one was found (Debian: apt install gcc; conda: cxx-compiler). "
         + _INSTEAD
     )
 

@@ -1,8 +1,8 @@
-"""How cases over modules of Relay are written down: a program, and what a pass must make of it.
+"""Write cases over modules of Relay: a program, and the expectations of a pass over it.
 
     case("two equal products", program(lambda x, y: …, (2, 3), (2, 3)), did=[most("nn.relu", 1, "…")])
 
-An expectation is a function (before, after) → None, or the sentence that says what is wrong.
+An expectation is a function (before, after) → None, or a message that says what is wrong.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from passlab.tvm.judge import counts, judge_pass
 
 
 def typed(function: relay.Function) -> tvm.IRModule:
-    """The function as `main` of a module, with types."""
+    """Return a typed module with the function as its `main`."""
     return relay.transform.InferType()(tvm.IRModule.from_expr(function))
 
 
 def program(body: Callable, *shapes: tuple[int, ...], **attributes: Any) -> Callable[[], tvm.IRModule]:
-    """A function that makes the module of main(x, …) = body(x, …) anew at every call.
+    """Return a function that makes a new module of main(x, …) = body(x, …) at every call.
 
     The inputs, float32 of these shapes, have the names of `body`'s parameters; `attributes` become those of main.
     """
@@ -53,15 +53,15 @@ def number(value: float, dtype: str = "float32") -> relay.Constant:
 
 
 def weight(*shape: int, seed: int = 0) -> relay.Constant:
-    """A constant of normal numbers, the same for the same shape and seed."""
+    """Return a constant of normal random numbers, the same for the same shape and seed."""
     return relay.const(np.random.default_rng(seed).standard_normal(shape).astype("float32"))
 
 
-_numbers = itertools.count()  # of the variables of the program that is being made
+_numbers = itertools.count()  # for the names of let variables
 
 
 def let(value: relay.Expr, body: Callable[[relay.Var], relay.Expr]) -> relay.Let:
-    """`let v = value; body(v)`, with a new v."""
+    """Return `let v = value; body(v)`, with a new v."""
     var = relay.var(f"v{next(_numbers)}")
     return relay.Let(var, value, body(var))
 
@@ -82,7 +82,7 @@ def calls(n: int, op: str) -> str:
 
 
 def most(op: str, limit: int, why: str) -> Expectation:
-    """At most `limit` calls of `op`."""
+    """Expect at most `limit` calls of `op`."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
         there = counts(after)[op]
@@ -92,7 +92,7 @@ def most(op: str, limit: int, why: str) -> Expectation:
 
 
 def least(op: str, limit: int, why: str) -> Expectation:
-    """At least `limit` calls of `op`."""
+    """Expect at least `limit` calls of `op`."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
         there = counts(after)[op]
@@ -102,7 +102,7 @@ def least(op: str, limit: int, why: str) -> Expectation:
 
 
 def lets(limit: int, why: str) -> Expectation:
-    """At most `limit` variables bound by let, in all functions."""
+    """Expect at most `limit` variables bound by let, in all functions."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
         bound: list[str] = []
@@ -118,7 +118,7 @@ def lets(limit: int, why: str) -> Expectation:
 
 
 def attributes_kept(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
-    """What was said about a function is still said about it."""
+    """Expect every function to keep its attributes."""
     for var, function in before.functions.items():
         found = next((f for v, f in after.functions.items() if v.name_hint == var.name_hint), None)
         if found is None:
@@ -139,6 +139,6 @@ def expecting(**how: Any) -> Callable[[Case, object], Iterator[Finding]]:
 
 
 def case(name: str, build: Callable[[], tvm.IRModule], *, run: bool = True, **expect: Sequence[Expectation]) -> Case:
-    """A case about exactly the verdicts that something is expected of, besides valid and (if it is run) same."""
+    """Return a case about exactly the verdicts with expectations, besides valid and (if it is run) same."""
     about = ("valid", *(["same"] if run else []), *expect)
     return Case(name, lambda: (build(),), about, expect=Expect(**expect))

@@ -1,4 +1,4 @@
-"""What modules of Relay are made of, as `passlab.tvm.dialect` lists it. An expression is a graph without names."""
+"""Relay's implementation of `passlab.tvm.dialect`. An expression is a graph without names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def typed(module: Any) -> Any:
 def type_of(expr: Any) -> Any:
     try:
         return expr.checked_type
-    except ValueError:  # not inferred yet; a parameter still says what it is declared as
+    except ValueError:  # not inferred yet; a parameter still has its declared type
         return getattr(expr, "type_annotation", None)
 
 
@@ -62,7 +62,7 @@ def nodes(name: str, function: Any) -> Iterator[Node]:
 
 
 def bindings(function: Any) -> Iterator[tuple[Any, Any]]:
-    """The lets around the body, which is where Relay gives names."""
+    """Yield the lets around the body: the only place where Relay names values."""
     body = function.body
     while isinstance(body, relay.Let):
         yield body.var, body.value
@@ -95,7 +95,7 @@ def consumers(function: Any) -> dict[Any, list[Any]]:
 
 
 def parts_of(expr: Any) -> list[Any]:
-    """The expressions that one expression is made of, not counting parameters and operators."""
+    """Return the direct operands of an expression, without parameters and operators."""
     if isinstance(expr, relay.Call):
         return [*([] if isinstance(expr.op, tvm.ir.Op) else [expr.op]), *expr.args]
     if isinstance(expr, relay.Tuple):
@@ -110,7 +110,7 @@ def parts_of(expr: Any) -> list[Any]:
 
 
 def top_level(function: Any) -> list[Any]:
-    """The expressions of a function, operands first, without those inside of other functions in it."""
+    """Return the expressions of a function, operands first, without those inside nested functions."""
     order, done = [], set()
     todo = [(function.body, False)]
     while todo:
@@ -125,7 +125,7 @@ def top_level(function: Any) -> list[Any]:
 
 
 def view_ids(function: Any) -> dict[int, str]:
-    """The ids that expressions of a function have in its view, by the expressions' handles."""
+    """Return the ids of a function's expressions in its view, by the expressions' handles."""
     made = reader.Reader("main", {})
     walk(made.entry(function, ""))
     return made.made

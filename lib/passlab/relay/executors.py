@@ -1,4 +1,4 @@
-"""Relay's executors: the graph executor, and the virtual machine for what branches.
+"""Relay's executors: the graph executor, and the virtual machine for programs with branches.
 
 For the server (`passlab.tvm.server`): prepare, smallest, build. For this process: runner.
 """
@@ -18,20 +18,20 @@ from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, 
 
 
 def prepare(diagnoses: list[str]) -> None:
-    """Import what a build needs. `diagnoses` gets what the type checker finds wrong: errors only say that it did."""
+    """Import what a build needs. Collect the type checker's findings in `diagnoses`: errors only say there are some."""
     for name in ("tvm.contrib.graph_executor", "tvm.relay.backend.vm", "tvm.runtime.vm"):
         importlib.import_module(name)
     tvm.ir.diagnostics.override_renderer(lambda found: diagnoses.extend(one.message for one in found.diagnostics))
 
 
 def smallest() -> Any:
-    """A module that computes x + x."""
+    """Return a module that computes x + x."""
     x = relay.var("x", shape=(4,))
     return tvm.IRModule.from_expr(relay.Function([x], relay.add(x, x)))
 
 
 def build(module: Any, params: dict[str, np.ndarray], head: dict) -> Executor:
-    """Build a module as the head of a request says."""
+    """Build a module with the options in a request's head."""
     if not any(global_.name_hint == head["function"] for global_ in module.functions):
         raise Failed(f"The module has no function {head['function']}.")
     functions = {global_: function for global_, function in module.functions.items()}
@@ -56,9 +56,9 @@ class _Graph:
 
     def run(self, values: list[np.ndarray]) -> list[Any]:
         if len(values) != len(self.names):
-            raise Failed(f"The function takes {len(self.names)} inputs; {len(values)} came.")
+            raise Failed(f"The function takes {len(self.names)} inputs; got {len(values)}.")
         for name, value in zip(self.names, values, strict=True):
-            if self.module.module["get_input_index"](name) >= 0:  # one that nothing uses is not there
+            if self.module.module["get_input_index"](name) >= 0:  # an unused one is absent
                 self._set(name, value)
         self.module.run()
         self.device.sync()
@@ -69,7 +69,7 @@ class _Graph:
         if tuple(wanted.shape) != value.shape or wanted.dtype != value.dtype.name:
             raise Failed(
                 f"The input {name} is {wanted.dtype} of shape {tuple(wanted.shape)}; "
-                f"{value.dtype.name} of {value.shape} came."
+                f"got {value.dtype.name} of {value.shape}."
             )
         self.module.set_input(name, tvm.nd.array(value))
 
@@ -81,7 +81,7 @@ class _Graph:
         return once
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int]]:
-        """What the executor's plan says: its kernels, and the pieces of memory that their results share."""
+        """Return the kernels in the executor's plan, and the count and bytes of the buffers that results share."""
         nodes, attrs, starts = self.graph["nodes"], self.graph["attrs"], self.graph["node_row_ptr"]
         kernels, pieces = [], {}
         for at, node in enumerate(nodes):
@@ -98,7 +98,7 @@ class _Graph:
 
 
 class _Machine:
-    """A Relay module in Relay's virtual machine, which knows branches and shapes that are told only by the inputs."""
+    """A Relay module in Relay's virtual machine, which handles branches and shapes that depend on the inputs."""
 
     def __init__(self, module: Any, params: dict[str, np.ndarray], head: dict, target: Any):
         vm = importlib.import_module("tvm.relay.backend.vm")
@@ -118,13 +118,13 @@ class _Machine:
         return once
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], None]:
-        """The kernels that it has, in no order of a run."""
+        """Return the module's kernels, not in the order of a run."""
         names = (name.removeprefix("vm_mod_") for name in self.executable.primitive_ops)
         return [name for name in names if not name.startswith("shape_func")], None
 
 
 def _own_names(function: Any, params: dict[str, np.ndarray]) -> Any:
-    """The function with a name of its own for each parameter: inputs are set by name."""
+    """Return the function with a unique name for each parameter, because inputs are set by name."""
     names = [param.name_hint for param in function.params]
     if len(set(names)) == len(names):
         return function
@@ -137,7 +137,7 @@ def _own_names(function: Any, params: dict[str, np.ndarray]) -> Any:
 
 
 def _needs_machine(main: Any) -> bool:
-    """Does the function branch, call another, or have sizes that only the inputs tell?"""
+    """Return whether the function branches, calls another, or has sizes that depend on the inputs."""
     found = []
 
     def look(node: Any) -> None:
@@ -151,12 +151,12 @@ def _needs_machine(main: Any) -> bool:
 
 
 def runner(module: Any, target: str, pipeline: Any, level: int) -> Runner:
-    """The module in the graph executor of this process."""
+    """Return the module in the graph executor of this process."""
     from tvm.contrib import graph_executor
 
     if isinstance(module, relay.Function):
         module = tvm.IRModule.from_expr(module)
-    silent, tvm.autotvm.GLOBAL_SCOPE.silent = tvm.autotvm.GLOBAL_SCOPE.silent, True  # no advice to tune
+    silent, tvm.autotvm.GLOBAL_SCOPE.silent = tvm.autotvm.GLOBAL_SCOPE.silent, True  # no recommendation to tune
     try:
         with tvm.transform.PassContext(opt_level=level):
             library = relay.build(module, target)

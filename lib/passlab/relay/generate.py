@@ -17,7 +17,7 @@ from passlab.tvm.generate import Builder, Value
 
 
 def random_relay(seed: int, size: int = 12, features: Sequence[str] | None = None) -> Any:
-    """A Relay module of about `size` calls, type-checked, a function of the arguments alone. None: all `FEATURES`."""
+    """Return a typed Relay module of about `size` calls, the same for the same arguments. features: None for all."""
     return Relay(seed, features).grow(size)
 
 
@@ -108,7 +108,7 @@ class Relay(Builder):
         return self.op("nn.bias_add", y, b, axis=-1) if self.rng.random() < 0.5 else self.op("add", y, b)
 
     def gelu(self, x: Value) -> Value:
-        """The erf form, written out, or the tanh form."""
+        """Add GELU in the erf or the tanh form, written out."""
         half, one = self.const(0.5), self.const(1.0)
         if self.rng.random() < 0.5:
             inner = self.op("erf", self.op("multiply", x, self.const(1 / math.sqrt(2))), bound=1.0)

@@ -1,4 +1,4 @@
-"""The groups of FuseOps, which two exercises foretell: as TVM makes them, and the numbering that they are told in."""
+"""The fused groups of FuseOps, which two exercises predict: as TVM makes them, and the numbering of their calls."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from unittest import mock
 from passlab.judge import Case
 from passlab.relay import relay, tvm
 
-#: As many nodes as FuseOps puts into one group unless it is told otherwise.
+#: FuseOps' default for the most nodes of one group.
 MAX_DEPTH = 256
 
 
 def calls(module: tvm.IRModule) -> list[relay.Call]:
-    """The calls of main, operands first: the numbering of this exercise."""
+    """Return the calls of main, operands first: their positions are the numbering of these exercises."""
     found: list[Any] = []
     relay.analysis.post_order_visit(module["main"].body, found.append)
     return [e for e in found if isinstance(e, relay.Call)]
 
 
 def fused_groups(module: tvm.IRModule, max_depth: int = MAX_DEPTH) -> list[list[int]]:
-    """The groups that FuseOps makes: numbers of calls, sorted.
+    """Return the groups that FuseOps makes: numbers of calls, sorted.
 
-    FuseOps keeps no note of where a call came from, so the module before and the one after are walked side by side,
-    the functions of the latter unfolded: the same operators stand in the same places.
+    FuseOps does not record where a call came from, so this walks the modules before and after side by side, looking
+    into the functions of the latter: the same operators stand in the same places.
     """
     with tvm.transform.PassContext(opt_level=3, config={"relay.FuseOps.max_depth": max_depth}):
         fused = relay.transform.FuseOps(fuse_opt_level=2)(module)
@@ -55,7 +55,7 @@ def fused_groups(module: tvm.IRModule, max_depth: int = MAX_DEPTH) -> list[list[
 
 
 def call_groups(answer: Callable, case: Case) -> Any:
-    """Put a case to an answer while FuseOps, which it is to foretell, is out of reach."""
+    """Run an answer on a case with FuseOps, which it has to predict, disabled."""
 
     def refuse(*_: Any, **__: Any) -> None:
         raise RuntimeError("FuseOps is what you foretell here: read the module instead")

@@ -1,4 +1,4 @@
-"""What one run of a Relay module moves and allocates."""
+"""Count what one run of a Relay module moves and allocates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from passlab.tvm.modules import is_function, is_primitive, nodes
 
 
 def traffic(module: Any, function: Any, prefix: str) -> Iterator[Kernel]:
-    """The kernels of a function, and of the functions that it calls."""
+    """Yield the kernels of a function, and of the functions that it calls."""
     ids = view_ids(function)
     for expr in top_level(function):
         if not isinstance(expr, relay.Call):
@@ -34,11 +34,11 @@ def _is_free(called: Any) -> bool:
 
 
 def allocations(module: Any, planned: bool) -> Allocations:
-    """The plan is that of the graph executor, which another process builds."""
+    """Return the allocations in the plan of the graph executor, which another process builds. Raises ValueError."""
     if not planned:
         sizes = [sum(map(nbytes, kernel.results)) for kernel in kernels_of(module)]
         return Allocations(len(sizes), sum(sizes))
     built = builds.run_module(module, random_inputs(module, kinds=("ordinary",)), level=0)
     if built.allocations is None:
-        raise ValueError(f"allocations: there is no plan of memory for this module. {built.error}".strip())
+        raise ValueError(f"allocations: no memory plan for this module. {built.error}".strip())
     return Allocations(*built.allocations)

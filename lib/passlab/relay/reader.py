@@ -1,8 +1,8 @@
-"""Relay (TVM 0.17): a function is one expression, in which results that are used twice are shared.
+"""Read Relay (TVM 0.17): a function is one expression, in which results that are used twice are shared.
 
-Types are inferred on a copy where the module has none. A primitive function, which becomes one kernel, is one node; so
-is a composite one, and one that is handed to another compiler. What it holds is in its attribute `fused`. Calls of
-other functions are inlined. The names `%0`, `%1`, … are those of Relay's text.
+Types are inferred on a copy where the module has none. A primitive function, which becomes one kernel, is one node, and
+so is a composite function or one for another compiler; the attribute `fused` lists its operators. Calls of other
+functions are inlined. The names `%0`, `%1`, … are those of Relay's text.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tvm.relay import adt, expr
 from passlab.graph import Graph, kinds
 from passlab.graph.assemble import UNKNOWN, Builder, Type, several, short, sized, strongest, walk
 
-#: Attributes of a function that is one unit to the compiler, and not a call to look into.
+#: Attributes of a function that the compiler treats as one unit: its calls are not inlined.
 _UNITS = ("Composite", "Primitive", "Compiler")
 
-#: Calls are inlined up to this many nodes.
+#: Calls are inlined until the graph has this many nodes.
 _MOST = 100_000
 
 
 def read(obj: Any, *inputs: Any) -> Graph:
-    """The view of a Relay module (its `main`, or its only function) or of one function."""
+    """Return the view of a Relay module (its `main`, or its only function) or of one function. Raises ValueError."""
     module = obj if isinstance(obj, tvm.IRModule) else tvm.IRModule.from_expr(obj)
     functions = {str(v.name_hint): f for v, f in module.functions.items() if isinstance(f, relay.Function)}
     if not functions:
@@ -38,8 +38,8 @@ def read(obj: Any, *inputs: Any) -> Graph:
         try:
             module = relay.transform.InferType()(module)
             functions = {str(v.name_hint): f for v, f in module.functions.items() if isinstance(f, relay.Function)}
-        except tvm.TVMError as ill:  # ill-typed graphs can be looked at too
-            error = f"InferType refuses it ({type(ill).__name__})"
+        except tvm.TVMError as ill:  # ill-typed graphs can be viewed too
+            error = f"InferType rejects it ({type(ill).__name__})"
     reader = Reader(name, functions)
     walk(reader.entry(functions[name], error))
     return reader.build.graph(str(obj.astext(show_meta_data=False)))
@@ -66,7 +66,7 @@ class Reader:
             next(node for node in self.build.nodes if node.id == result).attrs["error"] = error
 
     def visit(self, e: Any, name: str = "") -> Generator:
-        """The id of the node that makes the value of `e`; `name` is what a let calls it."""
+        """Return the id of the node that makes the value of `e`; `name`: its let variable."""
         key = e.handle.value
         if key not in self.made:
             how = next((how for base, how in _HOW.items() if isinstance(e, base)), Reader._other)
@@ -92,7 +92,7 @@ class Reader:
         return id
 
     def _free(self, e: Any, name: str) -> Generator:
-        """A variable that no function and no let around it defines."""
+        """Add a variable that no enclosing function or let defines."""
         return self.build.missing(str(e.name_hint))
         yield
 
@@ -148,7 +148,7 @@ class Reader:
                 return self._add(e, op, kind, operands, name, {"fused": ", ".join(fused)})
             if function.handle.value not in self.inside and len(self.build.nodes) < _MOST:
                 return (yield self._inline(function, operands))
-        if not isinstance(op, tvm.ir.GlobalVar):  # a closure: which function runs is decided by a value
+        if not isinstance(op, tvm.ir.GlobalVar):  # a closure: a value decides which function runs
             operands = [(yield self.visit(op)), *operands]
         return self._add(e, "Call", "control", operands, name, {"callee": called})
 
@@ -191,7 +191,7 @@ class Reader:
         return result
 
     def _reference(self, e: Any, name: str) -> Generator:
-        """Mutable cells: made, read, written."""
+        """Add a mutable cell that is made, read or written."""
         parts = [e.value] if isinstance(e, expr.RefCreate) else [e.ref]
         attrs = {}
         if isinstance(e, expr.RefWrite):
@@ -204,7 +204,7 @@ class Reader:
         return self._add(e, type(e).__name__, "memory", inputs, name, attrs)
 
     def _other(self, e: Any, name: str) -> Generator:
-        """A global or a constructor that stands as a value."""
+        """Add a global or a constructor used as a value."""
         called = str(getattr(e, "name_hint", type(e).__name__))
         return self.build.add(called, type(e).__name__, "data", (), UNKNOWN, f"@{called}", ours=True)
         yield
@@ -225,13 +225,13 @@ _HOW = {
 
 
 def _unit(function: Any) -> str:
-    """Which attribute makes the function one unit to the compiler; "" if it is an ordinary one."""
+    """Return the attribute that makes the function one unit to the compiler; "" for an ordinary one."""
     said = set(function.attrs.keys()) if function.attrs is not None else ()
     return next((name for name in _UNITS if name in said), "")
 
 
 def _inside(function: Any) -> list[str]:
-    """The operators that a function calls, operands first."""
+    """Return the operators that a function calls, operands first."""
     found: list[str] = []
 
     def look(e: Any) -> None:
@@ -243,14 +243,14 @@ def _inside(function: Any) -> list[str]:
 
 
 def _bound(pattern: Any) -> list[Any]:
-    """The variables that a pattern of a match binds."""
+    """Return the variables that a pattern of a match binds."""
     if isinstance(pattern, adt.PatternVar):
         return [pattern.var]
     return [variable for part in getattr(pattern, "patterns", ()) for variable in _bound(part)]
 
 
 def _attrs(attrs: Any) -> dict[str, Any]:
-    """What a call says besides its operands. Empty and absent attributes say nothing."""
+    """Return a call's attributes, without empty and absent ones."""
     if attrs is None:
         return {}
     found = {str(name): plain(attrs[name]) for name in list(attrs.keys())}
@@ -258,7 +258,7 @@ def _attrs(attrs: Any) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value of TVM's as one of Python's; an expression as its text."""
+    """Return a TVM value as a Python value; an expression as its text."""
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):
@@ -278,7 +278,7 @@ def _size(shape: Any) -> int:
 
 
 def _element(dtype: str) -> tuple[str, float | None]:
-    """The dtype, and how many bytes an element takes."""
+    """Return the dtype, and the bytes of one element."""
     dtype = str(dtype)
     if dtype == "bool":
         return dtype, 1
@@ -292,7 +292,7 @@ def _element(dtype: str) -> tuple[str, float | None]:
 def _type(e: Any) -> Type:
     try:
         return _of(e.checked_type)
-    except ValueError:  # nobody has inferred it
+    except ValueError:  # not inferred
         annotation = getattr(e, "type_annotation", None)
         return UNKNOWN if annotation is None else _of(annotation)
 

@@ -1,4 +1,4 @@
-"""What `passlab.tvm.shrink` needs to know of a Relay module."""
+"""Relay's part of `passlab.tvm.shrink`."""
 
 from __future__ import annotations
 

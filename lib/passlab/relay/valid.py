@@ -1,4 +1,4 @@
-"""Is a Relay module valid? What InferType says, and what it takes for granted and crashes on."""
+"""Check a Relay module with InferType, after checking what InferType assumes and crashes on."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from passlab.tvm.modules import functions, nodes, short
 
 
 def checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
-    """Raise Invalid with a sentence, unless all functions are well-formed and have types."""
-    called: set[str] = set()  # what these say of their results is what types their calls
+    """Raise Invalid unless all functions are well-formed and well-typed."""
+    called: set[str] = set()  # InferType types the calls of these by their declared results
     for name, function in functions(module).items():
         exprs: list[Any] = []
         tell(f"The pass returned a module whose function {name} TVM cannot even walk through")
@@ -35,7 +35,7 @@ def checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
         if not relay.analysis.well_formed(function):
             raise Invalid(
                 f"{name} is not well-formed: a variable is bound more than once. "
-                "Give every function and every let variables of its own."
+                "Give every function and every let its own variables."
             )
     tell("TVM crashed while it inferred the types of the module: look at the attributes and types you gave")
     bare = tvm.IRModule(dict(module.functions.items()), module.type_definitions)
@@ -56,13 +56,13 @@ def checked(module: Any, names: list[str], tell: Callable[[str], None]) -> None:
         got = inferred[name].ret_type
         if not tvm.ir.structural_equal(got, ret, map_free_vars=True):
             raise Invalid(
-                f"{name} says that it returns {ret}, and its body is {got}: "
-                "leave the return type out when you make the function, InferType finds it."
+                f"{name} declares that it returns {ret}, but its body is {got}: "
+                "leave the return type out when you make the function, and InferType finds it."
             )
 
 
 def _look_at(call: Any, where: str, names: list[str]) -> None:
-    """Look at what InferType takes for granted, and crashes on."""
+    """Raise Invalid for a call on which InferType would crash."""
     op = call.op
     if isinstance(op, tvm.ir.GlobalVar) and op.name_hint not in names:
         raise Invalid(f"{where} calls {op.name_hint}, and the module has no function of that name.")
@@ -80,7 +80,7 @@ def _look_at(call: Any, where: str, names: list[str]) -> None:
 
 
 def _inferred(module: Any) -> Any:
-    """The module with types, or the sentence that says why it has none."""
+    """Return the typed module, or a message that says why it has no types."""
     seen: list[str] = []
     with _diagnostics_to(seen):
         try:
@@ -92,7 +92,7 @@ def _inferred(module: Any) -> Any:
 
 @contextlib.contextmanager
 def _diagnostics_to(seen: list[str]):
-    """What Relay says of programs that are wrong goes into a list, and not to the screen."""
+    """Collect Relay's diagnostics in a list instead of printing them."""
     from tvm.ir import diagnostics
 
     diagnostics.override_renderer(lambda context: seen.extend(d.message for d in context.diagnostics))
@@ -103,7 +103,7 @@ def _diagnostics_to(seen: list[str]):
 
 
 def _culprit(module: Any) -> str:
-    """ " at nn.conv2d in main": the first call, operands first, that has no type although its operands have."""
+    """Return " at nn.conv2d in main": the first call, operands first, without a type although its operands have one."""
     calls = nodes(module)
     for node in calls if len(calls) <= 300 else ():
         free = relay.analysis.free_vars(node.expr)

@@ -1,1 +1,1 @@
-"""What both TVMs share: 0.17, which has Relay, and 0.27, which has Relax. A process holds one of them."""
+"""Code shared by both TVMs: 0.17, which has Relay, and 0.27, which has Relax. A process holds one of them."""

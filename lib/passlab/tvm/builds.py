@@ -1,15 +1,15 @@
-"""Building and running modules of Relay and Relax in another process, because TVM may end the one it runs in.
+"""Build and run modules of Relay and Relax in another process, because TVM may end the one it runs in.
 
     from passlab.tvm.builds import run_module
     built = run_module(module, [(x,)])         # built once, run on each tuple of inputs
     built.outputs[0][0], built.kernels, built.error
 
-A helper process for each of the two TVMs starts at the first use and stays (`builder`). For every request it forks a
-child that builds, runs and answers over a socket of its own: what crashes, takes too much memory or never ends costs
-that request, and nobody else's. Modules travel as TVM's JSON, tensors as raw bytes; nothing is pickled.
+A helper process for each TVM starts at the first use and stays. For every request it forks a child that builds, runs
+and replies over the request's socket: a crash, too much memory or an endless loop costs that request only. Modules
+travel as TVM's JSON, tensors as raw bytes; nothing is pickled.
 
-What an answer says is the word of a process that ran the module's code. Outputs can be compared with what they must be;
-times and kernel names are claims, to be believed as far as the module is.
+A reply comes from a process that ran the module's code. Outputs can be compared with expected ones; times and kernel
+names are claims, to be trusted as far as the module is.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["Built", "Ended", "Packed", "allow", "as_torch", "packed", "run_modul
 FLAVOURS = ("relay", "relax")
 PIPELINES = (None, "none")
 MEMORY_GIB = 4
-#: How long a helper may take until it has loaded TVM and begins with a request.
+#: Seconds a helper may take to load TVM and accept a request.
 _START_SECONDS = 120.0
 #: Bytes of tensors in one message.
 MOST_TENSORS = 2**30
@@ -52,7 +52,7 @@ _DTYPES |= {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)
 
 @dataclass(frozen=True)
 class Packed:
-    """A module as data: it can be of the TVM that this process does not hold. `params`: by name, bound when built."""
+    """A module as data, also of the TVM that this process does not hold. `params`: by name, bound when built."""
 
     flavour: str
     text: str
@@ -61,11 +61,11 @@ class Packed:
 
 @dataclass(frozen=True)
 class Built:
-    """What came of a module. `outputs`: for each tuple of inputs the outputs, flat.
+    """The result of a build. `outputs`: for each tuple of inputs the outputs, flat.
 
-    `error`: "" or a sentence, and the `stage` in which it happened: build, run, crash or timeout. `kernels`: names of
-    the kernels that one run launches, in order. `times`: seconds of single runs, warm. `allocations`: how many pieces
-    of memory one run takes for what it computes, and their bytes, where TVM tells.
+    `error`: "" or a message, and the `stage` of the failure: build, run, crash or timeout. `kernels`: names of the
+    kernels that one run launches, in order. `times`: seconds of single runs, warm. `allocations`: how many buffers one
+    run allocates for its results, and their bytes, where TVM reports them.
     """
 
     outputs: list[list[np.ndarray]]
@@ -81,12 +81,12 @@ class Built:
 
 
 def packed(module: Any, params: Mapping[str, Any] | None = None) -> Packed:
-    """The module, or function, as data."""
+    """Return a module or function as data. Raises TypeError for anything else."""
     if isinstance(module, Packed):
         return module
     tvm = sys.modules.get("tvm")
     if tvm is None or not isinstance(module, tvm.IRModule | tvm.ir.BaseFunc):
-        raise TypeError(f"run_module wants an IRModule or a function of TVM; it got {type(module).__name__}.")
+        raise TypeError(f"run_module expects an IRModule or a function of TVM; got {type(module).__name__}.")
     if not isinstance(module, tvm.IRModule):
         module = tvm.IRModule.from_expr(module)
     return Packed(loaded(), tvm.ir.save_json(module), {name: _array(value) for name, value in (params or {}).items()})
@@ -109,16 +109,16 @@ def run_module(
 ) -> Built:
     """Build a module once and run it on each tuple of inputs (NumPy arrays, torch tensors or numbers).
 
-    level, disabled, config: of the PassContext in which it is built. pipeline: for Relax, None is TVM's default for the
-    target and "none" only makes operators loops (nothing is folded or fused). params: values for parameters, by name.
-    repeats: how many runs on the first inputs are timed. threads: how many a kernel may use, 0 for one per core; on a
-    busy machine only times of one thread compare. seconds: for all of it, once TVM is loaded.
+    level, disabled, config: of the PassContext for the build. pipeline (Relax): None is TVM's default for the target,
+    "none" only lowers operators to loops (nothing is folded or fused). params: values for parameters, by name. repeats:
+    number of timed runs on the first inputs. threads: per kernel, 0 for one per core; on a busy machine only times of
+    one thread are comparable. seconds: limit for everything, once TVM is loaded.
 
-    A module of TIR alone is called with the inputs and a buffer for each parameter that is left, which is an output.
+    A module of TIR alone is called with the inputs and a buffer for each remaining parameter, which is an output.
     Raises Unreachable where that TVM cannot be used on this machine.
     """
     if pipeline not in PIPELINES:
-        raise ValueError(f"There is no pipeline {pipeline!r}: None is the default one of TVM, 'none' only legalizes.")
+        raise ValueError(f"No pipeline {pipeline!r}: pass None for TVM's default, or 'none' to legalize only.")
     module = packed(module, params)
     bound = {name: _array(value) for name, value in {**(module.params or {}), **(params or {})}.items()}
     given = [[_array(value) for value in values] for values in inputs]
@@ -141,13 +141,13 @@ def run_module(
 
 
 def targets(flavour: str | None = None) -> tuple[str, ...]:
-    """What modules can be built for and run on here: ("llvm",), or ("llvm", "cuda").
+    """Return the targets that modules can be built for and run on here: ("llvm",), or ("llvm", "cuda").
 
-    flavour: of which TVM; without it, of the one that this process holds.
+    flavour: which TVM; default, the one that this process holds.
     """
     flavour = flavour or _held()
     if flavour not in _found:
-        tried = _ask(flavour, {"do": "targets"}, [], 60.0)  # a crash says that there is no such device
+        tried = _ask(flavour, {"do": "targets"}, [], 60.0)  # a crash means that there is no such device
         _found[flavour] = ("llvm", *(name for name in tried.kernels if name == "cuda"))
     return _found[flavour]
 
@@ -156,13 +156,13 @@ _found: dict[str, tuple[str, ...]] = {}
 
 
 def warm_up(flavour: str | None = None) -> None:
-    """Start the helper for a flavour, so that it is loading TVM while something else is done."""
+    """Start the helper for a flavour, which then loads TVM in the background."""
     with contextlib.suppress(OSError):
         _helper(flavour or _held())
 
 
 def as_torch(array: np.ndarray) -> Any:
-    """An output as a torch tensor with memory of its own."""
+    """Return an output as a torch tensor that owns its memory."""
     import torch
 
     if array.dtype.name == "bfloat16":
@@ -199,12 +199,12 @@ def dtype_of(name: str) -> np.dtype:
 
         return np.dtype(ml_dtypes.bfloat16)
     if name not in _DTYPES:
-        raise ValueError(f"A tensor of {name[:40]} cannot be given to a module or taken from it.")
+        raise ValueError(f"No module takes or returns tensors of dtype {name[:40]}.")
     return np.dtype(name)
 
 
 def flat(part: Any) -> Any:
-    """A part of a message: an array as its bytes (an empty or nought-dimensional one has no flat view of its own)."""
+    """Return a part of a message: an array as its bytes (an empty or zero-dimensional one has no flat view)."""
     return part.reshape(-1).view(np.uint8) if isinstance(part, np.ndarray) else part
 
 
@@ -213,12 +213,12 @@ def spec(array: np.ndarray) -> list:
 
 
 def arrays(specs: Iterable[list], payload: memoryview) -> tuple[list[np.ndarray], memoryview]:
-    """The arrays that the specs describe, from the front of the payload, and what is left. Raises ValueError."""
+    """Return the arrays described by the specs, from the front of the payload, and the rest. Raises ValueError."""
     made = []
     for name, shape in specs:
         dtype = dtype_of(name)
         if not all(type(n) is int and n >= 0 for n in shape) or len(shape) > 32:
-            raise ValueError(f"{str(shape)[:60]} is no shape.")
+            raise ValueError(f"{str(shape)[:60]} is not a shape.")
         size = math.prod(shape) * dtype.itemsize
         if size > len(payload):
             raise ValueError(f"A tensor of {size:,} bytes is missing.")
@@ -227,50 +227,50 @@ def arrays(specs: Iterable[list], payload: memoryview) -> tuple[list[np.ndarray]
     return made, payload
 
 
-# ── Asking ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Requests ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 _helpers: dict[str, tuple[socket.socket, subprocess.Popen | None]] = {}
 _lock = threading.RLock()
 
 
-#: How many seconds of builds and runs this process may still wait for; see `allow`.
+#: Seconds of builds and runs that this process may still wait for; see `allow`.
 _allowed = math.inf
 
 
 class Ended(BaseException):
-    """The builder that was to be used has ended: nothing can be said about a module. No judge is to catch it."""
+    """The build process died. Judges must let this propagate: it says nothing about a module."""
 
 
 def use(flavour: str, control: socket.socket) -> None:
-    """Ask the builder at the other end of `control`, which somebody else has started, instead of starting a helper."""
+    """Send requests to the running builder at the other end of `control` instead of starting a helper."""
     _helpers[flavour] = (control, None)
 
 
 def allow(seconds: float) -> None:
-    """From now on, wait for modules this long, all together; what takes longer has run out of time."""
+    """Set the total seconds to wait for all modules from now on; a module beyond that has timed out."""
     global _allowed
     _allowed = seconds
 
 
 def _helper(flavour: str) -> socket.socket:
-    """The socket over which a helper takes requests: each is one byte that carries the request's own socket."""
+    """Return the socket over which a helper takes requests: each is one byte that carries the request's own socket."""
     if flavour not in FLAVOURS:
-        raise ValueError(f"There is no TVM called {flavour!r}. There are relay and relax.")
+        raise ValueError(f"No TVM flavour {flavour!r}; choose relay or relax.")
     if not hasattr(os, "fork"):
-        raise Unreachable("Modules are built and run in a forked process, which this system does not have.")
+        raise Unreachable("Modules are built and run in a forked process; this system cannot fork. Use Linux or WSL.")
     with _lock:
         if flavour not in _helpers:
             ours, theirs = socket.socketpair()
             with theirs:
                 process = subprocess.Popen(
-                    # -P: no module of the current folder takes the place of one that TVM imports
+                    # -P: no module in the current folder shadows one that TVM imports
                     [sys.executable, "-P", "-m", "passlab.tvm.server", flavour, str(theirs.fileno())],
                     env=_environment(),
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # an interrupt of the keyboard is not for it
+                    start_new_session=True,  # so that Ctrl-C does not reach it
                 )
             if not _helpers:
                 atexit.register(_end, os.getpid())
@@ -284,7 +284,7 @@ def _environment() -> dict[str, str]:
 
 
 def _end(owner: int) -> None:
-    """Let the helpers end, which they do when their sockets close."""
+    """Close the helpers' sockets, which ends them."""
     if os.getpid() == owner:
         for flavour in list(_helpers):
             _drop(flavour)
@@ -312,11 +312,11 @@ def _ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
                 return _talk(control, sock, head, parts, seconds, name)
         except (OSError, Gone):  # killed, or out of memory
             _give_up(flavour, control)
-    return Built([], "The process that builds modules has ended, and so did another. Try again.", "crash")
+    return Built([], "The process that builds modules ended twice. Try again.", "crash")
 
 
 def _request(control: socket.socket) -> socket.socket:
-    """A socket of its own to a child that is ready for a request. Raises Gone, OSError, Unreachable."""
+    """Return a new socket to a child that is ready for a request. Raises Gone, OSError, Unreachable."""
     ours, theirs = socket.socketpair()
     try:
         with theirs:
@@ -331,7 +331,7 @@ def _request(control: socket.socket) -> socket.socket:
 
 
 def _give_up(flavour: str, control: socket.socket) -> None:
-    """A helper has ended. Unless another thread has seen to it, the next request starts one."""
+    """Forget a helper that has ended, unless another thread already has; the next request starts a new one."""
     with _lock:
         if flavour in _helpers and _helpers[flavour][0] is control:
             if _helpers[flavour][1] is None:
@@ -340,12 +340,12 @@ def _give_up(flavour: str, control: socket.socket) -> None:
 
 
 def _talk(control: socket.socket, sock: socket.socket, head: dict, parts: list, seconds: float, name: str) -> Built:
-    """One request. Closing the socket ends the child that works at it. name: under which its outputs are kept."""
+    """Make one request. Closing the socket ends the child that serves it. name: of its entry in the cache."""
     global _allowed
     stage, start, seconds = "build", time.monotonic(), min(seconds, _allowed)
     deadline = start + seconds
     try:
-        with contextlib.suppress(Gone):  # why it has ended comes next
+        with contextlib.suppress(Gone):  # the cause is read next
             send(sock, head, *map(flat, parts), deadline=deadline)
         while True:
             said, payload = receive(sock, deadline, MOST_TENSORS)
@@ -358,17 +358,17 @@ def _talk(control: socket.socket, sock: socket.socket, head: dict, parts: list, 
                 return built
             stage = "run" if said["stage"] == "run" else "build"
     except TimeoutError:
-        doing = "The module still ran" if stage == "run" else "TVM was still building the module"
+        doing = "The module was still running" if stage == "run" else "TVM was still building the module"
         return Built([], f"{doing} after {max(seconds, 0):.3g} s.", "timeout")
     except (Gone, ValueError, TypeError, LookupError, AttributeError, OverflowError):
-        _request(control).close()  # was it the helper that ended?
+        _request(control).close()  # raises if it was the helper that ended
         return Built([], "The module wrote into the connection of the process that ran it.", "crash")
     finally:
         _allowed -= time.monotonic() - start
 
 
 def _built(said: dict, payload: memoryview, runs: int) -> Built:
-    """An answer as data; whoever wrote it may have been the module. Raises ValueError, TypeError, KeyError."""
+    """Parse a reply. Untrusted: the module itself may have written it. Raises ValueError, TypeError, KeyError."""
     error, stage = _text(said["error"]), said["stage"]
     if error:
         if stage not in ("build", "run"):
@@ -379,7 +379,7 @@ def _built(said: dict, payload: memoryview, runs: int) -> Built:
         found, payload = arrays(specs, payload)
         outputs.append(found)
     if len(outputs) != runs or payload:
-        raise ValueError("There are more or fewer outputs than inputs.")
+        raise ValueError(f"Expected the outputs of {runs} runs and nothing else.")
     kernels = tuple(_text(name) for name in said["kernels"])
     times = tuple(float(seconds) for seconds in said["times"])
     count = said["allocations"]
@@ -387,9 +387,9 @@ def _built(said: dict, payload: memoryview, runs: int) -> Built:
 
 
 def _text(said: Any) -> str:
-    """Text of another process, short and plain."""
+    """Return another process's text, short and printable. Raises ValueError for anything else."""
     if not isinstance(said, str):
-        raise ValueError("This is no text.")
+        raise ValueError(f"Expected text; got {type(said).__name__}.")
     return "".join(c if c.isprintable() else " " for c in said[:_MOST_TEXT]).strip()
 
 
@@ -397,14 +397,14 @@ _SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signa
 
 
 def _ended(stage: str, code: Any, said: str) -> str:
-    """How a child ended, in a sentence."""
+    """Return a message about how a child ended."""
     who = (
         "The module ended its process while it ran"
         if stage == "run"
         else "TVM ended the process while it built the module"
     )
     if type(code) is not int:
-        raise ValueError("This is no exit code.")
+        raise ValueError(f"Expected an exit code; got {type(code).__name__}.")
     if "bad_alloc" in said or "out of memory" in said.lower() or "Cannot allocate memory" in said:
         return too_much(stage)
     how = _SIGNALS.get(-code, f"signal {-code}" if code < 0 else f"exit code {code}")

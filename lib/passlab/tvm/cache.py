@@ -1,19 +1,19 @@
-"""What modules computed, kept on disk from one process to the next, for graders and tests.
+"""Cache the outputs of modules on disk, for graders and tests.
 
-    os.environ["PASSLAB_BUILDS"] = "/course/.cache/passlab-builds"     # cache.FOLDER; without it, nothing is kept
+    os.environ["PASSLAB_BUILDS"] = "/course/.cache/passlab-builds"     # cache.FOLDER; without it, no cache
 
-Kept are the outputs, not the compiled library. A library is code made from a learner's module: whoever loads it runs
-that code, and it would have to be linked, stored and loaded inside of the confined process that built it. Outputs are
-data: the judge reads them as it reads a fresh answer of that process, with the same checks (`builds`), and the build is
-saved together with the run. Where times are asked for, nothing is kept and nothing is taken.
+An entry holds the outputs, not the compiled library. A library is code made from a learner's module: loading it runs
+that code, so it would have to be linked, stored and loaded inside the confined process that built it. Outputs are data:
+the judge reads them with the same checks as a fresh reply (`builds`), and saves the run as well as the build. Requests
+that measure times bypass the cache.
 
-The key is a hash of all that decides the outputs: compiler and its version, the code that builds and runs
-(`tvm.server`, the executors), the machine, and the request itself: the module's text, parameters, inputs, target,
-pipeline and configuration. So an entry speaks of one module on one set of inputs, and a module that lies can lie only
-about itself, as it could without the cache. What failed, crashed or ran out of time is not kept.
+The key is a hash of everything that determines the outputs: the compiler and its version, the code that builds and
+runs (`tvm.server`, the executors), the machine, and the request: the module's text, parameters, inputs, target,
+pipeline and configuration. So an entry is about one module on one set of inputs, and a module that lies can lie only
+about itself, as it could without the cache. Failures, crashes and timeouts are not cached.
 
-The verifier writes here, in a folder that no sandbox of learner code can see. Files appear whole (a rename), several
-processes may read and write at once, and the files used least recently go when there are too many bytes.
+The verifier writes here, in a folder that no sandbox of learner code can see. Files appear atomically (a rename),
+several processes may read and write at once, and the least recently used files go when there are too many bytes.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from typing import Any
 import numpy as np
 
 FOLDER = "PASSLAB_BUILDS"
-#: Where graders and proofs keep it, below the project.
+#: The cache of graders and proofs, below the project's root.
 PLACE = ".cache/passlab-builds"
-#: Bytes of one entry, and of all.
+#: Most bytes of one entry, and of all.
 MOST_EACH, MOST_BYTES = 16 * 2**20, 512 * 2**20
-#: The folder is swept after so many entries that one process writes.
+#: The folder is swept once a process has written this many entries.
 _SWEEP_EVERY = 64
 
 _PACKAGES = {"relay": "bitblas", "relax": "apache-tvm"}
@@ -47,13 +47,13 @@ _written = 0
 
 
 def folder() -> Path | None:
-    """Return the folder that the environment names, or None."""
+    """Return the folder named by the environment, or None."""
     named = os.environ.get(FOLDER)
     return Path(named) if named else None
 
 
 def key(flavour: str, head: dict[str, Any], parts: Iterable[Any]) -> str:
-    """Return the name of a request's entry, or "" where nothing is to be kept or taken.
+    """Return the name of a request's entry, or "" for a request that bypasses the cache.
 
     head, parts: the request as `builds` sends it.
     """
@@ -67,7 +67,7 @@ def key(flavour: str, head: dict[str, Any], parts: Iterable[Any]) -> str:
 
 @cache
 def _circumstances(flavour: str) -> list[str]:
-    """Everything besides the request that decides the outputs."""
+    """Return everything besides the request that determines the outputs."""
     here = Path(__file__).parent
     sources = [here / "server.py", here / "executors.py", here.parent / flavour / "executors.py"]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
@@ -81,7 +81,7 @@ def _circumstances(flavour: str) -> list[str]:
 
 
 def load(name: str) -> tuple[dict, memoryview] | None:
-    """Return an entry, an answer as the server sends it (head and payload), or None without one."""
+    """Return an entry, a reply as the server sends it (head and payload), or None."""
     try:
         path = folder() / name
         data = path.read_bytes()
@@ -95,7 +95,7 @@ def load(name: str) -> tuple[dict, memoryview] | None:
 
 
 def store(name: str, said: dict, payload: Any) -> None:
-    """Write an entry; where that cannot be done, nothing happens."""
+    """Write an entry; do nothing where that fails."""
     global _written
     text = json.dumps(said).encode()
     if len(text) + len(payload) > MOST_EACH:
@@ -121,7 +121,7 @@ def sweep(most: int = MOST_BYTES) -> None:
     """Delete the entries used least recently until at most `most` bytes are left."""
     found = []
     for entry in os.scandir(folder()):
-        with contextlib.suppress(OSError):  # another process was faster
+        with contextlib.suppress(OSError):  # another process deleted it first
             stat = entry.stat()
             found.append((stat.st_mtime, stat.st_size, entry.path))
     total = sum(size for _, size, _ in found)

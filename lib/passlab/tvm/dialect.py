@@ -1,10 +1,10 @@
-"""What Relay and Relax, each in a package of its own, tell about their modules; the rest of passlab.tvm asks here.
+"""The interface between passlab.tvm and the packages of Relay and Relax.
 
-    held().nodes("main", module["main"])      # of the TVM that this process holds
+    held().nodes("main", module["main"])      # the dialect of the TVM that this process holds
     own("generate").random_module(7)          # another module of that package
 
-A dialect is a module, `passlab.relay.dialect` or `passlab.relax.dialect`, with what `Dialect` lists. Beside it lie,
-under the same names in both packages: reader, measure, executors, generate, shrink, valid.
+A dialect is a module, `passlab.relay.dialect` or `passlab.relax.dialect`, with the functions of `Dialect`. Beside it,
+both packages have the modules reader, measure, executors, generate, shrink and valid.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from passlab.tvm.reach import loaded
 
 @dataclass(frozen=True)
 class Node:
-    """One call of an operator. `name`: "nn.conv2d", "relax.nn.conv2d", or the PrimFunc that is called.
+    """One call of an operator. `name`: "nn.conv2d", "relax.nn.conv2d", or the name of the PrimFunc called.
 
-    `expr`: the call; `var`: what it is bound to (Relax; None in Relay); `function`: the name of the function it is in.
+    `expr`: the call; `var`: the variable bound to it (Relax; None in Relay); `function`: the enclosing function's name.
     """
 
     name: str
@@ -32,7 +32,7 @@ class Node:
 
 
 class Parameter(NamedTuple):
-    """A parameter of `main`: the shape in which it can be given, and whether that was chosen (a symbolic dimension)."""
+    """A parameter of `main`: a shape it accepts, and whether that was chosen (for a symbolic dimension)."""
 
     name: str
     shape: tuple[int, ...]
@@ -57,61 +57,61 @@ class Dialect(Protocol):
     tvm: ModuleType
 
     def read(self, value: Any) -> Any:
-        """The view of a module or function."""
+        """Return the view of a module or function."""
 
     def typed(self, module: Any) -> Any:
-        """The module or function with the types of all its parts."""
+        """Return the module or function with the types of all its parts."""
 
     def type_of(self, expr: Any) -> Any:
-        """The type of an expression, or None where it has none."""
+        """Return the type of an expression, or None where it has none."""
 
     def key(self, expr: Any) -> Any:
-        """What tells an expression from all others."""
+        """Return a hashable that identifies an expression."""
 
     def parameters(self, function: Any) -> list[tuple[str, Any]]:
-        """The parameters of a function as (name, type)."""
+        """Return the parameters of a function as (name, type)."""
 
     def result(self, function: Any) -> Any:
-        """The type that a function says it returns."""
+        """Return the declared result type of a function."""
 
     def examples(self, function: Any, odd: int) -> Iterator[Parameter]:
-        """The parameters with sizes; symbolic dimensions become `odd`, odd + 2, … Raises ValueError for no tensor."""
+        """Yield the parameters with sizes; symbolic dimensions become `odd`, odd + 2, … Raises ValueError."""
 
     def nodes(self, name: str, function: Any) -> Iterator[Node]:
-        """The calls of operators in a function, operands first."""
+        """Yield the calls of operators in a function, operands first."""
 
     def bindings(self, function: Any) -> Iterator[tuple[Any, Any]]:
-        """What a function binds, in order: variable, value."""
+        """Yield a function's bindings in order, as (variable, value)."""
 
     def groups(self, name: str, function: Any) -> Iterator[tuple[str, ...]]:
-        """The operators of each primitive function in a function, and each of the other calls by itself."""
+        """Yield the operators of each fused group in a function, and each other call by itself."""
 
     def consumers(self, function: Any) -> dict[Any, list[Any]]:
         """See passlab.tvm.modules.consumers."""
 
     def depth(self, functions: dict[str, Any]) -> int:
-        """The number of calls on the longest path through `main`."""
+        """Return the number of calls on the longest path through `main`."""
 
     def hides_sums(self, names: list[str]) -> bool:
-        """Are there operators among these whose names do not say whether they add numbers up?"""
+        """Return whether the names leave open if one of these operators sums numbers."""
 
     def equal_types(self, one: Any, other: Any) -> bool:
-        """Are two types the same but for the names of variables?"""
+        """Return whether two types are equal up to the names of variables."""
 
     def mismatch(self, one: Any, other: Any) -> tuple[str, str] | None:
-        """The paths at which two modules first differ in structure; None where they are equal. ("", ""): unknown."""
+        """Return the paths at which two modules first differ in structure ("": unknown); None if they are equal."""
 
     def opened(self, module: Any, most: int) -> Opened | None:
-        """None for more than `most` calls, and for control flow."""
+        """Return a module that returns the value of every call; None for more than `most` calls or control flow."""
 
 
 def held() -> Dialect:
-    """The dialect of the TVM that this process holds. Raises RuntimeError where none is loaded."""
+    """Return the dialect of the TVM that this process holds. Raises RuntimeError where none is loaded."""
     return own("dialect")
 
 
 def own(part: str) -> ModuleType:
-    """A module of the package of the TVM that this process holds, by its name there."""
+    """Return a module, by name, of the package for the TVM that this process holds. Raises RuntimeError."""
     if not (flavour := loaded()):
-        raise RuntimeError("No TVM is loaded in this process: `from passlab.relay import relay`, or passlab.relax.")
+        raise RuntimeError("No TVM is loaded in this process. Run `from passlab.relay import relay`, or passlab.relax.")
     return load(f"{flavour}.{part}")

@@ -1,12 +1,12 @@
-"""Are two modules of Relay or Relax, or a module and a torch model, the same function? Built, run and compared.
+"""Compare two modules of Relay or Relax, or a module and a torch model, by building and running them.
 
     result = equivalent_modules(before, after)         # also passlab.equivalent(before, after)
     assert result, result.reason
 
-Modules are built and run by `passlab.tvm.builds`, in another process, on every target there is. A module has one dtype,
-so unlike with torch programs (`passlab.equivalence`) edge values come in that dtype: huge ones are the fourth root of
-its largest number. inf and NaN are tried only where they are asked for, since what TVM computes from them depends on
-the order of operands in `max` and on how a kernel was vectorized.
+Modules are built and run by `passlab.tvm.builds`, in another process, on every available target. A module has one
+dtype, so unlike for torch programs (`passlab.equivalence`) edge values come in that dtype: huge ones are the fourth
+root of its largest number. inf and NaN are tried only on request, since TVM's result for them depends on the order
+of operands in `max` and on how a kernel was vectorized.
 
 **Rounding is not meaning.** The tolerance follows from dtype and depth (`passlab.equivalence.values`). A difference is
 set aside where `before` moves as far by itself when its inputs are moved by a few units of rounding, and where one
@@ -64,18 +64,18 @@ from passlab.tvm.modules import (
     typed,
 )
 
-#: what is tried where one side is torch's: TVM's kernels and torch's overflow at different places
+#: the trials where one side is torch's: TVM's kernels and torch's overflow at different places
 _MIXED = ("ordinary", "structured", "sizes")
 _PHRASES = {**TRIALS, "ordinary": "On random inputs", "structured": "On inputs that are a ramp"}
 
-#: Modules of more calls are not searched for the place where they part.
+#: Modules with more calls are not searched for the place where they differ.
 _SEARCHED = 60
-#: How long what is asked for, and no more, takes: the depth of a program nobody can look into.
+#: Assumed depth of a program whose graph cannot be inspected.
 _UNKNOWN_DEPTH = 16
 
 
 def takes(value: Any) -> bool:
-    """Is `value` a module: an IRModule or function of this process's TVM, or a packed one of either?"""
+    """Return whether `value` is an IRModule or function of this process's TVM, or a packed one of either TVM."""
     return isinstance(value, builds.Packed) or is_module(value) or is_function(value)
 
 
@@ -93,21 +93,21 @@ def equivalent_modules(
     locate: bool = True,
     **run: Any,
 ) -> Equivalence:
-    """Run both on the same inputs and say whether, and where, they part.
+    """Run both on the same inputs and return whether, and where, they differ.
 
     before, after   modules or functions of the TVM that this process holds, `builds.packed` ones of either TVM, or
                     torch models (anything callable on tensors).
     inputs          a tuple of arrays or tensors, a list of such tuples, or None: random ones.
-    reference       a torch model that `after` must agree with, too, on given and ordinary inputs.
-    kinds           what is tried besides the inputs given: names out of `ALL_KINDS`; () for nothing.
+    reference       a torch model that `after` must also agree with, on given and ordinary inputs.
+    kinds           inputs to try besides those given: names from `ALL_KINDS`; () for none.
     targets         default: `builds.targets()`, llvm and (where there is a GPU) cuda.
     atol, rtol      replace the tolerances that follow from dtype and depth.
-    locate          on a difference, look for the call at which two modules part (two more builds).
+    locate          on a difference, find the call at which two modules differ first (two more builds).
     run             for builds.run_module: level, pipeline, disabled, config, function, seconds.
 
     `first_diverging` of the result is the id of a node of passlab.view(after); `graph`, `graph_after` are the modules.
-    Raises ValueError when there are no inputs to try, and when `before` itself does not run on ordinary ones. Whatever
-    `after` does is an answer, not an exception.
+    Raises ValueError when there are no inputs to try, and when `before` itself does not run on ordinary ones. A failure
+    of `after` is a result, not an exception.
     """
     if not takes(after) and not callable(after):
         found = "None: does the pass end with a return?" if after is None else f"a {type(after).__name__}, no program."
@@ -131,14 +131,14 @@ def equivalent(
     aliasing: Any = None,
     **how: Any,
 ) -> Equivalence:
-    """Compare as `passlab.equivalent` is asked to. Devices are TVM's targets; modes and aliasing mean nothing here."""
+    """Compare for `passlab.equivalent`. Devices are TVM's targets; modes and aliasing are ignored."""
     targets = None if devices is None else [{"cpu": "llvm"}.get(name, name) for name in devices]
     kinds = trials or (ALL_KINDS if thorough else None)
     return equivalent_modules(before, after, inputs, kinds=kinds, targets=targets, **how)
 
 
 def covered() -> str:
-    """Which devices modules are run on here, in a sentence for the notes of a report."""
+    """Return a sentence for a report's notes: the devices on which modules were run."""
     found = builds.targets()
     without = "" if "cuda" in found else "; there is no GPU that TVM can use here, so cuda was not tried"
     return f"Modules were built and run on {' and '.join(found)}{without}."
@@ -148,19 +148,19 @@ def covered() -> str:
 
 
 def depth(module: Any) -> int:
-    """The number of calls on the longest path through `main`; the calls inside a fused function count."""
+    """Return the number of calls on the longest path through `main`, calls inside fused functions included."""
     inside = functions(module)
     return max(1, held().depth(inside)) if "main" in inside else 1
 
 
 def _sums(module: Any) -> bool:
-    """May the module add numbers up?"""
+    """Return whether the module may sum numbers."""
     names = [name.lower() for name in counts(module)]
     return held().hides_sums(names) or not names or any(part in name for name in names for part in SUMS)
 
 
 def _dtypes(module: Any) -> set[torch.dtype]:
-    """The float dtypes of a module's inputs, results and calls."""
+    """Return the float dtypes of a module's inputs, results and calls."""
     _, params, result = signature(module)
     types = [type_ for _, type_ in params] + [result]
     types += [type_of(n.var if n.var is not None else n.expr) for n in nodes(module)]
@@ -172,7 +172,7 @@ def _dtypes(module: Any) -> set[torch.dtype]:
 
 
 class _Failed(Exception):
-    """A side did not give outputs; the sentence goes on from its name."""
+    """One side produced no outputs. `args[0]` completes a sentence that starts with its name."""
 
 
 class _Module:
@@ -252,7 +252,7 @@ _kept: OrderedDict[str, list[list[Tensor]]] = OrderedDict()
 
 
 class _Comparison:
-    """Two sides, the inputs to run them on, and what may lie between their outputs."""
+    """Two sides, the inputs to run them on, and the tolerance between their outputs."""
 
     def __init__(self, before, after, inputs, kinds, seed, atol, rtol, run):
         self.before = _side(before, "before")
@@ -271,7 +271,7 @@ class _Comparison:
         self.tolerance = replace(derived, rtol=derived.rtol if rtol is None else rtol, atol=atol)
 
     def _trials(self, inputs: Any, kinds: Sequence[str], seed: int) -> list[tuple[str, tuple]]:
-        """(kind, inputs) to run on: those given, and the kinds made after their pattern."""
+        """Return (kind, inputs) to run on: those given, and the other kinds in the same shapes and dtypes."""
         pattern = next((side.own for side in (self.before, self.after) if side.own is not None), None)
         if inputs is None:
             if pattern is None:
@@ -286,7 +286,7 @@ class _Comparison:
         return [("given", x) for x in given] + [(kind, tuple(map(plain, x))) for kind, x in rest]
 
     def targets(self) -> tuple[str, ...]:
-        """The targets on which every side that is a module can run."""
+        """Return the targets on which every side that is a module can run."""
         sides = [side for side in (self.before, self.after) if not side.torch]
         found = [builds.targets(side.flavour) for side in sides] or [("llvm",)]
         return tuple(name for name in found[0] if all(name in names for names in found))
@@ -300,7 +300,7 @@ class _Comparison:
 
         for target in targets:
             expected = self._expected(target)
-            if self._unchanged():  # the module itself came back, and it has just been run
+            if self._unchanged():  # the pass returned its input, which has just been run
                 done += [f"{kind} ({target})" for kind, _ in self.trials]
                 continue
             try:
@@ -329,15 +329,15 @@ class _Comparison:
         return None not in (sent, came) and sent.text == came.text and not (sent.params or came.params)
 
     def _named(self, inputs: tuple) -> dict[str, Tensor]:
-        """Inputs by the names of the parameters, where some side tells them."""
+        """Return inputs by the names of the parameters, where one side knows these."""
         own = next((side.own for side in (self.before, self.after) if side.own is not None), None)
         names = [name for name, _ in signature(own)[1]] if own is not None else []
         return {names[i] if i < len(names) else f"input{i}": tensor(x) for i, x in enumerate(inputs)}
 
     def _expected(self, target: str) -> list[list[Tensor]]:
-        """The outputs of `before`: for each trial those on its inputs, and on these moved both ways.
+        """Return the outputs of `before`: for each trial on its inputs, and on these nudged up and down.
 
-        Edge values that `before` itself does not take are left out of the trials, and a note says so.
+        Trials of edge values that `before` itself rejects are dropped, with a note.
         """
         try:
             return self._outputs(target)
@@ -368,7 +368,7 @@ class _Comparison:
     def _differences(
         self, expected: list[list[Tensor]], right: list[Tensor] | None, got: list[Tensor], errors: Errors
     ) -> Iterator[tuple[Difference, str]]:
-        """What sets outputs apart from those of `before`, then from those of the reference; and how to say it."""
+        """Yield the differences from the outputs of `before`, then of the reference, with words for the message."""
         old, *moved = expected
         if len(old) != len(got):
             yield Difference(f"there {_outputs(len(old))} before and {len(got)} after"), ""
@@ -380,7 +380,7 @@ class _Comparison:
                 yield replace(d, sentence=d.sentence.replace(" before", " in torch", 1)), "against the torch model "
 
     def _unexcused(self, found: list[Difference], old: list, new: list, moved: list) -> list[Difference]:
-        """The differences that remain when what rounding explains is set aside."""
+        """Return the differences that rounding does not explain."""
         if any(d.bad is None for d in found):
             return [d for d in found if d.bad is None]
         for d in found if self.tolerance.sums else ():
@@ -388,10 +388,10 @@ class _Comparison:
         return unexcused(found, old, new, moved)
 
     def locate(self, result: Equivalence) -> None:
-        """Note in the result the first call of `after` whose value `before` does not compute, where it can be told."""
+        """Note in the result, if possible, the first call of `after` whose value `before` does not compute."""
         if self.before.own is None or self.after.own is None or result.graph is None:
             return
-        with contextlib.suppress(Exception):  # a module that cannot be taken apart: the sentence has to do
+        with contextlib.suppress(Exception):  # the module cannot be taken apart: the message must do
             given = tuple(plain(t) for t in result.counterexample.values())
             place = first_parting(self.before.own, self.after.own, given, self.tolerance)
             if place:
@@ -416,12 +416,12 @@ def _digest(sent: Any, inputs: list[tuple], target: str, run: dict) -> str:
 
 
 def first_parting(before: Any, after: Any, inputs: tuple, tolerance: Tolerance) -> tuple[str, str] | None:
-    """Where two modules part: the id of a node in the view of one of them, and a sentence.
+    """Return where two modules differ first: the id of a node in the view of one of them, and a message.
 
-    That is the first call of `after`, operands first, whose value no call of `before` has; where there is none, the
-    last call of `before` whose value `after` does not compute. Values in another order count as the same where the
-    shape is another, too: a pass may change the layout. None for a module of more than 60 calls or with control flow,
-    and where it cannot be built in that way.
+    That is the first call of `after`, operands first, whose value no call of `before` has; otherwise the last call of
+    `before` whose value `after` does not compute. Values in another order count as equal if the shape differs as well:
+    a pass may change the layout. None for a module of more than 60 calls or with control flow, and where the module
+    that returns all values does not build.
     """
     seen = [_values(module, inputs) for module in (before, after)]
     if None in seen:
@@ -443,7 +443,7 @@ def _agree(one: Tensor, other: Tensor, tolerance: Tolerance) -> bool:
 
 
 def _values(module: Any, inputs: tuple) -> list[tuple[str, str, Tensor]] | None:
-    """The value of each call in `main`: id of its node in the view, operator, tensor."""
+    """Return the value of each call in `main`: id of its node in the view, operator, tensor."""
     opened = held().opened(module, _SEARCHED)
     if opened is None:
         return None

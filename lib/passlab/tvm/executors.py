@@ -1,4 +1,4 @@
-"""What builds and runs modules: the same few verbs for each executor of either TVM.
+"""Interfaces for building and running modules: the same few verbs for each executor of either TVM.
 
 `passlab.relay.executors` and `passlab.relax.executors` offer prepare(diagnoses), smallest() and build(module, params,
 head) for the server, and runner(module, target, pipeline, level) for this process.
@@ -15,22 +15,22 @@ import numpy as np
 
 
 class Executor(Protocol):
-    """A module, built, in the process that may be ended by it."""
+    """A built module, in a process that it may end."""
 
     def run(self, values: list[np.ndarray]) -> Any:
-        """The outputs, nested as the module gives them."""
+        """Return the outputs, nested as the module returns them."""
 
     def again(self, values: list[np.ndarray]) -> Callable[[], None]:
-        """What runs on these inputs, to be timed."""
+        """Return a function that runs on these inputs, to be timed."""
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int] | None]:
-        """The kernels of one run, and the count and bytes of what it allocates, where that is known."""
+        """Return the kernels of one run, and the count and bytes of its allocations, where known."""
 
 
 @dataclass
 class Runner:
-    """A module, built in this process. `give(arrays)` sets the inputs, of which there are `wanted`; `run()` waits for
-    the outputs."""
+    """A module, built in this process. `give(arrays)` sets the inputs (`wanted` of them); `run()` waits for the
+    outputs and returns them."""
 
     give: Callable[[list[np.ndarray]], None]
     run: Callable[[], list[Any]]
@@ -38,11 +38,11 @@ class Runner:
 
 
 class Failed(Exception):
-    """A module cannot be built or run; the message is a sentence."""
+    """A module cannot be built or run; the message is for the learner."""
 
 
 def itemsize(dtype: Any) -> int:
-    """How many bytes a number of TVM's takes: bool may be called uint1."""
+    """Return the bytes of one element of a TVM dtype (bool may be called uint1)."""
     bits = re.search(r"\d+$", str(dtype))
     return -(-int(bits[0]) // 8) if bits else 1
 

@@ -3,9 +3,9 @@
     module = random_relay(7)                          # the same module in every process
     random_relax(7, size=30, features=("conv", "tuples"))
 
-Shapes are small, and values stay finite and of moderate size on moderate inputs. What may occur is a table of small
-functions, each with the feature it belongs to; all are chosen to be what a careless pass gets wrong. Both flavours grow
-from the same table: what they spell differently is in `passlab.relay.generate` and `passlab.relax.generate`.
+Shapes are small, and values stay finite and of moderate size on moderate inputs. The constructs are a table of small
+functions by feature, each chosen because a careless pass gets it wrong. Both flavours use the same table: differences
+in spelling are in `passlab.relay.generate` and `passlab.relax.generate`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-#: feature → what it puts into a module
+#: feature → what it adds to a module
 FEATURES = {
     "pointwise": "element-wise operations, scalars and broadcasting operands on either side",
     "diamond": "one value with two or three consumers that join again, or do not",
@@ -38,12 +38,12 @@ FEATURES = {
 
 _TABLE: list[tuple[str, float, Callable]] = []
 _LARGEST = 600  # elements of a value that others may use
-_TOO_FAR = 50.0  # a value whose bound is beyond it is squashed
+_TOO_FAR = 50.0  # a value with a larger bound is squashed
 
 
 @dataclass(eq=False)
 class Value:
-    """An expression, its type, how far from 0 its elements come at most, about, and how many use it."""
+    """An expression, its type, an approximate bound on the magnitude of its elements, and its number of users."""
 
     expr: Any
     shape: tuple[int, ...]
@@ -60,7 +60,7 @@ class Builder:
     def __init__(self, seed: int, features: Sequence[str] | None):
         unknown = [f for f in features or () if f not in FEATURES]
         if unknown:
-            raise TypeError(f"There is no feature {unknown[0]!r}. There are: {', '.join(FEATURES)}.")
+            raise TypeError(f"No feature {unknown[0]!r}. The features are {', '.join(FEATURES)}.")
         self.on = set(FEATURES if features is None else features)
         self.rng, self.numbers = random.Random(seed), np.random.default_rng(seed)
         self.rows = [(weight, make) for feature, weight, make in _TABLE if feature in self.on]
@@ -114,7 +114,7 @@ class Builder:
         return value
 
     def op(self, name: str, *args: Value, bound: float | None = None, **attributes: Any) -> Value:
-        """Call the operator of that name; the attributes are passed on as they are."""
+        """Call an operator by name with these attributes."""
         for arg in args:
             arg.uses += 1
         far = _BOUNDS.get(name, lambda *b: max(b))(*[a.bound for a in args]) if bound is None else bound
@@ -128,7 +128,7 @@ class Builder:
         return value
 
     def weight(self, *shape: int, fan: int = 1, positive: bool = False) -> Value:
-        """Random numbers: mostly new ones, sometimes a constant that is used elsewhere."""
+        """Return random numbers: mostly new ones, sometimes a constant that is used elsewhere."""
         there = [c for c in self.constants if c.shape == shape and c.dtype == "float32"]
         if there and not positive and self.rng.random() < 0.4:
             return self.rng.choice(there)
@@ -136,7 +136,7 @@ class Builder:
         return self.const(np.abs(drawn) + 0.5 if positive else drawn)
 
     def pick(self, dtype: str = "float32", dim: int | None = None, shape: tuple | None = None) -> Value | None:
-        """A value of that sort: mostly one of the last that nothing uses yet, sometimes any (which makes fan-out)."""
+        """Return a value of that kind: mostly a recent unused one, sometimes any (which makes fan-out)."""
         fit = [
             v
             for v in self.values
@@ -146,7 +146,7 @@ class Builder:
         return self.rng.choice(fresh if fresh and self.rng.random() < 0.7 else fit) if fit else None
 
     def partner(self, x: Value) -> Value:
-        """Something that x can be added to: of its shape, or one that broadcasts."""
+        """Return a value that x can be added to: of its shape, or one that broadcasts."""
         same = self.pick(x.dtype, shape=x.shape)
         kind = self.rng.random()
         if same is not None and same is not x and kind < 0.5:
@@ -157,7 +157,7 @@ class Builder:
         return self.weight(*row)
 
 
-#: How far from 0 a result can come, from how far its operands do; else as far as the farthest of them.
+#: The bound of a result from the bounds of its operands; default, the largest of them.
 _BOUNDS: dict[str, Callable[..., float]] = {
     "add": lambda a, b: a + b,
     "subtract": lambda a, b: a + b,
@@ -167,7 +167,7 @@ _BOUNDS: dict[str, Callable[..., float]] = {
 }
 
 
-# What may occur: each function adds calls to a builder, and is entered with its feature and how often it is taken.
+# The constructs: each function adds calls to a builder, and is registered with its feature and weight.
 
 _UNARY = ("nn.relu", "tanh", "sigmoid", "negative", "abs", "exp", "sin", "sqrt", "clip", "nn.leaky_relu")
 _BINARY = ("add", "add", "multiply", "multiply", "subtract", "maximum", "minimum", "divide")
@@ -218,7 +218,7 @@ def diamond(b: Builder) -> None:
 
 @row("repeat", 2)
 def repeat(b: Builder) -> None:
-    """f(x) twice, and a third call that differs from it in one attribute; joined, so that merging them is seen."""
+    """Add f(x) twice and a third call that differs in one attribute; joined, so that wrongly merging them shows."""
     x, rng = b.pick(), b.rng
     same: list[Callable[[int], Value]] = [
         lambda i: b.clip(x, -1.0, (1.0, 2.0)[i]),
@@ -246,7 +246,7 @@ def identity(b: Builder) -> None:
     back = [order.index(i) for i in range(len(order))]
     choices = [
         lambda: b.op("add", x, b.const(0.0)),
-        lambda: b.op("multiply", b.const(np.ones((1, *x.shape))), x),  # adds an axis: no identity at all
+        lambda: b.op("multiply", b.const(np.ones((1, *x.shape))), x),  # adds an axis: not an identity
         lambda: b.op("multiply", x, b.const(1.0)),
         lambda: b.op("subtract", x, x),
         lambda: b.op("negative", b.op("negative", x)),
@@ -259,7 +259,7 @@ def identity(b: Builder) -> None:
 
 @row("constant")
 def constant(b: Builder) -> None:
-    """An expression over constants; x takes part at its end, and the constants are there for others too."""
+    """Add an expression over constants, combined with x at its end; others may use the constants too."""
     x = b.pick()
     c = b.weight(*x.shape[-1:])
     folded = b.op(b.rng.choice(("add", "multiply")), c, b.weight(*x.shape[-1:]))
@@ -385,7 +385,7 @@ def split(b: Builder) -> None:
 
 @row("tuples")
 def pair(b: Builder) -> None:
-    """A tuple that is made to be taken apart."""
+    """Add a tuple and take its fields."""
     parts = [b.pick(), b.pick()]
     whole = b.tuple([p.expr for p in parts])
     for i in b.rng.sample((0, 1), b.rng.choice((1, 2))):

@@ -1,4 +1,4 @@
-"""torch models and ONNX files as TVM modules, in Relay or in Relax.
+"""Import torch models and ONNX files as TVM modules, in Relay or in Relax.
 
     relay_module(models.ZOO["resnet18"].build(), x)          # parameters bound: constants inside the module
     module, params = relay_module(model, x, bind=False)      # parameters are inputs of main, after the model's own
@@ -6,8 +6,8 @@
     relax_module(model, x); relax_from_onnx(...)             # the same in today's TVM
     to_onnx(model, x)                                        # an onnx.ModelProto, written by torch
 
-Reading order: what a model must be, Relay, Relax, ONNX. One process holds one TVM (see passlab.relay), so the functions
-of one flavour only work where that flavour does. A ValueError quotes what TVM said about a model it cannot take.
+Reading order: requirements on a model, Relay, Relax, ONNX. One process holds one TVM (see passlab.relay), so the
+functions of one flavour only work where that flavour does. A ValueError quotes TVM's reason for rejecting a model.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from torch import Tensor, fx, nn
 
 from passlab.tvm.reach import reach
 
-#: The newest ONNX operator set that Relay 0.17 reads whole and torch's TorchScript exporter writes.
+#: The newest ONNX operator set that Relay 0.17 reads completely and torch's TorchScript exporter writes.
 OPSET = 17
 
 _DRAWS_IN_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._DropoutNd)
@@ -34,17 +34,17 @@ _DRAWS_IN_TRAINING = (nn.modules.batchnorm._BatchNorm, nn.modules.dropout._Dropo
 
 def _check(model: nn.Module, inputs: tuple) -> None:
     if not isinstance(model, nn.Module):
-        raise TypeError(f"The importers take a torch.nn.Module, not {type(model).__name__}.")
+        raise TypeError(f"The importers take a torch.nn.Module; got {type(model).__name__}.")
     for i, x in enumerate(inputs):
         if not isinstance(x, Tensor):
-            raise TypeError(f"Input {i} of {type(model).__name__} must be an example tensor, not {type(x).__name__}.")
-    own = model.training and not isinstance(model, fx.GraphModule)  # a GraphModule's own code does not ask
+            raise TypeError(f"Input {i} of {type(model).__name__} must be an example tensor; got {type(x).__name__}.")
+    own = model.training and not isinstance(model, fx.GraphModule)  # a GraphModule's code does not depend on the flag
     if own or any(m.training for m in model.modules() if isinstance(m, _DRAWS_IN_TRAINING)):
         raise ValueError(f"{type(model).__name__} is in training mode. Call model.eval() before importing it.")
 
 
 def input_names(model: nn.Module, inputs: tuple) -> list[str]:
-    """What the model's `forward` calls its inputs; starred ones get numbers."""
+    """Return the names of the inputs of the model's `forward`; starred ones get numbers."""
     names = []
     for name, parameter in inspect.signature(model.forward).parameters.items():
         starred = parameter.kind is inspect.Parameter.VAR_POSITIONAL
@@ -54,7 +54,7 @@ def input_names(model: nn.Module, inputs: tuple) -> list[str]:
 
 @contextlib.contextmanager
 def _telling(what: str, into: str) -> Iterator[None]:
-    """Silence warnings of the exporters, and quote the line of an error that says what could not be imported."""
+    """Silence the exporters' warnings, and raise a ValueError with the line of an error that names the cause."""
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
@@ -72,10 +72,10 @@ def _telling(what: str, into: str) -> Iterator[None]:
 
 
 def relay_module(model: nn.Module, *inputs: Tensor, bind: bool = True) -> Any:
-    """The Relay module of a torch model in eval mode, by `torch.jit.trace` and TVM's PyTorch frontend.
+    """Return the Relay module of a torch model in eval mode, by `torch.jit.trace` and TVM's PyTorch frontend.
 
-    `main` takes the model's inputs, under the names that `forward` gives them. Parameters and buffers are constants,
-    or with `bind=False` further inputs named as in torch ("conv1.weight"); then the answer is (module, params).
+    `main` takes the model's inputs under the names in `forward`. Parameters and buffers are constants, or with
+    `bind=False` further inputs named as in torch ("conv1.weight"); then return (module, params).
     """
     tvm = reach("relay")
     relay = tvm.relay
@@ -95,7 +95,7 @@ def relay_module(model: nn.Module, *inputs: Tensor, bind: bool = True) -> Any:
         infos = [(n, _shape_and_dtype(t)) for n, t in zip(names, (*inputs, *state.values()), strict=True)]
         module, extra = relay.frontend.from_pytorch(traced, infos)
         main = module["main"]
-        main = relay.build_module.bind_params_by_name(main, extra)  # tensors that are no parameters
+        main = relay.build_module.bind_params_by_name(main, extra)  # tensors that are not parameters
         free = {v.name_hint: v for v in main.params}
         own = [free.get(n) or relay.var(n, shape=s, dtype=d) for n, (s, d) in infos[: len(inputs)]]
         used = [n for n in state if n in free]
@@ -113,7 +113,7 @@ def _shape_and_dtype(t: Tensor) -> tuple[tuple[int, ...], str]:
 
 @contextlib.contextmanager
 def _replaced(model: nn.Module, by: dict[int, Tensor]) -> Iterator[None]:
-    """The model with other tensors in place of its parameters and buffers, by their `id`, for a while.
+    """Replace the model's parameters and buffers by other tensors (keyed by `id`) inside the `with` block.
 
     torch.func.functional_call does the same, but not while tracing.
     """
@@ -129,7 +129,7 @@ def _replaced(model: nn.Module, by: dict[int, Tensor]) -> Iterator[None]:
 
 
 def relay_from_onnx(source: Any, bind: bool = True) -> Any:
-    """The Relay module of an ONNX file or `ModelProto`. `bind` as in `relay_module`."""
+    """Return the Relay module of an ONNX file or `ModelProto`. `bind` as in `relay_module`."""
     tvm = reach("relay")
     relay = tvm.relay
 
@@ -145,9 +145,9 @@ def relay_from_onnx(source: Any, bind: bool = True) -> Any:
 
 
 def relax_module(model: nn.Module, *inputs: Tensor, bind: bool = True, dynamic_shapes: Any = None) -> Any:
-    """The Relax module of a torch model in eval mode, by `torch.export` and TVM's frontend for it.
+    """Return the Relax module of a torch model in eval mode, by `torch.export` and TVM's frontend for it.
 
-    A model that returns one tensor gives a `main` that returns one. `bind` as in `relay_module`; the parameters' names
+    For a model that returns one tensor, `main` returns one, too. `bind` as in `relay_module`; the parameters' names
     are torch.export's ("p_conv1_weight"). `dynamic_shapes` goes to `torch.export.export`.
     """
     reach("relax")
@@ -161,7 +161,7 @@ def relax_module(model: nn.Module, *inputs: Tensor, bind: bool = True, dynamic_s
 
 
 def relax_from_onnx(source: Any, bind: bool = True) -> Any:
-    """The Relax module of an ONNX file or `ModelProto`. `bind` as in `relay_module`."""
+    """Return the Relax module of an ONNX file or `ModelProto`. `bind` as in `relay_module`."""
     reach("relax")
     from tvm.relax.frontend.onnx import from_onnx
 
@@ -185,9 +185,9 @@ def _detached(module: Any) -> tuple[Any, Mapping[str, np.ndarray]]:
 
 
 def to_onnx(model: nn.Module, *inputs: Tensor, fold: bool = True) -> Any:
-    """The model as an `onnx.ModelProto`, by torch's TorchScript exporter, in an operator set that Relay reads.
+    """Return the model as an `onnx.ModelProto`, by torch's TorchScript exporter, in an operator set that Relay reads.
 
-    `fold`: let the exporter fold constants, and batch norms into convolutions, as it does unless told.
+    `fold`: let the exporter fold constants, and batch norms into convolutions, as it does by default.
     """
     import onnx
     from onnxscript import optimizer
@@ -215,7 +215,7 @@ def to_onnx(model: nn.Module, *inputs: Tensor, fold: bool = True) -> Any:
 
 
 def _proto(source: Any, bind: bool) -> tuple[Any, str]:
-    """The model and what to call it; unless bound, the tensors that are no parameters are constants in it."""
+    """Return the model and its name in messages; unless bound, tensors that are not parameters become constants."""
     import onnx
 
     if isinstance(source, onnx.ModelProto):
@@ -224,16 +224,16 @@ def _proto(source: Any, bind: bool) -> tuple[Any, str]:
         try:
             model, name = onnx.load(source), str(source)
         except FileNotFoundError:
-            raise ValueError(f"There is no ONNX file {source}.") from None
+            raise ValueError(f"No ONNX file {source}.") from None
         except Exception as error:  # protobuf's DecodeError has no public name
-            raise ValueError(f"{source} is not an ONNX file that can be read: {error}.") from error
+            raise ValueError(f"{source} is not a readable ONNX file: {error}.") from error
     else:
-        raise TypeError(f"An ONNX model is a path or an onnx.ModelProto, not {type(source).__name__}.")
+        raise TypeError(f"Expected an ONNX model as a path or an onnx.ModelProto; got {type(source).__name__}.")
     return (model if bind else _shapes_as_constants(model)), name
 
 
 def _shapes_as_constants(model: Any) -> Any:
-    """The model with its integers and the scales of its Resize nodes as Constant nodes: shapes depend on them."""
+    """Return the model with its integers and Resize scales as Constant nodes, because shapes depend on them."""
     import onnx
 
     scales = {name for node in model.graph.node if node.op_type in ("Resize", "Upsample") for name in node.input[1:]}
@@ -250,7 +250,7 @@ def _shapes_as_constants(model: Any) -> Any:
 
 
 def _onnx_shapes(model: Any) -> dict[str, list]:
-    """The shapes of the inputs. Unknown sizes become 1: Relay and Relax compile fixed shapes here."""
+    """Return the shapes of the inputs. Unknown sizes become 1: Relay and Relax compile fixed shapes here."""
     weights = {tensor.name for tensor in model.graph.initializer}
     return {
         info.name: [d.dim_value or 1 for d in info.type.tensor_type.shape.dim]

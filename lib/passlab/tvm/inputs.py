@@ -1,4 +1,4 @@
-"""Inputs that tell modules apart, after the types of the parameters of `main` or after an example."""
+"""Inputs that tell modules apart, from the types of `main`'s parameters or from an example."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from passlab.tvm import builds
 from passlab.tvm.dialect import held
 from passlab.tvm.modules import signature, typed
 
-#: what is tried unless told; "nonfinite" (inf and NaN) is for exercises whose law is about them
+#: the default kinds; "nonfinite" (inf and NaN) is for exercises whose law is about them
 KINDS = ("ordinary", "structured", "extreme", "sizes")
 ALL_KINDS = (*KINDS, "nonfinite")
 
 
 def random_inputs(module: Any, seed: int = 0, kinds: Sequence[str] = KINDS) -> list[tuple[np.ndarray, ...]]:
-    """Inputs for `main` after the types of its parameters, for each of `kinds` at least one tuple of arrays.
+    """Return inputs for `main` from the types of its parameters, for each of `kinds` at least one tuple of arrays.
 
     ordinary (normal numbers), structured (a ramp), extreme (0, -0, denormals, huge), nonfinite (inf, NaN), sizes
-    (another size for each symbolic dimension; nothing where there is none). Integers are 0 to 3: they may be indices.
-    A symbolic dimension gets an odd size. Raises ValueError for a parameter that is no tensor of known rank.
+    (another size for each symbolic dimension, if there is one). Integers are 0 to 3: they may be indices. A symbolic
+    dimension gets an odd size. Raises ValueError for a parameter that is not a tensor of known rank.
     """
     return [inputs for _, inputs in inputs_of(module, seed, kinds)]
 
 
 def inputs_of(module: Any, seed: int, kinds: Sequence[str]) -> list[tuple[str, tuple]]:
-    """Inputs for `main` as (kind, inputs)."""
+    """Return inputs for `main` as (kind, inputs). Raises ValueError as `random_inputs` does."""
     check_kinds(kinds)
     module = typed(module)
     first, symbolic = _example(module, seed, 5)
@@ -42,14 +42,14 @@ def inputs_of(module: Any, seed: int, kinds: Sequence[str]) -> list[tuple[str, t
 
 
 def check_kinds(kinds: Sequence[str]) -> None:
-    """Raise ValueError for a kind that there is not."""
+    """Raise ValueError for an unknown kind."""
     for kind in kinds:
         if kind not in ALL_KINDS:
-            raise ValueError(f"There are no inputs of kind {kind!r}; there are {', '.join(ALL_KINDS)}.")
+            raise ValueError(f"No kind of inputs {kind!r}; the kinds are {', '.join(ALL_KINDS)}.")
 
 
 def after_example(example: tuple[Tensor, ...], seed: int, kinds: Sequence[str]) -> list[tuple[str, tuple]]:
-    """Inputs of these kinds after the pattern of an example."""
+    """Return inputs of these kinds in the shapes and dtypes of an example."""
     floats = [t.dtype for t in example if t.is_floating_point()]
     trials = Trials([example], max(set(floats), key=floats.count) if floats else None, seed)
     trials.double = trials.spread = False
@@ -57,28 +57,28 @@ def after_example(example: tuple[Tensor, ...], seed: int, kinds: Sequence[str]) 
 
 
 def tensor(x: Any) -> Tensor:
-    """An array, a tensor of either library or a number, as torch's."""
+    """Return an array, a number or a tensor of either library as a torch tensor."""
     if isinstance(x, Tensor):
         return x.detach()
     return builds.as_torch(np.asarray(x.numpy() if hasattr(x, "numpy") else x))
 
 
 def plain(t: Tensor) -> Any:
-    """An array, where NumPy has the dtype."""
+    """Return an array, or the tensor itself where NumPy lacks the dtype."""
     return t if t.dtype == torch.bfloat16 else t.contiguous().numpy()
 
 
 def _example(module: Any, seed: int, odd: int) -> tuple[tuple[Tensor, ...], bool]:
-    """Random tensors for `main`, and whether it has symbolic dimensions; those become `odd`, odd + 2, …"""
+    """Return random tensors for `main`, and whether it has symbolic dimensions; those become `odd`, odd + 2, …"""
     gen, made, symbolic = torch.Generator().manual_seed(seed), [], False
     function, _, _ = signature(module)
     if type(function).__name__ == "PrimFunc":
-        raise ValueError("main is a PrimFunc, and which of its buffers are outputs is not written in it: give inputs.")
+        raise ValueError("main is a PrimFunc, which does not say which of its buffers are outputs: give inputs.")
     for name, shape, dtype, free in held().examples(function, odd):
         symbolic |= free
         kind = getattr(torch, dtype, None)
         if not isinstance(kind, torch.dtype):
-            raise ValueError(f"The parameter {name} is of {dtype}, for which no inputs are made: give inputs.")
+            raise ValueError(f"No random inputs for the parameter {name} of dtype {dtype}: give inputs.")
         if kind.is_floating_point:
             made.append(torch.randn(shape, generator=gen, dtype=torch.float64).to(kind))
         else:
@@ -87,7 +87,7 @@ def _example(module: Any, seed: int, odd: int) -> tuple[tuple[Tensor, ...], bool
 
 
 def nudged_inputs(inputs: tuple, sign: int) -> tuple:
-    """The inputs, floats moved by up to four units of rounding; zeros, inf and NaN stay."""
+    """Return the inputs, floats moved by up to four units of rounding; zeros, inf and NaN stay."""
     gen = torch.Generator().manual_seed(1 + sign)
 
     def one(t: Tensor) -> Tensor:

@@ -1,9 +1,8 @@
-"""Judging passes over modules of Relay and Relax, whichever TVM this process holds: which law did the pass keep?
+"""Judge passes over modules of Relay and Relax, whichever TVM this process holds.
 
-`judge_pass` makes the judge of an exercise whose answer is `pass(mod) -> mod`. Its laws ask a module what it is made of
-(`counts`, `groups`, `consumers`, `spared`, `first_difference`: passlab.tvm.modules). To check a module (`valid`) may
-end the process in TVM's C++, so that is done in a fork; to run it (`same`) is to run its author's code, so that is done
-by passlab.tvm.builds.
+`judge_pass` makes the judge of an exercise whose answer is `pass(mod) -> mod`. Its laws query modules with `counts`,
+`groups`, `consumers`, `spared` and `first_difference` (passlab.tvm.modules). Checking a module (`valid`) may end the
+process in TVM's C++, so a fork does it; running one (`same`) runs its author's code, so passlab.tvm.builds does it.
 """
 
 from __future__ import annotations
@@ -66,13 +65,12 @@ __all__ = [
 
 
 def valid(before: Any, after: Any) -> str | None:
-    """What makes `after` no answer to a pass over `before`: one sentence, or None when nothing does.
+    """Return why `after` is not a valid result of a pass over `before`, as one sentence, or None.
 
-    Looked for, in this order: nothing or another type returned (a function is right where `before` is one); no `main`;
-    parts that are missing; variables that nothing defines; types that do not fit (InferType) or what else is not
-    well-formed; a signature that changed: parameters dropped, added, renamed, reordered or retyped, another result.
-    Neither argument is changed. The checks of TVM run in a fork: where they crash, a sentence says so. `before` may be
-    None: then there is no signature to keep.
+    Checks, in this order: None or another type returned (a function is right where `before` is one); no `main`;
+    missing parts; undefined variables; types that do not fit (InferType) and other violations of well-formedness; a
+    changed signature: parameters dropped, added, renamed, reordered or retyped, another result. Neither argument is
+    changed. TVM's checks run in a fork; a crash there is a reason, too. `before` None: there is no signature to keep.
     """
     dialect = held()
     tvm = dialect.tvm
@@ -91,9 +89,9 @@ def valid(before: Any, after: Any) -> str | None:
         )
     if not (is_function(after) if a_function else is_module(after)):
         return f"The pass returned {_a(after)}, not {wanted}."
-    # not by `module["main"] = after`, which already looks at what it is given
+    # not by `module["main"] = after`, which already checks the function and may crash
     module = tvm.IRModule({tvm.ir.GlobalVar("main"): after}) if a_function else after
-    own("valid")  # is imported here once, and not in every fork
+    own("valid")  # imported here once, and not in every fork
     said = _apart(lambda tell: _checked(module, tell))
     if said:
         return said
@@ -109,11 +107,11 @@ def _a(value: Any) -> str:
 
 
 class Invalid(Exception):
-    """A sentence about a module that is not valid."""
+    """A module is not valid; the message is for the learner."""
 
 
 def _checked(module: Any, tell: Callable[[str], None]) -> None:
-    """Raise Invalid with a sentence, unless the module is valid. `tell` notes what is being done, should it crash."""
+    """Raise Invalid unless the module is valid. `tell` records the current step, in case TVM crashes in it."""
     names = [var.name_hint for var in module.functions]
     if "main" not in names:
         has = f"it has {', '.join(sorted(names))}" if names else "it is empty"
@@ -136,11 +134,11 @@ def unbound(where: str, name: str, taken: Iterable[str]) -> str:
             f"{where} reads a variable {name} that is not its parameter {name} but another object of that name: "
             "use the parameter itself."
         )
-    return f"{where} reads the variable {name}, which nothing defines: it is no parameter and nothing binds it."
+    return f"{where} reads the variable {name}, which nothing defines: it is not a parameter and nothing binds it."
 
 
 def last_line(error: BaseException) -> str:
-    """What a TVMError says, without the C++ stack above it."""
+    """Return the message of a TVMError, without the C++ stack above it."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     start = next((i for i in range(len(lines) - 1, -1, -1) if re.match(r"\w*(Error|Exception): ", lines[i])), 0)
     text = re.sub(r"^\w+(Error|Exception): ", "", " ".join(lines[start:]).strip())
@@ -148,11 +146,11 @@ def last_line(error: BaseException) -> str:
 
 
 def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> str | None:
-    """Do `work(tell)` in a fork: the sentence of its Invalid, or what it told last before it crashed."""
+    """Do `work(tell)` in a fork; return the message of its Invalid, the step told last before a crash, or None."""
     try:
         reading, writing = os.pipe()
         pid = os.fork()
-    except (AttributeError, OSError):  # Windows, or no process to be had: then here
+    except (AttributeError, OSError):  # Windows, or no process available: do it here
         told: list[str] = []
         try:
             work(told.append)
@@ -165,7 +163,7 @@ def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> 
             quiet = os.open(os.devnull, os.O_WRONLY)
             for fd in (0, 1, 2):
                 os.dup2(quiet, fd)
-            os.closerange(3, writing)  # what it inherited would look in use for as long as it lives
+            os.closerange(3, writing)  # inherited sockets would stay open as long as it lives
             os.closerange(writing + 1, 2**16)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(seconds)
@@ -224,20 +222,20 @@ def same(
     reference: Callable | None = None,
     **how: Any,
 ) -> str | None:
-    """Do both compute the same? None, or a sentence: built and run on every target there is, and compared.
+    """Return how `after` differs from `before`, built and run on every available target, as one sentence, or None.
 
-    before      None: only `reference` counts, for an exercise that repairs a wrong module.
-    inputs      a tuple of arrays or tensors, a list of such tuples, or None: random ones after the types of main.
-    reference   a torch model (or function): on the inputs given, or on ordinary ones, it must agree, too.
-    how         kinds: what else is tried (`KINDS`; () for nothing but the inputs given; add "nonfinite" where the law
-                is about inf and NaN). targets, atol, rtol, seed, and what builds.run_module takes: see
-                `passlab.tvm.equivalent.equivalent_modules`, which this asks.
+    before      None: compare with `reference` only, for an exercise that repairs a wrong module.
+    inputs      a tuple of arrays or tensors, a list of such tuples, or None: random ones from the types of main.
+    reference   a torch model (or function) that `after` must also agree with, on the given or ordinary inputs.
+    how         kinds: further inputs to try (`KINDS`; () for only the given ones; add "nonfinite" where the law is
+                about inf and NaN). targets, atol, rtol, seed, and the options of builds.run_module: see
+                `passlab.tvm.equivalent.equivalent_modules`.
 
-    `before` is built once, however often it is compared. Raises ValueError where `before` itself does not run: that is
-    a fault of the exercise.
+    `before` is built once, however often it is compared. Raises ValueError where `before` itself does not run, which is
+    a bug in the exercise.
     """
     if before is None and reference is None:
-        raise ValueError("same has nothing to compare with: give `before`, or a reference.")
+        raise ValueError("same has nothing to compare with: give `before` or a reference.")
     if before is None:
         before, reference = reference, None
     reason = equivalent_modules(before, after, inputs, reference=reference, **how).reason
@@ -252,11 +250,11 @@ def judge_pass(
     reference: Callable[[Case], Callable] | None = None,
     **how: Any,
 ) -> Callable[[Case, object], Iterator[Finding]]:
-    """The judge of a pass over modules: valid, then same, then the exercise's own laws.
+    """Return the judge of a pass over modules: valid, then same, then the exercise's own laws.
 
     A case's first built argument is the module (or function) before the pass; its `inputs()` are a tuple, or a list of
-    tuples. `reference(case)` gives a torch model. Other keyword arguments go to `same`. Laws see modules with types.
-    The modules of a case that names what it is about, and does not name `same`, are not run.
+    tuples. `reference(case)` returns a torch model. Other keyword arguments go to `same`. Laws see typed modules. A
+    case whose `about` is not empty and lacks `same` does not run its modules.
     """
 
     def well_formed(before: Any, after: Any) -> Finding:

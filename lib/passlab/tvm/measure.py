@@ -1,12 +1,12 @@
-"""Measuring modules of Relay and Relax: kernels launched, bytes moved, memory allocated, and a way to time them.
+"""Measure modules of Relay and Relax: kernels launched, bytes moved, memory allocated, and a way to time them.
 
     launches(module, x)                     # 4 launches on llvm: conv2d, relu ×2, dense
     bytes_moved(module)                     # read + written, from types
     allocations(module), allocations(module, planned=True)
     timed({"torch": model, "TVM": runner(module)}, x)
 
-`passlab.launches`, `bytes_moved` and `cost` come here when they are given a module. What TVM builds from a module is
-asked of `passlab.tvm.builds`, in another process; what follows from types is read off the module as it stands.
+`passlab.launches`, `bytes_moved` and `cost` come here for modules. What needs a build is measured by
+`passlab.tvm.builds`, in another process; what follows from types is read off the module as it stands.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from passlab.tvm.modules import (
 
 
 def launches(module: Any, *inputs: Any, target: str = "llvm", **run: Any) -> Measured:
-    """How many kernels one run starts of what TVM builds from the module. `.detail` has the count by name.
+    """Return the number of kernels that one run of the built module starts. `.detail` has the count by name.
 
-    run: for builds.run_module. TVM's own pipeline fuses before it counts: `pipeline="none"` (Relax) counts the calls
-    that the module itself has, `level=0` (Relay) fuses nothing. Without inputs, random ones. Raises ValueError for a
-    module that does not build or run. The number is the word of the process that ran the module.
+    run: for builds.run_module. TVM's default pipeline fuses first: `pipeline="none"` (Relax) counts the module's own
+    calls, `level=0` (Relay) fuses nothing. Without inputs, random ones. Raises ValueError for a module that does not
+    build or run. The number is reported by the process that ran the module, which the module could falsify.
     """
     given = inputs or random_inputs(module, kinds=("ordinary",))[0]
     built = builds.run_module(module, [given], target=target, **run)
@@ -47,7 +47,7 @@ def launches(module: Any, *inputs: Any, target: str = "llvm", **run: Any) -> Mea
 
 
 def kernels(module: Any, *inputs: Any, target: str = "llvm", **run: Any) -> tuple[str, ...]:
-    """The names of the kernels that one run starts, in order. As `launches`."""
+    """Return the names of the kernels that one run starts, in order. Arguments and errors as for `launches`."""
     given = inputs or random_inputs(module, kinds=("ordinary",))[0]
     built = builds.run_module(module, [given], target=target, **run)
     if not built.ok:
@@ -56,7 +56,7 @@ def kernels(module: Any, *inputs: Any, target: str = "llvm", **run: Any) -> tupl
 
 
 def cost(module: Any, *inputs: Any, **run: Any) -> Cost:
-    """Calls of operators in the module, `launches` of what is built from it, and `bytes_moved` by it as it stands."""
+    """Return the cost: operator calls in the module, `launches` of its build, `bytes_moved` by it as it stands."""
     return Cost(counts(module).total(), int(launches(module, *inputs, **run)), int(bytes_moved(module)))
 
 
@@ -64,13 +64,12 @@ def cost(module: Any, *inputs: Any, **run: Any) -> Cost:
 
 
 def bytes_moved(module: Any, *inputs: Any) -> Measured:
-    """Bytes that `main` reads and writes, by this model: each kernel reads each of its operands from memory once
-    (weights too), and writes its result there once.
+    """Return the bytes that `main` reads and writes.
 
-    A kernel is a call of an operator, of a primitive function (what FuseOps made) or of a PrimFunc; the numbers follow
-    from types alone. Tuples are free, and so is what only gives memory another shape (reshape, squeeze, expand_dims).
-    Of a branch both sides count. `.detail` has the bytes by node of `passlab.view(module)`. Raises ValueError for a
-    symbolic shape.
+    The model: each kernel reads each of its operands (weights too) from memory once, and writes its result there once.
+    A kernel is a call of an operator, of a primitive function (made by FuseOps) or of a PrimFunc; the numbers follow
+    from types alone. Tuples and pure changes of shape (reshape, squeeze, expand_dims) are free. Both sides of a branch
+    count. `.detail` has the bytes by node of `passlab.view(module)`. Raises ValueError for a symbolic shape.
     """
     moved: dict[str, int] = {}
     for id, operands, results in kernels_of(module):
@@ -88,16 +87,16 @@ class Kernel(NamedTuple):
 
 
 def kernels_of(module: Any) -> Iterator[Kernel]:
-    """The kernels of `main` of a module as it stands."""
+    """Yield the kernels of `main` of a module as it stands. Raises ValueError for a module without `main`."""
     module = typed(module)
     inside = functions(module)
     if "main" not in inside:
-        raise ValueError("bytes_moved wants a module with a function main of Relay or Relax.")
+        raise ValueError("bytes_moved expects a module with a function main of Relay or Relax.")
     yield from own("measure").traffic(module, inside["main"], "")
 
 
 def fields(expr: Any) -> Iterator[Any]:
-    """The tensors that an operand is made of: the fields of a tuple that is written out, else itself."""
+    """Yield the tensors of an operand: the fields of a literal tuple, else itself."""
     if isinstance(expr, held().Tuple):
         for field in expr.fields:
             yield from fields(field)
@@ -106,7 +105,7 @@ def fields(expr: Any) -> Iterator[Any]:
 
 
 def nbytes(type_: Any) -> int:
-    """Bytes of a tensor, or of all tensors of a tuple."""
+    """Return the bytes of a tensor type, or of all tensors of a tuple. Raises ValueError for a symbolic shape."""
     if hasattr(type_, "fields"):
         return sum(map(nbytes, type_.fields))
     shape = getattr(type_, "shape", None)
@@ -128,7 +127,7 @@ def _itemsize(dtype: str) -> int:
 
 @dataclass(frozen=True)
 class Allocations:
-    """Pieces of memory that one run of `main` takes for what it computes, and their bytes together."""
+    """The number of buffers that one run of `main` allocates for its results, and their bytes together."""
 
     count: int
     bytes: int
@@ -138,12 +137,12 @@ class Allocations:
 
 
 def allocations(module: Any, planned: bool = False) -> Allocations:
-    """What `main` allocates: one piece for each result, or what is left after TVM's static planning of memory.
+    """Return what `main` allocates: one buffer for each result, or fewer after TVM's static memory planning.
 
-    The kernels are those of the module as it stands (fuse first, to see that); inputs and weights do not count, nor
-    what only reshapes. Relax: legalized and lowered as far as its allocations, in this process
-    (`StaticPlanBlockMemory` does the planning). Relay: the plan is that of the graph executor for the module built at
-    level 0, in another process; ValueError where it cannot be built. A module with branches is counted in full.
+    The kernels are those of the module as it stands (fuse it first to see the effect); inputs, weights and reshapes do
+    not count. Relax: legalized and lowered to explicit allocations, in this process (`StaticPlanBlockMemory` plans).
+    Relay: the graph executor's plan for the module built at level 0, in another process; raises ValueError where it
+    cannot be built. All branches count.
     """
     return own("measure").allocations(module, planned)
 
@@ -154,13 +153,13 @@ def allocations(module: Any, planned: bool = False) -> Allocations:
 def runner(
     module: Any, *inputs: Any, target: str = "llvm", pipeline: Any = None, level: int = 3
 ) -> Callable[..., list[Any]]:
-    """The module, built in this process, as a function of tensors, for `timed`: Relay's graph executor or Relax's VM.
+    """Return the module, built in this process, as a function for `timed`: Relay's graph executor or Relax's VM.
 
-    `runner(module)(x)` gives the outputs as a list of TVM's tensors, when they are there. Inputs are handed over when
-    they are others than at the call before, so that `timed` prices runs and no copies; `runner(module, x)()` has them
-    from the start. pipeline: for Relax, of passes (None: TVM's default one for the target); level: for Relay.
+    `runner(module)(x)` waits for the outputs and returns a list of TVM's tensors. Inputs are copied only when they
+    differ from those of the previous call, so that `timed` measures runs and not copies; `runner(module, x)()` sets
+    them at the start. pipeline: Relax's passes (None: TVM's default for the target); level: Relay's opt_level.
 
-    The module's code runs here: for modules of one's own, in a lesson. Raises what TVM raises.
+    The module's code runs in this process: use it only for modules you trust. Raises what TVM raises.
     """
     built = own("executors").runner(module, target, pipeline, level)
     last: list[Any] = []
@@ -170,7 +169,7 @@ def runner(
             built.give([_array(x) for x in given])
             last[:] = given
         if not last and built.wanted:
-            raise ValueError(f"The module wants {built.wanted} inputs: runner(module)(x).")
+            raise ValueError(f"The module takes {built.wanted} inputs; got {len(given)}: call runner(module)(x).")
         return built.run()
 
     if inputs:

@@ -1,8 +1,8 @@
-"""What a module of Relay or Relax is made of, whichever TVM this process holds: calls, groups, readers, differences.
+"""Query modules of Relay and Relax, whichever TVM this process holds: calls, groups, consumers, differences.
 
     counts(module)["nn.conv2d"]; groups(fused); consumers(module)[x]; first_difference(one, other)
 
-A *node* is a call of an operator. All of this reads; nothing changes a module.
+A *node* is a call of an operator. Nothing here changes a module.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from passlab.tvm.dialect import Node, held
 
 
 def is_module(value: Any) -> bool:
-    """Is `value` an IRModule of the TVM that this process holds?"""
+    """Return whether `value` is an IRModule of the TVM that this process holds."""
     tvm = sys.modules.get("tvm")
     return tvm is not None and isinstance(value, tvm.IRModule)
 
 
 def is_function(value: Any) -> bool:
-    """Is `value` a function of Relay or Relax (not of TIR)?"""
+    """Return whether `value` is a function of Relay or Relax (not of TIR)."""
     tvm = sys.modules.get("tvm")
     return tvm is not None and isinstance(value, held().Function)
 
 
 def functions(module: Any) -> dict[str, Any]:
-    """The functions of Relay or Relax in a module, by name; `main` first. A function alone counts as "main"."""
+    """Return the functions of Relay or Relax in a module, by name; `main` first. A lone function counts as "main"."""
     if is_function(module):
         return {"main": module}
     found = {var.name_hint: f for var, f in module.functions.items() if is_function(f)}
@@ -38,12 +38,12 @@ def functions(module: Any) -> dict[str, Any]:
 
 
 def typed(module: Any) -> Any:
-    """The module with the types of all its parts: in Relay after InferType, in Relax itself."""
+    """Return the module with the types of all its parts: in Relay after InferType, in Relax itself."""
     return held().typed(module)
 
 
 def nodes(module: Any, function: str | None = None) -> list[Node]:
-    """The calls of operators in a module, operands first; in one function or in all."""
+    """Return the calls of operators in one function or in all, operands first. Raises KeyError."""
     inside = functions(module)
     if function is not None and function not in inside:
         raise KeyError(f"The module has no function {function!r}; it has {', '.join(inside) or 'none'}.")
@@ -51,51 +51,51 @@ def nodes(module: Any, function: str | None = None) -> list[Node]:
 
 
 def bindings(function: Any) -> Iterator[tuple[Any, Any]]:
-    """What a function binds, in order: variable, value. Relax: all of it, also in branches; Relay: its lets."""
+    """Yield a function's bindings in order, as (variable, value): Relax's, branches included; Relay's lets."""
     return held().bindings(function)
 
 
 def counts(module: Any, function: str | None = None) -> Counter[str]:
-    """How often each operator is called: Counter({"nn.conv2d": 2, …}), in Relax "relax.nn.conv2d".
+    """Return how often each operator is called: Counter({"nn.conv2d": 2, …}), in Relax "relax.nn.conv2d".
 
-    Calls of TIR (`call_tir`) count under the name of their PrimFunc; calls of the module's own functions do not count,
-    what is in those does. Without `function`, all functions of the module.
+    Calls of TIR (`call_tir`) count under the name of their PrimFunc. Calls of the module's own functions do not count;
+    the calls inside them do. Without `function`, all functions of the module.
     """
     return Counter(node.name for node in nodes(module, function))
 
 
 def is_primitive(function: Any) -> bool:
-    """Is this a function that FuseOps made, one kernel? (Its attribute Primitive.)"""
+    """Return whether FuseOps made this function, which is one kernel (attribute Primitive)."""
     return bool(function.attrs) and "Primitive" in function.attrs and bool(int(function.attrs["Primitive"]))
 
 
 def groups(module: Any) -> list[tuple[str, ...]]:
-    """What is fused with what: for each primitive function the names of its operators, in order; the list is sorted.
+    """Return the fused groups, sorted: for each primitive function the names of its operators, in order.
 
-    A call outside of all primitive functions is a group by itself (Relax's FuseOps leaves single operators bare, that
-    of Relay wraps them, too).
+    A call outside all primitive functions is a group by itself (Relax's FuseOps leaves single operators bare; Relay's
+    wraps them, too).
     """
     return sorted(group for name, function in functions(module).items() for group in held().groups(name, function))
 
 
 def consumers(module: Any, function: str = "main") -> dict[Any, list[Any]]:
-    """Who reads what, in one function. Relay: expression → the calls, tuples, … that have it as a part, each once.
+    """Return the consumers in one function. Relay: expression → the calls, tuples, … that have it as a part, each once.
 
-    Relax: variable → the variables whose bindings read it. What the function itself returns is read by the key None:
-    it is listed in `consumers(…)[x]` as None.
+    Relax: variable → the variables whose bindings read it. Where the function returns x, `consumers(…)[x]` contains
+    None.
     """
     return held().consumers(functions(module)[function])
 
 
 def _described(node: Node) -> str:
-    """A call with the types of its operands and its attributes, the names of variables left out."""
+    """Return a call's text with the types of its operands and its attributes, without names of variables."""
     parts = [str(type_of(arg)) for arg in node.expr.args]
     parts += [f"{key}={value}" for key, value in attributes(node.expr).items()]
     return f"{node.name}({', '.join(parts)})"
 
 
 def attributes(call: Any) -> dict[str, str]:
-    """The attributes of a call as text, by name."""
+    """Return the attributes of a call as text, by name."""
     if call.attrs is None:
         return {}
     with contextlib.suppress(Exception):
@@ -104,14 +104,14 @@ def attributes(call: Any) -> dict[str, str]:
 
 
 def type_of(expr: Any) -> Any:
-    """The type of an expression, or None where it has none (in Relay: before InferType)."""
+    """Return the type of an expression, or None where it has none (in Relay: before InferType)."""
     return held().type_of(expr)
 
 
 def spared(before: Any, after: Any, ops: Iterable[str]) -> str | None:
-    """Are all calls of these operators still there, with the same operand types and attributes, and no new ones?
+    """Return the first call of these operators that is lost or new, as a sentence, or None.
 
-    None when they are, else the sentence that names the first that is not.
+    Calls are the same if operand types and attributes are.
     """
     wanted = set(ops)
     old, new = (Counter(_described(n) for n in nodes(typed(m)) if n.name in wanted) for m in (before, after))
@@ -123,9 +123,9 @@ def spared(before: Any, after: Any, ops: Iterable[str]) -> str | None:
 
 
 def first_difference(one: Any, other: Any, names: tuple[str, str] = ("the first", "the second")) -> str | None:
-    """Are two modules or functions equal in structure (names of variables do not count)? None, or where they part.
+    """Return where two modules or functions first differ in structure (names of variables do not count), or None.
 
-    The sentence names the first place in which they differ: "At main, body.args[0]: the first has …, the second …".
+    The sentence names the place: "At main, body.args[0]: the first has …, the second …".
     """
     steps = held().mismatch(one, other)
     if steps is None:
@@ -140,7 +140,7 @@ def first_difference(one: Any, other: Any, names: tuple[str, str] = ("the first"
 
 
 def _at(root: Any, path: str) -> str:
-    """What stands at a path such as <root>.functions[I.GlobalVar("main")].body.args[0], shortly."""
+    """Return a short text for the node at a path such as <root>.functions[I.GlobalVar("main")].body.args[0]."""
     at = root
     for part in re.findall(r'\.(\w+)|\[I\.GlobalVar\("(\w+)"\)\]|\[(\d+)\]', path):
         attribute, function, index = part
@@ -159,7 +159,7 @@ def _named(value: Any) -> str:
 
 
 def called(call: Any) -> str:
-    """What a call calls: the name of an operator or function, or what is in a function without one."""
+    """Return the name of a call's operator or function, or the contents of an anonymous function."""
     if hasattr(call.op, "name_hint"):
         return call.op.name_hint
     if is_function(call.op):
@@ -173,11 +173,11 @@ def short(text: str, most: int = 160) -> str:
 
 
 def signature(module: Any) -> tuple[Any, list[tuple[str, Any]], Any]:
-    """`main` of a module (or the function itself), its parameters as (name, type), and the type of its result."""
+    """Return `main` of a module (or the function itself), its parameters as (name, type), and its result type."""
     function = module if is_function(module) else module["main"]
     return function, held().parameters(function), held().result(function)
 
 
 def equal_types(one: Any, other: Any) -> bool:
-    """Are two types the same but for the names of variables?"""
+    """Return whether two types are equal up to the names of variables."""
     return held().equal_types(one, other)

@@ -1,4 +1,4 @@
-"""Which TVM this process holds, and how to get at one: 0.17, which has Relay, or today's, which has Relax."""
+"""Load a TVM: 0.17, which has Relay, or today's, which has Relax; and tell which one this process holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from passlab.graph.registry import load
 class Unreachable(ImportError):
     """A compiler cannot be used in this process, or on this machine; the message says why and what to do."""
 
-    def _render_traceback_(self) -> list[str]:  # what a notebook shows of it: the sentence alone
+    def _render_traceback_(self) -> list[str]:  # a notebook shows the message alone
         return [str(self)]
 
 
@@ -22,7 +22,7 @@ def reach(flavour: str) -> ModuleType:
 
 
 def loaded() -> str:
-    """Which TVM this process has loaded: "relay" (0.17), "relax", or "" for none."""
+    """Return which TVM this process has loaded: "relay" (0.17), "relax", or "" for none."""
     tvm = sys.modules.get("tvm")
     if tvm is None:
         return ""
@@ -30,5 +30,5 @@ def loaded() -> str:
 
 
 def cores() -> int:
-    """How many processor cores this process may use."""
+    """Return the number of processor cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

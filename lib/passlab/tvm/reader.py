@@ -1,4 +1,4 @@
-"""A module or function of TVM: what is in it is Relay in 0.17, Relax and TensorIR today."""
+"""Read a module or function of TVM: Relay in 0.17, Relax and TensorIR today."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from passlab.tvm.modules import is_module
 
 
 def read(value: Any, *inputs: Any) -> Graph:
-    """The view of the module's `main`, or of its only function, or of a function; of a PrimFunc, its loops."""
+    """Return the view of a function, or of a module's `main` or only function; of a PrimFunc, its blocks."""
     functions = list(value.functions.values()) if is_module(value) else [value]
     if len(functions) == 1 and type(functions[0]).__name__ == "PrimFunc":
         from passlab.tvm import tensorir  # imports TVM

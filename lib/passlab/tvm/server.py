@@ -1,8 +1,8 @@
-"""The process in which modules are built and run: `builds` starts it and asks, with a socket for each request.
+"""The process in which modules are built and run: `builds` starts it and sends requests, each with its own socket.
 
     python -m passlab.tvm.server relax 5      (a flavour, and the number of the socket over which requests come)
 
-It loads TVM and never runs a kernel itself, so that it has one thread and may fork. A child answers one request.
+It loads TVM but never runs a kernel itself, so that it has one thread and may fork. Each child answers one request.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from passlab.tvm.builds import MEMORY_GIB, MOST_TENSORS, arrays, dtype_of, flat,
 from passlab.tvm.executors import Failed
 from passlab.tvm.reach import Unreachable, reach
 
-#: How much is kept of what a child writes to its standard error.
+#: Most bytes kept of a child's standard error.
 _MOST_SAID = 2**14
-#: A time is that of so many runs that they take this long, in seconds.
+#: Seconds that the runs behind one measured time must take together.
 _LONG_ENOUGH = 1e-3
 
 # ── The parent: a child for each request ──────────────────────────────────────────────────────────────────────────────
@@ -41,8 +41,8 @@ _LONG_ENOUGH = 1e-3
 
 @dataclass(eq=False)
 class _Child:
-    """`sock`: the child answers over it; the parent only sees whether somebody still waits. `noise`: what the child
-    prints, and that it has ended."""
+    """`sock`: the child replies over it; the parent only watches whether a client still waits. `noise`: the child's
+    prints; its end of file tells that the child has ended."""
 
     pid: int
     sock: socket.socket
@@ -53,7 +53,7 @@ class _Child:
 class Server:
     """Answers requests until `control` is closed.
 
-    fork(keep): as os.fork, where the child has none but these open files. answer(sock): what the child does.
+    fork(keep): like os.fork, but the child has only these files open. answer(sock): the child's work.
     """
 
     def __init__(
@@ -92,13 +92,13 @@ class Server:
         os.close(theirs)
         self.children[noise] = self.children[sock.fileno()] = _Child(pid, sock, noise)
         self.poll.register(noise, select.POLLIN)
-        self.poll.register(sock, 0)  # that the other side has hung up is told in any case
+        self.poll.register(sock, 0)  # a hang-up is reported for any mask
 
     def _heard(self, child: _Child, fd: int) -> None:
         said = os.read(fd, 2**16) if fd == child.noise else b""
         if said:
             child.said = (child.said + said)[-_MOST_SAID:]
-        else:  # it has ended, or nobody waits for it any more
+        else:  # it has ended, or its client has gone
             self._finish(child)
 
     def _finish(self, child: _Child) -> None:
@@ -116,7 +116,7 @@ class Server:
 
 
 def _work(sock: socket.socket, noise: int, answer: Callable[[socket.socket], None]) -> None:
-    """The child: answer, and end."""
+    """Answer in the child, and end it."""
     try:
         os.dup2(noise, 1)
         os.dup2(noise, 2)
@@ -138,8 +138,8 @@ def answer(
 ) -> None:
     """Answer the request that comes over the socket.
 
-    load(text): the module that a text stands for. limit(): limits the memory, except for a GPU, whose driver reserves
-    any number of TiB.
+    load(text): return the module of a text. limit(): limits the memory, except for a GPU, whose driver reserves
+    terabytes of address space.
     """
     send(sock, {"ready": True})
     head, payload = receive(sock, None, MOST_TENSORS)
@@ -193,24 +193,24 @@ def _reply(outputs=(), kernels=(), times=(), allocations=None) -> dict:
     }
 
 
-#: What Relay's type checker found wrong: its errors only say that it did.
+#: Diagnostics of Relay's type checker: its errors only say that there are some.
 _diagnoses: list[str] = []
 
-#: Lines of an error of TVM that say where in its source it happened.
+#: Lines of a TVM error that only locate it in TVM's source.
 _STACK = re.compile(r"Traceback|File \"|\[bt\]|Stack trace|at |\d+: |\^+$|[-=!]{3,}|#\d+ |note: run with")
 
 _PLACE = re.compile(r"(what\(\):\s+)?(\[[\d:]+\] \S+:\d+: )?(\w+Error: )?(Check failed: \(.*?\) is false: ?)?(?=.)")
 
 
 def telling(text: str) -> str:
-    """The line of an error, or of what a process wrote, that says most: the last one that is no part of a stack."""
+    """Return the most telling line of an error or of a process's output: the last one outside a stack."""
     lines = [line.strip() for line in text.split("\n")]
     lines = [line for line in lines if line and not _STACK.match(line)]
     return _PLACE.sub("", lines[-1]).rstrip(".")[:250] if lines else ""
 
 
 def _use_threads(count: int) -> None:
-    """Let TVM's kernels use so many threads, of those that the process may use."""
+    """Limit TVM's kernels to `count` threads, at most the cores that the process may use."""
     import tvm
 
     big_cores = 1
@@ -218,7 +218,7 @@ def _use_threads(count: int) -> None:
 
 
 def _times(program: Any, values: list, repeats: int) -> Iterator[float]:
-    """Seconds of one run, `repeats` times."""
+    """Yield the seconds of one run, `repeats` times."""
     if not repeats:
         return
     again = program.again(values)
@@ -234,7 +234,7 @@ def _times(program: Any, values: list, repeats: int) -> Iterator[float]:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    """The tensors in what came out, nested in tuples."""
+    """Yield the tensors of an output, nested in tuples."""
     if type(value).__name__ in ("Array", "ADT", "list", "tuple"):
         for at in range(len(value)):
             yield from _leaves(value[at])
@@ -243,7 +243,7 @@ def _leaves(value: Any) -> Iterator[Any]:
 
 
 def _flat_array(value: Any) -> np.ndarray:
-    """A tensor of TVM, a shape or a number as an array."""
+    """Return a tensor of TVM, a shape or a number as an array."""
     if type(value).__name__ in ("Shape", "ShapeTuple"):
         return np.array([int(n) for n in value], np.int64)
     if not hasattr(value, "numpy"):
@@ -257,19 +257,19 @@ def _executors(flavour: str) -> Any:
 
 
 def _try(flavour: str, target: str) -> Any:
-    """A small module (x + x), built."""
+    """Build a small module (x + x)."""
     head = {"target": target, "function": "main", "pipeline": None, "level": 3, "disabled": [], "config": {}}
     own = _executors(flavour)
     return own.build(own.smallest(), {}, head)
 
 
 def rehearse(flavour: str) -> None:
-    """Build a module, so that what a first build fills and finds is there for all children."""
+    """Build a module, so that all children inherit what a first build loads and caches."""
     _try(flavour, "llvm")
 
 
 def _cuda_works(flavour: str) -> bool:
-    """Is there a device for CUDA that a module can be built for and run on?"""
+    """Return whether a module can be built for CUDA and run here."""
     with contextlib.suppress(Exception):
         if sys.modules["tvm"].cuda(0).exist:
             (found,) = _leaves(_try(flavour, "cuda").run([np.ones(4, np.float32)]))
@@ -298,7 +298,7 @@ def _die_with_parent() -> None:
 
 
 def _limit_memory() -> None:
-    """Beyond what TVM itself takes, where the system can tell that."""
+    """Limit the memory beyond what TVM itself takes, where the system reports that."""
     with contextlib.suppress(OSError), open("/proc/self/statm") as statm:
         most = int(statm.read().split()[0]) * resource.getpagesize() + MEMORY_GIB * 2**30
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
@@ -307,7 +307,7 @@ def _limit_memory() -> None:
 
 
 def load_tvm(flavour: str) -> Callable[[str], Any]:
-    """Load TVM; the function that makes modules of text. Raises Unreachable."""
+    """Load TVM; return the function that makes modules from text. Raises Unreachable."""
     sys.modules["torch"] = None  # TVM imports torch where it finds it: a second, and 200 MB
     tvm = reach(flavour)
     _executors(flavour).prepare(_diagnoses)

@@ -2,8 +2,8 @@
 
     shrink(module, fails, budget=200)     # fails(module) -> bool
 
-Both are brought to one form: expressions that are returned, and *items*, which are bound before that (the bindings of
-Relax; in Relay only lets, since other expressions are a graph already).
+Both have one form: returned expressions, and *items* that are bound before (Relax's bindings; in Relay only lets, since
+its other expressions are a graph already).
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from passlab.tvm.modules import nodes, type_of, typed
 
 
 def shrink(module: Any, fails: Callable[[Any], bool], budget: int = 300, *, drop_parameters: bool = False) -> Any:
-    """A smaller well-typed module for which `fails` is still true, found with at most `budget` calls of it.
+    """Return a smaller well-typed module for which `fails` is still true, found with at most `budget` calls of it.
 
-    Calls give way to one of their operands, to a parameter or to a constant of the same type; outputs and values that
-    nothing uses are dropped, and parameters only if asked. A `fails` that raises counts as false. Only `main` shrinks.
-    Raises ValueError if the module does not fail to begin with.
+    Calls are replaced by an operand, a parameter or a constant of the same type; outputs and unused values are dropped,
+    parameters only with `drop_parameters`. A `fails` that raises counts as false. Only `main` shrinks. Raises
+    ValueError if `fails(module)` is false.
     """
     module = typed(module)
     if not fails(module):
-        raise ValueError("shrink needs a module that fails, and `fails` is false for this one.")
+        raise ValueError("shrink expects a module that fails, but `fails` is false for this one.")
     search = _Shrinker(own("shrink").Form(module), fails, budget - 1)
     small = search.run()
     if drop_parameters and search.attempt(_Edit(parameters=search.read_parameters())):
@@ -38,7 +38,7 @@ def shrink(module: Any, fails: Callable[[Any], bool], budget: int = 300, *, drop
 
 
 class Form:
-    """A module, its main function taken apart: `params`, `items` (variable, value) and `outputs`."""
+    """A module with its main function taken apart: `params`, `items` (variable, value) and `outputs`."""
 
     params: list[Any]
     items: list[tuple[Any, Any]]
@@ -55,18 +55,18 @@ class Form:
         raise NotImplementedError
 
     def nodes(self) -> list[Any]:
-        """Return what may be replaced, operands first."""
+        """Return the replaceable expressions, operands first."""
         raise NotImplementedError
 
     def operands(self, node: Any) -> list[Any]:
         raise NotImplementedError
 
     def constant(self, type: Any) -> Any:
-        """Return a constant of a type, or None where there is none of it."""
+        """Return a constant of a type, or None for a type without constants."""
         raise NotImplementedError
 
     def unused(self) -> list[Any]:
-        """Return the variables of items that nothing needs."""
+        """Return the variables of unused items."""
         raise NotImplementedError
 
     def rebuild(self, outputs: list, drop: Sequence, replace: dict, parameters: Sequence) -> Any:
@@ -75,21 +75,21 @@ class Form:
 
     @property
     def size(self) -> tuple[int, int, int, int]:
-        """Fewer calls first, then fewer other expressions, then fewer outputs, then fewer parameters."""
+        """The numbers of calls, other expressions, outputs and parameters, compared in this order."""
         return len(nodes(self.program, "main")), len(self.nodes()), len(self.outputs), len(self.params)
 
     def type(self, expr: Any) -> str:
         return str(type_of(expr))
 
     def stand_ins(self, node: Any) -> list[Any]:
-        """What could take the place of a node: operands, parameters, a constant, all of its type."""
+        """Return replacements for a node: operands, parameters, a constant, all of its type."""
         wanted = self.type(node)
         same = [e for e in [*self.operands(node), *self.params] if self.type(e) == wanted]
         constant = self.constant(type_of(node))
         return [*same, *([] if constant is None else [constant])]
 
     def numbers(self, shape: Iterable[Any], dtype: str) -> Any:
-        """A constant that is neither 0 nor 1 nor the same everywhere."""
+        """Return a constant that is neither 0 nor 1 nor uniform."""
         shape = tuple(int(n) for n in shape)
         count = math.prod(shape)
         array = np.linspace(0.5, 1.5, count) if dtype.startswith("float") else np.arange(1, count + 1)
@@ -98,7 +98,7 @@ class Form:
 
 @dataclass
 class _Edit:
-    """What to change; None for what stays."""
+    """The changes to make; None: no change."""
 
     outputs: list | None = None
     drop: Sequence = ()
@@ -118,7 +118,7 @@ class _Shrinker(shrinking.Shrinker):
         parameters = form.params if edit.parameters is None else edit.parameters
         try:
             return type(form)(form.rebuild(outputs, edit.drop, edit.replace, parameters))
-        except Exception:  # what TVM's type checker does not take is no candidate
+        except Exception:  # ill-typed, so not a candidate
             return None
 
     def return_one(self) -> None:
@@ -143,7 +143,7 @@ class _Shrinker(shrinking.Shrinker):
                 self.attempt(_Edit(drop=[self.state.unused()[i]]))
 
     def replace_nodes(self) -> None:
-        """Replace nodes, later ones first, by what could take their place."""
+        """Replace nodes, later ones first, by their stand-ins."""
         i = len(self.state.nodes()) - 1
         while i >= 0 and self.budget > 0:
             if i < len(self.state.nodes()):

@@ -1,4 +1,4 @@
-"""TensorIR: a PrimFunc is loops around blocks. A block is a node; its value is the buffer that it writes.
+"""Read TensorIR: a PrimFunc is loops around blocks. A block is a node; its value is the buffer that it writes.
 
 Works with both TVMs. What is an SBlock today was a Block in 0.17, and a buffer is a variable today.
 """
@@ -22,12 +22,12 @@ else:
 
 
 def read(function: Any, *inputs: Any) -> Graph:
-    """The view of a PrimFunc: the buffers it is given, and its blocks in the order in which they run."""
+    """Return the view of a PrimFunc: its buffer parameters, and its blocks in the order in which they run."""
     name = dict(function.attrs.items()).get("global_symbol", "main") if function.attrs is not None else "main"
     build = Builder(str(name), "TensorIR")
     blocks = list(_blocks(function.body, ()))
     if not blocks:
-        raise ValueError(f"The PrimFunc {name} has no blocks (they are lowered away), so there is no graph to view.")
+        raise ValueError(f"The PrimFunc {name} has no blocks left to view: view it before it is lowered.")
     given = list(_given(function))
     written: set[str] = set()
     read_first: set[str] = set()
@@ -56,7 +56,7 @@ def read(function: Any, *inputs: Any) -> Graph:
 
 
 def _given(function: Any) -> Iterator[Any]:
-    """The parameters that are buffers."""
+    """Yield the buffers among the parameters."""
     for parameter in function.params:
         buffer = function.buffer_map.get(parameter) if hasattr(function, "buffer_map") else parameter
         if hasattr(buffer, "shape"):
@@ -68,7 +68,7 @@ def _buffer(region: Any) -> Any:
 
 
 def _blocks(statement: Any, loops: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """(extents of the loops around it, block) for each block that holds no other one."""
+    """Yield (extents of the enclosing loops, block) for each innermost block."""
     if isinstance(statement, BlockRealize):
         inner = list(_blocks(statement.block.body, loops))
         yield from inner or [(loops, statement.block)]
