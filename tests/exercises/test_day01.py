@@ -184,7 +184,7 @@ def test_an_error_that_names_every_node_names_none():
 
     cases = [case for case in hidden_cases(exercise.id, 0) if case.expect]
     failed = [f.message for f in judge(exercise, all_of_them, cases).findings if not f.ok]
-    assert any("names others as well" in message for message in failed)
+    assert any("names other nodes as well" in message for message in failed)
 
 
 def test_work_that_grows_with_the_square_of_the_nodes_is_within_the_limit():
