@@ -313,7 +313,7 @@ def relay_says(change: str) -> tuple[list[str], str]:
     [
         ("nothing", [], ""),
         ("an operator less", ["did"], "add is called once; your count is 0."),
-        ("an operator that is not there", ["spared"], "nn.relu is called nowhere; your count is 1."),
+        ("an operator that is not there", ["spared"], "nn.relu is called 0 times; your count is 1."),
         ("text for a number", ["valid", "did", "spared"], "'constants' should be an int"),
         ("True for a number", ["valid", "did", "spared"], "'readers' should be a dict from names to ints"),
         ("a parameter of nobody", ["valid", "did", "spared"], "'parameters' names z"),

@@ -170,4 +170,4 @@ def _differences(value: dict[str, Any], expected: dict[str, Any]) -> tuple[str |
 
 
 def _times(number: int) -> str:
-    return {0: "never", 1: "once", 2: "twice"}.get(number, f"{number} times")
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
