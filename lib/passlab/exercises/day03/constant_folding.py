@@ -65,7 +65,7 @@ class _Memory(TorchDispatchMode):
 def call(answer: Callable, case: Case) -> Any:
     """Fold with as much memory per value as the limit allows, or as the largest existing tensor needs.
 
-    An answer could switch this off. It gains nothing: one of the hidden cases has a value that is too large for any memory.
+    An answer could switch this off. It gains nothing: one of the hidden cases has a value too large for any memory.
     """
     gm, *limit = case.build()
     if not limit:
