@@ -126,7 +126,7 @@ def test_a_wrong_number_is_told_with_the_right_one_and_the_kernels():
     [lost] = [f for f in measuring.judge(case, right) if not f.ok]
     assert lost.verdict == "did"
     assert lost.message == (
-        "after: bytes is 65,540 and must be 65,536 (bytes by kernel: mul+add+relu 65,536)."
+        "after: bytes is 65,540; expected 65,536 (bytes by kernel: mul+add+relu 65,536)."
     )  # fmt: skip
 
 
