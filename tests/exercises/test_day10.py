@@ -37,7 +37,11 @@ MATMUL = "[N, M, K] -> { Zero[i, j] : 0 <= i < N and 0 <= j < M; Add[i, j, k] : 
 @pytest.mark.parametrize(
     ("value", "verdict", "sentence"),
     [
-        ({"order": "{ }"}, "valid", "Return a dictionary of domain, reads, writes, schedule; it is domain, reads, wr"),
+        (
+            {"order": "{ }"},
+            "valid",
+            "Return a dictionary with the keys domain, reads, writes, schedule; yours is domain, reads, wr",
+        ),
         ({"reads": ["{ }"]}, "valid", "reads must be an isl.UnionMap or the like, or its text; it is of type list."),
         ({"domain": "{ S[i] -> [i] }"}, "valid", "isl cannot read domain as a UnionSet: '{ S[i] -> [i] }'."),
         ({"domain": MATMUL + "and 0 < k < K }"}, "did", "domain lacks Add[0, 0, 0] (N = 1, M = 1, K = 1), but this"),
@@ -76,7 +80,10 @@ def test_domains_are_told_what_is_wrong_with_them(value, verdict, sentence):
 
 
 def test_what_is_no_dictionary_is_told_so():
-    assert said("day10.domains", None)[1] == "Return a dictionary of domain, reads, writes, schedule; it is None."
+    assert (
+        said("day10.domains", None)[1]
+        == "Return a dictionary with the keys domain, reads, writes, schedule; yours is None."
+    )
     assert said("day10.dependences", "{ }")[1].endswith("it is of type str.")
 
 

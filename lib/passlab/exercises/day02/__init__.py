@@ -6,7 +6,7 @@ from passlab.judge import Exercise
 
 PASS_POINTS = {"valid": 1, "same": 3, "did": 3, "spared": 2, "cost": 1}
 
-#: notebook → flavour; an exercise that names no notebook stands in the first
+#: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"passes": "torch", "relax": "relax"}
 
 EXERCISES = (

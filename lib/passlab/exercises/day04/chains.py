@@ -30,8 +30,8 @@ def unfit(node: fx.Node, memory: set[fx.Node]) -> str | None:
 def largest_groups(gm: fx.GraphModule) -> dict[fx.Node, fx.Node]:
     """Return each element-wise operation and the last one of its group.
 
-    A node may be in a group with its readers if all of them are in one group: so each is asked after its readers, and
-    what comes out is the only set of largest groups there is.
+    A node may be in a group with its consumers if all of them are in one group. So each is decided after its
+    consumers, and the result is unique.
     """
     memory = written(gm.graph)
     last: dict[fx.Node, fx.Node] = {}

@@ -118,17 +118,17 @@ def situations(rng: random.Random) -> list[Situation]:
     after = (("matmul", "mul", "add", "relu"),)
     return [
         Situation(f"a chain of {long} over many elements", chain(long), ((many,),)),
-        Situation(f"{one} of what a product reads", into_product(DEAR[one]), ((m, 64), (64, n))),
-        Situation(f"{two} of a row that a matrix reads", along_rows(DEAR[two]), ((300,), (n // 2, 300))),
+        Situation(f"{one} of the operand of a product", into_product(DEAR[one]), ((m, 64), (64, n))),
+        Situation(f"{two} of a row added to a matrix", along_rows(DEAR[two]), ((300,), (n // 2, 300))),
         Situation(f"a chain of {long + 1} over few elements", chain(long + 1), ((few,),)),
-        Situation("a sum that every element reads", centred, ((m, n + 128),)),
-        Situation("a cheap chain that two read", to_two, ((many,),), ends),
-        Situation(f"{third} that three read", to_three(DEAR[third]), ((many // 2,),), thirds),
-        Situation("what follows a thin product", epilogue, ((128, k), (k, 128))),
-        Situation("a product that every element reads", shifted, ((m, n), (m, 256), (256, 1))),
+        Situation("a sum used by every element", centred, ((m, n + 128),)),
+        Situation("a cheap chain with two consumers", to_two, ((many,),), ends),
+        Situation(f"{third} with three consumers", to_three(DEAR[third]), ((many // 2,),), thirds),
+        Situation("operations after a thin product", epilogue, ((128, k), (k, 128))),
+        Situation("a product used by every element", shifted, ((m, n), (m, 256), (256, 1))),
         Situation("sigmoid of a short row", scaled, ((8,), (4, 8))),
-        Situation("what follows a thin product, exp apart", after_exp, ((128, k), (k, 128)), after),
-        Situation("a sum of four that four read", centred, ((2, 4),)),
+        Situation("operations after a thin product, exp apart", after_exp, ((128, k), (k, 128)), after),
+        Situation("a sum of four elements used by four", centred, ((2, 4),)),
     ]
 
 

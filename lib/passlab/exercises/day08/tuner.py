@@ -17,7 +17,7 @@ from passlab.judge import Case, Finding
 
 #: All candidate schedules of a matmul. rows × columns: a tile of the result; innermost: the loop
 #: that runs fastest, over the tile's columns (a vector), its rows (a vector that jumps) or the sum; depth: how many
-#: terms are added before the next tile's turn (0: all); local: the tile has memory of its own while it is added up.
+#: terms are added before the next tile's turn (0: all); local: the sums of the tile are kept in separate memory.
 SPACE = [
     {"rows": rows, "columns": columns, "depth": depth, "local": local, "innermost": innermost}
     for rows, columns, depth, local, innermost in itertools.product(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from passlab.judge import Exercise
 
-#: notebook → flavour; an exercise that names no notebook stands in the first
+#: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"polyhedral": "relax"}
 
 EXERCISES = (
