@@ -23,9 +23,10 @@ from passlab.exercises.day03.constant_folding import _Memory
 from passlab.exercises.day03.pipeline import cases as pipeline_cases
 from passlab.exercises.day03.pipeline import wiring
 from passlab.exercises.day03.shrinking import budget
-from passlab.fx.cases import graph, live, op_name
+from passlab.fx.cases import graph, live
 from passlab.fx.judge import rebuild, validate
 from passlab.fx.layout import ANY, NHWC, clashes, converts, is_image, wants
+from passlab.fx.nodes import op_name
 from passlab.fx.stages import STAGES
 from passlab.judge import Outcome, judge, judge_outcome
 
@@ -199,7 +200,7 @@ def test_a_pass_that_does_nothing_earns_nothing_where_there_is_something_to_do()
 
 
 def ops(gm: fx.GraphModule) -> list[str]:
-    return [op_name(gm, node) for node in live(gm) if node.op.startswith("call")]
+    return [op_name(node, gm) for node in live(gm) if node.op.startswith("call")]
 
 
 def test_folding_is_exact_and_leaves_the_weight_alone():

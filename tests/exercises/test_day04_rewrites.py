@@ -19,8 +19,9 @@ from passlab import equivalent, exercises, random_graph
 from passlab.exercises.day03.pipeline import wiring
 from passlab.exercises.day04.attention import attentions, causal
 from passlab.exercises.day04.linear_act import layers
-from passlab.fx.cases import graph, op_name
+from passlab.fx.cases import graph
 from passlab.fx.judge import rebuild, validate
+from passlab.fx.nodes import op_name
 from passlab.fx.ops import ACTIVATIONS, add_layer_norm, linear_act
 from passlab.fx.patterns import pattern
 from passlab.judge import judge
@@ -174,7 +175,7 @@ def after_attention(name):
     after = rewritten(IDS[1], ATTENTION[name][0], (2, 4, 4), **parts) if "zero" not in name else None
     if after is None:  # nothing but NaN
         after = answers.reference(IDS[1])(graph(ATTENTION[name][0], (2, 4, 4), **parts)())
-    assert len(attentions(after)) + sum(op_name(after, n) == "softmax" for n in after.graph.nodes) == 1
+    assert len(attentions(after)) + sum(op_name(n, after) == "softmax" for n in after.graph.nodes) == 1
     return len(attentions(after))
 
 

@@ -41,7 +41,7 @@ def test_runs(path, tmp_path, monkeypatch):
     assert bool(asked) == ("solutions" in path.parts)
     if asked:
         found = json.loads((tmp_path / "progress.json").read_text())
-        assert {name: found[name]["points"] for name in asked} == {name: exercises.find(name).total for name in checked}
+        assert {name: found[name]["points"] for name in asked} == {name: exercises.find(name).total for name in asked}
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,16 @@ from torch.fx import replace_pattern
 from torch.nn import functional as F
 
 from passlab import equivalent, models, random_graph, trace
-from passlab.fx.cases import graph, live, op_name
+from passlab.fx.cases import graph, live
 from passlab.fx.judge import rebuild, validate
+from passlab.fx.nodes import op_name
 from passlab.fx.rewrites import conv_bn_relu, gemm, layer_norm, residual, rms_norm
 
 ALL = (gemm, conv_bn_relu, layer_norm, rms_norm, residual)
 
 
 def ops(gm) -> list[str]:
-    return [op_name(gm, node) for node in live(gm) if node.op.startswith("call")]
+    return [op_name(node, gm) for node in live(gm) if node.op.startswith("call")]
 
 
 def check(rewrite, build, wanted: str):

@@ -17,8 +17,8 @@ from nbgrader.api import Gradebook
 from autograder.grading.gradebook import Failed, database, place, prepare
 from autograder.grading.recorder import Recorder
 from tests.grading import test_recorder
-from tests.grading.test_recorder import ALL, SCENARIOS, Tenth, stock, tables, total
-from tests.grading.test_recorder_crash import CLASS, attempt, fork, grade, state, survives
+from tests.grading.test_recorder import ALL, SCENARIOS, leave_the_same, total
+from tests.grading.test_recorder_crash import CLASS, grade, grade_in_two, state, survives
 from tests.support import books, postgres, tiny
 
 pytestmark = test_recorder.pytestmark
@@ -35,20 +35,7 @@ def server() -> Iterator[postgres.Server]:
 def test_the_tables_are_those_that_nbgrader_leaves_on_sqlite(server, tmp_path, name):
     ours = books.make(tmp_path / "ours", server.new())
     theirs = books.make(tmp_path / "theirs")
-    for config in (ours, theirs):
-        config.AssignLatePenalties.plugin_class = Tenth
-    with Recorder(ours) as recorder:
-        run = recorder.begin()
-        for step in SCENARIOS[name]:
-            if callable(step):
-                for mine in (ours, theirs):
-                    with Gradebook(mine.CourseDirectory.db_url, "passlab") as book:
-                        step(book)
-                        book.db.commit()
-            else:
-                stock(theirs, books.paper(theirs, "ada", *step))
-                recorder.record(run, books.paper(ours, "ada", *step), "")
-    assert tables(ours.CourseDirectory.db_url) == tables(theirs.CourseDirectory.db_url)
+    leave_the_same(ours, theirs, SCENARIOS[name])
 
 
 def test_a_recorder_resumes_after_kills(server, tmp_path):
@@ -70,12 +57,7 @@ def test_two_recorders_at_once_leave_what_one_does(server, tmp_path):
     alone = books.make(tmp_path / "alone", server.new())
     shared = books.make(tmp_path / "shared", server.new())
     grade(alone, 1)
-    pair = [fork.Process(target=attempt, args=(shared, 1, None)) for _ in range(2)]
-    for process in pair:
-        process.start()
-    for process in pair:
-        process.join(120)
-        assert process.exitcode == 0
+    grade_in_two(shared)
     assert state(shared) == state(alone)
 
 

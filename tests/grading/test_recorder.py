@@ -13,6 +13,7 @@ from nbgrader.api import Base, Gradebook
 from nbgrader.converters import Autograde
 from nbgrader.plugins import LateSubmissionPlugin
 from sqlalchemy import create_engine, select
+from traitlets.config import Config
 
 from autograder.engine.data import NotebookResult
 from autograder.grading import gradebook
@@ -146,28 +147,34 @@ SCENARIOS = {
 }
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
-def test_nbgraders_tables_are_as_nbgrader_leaves_them(config, tmp_path, name):
-    config.AssignLatePenalties.plugin_class = Tenth
-    theirs = books.settings(shutil.copytree(config.CourseDirectory.root, tmp_path / "theirs"))
-    theirs.AssignLatePenalties.plugin_class = Tenth
-    assert tables(config.CourseDirectory.db_url) == tables(theirs.CourseDirectory.db_url)
-    with Recorder(config) as recorder:
+def leave_the_same(ours: Config, theirs: Config, scenario: list) -> dict[str, list]:
+    """Take our recorder and nbgrader through a scenario, compare their tables, and return them."""
+    for config in (ours, theirs):
+        config.AssignLatePenalties.plugin_class = Tenth
+    assert tables(ours.CourseDirectory.db_url) == tables(theirs.CourseDirectory.db_url)
+    with Recorder(ours) as recorder:
         run = recorder.begin()
-        for step in SCENARIOS[name]:
+        for step in scenario:
             if callable(step):
-                for mine in (config, theirs):
-                    with Gradebook(mine.CourseDirectory.db_url, "passlab") as book:
+                for config in (ours, theirs):
+                    with Gradebook(config.CourseDirectory.db_url, "passlab") as book:
                         step(book)
                         book.db.commit()
             else:
                 stock(theirs, books.paper(theirs, "ada", *step))
-                recorder.record(run, books.paper(config, "ada", *step), "")
-    ours, expected = tables(config.CourseDirectory.db_url), tables(theirs.CourseDirectory.db_url)
+                recorder.record(run, books.paper(ours, "ada", *step), "")
+    found, expected = tables(ours.CourseDirectory.db_url), tables(theirs.CourseDirectory.db_url)
     for table in expected:
-        assert [row for row in ours[table] if row not in expected[table]] == []
-        assert ours[table] == expected[table]
-    assert any(dict(row)["auto_score"] for row in ours["grade"]) == (name != "nothing answered")
+        assert [row for row in found[table] if row not in expected[table]] == []
+        assert found[table] == expected[table]
+    return found
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_nbgraders_tables_are_as_nbgrader_leaves_them(config, tmp_path, name):
+    theirs = books.settings(shutil.copytree(config.CourseDirectory.root, tmp_path / "theirs"))
+    found = leave_the_same(config, theirs, SCENARIOS[name])
+    assert any(dict(row)["auto_score"] for row in found["grade"]) == (name != "nothing answered")
 
 
 def total(scores) -> float:

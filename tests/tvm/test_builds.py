@@ -185,7 +185,7 @@ def test_an_answer_that_a_module_has_made_up_is_none(answer):
         theirs.shutdown(socket.SHUT_WR)
         server = threading.Thread(target=_ready, args=(other,))
         server.start()
-        built = builds._talk(control, ours, {"inputs": [[]]}, [], 5.0)
+        built = builds._talk(control, ours, {"inputs": [[]]}, [], 5.0, "")
         control.shutdown(socket.SHUT_WR)
         server.join()
     assert (built.stage, built.ok) == ("crash", False)

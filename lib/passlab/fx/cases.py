@@ -19,6 +19,7 @@ from torch import Tensor, fx, nn
 from passlab import judge
 from passlab.fx.effects import effects
 from passlab.fx.judge import judge_pass
+from passlab.fx.nodes import op_name
 from passlab.fx.reader import trace
 from passlab.judge import Case, Expect, Finding, listed, plural
 from passlab.judge.expect import Expectation
@@ -79,17 +80,6 @@ def read(x: fx.Proxy, name: str) -> fx.Proxy:
 # ---------------------------------------------------------------------------------------------------- counting
 
 
-def op_name(gm: fx.GraphModule, node: fx.Node) -> str:
-    """What a node does, in one word: "add", "Linear", "get_attr", "placeholder"."""
-    if node.op == "call_module":
-        return type(gm.get_submodule(node.target)).__name__
-    if node.op == "call_function":
-        if isinstance(node.target, torch._ops.OpOverload):
-            return node.target._schema.name.split("::")[1]
-        return getattr(node.target, "__name__", str(node.target))
-    return str(node.target) if node.op == "call_method" else node.op
-
-
 def live(gm: fx.GraphModule) -> list[fx.Node]:
     """Return the live nodes: those that the output needs, those with effects, and their operands."""
     found: set[fx.Node] = set()
@@ -121,7 +111,7 @@ def most(op: str, number: int, why: str, *, dead: bool = False) -> Expectation:
     """Expect at most `number` nodes with `op`. Dead nodes do not count, unless `dead`."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        there = [n for n in (after.graph.nodes if dead else live(after)) if op_name(after, n) == op]
+        there = [n for n in (after.graph.nodes if dead else live(after)) if op_name(n, after) == op]
         if len(there) <= number:
             return None
         return judge.too_many(why, f"{plural(len(there), f'{op} node')} ({listed(there)})", number)
@@ -133,10 +123,10 @@ def least(op: str, number: int, why: str) -> Expectation:
     """Expect at least `number` nodes with `op`. Dead nodes do not count."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-        there = [n for n in live(after) if op_name(after, n) == op]
+        there = [n for n in live(after) if op_name(n, after) == op]
         if len(there) >= number:
             return None
-        old = [n for n in before.graph.nodes if op_name(before, n) == op]
+        old = [n for n in before.graph.nodes if op_name(n, before) == op]
         if len(old) == number:
             return f"{why} {listed(old)} should have stayed" + ("." if number == 1 else f"; {len(there)} did.")
         return f"{why} Of {listed(old)}, {number} should have stayed; {len(there)} did."

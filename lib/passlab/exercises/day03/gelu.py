@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from passlab.fx.cases import case, expecting, graph, live, nodes, op_name
+from passlab.fx.cases import case, expecting, graph, live, nodes
+from passlab.fx.nodes import op_name
 from passlab.judge import Case, listed, plural
 from passlab.judge.expect import Expectation
 
@@ -17,10 +18,10 @@ def gelus(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
     """Return form ("none": erf, "tanh": tanh) → the nodes that compute that GELU."""
     found: dict[str, list[fx.Node]] = {"none": [], "tanh": []}
     for node in live(gm):
-        if op_name(gm, node) == "gelu":
+        if op_name(node, gm) == "gelu":
             form = node.kwargs.get("approximate", node.args[1] if len(node.args) > 1 else "none")
             found.setdefault(str(form), []).append(node)
-        elif op_name(gm, node) == "GELU":
+        elif op_name(node, gm) == "GELU":
             found.setdefault(gm.get_submodule(node.target).approximate, []).append(node)
     return found
 
@@ -34,7 +35,7 @@ def made(erf: int, tanh: int, why: str) -> Expectation:
             return None
         if there["none"] > erf and there["tanh"] < tanh:
             return "The tanh form became plain gelu(x), which is the erf form. Pass approximate='tanh'."
-        left = [n for n in live(after) if op_name(after, n).lower() in ("erf", "tanh")]
+        left = [n for n in live(after) if op_name(n, after).lower() in ("erf", "tanh")]
         return f"{why} {listed(left)} still stand{'s' if len(left) == 1 else ''} in the graph as written out."
 
     return law
@@ -47,7 +48,7 @@ def none_made(why: str) -> Expectation:
         found = [n for nodes in gelus(after).values() for n in nodes]
         if not found:
             return None
-        old = [n for n in before.graph.nodes if op_name(before, n).lower() in ("erf", "tanh")]
+        old = [n for n in before.graph.nodes if op_name(n, before).lower() in ("erf", "tanh")]
         return f"{why} {plural(len(found), 'gelu node')} replaced {listed(old)}."
 
     return law

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from torch import fx
 
-from passlab.fx.cases import live, op_name, parameters
+from passlab.fx.cases import live, parameters
+from passlab.fx.nodes import op_name
 from passlab.judge import listed, plural
 from passlab.judge.expect import Expectation
 
@@ -15,10 +16,10 @@ TURNS = ("logical_not", "bitwise_not", "invert", "inv")
 
 def replaced(before: fx.GraphModule, after: fx.GraphModule, part: str = "") -> str:
     """Return words for the last of the removed nodes, such as " for relu_1"; prefer ops with `part` in their name."""
-    kept = {(node.name, op_name(after, node)) for node in live(after)}
-    gone = [node for node in live(before) if (node.name, op_name(before, node)) not in kept]
+    kept = {(node.name, op_name(node, after)) for node in live(after)}
+    gone = [node for node in live(before) if (node.name, op_name(node, before)) not in kept]
     last = [node for node in gone if node.op.startswith("call") and not any(user in gone for user in node.users)]
-    last = [node for node in last if part in op_name(before, node).lower()] or last
+    last = [node for node in last if part in op_name(node, before).lower()] or last
     return f" for {listed(last)}" if last else ""
 
 
@@ -30,8 +31,8 @@ def calls(number: int, why: str) -> Expectation:
         there = [n for n in after.graph.nodes if n.op.startswith("call")]
         if len(there) > number:
             dead = [n for n in there if n not in alive]
-            rest = [n for n in there if op_name(after, n) not in FUSED]
-            rest = [n for n in rest if op_name(after, n) not in TURNS] or rest
+            rest = [n for n in there if op_name(n, after) not in FUSED]
+            rest = [n for n in rest if op_name(n, after) not in TURNS] or rest
             left = f" Erase {listed(dead)}, now unused." if dead else f" It still calls {listed(rest)}."
             return f"{why} The graph has {plural(len(there), 'call')}; {number} are enough.{left}"
         extra = parameters(after) - parameters(before)

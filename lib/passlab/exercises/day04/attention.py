@@ -10,7 +10,8 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from passlab.exercises.day04._shared import calls, replaced
-from passlab.fx.cases import case, expecting, graph, live, op_name
+from passlab.fx.cases import case, expecting, graph, live
+from passlab.fx.nodes import op_name
 from passlab.judge import Case, listed, plural
 from passlab.judge.expect import Expectation
 
@@ -21,7 +22,7 @@ judge = expecting(trials=("given", "double", "structured", "sizes", "half"))
 
 def attentions(gm: fx.GraphModule) -> list[fx.Node]:
     """Return the live nodes that call scaled_dot_product_attention."""
-    return [node for node in live(gm) if op_name(gm, node) == "scaled_dot_product_attention"]
+    return [node for node in live(gm) if op_name(node, gm) == "scaled_dot_product_attention"]
 
 
 def attention_made(number: int, why: str) -> Expectation:
@@ -31,7 +32,7 @@ def attention_made(number: int, why: str) -> Expectation:
         there = len(attentions(after))
         if there >= number:
             return None
-        left = [n for n in live(after) if op_name(after, n).lower() == "softmax"]
+        left = [n for n in live(after) if op_name(n, after).lower() == "softmax"]
         still = f" {listed(left)} {'is' if len(left) == 1 else 'are'} still in the graph." if left else ""
         return f"{plural(number, 'attention')} can be fused here; {there} became one op. {why}{still}"
 

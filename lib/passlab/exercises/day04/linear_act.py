@@ -11,7 +11,8 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from passlab.exercises.day04._shared import calls, replaced
-from passlab.fx.cases import case, expecting, graph, live, op_name, read
+from passlab.fx.cases import case, expecting, graph, live, read
+from passlab.fx.nodes import op_name
 from passlab.judge import Case, listed, plural
 from passlab.judge.expect import Expectation
 
@@ -22,7 +23,7 @@ def layers(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
     """Return activation → the live `linear_act` nodes that end in it."""
     found: dict[str, list[fx.Node]] = {}
     for node in live(gm):
-        if op_name(gm, node) == "linear_act":
+        if op_name(node, gm) == "linear_act":
             activation = node.kwargs.get("activation", node.args[3] if len(node.args) > 3 else "relu")
             found.setdefault(str(activation), []).append(node)
     return found
