@@ -84,7 +84,7 @@ def test_what_is_no_dictionary_is_told_so():
         said("day10.domains", None)[1]
         == "Return a dictionary with the keys domain, reads, writes, schedule; yours is None."
     )
-    assert said("day10.dependences", "{ }")[1].endswith("it is of type str.")
+    assert said("day10.dependences", "{ }")[1].endswith("is of type str.")
 
 
 @pytest.mark.parametrize(
