@@ -166,7 +166,7 @@ def test_messages_are_in_the_words_of_the_lesson():
         return gm
 
     said = says("day03.cse", merges_all, "two dropouts")
-    assert said.startswith("Your CSE merged two draws: each call draws new numbers.")
+    assert said.startswith("Your CSE merged two random draws, but each call draws new numbers.")
     assert "dropout and dropout_1 should have stayed; 1 did" in said
 
     def unread(gm):
@@ -187,7 +187,7 @@ def test_messages_are_in_the_words_of_the_lesson():
 
     exercise = exercises.find("day03.gelu")
     found = judge(exercise, plain, [case for case in exercise.cases() if case.name == "the tanh form, twice"])
-    assert any("say approximate='tanh'" in f.message for f in found.findings if f.verdict == "did")
+    assert any("Pass approximate='tanh'" in f.message for f in found.findings if f.verdict == "did")
 
 
 def test_a_pass_that_does_nothing_earns_nothing_where_there_is_something_to_do():

@@ -54,8 +54,8 @@ def test_large_graphs_are_grouped_by_looking_at_few_nodes(apart):
         (["relu"], "A group is a list of names of nodes; one here is 'relu'."),
         ([["relu", 7]], "A group holds '7', of type int; a node is called by its name."),
         ([["relu", "rleu"]], "A group holds 'rleu', and the graph has no node of that name."),
-        ([["x", "relu"]], "A group holds 'x', which is no operation."),
-        ([["relu"]], "Node sum_1 is in no group: what is fused with nothing is a group of one."),
+        ([["x", "relu"]], "A group holds 'x', which is not an operation."),
+        ([["relu"]], "Node sum_1 is missing: a node that is not fused forms a group of one."),
     ],
 )
 def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
@@ -71,10 +71,10 @@ def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
         (["expp"], "The answer holds 'expp', and the graph has no node of that name."),
         (None, "exp → sum_1 → truediv leads out of it and back"),
         (["sum_1"], "sum_1 is not in the group."),
-        (["exp"], "exp does nothing but compute: it is no reason."),
-        (["exp", "truediv"], "Between exp and truediv your path has no node outside of the group."),
-        (["exp", "sum_1", "relu"], "A path leads from the group back into it; relu is not in the group."),
-        (["exp", "truediv", "truediv"], "truediv stands in the middle of your path and is in the group"),
+        (["exp"], "exp has no effect, so it is not a reason."),
+        (["exp", "truediv"], "Between exp and truediv your path has no node outside the group."),
+        (["exp", "sum_1", "relu"], "A path must start and end in the group; relu is not in the group."),
+        (["exp", "truediv", "truediv"], "truediv is in the middle of your path but also in the group"),
         (["exp", "relu", "truediv"], "relu neither reads exp nor has to stay behind it."),
     ],
 )
@@ -95,10 +95,10 @@ def test_an_obstacle_is_found_where_no_order_of_steps_has_the_group_in_one(apart
         ([["mul", "add"], []], "A group is a list of names of nodes; one here is '[]'."),
         ([["mul", 7]], "A group holds '7', of type int; a node is called by its name."),
         ([["mull"]], "A group holds 'mull', and the graph has no node of that name."),
-        ([["x", "mul"]], "A group holds 'x', which is no operation."),
+        ([["x", "mul"]], "A group holds 'x', which is not an operation."),
         ([["mul", "add"], ["add"]], "Node add is in two groups, or twice in one."),
-        ([], "add alone reads mul: they may be one kernel; you keep them apart."),
-        ([["mul", "add", "relu"], ["mul_1", "add_1"]], "mul_1 alone reads relu: they may be one kernel"),
+        ([], "add alone reads mul: they may share a kernel, but you keep them apart."),
+        ([["mul", "add", "relu"], ["mul_1", "add_1"]], "mul_1 alone reads relu: they may share a kernel"),
         ([["mul", "relu"]], "The group (mul, relu) has a cycle: 'mul' leaves it, and the path through 'add' re-"),
     ],
 )
@@ -110,9 +110,13 @@ def test_an_answer_that_makes_no_kernels_is_told_why(answer, sentence, apart):
     ("case", "answer", "sentence"),
     [
         ("a value that leaves", [["mul", "relu", "tanh", "add"]], "relu is read by output, outside, and add is its"),
-        ("softmax written out", [["sub", "exp"], ["sum_1"], ["truediv", "mul"]], "sum_1 is in a group, but it is no"),
+        (
+            "softmax written out",
+            [["sub", "exp"], ["sum_1"], ["truediv", "mul"]],
+            "sum_1 is in a group, but it is not an",
+        ),
         ("a dropout", [["mul", "relu"], ["dropout", "exp", "sub"]], "dropout is in a group, but it has an effect"),
-        ("written in between", [["exp", "mul", "add"]], "exp is in a group, but it touches memory that the program"),
+        ("written in between", [["exp", "mul", "add"]], "exp is in a group, but it uses memory that the program"),
     ],
 )
 def test_a_group_that_goes_too_far_is_told_why(case, answer, sentence, apart):

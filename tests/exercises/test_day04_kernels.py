@@ -30,20 +30,20 @@ def test_hidden_cases_are_drawn_from_the_seed(exercise_id, apart):
 
 # What comes back for relu(exp(x) * exp(x)) of (2, 3): name → the verdict that is lost first, a part of the sentence.
 BROKEN = {
-    "nothing": ("valid", "Return a PrimFunc, or an IRModule that holds one; NoneType came back."),
+    "nothing": ("valid", "Return a PrimFunc, or an IRModule that contains one; your function returned NoneType."),
     "empty_module": ("valid", "The module must hold one PrimFunc and nothing else; it holds 0 functions."),
     "no_output": ("valid", "The parameters must be float32 [2, 3]; float32 [2, 3] (inputs, then outputs); they are"),
     "half_output": ("valid", "they are float32 [2, 3]; float16 [2, 3]."),
-    "with_layout": ("valid", "The buffer x has a layout, which cannot travel"),
-    "endless": ("valid", "The kernel has a statement While"),
-    "any_length": ("valid", "The loop i has no fixed length"),
+    "with_layout": ("valid", "The buffer x has a layout, which is not supported here"),
+    "endless": ("valid", "The kernel contains a While statement"),
+    "any_length": ("valid", "The loop i must have a constant length"),
     "calls_out": ("valid", "The kernel calls code from elsewhere (call_extern)"),
     "writes_input": ("spared", "It writes to its input x"),
     "in_memory": ("did", "It allocates a buffer of 6 elements between input and output"),
-    "writes_twice": ("did", "The output y has 6 elements; the loops store to it 78 times."),
-    "writes_nothing": ("did", "The output y has 6 elements; the loops store to it 0 times."),
-    "exp_twice": ("cost", "It calls exp and its like 24 times; the graph has 1 such operations (exp) on 6 elements"),
-    "long_way": ("cost", "operations for each element"),
+    "writes_twice": ("did", "The output y has 6 elements; the loops store 78 times to it."),
+    "writes_nothing": ("did", "The output y has 6 elements; the loops store 0 times to it."),
+    "exp_twice": ("cost", "It calls functions like exp 24 times; the graph has 1 such operations (exp) on 6 elements"),
+    "long_way": ("cost", "operations per element"),
     "off_by_one": ("same", "On ordinary inputs the output at"),
     "drops_nan": ("same", "On NaN, infinities and the like the output at"),
 }
@@ -126,7 +126,7 @@ def test_a_wrong_number_is_told_with_the_right_one_and_the_kernels():
     [lost] = [f for f in measuring.judge(case, right) if not f.ok]
     assert lost.verdict == "did"
     assert lost.message == (
-        "after: bytes is 65,540 and must be 65,536 (bytes by kernel: mul+add+relu 65,536)."
+        "after: bytes is 65,540; expected 65,536 (bytes by kernel: mul+add+relu 65,536)."
     )  # fmt: skip
 
 
@@ -164,7 +164,7 @@ def test_the_faster_side_is_right(monkeypatch):
     assert lost(monkeypatch, [Clock(WINS), Clock(LOSES)], [True, False]) == ([], "")
     verdicts, said = lost(monkeypatch, [Clock(WINS), Clock(LOSES)], [False, True])
     assert verdicts == ["did", "spared", "cost"]
-    assert "number 0: it takes 2 µs apart and 1 µs fused, and you leave it apart." in said
+    assert "number 0: it takes 2 µs apart and 1 µs fused, but you do not fuse it." in said
 
 
 def test_either_side_is_right_where_they_are_close(monkeypatch):
@@ -193,7 +193,7 @@ def test_one_of_ten_choices_may_be_wrong_and_two_may_not(monkeypatch):
 @pytest.mark.parametrize("value", [[1.5], ["fuse"], [None], "True"])
 def test_what_is_no_choice_is_told_so(value):
     [finding] = choosing.judge(Case("some", tuple, expect=(choosing.Situation("one", None, ()),)), value)
-    assert finding.verdict == "valid" and "The answer is True (fuse) or False" in finding.message
+    assert finding.verdict == "valid" and "Return True (fuse) or False" in finding.message
 
 
 def test_situations_of_one_name_and_the_same_shapes_are_the_same_function():

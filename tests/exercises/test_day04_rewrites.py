@@ -138,14 +138,14 @@ def test_an_answer_that_does_nothing_earns_nothing(exercise_id):
 @pytest.mark.parametrize(
     ("exercise_id", "answer", "sentence"),
     [
-        (IDS[0], "one_gelu", "1 linear layer ends in gelu_tanh here, and the result has 0 linear_act nodes"),
-        (IDS[0], "any_readers", "Somebody else reads the value between"),
-        (IDS[0], "leaves_dead_nodes", "any more: erase it."),
+        (IDS[0], "one_gelu", "1 linear layer ends in gelu_tanh here; the result has 0 linear_act nodes"),
+        (IDS[0], "any_readers", "The intermediate value has another consumer"),
+        (IDS[0], "leaves_dead_nodes", ", now unused."),
         (IDS[1], "any_dimension", "None of these is attention: look at every dimension, order, number and dtype."),
-        (IDS[1], "no_permute", "4 attentions can be found here, and 3 became one op."),
+        (IDS[1], "no_permute", "4 attentions can be fused here; 3 became one op."),
         (IDS[1], "drops_dropout", "In training this dropout draws"),
-        (IDS[0], "modules_by_name", "with 'relu' came in for relu6_1; none may."),
-        (IDS[1], "adds_booleans", "scaled_dot_product_attention came in for matmul_16; none may."),
+        (IDS[0], "modules_by_name", "with 'relu' came in for relu6_1; expected none."),
+        (IDS[1], "adds_booleans", "scaled_dot_product_attention came in for matmul_16; expected none."),
         (IDS[1], "one_of_two_scales", "4 are enough. It still calls mul_1."),
     ],
 )

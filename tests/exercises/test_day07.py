@@ -75,7 +75,7 @@ def test_fuse_ops_is_out_of_reach_for_the_answer_and_back_afterwards(apart):
         ([[0], []], "A group is a list of numbers of calls; one here is '[]'."),
         ([[0, 99]], "A group holds '99'; calls are numbered from 0 to 13."),
         ([[0, True]], "A group holds 'True'; calls are numbered from 0 to 13."),
-        ([[0]], "Call 1 is in no group: a call that is fused with nothing is a group of one."),
+        ([[0]], "Call 1 is missing: a call that is not fused forms a group of one."),
     ],
 )
 def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
@@ -86,9 +86,9 @@ def test_an_answer_that_is_no_grouping_is_told_so(answer, sentence, apart):
     ("answer", "sentence"),
     [
         ("a table", "The answer is a list of dictionaries; it is of type str."),
-        ([{"add": 1}], "The table has 1 rows; it should have 4: one before the first pass, one after each."),
-        ([{"add": 1.0}] * 4, "Row 0 holds 'add': 1.0; keys are names of operators, values whole numbers."),
-        ([7] * 4, "Row 0 is of type int, and should be a dictionary: operator to number of calls."),
+        ([{"add": 1}], "The table has 1 rows; expected 4: one before the first pass and one after each pass."),
+        ([{"add": 1.0}] * 4, "Row 0 holds 'add': 1.0; keys must be names of operators and values ints."),
+        ([7] * 4, "Row 0 is of type int; it should be a dictionary from operator to number of calls."),
         ([{}] * 4, "Before the first pass there are 1 calls of add; your table says 0."),
     ],
 )

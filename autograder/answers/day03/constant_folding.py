@@ -27,7 +27,7 @@ from passlab.judge import Case, Expect
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     rows = rng.choice((6, 10))
-    never = "It is the same on every call, so it can be computed now."
+    never = "It has the same value on every call, so it can be computed now."
     written = "The program writes into this memory: what is computed from it is no constant."
 
     def layer(m: Any, x: fx.Proxy) -> fx.Proxy:

@@ -78,8 +78,8 @@ def hidden(seed: int) -> list[Case]:
         b = torch.sum(x, dim=[0, 1], keepdim=True) + F.softmax(dim=-1, dtype=torch.float64, input=x)
         return a * b + torch.sum(x, keepdim=True, dim=[0, 1]) + F.softmax(input=x, dim=-1, dtype=torch.float32)
 
-    drew = "Your CSE merged two draws: each call draws new numbers."
-    time = "The program writes between these two reads: they read the same place at different times."
+    drew = "Your CSE merged two random draws, but each call draws new numbers."
+    time = "The program writes between these two reads: they read the same memory at different times."
     layers: dict[str, Any] = {"one": lambda: nn.Linear(3, 3), "two": lambda: nn.Linear(3, 3), "drop": nn.Dropout}
     return [
         case(

@@ -5,7 +5,7 @@ notebook to its flavour, and `EXERCISES`, in the order in which they are done. B
 exercise, "day03.channels-last" in `day03/channels_last.py`, imported when the exercise is first judged:
 
     def cases() -> list[Case]: ...        # the visible cases
-    def judge(case, value): ...           # yields findings on a value that came back
+    def judge(case, value): ...           # yields findings on a returned value
     def call(answer, case): ...           # only where a case is not put to the answer by answer(*case.build())
 """
 
@@ -23,28 +23,28 @@ from passlab.judge import Exercise, call_answer
 
 
 def days() -> list[str]:
-    """The days that have exercises: ["day01", …]."""
+    """Return the days that have exercises: ["day01", …]."""
     return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("day"))
 
 
 def module_name(exercise_id: str) -> str:
-    """The module of an exercise: "day03.channels-last" → "passlab.exercises.day03.channels_last"."""
+    """Return the name of an exercise's module: "day03.channels-last" → "passlab.exercises.day03.channels_last"."""
     return f"{__name__}.{exercise_id.replace('-', '_')}"
 
 
 def module(exercise_id: str) -> ModuleType:
-    """The module of an exercise, imported, and with it torch or the compiler that the exercise needs."""
+    """Import and return the module of an exercise, and with it torch or the compiler that the exercise needs."""
     return importlib.import_module(module_name(exercise_id))
 
 
 def _later(exercise_id: str, name: str, *default: Any) -> Callable:
-    """The function `name` of the exercise's module, which is imported at the first call."""
+    """Return the function `name` of the exercise's module, which is imported at the first call."""
     return lambda *args: getattr(module(exercise_id), name, *default)(*args)
 
 
 @cache
 def of_day(day: str) -> tuple[Exercise, ...]:
-    """The exercises of one day, in the order in which they are done."""
+    """Return the exercises of one day, in the order in which they are done."""
     home = importlib.import_module(f"{__name__}.{day}")
     found = []
     for exercise in home.EXERCISES:
@@ -63,9 +63,9 @@ def of_day(day: str) -> tuple[Exercise, ...]:
 
 
 def find(name: str) -> Exercise:
-    """The exercise called "day03.cse" (or just "cse", where no other day has one of that name).
+    """Return the exercise "day03.cse" (or just "cse", if the name is unique among the days).
 
-    Raises KeyError with the nearest names if there is none.
+    Raise KeyError with the nearest names if there is no such exercise.
     """
     wanted = [name.split(".")[0]] if "." in name else days()
     if "." in name and wanted[0] not in days():
@@ -75,7 +75,7 @@ def find(name: str) -> Exercise:
     if len(hits) == 1:
         return hits[0]
     if hits:
-        raise KeyError(f"{name!r} is the name of several exercises: {', '.join(e.id for e in hits)}. Say which.")
+        raise KeyError(f"{name!r} is the name of several exercises: {', '.join(e.id for e in hits)}. Use the full id.")
     import difflib
 
     near = difflib.get_close_matches(name, [e.id for e in pool] + [e.id.split(".")[1] for e in pool], 3, 0.4)

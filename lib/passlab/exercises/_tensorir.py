@@ -1,6 +1,6 @@
-"""What exercises of several days ask of a kernel in TensorIR."""
+"""Checks of TensorIR kernels that the exercises of several days share."""
 
 from __future__ import annotations
 
-#: Operations of TIR that run code from elsewhere.
+#: TensorIR operations that run external code.
 FOREIGN = ("call_extern", "call_pure_extern", "call_packed", "call_cpacked", "call_llvm", "lookup_param", "inline_asm")

@@ -1,4 +1,4 @@
-"""What the exercises of day 1 share."""
+"""Shared parts of the day 1 exercises."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CHAIN = 1_200
 
 
 def net(forward: Callable, **parts: nn.Module | torch.Tensor) -> nn.Module:
-    """A module in eval mode with the given parts and `forward(self, x, …)`; tensors become buffers."""
+    """Return a module in eval mode with the given parts and `forward(self, x, …)`; tensors become buffers."""
     model = type("Net", (nn.Module,), {"forward": forward})()
     for name, part in parts.items():
         if isinstance(part, torch.Tensor) and not isinstance(part, nn.Parameter):
@@ -34,7 +34,7 @@ def net(forward: Callable, **parts: nn.Module | torch.Tensor) -> nn.Module:
 
 
 def traced(make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Callable[[], tuple]:
-    """A case's `build`: the module's graph, with the shapes that inputs of the given shapes bring."""
+    """Return a case's `build`: it makes the module's graph, with shapes propagated from inputs of the given shapes."""
 
     def build() -> tuple:
         inputs = seeded(lambda: tuple(torch.randn(shape) for shape in shapes), 1)()
@@ -44,7 +44,7 @@ def traced(make: Callable[[], nn.Module], *shapes: tuple[int, ...]) -> Callable[
 
 
 def from_edges(reads: list[list[int]], op: Callable[[int], Any]) -> fx.GraphModule:
-    """A graph whose node 0 is the input and whose node i reads the nodes `reads[i]`; every value is a (2, 2) tensor."""
+    """Return a graph whose node 0 is the input and whose node i reads `reads[i]`; every value is a (2, 2) tensor."""
     graph = fx.Graph()
     made = [graph.placeholder("x")]
     for sources in reads[1:]:
@@ -61,7 +61,7 @@ def _op(operands: int) -> Callable:
 
 
 def ladder() -> tuple:
-    """A row of diamonds: few nodes, 2 ** LADDER paths from the input to the output."""
+    """Return a row of diamonds: few nodes, 2 ** LADDER paths from the input to the output."""
     reads: list[list[int]] = [[]]
     for _ in range(LADDER):
         top = len(reads) - 1
@@ -70,7 +70,7 @@ def ladder() -> tuple:
 
 
 def chain() -> tuple:
-    """CHAIN operations in a row, and an addition that joins the input with the end of it."""
+    """Return CHAIN operations in a row, and an addition that joins the input with their end."""
     return (from_edges([[]] + [[i] for i in range(CHAIN)] + [[0, CHAIN]], _op),)
 
 
@@ -83,17 +83,17 @@ class TooMuch:
 
 
 TOO_MUCH = {
-    "calls": f"More than {MOST_CALLS:,} function calls on a graph of {{nodes:,}} nodes: work is done again for every "
-    "path. Keep what you found out about a node, and each node is worked on once.",
-    "depth": "A graph {nodes:,} nodes deep is deeper than Python's recursion. "
+    "calls": f"More than {MOST_CALLS:,} function calls on a graph of {{nodes:,}} nodes: the work is repeated for every "
+    "path. Store the result for each node, so that each node is processed only once.",
+    "depth": "This graph is {nodes:,} nodes deep, too deep for Python's recursion limit. "
     "gm.graph.nodes lists every node after the nodes it reads: one loop in that order needs no recursion.",
-    "data": "It ran an operation on real elements. Tensors made with device='meta' have a shape and a dtype and no "
-    "data; weights become so with tensor.to('meta').",
+    "data": "Your code ran an operation on real data. Tensors made with device='meta' have a shape and a dtype but no "
+    "data; convert weights with tensor.to('meta').",
 }
 
 
 def excess(value: TooMuch, gm: fx.GraphModule) -> Finding:
-    """What is said of too much work on a graph."""
+    """Return the finding for too much work on a graph."""
     return Finding("cost", False, TOO_MUCH[value.what].format(nodes=len(gm.graph.nodes)))
 
 
@@ -131,13 +131,13 @@ def frugally(answer: Callable, case: Case) -> Any:
 
 
 def line(gm: fx.GraphModule, name: str) -> str:
-    """A node as one line of Python, as pictures have it: `add = add(x, linear)`."""
+    """Return a node as one line of Python, as in the drawings: `add = add(x, linear)`."""
     return f"`{view(gm).node(name).text}`"
 
 
 def kind_of(value: Any) -> str:
     if value is None:
-        return "None: is there a `return` on every way out?"
+        return "None: does every path through your function end in a `return`?"
     return f"of type {type(value).__name__}"
 
 
@@ -149,13 +149,13 @@ def cost_cases() -> list[Case]:
 
 
 def read_pairs(value: Any, nodes: dict, wanted: str) -> tuple[set[tuple[str, str]], str | None]:
-    """The pairs of names in a value, or the sentence that says why it holds none."""
+    """Return the pairs of names in a value, or an error message."""
     if not isinstance(value, set | frozenset | list | tuple):
         return set(), f"{wanted}; this is {kind_of(value)}."
     pairs = set()
     for entry in value:
         if not isinstance(entry, tuple | list | frozenset | set) or len(entry) != 2:
-            return set(), f"{wanted}; it holds {str(entry)[:60]}, which is no pair."
+            return set(), f"{wanted}; it holds {str(entry)[:60]}, which is not a pair."
         for name in entry:
             if isinstance(name, fx.Node):
                 return set(), f"{wanted}; it holds the node {name} itself. Give its name, {name}.name."

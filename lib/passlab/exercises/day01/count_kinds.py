@@ -62,14 +62,14 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("valid", broken is None, broken or "", before=gm)
     if broken:
         return
-    for verdict, place, what in (("did", 0, "nodes"), ("did", 1, "bytes"), ("spared", 0, "nodes")):
+    for verdict, place, what in (("did", 0, "Nodes"), ("did", 1, "Bytes"), ("spared", 0, "Nodes")):
         wrong = [kind for kind in KINDS if value[kind][place] != expected[kind][place]]
         more = [kind for kind in wrong if value[kind][place] > expected[kind][place]]
         kind = next(iter(more or wrong), None)
         message = ""
         if kind is not None:
             want, got, names = expected[kind][place], value[kind][place], and_more(members[kind], 8) or "none"
-            message = f"Of {what} of kind {kind}, expected {want:,}, got {got:,}. The {kind} nodes here: {names}."
+            message = f"{what} of kind {kind}: expected {want:,}, got {got:,}. The {kind} nodes here: {names}."
         yield Finding(verdict, kind is None, message, before=gm, mark=tuple(members[kind]) if kind else ())
 
 
@@ -78,10 +78,10 @@ def _no_count(value: Any) -> str | None:
         return f"Return a dict from kind to (nodes, bytes); this is {kind_of(value)}."
     for kind in KINDS:
         if kind not in value:
-            return f"The kind {kind!r} is missing. All five are there, also those with (0, 0)."
+            return f"The kind {kind!r} is missing. Return all five kinds, including those with (0, 0)."
     for kind, pair in value.items():
         if kind not in KINDS:
-            return f"{kind!r} is no kind. The kinds are {', '.join(KINDS)}."
+            return f"{kind!r} is not a kind. The kinds are {', '.join(KINDS)}."
         whole = isinstance(pair, tuple | list) and len(pair) == 2
         if not whole or not all(isinstance(n, int) and not isinstance(n, bool) for n in pair):
             return f"The entry of {kind!r} should be two ints, (nodes, bytes); it is {str(pair)[:60]}."

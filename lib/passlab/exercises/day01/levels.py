@@ -42,12 +42,12 @@ def cases() -> list[Case]:
     ]
 
 
-#: Nodes that do no work: values that are there before anything runs, and the end.
+#: Nodes that do no work: values that exist before anything runs, and the output.
 IDLE = ("placeholder", "get_attr", "output")
 
 
 def find_levels(gm: fx.GraphModule) -> tuple[dict[str, int], set[frozenset[str]]]:
-    """Name → level for every working node, and the pairs of working nodes of which neither needs the other."""
+    """Return name → level for every working node, and the pairs of working nodes that do not depend on each other."""
     level: dict[fx.Node, int] = {}
     above: dict[fx.Node, int] = {}
     workers = [node for node in gm.graph.nodes if node.op not in IDLE]
@@ -86,9 +86,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if not wrong and missed:
         a, b = missed[0]
         mark = (a, b)
-        wrong = f"{a} and {b} may run in parallel, and the pair is missing: no path leads from one to the other."
+        wrong = f"{a} and {b} may run in parallel, because no path leads from one to the other; this pair is missing."
         if level[a] != level[b]:
-            wrong += f" They need not be on one level (here {level[a]} and {level[b]})."
+            wrong += f" They need not be on the same level (here {level[a]} and {level[b]})."
     yield Finding("did", not wrong, wrong or "", before=gm, mark=mark)
     message = ""
     if extra:
@@ -97,7 +97,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         if idle:
             message += f"{idle[0]} is {nodes[idle[0]].op} and does no work."
         else:
-            message += "a node is no pair with itself." if len(pair) == 1 else "a path leads from one to the other."
+            message += (
+                "a node does not form a pair with itself." if len(pair) == 1 else "a path leads from one to the other."
+            )
     yield Finding("spared", not extra, message, before=gm, mark=tuple(extra[0]) if extra else ())
     if "cost" in case.about:
         yield Finding("cost", not wrong and not extra)
@@ -121,28 +123,28 @@ def _no_levels(value: Any, nodes: dict) -> str | None:
             return f"Level {number} should be a list of names; it is {kind_of(names)}."
         for name in names:
             if not isinstance(name, str) or name not in nodes:
-                return f"Level {number} holds {str(name)[:60]!r}, which is the name of no node." + (
+                return f"Level {number} holds {str(name)[:60]!r}, but no node has that name." + (
                     " Give node.name, not the node." if isinstance(name, fx.Node) else ""
                 )
             if name in seen:
-                return f"Node {name} stands in the levels twice. A node is on one level."
+                return f"Node {name} occurs twice in levels. Each node is on exactly one level."
             seen.add(name)
     return None
 
 
 def _wrong_level(value: dict, level: dict[str, int], nodes: dict) -> tuple[str, tuple[str, ...]]:
-    """The first thing wrong with depth and levels, and the node to look at."""
+    """Return the first thing that is wrong with depth and levels, and the node to look at."""
     given = {name: number for number, names in enumerate(value["levels"]) for name in names}
     for name in given:
         if name not in level:
-            return f"{name} is {nodes[name].op}: it does no work and stands on no level.", (name,)
+            return f"{name} is {nodes[name].op}: it does no work and must not be on a level.", (name,)
     for name, expected in level.items():
         if name not in given:
-            return f"{name} stands on no level; it belongs on level {expected}.", (name,)
+            return f"{name} is missing; it belongs on level {expected}.", (name,)
         if given[name] != expected:
             reads = [f"{used.name} ({level[used.name]})" for used in nodes[name].all_input_nodes if used.name in level]
             why = f"it reads {and_more(reads)}" if reads else "it reads only inputs and constants"
-            return f"{name} stands on level {given[name]}; expected {expected}: {why}.", (name,)
+            return f"{name} is on level {given[name]}; expected {expected}: {why}.", (name,)
     if len(value["levels"]) != (depth := 1 + max(level.values(), default=-1)):
         return f"There are {plural(len(value['levels']), 'level')}, empty ones included; expected {depth}.", ()
     if value["depth"] != depth:

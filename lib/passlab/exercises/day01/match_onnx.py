@@ -1,6 +1,6 @@
 """Day 1, one residual block in two IRs: a small exporter that knows which nodes it merged and split, and the judge.
 
-`torch.onnx.export` takes seconds and does not say what became of a node. This exporter covers the layers of residual
+`torch.onnx.export` takes seconds and does not record what became of a node. This exporter covers the layers of residual
 blocks, does with them what torch's does (a test compares the two), and keeps the record.
 """
 
@@ -31,7 +31,7 @@ ONE_TO_ONE = {
 
 
 class _Exporter:
-    """Writes the ONNX nodes for one FX graph. `record`: FX name → (word, ONNX node names)."""
+    """Write the ONNX nodes for one FX graph. `record`: FX name → (word, ONNX node names)."""
 
     def __init__(self, gm: fx.GraphModule, fold: bool, gelu_is_one: bool, rng: random.Random | None):
         self.gm, self.fold, self.gelu_is_one, self.rng = gm, fold, gelu_is_one, rng
@@ -46,7 +46,7 @@ class _Exporter:
         return f"n{self.numbers.pop()}" if self.numbers else readable
 
     def node(self, kind: str, *inputs: str, **attributes: Any) -> str:
-        """Append an ONNX node and give the name of its value."""
+        """Append an ONNX node and return the name of its value."""
         name = self.fresh(f"node_{kind}_{len(self.nodes)}")
         self.nodes.append(helper.make_node(kind, inputs, [self.fresh(f"val_{len(self.nodes)}")], name, **attributes))
         return self.nodes[-1].output[0]
@@ -75,7 +75,7 @@ class _Exporter:
                     self.record |= {node.name: ("merged", names), norm.name: ("merged", names)}
 
     def _norm_after(self, node: fx.Node, called: Any) -> fx.Node | None:
-        """The batch norm that can be folded into this convolution: its only reader."""
+        """Return the batch norm that can be folded into this convolution (its only consumer), or None."""
         reader = next(iter(node.users), None)
         if not self.fold or not isinstance(called, nn.Conv2d) or len(node.users) != 1 or reader.op != "call_module":
             return None
@@ -143,7 +143,7 @@ class _Exporter:
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
 
     def _reordered(self) -> list[onnx.NodeProto]:
-        """The nodes in some other order in which each still comes after those it reads."""
+        """Return the nodes in another order in which each still comes after its operands."""
         made = {name for node in self.nodes for name in node.output}
         left, order = list(self.nodes), []
         while left:
@@ -157,7 +157,7 @@ class _Exporter:
 def export(
     gm: fx.GraphModule, *, fold: bool = True, gelu_is_one: bool = True, seed: int | None = None
 ) -> tuple[onnx.ModelProto, dict[str, tuple[str, list[str]]]]:
-    """The block as ONNX, and what became of each of its operations.
+    """Return the block as ONNX, and what became of each of its operations.
 
     `fold`: batch norms go into the convolutions before them. With a `seed`, names mean nothing, the nodes come in
     another order, and a bias may be the first operand of its sum.
@@ -179,7 +179,7 @@ def case(name: str, make: Callable[[], nn.Module], shape: tuple, about: tuple[st
 
 
 def trained_norm(width: int) -> nn.BatchNorm2d:
-    """A batch norm whose statistics are not those of a fresh one."""
+    """Return a batch norm whose statistics differ from the defaults."""
     norm = nn.BatchNorm2d(width)
     norm.running_mean.uniform_(-1, 1)
     norm.running_var.uniform_(0.5, 2)
@@ -187,7 +187,7 @@ def trained_norm(width: int) -> nn.BatchNorm2d:
 
 
 def conv_block() -> nn.Module:
-    """The block of a ResNet with a shortcut of its own, SiLU and dropout."""
+    """Return a ResNet block with a convolution on its shortcut, SiLU and dropout."""
 
     def forward(self, x):
         y = self.drop(self.act(self.bn1(self.conv1(x))))
@@ -210,7 +210,7 @@ def mlp_block() -> nn.Module:
 
 
 def gate_block() -> nn.Module:
-    """Batch norm first, then a gate: a sigmoid and a product that are no SiLU; one convolution is read twice."""
+    """Batch norm first, then a gate: a sigmoid and a product that are not a SiLU; one convolution is read twice."""
 
     def forward(self, x):
         y = self.conv(torch.relu(self.first(x)))
@@ -230,7 +230,7 @@ def cases() -> list[Case]:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`did`: what was merged, split or dropped is found. `spared`: what kept its own node is said to be the same."""
+    """`did`: what was merged, split or dropped is found. `spared`: what kept its own node is reported as the same."""
     gm, model = case.build()
     expected = case.expect()
     types = {node.name: node.op_type for node in model.graph.node}
@@ -256,10 +256,10 @@ def _wrong(name: str, expected: dict, got: tuple, types: dict[str, str]) -> str:
         "merged": f"it shares the ONNX node {and_more(spelled)} with "
         + and_more(other for other, (_, shared) in expected.items() if shared == nodes and other != name),
         "split": f"its work is split over {and_more(spelled, 8)}",
-        "gone": "no ONNX node does anything for it",
+        "gone": "it has no ONNX node",
     }[word]
     said = f"{got[0]!r} with {and_more(f'{node} ({types[node]})' for node in got[1]) or 'no node'}"
-    return f"{name} is {word!r}: {truth}. You said {said}."
+    return f"{name} is {word!r}: {truth}. You returned {said}."
 
 
 def _no_match(value: Any, expected: dict, types: dict[str, str]) -> str | None:
@@ -267,18 +267,20 @@ def _no_match(value: Any, expected: dict, types: dict[str, str]) -> str | None:
     if not isinstance(value, dict):
         return f"{wanted}; this is {'None' if value is None else type(value).__name__}."
     if missing := [name for name in expected if name not in value]:
-        return f"{wanted}; there is no entry for {and_more(missing)}. Every operation of the FX graph has one."
+        return f"{wanted}; there is no entry for {and_more(missing)}. Every operation of the FX graph needs one."
     if extra := [name for name in value if name not in expected]:
-        return f"{wanted}; {str(extra[0])[:60]} is no operation of the FX graph (inputs and the output have no entry)."
+        return (
+            f"{wanted}; {str(extra[0])[:60]} is not an operation of the FX graph (inputs and the output have no entry)."
+        )
     for name, entry in value.items():
         if not isinstance(entry, tuple | list) or len(entry) != 2 or not isinstance(entry[1], list | tuple | set):
-            return f"{wanted}; that of {name} is {str(entry)[:80]}. An example: ('merged', ['node_Conv_0'])."
+            return f"{wanted}; the entry of {name} is {str(entry)[:80]}. An example: ('merged', ['node_Conv_0'])."
         if entry[0] not in WORDS:
             return f"The word of {name} is {str(entry[0])[:40]!r}; the words are {', '.join(WORDS)}."
         for node in entry[1]:
             if not isinstance(node, str) or node not in types:
                 return (
-                    f"The entry of {name} names {str(node)[:60]!r}, which is no node of the ONNX graph. "
+                    f"The entry of {name} names {str(node)[:60]!r}, which is not a node of the ONNX graph. "
                     f"A node's name is node.name; node.output holds the names of its values."
                 )
     return None

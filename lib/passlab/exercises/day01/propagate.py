@@ -1,4 +1,4 @@
-"""Day 1, shapes and dtypes without data: the stated operations, visible cases, the watch on data, and the judge."""
+"""Day 1, shapes and dtypes without data: supported operations, visible cases, the watch on data, and the judge."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from passlab.exercises.day01._shared import TooMuch, excess, line, net
 from passlab.fx.cases import seeded
 from passlab.judge import Case, Finding, and_more, record
 
-#: The stated operations: what `propagate` knows. Everything else is an error that names the node.
+#: The supported operations. Everything else is an error that names the node.
 FUNCTIONS = {
     operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul, operator.gt, operator.getitem,
     torch.relu, torch.matmul, torch.cat, torch.flatten, F.relu,
@@ -42,7 +42,7 @@ class _DataRun(BaseException):
 
 
 class Watch(TorchDispatchMode):
-    """Stops the first operation that makes or computes a tensor with real elements. Copying weights is let through."""
+    """Stop the first operation that creates or computes a tensor with real elements. Copying weights is allowed."""
 
     harmless: ClassVar = {
         "detach", "alias", "clone", "copy_", "_to_copy", "lift_fresh", "lift_fresh_copy", "set_", "view",
@@ -62,7 +62,7 @@ class Watch(TorchDispatchMode):
 
     @staticmethod
     def _elements(args: tuple, inputs: list[torch.Tensor]) -> int:
-        """How many elements a function that makes a tensor, such as zeros or ones_like, is asked for."""
+        """Return how many elements a function that creates a tensor, such as zeros or ones_like, would create."""
         sizes = [arg for arg in args if isinstance(arg, list | tuple) and all(isinstance(n, int) for n in arg)]
         return max([torch.Size(size).numel() for size in sizes] + [t.numel() for t in inputs], default=1)
 
@@ -74,7 +74,7 @@ class Watch(TorchDispatchMode):
 
 
 def call(answer: Callable, case: Case) -> Any:
-    """Put a case to an answer: an error is an answer too, and data is watched for where the case is about cost.
+    """Run an answer on a case. An error is a valid answer; in a case about cost, watch for real data.
 
     An answer could switch the watch off. It gains nothing: one of the cases has 64 GiB of weights, and no data.
     """
@@ -161,7 +161,7 @@ def cases() -> list[Case]:
 
 
 def find_types(gm: fx.GraphModule, inputs: tuple) -> dict[str, tuple]:
-    """Name → (shape, dtype) of every node that makes a tensor, by torch's own ShapeProp on a copy without data."""
+    """Return name → (shape, dtype) of every node that returns a tensor, by torch's ShapeProp on a copy without data."""
     gm = copy.deepcopy(gm).to("meta")
     ShapeProp(gm).propagate(*inputs)
     metas = {node.name: node.meta.get("tensor_meta") for node in gm.graph.nodes if node.op != "output"}
@@ -178,7 +178,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield excess(value, gm)
         return
     if isinstance(value, Raised):
-        message = f"Every operation here is stated, and all shapes fit; it raised {_first_line(value.error)}."
+        error = _first_line(value.error)
+        message = f"Every operation here is supported, and all shapes fit, but your function raised {error}."
         yield Finding("valid", False, message, before=gm)
         return
     nodes = {node.name: node for node in gm.graph.nodes}
@@ -190,7 +191,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     for name, (shape, dtype) in expected.items():
         at = line(gm, name)
         if name not in value:
-            message = f"{name} makes a tensor and has no entry ({at})."
+            message = f"{name} returns a tensor but has no entry ({at})."
         elif tuple(value[name][0]) != shape:
             message = f"{name}: expected the shape {shape}, got {tuple(value[name][0])} ({at})."
         elif value[name][1] != dtype:
@@ -198,27 +199,30 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         if message:
             break
     if not message and (extra := [n for n in value if n not in expected]):
-        name, message = extra[0], f"{extra[0]} has an entry and makes no tensor ({nodes[extra[0]].op})."
+        name, message = extra[0], f"{extra[0]} has an entry but does not return a tensor ({nodes[extra[0]].op})."
     yield Finding("did", not message, message, before=gm, mark=(name,) if message else ())
     if "cost" in case.about:
         yield Finding("cost", not message)
 
 
 def _stopped(gm: fx.GraphModule, stop: str, value: Any) -> Finding:
-    """Did the answer stop with an error that names the node?"""
-    why = f"{stop} ({line(gm, stop)}) cannot be worked out: it is not stated, or its operands do not fit."
+    """Check that the answer stopped with an error that names the node."""
+    why = f"{stop} ({line(gm, stop)}) cannot be computed: it is not a supported operation, or its operands do not fit."
     message = ""
     if not isinstance(value, Raised):
-        message = f"{why} Expected an error that names it, got an answer: a guess here is wrong in every node below."
+        message = f"{why} Expected an error that names it, got a result; a guess here makes every later node wrong."
     elif stop not in (words := set(re.findall(r"\w+", value.error))):
         message = f"{why} Your error does not name it: {_first_line(value.error)}."
     elif len(words & _elsewhere(gm, stop)) > 1:
-        message = f"{why} Your error names others as well: name the first that cannot be worked out."
+        message = f"{why} Your error names other nodes as well; name only the first that cannot be computed."
     return Finding("spared", not message, message, before=gm, mark=(stop,))
 
 
 def _elsewhere(gm: fx.GraphModule, stop: str) -> set[str]:
-    """The names of the operations that an error at node `stop` is not about. (Torch's own words may be one of them.)"""
+    """Return the names of the operations that an error at node `stop` is not about.
+
+    The operands of `stop` are left out, because torch's own message may mention them.
+    """
     there = next(node for node in gm.graph.nodes if node.name == stop)
     about = {there, *there.all_input_nodes}
     return {node.name for node in gm.graph.nodes if node.op.startswith("call_") and node not in about}
@@ -239,5 +243,5 @@ def _no_types(value: Any, nodes: dict) -> str | None:
             return f"{wanted}; the graph has no node {name[:60]!r}. It has {and_more(nodes)}."
         whole = isinstance(entry, tuple | list) and len(entry) == 2 and isinstance(entry[0], tuple | list)
         if not whole or not isinstance(entry[1], torch.dtype) or not all(isinstance(n, int) for n in entry[0]):
-            return f"{wanted}; that of {name} is {str(entry)[:80]}. An example: ((2, 3), torch.float32)."
+            return f"{wanted}; the entry of {name} is {str(entry)[:80]}. An example: ((2, 3), torch.float32)."
     return None

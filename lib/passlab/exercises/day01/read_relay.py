@@ -26,7 +26,7 @@ def typed(body: Any, *parameters: Any, fused: bool = False) -> tvm.IRModule:
 
 
 def reads(e: Any) -> list[Any]:
-    """What an expression reads."""
+    """Return the operands of an expression."""
     if isinstance(e, relay.Call):
         return list(e.args)
     if isinstance(e, relay.Tuple):
@@ -35,12 +35,12 @@ def reads(e: Any) -> list[Any]:
 
 
 def size(type: tvm.ir.TensorType) -> int:
-    """Bytes of a tensor."""
+    """Return the size of a tensor in bytes."""
     return math.prod(int(dim) for dim in type.shape) * np.dtype(type.dtype).itemsize
 
 
 def contents(module: tvm.IRModule) -> dict[str, Any]:
-    """What is right."""
+    """Return the right answer."""
     main, there = module["main"], []
     relay.analysis.post_order_visit(main, there.append)
     readers = {p.name_hint: sum(any(p.same_as(r) for r in reads(e)) for e in there) for p in main.params}
@@ -77,7 +77,7 @@ def residual() -> tvm.IRModule:
 
 
 def shared() -> tvm.IRModule:
-    """A result that is read three times, an operand that is given twice, a tuple, and an input that nobody reads."""
+    """A result that is read three times, an operand that is used twice, a tuple, and an unused input."""
     x, y, idle = relay.var("x", shape=(2, 3)), relay.var("y", shape=(2, 3)), relay.var("idle", shape=(5,), dtype="int8")
     half = relay.const(np.full((3,), 0.5, "float32"))
     once = relay.tanh(relay.multiply(x, half))
@@ -94,7 +94,7 @@ def ladder(rungs: int) -> tvm.IRModule:
 
 
 def fused() -> tvm.IRModule:
-    """After fusion: functions inside main, whose parameters have names of their own, one of them that of an input."""
+    """After fusion: functions inside main, one of whose parameters has the same name as an input of main."""
     x, p0 = relay.var("x", shape=(2, 4), dtype="float16"), relay.var("p0", shape=(4, 4), dtype="float16")
     dense = relay.nn.relu(relay.nn.dense(x, p0))
     return typed(relay.nn.softmax(relay.exp(relay.sum(dense, axis=1, keepdims=True)) * dense), x, p0, fused=True)
@@ -111,7 +111,7 @@ def cases() -> list[Case]:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`did`: nothing is missing or misread. `spared`: nothing is counted that is not there, or more than once."""
+    """`did`: nothing is missing or misread. `spared`: nothing is invented or counted twice."""
     module = case.build()[0]
     expected = contents(module)
     broken = _unlike(value, expected)
@@ -130,7 +130,7 @@ def _whole(value: Any) -> bool:
 def _unlike(value: Any, expected: dict[str, Any]) -> str | None:
     if not isinstance(value, dict):
         found = "nothing (is there a `return`?)" if value is None else f"of type {type(value).__name__}"
-        return f"Return a dict with the entries {', '.join(ENTRIES)}; what came back is {found}."
+        return f"Return a dict with the entries {', '.join(ENTRIES)}; the result is {found}."
     if missing := [entry for entry in ENTRIES if entry not in value]:
         return f"The entry {missing[0]!r} is missing."
     for entry in ENTRIES[:3]:
@@ -140,17 +140,17 @@ def _unlike(value: Any, expected: dict[str, Any]) -> str | None:
     for entry in ENTRIES[1:3]:
         for name in expected[entry]:
             if name not in value[entry]:
-                return f"{entry!r} has nothing about the parameter {name}. All of main's parameters are in it."
+                return f"{entry!r} has no entry for the parameter {name}. It needs all of main's parameters."
         for name in value[entry]:
             if name not in expected[entry]:
-                return f"{entry!r} names {name}, which is no parameter of main."
+                return f"{entry!r} names {name}, which is not a parameter of main."
     if not _whole(value["constants"]):
         return f"The entry 'constants' should be an int; it is {str(value['constants'])[:80]}."
     return None
 
 
 def _differences(value: dict[str, Any], expected: dict[str, Any]) -> tuple[str | None, str | None]:
-    """The first thing of which there is too little (or, of bytes, a wrong number), and the first of too much."""
+    """Return the first count that is too small (or, for bytes, wrong), and the first that is too large."""
     less, more = [], []
     for name in sorted({*value["operators"], *expected["operators"]}):
         got, want = value["operators"].get(name, 0), expected["operators"].get(name, 0)
@@ -162,12 +162,12 @@ def _differences(value: dict[str, Any], expected: dict[str, Any]) -> tuple[str |
         (less if got < want else more if got > want else []).append(said)
     for name, want in expected["parameters"].items():
         if (got := value["parameters"][name]) != want:
-            less.append(f"The parameter {name} takes {want:,} bytes; you say {got:,}.")
+            less.append(f"The parameter {name} takes {want:,} bytes; your answer is {got:,}.")
     got, want = value["constants"], expected["constants"]
-    said = f"The constants take {want:,} bytes together; you say {got:,}."
+    said = f"The constants take {want:,} bytes together; your answer is {got:,}."
     (less if got < want else more if got > want else []).append(said)
     return next(iter(less), None), next(iter(more), None)
 
 
 def _times(number: int) -> str:
-    return {0: "nowhere", 1: "once", 2: "twice"}.get(number, f"{number} times")
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")

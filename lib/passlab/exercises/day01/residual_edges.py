@@ -12,7 +12,7 @@ from torch import fx, nn
 from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, frugally, line, net, read_pairs, traced
 from passlab.judge import Case, Finding
 
-#: The forms in which torch.fx shows an addition.
+#: The forms that an addition takes in torch.fx.
 ADDITIONS = {operator.add, operator.iadd, torch.add, "add", "add_"}
 
 
@@ -63,7 +63,7 @@ def _is_number(node: fx.Node) -> bool:
 
 
 def find_residual(gm: fx.GraphModule) -> set[tuple[str, str]]:
-    """The residual edges, from the set of ancestors of each node (as bits) along nodes that carry tensors."""
+    """Return the residual edges, from the set of ancestors of each node (as bits) along nodes that carry tensors."""
     bit = {node: 1 << i for i, node in enumerate(gm.graph.nodes)}
     above: dict[fx.Node, int] = {}
     found = set()
@@ -94,8 +94,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if missed:
         a, b = missed[0]
         message = (
-            f"{a} → {b} is residual and was not found: {b} adds the value of {a} ({line(gm, b)}), and a longer path "
-            f"leads from {a} to {b} as well."
+            f"{a} → {b} is residual, but your answer does not contain it: {b} adds the value of {a} ({line(gm, b)}), "
+            f"and a longer path leads from {a} to {b} as well."
         )
     yield Finding("did", not missed, message, before=gm, mark=missed[0] if missed else ())
     message = f"{' → '.join(extra[0])} is not residual: {_why_not(nodes, *extra[0])}" if extra else ""
@@ -106,9 +106,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 def _why_not(nodes: dict[str, fx.Node], a: str, b: str) -> str:
     if nodes[a] not in nodes[b].all_input_nodes:
-        return f"there is no edge between them, {b} does not read {a} itself. A fork that joins again is not enough."
+        return f"there is no edge between them; {b} does not read {a} itself. A fork that joins again is not enough."
     if nodes[b].target not in ADDITIONS:
-        return f"{b} is no addition: it calls {getattr(nodes[b].target, '__name__', nodes[b].target)}."
+        return f"{b} is not an addition: it calls {getattr(nodes[b].target, '__name__', nodes[b].target)}."
     if _is_number(nodes[a]):
         return f"{a} is a number, not a tensor."
     if len([used for used in nodes[b].all_input_nodes if not _is_number(used)]) == 1:

@@ -15,20 +15,20 @@ from passlab.fx.cases import seeded
 from passlab.fx.judge import rebuild, validate
 from passlab.judge import Case, Finding, and_more, function_travels, module_travels
 
-#: Every form in which these graphs call ReLU, and whether it works in place.
+#: Every form in which these graphs call ReLU, and whether it is in place.
 FUNCTIONS = {torch.relu: False, F.relu: False, torch.relu_: True}
 METHODS = {"relu": False, "relu_": True}
 
 
 @function_travels
 def relu(x: torch.Tensor) -> torch.Tensor:
-    """A look-alike: somebody's own function of that name."""
+    """A look-alike: a user's own function of that name."""
     return x.clamp(-0.5, 0.5)
 
 
 @module_travels
 class ReLU(nn.Module):
-    """A look-alike: somebody's own layer of that name."""
+    """A look-alike: a user's own layer of that name."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x.clamp(-0.25, 2.0)
@@ -36,7 +36,7 @@ class ReLU(nn.Module):
 
 @module_travels
 class Clipped(nn.ReLU):
-    """A look-alike: a subclass of ReLU with a mind of its own."""
+    """A look-alike: a subclass of ReLU that computes something else."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return super().forward(x).clamp(max=0.75)
@@ -48,7 +48,7 @@ class _Tracer(fx.Tracer):
 
 
 def graph_of(model: nn.Module) -> fx.GraphModule:
-    """The model's graph, with `relu`, `ReLU` and `Clipped` of this module kept as they are called."""
+    """Return the model's graph, with the calls of this module's `relu`, `ReLU` and `Clipped` kept as they are."""
     tracer = _Tracer(autowrap_functions=(relu,))
     return fx.GraphModule(model, tracer.trace(model))
 
@@ -113,7 +113,7 @@ def cases() -> list[Case]:
 
 
 class Leaky(fx.Interpreter):
-    """Runs a graph as if every ReLU in it were a LeakyReLU, and keeps each node's value: what a right answer gives."""
+    """Run a graph as if every ReLU in it were a LeakyReLU, and keep each node's value: the expected result."""
 
     def __init__(self, gm: fx.GraphModule, slope: float | None):
         super().__init__(gm, garbage_collect_values=False)
@@ -138,7 +138,7 @@ def _module(gm: nn.Module, path: str) -> nn.Module | None:
 
 
 def in_place(node: fx.Node, gm: nn.Module) -> bool | None:
-    """Does this ReLU work in place? None if the node is no ReLU."""
+    """Return whether this ReLU is in place; None if the node is not a ReLU."""
     if node.op == "call_module":
         called = _module(gm, node.target)
         return called.inplace if type(called) is nn.ReLU else None
@@ -151,7 +151,7 @@ def in_place(node: fx.Node, gm: nn.Module) -> bool | None:
 
 
 def _described(node: fx.Node, gm: nn.Module) -> str:
-    """What a node calls, apart from where its operands come from."""
+    """Describe what a node calls, regardless of where its operands come from."""
     if node.op == "call_module":
         return f"{node.op} {_module(gm, node.target)!r}"
     constants = [arg for arg in node.args if not isinstance(arg, fx.Node)] if node.op == "call_function" else []
@@ -161,7 +161,7 @@ def _described(node: fx.Node, gm: nn.Module) -> str:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`same`: what the graph gives when every ReLU leaks. `did`: no ReLU is left. `spared`: all else is as before."""
+    """`same`: equal to the old graph with leaking ReLUs. `did`: no ReLU is left. `spared`: all else is as before."""
     before, slope = case.build()
     broken = validate(before, value)
     yield Finding("valid", broken is None, broken or "", before=before)
@@ -181,7 +181,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     spared = ""
     if gone:
         what = _described(gone[0], before).split(" ", 1)[1]
-        spared = f"{gone[0].name} calls {what.strip(' []')}, which is no ReLU, and it is not in your graph any more."
+        spared = f"{gone[0].name} calls {what.strip(' []')}, which is not a ReLU, but it is missing from your graph."
 
     message, mark = _differs(before, after, slope, case.inputs)
     said = "" if did or spared else message  # those two name the cause, this one an effect
@@ -190,12 +190,12 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("spared", not gone, spared, before=before, after=after, mark=tuple(node.name for node in gone))
 
     old, new = len(before.graph.nodes), len(after.graph.nodes)
-    message = f"The graph grew from {old} to {new} nodes; one LeakyReLU stands for one ReLU." if new > old else ""
+    message = f"The graph grew from {old} to {new} nodes; one LeakyReLU should replace one ReLU." if new > old else ""
     yield Finding("cost", new <= old, message, before=before, after=after)
 
 
 def _differs(before: fx.GraphModule, after: fx.GraphModule, slope: float, inputs: Callable) -> tuple[str, tuple]:
-    """Where `after` does not give what `before` gives with leaking ReLUs, and the first node that differs."""
+    """Return where `after` differs from `before` with leaking ReLUs, and the first node that differs."""
     expected, got = Leaky(before, slope), Leaky(after, None)
     mine, theirs = inputs(), inputs()
     with torch.no_grad():
@@ -208,14 +208,14 @@ def _differs(before: fx.GraphModule, after: fx.GraphModule, slope: float, inputs
         return "", ()
     first = next((n for n, v in expected.values.items() if n in got.values and not _equal(v, got.values[n])), None)
     if first is None:
-        return "Your graph gives other values than the old one with LeakyReLU in place of ReLU.", ()
+        return "Your graph gives different values from the old one with LeakyReLU in place of ReLU.", ()
     node = next(node for node in before.graph.nodes if node.name == first)
     why = ""
     if any(in_place(used, before) for used in node.all_input_nodes) or any(in_place(u, before) for u in node.users):
-        why = " A ReLU beside it works in place: the old value is overwritten. LeakyReLU must do that too."
+        why = " A ReLU next to it is in place and overwrites the old value. The LeakyReLU must do that too."
     return (
-        f"With slope {slope:g}, {first} ({line(before, first)}) gives other values than the old graph with LeakyReLU "
-        f"in place of ReLU.{why}"
+        f"With slope {slope:g}, {first} ({line(before, first)}) gives different values from the old graph with "
+        f"LeakyReLU in place of ReLU.{why}"
     ), (first,)
 
 

@@ -1,7 +1,7 @@
 """Day 1, straight-line Python to SSA: visible cases, an evaluator, and the judge.
 
-A returned program is text from a learner, so it is never executed: a small evaluator walks its syntax tree, and knows
-nothing but the language of the exercise.
+A returned program is text from a learner, so it is never executed: a small evaluator walks its syntax tree and supports
+only the language of the exercise.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from passlab.judge import Case, Finding, and_more
 
-#: What the programs read and never define, besides numbers: functions, an object with fields, a table, a list.
+#: What the programs read without defining it, besides numbers: functions, an object with fields, a table, a list.
 WORLD: dict[str, Any] = {
     "max": max,
     "min": min,
@@ -57,38 +57,44 @@ def cases() -> list[Case]:
 
 
 def parse(text: str) -> tuple[ast.Module | None, str]:
-    """The syntax tree of a program in the exercise's language, or why it is none."""
+    """Return the syntax tree of a program in the exercise's language, or None and the reason."""
     try:
         return _parse(text)
     except (RecursionError, MemoryError):
-        return None, "The program is nested too deeply to be read."
+        return None, "The program is nested too deeply."
 
 
 def _parse(text: str) -> tuple[ast.Module | None, str]:
     if len(text) > _LONGEST:
-        return None, f"The program has {len(text):,} characters."
+        return None, f"The program has {len(text):,} characters; at most {_LONGEST:,} are allowed."
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         line = getattr(error, "lineno", None)
-        return None, f"It is not Python{f', line {line}' if line else ''}: {str(error).split(' (')[0][:120]}."
+        return (
+            None,
+            f"The program is not valid Python{f', line {line}' if line else ''}: {str(error).split(' (')[0][:120]}.",
+        )
     for statement in tree.body:
         text = ast.unparse(statement)[:80]
         if isinstance(statement, ast.AugAssign):
             return None, f"`{text}` reads and writes one name, so it cannot be SSA. Spell the operator out."
         if not isinstance(statement, ast.Assign):
-            return None, f"`{text}` is no assignment. One statement, `name = expression` or `a, b = …`, per line."
+            return (
+                None,
+                f"`{text}` is not an assignment. Write one statement, `name = expression` or `a, b = …`, per line.",
+            )
         for target in statement.targets:
             if not all(isinstance(node, ast.Name | ast.Tuple | ast.Store) for node in ast.walk(target)):
                 return None, f"`{text}` assigns to something that is not a name."
         for node in ast.walk(statement):
             if not isinstance(node, _LANGUAGE):
-                return None, f"`{text}` holds a {type(node).__name__}, which the original program did not need."
+                return None, f"`{text}` contains a {type(node).__name__}, which the original program does not."
     return tree, ""
 
 
 def lowered(source: str) -> ast.Module:
-    """The original with `x op= e` written as `x = x op (e)`: the same on numbers."""
+    """Return the original with `x op= e` written as `x = x op (e)`, which is the same for numbers."""
     tree = ast.parse(source)
     for i, statement in enumerate(tree.body):
         if isinstance(statement, ast.AugAssign):
@@ -98,12 +104,12 @@ def lowered(source: str) -> ast.Module:
 
 
 def assigned(tree: ast.Module) -> list[str]:
-    """Every name that is assigned, once for each time."""
+    """Return every assigned name, once for each assignment."""
     return [n.id for s in tree.body for t in s.targets for n in ast.walk(t) if isinstance(n, ast.Name)]
 
 
 def read_first(tree: ast.Module) -> list[str]:
-    """The names that are read before anything was assigned to them: the program's inputs, in order."""
+    """Return the names that are read before they are assigned: the program's inputs, in order."""
     known, free = set(), {}
     for statement in tree.body:
         for node in ast.walk(statement.value):
@@ -114,7 +120,7 @@ def read_first(tree: ast.Module) -> list[str]:
 
 
 def run(tree: ast.Module, env: dict[str, Any]) -> dict[str, Any]:
-    """The values of all names after the program. Raises ValueError with a sentence where it cannot go on."""
+    """Return the values of all names after the program. Raise ValueError with a message where it cannot continue."""
     env = dict(env)
     for statement in tree.body:
         try:
@@ -133,13 +139,13 @@ def _bind(target: ast.expr, value: Any, env: dict[str, Any]) -> None:
         env[target.id] = value
         return
     if not isinstance(value, tuple) or len(value) != len(target.elts):
-        raise ValueError(f"{len(target.elts)} names on the left do not fit what is on the right")
+        raise ValueError(f"{len(target.elts)} names on the left do not match the right side")
     for part, item in zip(target.elts, value, strict=True):
         _bind(part, item, env)
 
 
 def evaluate(node: ast.expr, env: dict[str, Any]) -> Any:
-    """The value of an expression. Numbers, tuples and what `WORLD` holds; nothing else can come up."""
+    """Return the value of an expression. Only numbers, tuples and the contents of `WORLD` can occur."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.Name):
@@ -185,7 +191,7 @@ def worlds(names: list[str]) -> Iterator[dict[str, Any]]:
 
 
 def words(tree: ast.Module) -> Counter:
-    """Field names, keywords and constants: the words of a program that no renaming touches."""
+    """Count field names, keywords and constants: the words of a program that renaming must not touch."""
     found: Counter = Counter()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute):
@@ -198,7 +204,7 @@ def words(tree: ast.Module) -> Counter:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`same`: equal final values. `did`: one assignment a name. `spared`: inputs and words. `cost`: no copies."""
+    """`same`: equal final values. `did`: one assignment per name. `spared`: inputs and words. `cost`: no copies."""
     before = lowered(case.build()[0])
     after, broken = _program(value, before)
     yield Finding("valid", after is not None, broken)
@@ -210,11 +216,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     taken = next((name for name in inputs if name in times), None)
     did = ""
     if again:
-        did = f"{again} is assigned {times[again]} times. In SSA each assignment gets a name of its own."
+        did = f"{again} is assigned {times[again]} times. In SSA every assignment defines a new name."
     elif taken:
         did = (
-            f"{taken} comes in with a value and is assigned as well: that is two definitions of one name. "
-            f"The value that comes in keeps the name; the first assignment gets a new one."
+            f"{taken} is an input and is also assigned: that makes two definitions of one name. "
+            f"The input keeps the name; the first assignment needs a new one."
         )
 
     unknown = [name for name in read_first(after) if name not in inputs and name not in times]
@@ -224,11 +230,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     spared = ""
     if unknown:
         spared = (
-            f"Your program reads {unknown[0]}, which nothing defines. The names that come in are "
-            f"{and_more(inputs)}: they keep their names, functions included."
+            f"Your program reads {unknown[0]}, which nothing defines. The inputs are "
+            f"{and_more(inputs)}; they keep their names, functions included."
         )
     elif lost:
-        spared = f"The original holds {lost}, and yours does not: only names of variables may change."
+        spared = f"The original contains {lost}, and yours does not: only names of variables may change."
 
     message = _unequal(before, after, last)
     yield Finding("same", not message, "" if did or spared else message)  # those two name the cause
@@ -236,7 +242,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("spared", not spared, spared)
 
     old, new = len(assigned(before)), sum(times.values())
-    message = f"{old} assignments became {new}: SSA needs a new name for each, and no copies." if new > old else ""
+    message = (
+        f"{old} assignments became {new}: SSA needs a new name for each assignment, but no copies." if new > old else ""
+    )
     yield Finding("cost", new <= old, message)
 
 
@@ -252,18 +260,21 @@ def _program(value: Any, before: ast.Module) -> tuple[ast.Module | None, str]:
         return None, broken
     names = dict.fromkeys(assigned(before))
     if missing := [name for name in names if name not in last]:
-        return None, f"The dict has no entry for {missing[0]}; every name that the original assigns has one."
+        return None, f"The dict has no entry for {missing[0]}; every name that the original assigns needs one."
     if extra := [name for name in last if name not in names]:
         return None, f"The dict has an entry for {str(extra[0])[:40]!r}, which the original never assigns."
     known = {*assigned(tree), *read_first(before)}
     for old, new in last.items():
         if new not in known:
-            return None, f"The last {old} is said to be {str(new)[:40]!r}, which your program never defines."
+            return (
+                None,
+                f"Your dict says that the last {old} is {str(new)[:40]!r}, but your program never defines that name.",
+            )
     return tree, ""
 
 
 def _unequal(before: ast.Module, after: ast.Module, last: dict[str, str]) -> str:
-    """The first final value that differs, with the inputs that show it."""
+    """Return the first final value that differs, with the inputs that show it, or ""."""
     inputs = read_first(before)
     for world in worlds(inputs):
         want = run(before, world)

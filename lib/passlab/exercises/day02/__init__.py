@@ -6,7 +6,7 @@ from passlab.judge import Exercise
 
 PASS_POINTS = {"valid": 1, "same": 3, "did": 3, "spared": 2, "cost": 1}
 
-#: notebook → flavour; an exercise that names no notebook stands in the first
+#: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"passes": "torch", "relax": "relax"}
 
 EXERCISES = (
@@ -17,12 +17,13 @@ EXERCISES = (
         difficulty=2,
         minutes=10,
         hints=(
-            "Post-order with a stack of your own: look at the node on top. If all of its operands are done, it can "
-            "be called back and taken off; if not, put the operands that are not done on top of it.",
-            "One dictionary, from node to result, answers two questions: is this node done, and what did it give? A "
-            "node without a callback is done too, with the result None.",
+            "Post-order with an explicit stack: look at the node on top. If all of its operands are done, call its "
+            "callback and pop it; if not, push the operands that are not done.",
+            "One dictionary, from node to result, answers two questions: is this node done, and what did it return? A "
+            "node without a callback counts as done too, with the result None.",
             "stack = [root]; while stack: node = stack[-1]; todo = [o for o in node.all_input_nodes if o not in "
-            "results]; if todo: stack.extend(todo), else: stack.pop() and, if node is not in results yet, call back.",
+            "results]; if todo: stack.extend(todo), else: stack.pop() and, if node is not in results yet, call its "
+            "callback.",
         ),
         seconds=4,
     ),
@@ -33,15 +34,15 @@ EXERCISES = (
         difficulty=3,
         minutes=20,
         hints=(
-            "Walk over list(gm.graph.nodes) and look for ReLUs. For each: what is its operand, is that a "
+            "Walk over list(gm.graph.nodes) and look for ReLUs. For each one: what is its operand, is that a "
             "convolution, and how many users does the convolution have?",
-            "ConvReLU2d takes what nn.Conv2d takes, and conv has it all as attributes. Then share the parameters: "
-            "fused.weight = conv.weight, and the same for the bias. Do not put the new module in the old one's "
-            "place: another node may call that.",
+            "ConvReLU2d takes the same arguments as nn.Conv2d, and conv has them all as attributes. Then share the "
+            "parameters: fused.weight = conv.weight, and the same for the bias. Do not put the new module under the "
+            "old one's name: another node may call the old one.",
             "gm.add_submodule(f'{node.name}_fused', fused), then with gm.graph.inserting_before(relu): new = "
             "gm.graph.call_module(that name, conv_node.args, conv_node.kwargs). For F.conv2d it is "
-            "call_function(conv2d_relu, conv_node.args, conv_node.kwargs). Hand over the users, erase the relu, then "
-            "the conv.",
+            "call_function(conv2d_relu, conv_node.args, conv_node.kwargs). Redirect the users "
+            "(replace_all_uses_with), then erase the relu, then the conv.",
         ),
     ),
     Exercise(
@@ -52,12 +53,13 @@ EXERCISES = (
         minutes=15,
         hints=(
             "In eval mode bn(y) = (y - mean) * scale + bias with scale = weight / sqrt(var + eps), one number for "
-            "each channel. Put y = conv(x) in, and sort by what multiplies x.",
+            "each channel. Substitute y = conv(x), and collect what multiplies x.",
             "New kernel: conv.weight * scale, with scale in the shape (channels, 1, 1, 1). New bias: (conv bias or 0 "
             "- mean) * scale + bn bias. Without affine parameters weight is 1 and bias is 0.",
-            "Before that, five questions: is it exactly nn.Conv2d and exactly nn.BatchNorm2d? is bn.training False? "
-            "does it keep running statistics? has the convolution's value one user? does one node only call the "
-            "module? Then copy.deepcopy(conv), give the copy new parameters, add it under a new name.",
+            "Before that, five questions: is it exactly nn.Conv2d and exactly nn.BatchNorm2d? Is bn.training False? "
+            "Does it keep running statistics? Does the convolution's value have only one user? Is the convolution's "
+            "module called by only one node? Then copy.deepcopy(conv), give the copy new parameters, and add it under "
+            "a new name.",
         ),
     ),
     Exercise(
@@ -68,10 +70,11 @@ EXERCISES = (
         minutes=20,
         hints=(
             "Write the loop without analyses first: verify the input, then for each pass run it, verify what it "
-            "returned, and raise PassError with its name if that is broken. Note that None is a broken graph too.",
-            "Keep a dictionary of facts that are still true. Before a pass, compute what it requires and is not in "
-            "there. After it, keep only what it preserves. Where must this dictionary be made, so that a second run "
-            "starts empty?",
+            "returned, and raise PassError with the name of the pass if the result is broken. Remember that None is a "
+            "broken graph too.",
+            "Keep a dictionary of facts that are still true. Before a pass, compute the facts it requires that are "
+            "missing. After it, keep only the facts it preserves. Where must you create this dictionary so that a "
+            "second run starts empty?",
             "Order first: seen = set(); for p in self.passes: if not set(p.after) <= seen, raise PassError(p.name, "
             "...). Facts: facts = {name: value for name, value in facts.items() if name in p.preserves}. Errors: "
             "except Exception as error: raise PassError(p.name, ...) from error.",
@@ -84,14 +87,14 @@ EXERCISES = (
         difficulty=3,
         minutes=20,
         hints=(
-            "One function that runs a program: copy the inputs, set the seed, call, and return the outputs *and* the "
-            "copied inputs as one flat list of tensors. Then compare two lists.",
+            "Write one function that runs a program: copy the inputs, set the seed, call, and return the outputs "
+            "*and* the copied inputs as one flat list of tensors. Then compare two such lists.",
             "Compare in this order: number of tensors, shape, dtype, where NaN is, where infinity is, and only then "
-            "the difference of what is finite, in double. The tolerance is a small multiple of "
-            "torch.finfo(dtype).eps times the size of the values; integers and booleans must be equal.",
+            "the difference of the finite elements, in double. The tolerance is a small multiple of "
+            "torch.finfo(dtype).eps times the magnitude of the values; integers and booleans must be equal.",
             "difference = (a.double() - b.double())[a.isfinite()]; tolerance = 100 * torch.finfo(a.dtype).eps * "
-            "b[b.isfinite()].abs().max(). As inputs take the example and a few draws of torch.randn, scaled by 1 and "
-            "by 100, for its floating-point tensors. If after raises: (False, inf, inf).",
+            "b[b.isfinite()].abs().max(). As inputs, use the example and, for its floating-point tensors, a few draws "
+            "of torch.randn, scaled by 1 and by 100. If after raises, return (False, inf, inf).",
         ),
     ),
     Exercise(
@@ -101,11 +104,12 @@ EXERCISES = (
         difficulty=4,
         minutes=10,
         hints=(
-            "First ask your equivalent. Where it says same, nothing was lost, however different the attributes look.",
+            "First use your equivalent. Where it says the programs are the same, nothing was lost, however different "
+            "the attributes look.",
             "Go through the convolutions of both programs side by side. An attribute that differs is a suspect, not "
             "yet the culprit: padding='same' and padding=1 may pad the same.",
-            "To convict a suspect, change this one attribute in a copy of before and see whether that alone makes a "
-            "difference. nn.Conv2d(…) with all attributes of the old one but this, and the old weights, is the way.",
+            "To convict a suspect, change only this attribute in a copy of before and see whether that alone makes a "
+            "difference: build nn.Conv2d(…) with all the old attributes except this one, and give it the old weights.",
         ),
     ),
     Exercise(
@@ -115,12 +119,12 @@ EXERCISES = (
         difficulty=3,
         minutes=15,
         hints=(
-            "Read the docstring of a pass as a claim about every graph, and look for what it does not ask: who else "
-            "uses the value? which dimensions? which dtype? whose memory is it?",
+            "Read the docstring of a pass as a claim about every graph, and look for what it does not check: who else "
+            "uses the value? Which dimensions? Which dtype? Whose memory is it?",
             "fuse_add_relu: give the sum a second user. cancel_transposes: other dimensions. drop_round_trips: a "
-            "number that half cannot hold. relu_in_place: a view of the input. relu_before_pool: which pool is not "
-            "monotone in the way max is? merge_relus: which two functions called relu are different?",
-            "A graph is made with fx.symbolic_trace(lambda x: …) and inputs are a tuple. The average of relu and the "
+            "number that half precision cannot represent. relu_in_place: a view of the input. relu_before_pool: which "
+            "pool is not monotone in the way max is? merge_relus: which two functions called relu are different?",
+            "Make a graph with fx.symbolic_trace(lambda x: …); the inputs are a tuple. The average of relu and the "
             "relu of an average differ as soon as one window holds both signs.",
         ),
     ),
@@ -132,15 +136,15 @@ EXERCISES = (
         difficulty=3,
         minutes=20,
         hints=(
-            "visit_call_ gets every call and gives what stands for it. Begin with call = "
-            "self.visit_expr_post_order(call), and end with return call for what is no match. An operator is compared "
+            "visit_call_ receives every call and returns its replacement. Begin with call = "
+            "self.visit_expr_post_order(call), and return call for anything that does not match. Compare operators "
             "with ==: call.op == tvm.ir.Op.get('relax.multiply'); call.op may also be a function of the module.",
-            "Operands are variables: self.lookup_binding(gate) gives the call that made the value, or None for a "
-            "parameter (and ask only about a relax.Var; a constant has no binding). Try both orders, and compare with "
+            "Operands are variables: self.lookup_binding(gate) gives the call that produced the value, or None for a "
+            "parameter (use it only on a relax.Var; a constant has no binding). Try both orders, and compare with "
             "same_as: made.args[0].same_as(x).",
-            "For every relax.Function f of module.functions, under its GlobalVar v: "
-            "mutator.builder_.update_func(v, mutator.visit_expr(f)). Then mutator.builder_.get() is the new module; "
-            "relax.transform.DeadCodeElimination()(…) takes away the sigmoids that nobody reads any more.",
+            "For every relax.Function f of module.functions, under its GlobalVar v: mutator.builder_.update_func(v, "
+            "mutator.visit_expr(f)). Then mutator.builder_.get() is the new module; "
+            "relax.transform.DeadCodeElimination()(…) removes the sigmoids that are now unused.",
         ),
     ),
 )

@@ -1,4 +1,4 @@
-"""What the exercises of day 2 share."""
+"""Shared parts of the day 2 exercises."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from passlab.judge import Case, plural
 
 
 class _Tracer(fx.Tracer):
-    """Keeps ConvReLU2d one node."""
+    """Trace ConvReLU2d as one node."""
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
         return isinstance(module, ConvReLU2d) or super().is_leaf_module(module, name)
 
 
 def program(body: Callable, *inputs: Tensor, training: bool = False, **parts: Any) -> fx.GraphModule:
-    """The traced `body(self, *inputs)`, with `parts` as the modules and parameters of `self`.
+    """Return the traced `body(self, *inputs)`, with `parts` as the modules and parameters of `self`.
 
     >>> program(lambda m, x: torch.relu(m.conv(x)), torch.randn(1, 3, 8, 8), conv=nn.Conv2d(3, 4, 3))
     """
@@ -34,7 +34,7 @@ def program(body: Callable, *inputs: Tensor, training: bool = False, **parts: An
     root.train(training)
     tracer = _Tracer()
     gm = fx.GraphModule(root, tracer.trace(root))
-    # When a call of a GraphModule fails, torch.fx loads its compiler (seconds) to print where. Here that is an answer.
+    # When a GraphModule fails, torch.fx loads its compiler (seconds) to report where. Here failing is a normal result.
     type(gm).__call__ = nn.Module.__call__
     gm.train(training)
     gm.meta["inputs"] = inputs
@@ -42,20 +42,20 @@ def program(body: Callable, *inputs: Tensor, training: bool = False, **parts: An
 
 
 def rewrite_case(name: str, build: Callable[[], fx.GraphModule], expect: Rewrite, *about: str, seed: int = 0) -> Case:
-    """A case whose one argument is the graph that `build` makes."""
+    """Return a case whose one argument is the graph that `build` makes."""
     return Case(name, seeded(lambda: (build(),), seed), about, expect=expect)
 
 
 @dataclass(frozen=True)
 class Rewrite:
-    """What a pass has to do on one graph: how many matches, which (names to show), and why the look-alikes stay."""
+    """The matches that a pass must rewrite in one graph (names to show), and why the look-alikes stay."""
 
     matches: tuple[str, ...] = ()
     why: str = ""
 
 
 def live(gm: fx.GraphModule) -> list[fx.Node]:
-    """The nodes that the output depends on, and the inputs."""
+    """Return the nodes that the output depends on, and the inputs."""
     todo, found = [n for n in gm.graph.nodes if n.op == "output"], set()
     while todo:
         node = todo.pop()
@@ -65,16 +65,16 @@ def live(gm: fx.GraphModule) -> list[fx.Node]:
     return [n for n in gm.graph.nodes if n in found or n.op == "placeholder"]
 
 
-#: What a convolution is made with, besides its channels and its kernel size.
+#: The arguments of a convolution besides its channels and its kernel size.
 ATTRIBUTES = ("stride", "padding", "dilation", "groups", "padding_mode", "bias")
 
-#: Functions and methods, by the one name the laws use for them.
+#: Function or method → the canonical name that the laws use.
 _NAMES = {F.conv2d: "conv2d", conv2d_relu: "conv2d_relu", torch.relu: "relu", F.relu: "relu", "relu": "relu"}
 _TYPES = {nn.Conv2d: "conv2d", ConvReLU2d: "conv2d_relu", nn.ReLU: "relu", nn.BatchNorm2d: "batch_norm"}
 
 
 def op_of(gm: fx.GraphModule, node: fx.Node) -> str:
-    """What a node does, however it is spelled: "conv2d", "relu", "conv2d_relu", "batch_norm", else its own name."""
+    """Return a node's operation, however it is spelled: "conv2d", "relu", "conv2d_relu", "batch_norm", or its name."""
     if node.op == "call_module":
         kind = type(gm.get_submodule(node.target))
         return _TYPES.get(kind, kind.__name__)
@@ -84,36 +84,36 @@ def op_of(gm: fx.GraphModule, node: fx.Node) -> str:
 
 
 def ops(gm: fx.GraphModule) -> Counter[str]:
-    """Op → number of live nodes that do it; weights read by get_attr are left out."""
+    """Count the live nodes of each op; weights read by get_attr are left out."""
     return Counter(op_of(gm, n) for n in live(gm) if n.op not in ("placeholder", "get_attr", "output"))
 
 
 def others(before: Counter, after: Counter, mine: set[str], verb: str) -> str | None:
-    """A sentence about an op that is not the pass's business and came or went."""
+    """Return a message about an op that the pass must not touch but added or removed, or None."""
     for op in sorted((before.keys() | after.keys()) - mine):
         if after[op] < before[op]:
-            return f"{plural(before[op] - after[op], op + ' node')} went missing. The pass may only {verb}."
+            return f"{plural(before[op] - after[op], op + ' node')} disappeared. The pass may only {verb}."
         if after[op] > before[op]:
-            return f"{plural(after[op] - before[op], op + ' node')} came in. The pass may only {verb}."
+            return f"{plural(after[op] - before[op], op + ' node')} appeared. The pass may only {verb}."
     return None
 
 
 def leftovers(before: fx.GraphModule, after: fx.GraphModule, removed: int, done: str) -> str | None:
-    """A sentence about nodes that stayed behind: each match must make the node list shorter by one."""
+    """Return a message about nodes that were left behind, or None: each match must remove one node."""
     alive = set(live(after))
     dead = [n.name for n in after.graph.nodes if n not in alive]
     if len(after.graph.nodes) <= len(before.graph.nodes) - removed:
         return None
     if dead:
-        return f"{dead[0]} is still in the graph though nothing uses it. Erase the nodes that you {done}."
+        return f"{dead[0]} is still in the graph although it is unused. Erase the nodes that you {done}."
     return (
-        f"The graph has {len(after.graph.nodes)} nodes and {len(before.graph.nodes) - removed} would do: "
-        f"every match should leave one node where there were two."
+        f"The graph has {len(after.graph.nodes)} nodes; {len(before.graph.nodes) - removed} are enough: "
+        f"every match should replace two nodes by one."
     )
 
 
 def plain(value: Any) -> Any:
-    """`value` as data that compares and travels: numbers, text, lists; of anything else its first 60 characters."""
+    """Return `value` as plain data (numbers, text, lists); anything else as the first 60 characters of its repr."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, tuple | list):

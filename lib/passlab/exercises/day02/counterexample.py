@@ -17,17 +17,19 @@ MOST_CALLS = 3
 
 
 def _foreign(gm: fx.GraphModule) -> str | None:
-    """A sentence about a node that runs code which is not torch's."""
+    """Return a message about a node that runs code from outside torch, or None."""
     home = ("torch", "_operator", "math", "builtins", "passlab")
     for node in gm.graph.nodes:
         if node.op == "call_module":
             module = gm.get_submodule(node.target)
             if type(module).__module__.split(".")[0] not in home:
-                return f"Node {node.name} calls a {type(module).__name__}, a module of your own. Use torch's."
+                return (
+                    f"Node {node.name} calls a {type(module).__name__}, which is not a torch module. Use only torch's."
+                )
         if node.op == "call_function":
             where = getattr(node.target, "__module__", None) or "torch"
             if where.split(".")[0] not in home:
-                return f"Node {node.name} calls a function of your own. Use torch's."
+                return f"Node {node.name} calls a function that is not torch's. Use only torch's."
     return None
 
 
@@ -36,7 +38,7 @@ def _copies(inputs: tuple) -> tuple:
 
 
 def _effect(gm: fx.GraphModule, inputs: tuple) -> list:
-    """Everything a run shows to its caller: the outputs, and the inputs as they are afterwards."""
+    """Return everything a caller can see of a run: the outputs, and the inputs as they are afterwards."""
     mine, found = _copies(inputs), []
     torch.manual_seed(0)
     with torch.no_grad():
@@ -59,7 +61,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Laws: a graph that runs (valid), that the named pass silently changes (did), and a small one (cost)."""
+    """Laws: a graph that runs (valid), that the named pass silently breaks (did), and that is small (cost)."""
     name = case.build()[0]
     if not isinstance(value, tuple) or len(value) != 2:
         kind = "None" if value is None else type(value).__name__
@@ -87,7 +89,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     yield Finding("valid", True)
     calls = sum(n.op.startswith("call_") for n in before.graph.nodes)
-    message = f"{plural(calls, 'call')} in your graph; {MOST_CALLS} are enough. A small one shows the reason."
+    message = (
+        f"{plural(calls, 'call')} in your graph; {MOST_CALLS} are enough. A small counterexample shows the reason best."
+    )
     yield Finding("cost", calls <= MOST_CALLS, "" if calls <= MOST_CALLS else message, before=before)
     after = rebuild(gm)
     old = [(n.name, n.op, n.target) for n in after.graph.nodes]
@@ -96,7 +100,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         got = _effect(after, inputs)
     except Exception as error:
         message = f"{name} stops with an error on your graph ({type(error).__name__}: {str(error)[:100]}). "
-        message += "Everybody would notice that. Look for a graph on which it gives a wrong result."
+        message += "A crash is easy to notice. Look for a graph on which the pass gives a wrong result."
         yield Finding("did", False, message, before=before)
         return
     if [(n.name, n.op, n.target) for n in after.graph.nodes] == old:
@@ -105,12 +109,12 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     if len(expected) == len(got) and all(map(_alike, expected, got)):
         message = f"{name} rewrote your graph, and the result is still right on your inputs. "
-        message += "What did its author take for granted that need not hold?"
+        message += "What does the pass assume that need not be true?"
         yield Finding("did", False, message, before=before, after=after)
         return
     yield Finding("did", True)
 
 
 def cases() -> list[Case]:
-    """One case for each suspect."""
+    """Return one case for each suspect."""
     return [Case(name, lambda name=name: (name,)) for name in SUSPECTS]

@@ -18,7 +18,7 @@ from passlab.judge import Case, Finding
 
 @dataclass(frozen=True)
 class Pair:
-    """What a comparison must say about two programs. `figures`: max_abs and mse, where they are known."""
+    """The expected verdict on two programs. `figures`: max_abs and mse, where they are known."""
 
     same: bool
     why: str
@@ -26,7 +26,7 @@ class Pair:
 
 
 def pair_case(name: str, before: Callable, after: Callable, inputs: Callable[[], tuple], expect: Pair) -> Case:
-    """A case whose arguments are two traced programs and example inputs; each is about one verdict.
+    """Return a case whose arguments are two traced programs and example inputs; each is about one verdict.
 
     A program is a body (`lambda m, x: …`) or a function that makes a traced one.
     """
@@ -42,7 +42,7 @@ def pair_case(name: str, before: Callable, after: Callable, inputs: Callable[[],
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Laws: different programs are told apart (did), programs that only round differently are not (spared)."""
+    """Laws: different programs are recognized (did); programs that only round differently are the same (spared)."""
     expect = case.expect
     verdict = "spared" if expect.same else "did"
 
@@ -62,7 +62,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield wrong(f"max_abs and mse must be Python numbers, and not NaN; they were {figures!r:.80}. Try float(…).")
         return
     if same != expect.same:
-        yield wrong(f"You say {'same' if same else 'different'}. {expect.why}")
+        got, wanted = ("same", "different") if same else ("different", "same")
+        yield wrong(f"Your answer is {got}; expected {wanted}. {expect.why}")
         return
     if expect.figures is not None:
         for label, wanted, got in zip(("max_abs", "mse"), expect.figures, figures, strict=True):
@@ -95,7 +96,7 @@ def _prescaled_table() -> fx.GraphModule:
 
 
 def cases() -> list[Case]:
-    """The visible cases of `equivalent`."""
+    """Return the visible cases of `equivalent`."""
     different = [
         pair_case(
             "one adds a half",
@@ -118,35 +119,44 @@ def cases() -> list[Case]:
             lambda m, x: (x + 1, x - 1),
             lambda m, x: (x + 1, x - 2),
             _normal(5),
-            Pair(False, "The first outputs are equal, the second ones are not."),
+            Pair(False, "The first outputs are equal, but the second outputs are not."),
         ),
         pair_case(
             "one column for a square",
             lambda m, x: x[:, :1].expand(4, 4) * 1.0,
             lambda m, x: x[:, :1] * 1.0,
             _normal(4, 4),
-            Pair(False, "The shapes are (4, 4) and (4, 1): subtraction broadcasts, and finds no difference."),
+            Pair(
+                False,
+                "The shapes are (4, 4) and (4, 1); subtraction broadcasts and finds no difference.",
+            ),
         ),
         pair_case(
             "a number for a NaN",
             lambda m, x: torch.log(x),
             lambda m, x: torch.log(torch.abs(x)),
             _normal(4, 4),
-            Pair(False, "log of a negative number is NaN before, and a number after. NaN > tolerance is False."),
+            Pair(False, "For negative numbers log gives NaN before, and a number after. NaN > tolerance is False."),
         ),
         pair_case(
             "float64 that went through float32",
             lambda m, x: x * 1.5,
             lambda m, x: x.float().double() * 1.5,
             _normal(4, 4, dtype=torch.float64),
-            Pair(False, "In float64 an error of 1e-8 is ten million roundings. Take the tolerance from the dtype."),
+            Pair(
+                False,
+                "In float64 an error of 1e-8 is ten million rounding errors. Derive the tolerance from the dtype.",
+            ),
         ),
         pair_case(
             "numbers of the size 1e-6",
             lambda m, x: x * 1e-6,
             lambda m, x: x * 1.01e-6,
             _normal(4, 4),
-            Pair(False, "The outputs are of the size 1e-6 and one percent apart. Compare with their size."),
+            Pair(
+                False,
+                "The outputs are about 1e-6 and differ by one percent. Make the tolerance relative to their magnitude.",
+            ),
         ),
         pair_case(
             "one writes into its input",
@@ -169,7 +179,10 @@ def cases() -> list[Case]:
             lambda m, x: (x * 1e4).sum(1),
             lambda m, x: (x.flip(1) * 1e4).sum(1),
             _normal(8, 300),
-            Pair(True, "They add the same numbers in another order; values of the size 1e5 round by 1e-2 in float32."),
+            Pair(
+                True,
+                "They add the same numbers in another order; near 1e5, float32 has rounding errors of 1e-2.",
+            ),
         ),
         pair_case(
             "half precision",
@@ -178,7 +191,7 @@ def cases() -> list[Case]:
             _normal(40, 40, dtype=torch.float16),
             Pair(
                 True,
-                "float16 has 11 bits: two roundings may differ by a thousandth. Take the tolerance from the dtype.",
+                "float16 has 11 bits: two results may differ by a thousandth. Derive the tolerance from the dtype.",
             ),
         ),
         pair_case(
@@ -186,7 +199,7 @@ def cases() -> list[Case]:
             lambda m, x: torch.sqrt(x) * 2,
             lambda m, x: torch.sqrt(x) + torch.sqrt(x),
             _normal(4, 4),
-            Pair(True, "Both give NaN at the same places, and equal numbers elsewhere."),
+            Pair(True, "Both give NaN in the same places, and equal numbers elsewhere."),
         ),
         pair_case(
             "both draw random numbers",
@@ -200,7 +213,7 @@ def cases() -> list[Case]:
             lambda m, x: x.add_(1) * 2,
             lambda m, x: 2 * x.add_(1),
             _normal(4),
-            Pair(True, "Both add 1 to their input. Give each run a copy of its own."),
+            Pair(True, "Both add 1 to their input. Copy the inputs before each run."),
         ),
         pair_case(
             "whole numbers that index a table",

@@ -16,7 +16,7 @@ from passlab.judge import Case, Finding, plural
 
 
 def batch_norm(channels: int, **options: Any) -> nn.BatchNorm2d:
-    """A BatchNorm2d that has seen data: no statistic and no parameter at its default."""
+    """Return a BatchNorm2d that has seen data: no statistic and no parameter has its default value."""
     norm = nn.BatchNorm2d(channels, **options)
     with torch.no_grad():
         if norm.running_mean is not None:
@@ -29,14 +29,14 @@ def batch_norm(channels: int, **options: Any) -> nn.BatchNorm2d:
 
 
 def call(answer: Callable, case: Case) -> dict[str, Any]:
-    """Run the pass, and give beside its graph the model that it was given, as the pass left it."""
+    """Run the pass. Return its graph, and the model as the pass left it."""
     (gm,) = case.build()
-    model = rebuild(gm)  # a graph of its own: whatever becomes of gm, this one holds the modules that were there
+    model = rebuild(gm)  # a second graph that keeps the original modules, whatever the pass does to gm
     return {"graph": answer(gm), "model": model}
 
 
 def _changed(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
-    """What of a model is not as it was: a tensor's values, what it is shared with, a module's settings."""
+    """Return the name of the first module or tensor whose settings, sharing or values changed, or None."""
     old, new = _parts(before), _parts(after)
     for name in old | new:
         if name not in old or name not in new or old[name][0] != new[name][0] or not _equal(old[name][1], new[name][1]):
@@ -45,7 +45,10 @@ def _changed(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
 
 
 def _parts(model: fx.GraphModule) -> dict[str, tuple[str, Tensor | None]]:
-    """Name → settings for every module, sharing and values for every parameter and buffer but the counts of batches."""
+    """Return name → settings of every module, and sharing and values of every parameter and buffer.
+
+    The counters of batches are left out.
+    """
     found: dict[str, tuple[str, Tensor | None]] = {}
     first: dict[int, str] = {}
     for path, module in model.named_modules(remove_duplicate=False):
@@ -67,15 +70,15 @@ def _folded(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | 
     if left <= 0:
         return None
     pairs = ", ".join(case.expect.matches)
-    return f"{plural(len(case.expect.matches), 'batch norm')} can be folded here ({pairs}); {left} stayed."
+    return f"{plural(len(case.expect.matches), 'batch norm')} can be folded here ({pairs}); {left} are left."
 
 
 def _folded_too_much(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
     old, new = ops(before), ops(after)
     gone = old["batch_norm"] - new["batch_norm"]
     if gone > len(case.expect.matches):
-        return f"{plural(gone, 'batch norm')} folded, {len(case.expect.matches)} allowed: {case.expect.why}."
-    return others(old, new, {"batch_norm"}, "take batch norms away and give convolutions other weights")
+        return f"{plural(gone, 'batch norm')} were folded; only {len(case.expect.matches)} may be: {case.expect.why}."
+    return others(old, new, {"batch_norm"}, "remove batch norms and change the weights of convolutions")
 
 
 def _folding_cost(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
@@ -86,7 +89,7 @@ _judge_fold = judge_pass(did=_folded, spared=_folded_too_much, cost=_folding_cos
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """The five verdicts; and the model that the graph was traced from must keep its weights."""
+    """Yield the five verdicts; the model that the graph was traced from must keep its weights."""
     (before,) = case.build()
     yield from _judge_fold(replace(case, build=lambda: (before,)), value["graph"])
     if name := _changed(rebuild(before), value["model"]):
@@ -94,7 +97,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
             "spared",
             False,
             f"{name} of the original model was changed: a graph shares its modules with the model it was traced from. "
-            f"Make a new Conv2d, give that the folded weights, and call it under a name of its own.",
+            f"Make a new Conv2d, give it the folded weights, and add it under a new name.",
         )
 
 
@@ -158,7 +161,7 @@ def _conv_used_otherwise() -> fx.GraphModule:
 
 
 def cases() -> list[Case]:
-    """The visible cases of batch-norm folding."""
+    """Return the visible cases of batch-norm folding."""
     kept = ("valid", "same", "spared")
     return [
         rewrite_case(
@@ -174,7 +177,9 @@ def cases() -> list[Case]:
         rewrite_case(
             "a model in training",
             _training,
-            Rewrite(why="in training a batch norm uses the statistics of the batch, which no weight can know"),
+            Rewrite(
+                why="in training a batch norm uses the statistics of the batch, which no constant weight can express"
+            ),
             *kept,
         ),
         rewrite_case(

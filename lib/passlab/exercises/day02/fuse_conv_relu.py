@@ -24,8 +24,8 @@ def _fused(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | N
     pairs = ", ".join(case.expect.matches)
     return (
         f"{plural(wanted, 'pair')} can be fused here ({pairs}), "
-        f"and your graph has {plural(max(made, 0), 'conv2d_relu node')}. "
-        f"A ReLU is spelled in three ways (module, function, method), a convolution in two."
+        f"but your graph has {plural(max(made, 0), 'new conv2d_relu node')}. "
+        f"A ReLU has three spellings (module, function, method), a convolution two."
     )
 
 
@@ -33,14 +33,14 @@ def _fused_too_much(before: fx.GraphModule, after: fx.GraphModule, case: Case) -
     old, new = ops(before), ops(after)
     fused = new["conv2d_relu"] - old["conv2d_relu"]
     if fused > len(case.expect.matches):
-        why = case.expect.why or "only a convolution whose one user is a ReLU may be fused"
-        return f"{plural(fused, 'pair')} fused, {len(case.expect.matches)} allowed: {why}."
+        why = case.expect.why or "only a convolution whose only user is a ReLU may be fused"
+        return f"{plural(fused, 'pair')} were fused; only {len(case.expect.matches)} may be: {why}."
     for op in ("conv2d", "relu"):
         if new[op] < old[op] - fused:
             return (
-                f"{plural(old[op] - fused - new[op], op + ' node')} went missing without being fused. {case.expect.why}"
+                f"{plural(old[op] - fused - new[op], op + ' node')} disappeared without being fused. {case.expect.why}"
             )
-    return others(old, new, {"conv2d", "relu", "conv2d_relu"}, "put conv2d_relu in the place of conv2d and relu")
+    return others(old, new, {"conv2d", "relu", "conv2d_relu"}, "replace conv2d and relu by conv2d_relu")
 
 
 def _fusion_cost(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
@@ -55,7 +55,7 @@ def _fusion_cost(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> s
 
 
 def _lost(before: fx.GraphModule, after: fx.GraphModule) -> str:
-    """A sentence about a fused module that is not made as the convolution whose weights it has. "" if there is none."""
+    """Return a message about a fused module whose attributes differ from those of its convolution, or ""."""
     convs = [(path, m) for path, m in before.named_modules() if type(m) is nn.Conv2d]
     for node in live(after):
         fused = after.get_submodule(node.target) if node.op == "call_module" else None
@@ -63,7 +63,7 @@ def _lost(before: fx.GraphModule, after: fx.GraphModule) -> str:
             continue
         mine = [(p, m) for p, m in convs if torch.equal(m.weight.double(), fused.weight.double())]
         if convs and not mine:
-            return f"The weights of {node.target} are those of no convolution in the graph before."
+            return f"{node.target} has weights that match no convolution of the original graph."
         for name in ATTRIBUTES[:-1]:
             if mine and all(getattr(m, name) != getattr(fused, name) for _, m in mine):
                 path, conv = mine[0]
@@ -77,7 +77,7 @@ _judge_fuse = judge_pass(did=_fused, spared=_fused_too_much, cost=_fusion_cost)
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """The five verdicts; where the meaning changed, with the attribute that got lost."""
+    """Yield the five verdicts; where the meaning changed, name the lost attribute."""
     for finding in _judge_fuse(case, value):
         if finding.verdict == "same" and not finding.ok:
             finding = replace(finding, message=f"{finding.message} {_lost(case.build()[0], value)}".strip())
@@ -135,7 +135,7 @@ def _not_conv_relu() -> fx.GraphModule:
 
 
 def cases() -> list[Case]:
-    """The visible cases of FuseConvReLU."""
+    """Return the visible cases of FuseConvReLU."""
     return [
         rewrite_case("one conv, no attribute at its default", _attributes, Rewrite(("conv → relu",))),
         rewrite_case(

@@ -17,13 +17,13 @@ IMAGE = (2, 3, 5)
 
 
 def name(value: Any) -> str:
-    """The operator that `value` is a call of; "" if it is none."""
+    """Return the operator that `value` calls; "" if it is not such a call."""
     called = isinstance(value, relax.Call) and isinstance(value.op, tvm.ir.Op)
     return value.op.name if called else ""
 
 
 def matches(function: relax.Function) -> dict[Any, Any]:
-    """Variable → the variable of the sigmoid, for each product of a value and its own sigmoid."""
+    """Return variable → the variable of the sigmoid, for each product of a value and its own sigmoid."""
     bound = dict(bindings(function))
     found = {}
     for variable, value in bound.items():
@@ -38,7 +38,7 @@ def matches(function: relax.Function) -> dict[Any, Any]:
 
 
 def _alive(function: relax.Function) -> int:
-    """How many sigmoids are there when every match has become a silu, and what nobody reads is gone."""
+    """Return how many sigmoids are left once every match is a silu and unused values are removed."""
     matched = matches(function)
     readers: Counter[Any] = Counter()
 
@@ -56,7 +56,7 @@ def _alive(function: relax.Function) -> int:
 
 
 def _results(e: relax.SeqExpr, look: Callable[[Any], None]) -> None:
-    """What is read outside of calls: results of the function and of its branches, and conditions."""
+    """Look at what is read outside calls: results of the function and of its branches, and conditions."""
     look(e.body)
     if isinstance(e.body, relax.Tuple):
         for field in e.body.fields:
@@ -77,27 +77,27 @@ def _did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     wanted = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
     there = counts(after)[SILU]
     if there < wanted:
-        return f"There should be {_calls(wanted, SILU)} now; there {_are(there)}."
+        return f"Expected {_calls(wanted, SILU)}; there {_are(there)}."
     return None
 
 
 def _spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     gone = functions(before).keys() - functions(after).keys()
     if gone:
-        return f"The function {min(gone)} is gone; the pass only changes what is in functions."
+        return f"The function {min(gone)} is gone; the pass may only change the bodies of functions."
     wanted = counts(before)[SILU] + sum(len(matches(f)) for f in functions(before).values())
     if (there := counts(after)[SILU]) > wanted:
-        return f"There {_are(there)} of {SILU}, and should be {wanted}: not every product with a sigmoid is one."
+        return f"Expected {_calls(wanted, SILU)}; there {_are(there)}: not every product with a sigmoid is a silu."
     keep = sum(map(_alive, functions(before).values()))
     if (there := counts(after)[SIGMOID]) < keep:
-        return f"{_calls(keep, SIGMOID)} {'is' if keep == 1 else 'are'} still read by others; {there} stayed."
+        return f"{_calls(keep, SIGMOID)} {'is' if keep == 1 else 'are'} still used elsewhere; {there} left."
     old, new = (Counter({o: n for o, n in counts(m).items() if o not in _MINE}) for m in (before, after))
     products = counts(before)[MULTIPLY] - sum(len(matches(f)) for f in functions(before).values())
     if (there := counts(after)[MULTIPLY]) < products:
-        return f"{_calls(products, MULTIPLY)} {'is' if products == 1 else 'are'} no silu; {there} stayed."
+        return f"{_calls(products, MULTIPLY)} {'is' if products == 1 else 'are'} not a silu; {there} left."
     if old != new:
         changed = min(o for o in old.keys() | new.keys() if old[o] != new[o])
-        return f"{_calls(old[changed], changed)} became {new[changed]}; the pass is about other operators."
+        return f"{_calls(old[changed], changed)} became {new[changed]}; the pass must not touch this operator."
     return None
 
 
@@ -105,7 +105,7 @@ def _cost(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     keep = sum(map(_alive, functions(before).values()))
     there = counts(after)[SIGMOID]
     if there > keep:
-        return f"{_calls(there, SIGMOID)} {'is' if there == 1 else 'are'} left, and somebody reads {keep} of them."
+        return f"{_calls(there, SIGMOID)} {'is' if there == 1 else 'are'} left, but only {keep} used. Remove the rest."
     return None
 
 

@@ -17,7 +17,7 @@ from passlab.judge import Case, Finding
 
 @dataclass(frozen=True)
 class Planted:
-    """What one planted pass did. `lost`: the attribute, or None for a pass that is right. `why`: to say to the learner.
+    """What one planted pass did. `lost`: the attribute, or None for a correct pass. `why`: the explanation to show.
 
     `weights`: how a pass that changes groups fills the larger kernel. "kept": not at all; "repeated": wrongly;
     "block": with zeros between the groups, which is right.
@@ -29,7 +29,7 @@ class Planted:
 
 
 def _widen(weight: Tensor, groups: int, how: str) -> Tensor:
-    """The kernel of a grouped convolution for a convolution of one group."""
+    """Return the kernel of a grouped convolution as that of a convolution with one group."""
     if how == "repeated":
         return weight.repeat(1, groups, 1, 1)
     blocks = [torch.cat([w if i == j else 0 * w for j in range(groups)], 1) for i, w in enumerate(weight.chunk(groups))]
@@ -37,9 +37,9 @@ def _widen(weight: Tensor, groups: int, how: str) -> Tensor:
 
 
 def planted_case(name: str, layers: list[tuple[dict, dict]], size: int, expect: Planted, seed: int = 0) -> Case:
-    """A case whose arguments are a stack of conv → relu, what a planted pass made of it, and example inputs.
+    """Return a case whose arguments are a stack of conv → relu, the result of a planted pass, and example inputs.
 
-    `layers`: for each convolution how it was made, and what the pass made different.
+    `layers`: for each convolution its arguments, and those that the pass changed.
     """
 
     def build() -> tuple:
@@ -75,7 +75,7 @@ def planted_case(name: str, layers: list[tuple[dict, dict]], size: int, expect: 
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Laws: the attribute that made the difference is named (did), right passes are let go (spared)."""
+    """Laws: the attribute that made the difference is named (did), correct passes are acquitted (spared)."""
     lost = case.expect.lost
     verdict = "spared" if lost is None else "did"
     if value is not None and not (isinstance(value, str) and value in ATTRIBUTES):
@@ -84,20 +84,22 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding(verdict, True)
         return
     elif lost is None:
-        message = f"You say that {value} was lost, and the two programs compute the same. {case.expect.why}"
+        message = f"Your answer is that {value} was lost, but the two programs compute the same. {case.expect.why}"
     else:
-        message = f"You say {'that nothing was lost' if value is None else value}. {case.expect.why}"
+        message = (
+            f"Your answer is {'that nothing was lost' if value is None else value}; expected {lost}. {case.expect.why}"
+        )
     before, after, _ = case.build()  # to be drawn
     yield Finding(verdict, False, message, before=before, after=after)
 
 
 def conv(inputs: int, outputs: int, kernel: int = 3, **options: Any) -> dict:
-    """How a convolution is made."""
+    """Return the arguments of a convolution."""
     return {"in_channels": inputs, "out_channels": outputs, "kernel_size": kernel, **options}
 
 
 def cases() -> list[Case]:
-    """The visible cases of the lost attribute: eight planted passes."""
+    """Return the visible cases of the lost attribute: eight planted passes."""
     odd = conv(4, 4, stride=2, padding=2, dilation=2, groups=2, padding_mode="reflect")
     plain = conv(4, 4, padding=1)
     same = conv(4, 4, padding="same", dilation=2)
@@ -123,7 +125,7 @@ def cases() -> list[Case]:
             "pass D",
             [(conv(4, 4, padding=0, padding_mode="circular"), {"padding_mode": "zeros"})],
             8,
-            Planted(None, "padding_mode is another, but with padding 0 nothing is padded."),
+            Planted(None, "padding_mode differs, but with padding 0 nothing is padded."),
         ),
         planted_case(
             "pass E",
@@ -135,15 +137,18 @@ def cases() -> list[Case]:
             "pass F",
             [(same, {"padding": 2}), (plain, {"bias": False})],
             8,
-            Planted("bias", 'padding="same" became 2, which pads as much here; what makes the difference is the bias.'),
+            Planted("bias", 'padding="same" became 2, which pads the same amount here; the bias makes the difference.'),
         ),
         planted_case(
-            "pass G", [(plain, {}), (odd, {})], 9, Planted(None, "It is another graph, with every attribute.")
+            "pass G",
+            [(plain, {}), (odd, {})],
+            9,
+            Planted(None, "The graph looks different, but every attribute is kept."),
         ),
         planted_case(
             "pass H",
             [(plain, {}), (conv(4, 4, stride=2, padding=1), {"stride": 1})],
             8,
-            Planted("stride", "The second convolution takes every position instead of every second one."),
+            Planted("stride", "The second convolution visits every position instead of every second one."),
         ),
     ]

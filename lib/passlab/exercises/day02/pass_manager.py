@@ -18,7 +18,7 @@ from passlab.judge import Case, Finding, record
 @record
 @dataclass(frozen=True)
 class Step:
-    """One pass of a scenario. `does`: add, remove (a node), rebuild (a new graph), break, forget, raise, keep."""
+    """One pass of a scenario. `does`: add or remove (a node), rebuild (a new graph), break, forget, raise, keep."""
 
     name: str
     does: str = "keep"
@@ -30,7 +30,7 @@ class Step:
 @record
 @dataclass(frozen=True)
 class Scenario:
-    """Passes to manage, and the lengths of the graphs that one manager is run on, one after the other."""
+    """Passes to manage, and the lengths of the graphs on which one manager is run, one after the other."""
 
     steps: tuple[Step, ...]
     graphs: tuple[int, ...] = (3,)
@@ -38,9 +38,9 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Managed:
-    """What has to come of a scenario: the passes that ran, how many analyses had to be computed; or who is to blame.
+    """The expected outcome of a scenario: the passes that run and the number of analyses, or the culprit.
 
-    `says`: what the error's reason has to hold. `what`: what happened, for the learner.
+    `says`: a part of the error's reason. `what`: what happened, for the learner.
     """
 
     ran: tuple[str, ...] = ()
@@ -78,7 +78,7 @@ ANALYSES = {"size": size, "inputs": inputs, "users": users}
 
 
 def _do(what: str, gm: fx.GraphModule) -> Any:
-    """What a scenario's pass does to a graph."""
+    """Do to a graph what a scenario's pass does."""
     *_, last, output = gm.graph.nodes
     if what == "add":
         with gm.graph.inserting_before(output):
@@ -98,12 +98,12 @@ def _do(what: str, gm: fx.GraphModule) -> Any:
 
 
 def _given(length: int) -> fx.GraphModule:
-    """The graph of a run: a line, broken where the length is negative."""
+    """Return the graph of a run: a line, broken if the length is negative."""
     return _do("break", _line(-length)) if length < 0 else _line(length)
 
 
 def call(answer: Callable, case: Case) -> dict[str, Any]:
-    """Build the scenario's passes, run the manager, and write down what it called, in which order, with what.
+    """Build the scenario's passes, run the manager, and log what it called, in which order, with which arguments.
 
     A log entry is (what was called, its name, the size of the graph that it was given, the facts that it was given).
     """
@@ -169,13 +169,13 @@ def _broken(expect: Managed, steps: tuple[Step, ...], length: int, run: dict[str
     """(verdict, sentence) for each law that a run broke. The log is replayed from the graph that the run was given."""
     ran = [name for what, name, *_ in run["log"] if what == "pass"]
     if expect.culprit is None and run["error"] is not None:
-        yield "did", f"The manager raised {run['error']} on passes that are right: {run.get('reason', '')}"
+        yield "did", f"The manager raised {run['error']}, although every pass is correct: {run.get('reason', '')}"
         return
     if expect.culprit is not None:
         yield from _blamed(expect, run)
     if ran != list(expect.ran):
         where = "did" if expect.culprit is None else "valid"
-        yield where, f"The passes that ran were {_listed(ran)}; expected were {_listed(expect.ran)}."
+        yield where, f"Expected these passes to run: {_listed(expect.ran)}; these ran: {_listed(ran)}."
         return
     plans, gm = {step.name: step for step in steps}, _given(length)
     computed, verified, last, history = set(), False, "the start", []
@@ -190,8 +190,8 @@ def _broken(expect: Managed, steps: tuple[Step, ...], length: int, run: dict[str
             if not at_hand:
                 yield (
                     "did",
-                    f"Pass {name} was given a graph of {seen} nodes, and the one before it returned one of {size(gm)}. "
-                    f"Give each pass what the last one returned.",
+                    f"Pass {name} received a graph of {seen} nodes, but the pass before it returned one of {size(gm)}. "
+                    f"Give each pass the graph that the one before it returned.",
                 )
                 return
             if not verified:
@@ -209,24 +209,24 @@ def _broken(expect: Managed, steps: tuple[Step, ...], length: int, run: dict[str
     if expect.analyses is not None and again > expect.analyses:
         yield (
             "cost",
-            f"{again} analyses were computed and {expect.analyses} would do. "
-            f"Compute one when a pass requires it, and keep it as long as the passes preserve it.",
+            f"{again} analyses were computed; {expect.analyses} are enough. "
+            f"Compute an analysis when a pass requires it, and keep it as long as the passes preserve it.",
         )
 
 
 def _untrue(plan: Step, gm: fx.GraphModule, facts: dict, computed: set[str]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the facts a pass was given. `computed`: what an analysis said and every pass preserved."""
+    """Find what is wrong with the facts given to a pass. `computed`: facts that every pass since has preserved."""
     if set(facts) != set(plan.requires):
-        yield "spared", f"Pass {plan.name} requires {_listed(plan.requires)} and was given {_listed(facts)}."
+        yield "spared", f"Pass {plan.name} requires {_listed(plan.requires)} but received {_listed(facts)}."
     for fact in [fact for fact in plan.requires if fact in facts]:
         true = ANALYSES[fact](gm)
         drop = "After a pass, drop every analysis that it does not preserve."
         if facts[fact] != true:
-            now = f"{fact} was {facts[fact]}, and is {true} by now"
-            yield "spared", f"Pass {plan.name} was given stale facts: {now}. {drop}"
+            now = f"{fact} was {facts[fact]} and is now {true}"
+            yield "spared", f"Pass {plan.name} received stale facts: {now}. {drop}"
         elif fact not in computed:
             was = f"{fact} was computed before a pass that does not preserve it"
-            yield "spared", f"Pass {plan.name} was given a fact that may be stale: {was}. {drop}"
+            yield "spared", f"Pass {plan.name} received a fact that may be stale: {was}. {drop}"
 
 
 def _listed(names: Any) -> str:
@@ -235,30 +235,30 @@ def _listed(names: Any) -> str:
 
 def _blamed(expect: Managed, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if run["error"] is None:
-        yield "valid", f"{expect.what}, and run returned as if nothing had happened."
+        yield "valid", f"{expect.what}, but run returned without an error. Raise PassError({expect.culprit!r}, …)."
     elif run["error"] != "PassError":
         yield "valid", f"{expect.what}: run must raise PassError({expect.culprit!r}, …). It raised {run['error']}."
     elif run["culprit"] != expect.culprit:
-        yield "valid", f"{expect.what}. Your error names {run['culprit']}, and should name {expect.culprit}."
+        yield "valid", f"{expect.what}. Your error should name {expect.culprit}; it names {run['culprit']}."
     elif expect.says not in str(run["reason"]):
-        yield "valid", f"{expect.what}. The reason should say so (“… {expect.says} …”); yours is: {run['reason']}"
+        yield "valid", f"{expect.what}. The reason should contain “{expect.says}”; yours is: {run['reason']}"
     elif expect.says == "shape" and run["cause"] != "KeyError":
         yield "valid", "The pass's own error got lost. Write `raise PassError(…) from error`."
 
 
 def _told(gm: fx.GraphModule, history: list[tuple], run: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with what a run returned, and with what it says of itself."""
+    """Find what is wrong with the graph and the history of a run."""
     result = run["result"]
     if not isinstance(result, fx.GraphModule) or str(result.graph) != str(gm.graph):
         got = f"a graph of {size(result)} nodes" if isinstance(result, fx.GraphModule) else result
-        yield "did", f"run returned {got}, and not what the last pass returned, a graph of {size(gm)}."
+        yield "did", f"run should return the graph of the last pass, with {size(gm)} nodes; it returned {got}."
     elif run["history"] != tuple(history):
         told = list(run["history"]) if isinstance(run["history"], tuple) else run["history"]
         yield "did", f"history should be {history} (pass, nodes before, nodes after); yours is {told}."
 
 
 def cases() -> list[Case]:
-    """The visible cases of the pass manager."""
+    """Return the visible cases of the pass manager."""
 
     def case(name: str, *steps: Step, expect: Managed, about: tuple[str, ...], graphs: tuple[int, ...] = (3,)) -> Case:
         return Case(name, lambda: (Scenario(steps, graphs),), about, expect=expect)

@@ -1,4 +1,4 @@
-"""Day 2, A post-order visitor: visible cases and judge."""
+"""Day 2, a post-order visitor: visible cases and judge."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from passlab.judge import Case, Finding
 
 
 class _Again(BaseException):
-    """Raised out of a callback when a node is visited a second time: the log ends, and an exponential walk with it."""
+    """Raised in a callback when a node is visited a second time; it ends the log, and with it an exponential walk."""
 
 
 def call(answer: Callable, case: Case) -> dict[str, Any]:
-    """Visit with callbacks that note who was called with what, and that return the number of the visit (1, 2, …).
+    """Visit with callbacks that log their arguments and return the number of the visit (1, 2, …).
 
-    Those of placeholders return None: a result of None is a result, and does not mean that a node is not done.
+    Callbacks of placeholders return None, which is a valid result: the node is still done.
     """
     graph, root, keys = case.build()
     log: list[tuple[str, Any, tuple]] = []
@@ -59,7 +59,7 @@ def _spelled(key: Any) -> str:
 
 
 def key_of(node: fx.Node, keys: Any) -> Any:
-    """Which callback is a node's: the one for what it calls, else the one for its opcode, else None."""
+    """Return the key of a node's callback: what it calls if there is one for that, else its opcode, else None."""
     if node.op.startswith("call_") and node.target in keys:
         return node.target
     return node.op if node.op in keys else None
@@ -82,35 +82,38 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
 
     if value["too_deep"]:
         limit = f"Python stops at about {sys.getrecursionlimit():,} nested calls"
-        message = f"The graph is {len(nodes):,} nodes deep, and {limit}. Keep a stack of your own instead of recursing."
+        message = f"The graph is {len(nodes):,} nodes deep, but {limit}. Use an explicit stack instead of recursion."
         yield wrong("cost", message)
         return
     if value["raised_limit"]:
         yield wrong(
-            "cost", "The recursion limit was raised; a deeper graph needs a higher one. Keep a stack of your own."
+            "cost",
+            "Your code raised the recursion limit, but a deeper graph would need a higher one. Use an explicit stack.",
         )
     visits = Counter(name for name, *_ in value["log"])
     if name := next((name for name, times in visits.items() if times > 1), None):
         users = ", ".join(user.name for user in nodes[name].users)
-        message = f"{name} was visited a second time; it is used by {users}. Remember which nodes are done."
+        message = f"{name} was visited twice, because it is used by {users}. Remember which nodes are done."
         yield wrong("cost", message, name)
         return
     number: dict[str, int | None] = {}
     foreign = [name for name, *_ in value["log"] if nodes[name] not in reached]
     if foreign:
-        message = f"{foreign[0]} was visited, but {root} does not depend on it. Start at the root and follow operands."
+        message = (
+            f"{foreign[0]} was visited, but {root} does not depend on it. Start at the root and follow the operands."
+        )
         yield wrong("spared", message, foreign[0])
     for name, key, results in value["log"]:
         node = nodes[name]
         number[name] = None if key == "placeholder" else len(number) + 1
         should = key_of(node, keys)
         if key != _spelled(should):
-            message = f"{name} was given to the callback for {key!r}, and {_spelled(should)!r} is its own."
+            message = f"{name} was passed to the callback for {key!r}; expected the one for {_spelled(should)!r}."
             yield wrong("spared", message, name)
         wanted = tuple(number.get(o.name) for o in node.all_input_nodes)
         late = [o.name for o in node.all_input_nodes if o.name not in number and key_of(o, keys) is not None]
         if late:
-            yield wrong("did", f"{name} was visited before its operand {late[0]}. Operands come first.", name, late[0])
+            yield wrong("did", f"{name} was visited before its operand {late[0]}. Visit operands first.", name, late[0])
             return
         if results != wanted:
             operands = ", ".join(o.name for o in node.all_input_nodes)
@@ -123,10 +126,10 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
             return
     missing = [n.name for n in nodes.values() if n in reached and key_of(n, keys) is not None and n.name not in number]
     if missing:
-        yield wrong("did", f"{missing[0]} was never visited, and {root} depends on it.", missing[0])
+        yield wrong("did", f"{missing[0]} was never visited, but {root} depends on it.", missing[0])
         return
     if value["result"] != number.get(root):
-        message = f"The answer is what the callback of {root} returned: {number.get(root)}. Yours returned "
+        message = f"Expected the result of the callback of {root}, {number.get(root)}; your function returned "
         yield wrong("did", f"{message}{value['result']!r}.", root)
         return
     yield Finding("did", True)
@@ -144,7 +147,7 @@ def _diamond() -> tuple:
 
 
 def _lookups() -> tuple:
-    """A placeholder called as a method is, a node nobody uses, a node without a callback, the same operand twice."""
+    """A placeholder called as a method is, an unused node, a node without a callback, the same operand twice."""
     graph = fx.Graph()
     x, neg = graph.placeholder("x"), graph.placeholder("neg")
     a = graph.call_method("neg", (x,))
@@ -157,7 +160,7 @@ def _lookups() -> tuple:
 
 
 def chain(length: int) -> tuple:
-    """One long line of nodes."""
+    """Return one long line of nodes."""
     graph = fx.Graph()
     x = graph.placeholder("x")
     for _ in range(length):
@@ -175,7 +178,7 @@ def ladder(rungs: int) -> tuple:
 
 
 def cases() -> list[Case]:
-    """The visible cases of the visitor."""
+    """Return the visible cases of the visitor."""
     return [
         Case("a diamond", _diamond),
         Case("which callback is whose", _lookups),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from passlab.judge import Exercise
 
-#: notebook → flavour; an exercise that names no notebook stands in the first
+#: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"optimizations": "torch"}
 
 EXERCISES = (
@@ -16,14 +16,14 @@ EXERCISES = (
         minutes=15,
         hints=(
             "Walk the nodes in order and keep a dictionary from node to value. A node gets a value if all its "
-            "operands have one, it has no effects, and its memory is not written. get_attr nodes start it all.",
-            "fx.Interpreter(gm).run_node(node) computes one node, given its operands' values in interpreter.env. Look "
-            "at the size first: node.meta['tensor_meta'] has shape and dtype, so shape.numel() * dtype.itemsize is "
-            "known before anything is computed. A node that gives several tensors has a tuple there.",
-            "Only values that a node without a value reads have to become buffers: gm.register_buffer(name, "
+            "operands have one, it has no effects, and its memory is not written. It starts with the get_attr nodes.",
+            "fx.Interpreter(gm).run_node(node) computes one node, given its operands' values in interpreter.env. "
+            "Check the size first: node.meta['tensor_meta'] has shape and dtype, so shape.numel() * dtype.itemsize is "
+            "known before anything is computed. For a node that returns several tensors it is a tuple.",
+            "Only values that are read by a node without a value have to become buffers: gm.register_buffer(name, "
             "value.clone()), then with gm.graph.inserting_before(node): new = gm.graph.get_attr(name), and "
-            "node.replace_all_uses_with(new). Numbers go into user.args with torch.fx.node.map_arg. At the end erase, "
-            "in reverse, what had a value and has no users.",
+            "node.replace_all_uses_with(new). Put numbers into user.args with torch.fx.node.map_arg. At the end "
+            "erase, in reverse order, the nodes that had a value and have no users.",
         ),
     ),
     Exercise(
@@ -33,11 +33,11 @@ EXERCISES = (
         difficulty=2,
         minutes=10,
         hints=(
-            "If a node goes, its operands may have lost their last user. In which direction do you walk, so that once "
-            "is enough?",
+            "When a node is erased, its operands may lose their last user. In which direction should you walk so that "
+            "one pass is enough?",
             "The list of what must stay is long: methods that end in _, setitem, out=, inplace=True, assertions, "
-            "draws, and modules in training mode. effects(node) from passlab.fx.effects knows them all; it is empty "
-            "for a pure node.",
+            "random draws, and modules in training mode. effects(node) from passlab.fx.effects knows them all; it is "
+            "empty for a pure node.",
             "for node in reversed(gm.graph.nodes): if not node.users and not effects(node): "
             "gm.graph.erase_node(node). Inputs and output have the effect 'signature'.",
         ),
@@ -49,13 +49,13 @@ EXERCISES = (
         difficulty=3,
         minutes=15,
         hints=(
-            "The key of a node is (op, target, operands, keywords), where operands that were merged count as one. "
-            "Dictionary keys must be hashable: slices are not, and lists need care.",
+            "The key of a node is (op, target, operands, keywords), where merged operands count as one. Dictionary "
+            "keys must be hashable: slices are not, and lists need care.",
             "1 == 1.0 == True for a dictionary, and 0.0 == -0.0. Put (type(number), repr(number)) into the key. Nodes "
             "with effects get no key at all.",
-            "written(gm.graph) is the set of nodes whose memory changes. Do not merge these (get_attr nodes may be: "
-            "two reads of an attribute are one place). For a node that reads one of them, put the number of writes "
-            "seen so far into the key: a write in between makes another key.",
+            "written(gm.graph) is the set of nodes whose memory changes. Do not merge these (except get_attr nodes: "
+            "two reads of an attribute refer to the same memory). For a node that reads one of them, put the number "
+            "of writes seen so far into the key, so that a write in between gives a different key.",
         ),
     ),
     Exercise(
@@ -65,14 +65,17 @@ EXERCISES = (
         difficulty=4,
         minutes=20,
         hints=(
-            "Make the table first: (op, test, replacement), one row for each law. The tests need three questions: "
-            "which number is this operand, has the result the shape and dtype of x, and is x of whole numbers?",
-            "Never: x / x, sqrt(x * x), exp(log(x)), log(exp(x)). For whole numbers only: x + 0, x * 0, x - x. If the "
-            "type stays: x - 0, x * 1, x / 1, x ** 1, x ** 2. Always: the rest, but compare dimensions of transpose "
-            "modulo the rank, and take no call with options (F.relu is traced with inplace=False, which is none).",
-            "Walk once, in order. Map the operands through what was replaced so far, then apply laws to the node "
-            "until none holds: it is either another node (remember that) or another op (node.target = …, node.args = "
-            "…, and try again). Nodes in written(gm.graph) stay out of it, as x and as the node itself.",
+            "Make the table first: (op, test, replacement), one row for each law. The tests need to answer three "
+            "questions: which number is this operand, does the result have the shape and dtype of x, and is x an "
+            "integer tensor?",
+            "Never: x / x, sqrt(x * x), exp(log(x)), log(exp(x)). For integers only: x + 0, x * 0, x - x. If the type "
+            "stays the same: x - 0, x * 1, x / 1, x ** 1, x ** 2. Always: the rest, but compare the dimensions of "
+            "transpose modulo the rank, and skip calls with options (F.relu is traced with inplace=False, which does "
+            "not count as an option).",
+            "Walk once, in order. Replace the operands by what they have become so far, then apply laws to the node "
+            "until none applies: each law gives either another node (remember it) or another op (node.target = …, "
+            "node.args = …, and try again). Nodes in written(gm.graph) are off limits, both as x and as the node "
+            "itself.",
         ),
     ),
     Exercise(
@@ -82,10 +85,11 @@ EXERCISES = (
         difficulty=3,
         minutes=15,
         hints=(
-            "itertools.permutations gives the orders. What does a pass do to the graph it gets, and what does the "
+            "itertools.permutations gives the orders. What does a pass do to the graph it is given, and what does the "
             "next order start from?",
-            "A sweep has changed nothing if the graph reads the same before and after it: str(gm.graph) is enough "
-            "here. The number of nodes is not: double keeps it.",
+            "A sweep has changed nothing if the graph reads the same before and after it: comparing str(gm.graph) is "
+            "enough here. Comparing the number of nodes is not enough: the stage double changes the graph without "
+            "changing their number.",
             "Keep (graph, order, counts) of each order and take the min with the key (counts[-1], len(counts)). "
             "copy.deepcopy(gm) is an untouched copy.",
         ),
@@ -97,15 +101,15 @@ EXERCISES = (
         difficulty=4,
         minutes=20,
         hints=(
-            "Start at the rare node: each erf or tanh. What is inside it has to be a formula in x, and what is made "
-            "of it has to be 0.5 * x * (1 + it). The order of operands disappears if you flatten products and sums "
-            "first.",
+            "Start at the rare node: each erf or tanh. Its operand has to be a formula in x, and what is computed "
+            "from it has to be 0.5 * x * (1 + it). The order of operands stops mattering if you flatten products and "
+            "sums first.",
             "One way: read every formula as a polynomial in x and in g, the value of erf or tanh, as {(power of x, "
-            "power of g): coefficient}. Sums add these, products multiply them. The whole is {(1, 0): 0.5, (1, 1): "
-            "0.5}, inside erf stands {(1, 0): 0.7071…}.",
-            "x is not known: try every node below erf that arithmetic leads to. For the top, try the users of erf, "
-            "their users, and so on, while they are arithmetic. Compare coefficients with math.isclose(…, "
-            "rel_tol=1e-6), and give up on calls with keywords.",
+            "power of g): coefficient}. Sums add polynomials, products multiply them. The whole formula is {(1, 0): "
+            "0.5, (1, 1): 0.5}; the operand of erf is {(1, 0): 0.7071…}.",
+            "You do not know x: try every node that you can reach upwards from erf through arithmetic. For the last "
+            "node of the formula, try the users of erf, their users, and so on, while they are arithmetic. Compare "
+            "coefficients with math.isclose(…, rel_tol=1e-6), and give up on calls with keywords.",
         ),
     ),
     Exercise(
@@ -115,15 +119,15 @@ EXERCISES = (
         difficulty=5,
         minutes=25,
         hints=(
-            "Say for each node whether it is on the NCHW or on the NHWC side. Some have no choice. An image is "
-            "converted if one of its readers is on the other side, once for all of these.",
-            "First make it right: NHWC goes through an op that takes any if one of its images is NHWC. Then count. In "
-            "conv(x) + a + b it would have been cheaper to turn back early: which sides of the free nodes give the "
-            "fewest conversions? With few of them, try all.",
-            "In general it is a minimum cut: networkx.minimum_cut(net, 'NCHW', 'NHWC'). For each image p, edges p → "
-            "('to NHWC', p) and ('to NCHW', p) → p of capacity 1; for each reader r of p, edges ('to NHWC', p) → r "
-            "and r → ('to NCHW', p) without a capacity; and from 'NCHW' to, and to 'NHWC' from, the nodes without a "
-            "choice.",
+            "Decide for each node whether it is on the NCHW or on the NHWC side. Some have no choice. An image is "
+            "converted if one of its consumers is on the other side, once for all of them.",
+            "First make it right: an op that takes any layout works in NHWC if one of its images is NHWC. Then count. "
+            "In conv(x) + a + b it would have been cheaper to convert back early: which sides of the free nodes give "
+            "the fewest conversions? If there are few free nodes, try all combinations.",
+            "In general it is a minimum cut: networkx.minimum_cut(net, 'NCHW', 'NHWC'). For each image p, add edges p "
+            "→ ('to NHWC', p) and ('to NCHW', p) → p of capacity 1; for each consumer r of p, edges ('to NHWC', p) → "
+            "r and r → ('to NCHW', p) without a capacity. Nodes without a choice get edges without a capacity, from "
+            "'NCHW' to the node or from the node to 'NHWC'.",
         ),
     ),
     Exercise(
@@ -133,14 +137,14 @@ EXERCISES = (
         difficulty=4,
         minutes=20,
         hints=(
-            "Read passlab.fx.stages. For one sweep: tanh(w) * 2 for fold, where(c, y, y) for simplify, two equal relus "
-            "for cse, and what the where no longer reads is there for dce. Then put them all into one result.",
-            "For more sweeps, delay: a, b = relu(where(c, a, b)), relu(a) makes two relus that are the same only "
-            "after the where has gone, and the where goes only after its own a and b have become the same.",
-            "A constant for fold in the second sweep is one behind where(c, w, w), in the third one behind where(c, "
-            "w, w2) with w and w2 two get_attr nodes of the same attribute. Build the graph with fx.Graph(): "
-            "call_function, get_attr, output. Give each where a condition of its own, so that dce has something every "
-            "time.",
+            "Read passlab.fx.stages. For one sweep: tanh(w) * 2 for fold, where(c, y, y) for simplify, two equal "
+            "relus for cse, and dce removes what the where no longer reads. Then combine them all into one result.",
+            "For more sweeps, delay: a, b = relu(where(c, a, b)), relu(a) gives two relus that become equal only "
+            "after the where has gone, and the where goes only after its own a and b have become equal.",
+            "To give fold a constant in the second sweep, hide it behind where(c, w, w); for the third, behind "
+            "where(c, w, w2), with w and w2 two get_attr nodes of the same attribute. Build the graph with "
+            "fx.Graph(): call_function, get_attr, output. Give each where its own condition, so that dce has "
+            "something to remove every time.",
         ),
     ),
 )

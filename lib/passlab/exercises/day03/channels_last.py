@@ -20,16 +20,16 @@ def _convolutions_in_nhwc(before: fx.GraphModule, after: fx.GraphModule, case: C
     if not late:
         return None
     readers = list(dict.fromkeys(c.reader for c in late))
-    return f"{listed(readers)} should get channels-last images; {listed([c.operand for c in late])} came as NCHW."
+    return f"{listed(readers)} should receive channels-last images; {listed([c.operand for c in late])} came as NCHW."
 
 
 def _others_in_order(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:
     for clash in clashes(after, *before.meta["inputs"]):
         reader = "The output" if clash.reader.op == "output" else clash.reader.name
         if wants(clash.reader) == ANY:
-            return f"{reader} takes any layout, but all its images in one: {clash.operand} comes as {clash.have}."
+            return f"{reader} takes any layout, but the same for all its images; {clash.operand} came as {clash.have}."
         if wants(clash.reader) == NCHW:
-            return f"{reader} wants {clash.want}; {clash.operand} comes as {clash.have}. Convert at the border."
+            return f"{reader} needs {clash.want}; {clash.operand} came as {clash.have}. Convert it at the border."
     return None
 
 
@@ -39,7 +39,7 @@ def _few_conversions(before: fx.GraphModule, after: fx.GraphModule, case: Case) 
         return None
     return (
         f"{plural(len(there), 'conversion')}: {listed(there)}. {case.expect} are enough: "
-        f"one image is converted once however many read it, and an op that takes any layout may take either."
+        f"convert an image once, however many consumers it has, and choose the layout of ops that take any."
     )
 
 
@@ -49,7 +49,7 @@ judge: Callable[[Case, object], Iterator[Finding]] = judge_pass(
 
 
 def layout_case(name: str, build: Callable[[], fx.GraphModule], conversions: int) -> Case:
-    """A case in which `conversions` conversions are the fewest possible."""
+    """Return a case in which `conversions` is the smallest possible number of conversions."""
     about = ("valid", "same", "did", "spared", "cost") if conversions else ("valid", "same", "cost")
     return Case(name, lambda: (build(),), about, expect=conversions)
 

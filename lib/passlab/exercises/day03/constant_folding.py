@@ -18,7 +18,7 @@ from passlab.judge.expect import Expectation
 
 
 def constants(limit: int, why: str) -> Expectation:
-    """No constant that the pass made is larger than `limit` bytes."""
+    """Expect that no constant made by the pass is larger than `limit` bytes."""
 
     def held(gm: fx.GraphModule) -> dict[str, int]:
         read = {n.target: operator.attrgetter(n.target)(gm) for n in gm.graph.nodes if n.op == "get_attr"}
@@ -34,7 +34,7 @@ def constants(limit: int, why: str) -> Expectation:
 
 
 def _without_data(func: Any, args: tuple, kwargs: dict) -> Any:
-    """What an operation gives, on the meta device: shapes and no data. Where that cannot be told, what it computes."""
+    """Run an operation on the meta device (shapes without data), or with data if that is impossible."""
 
     def bare(value: Any) -> Any:
         if not isinstance(value, torch.Tensor):
@@ -49,7 +49,7 @@ def _without_data(func: Any, args: tuple, kwargs: dict) -> Any:
 
 
 class _Memory(TorchDispatchMode):
-    """Memory that ends: whoever wants to make a tensor of more than `limit` bytes gets a MemoryError instead."""
+    """Limited memory: raise MemoryError instead of making a tensor of more than `limit` bytes."""
 
     def __init__(self, limit: int):
         super().__init__()
@@ -58,14 +58,14 @@ class _Memory(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         for made in tree_leaves(_without_data(func, args, kwargs or {})):
             if isinstance(made, torch.Tensor) and (size := made.untyped_storage().nbytes()) > self.limit:
-                raise MemoryError(f"a value of {size:,} bytes was to be computed, and the limit is {self.limit:,}")
+                raise MemoryError(f"the value has {size:,} bytes; the limit is {self.limit:,}")
         return func(*args, **(kwargs or {}))
 
 
 def call(answer: Callable, case: Case) -> Any:
-    """Fold with as much memory for one value as the limit says, or as the largest tensor that is there already.
+    """Fold with as much memory per value as the limit allows, or as the largest existing tensor needs.
 
-    An answer could switch this off. It gains nothing: one of the hidden cases has a value that fits into no memory.
+    An answer could switch this off. It gains nothing: one of the hidden cases has a value too large for any memory.
     """
     gm, *limit = case.build()
     if not limit:
@@ -76,8 +76,8 @@ def call(answer: Callable, case: Case) -> Any:
 
 
 def cases() -> list[Case]:
-    never = "It is the same on every call, so it can be computed now."
-    draws = "rand_like has only constant operands, yet every call draws new numbers: it is no constant."
+    never = "It has the same value on every call, so it can be computed now."
+    draws = "rand_like has only constant operands, but every call draws new numbers: it is not a constant."
 
     def attention(m: Any, x: fx.Proxy) -> fx.Proxy:
         return (x @ m.w.t()) * (1 / torch.sqrt(m.d)) + torch.tanh(m.b) * 2
@@ -104,7 +104,7 @@ def cases() -> list[Case]:
             "a weight transposed, 1/sqrt(d)",
             graph(attention, (2, 3), w=(4, 3), d=d, b=(4,)),
             did=[most(op, 0, never) for op in ("t", "sqrt", "truediv", "tanh")] + [most("mul", 1, never)],
-            cost=[nodes(8, "A constant that nobody reads any more still takes memory.", dead=True)],
+            cost=[nodes(8, "An unused constant still takes memory. Erase it.", dead=True)],
         ),
         case(
             "numbers",
@@ -122,7 +122,9 @@ def cases() -> list[Case]:
             graph(outer, (32, 32), u=(32,), v=(32,)),
             2048,
             did=[most("exp", 0, never), most("sum", 0, never)],
-            spared=[constants(2048, "Two vectors of 128 bytes make a matrix of 4,096: folding blew up memory.")],
+            spared=[
+                constants(2048, "Two vectors of 128 bytes make a matrix of 4,096: folding it multiplies the memory.")
+            ],
         ),
         case(
             "too large to be computed at all",
@@ -136,7 +138,9 @@ def cases() -> list[Case]:
             did=[most("exp", 0, never)],
             spared=[
                 least("add_", 1, "add_ writes into a parameter, and the next call sees it."),
-                least("mul", 2, "The program writes into what is read here: it is another value at every call."),
+                least(
+                    "mul", 2, "The program writes into the buffer that this reads, so the value differs on every call."
+                ),
             ],
         ),
     ]

@@ -14,9 +14,9 @@ from passlab.judge import Case
 
 def cases() -> list[Case]:
     once = "The same value is computed more than once."
-    other = "They differ in an operand, a keyword or the type of a number: they are not the same value."
-    draws = "Your CSE merged two draws: each call draws new numbers."
-    wrote = "The program writes between these two reads: they read the same place at different times."
+    other = "They differ in an operand, a keyword or the type of a number: they do not have the same value."
+    draws = "Your CSE merged two random draws, but each call draws new numbers."
+    wrote = "The program writes between these two reads: they read the same memory at different times."
 
     def products(m: Any, x: fx.Proxy) -> fx.Proxy:
         a = torch.relu(torch.add(x @ m.w, m.b, alpha=2))
@@ -71,7 +71,9 @@ def cases() -> list[Case]:
         case(
             "twins that part",
             graph(parting, (2, 3)),
-            spared=[least("add", 2, "One of the two is written later, the other is not: they are two places.")],
+            spared=[
+                least("add", 2, "One of the two is written later, the other is not: they must stay separate tensors.")
+            ],
         ),
     ]
 

@@ -13,7 +13,7 @@ from passlab.judge import Case
 
 
 def cases() -> list[Case]:
-    unread = "Nobody reads it and it has no effect."
+    unread = "It is unused and has no effect."
     writes = "It writes into memory that is read later: its own result being unused says nothing."
 
     def chain(m: Any, x: fx.Proxy) -> fx.Proxy:
@@ -41,8 +41,8 @@ def cases() -> list[Case]:
         torch.exp(x)
         return F.dropout(x, 0.5, True)
 
-    stays = "An assertion is there to stop the program: it is never read."
-    moves = "It moves the random generator: without it, all later draws are others."
+    stays = "An assertion is meant to stop the program; its result is always unused."
+    moves = "It advances the random generator: without it, all later draws change."
     return [
         case(
             "a dead chain",
@@ -62,7 +62,7 @@ def cases() -> list[Case]:
             spared=[least("_assert", 1, stays)],
         ),
         case(
-            "a draw nobody reads",
+            "an unused draw",
             graph(drawing, (2, 3)),
             did=[most("exp", 0, unread, dead=True)],
             spared=[least("rand_like", 1, moves)],
@@ -70,7 +70,7 @@ def cases() -> list[Case]:
         case(
             "an unused input",
             graph(lambda m, x, mask: torch.sigmoid(x), (2, 3), (2, 3)),
-            spared=[least("placeholder", 2, "Inputs are how the program is called.")],
+            spared=[least("placeholder", 2, "Inputs belong to the program's signature, even if they are unused.")],
         ),
     ]
 

@@ -1,4 +1,4 @@
-"""Day 3, A GELU matcher: visible cases and judge."""
+"""Day 3, a GELU matcher: visible cases and judge."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from passlab.judge.expect import Expectation
 
 
 def gelus(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
-    """Form ("none" is the one with erf, "tanh" the other) → the nodes that compute GELU in it."""
+    """Return form ("none": erf, "tanh": tanh) → the nodes that compute that GELU."""
     found: dict[str, list[fx.Node]] = {"none": [], "tanh": []}
     for node in live(gm):
         if op_name(node, gm) == "gelu":
@@ -27,14 +27,14 @@ def gelus(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
 
 
 def made(erf: int, tanh: int, why: str) -> Expectation:
-    """At least so many GELU nodes of the erf form and of the tanh form."""
+    """Expect at least `erf` GELU nodes of the erf form and `tanh` of the tanh form."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
         there = {form: len(found) for form, found in gelus(after).items()}
         if there["none"] >= erf and there["tanh"] >= tanh:
             return None
         if there["none"] > erf and there["tanh"] < tanh:
-            return "The tanh form became plain gelu(x), which is the erf form: say approximate='tanh'."
+            return "The tanh form became plain gelu(x), which is the erf form. Pass approximate='tanh'."
         left = [n for n in live(after) if op_name(n, after).lower() in ("erf", "tanh")]
         return f"{why} {listed(left)} still stand{'s' if len(left) == 1 else ''} in the graph as written out."
 
@@ -42,19 +42,19 @@ def made(erf: int, tanh: int, why: str) -> Expectation:
 
 
 def none_made(why: str) -> Expectation:
-    """No GELU node at all."""
+    """Expect no GELU node at all."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
         found = [n for nodes in gelus(after).values() for n in nodes]
         if not found:
             return None
         old = [n for n in before.graph.nodes if op_name(n, before).lower() in ("erf", "tanh")]
-        return f"{why} {plural(len(found), 'gelu node')} came where {listed(old)} stood."
+        return f"{why} {plural(len(found), 'gelu node')} replaced {listed(old)}."
 
     return law
 
 
-#: Constants are given with as few as seven digits, so values may differ a little; half precision says nothing more.
+#: Constants may have as few as seven digits, so values may differ a little; half precision adds nothing to the test.
 judge = expecting(rtol=1e-5, atol=1e-5, trials=("given", "double", "extreme", "nonfinite", "structured", "sizes"))
 
 

@@ -20,14 +20,14 @@ SWEEP = ("fold", "simplify", "cse", "dce")
 
 @dataclass(frozen=True)
 class Best:
-    """What the best order of these stages reaches: so few nodes, after so many runs of a stage."""
+    """What the best order of these stages reaches: the number of nodes, and the runs of a stage until then."""
 
     nodes: int
     runs: int
 
 
 def pipeline_case(name: str, build: Callable[[], fx.GraphModule], stages: tuple[str, ...], best: Best) -> Case:
-    """A case whose arguments are a graph and the names of stages (`call_pipeline` makes passes of the names)."""
+    """Return a case whose arguments are a graph and the names of stages (`call` turns the names into passes)."""
     return Case(name, lambda: (build(), stages), expect=best)
 
 
@@ -37,7 +37,7 @@ def call(answer: Callable, case: Case) -> Any:
 
 
 def wiring(gm: fx.GraphModule) -> list[tuple]:
-    """The graph without its names: two graphs that are wired alike give the same list."""
+    """Return the graph without its names: graphs with the same wiring give the same list."""
     place = {node: i for i, node in enumerate(gm.graph.nodes)}
 
     def plain(arg: Any) -> Any:
@@ -56,7 +56,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     broken = validate(before, gm)
     order = [str(name) for name in order] if isinstance(order, tuple | list) else order
     if not broken and (not isinstance(order, list) or sorted(order) != sorted(stages)):
-        broken = f"The order should name each of {list(stages)} once; it is {order!r}."
+        broken = f"The order should name each of {list(stages)} once; yours is {order!r}."
     if not broken and not (isinstance(counts, tuple | list) and all(type(c) is int for c in counts) and counts):
         broken = f"The node counts should be a list of whole numbers, one for each run of a pass; they are {counts!r}."
     if broken:
@@ -73,7 +73,9 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     best, seen = case.expect, Best(len(after.graph.nodes), len(counts))
     sentence = ""
     if seen.nodes > best.nodes:
-        sentence = f"{' → '.join(order)} ends at {seen.nodes} nodes; another order reaches {best.nodes}."
+        sentence = (
+            f"{' → '.join(order)} ends at {seen.nodes} nodes; another order reaches {best.nodes}. Try every order."
+        )
     elif (seen.nodes, seen.runs) > (best.nodes, best.runs):
         sentence = (
             f"{' → '.join(order)} takes {seen.runs} runs of a pass until nothing changes; another order reaches "
@@ -83,7 +85,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
 
 
 def _history(gm: fx.GraphModule, after: fx.GraphModule, order: list[str], counts: list[int]) -> str | None:
-    """Follow the claimed order: None when counts, fixpoint and final graph are as claimed, else what is not."""
+    """Replay the claimed order. Return None if counts, fixpoint and final graph are as claimed, else a message."""
     sweep, last = len(order), wiring(gm)
     for i, count in enumerate(counts):
         gm = STAGES[order[i % sweep]](gm)
@@ -97,16 +99,16 @@ def _history(gm: fx.GraphModule, after: fx.GraphModule, order: list[str], counts
             now, done = wiring(gm), i == len(counts) - 1
             if now == last and not done:
                 return (
-                    f"Nothing changed in sweep {i // sweep + 1}: that is the fixpoint, and the runs after it are waste."
+                    f"Nothing changed in sweep {i // sweep + 1}: that is the fixpoint, so the runs after it are wasted."
                 )
             if now != last and done:
                 return (
-                    f"Sweep {i // sweep + 1} was the last, and it still changed the graph: run until a whole sweep "
+                    f"Sweep {i // sweep + 1} was your last, but it still changed the graph. Run until a whole sweep "
                     f"changes nothing. (The number of nodes may stay the same while the graph changes.)"
                 )
             last = now
     if len(counts) % sweep:
-        return f"{len(counts)} node counts: a sweep is {sweep} runs, and sweeps run whole."
+        return f"{len(counts)} node counts: a sweep is {sweep} runs, and only whole sweeps count."
     if wiring(after) != last:
         return f"The graph you returned is not the one that {' → '.join(order)} leads to."
     return None

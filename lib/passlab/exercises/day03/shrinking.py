@@ -1,4 +1,4 @@
-"""Day 3, A program that shrinks at every stage: visible cases and judge."""
+"""Day 3, a program that shrinks at every stage: visible cases and judge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from passlab.judge import Case, Finding, plural
 
 
 def budget(rounds: int) -> int:
-    """Nodes that a program for so many sweeps may have."""
+    """Return how many nodes a program for `rounds` sweeps may have."""
     return 12 + 12 * rounds
 
 
@@ -22,7 +22,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     (rounds,) = case.build()
     broken = validate(None, value)
     if not broken and len([n for n in value.graph.nodes if n.op == "placeholder"]) != 1:
-        broken = "The program takes one input, x."
+        broken = "The program must take exactly one input, x."
     if broken:
         yield Finding("valid", False, broken)
         return
@@ -50,7 +50,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     after = rebuild(after)
     result = equivalent(before, after, (x,))
     yield Finding("same", result.ok, result.reason, before=before, after=after)
-    sentence = f"{stuck} It has to find something to remove there." if stuck else ""
+    sentence = f"{stuck} Every stage has to find something to remove in every sweep." if stuck else ""
     yield Finding("did", not stuck, sentence, before=before, after=seen)
     size, limit = len(before.graph.nodes), budget(rounds)
     sentence = (

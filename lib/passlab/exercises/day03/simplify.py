@@ -11,7 +11,8 @@ from torch import fx
 from passlab.fx.cases import case, expecting, graph, least, most
 from passlab.judge import Case
 
-#: `x * 1 = x` makes an output of the program an input. Where memory is written the laws do not hold, so nobody sees it.
+#: `x * 1 = x` makes an output of the program an input. The laws do not apply where memory is written, so no caller can
+#: observe this.
 judge = expecting(aliasing=False)
 
 
@@ -97,7 +98,7 @@ def cases() -> list[Case]:
             "shapes",
             graph(shapes, (2, 3), ones=torch.ones(2, 3), wide=torch.ones(4, 2, 3)),
             did=[
-                most("transpose", 2, free("Transposing the same two dimensions twice does nothing; it")),
+                most("transpose", 2, free("Transposing the same two dimensions twice does nothing; this")),
                 most("reshape", 1, free("reshape(reshape(x, s), t) = reshape(x, t)")),
                 most("mul", 1, free("x * 1 = x, where 1 is a parameter full of ones,")),
             ],

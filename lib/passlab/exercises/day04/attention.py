@@ -21,38 +21,38 @@ judge = expecting(trials=("given", "double", "structured", "sizes", "half"))
 
 
 def attentions(gm: fx.GraphModule) -> list[fx.Node]:
-    """The live nodes that call scaled_dot_product_attention."""
+    """Return the live nodes that call scaled_dot_product_attention."""
     return [node for node in live(gm) if op_name(node, gm) == "scaled_dot_product_attention"]
 
 
 def attention_made(number: int, why: str) -> Expectation:
-    """At least so many calls of scaled_dot_product_attention."""
+    """Expect at least `number` calls of scaled_dot_product_attention."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
         there = len(attentions(after))
         if there >= number:
             return None
         left = [n for n in live(after) if op_name(n, after).lower() == "softmax"]
-        still = f" {listed(left)} still stand{'s' if len(left) == 1 else ''} in the graph." if left else ""
-        return f"{plural(number, 'attention')} can be found here, and {there} became one op. {why}{still}"
+        still = f" {listed(left)} {'is' if len(left) == 1 else 'are'} still in the graph." if left else ""
+        return f"{plural(number, 'attention')} can be fused here; {there} became one op. {why}{still}"
 
     return law
 
 
 def attention_at_most(number: int, why: str) -> Expectation:
-    """At most so many calls of scaled_dot_product_attention."""
+    """Expect at most `number` calls of scaled_dot_product_attention."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
         there = attentions(after)
         if len(there) <= number:
             return None
-        return f"{why} {listed(there)} came in{replaced(before, after)}; {number or 'none'} may."
+        return f"{why} {listed(there)} came in{replaced(before, after)}; expected {number or 'none'}."
 
     return law
 
 
 def causal(size: int) -> torch.Tensor:
-    """0 on and below the diagonal, -inf above: a token sees itself and what came before."""
+    """Return the causal mask: 0 on and below the diagonal, -inf above; a token sees itself and what came before."""
     return torch.full((size, size), -math.inf).triu(1)
 
 
@@ -100,37 +100,41 @@ def cases() -> list[Case]:
             torch.softmax(x @ x.mT * s + m.hidden, -1) @ x,
         )
 
-    bare = "All of the formula belongs to the op: the transposition, the scale, and a dropout that does nothing."
+    bare = "The op includes the whole formula: the transposition, the scale, and a dropout that does nothing."
     seen = torch.ones(4, 4, dtype=torch.bool).tril()
     return [
         case(
             "four ways to scale",
             graph(scales, heads, heads, heads),
-            did=[attention_made(4, "The scores are scaled, or q, or both, or nothing is.")],
-            cost=[calls(4, bare + " Where q and the scores are scaled, the scale is the product of both.")],
+            did=[attention_made(4, "The scale may be on the scores, on q, on both, or missing.")],
+            cost=[calls(4, bare + " Where both q and the scores are scaled, multiply the scales.")],
         ),
         case(
             "masks that are added, filled in, chosen",
             graph(masks, heads, heads, heads, mask=causal(4), hidden=~seen, seen=seen),
-            did=[attention_made(4, "A mask is a tensor that is added, or a boolean one that puts -inf.")],
-            cost=[calls(6, bare + " Only a mask that says where -inf goes has to be turned round.")],
+            did=[attention_made(4, "A mask is a tensor that is added, or a boolean tensor that selects -inf.")],
+            cost=[calls(6, bare + " Only a mask that is True where -inf goes has to be inverted.")],
         ),
         case(
             "three dimensions, no dropout, wider values",
             graph(flat, (3, 4, 8), (3, 5, 8), (3, 5, 6), drop=nn.Dropout, softmax=lambda: nn.Softmax(-1)),
-            did=[attention_made(1, "bmm is a product of matrices, too, and a dropout that is off is nothing.")],
+            did=[attention_made(1, "bmm is a matrix product, too, and a dropout that is off does nothing.")],
             cost=[calls(1, bare)],
         ),
         case(
             "dropout that draws",
             graph(drawing, heads, heads, heads, training=True, drop=nn.Dropout),
-            spared=[attention_at_most(0, "In training this dropout draws, and no other op draws the same numbers.")],
+            spared=[
+                attention_at_most(
+                    0, "In training this dropout draws random numbers, and no other op draws the same ones."
+                )
+            ],
         ),
         case(
-            "scores and probabilities that are read",
+            "scores and probabilities with other consumers",
             graph(read_twice, heads, heads, heads),
             spared=[
-                attention_at_most(0, "Somebody else reads the scores or the probabilities: they have to be there.")
+                attention_at_most(0, "The scores or the probabilities have another consumer, so they must be kept.")
             ],
         ),
         case(

@@ -18,20 +18,20 @@ from passlab.kernels import fused
 
 
 def unfit(node: fx.Node, memory: set[fx.Node]) -> str | None:
-    """Why a node can be in no group of this exercise, as the end of a sentence that begins with its name."""
+    """Return why a node cannot be in a group, as the end of a sentence that begins with its name, or None."""
     if found := sorted(effects(node)):
         return f"has an effect: {EFFECTS[found[0]]}"
     if pattern(node) not in POINTWISE:
-        return f"is no element-wise operation; its pattern is {pattern(node).name}"
+        return f"is not an element-wise operation; its pattern is {pattern(node).name}"
     touched = [n.name for n in (node, *node.all_input_nodes) if n in memory]
-    return f"touches memory that the program writes ({touched[0]})" if touched else None
+    return f"uses memory that the program writes ({touched[0]})" if touched else None
 
 
 def largest_groups(gm: fx.GraphModule) -> dict[fx.Node, fx.Node]:
-    """Each element-wise operation and the last one of its group.
+    """Return each element-wise operation and the last one of its group.
 
-    A node may be in a group with its readers if all of them are in one group: so each is asked after its readers, and
-    what comes out is the only set of largest groups there is.
+    A node may be in a group with its consumers if all of them are in one group. So each is decided after its
+    consumers, and the result is unique.
     """
     memory = written(gm.graph)
     last: dict[fx.Node, fx.Node] = {}
@@ -56,7 +56,7 @@ def _invalid(gm: fx.GraphModule, value: Any) -> str | None:
             if name not in op_of:
                 return f"A group holds {name[:60]!r}, and the graph has no node of that name."
             if not op_of[name].startswith("call_"):
-                return f"A group holds {name!r}, which is no operation."
+                return f"A group holds {name!r}, which is not an operation."
             if name in seen:
                 return f"Node {name} is in two groups, or twice in one."
             seen.add(name)
@@ -64,7 +64,7 @@ def _invalid(gm: fx.GraphModule, value: Any) -> str | None:
 
 
 def _same(gm: fx.GraphModule, groups: list[list[str]]) -> Finding:
-    """Do the groups, built as kernels, compute what the graph computes?"""
+    """Check that the groups, built as kernels, compute what the graph computes."""
     try:
         after = fused(gm, groups)
     except ValueError as error:
@@ -74,7 +74,7 @@ def _same(gm: fx.GraphModule, groups: list[list[str]]) -> Finding:
 
 
 def _too_far(gm: fx.GraphModule, groups: list[list[str]]) -> tuple[str, str] | None:
-    """A member that should not be in its group, and the sentence that says why."""
+    """Return a member that should not be in its group, and the reason as a message, or None."""
     memory = written(gm.graph)
     for group in groups:
         inside = [n for n in gm.graph.nodes if n.name in group]
@@ -84,7 +84,7 @@ def _too_far(gm: fx.GraphModule, groups: list[list[str]]) -> tuple[str, str] | N
         for node in inside[:-1]:
             elsewhere = [reader for reader in node.users if reader not in inside]
             if elsewhere or not node.users:
-                whom = f"is read by {elsewhere[0].name}, outside" if elsewhere else "is read by nobody"
+                whom = f"is read by {elsewhere[0].name}, outside" if elsewhere else "is unused"
                 return node.name, (
                     f"The group of {listed(inside)} has more than one result: {node.name} {whom}, and "
                     f"{inside[-1].name} is its last node."
@@ -113,15 +113,19 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
     pairs = [(n, r) for n in reversed(last) for r in n.users if last.get(r) is last[n] and apart(n, r)]
     chain = next((pair for pair in pairs if len(pair[0].users) == 1), None)
-    said = f"{chain[1].name} alone reads {chain[0].name}: they may be one kernel; you keep them apart." if chain else ""
+    said = (
+        f"{chain[1].name} alone reads {chain[0].name}: they may share a kernel, but you keep them apart."
+        if chain
+        else ""
+    )
     yield Finding("did", not chain, said, before=gm, mark=tuple(n.name for n in chain or ()))
     kernels = len({group_of.get(node.name, node) for node in last})
     fewest = len(set(last.values()))
     said = ""
     if kernels > fewest and pairs:
         said = (
-            f"Your groups make {plural(kernels, 'kernel')} of the element-wise operations; {fewest} would do. "
-            f"{listed(pairs[0])} may be one, since all readers of {pairs[0][0].name} may be in it."
+            f"Your groups make {plural(kernels, 'kernel')} of the element-wise operations; {fewest} are enough. "
+            f"{listed(pairs[0])} may share one, since all consumers of {pairs[0][0].name} may be in it."
         )
     yield Finding("cost", kernels <= fewest, said, before=gm, mark=tuple(n.name for n in (pairs or [()])[0]))
 

@@ -1,4 +1,4 @@
-"""Day 4, exercise 5: cases and judge of code generation. What came back is read here, and built and run elsewhere."""
+"""Day 4, exercise 5: cases and judge of code generation. Answers are inspected here, and run elsewhere."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from passlab.fx.reader import trace
 from passlab.judge import Case, Finding
 from passlab.tvm import builds
 
-#: What a group of this exercise is made of, and the one method `to(dtype)`.
+#: The operations in the groups of this exercise, besides the method `to(dtype)`.
 OPERATIONS = {
     operator.add, operator.sub, operator.mul, operator.truediv, operator.neg, operator.gt, operator.lt, operator.eq,
     torch.abs, torch.relu, torch.exp, torch.tanh, torch.sigmoid, torch.sqrt, torch.maximum, torch.minimum, torch.where,
 }  # fmt: skip
-#: Functions of TensorIR that cost as much as many additions.
+#: TensorIR functions that cost as much as many additions.
 DEAR = {"exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "tanh", "sigmoid", "sqrt", "rsqrt", "erf", "pow"}
 DEAR |= {"sin", "cos", "tan", "sinh", "cosh", "asin", "acos", "atan"}
 
-#: What the inputs are filled with beside ordinary numbers.
+#: Special values for the inputs, besides ordinary numbers.
 EDGES = (0.0, -0.0, 1.0, math.nan, -2.5, math.inf, 0.5, -math.inf, -1.0)
 WHOLE_EDGES = (0, 1, -1, 7, -1000, 1000)
 #: How many steps in TensorIR an operation of the graph may take: relu takes care of NaN, operands are cast.
@@ -100,7 +100,9 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     elements = outputs[0].meta["tensor_meta"].shape.numel()
     written = [p.name for p in list(function.params)[: len(inputs)] if work.stores[p.__chandle__()]]
     yield Finding(
-        "spared", not written, f"It writes to its input {written[0]}, which others may read." if written else ""
+        "spared",
+        not written,
+        f"It writes to its input {written[0]}, which may have other consumers." if written else "",
     )
     apart = _apart(function, work, len(inputs), elements)
     yield Finding("did", apart is None, apart or "")
@@ -113,17 +115,20 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
 
 
 def ends(gm: fx.GraphModule) -> tuple[list[fx.Node], list[fx.Node]]:
-    """Inputs and outputs of a graph, in their order."""
+    """Return inputs and outputs of a graph, in order."""
     (returned,) = gm.graph.output_node().args
     return gm.graph.find_nodes(op="placeholder"), list(returned) if isinstance(returned, tuple | list) else [returned]
 
 
 def _misfit(gm: fx.GraphModule, value: Any) -> tuple[str | None, Any]:
-    """What is wrong with the value as a kernel for this graph, in a sentence; and the kernel."""
+    """Return what is wrong with the value as a kernel for this graph, or None; and the kernel."""
     from passlab.relax import tvm
 
     if not isinstance(value, tvm.IRModule):
-        return f"Return a PrimFunc, or an IRModule that holds one; {type(value).__name__} came back.", None
+        return (
+            f"Return a PrimFunc, or an IRModule that contains one; your function returned {type(value).__name__}.",
+            None,
+        )
     functions = list(value.functions.values())
     if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
         return f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions.", None
@@ -134,7 +139,7 @@ def _misfit(gm: fx.GraphModule, value: Any) -> tuple[str | None, Any]:
     if found != wanted:
         return f"The parameters must be {'; '.join(wanted)} (inputs, then outputs); they are {'; '.join(found)}.", None
     if laid := [p.name for p in function.params if getattr(p.ty, "layout", None) is not None]:
-        return f"The buffer {laid[0]} has a layout, which cannot travel: decl_buffer(…, layout=None).", None
+        return f"The buffer {laid[0]} has a layout, which is not supported here. Use decl_buffer(…, layout=None).", None
     try:
         work = Work.of(function)
     except Unread as error:
@@ -151,18 +156,18 @@ def _dtype(node: fx.Node) -> str:
 def _said(parameter: Any) -> str:
     shape = getattr(parameter.ty, "shape", None)
     if shape is None:
-        return f"{parameter.name}, no buffer"
+        return f"{parameter.name}, not a buffer"
     return f"{parameter.ty.dtype} {[getattr(size, 'value', str(size)) for size in shape]}"
 
 
 class Unread(Exception):
-    """The kernel has something in it that this judge does not count. Its text says what, and what to do instead."""
+    """The kernel contains a construct that this judge cannot count; the text names it and the remedy."""
 
 
 @dataclass
 class Work:
-    """What a kernel does, counted from its text. `steps`: operations of all kinds; `dear`: calls of exp and its like;
-    `stores`: how often each buffer is written, by handle; `held`: most elements of a buffer that it allocates."""
+    """The work of a kernel, counted from its text. `steps`: operations of all kinds; `dear`: calls of exp and the like;
+    `stores`: how often each buffer is written, by handle; `held`: the elements of the largest buffer it allocates."""
 
     steps: int = 0
     dear: int = 0
@@ -178,11 +183,11 @@ class Work:
         return work
 
     def statement(self, at: Any, times: int) -> None:
-        """Count a statement that runs so many times."""
+        """Count a statement that runs `times` times."""
         kind = type(at).__name__
         if kind == "For":
             if not isinstance(getattr(at.extent, "value", None), int):
-                raise Unread(f"The loop {at.loop_var.name} has no fixed length: all shapes are known here.")
+                raise Unread(f"The loop {at.loop_var.name} must have a constant length: all shapes are known here.")
             self.statement(at.body, times * max(at.extent.value, 0))
         elif kind == "SeqStmt":
             for part in at.seq:
@@ -206,7 +211,7 @@ class Work:
         elif kind == "AttrStmt":
             self.statement(at.body, times)
         else:
-            raise Unread(f"The kernel has a statement {kind}: loops over fixed lengths and stores are enough here.")
+            raise Unread(f"The kernel contains a {kind} statement; use only loops of constant length and stores.")
 
     def _holds(self, buffer: Any) -> None:
         sizes = [getattr(size, "value", math.inf) for size in buffer.ty.shape]
@@ -218,7 +223,7 @@ class Work:
         self.dear += times * dear
 
     def _cost(self, at: Any) -> tuple[int, int]:
-        """Steps and calls of dear functions. An expression that stands in two places is computed in both."""
+        """Return steps and calls of expensive functions. An expression in two places is computed twice."""
         key = at.__chandle__()
         if key not in self._seen:
             kind, steps, dear, parts = type(at).__name__, 1, 0, []
@@ -239,32 +244,33 @@ class Work:
 
 
 def _apart(function: Any, work: Work, inputs: int, elements: int) -> str | None:
-    """Is it not one kernel that writes each element of its outputs once?"""
+    """Return why this is not one kernel that writes each element of its outputs once, or None."""
     if work.held > 1:
         return (
-            f"It allocates a buffer of {work.held:,} elements between input and output: what fusing is to save. "
-            "A value within the group is one element."
+            f"It allocates a buffer of {work.held:,} elements between input and output: "
+            "this is the buffer that fusion should eliminate. "
+            "Keep a value inside the group in a buffer of one element."
         )
     for parameter in list(function.params)[inputs:]:
         times = work.stores[parameter.__chandle__()]
         if times < elements or times > 2 * elements + 64:
-            return f"The output {parameter.name} has {elements:,} elements; the loops store to it {times:,} times."
+            return f"The output {parameter.name} has {elements:,} elements; the loops store {times:,} times to it."
     return None
 
 
 def _again(gm: fx.GraphModule, work: Work, elements: int) -> str | None:
-    """What is computed more often than the graph has it."""
+    """Return what is computed more often than in the graph, or None."""
     calls = [n for n in gm.graph.nodes if n.op == "call_function" and n.target.__name__ in DEAR]
     dear = max(work.dear, 0)
     if dear > len(calls) * elements:
         named = ", ".join(n.name for n in calls) or "none"
         return (
-            f"It calls exp and its like {dear:,} times; the graph has {len(calls)} such operations ({named}) on "
-            f"{elements:,} elements: a value that is used twice was computed twice."
+            f"It calls functions like exp {dear:,} times; the graph has {len(calls)} such operations ({named}) on "
+            f"{elements:,} elements. Compute a value that is used twice only once."
         )
     if work.steps > _allowed(gm, elements):
         each = work.steps / max(elements, 1)
-        return f"It does {each:,.0f} operations for each element: values that are used twice are computed twice."
+        return f"It does {each:,.0f} operations per element. Compute a value that is used twice only once."
     return None
 
 
@@ -273,7 +279,7 @@ def _allowed(gm: fx.GraphModule, elements: int) -> int:
 
 
 def _wrong(case: Case, gm: fx.GraphModule, function: Any) -> str | None:
-    """Where the kernel's outputs are not torch's, or why it does not run."""
+    """Return where the kernel's outputs differ from torch's, or why it does not run, or None."""
     from passlab.relax import tvm
 
     given = tuple(gm.meta["inputs"])
@@ -301,7 +307,7 @@ def _wrong(case: Case, gm: fx.GraphModule, function: Any) -> str | None:
 
 
 def _edges(tensor: torch.Tensor, number: int) -> torch.Tensor:
-    """A tensor of this kind filled with chosen values, in an order of its own for each input."""
+    """Return a tensor like this one, filled with special values in an order that depends on the input's number."""
     values = EDGES if tensor.is_floating_point() else WHOLE_EDGES if tensor.dtype != torch.bool else (True, False, True)
     step = (1, 2, 4)[number % 3]
     filled = [values[(number + step * k) % len(values)] for k in range(tensor.numel())]
@@ -309,7 +315,7 @@ def _edges(tensor: torch.Tensor, number: int) -> torch.Tensor:
 
 
 def _tolerance(gm: fx.GraphModule) -> Tolerance:
-    """That of the least precise type in the graph: torch rounds to it after each operation, a kernel need not."""
+    """Return the tolerance of the least precise type in the graph: torch rounds after each step, a kernel may not."""
     nodes = [n for n in gm.graph.nodes if "tensor_meta" in n.meta and n.op != "output"]
     types = {n.meta["tensor_meta"].dtype for n in nodes if n.meta["tensor_meta"].dtype.is_floating_point}
     worst = max(types or {torch.float32}, key=lambda dtype: torch.finfo(dtype).eps)

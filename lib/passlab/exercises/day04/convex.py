@@ -1,4 +1,4 @@
-"""Day 4: may this group be one kernel? Visible cases, and a judge that checks the witness it is given."""
+"""Day 4: may this group be one kernel? Visible cases, and a judge that checks the witness in the answer."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from passlab.judge import Case, Finding
 
 
 def waits_for(gm: fx.GraphModule) -> dict[fx.Node, list[fx.Node]]:
-    """For each node those before it that it has to stay behind: its operands, and who touched the same memory."""
+    """Return, for each node, the earlier nodes it must stay behind: operands, and users of the same memory."""
     return {node: [*node.all_input_nodes, *before] for node, before in memory_order(gm.graph).items()}
 
 
 def way_back(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
-    """A path out of the group and back into it, or None."""
+    """Return a path out of the group and back into it, or None."""
     inside = {node for node in gm.graph.nodes if node.name in group}
     came_from: dict[fx.Node, fx.Node] = {}
     for node, before in waits_for(gm).items():
@@ -39,26 +39,26 @@ def way_back(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
 
 
 def effectful(gm: fx.GraphModule, group: list[str]) -> list[str]:
-    """The members that do more than compute."""
+    """Return the members that have effects."""
     return [node.name for node in gm.graph.nodes if node.name in group and effects(node)]
 
 
 def _no_witness(gm: fx.GraphModule, group: list[str], value: list[str]) -> str | None:
-    """Why what came back shows nothing."""
+    """Return why the answer is not a witness, or None."""
     node_of = {node.name: node for node in gm.graph.nodes}
     if len(value) == 1:
         if value[0] not in group:
             return f"{value[0]} is not in the group."
         found = effects(node_of[value[0]])
-        return None if found else f"{value[0]} does nothing but compute: it is no reason."
+        return None if found else f"{value[0]} has no effect, so it is not a reason."
     for end in (value[0], value[-1]):
         if end not in group:
-            return f"A path leads from the group back into it; {end} is not in the group."
+            return f"A path must start and end in the group; {end} is not in the group."
     if len(value) == 2:
-        return f"Between {value[0]} and {value[1]} your path has no node outside of the group."
+        return f"Between {value[0]} and {value[1]} your path has no node outside the group."
     for name in value[1:-1]:
         if name in group:
-            return f"{name} stands in the middle of your path and is in the group: only its ends may be."
+            return f"{name} is in the middle of your path but also in the group: only the ends of the path may be."
     before = waits_for(gm)
     for one, next_ in pairwise(value):
         if node_of[one] not in before[node_of[next_]]:
@@ -94,20 +94,22 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         why = ""
         if value is None and alone:
             word = sorted(effects(next(n for n in gm.graph.nodes if n.name == alone[0])))[0]
-            why = f"You let ({', '.join(group)}) be one kernel, but {alone[0]} does more than compute: {EFFECTS[word]}."
+            why = f"You allow ({', '.join(group)}) as one kernel, but {alone[0]} has an effect: {EFFECTS[word]}."
         elif value is None:
-            why = f"You let ({', '.join(group)}) be one kernel, but {_told(path)}."
+            why = f"You allow ({', '.join(group)}) as one kernel, but {_told(path)}."
         elif no := _no_witness(gm, group, list(value)):
             why = f"({', '.join(group)}) cannot be one kernel, but {said} does not show it: {no}"
         yield Finding("did", not why, why, before=gm, mark=tuple(path or alone))
         return
     no = "" if value is None else _no_witness(gm, group, list(value))
-    why = f"({', '.join(group)}) may be one kernel; you say {said}. {no}" if no else ""
+    why = f"({', '.join(group)}) may be one kernel; your answer was {said}. {no}" if no else ""
     yield Finding("spared", not why, why, before=gm, mark=tuple(group))
 
 
 def _told(path: list[str]) -> str:
-    return f"{' → '.join(path)} leads out of it and back: the kernel would have to run before that way and after it"
+    return (
+        f"{' → '.join(path)} leads out of it and back: the kernel would have to run before and after the nodes outside"
+    )
 
 
 def refused(name: str, build: Callable[[], fx.GraphModule], *group: str) -> Case:
@@ -170,7 +172,7 @@ def cases() -> list[Case]:
         allowed("a value leaves", graph(side, shape), "exp", "mul"),
         refused("a long way round", graph(round_trip, shape, w=(3, 3)), "tanh", "mul", "add", "relu"),
         allowed("nothing in common", graph(strangers, shape), "exp", "tanh"),
-        refused("by way of a list", graph(listed, shape), "exp", "maximum"),
+        refused("through a list", graph(listed, shape), "exp", "maximum"),
         refused("a dropout", graph(noisy, shape), "mul", "dropout", "relu"),
         refused("written in between", graph(overwritten, shape), "mul", "sub"),
         allowed("written afterwards", graph(written_later, shape), "mul", "exp"),

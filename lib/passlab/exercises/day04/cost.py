@@ -22,11 +22,11 @@ from passlab.judge import Case, Finding
 from passlab.measure import seconds
 from passlab.tvm import builds
 
-#: What an answer is told of the machine; the numbers of an ordinary laptop. See the question for what they mean.
+#: The machine that an answer receives, with the numbers of an ordinary laptop. The question explains them.
 MACHINE = {"bandwidth": 2e10, "launch": 1e-6, "step": 1e-10, "dear": 30, "registers": 16}
 #: Sides that differ by less than this factor are equally good.
 CLOSE = 1.2
-#: The share of choices that has to be right: of all of them, and of those where one side is the better.
+#: The share of choices that must be right: of all, and of those for which fusing (or not fusing) is better.
 MOST, MANY = 0.9, 0.75
 #: Another program may take a core in the middle of a measurement: only several failures in a row are one.
 ROUNDS = 4
@@ -34,9 +34,9 @@ ROUNDS = 4
 
 @dataclass(frozen=True)
 class Situation:
-    """A choice: is the function faster with these groups of operations, or with a kernel for each operation?
+    """A choice: is the function faster with these groups, or with a kernel for each operation?
 
-    The name says which function it is: situations of one name and the same shapes are timed once.
+    The name identifies the function: situations with the same name and shapes are timed once.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Situation:
         return trace(self.function, *(torch.ones(shape) for shape in self.shapes))
 
     def named(self, gm: fx.GraphModule) -> list[list[str]]:
-        """The groups; all operations are one if none are named."""
+        """Return the groups; one group of all operations if there are none."""
         return [list(group) for group in self.groups] or [[n.name for n in gm.graph.nodes if n.op == "call_function"]]
 
 
@@ -106,9 +106,9 @@ DEAR = {"exp": torch.exp, "erf": torch.erf, "sigmoid": torch.sigmoid}
 
 
 def situations(rng: random.Random) -> list[Situation]:
-    """One of each kind, of sizes drawn so that one side is well ahead: seven where fusing wins, five where it loses.
+    """Return one of each kind, with random sizes such that one side is far ahead: fusing wins in seven, loses in five.
 
-    What a sum reads is not among them: there it is the schedule that decides, and not what has to be done.
+    Operands of a sum are not among them: there the schedule decides, not the amount of work.
     """
     one, two, third = (rng.choice(list(DEAR)) for _ in range(3))
     many, few, long = rng.choice((60_000, 100_000)), rng.choice((32, 100, 500)), rng.choice((4, 5, 6))
@@ -118,17 +118,17 @@ def situations(rng: random.Random) -> list[Situation]:
     after = (("matmul", "mul", "add", "relu"),)
     return [
         Situation(f"a chain of {long} over many elements", chain(long), ((many,),)),
-        Situation(f"{one} of what a product reads", into_product(DEAR[one]), ((m, 64), (64, n))),
-        Situation(f"{two} of a row that a matrix reads", along_rows(DEAR[two]), ((300,), (n // 2, 300))),
+        Situation(f"{one} of the operand of a product", into_product(DEAR[one]), ((m, 64), (64, n))),
+        Situation(f"{two} of a row added to a matrix", along_rows(DEAR[two]), ((300,), (n // 2, 300))),
         Situation(f"a chain of {long + 1} over few elements", chain(long + 1), ((few,),)),
-        Situation("a sum that every element reads", centred, ((m, n + 128),)),
-        Situation("a cheap chain that two read", to_two, ((many,),), ends),
-        Situation(f"{third} that three read", to_three(DEAR[third]), ((many // 2,),), thirds),
-        Situation("what follows a thin product", epilogue, ((128, k), (k, 128))),
-        Situation("a product that every element reads", shifted, ((m, n), (m, 256), (256, 1))),
+        Situation("a sum used by every element", centred, ((m, n + 128),)),
+        Situation("a cheap chain with two consumers", to_two, ((many,),), ends),
+        Situation(f"{third} with three consumers", to_three(DEAR[third]), ((many // 2,),), thirds),
+        Situation("operations after a thin product", epilogue, ((128, k), (k, 128))),
+        Situation("a product used by every element", shifted, ((m, n), (m, 256), (256, 1))),
         Situation("sigmoid of a short row", scaled, ((8,), (4, 8))),
-        Situation("what follows a thin product, exp apart", after_exp, ((128, k), (k, 128)), after),
-        Situation("a sum of four that four read", centred, ((2, 4),)),
+        Situation("operations after a thin product, exp apart", after_exp, ((128, k), (k, 128)), after),
+        Situation("a sum of four elements used by four", centred, ((2, 4),)),
     ]
 
 
@@ -155,7 +155,7 @@ _AS_RELAX = {
 
 
 def as_relax(gm: fx.GraphModule) -> Any:
-    """The graph as a Relax module whose bindings have the names of the nodes."""
+    """Return the graph as a Relax module whose bindings have the names of the nodes."""
     from passlab.relax import relax
 
     builder, values = relax.BlockBuilder(), {}
@@ -187,7 +187,7 @@ def _expression(node: fx.Node, values: dict) -> Any:
 
 @dataclass
 class Sides:
-    """The two modules of a situation, and the least seconds of each so far."""
+    """The two modules of a situation, and the shortest time of each so far, in seconds."""
 
     modules: tuple[Any, Any]
     inputs: list[torch.Tensor]
@@ -195,7 +195,7 @@ class Sides:
     fused: float = float("inf")
 
     def run(self) -> None:
-        """Another round. RuntimeError where a side cannot be built or run."""
+        """Time another round. Raise RuntimeError if a side cannot be built or run."""
         for name, module in zip(("apart", "fused"), self.modules, strict=True):
             built = builds.run_module(
                 module, [self.inputs], target=_target(), pipeline="none", repeats=3, threads=1, seconds=20
@@ -206,17 +206,17 @@ class Sides:
 
     @property
     def gain(self) -> float:
-        """How many times as fast fusing is."""
+        """The speedup of fusing."""
         return self.apart / self.fused
 
     def wrong(self, choice: bool) -> bool:
-        """Is the other side clearly faster than this choice?"""
+        """Return whether the other side is clearly faster than this choice."""
         return self.gain < 1 / CLOSE if choice else self.gain > CLOSE
 
 
 @cache
 def sides(situation: Situation) -> Sides:
-    """Both sides, timed once."""
+    """Return both sides of a situation, timed once."""
     from passlab.relax.fusing import fuse, prepare
     from passlab.relax.pipelines import cpu_schedule, kernels
 
@@ -231,7 +231,7 @@ def sides(situation: Situation) -> Sides:
 
 
 def in_place(kernel: Any) -> Any:
-    """A kernel's loops as the schedule wants them: what is element-wise is computed where it is read.
+    """Return a kernel's loops as the schedule needs them: element-wise operations are computed where they are read.
 
     Sums go inside the loops that read them, unless there is one for each element: then the schedule puts the reader
     after each tile of sums, as it does where there is no reader.
@@ -251,7 +251,7 @@ def in_place(kernel: Any) -> Any:
 
 
 def _sizes(block: Any) -> list[int]:
-    """How long the loops are that do not add up."""
+    """Return the lengths of the loops that are not reductions."""
     return [int(axis.dom.extent) for axis in block.iter_vars if int(axis.iter_type) == 0]
 
 
@@ -265,7 +265,7 @@ def _target() -> str:
 def judge(case: Case, value: object) -> Iterator[Finding]:
     choices: tuple[Situation, ...] = case.expect
     odd = [it for it in value if not isinstance(it, bool)] if isinstance(value, list) else [value]
-    yield Finding("valid", not odd, f"The answer is True (fuse) or False; it is {str(odd[0])[:60]}." if odd else "")
+    yield Finding("valid", not odd, f"Return True (fuse) or False; your answer is {str(odd[0])[:60]}." if odd else "")
     if odd:
         return
     found = []
@@ -285,6 +285,6 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
 
 def _said(wrong: list[tuple], of: int) -> str:
     situation, choice, measured, _ = wrong[0]
-    did = "you fuse it" if choice else "you leave it apart"
+    did = "you fuse it" if choice else "you do not fuse it"
     times = f"{seconds(measured.apart)} apart and {seconds(measured.fused)} fused"
-    return f"{of - len(wrong)} of {of} choices are right. For instance {situation.name}: it takes {times}, and {did}."
+    return f"{of - len(wrong)} of {of} choices are right. For example, {situation.name}: it takes {times}, but {did}."

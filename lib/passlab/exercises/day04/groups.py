@@ -1,4 +1,4 @@
-"""Day 4: which nodes of an FX graph Relay's FuseOps puts into one kernel. Visible cases, and a judge that asks FuseOps.
+"""Day 4: which nodes of an FX graph Relay's FuseOps puts into one kernel. Visible cases, and a judge that runs FuseOps.
 
 The graph is translated, one call of Relay for each operation, and FuseOps is run on what comes out. So that both see
 the nodes in one order, the graphs are in post-order: operands before readers, the first operand first.
@@ -25,7 +25,7 @@ from passlab.relay.groups import call_groups, calls, fused_groups
 
 
 def in_post_order(gm: fx.GraphModule) -> fx.GraphModule:
-    """The nodes that the output needs: inputs first, then operands before readers, the first operand first."""
+    """Return the nodes that the output needs: inputs first, then operands before consumers, the first operand first."""
     [end] = gm.graph.find_nodes(op="output")
     ordered = dict.fromkeys(gm.graph.find_nodes(op="placeholder"))
     todo = [end]
@@ -45,7 +45,7 @@ def in_post_order(gm: fx.GraphModule) -> fx.GraphModule:
 
 
 class _Plain(fx.Transformer):
-    """Modules become what they are made of: a batch norm a product and a sum, a Linear a product and a bias."""
+    """Replace modules by basic operations: a batch norm by a product and a sum, a Linear by a product and a bias."""
 
     def constant(self, name: str, value: torch.Tensor) -> fx.Proxy:
         name = name.replace(".", "_")
@@ -79,7 +79,7 @@ class _Plain(fx.Transformer):
 
 
 def plain(model: nn.Module, *inputs: torch.Tensor) -> fx.GraphModule:
-    """The model as a graph of functions, with shapes, in post-order."""
+    """Return the model as a graph of functions, with shapes, in post-order."""
     return in_post_order(trace(_Plain(fx.symbolic_trace(model.eval())).transform(), *inputs))
 
 
@@ -105,7 +105,7 @@ def _shape(node: fx.Node) -> tuple[int, ...]:
 
 
 def _axis(node: fx.Node, place: int, name: str = "dim", default: Any = 0) -> Any:
-    """The operand in that place or of that name, with lists for tuples, as Relay wants them."""
+    """Return the operand at that position or with that name; tuples become lists, as Relay requires."""
     value = node.args[place] if len(node.args) > place else node.kwargs.get(name, default)
     return list(value) if isinstance(value, tuple | list) else value
 
@@ -127,7 +127,7 @@ def _reduced(call: Callable) -> Callable:
 
 
 def _taken(node: fx.Node, x: relay.Expr) -> relay.Expr:
-    """A field of a tuple, or a slice of a tensor."""
+    """Return a field of a tuple, or a slice of a tensor."""
     [value, index] = node.args
     if isinstance(index, int):
         return relay.TupleGetItem(x, index)
@@ -192,9 +192,9 @@ _MADE |= {name: _MADE["reshape"] for name in ("view", "flatten", "unflatten")} |
 
 
 def to_relay(gm: fx.GraphModule) -> tuple[tvm.IRModule, list[str]]:
-    """The graph as a typed module, one call for each operation, and the node that each call stands for.
+    """Return the graph as a typed module with one call for each operation, and the node of each call.
 
-    Inputs, attributes and numbers become parameters of main: for FuseOps they are all the same. Raises ValueError for
+    Inputs, attributes and numbers become parameters of main: FuseOps treats them alike. Raise ValueError for
     an operation that has no translation.
     """
     values: dict[fx.Node, Any] = {}
@@ -229,17 +229,17 @@ def to_relay(gm: fx.GraphModule) -> tuple[tvm.IRModule, list[str]]:
 
 
 def is_projection(node: fx.Node) -> bool:
-    """Is it a field of a tuple? That is no operation: nothing is computed."""
+    """Return whether the node is a field of a tuple. That is not an operation: nothing is computed."""
     return canonical(node) == "getitem" and isinstance(node.args[1], int)
 
 
 def operations(gm: fx.GraphModule) -> list[str]:
-    """The names of the nodes that are computed, in the order of the graph."""
+    """Return the names of the nodes that are computed, in graph order."""
     return [n.name for n in gm.graph.nodes if n.op.startswith("call_") and not is_projection(n)]
 
 
 def right_groups(gm: fx.GraphModule) -> list[list[str]]:
-    """The groups of FuseOps, as names of nodes."""
+    """Return the groups of FuseOps, as names of nodes."""
     module, names = to_relay(gm)
     return [[names[at] for at in group] for group in fused_groups(module)]
 
@@ -258,17 +258,17 @@ def _invalid(value: Any, gm: fx.GraphModule) -> str | None:
             if not isinstance(name, str):
                 return f"A group holds {str(name)[:60]!r}, of type {type(name).__name__}; a node is called by its name."
             if name not in may_be:
-                why = "which is no operation" if name in there else "and the graph has no node of that name"
+                why = "which is not an operation" if name in there else "and the graph has no node of that name"
                 return f"A group holds {name[:60]!r}, {why}."
             if name in seen:
                 return f"Node {name} is in two groups, or twice in one."
             seen.add(name)
     missing = [name for name in wanted if name not in seen]
-    return f"Node {missing[0]} is in no group: what is fused with nothing is a group of one." if missing else None
+    return f"Node {missing[0]} is missing: a node that is not fused forms a group of one." if missing else None
 
 
 def _first_split(groups: Any, others: Any, place: dict[str, int]) -> tuple[str, str] | None:
-    """Two nodes that are neighbours in one of `groups` and in different ones of `others`."""
+    """Return two neighbours in one of `groups` that are in different groups of `others`, or None."""
     where = {name: number for number, group in enumerate(others) for name in group}
     for group in groups:
         for one, next_ in pairwise(sorted(group, key=place.__getitem__)):
@@ -278,7 +278,7 @@ def _first_split(groups: Any, others: Any, place: dict[str, int]) -> tuple[str, 
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: the groups share out the operations. Did: they are those of FuseOps. Spared: it joins all they join."""
+    """Valid: each operation is in one group. Did: the groups are those of FuseOps. Spared: none is too large."""
     [gm] = case.build()
     wrong = _invalid(value, gm)
     yield Finding("valid", wrong is None, wrong or "", before=gm)
@@ -288,8 +288,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     mine = [[name for name in group if name in place] for group in value]
     right = right_groups(gm)
     apart, joined = _first_split(right, mine, place), _first_split(mine, right, place)
-    split = f"FuseOps puts {apart[0]} and {apart[1]} into one kernel; you keep them apart." if apart else ""
-    merged = f"You put {joined[0]} and {joined[1]} into one kernel; FuseOps keeps them apart." if joined else ""
+    split = f"FuseOps puts {apart[0]} and {apart[1]} into one kernel, but you keep them apart." if apart else ""
+    merged = f"You put {joined[0]} and {joined[1]} into one kernel, but FuseOps keeps them apart." if joined else ""
     yield Finding("did", not apart and not joined, split or merged, before=gm, mark=apart or joined or ())
     yield Finding("spared", not joined, merged, before=gm, mark=joined or ())
 

@@ -20,7 +20,7 @@ judge = expecting()
 
 
 def layers(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
-    """Activation → the live `linear_act` nodes that end in it."""
+    """Return activation → the live `linear_act` nodes that end in it."""
     found: dict[str, list[fx.Node]] = {}
     for node in live(gm):
         if op_name(node, gm) == "linear_act":
@@ -30,7 +30,7 @@ def layers(gm: fx.GraphModule) -> dict[str, list[fx.Node]]:
 
 
 def layers_made(why: str, **wanted: int) -> Expectation:
-    """At least so many linear_act nodes of each activation."""
+    """Expect at least the given number of linear_act nodes of each activation."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
         there = Counter({name: len(found) for name, found in layers(after).items()})
@@ -39,13 +39,13 @@ def layers_made(why: str, **wanted: int) -> Expectation:
             return None
         name = missing[0]
         one = f"{plural(wanted[name], 'linear layer')} end{'s' if wanted[name] == 1 else ''} in {name} here"
-        return f"{one}, and the result has {plural(there[name], 'linear_act node')} with {name!r}. {why}"
+        return f"{one}; the result has {plural(there[name], 'linear_act node')} with {name!r}. {why}"
 
     return law
 
 
 def layers_at_most(why: str, **allowed: int) -> Expectation:
-    """At most so many linear_act nodes of each activation, and none of any other."""
+    """Expect at most the given number of linear_act nodes of each activation, and none of any other."""
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
         extra = {name: found for name, found in layers(after).items() if len(found) > allowed.get(name, 0)}
@@ -54,16 +54,16 @@ def layers_at_most(why: str, **allowed: int) -> Expectation:
         name, found = next(iter(extra.items()))
         may = allowed.get(name, 0)
         source = replaced(before, after, name.removesuffix("_tanh"))
-        return f"{why} {listed(found)} with {name!r} came in{source}; {may or 'none'} may."
+        return f"{why} {listed(found)} with {name!r} came in{source}; expected {may or 'none'}."
 
     return law
 
 
 def cases() -> list[Case]:
-    spellings = "A layer and an activation may be modules, functions, operators or methods."
-    written_out = "x @ w.t() is a linear layer without bias, and what is added behind it, on either side, its bias."
-    one = "One node stands for the product, the sum and the activation."
-    reader = "Somebody else reads the value between: it has to be there."
+    spellings = "Layers and activations may be modules, functions, operators or methods."
+    written_out = "x @ w.t() is a linear layer without bias; a vector added to it, on either side, is its bias."
+    one = "One node should replace the product, the sum and the activation."
+    reader = "The intermediate value has another consumer, so it must be kept."
 
     def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
         h = m.gelu(m.one(x))
@@ -120,24 +120,24 @@ def cases() -> list[Case]:
             "modules and functions",
             graph(modules, (2, 3), one=layer(3, 4), two=layer(4, 5, bias=False), gelu=nn.GELU, w=(4, 4), b=(4,)),
             did=[layers_made(spellings, gelu=1, relu=1, silu=1)],
-            spared=[layers_at_most("Three layers are all there are.", gelu=1, relu=1, silu=1)],
+            spared=[layers_at_most("There are only three layers.", gelu=1, relu=1, silu=1)],
             cost=[calls(3, one)],
         ),
         case(
             "the product written out, the bias added",
             graph(written, (2, 3), w1=(4, 3), b1=(4,), w2=(5, 4), b2=(5,), w3=(3, 5), b3=(3,)),
             did=[layers_made(written_out, gelu_tanh=1, relu=1, gelu=1)],
-            spared=[layers_at_most("gelu and gelu_tanh are two functions.", gelu_tanh=1, relu=1, gelu=1)],
+            spared=[layers_at_most("gelu and gelu_tanh are different functions.", gelu_tanh=1, relu=1, gelu=1)],
             cost=[calls(3, one)],
         ),
         case(
-            "values that somebody else reads",
+            "values with other consumers",
             graph(read_twice, (2, 3), one=layer(3, 4), two=layer(3, 4), w=(4, 3), b=(4,)),
             did=[layers_made("One of the two calls of the module two can be fused; the other stays.", gelu=1)],
             spared=[layers_at_most(reader, gelu=1)],
         ),
         case(
-            "what is added and is no bias",
+            "additions that are not a bias",
             graph(
                 biases,
                 (4, 4),
@@ -149,19 +149,25 @@ def cases() -> list[Case]:
                 wide=torch.randn(4, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),
             ),
             spared=[
-                layers_at_most("A bias has the shape (outputs,) and the layer's dtype, is added once, and is the only.")
+                layers_at_most(
+                    "A bias has the shape (outputs,) and the layer's dtype, is added once, and is the only one."
+                )
             ],
         ),
         case(
             "near-misses",
             graph(near, (4, 4), one=layer(4, 4), w=(4, 4), b=(4,), relu6=nn.ReLU6, heir=heir),
-            spared=[layers_at_most("None of these is a layer (nn.Linear, no subclass), then relu, gelu or silu.")],
+            spared=[
+                layers_at_most("None of these is a layer (nn.Linear, not a subclass) followed by relu, gelu or silu.")
+            ],
         ),
         case(
             "a bias that is written in between",
             graph(rewritten, (2, 4), one=layer(4, 4)),
             spared=[
-                layers_at_most("The layer reads its bias before the program writes it, the activation comes after.")
+                layers_at_most(
+                    "The layer reads its bias before the program writes it; a fused op would read it afterwards."
+                )
             ],
         ),
     ]

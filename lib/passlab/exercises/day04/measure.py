@@ -1,4 +1,4 @@
-"""Day 4, exercise 7: cases and judge of measuring. Every number follows from shapes; the judge works it out itself."""
+"""Day 4, exercise 7: cases and judge of measuring. Every number follows from shapes; the judge computes it itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import fx
 from passlab.fx.reader import trace
 from passlab.judge import Case, Finding
 
-#: The machine of most cases: ten operations in the time of a byte.
+#: The machine of most cases: ten operations in the time it takes to move a byte.
 MACHINE = {"bandwidth": 1e10, "flops": 1e11, "launch": 5e-6}
 HALF = torch.float16
 REDUCTIONS = (torch.sum, torch.mean, torch.amax)
@@ -28,9 +28,9 @@ def measure_case(
     *,
     unread: bool = False,
 ) -> Case:
-    """A case: a function of tensors of these shapes, or (shape, dtype), and groups of names, or what finds them.
+    """Return a case: a function of tensors of these shapes, or (shape, dtype), and its groups, or what finds them.
 
-    unread: calls that nobody reads stay in the graph.
+    unread: unused calls stay in the graph.
     """
 
     def build() -> tuple:
@@ -105,7 +105,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
 
 def _misfit(value: Any) -> str | None:
     if not isinstance(value, dict) or set(value) != set(ROWS):
-        return f'Return a dictionary with "before" and "after"; {str(value)[:60]} came back.'
+        return f'Return a dictionary with "before" and "after"; your function returned {str(value)[:60]}.'
     for row in ROWS:
         keys = (*WHOLE, "intensity", "seconds", "roof")
         if not isinstance(value[row], dict) or set(value[row]) != set(keys):
@@ -127,9 +127,9 @@ def _said(value: dict, wanted: dict, row: str, key: str) -> str:
     found, right = value[row][key], wanted[row][key]
     if key == "roof":
         sides = f"its intensity is {wanted[row]['intensity']:.4g} operations/byte"
-        return f"{row}: {sides}, and so the roof is {right}, not {found}."
+        return f"{row}: {sides}, so the roof is {right}, not {found}."
     number = "{:,.0f}" if key in WHOLE else "{:.6g}"
-    said = f"{row}: {key} is {number.format(found)} and must be {number.format(right)}"
+    said = f"{row}: {key} is {number.format(found)}; expected {number.format(right)}"
     kernels = wanted[row]["kernels"]
     if key not in ("bytes", "flops", "seconds"):
         return f"{said}."
@@ -139,7 +139,7 @@ def _said(value: dict, wanted: dict, row: str, key: str) -> str:
 
 
 def priced(gm: fx.GraphModule, kernels: Sequence[Sequence[str]], machine: dict) -> dict:
-    """The row of numbers of a graph whose kernels these are, and `kernels`: the numbers of each."""
+    """Return the row of a graph with these kernels, and under `kernels` the numbers of each."""
     nodes, each = {n.name: n for n in gm.graph.nodes}, {}
     for kernel in kernels:
         members = [nodes[name] for name in kernel]
@@ -160,7 +160,7 @@ def _size(node: fx.Node) -> int:
 
 
 def operations(node: fx.Node) -> int:
-    """How many operations a call does."""
+    """Return how many operations a call performs."""
     if node.target is torch.matmul:
         return 2 * node.args[0].meta["tensor_meta"].shape[-1] * node.meta["tensor_meta"].shape.numel()
     return (node.args[0] if node.target in REDUCTIONS else node).meta["tensor_meta"].shape.numel()

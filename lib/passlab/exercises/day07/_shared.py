@@ -1,4 +1,4 @@
-"""What the exercises of day 7 share."""
+"""Shared parts of the day 7 exercises."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ def block(x: relay.Var) -> relay.Expr:
 
 
 def ladder(x: relay.Var) -> relay.Expr:
-    """Each value is read twice: as a tree it would have 2 ** 40 leaves."""
+    """Return a graph in which each value is read twice: as a tree it would have 2 ** 40 leaves."""
     for _ in range(40):
         x = relay.add(relay.nn.relu(x), x)
     return x
 
 
 def plain(value: Any) -> Any:
-    """TVM's own kind of text as text."""
+    """Return TVM's own string type as str."""
     return str(value) if isinstance(value, str) else value
 
 
 def size(module: tvm.IRModule) -> int:
-    """The number of calls in all functions, of operators and of functions."""
+    """Count the calls in all functions, of operators and of functions."""
     found: list[relay.Call] = []
     for function in functions(module).values():
         relay.analysis.post_order_visit(function, lambda e: found.append(e) if isinstance(e, relay.Call) else None)
@@ -41,7 +41,7 @@ def size(module: tvm.IRModule) -> int:
 
 @tvm.instrument.pass_instrument
 class Witness:
-    """The events of the last context: (name, size of the module) where a run begins, ("", size) where one ends."""
+    """Record the events of the last context: (name, size of the module) where a run begins, ("", size) at its end."""
 
     def __init__(self):
         self.events: list[tuple[str, int]] = []
@@ -60,12 +60,12 @@ CONV, RELU, NORM = "nn.conv2d", "nn.relu", "nn.batch_norm"
 
 
 def named(e: Any, op: str) -> bool:
-    """Is `e` a call of the operator `op`?"""
+    """Return whether `e` is a call of the operator `op`."""
     return isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op) and e.op.name == op
 
 
 def operands(e: Any) -> list[Any]:
-    """What an expression reads."""
+    """Return the operands of an expression."""
     if isinstance(e, relay.Call):
         return list(e.args)
     if isinstance(e, relay.Tuple):
@@ -76,7 +76,7 @@ def operands(e: Any) -> list[Any]:
 
 
 def outside(function: relay.Function) -> list[Any]:
-    """The expressions of a function, operands first, each once; what is inside of Primitive functions is left out."""
+    """Return the expressions of a function, operands first, each once, without those inside Primitive functions."""
     found: list[Any] = []
     relay.analysis.post_order_visit(function, found.append)
     hidden: set[Any] = set()
@@ -86,12 +86,12 @@ def outside(function: relay.Function) -> list[Any]:
     return [e for e in found if e not in hidden]
 
 
-#: Modules are built at level 1: constants are not folded, which takes a build for each, and layouts stay.
+#: Modules are built at level 1: layouts stay, and constants are not folded, which would take a build for each.
 LEVEL = 1
 
 
 def conv(x: relay.Expr, seed: int = 0, channels: int = 4, groups: int = 1, **settings: Any) -> relay.Expr:
-    """A 3 × 3 convolution with constant weights. `x` has four channels."""
+    """Return a 3 × 3 convolution with constant weights. `x` has four channels."""
     kernel = weight(channels, 4 // groups, 3, 3, seed=seed)
     settings = {"padding": (1, 1), "channels": channels, "kernel_size": (3, 3), "groups": groups} | settings
     return relay.nn.conv2d(x, kernel, **settings)
@@ -101,5 +101,5 @@ SHAPE = (1, 4, 6, 6)
 
 
 def clip_case(name: str, build: Callable[[], tvm.IRModule], *about: str, run: bool = True) -> Case:
-    """A case about these verdicts besides valid, and about same if it is `run`: building takes a second."""
+    """Return a case about these verdicts besides valid, and about same if it is `run` (building takes a second)."""
     return Case(name, lambda: (build(),), ("valid", *(["same"] if run else []), *about))

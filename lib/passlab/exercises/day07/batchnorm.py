@@ -14,13 +14,13 @@ from passlab.tvm.judge import counts, judge_pass
 
 
 def _first_results(module: tvm.IRModule) -> list[relay.TupleGetItem]:
-    """The projections that read the first result of a batch norm."""
+    """Return the projections that read the first result of a batch norm."""
     there = outside(module["main"])
     return [e for e in there if isinstance(e, relay.TupleGetItem) and named(e.tuple_value, NORM) and e.index == 0]
 
 
 def _kept(module: tvm.IRModule) -> int:
-    """How many batch norms are read other than through their first result."""
+    """Count the batch norms that are read other than through their first result."""
     firsts = set(_first_results(module))
     readers = [operand for e in outside(module["main"]) if e not in firsts for operand in operands(e)]
     return len({e for e in readers if named(e, NORM)})
@@ -31,20 +31,20 @@ def _norm_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | No
     if not left:
         return None
     attrs = left[0].tuple_value.attrs
-    return f"The first result of a batch norm (axis={attrs.axis}, epsilon={attrs.epsilon:g}) is still read from it."
+    return f"The first result of a batch norm (axis={attrs.axis}, epsilon={attrs.epsilon:g}) is still used; replace it."
 
 
 def _norm_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     kept, there = _kept(before), counts(after)[NORM]
     if there < kept:
-        return f"{calls(kept, NORM)} is read for another result, or as a whole; {there} are left."
+        return f"{calls(kept, NORM)} must stay, because another result or the whole tuple is read; {there} left."
     old, new = counts(before), counts(after)
     lost = next((op for op in sorted(old) if op != NORM and new[op] < old[op]), None)
-    return f"{calls(old[lost], lost)} became {new[lost]}; only batch norms are to be replaced." if lost else None
+    return f"{calls(old[lost], lost)} became {new[lost]}; replace only batch norms." if lost else None
 
 
 def _large(module: tvm.IRModule, elements: int) -> int:
-    """Calls of operators whose result is one tensor of that many elements or more."""
+    """Count the calls of operators whose result is one tensor of at least `elements` elements."""
     there = [e for e in outside(module["main"]) if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op)]
     tensors = [e.checked_type for e in there if isinstance(e.checked_type, relay.TensorType)]
     return sum(int(np.prod([int(n) for n in t.shape])) >= elements for t in tensors)
@@ -66,19 +66,19 @@ judge = judge_pass(_norm_did, _norm_spared, _norm_cost, level=LEVEL)
 
 
 def norm(x: relay.Expr, channels: int, seed: int = 0, **settings: Any) -> Any:
-    """A batch norm with constant, all different statistics: the tuple of its results."""
+    """Return a batch norm with constant statistics, all different: the tuple of its results."""
     gamma, beta, mean, variance = (weight(channels, seed=4 * seed + i) for i in range(4))
     positive = relay.const(np.abs(variance.data.numpy()) + 0.25)
     return relay.nn.batch_norm(x, gamma, beta, mean, positive, **settings)
 
 
 def whole(result: Any) -> relay.Expr:
-    """The tuple itself behind TVM's wrapper, which unpacks it."""
+    """Return the tuple itself from TVM's wrapper, which unpacks it."""
     return result.astuple() if hasattr(result, "astuple") else result
 
 
 def free_norm() -> tvm.IRModule:
-    """A batch norm whose statistics are inputs of main."""
+    """Return a batch norm whose statistics are inputs of main."""
     x, *stats = relay.var("x", shape=SHAPE), *(relay.var(n, shape=(4,)) for n in ("gamma", "beta", "mean", "root"))
     gamma, beta, mean, root = stats
     normal = relay.nn.batch_norm(x, gamma, beta, mean, root * root)
@@ -125,5 +125,5 @@ def cases() -> list[Case]:
     ]
 
 
-#: The two exercises write their cases down alike.
+#: Both exercises describe their cases in the same way.
 norm_case = clip_case

@@ -7,7 +7,7 @@ from passlab.relay import relay
 from passlab.relay.cases import attributes_kept, case, expecting, least, most, number, program, tuple_of, weight
 
 ONCE = "The same value is computed more than once."
-OTHER = "They differ in an operand or a setting: they are not the same value."
+OTHER = "They differ in an operand or a setting: they do not have the same value."
 DRAWS = "Every dropout draws its own mask (the operator has TOpIsStateful)."
 
 
@@ -32,7 +32,7 @@ def cases() -> list[Case]:
         return tuple_of(x - y, y - x, relay.tanh(x), relay.tanh(y))
 
     def constants(x: relay.Var) -> relay.Expr:
-        # 0 and -0, one number and one row: equal as numbers, not as values
+        # 0 and -0: equal as numbers, but different values
         zeros = relay.divide(number(1), x * number(0.0)) + relay.divide(number(1), x * number(-0.0))
         return tuple_of(zeros, x + weight(4, 4), x + weight(4, 4, seed=1))
 

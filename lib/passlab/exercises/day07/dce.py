@@ -18,8 +18,8 @@ from passlab.relay.cases import (
     tuple_of,
 )
 
-UNREAD = "Nobody reads it and it has no effect."
-EFFECT = "dropout has TOpIsStateful: it changes what later draws give, so it stays though nobody reads it."
+UNREAD = "It is unused and has no effect."
+EFFECT = "dropout has TOpIsStateful: it changes later random draws, so it must stay although it is unused."
 
 
 def cases() -> list[Case]:
@@ -52,16 +52,16 @@ def cases() -> list[Case]:
             "a dead chain",
             program(chain, (2, 3), (2, 3), note="kept"),
             did=[*(most(op, 0, UNREAD) for op in ("tanh", "exp", "multiply")), lets(1, UNREAD)],
-            spared=[least("nn.relu", 1, "It is read."), attributes_kept],
+            spared=[least("nn.relu", 1, "It is used."), attributes_kept],
         ),
         case(
-            "fields that nobody takes",
+            "unused fields",
             program(fields, (2, 3), (2, 3)),
             did=[
-                most("sigmoid", 0, "Only field 0 of its tuple is taken."),
-                most("exp", 0, "Only field 0 of its tuple is taken."),
+                most("sigmoid", 0, "Only field 0 of its tuple is used."),
+                most("exp", 0, "Only field 0 of its tuple is used."),
             ],
-            spared=[least("tanh", 1, "It is read."), least("nn.relu", 1, "It is read.")],
+            spared=[least("tanh", 1, "It is used."), least("nn.relu", 1, "It is used.")],
         ),
         case(
             "the whole tuple is returned",
@@ -74,17 +74,17 @@ def cases() -> list[Case]:
             ],
         ),
         case(
-            "a draw nobody reads",
+            "an unused draw",
             program(draws, (2, 3)),
             did=[most("tanh", 0, UNREAD)],
             spared=[least("nn.dropout", 1, EFFECT)],
         ),
         case(
-            "a draw in a field nobody takes",
+            "a draw in an unused field",
             program(drawn_field, (2, 3)),
             run=False,
             did=[most("tanh", 0, UNREAD)],
-            spared=[least("nn.dropout", 1, EFFECT), least("nn.relu", 1, "It is read.")],
+            spared=[least("nn.dropout", 1, EFFECT), least("nn.relu", 1, "It is used.")],
         ),
     ]
 

@@ -16,7 +16,7 @@ NAME = "dense_gelu"
 
 
 def composites(module: tvm.IRModule) -> list[relay.Call]:
-    """The calls of functions that are called dense_gelu by their attribute Composite."""
+    """Return the calls of functions whose attribute Composite is dense_gelu."""
     found: list[relay.Call] = []
 
     def visit(expr: relay.Expr) -> None:
@@ -30,41 +30,41 @@ def composites(module: tvm.IRModule) -> list[relay.Call]:
 
 
 def _misshapen(call: relay.Call) -> str | None:
-    """What is wrong with one composite function and its call."""
+    """Return what is wrong with one composite function and its call, or None."""
     if not is_primitive(call.op):
-        return "A function with Composite alone cannot be built by relay.build: give it Primitive=1, too."
+        return "relay.build cannot build a function with Composite alone: give it Primitive=1, too."
     if len(call.args) != 3:
-        return f"The function takes {len(call.args)} arguments. It takes three, x, w and b; numbers stand inside of it."
+        return f"The function takes {len(call.args)} arguments. It must take x, w and b; constants belong inside it."
     inside: Counter[str] = counts(call.op)
     wanted = {"nn.dense": 1, "erf": 1, "multiply": 2}
     if short := next((op for op, n in wanted.items() if inside[op] < n), None):
-        return f"The function holds {calls(inside[short], short)}: the whole formula belongs into it."
+        return f"The function contains {calls(inside[short], short)}; it must contain the whole formula."
     if inside["nn.dense"] > 1 or inside["erf"] > 1:
-        return "The function holds more than the formula: one dense, one erf."
+        return "The function contains more than the formula, which has one dense and one erf."
     return None
 
 
 def made(wanted: int, why: str) -> Expectation:
-    """At least so many layers are calls of a right composite function."""
+    """Expect at least `wanted` layers to be calls of a correct composite function."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
         found = composites(after)
         if len(found) < wanted:
-            return f"{why} {wanted} should be calls of a function with Composite={NAME!r}; {len(found)} are."
+            return f"{why} Expected {wanted} calls of a function with Composite={NAME!r}; found {len(found)}."
         return next((sentence for call in found if (sentence := _misshapen(call))), None)
 
     return law
 
 
 def none_made(why: str, allowed: int = 0) -> Expectation:
-    """No layer (or only those allowed) became a composite function."""
+    """Expect that no layer, or at most `allowed`, became a composite function."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
         found = composites(after)
         return (
             None
             if len(found) <= allowed
-            else f"{why} You made {len(found)} of {NAME!r}; {allowed or 'none'} should be."
+            else f"{why} You made {len(found)} calls of {NAME!r}; expected {allowed or 'none'}."
         )
 
     return law
@@ -82,7 +82,7 @@ def layer(x: relay.Expr, seed: int = 0, units: int = 6, inputs: int = 4) -> rela
 def from_torch(
     y: relay.Expr, root: float = 0.5**0.5, half: float = 0.5, slope: float = 0.5, phi_of: relay.Expr | None = None
 ) -> relay.Expr:
-    """GELU of y as torch's importer writes it; other numbers, or another value inside erf, make it something else."""
+    """Return GELU of y as torch's importer writes it; with other numbers or another operand of erf it is not GELU."""
     inner = y if phi_of is None else phi_of
     return y * (number(half) + relay.erf(inner * number(root)) * number(slope))
 
@@ -92,7 +92,7 @@ def from_onnx(y: relay.Expr, root: float = 2**0.5, one: float = 1.0, half: float
 
 
 def turned(y: relay.Expr) -> relay.Expr:
-    """As from_torch, all operands the other way round."""
+    """Like from_torch, with all operands swapped."""
     return (number(0.5) * relay.erf(number(0.5**0.5) * y) + number(0.5)) * y
 
 
@@ -109,15 +109,15 @@ MATCHES = "This is gelu(dense(x, w) + b)."
 
 
 def spares(name: str, body: Callable, *shapes: tuple[int, ...], why: str, allowed: int = 0) -> Case:
-    """Nothing in this program is to be matched, beyond `allowed`, and no dense is computed twice."""
+    """Return a case in which at most `allowed` layers may match, and no dense may be computed twice."""
     build = program(body, *shapes)
     there = counts(build())["nn.dense"]
-    double = "A dense is computed twice now."
+    double = "A dense is now computed twice."
     return case(
         name,
         build,
         run=False,
-        spared=[none_made(why, allowed), most("nn.dense", there, double), least("nn.dense", there, "It is read.")],
+        spared=[none_made(why, allowed), most("nn.dense", there, double), least("nn.dense", there, "It is used.")],
     )
 
 
@@ -148,13 +148,13 @@ def cases() -> list[Case]:
     return [
         case("from torch", program(torch_forms, (2, 4)), did=[made(2, MATCHES)], spared=[none_made(MATCHES, 2)]),
         case("from ONNX, two layers", program(onnx_forms, (2, 4)), did=[made(2, MATCHES)]),
-        spares("other formulas", constants, (2, 4), why="These are other functions: look at the numbers."),
-        spares("x and y", strangers, (2, 4), why="x * phi(y) with x not y is no GELU."),
+        spares("other formulas", constants, (2, 4), why="These are different functions: compare the constants."),
+        spares("x and y", strangers, (2, 4), why="x * phi(y) is not GELU unless x is y."),
         spares(
             "readers in the middle",
             readers,
             (2, 4),
-            why="What is computed on the way is read outside, too: it would be computed twice.",
+            why="An intermediate value is also used outside and would be computed twice.",
         ),
         spares(
             "other biases",

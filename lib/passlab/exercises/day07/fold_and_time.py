@@ -1,6 +1,6 @@
 """Day 7: visible cases of the measurement of what folding a batch norm buys.
 
-Times measured by the learner's code are not judged, but what it says it measured is: both sides are built here again,
+Times measured by the learner's code are not judged, but the measured modules are: both sides are built here again,
 in another process, their kernels counted, their outputs compared, and their times taken for the report.
 """
 
@@ -25,7 +25,7 @@ LEVEL, RUNS = 3, 5
 
 
 def call(answer: Callable, case: Case) -> Any:
-    """The answer's sides as plain data: lists of numbers and text. The image travels as a tensor of torch."""
+    """Return the answer's sides as plain data: lists of numbers and text. The image travels as a torch tensor."""
     module, x = case.build()
     found = answer(module, x.numpy())
     if not isinstance(found, dict):
@@ -41,7 +41,7 @@ def call(answer: Callable, case: Case) -> Any:
 
 
 def _unfit(before: tvm.IRModule, found: Any) -> str | None:
-    """What makes this no comparison: a sentence, or None."""
+    """Return why the answer is malformed, or None."""
     if not isinstance(found, dict) or not {"plain", "folded", "ratio"} <= set(found):
         return "Return a dict with plain, folded and ratio."
     for name in ("plain", "folded"):
@@ -51,27 +51,27 @@ def _unfit(before: tvm.IRModule, found: Any) -> str | None:
         if broken := valid(before, side["module"]):
             return f"The side {name!r}: {broken}"
         if type(side["level"]) is not int or not all(isinstance(one, str) for one in side["disabled"]):
-            return f"The side {name!r} must have a whole number for its level and names of passes in disabled."
+            return f"The side {name!r} must have an int as its level and names of passes in disabled."
     if not isinstance(found["ratio"], int | float):
         return "The ratio must be a number."
     return None
 
 
 def _unlike(before: tvm.IRModule, found: dict) -> str | None:
-    """What the two sides differ in besides the folding."""
+    """Return how the two sides differ besides the folding, or None."""
     plain, folded = found["plain"], found["folded"]
     for name, side in (("plain", plain), ("folded", folded)):
         if side["level"] != LEVEL:
-            return f"The side {name!r} is built at level {side['level']}; both are to be built at level {LEVEL}."
+            return f"The side {name!r} is built at level {side['level']}; build both at level {LEVEL}."
     if odd := sorted(set(plain["disabled"]) ^ set(folded["disabled"])):
-        return f"{odd[0]} is switched off for one side only: the ratio then tells of that as well."
+        return f"{odd[0]} is disabled for one side only, so the ratio measures that as well. Disable it for both."
     if there := first_difference(before, plain["module"], ("the module given", "the plain side")):
-        return f"The plain side is not the module as given. {there}"
+        return f"The plain side must be the given module, unchanged. {there}"
     return None
 
 
 def _unfolded(folded: tvm.IRModule, limits: dict[str, int]) -> str | None:
-    """Which operator the folded module has too often."""
+    """Return which operator is left too often in the folded module, or None."""
     there = counts(folded)
     left = next((op for op, limit in limits.items() if there[op] > limit), None)
     if left is None:
@@ -81,16 +81,16 @@ def _unfolded(folded: tvm.IRModule, limits: dict[str, int]) -> str | None:
         "multiply": "FoldScaleAxis moves a scale into the weights, in a Sequential only at level 3, and FoldConstant "
         "then computes these",
     }.get(left, "FoldConstant computes what is the same on every call")
-    return f"The folded module has {there[left]} {left}, {limits[left]} can be reached: {why}."
+    return f"The folded module has {there[left]} {left}, {limits[left]} is possible: {why}."
 
 
 def _unmeasured(found: dict) -> str | None:
-    """Why the ratio does not follow from the times."""
+    """Return why the ratio does not follow from the times, or None."""
     medians = {}
     for name in ("plain", "folded"):
         seconds = found[name]["seconds"]
         if len(seconds) < RUNS or not all(isinstance(s, float) and 0 < s < math.inf for s in seconds):
-            return f"The side {name!r} has {len(seconds)} times; at least {RUNS} are wanted, all above 0."
+            return f"The side {name!r} has {len(seconds)} times; at least {RUNS} are needed, all above 0."
         medians[name] = statistics.median(seconds)
     ratio = medians["plain"] / medians["folded"]
     if math.isclose(ratio, found["ratio"], rel_tol=1e-3):
@@ -102,7 +102,7 @@ _kept: dict[tuple, Built] = {}
 
 
 def _built(side: dict, inputs: list[tuple]) -> Built:
-    """The side built, run on the inputs and timed; what has been built before is not built again."""
+    """Build a side, run it on the inputs and time it. Earlier builds are reused."""
     module = packed(side["module"])
     data = b"".join(array.tobytes() for arrays in inputs for array in arrays)
     key = (module.text, side["level"], tuple(sorted(side["disabled"])), data)
@@ -133,13 +133,13 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     for name, built in (("plain", plain), ("folded", folded)):
         if not built.ok:
             off = ", ".join(value[name]["disabled"]) or "nothing"
-            yield finding("did", f"With {off} switched off the side {name!r} does not build or run: {built.error}")
+            yield finding("did", f"With {off} disabled, the side {name!r} does not build or run: {built.error}")
             return
     norms = sum("batch_norm" in kernel for kernel in plain.kernels)
     present = counts(before)["nn.batch_norm"]
     unkept = (
-        f"The plain side runs {norms} kernels of batch_norm, and the module has {present}: TVM took the others apart "
-        "while it built. Both sides are folded then, and the ratio compares a thing with itself."
+        f"The plain side runs {norms} kernels of batch_norm, but the module has {present}: TVM decomposed the others "
+        "during the build. Then both sides are folded, and the ratio compares a module with itself."
         if norms < present
         else None
     )
@@ -149,7 +149,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 
 def _apart(before: tvm.IRModule, plain: Built, folded: Built) -> str | None:
-    """Where the outputs of the two sides differ."""
+    """Return where the outputs of the two sides differ, or None."""
     allowed = Tolerance.of(torch.float32, counts(before).total())
     for old, new in zip(plain.outputs, folded.outputs, strict=True):
         found = compare([as_torch(array) for array in old], [as_torch(array) for array in new], allowed)
@@ -159,7 +159,7 @@ def _apart(before: tvm.IRModule, plain: Built, folded: Built) -> str | None:
 
 
 def _saved(plain: Built, folded: Built, before: tvm.IRModule, after: tvm.IRModule) -> Finding:
-    """Fewer kernels, which is certain; how much time that is, is told and not judged."""
+    """Judge the number of kernels, which is deterministic; report the time without judging it."""
     few, many = len(folded.kernels), len(plain.kernels)
     ratio = statistics.median(plain.times) / statistics.median(folded.times)
     told = f"The folded side launches {few} kernels, the plain one {many}; measured again, it is {ratio:.2f}x as fast."
@@ -167,20 +167,20 @@ def _saved(plain: Built, folded: Built, before: tvm.IRModule, after: tvm.IRModul
 
 
 def norm(x: relay.Expr, channels: int, seed: int = 0) -> relay.Expr:
-    """A batch norm with statistics of its own."""
+    """Return a batch norm with random statistics."""
     rng = np.random.default_rng(seed)
     stats = [relay.const(rng.uniform(0.5, 1.5, channels).astype("float32")) for _ in range(4)]
     return relay.nn.batch_norm(x, *stats)[0]
 
 
 def conv(x: relay.Expr, inputs: int, outputs: int, seed: int = 0, **settings: Any) -> relay.Expr:
-    """A convolution that keeps the size of its image."""
+    """Return a convolution that keeps the size of its image."""
     kernel = weight(outputs, inputs // settings.get("groups", 1), 3, 3, seed=seed)
     return relay.nn.conv2d(x, kernel, channels=outputs, kernel_size=(3, 3), padding=(1, 1), **settings)
 
 
 def network(name: str, body: Callable, *shape: int, **limits: int) -> Case:
-    """A case of a network with one image as input. `limits`: how often operators may still be in the folded module."""
+    """Return a case of a network with one image as input. `limits`: how many of each operator folding may leave."""
     build = program(body, shape)
 
     def arguments() -> tuple:

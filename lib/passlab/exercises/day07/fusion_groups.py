@@ -27,13 +27,11 @@ def _invalid(value: Any, number_of_calls: int) -> str | None:
                 return f"Call {at} is in two groups, or twice in one."
             seen.add(at)
     missing = [at for at in range(number_of_calls) if at not in seen]
-    return (
-        f"Call {missing[0]} is in no group: a call that is fused with nothing is a group of one." if missing else None
-    )
+    return f"Call {missing[0]} is missing: a call that is not fused forms a group of one." if missing else None
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: the groups share out the calls. Did: they are those of FuseOps. Spared: it joins all that they join."""
+    """Valid: each call is in one group. Did: the groups are those of FuseOps. Spared: none is too large."""
     module, *limit = case.build()
     names = [call.op.name for call in calls(module)]
     wrong = _invalid(value, len(names))
@@ -46,14 +44,14 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     def pair(found: tuple[int, int]) -> str:
         return " and ".join(f"{names[at]} (call {at})" for at in found)
 
-    split = f"FuseOps puts {pair(apart)} into one kernel; you keep them apart." if apart else ""
+    split = f"FuseOps puts {pair(apart)} into one kernel, but you keep them apart." if apart else ""
     yield Finding("did", not apart and not joined, split, before=module)
-    merged = f"You put {pair(joined)} into one kernel; FuseOps keeps them apart." if joined else ""
+    merged = f"You put {pair(joined)} into one kernel, but FuseOps keeps them apart." if joined else ""
     yield Finding("spared", not joined, merged, before=module)
 
 
 def _first_split(groups: Any, others: Any) -> tuple[int, int] | None:
-    """Two calls that are neighbours in one of `groups` and in different ones of `others`."""
+    """Return two neighbours in one of `groups` that are in different groups of `others`, or None."""
     where = {at: number for number, group in enumerate(others) for at in group}
     for group in groups:
         members = sorted(group)

@@ -1,4 +1,4 @@
-"""Day 7, A pass instrument: visible cases and judge."""
+"""Day 7, a pass instrument: visible cases and judge."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from passlab.tvm.judge import first_difference
 
 COLUMNS = ("name", "depth", "before", "after", "seconds")
 
-#: For each context the names of passes, which make one Sequential. The instrument then tells of the last context.
+#: For each context the names of passes, which make one Sequential. The instrument must report the last context only.
 Contexts = Sequence[Sequence[str]]
 
 
 class Failed(Exception):
-    """What the pass "Fails" raises."""
+    """The error raised by the pass "Fails"."""
 
 
 def _fails(module: tvm.IRModule, context: Any) -> tvm.IRModule:
@@ -32,7 +32,7 @@ def _pass(name: str) -> Any:
 
 
 def run(module: tvm.IRModule, contexts: Contexts, level: int, instrument: Any) -> tvm.IRModule | None:
-    """What the passes of the last context make of the module; None where one of them fails."""
+    """Return the module after the passes of the last context; None if one of them fails."""
     result = None
     for names in contexts:
         try:
@@ -46,7 +46,7 @@ def run(module: tvm.IRModule, contexts: Contexts, level: int, instrument: Any) -
 
 
 def call(answer: Callable, case: Case) -> dict[str, Any]:
-    """Run the passes of the case under the learner's instrument: its rows, and the module that came of it."""
+    """Run the passes of the case under the learner's instrument. Return its rows and the resulting module."""
     module, contexts, level = case.build()
     log = answer()
     result = run(module, contexts, level, log)
@@ -54,7 +54,7 @@ def call(answer: Callable, case: Case) -> dict[str, Any]:
 
 
 def seen(events: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
-    """The rows, without times, that tell of these events."""
+    """Return the rows, without times, for these events."""
     rows: list[dict[str, Any]] = []
     running: list[dict[str, Any]] = []
     for name, calls in events:
@@ -67,23 +67,23 @@ def seen(events: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
 
 
 def _no_log(rows: Any) -> str | None:
-    """What makes these rows no log: a sentence, or None."""
+    """Return why these rows are malformed, or None."""
     if not isinstance(rows, list):
-        return "`rows` is no list of dicts."
+        return "`rows` must be a list of dicts."
     for at, row in enumerate(rows):
         missing = [column for column in COLUMNS if column not in row] if isinstance(row, dict) else COLUMNS
         if missing:
             return f"Row {at} has no {missing[0]!r}; a row has {', '.join(COLUMNS)}."
         whole = [type(row["depth"]), type(row["before"]), type(row["after"] or 0)]
         if not isinstance(row["name"], str) or set(whole) != {int}:
-            return f"Row {at} must have text for its name and whole numbers for depth, before and after; it has {row}."
+            return f"Row {at} must have a str as name and ints as depth, before and after; it is {row}."
         if not isinstance(row["seconds"], int | float | None) or (row["seconds"] or 0) < 0:
-            return f"Row {at} has {row['seconds']} for its seconds."
+            return f"Row {at} must have a number or None as seconds; it has {row['seconds']}."
     return None
 
 
 def _missed(rows: list[dict], right: list[dict]) -> str | None:
-    """Where the log parts from what there was to see: a sentence, or None."""
+    """Return where the log differs from the events, or None."""
     for at in range(max(len(rows), len(right))):
         name = right[at]["name"] if at < len(right) else None
         if at >= len(rows) or rows[at]["name"] != name:
@@ -107,16 +107,18 @@ def _missed(rows: list[dict], right: list[dict]) -> str | None:
 
 
 def _impossible(rows: list[dict]) -> str | None:
-    """Times that cannot be: a sentence, or None."""
+    """Return which times are impossible, or None."""
     for at, row in enumerate(rows):
         if (row["after"] is None) != (row["seconds"] is None):
-            return f"Row {at}, {row['name']}, must have seconds if it has ended, else None; it has {row['seconds']}."
+            return (
+                f"Row {at}, {row['name']}, must have seconds if it has ended, otherwise None; it has {row['seconds']}."
+            )
         end = next((i for i in range(at + 1, len(rows)) if rows[i]["depth"] <= row["depth"]), len(rows))
         inside = sum(r["seconds"] or 0 for r in rows[at + 1 : end] if r["depth"] == row["depth"] + 1)
         if row["seconds"] is not None and inside > row["seconds"]:
             return (
-                f"Row {at}, {row['name']}, took {row['seconds']:.6f} s, and what is nested in it {inside:.6f} s: "
-                f"a run lasts as long as all that is nested in it, at least."
+                f"Row {at}, {row['name']}, took {row['seconds']:.6f} s, but the runs nested in it took {inside:.6f} s: "
+                f"a run takes at least as long as everything nested in it."
             )
     return None
 
@@ -124,7 +126,9 @@ def _impossible(rows: list[dict]) -> str | None:
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     module, contexts, level = case.build()
     if not isinstance(value, dict) or (broken := _no_log(value.get("rows"))):
-        yield Finding("valid", False, broken if isinstance(value, dict) else "There is no log.")
+        yield Finding(
+            "valid", False, broken if isinstance(value, dict) else "The answer must be an instrument with `rows`."
+        )
         return
     yield Finding("valid", True)
     witness = Witness()
@@ -139,13 +143,11 @@ def _changed(alone: tvm.IRModule | None, logged: Any) -> str:
     if alone is None:
         return ""
     if not isinstance(logged, tvm.IRModule):
-        return "Under the log the passes gave no module."
-    there = first_difference(alone, logged, ("without the log the module", "with it the module"))
+        return "With your instrument the passes returned no module."
+    there = first_difference(alone, logged, ("without the instrument the module", "with it the module"))
     if not there:
         return ""
-    return (
-        f"With the log the passes make another module. {there} Does should_run say False, or the log edit the module?"
-    )
+    return f"With your instrument the result differs. {there} Does should_run return False, or do you edit the module?"
 
 
 def logged(name: str, build: Callable[[], tvm.IRModule], *contexts: tuple[str, ...], level: int = 3) -> Case:
@@ -153,13 +155,13 @@ def logged(name: str, build: Callable[[], tvm.IRModule], *contexts: tuple[str, .
 
 
 def normed(x: relay.Var, gamma: relay.Var, beta: relay.Var, mean: relay.Var, var: relay.Var) -> relay.Expr:
-    """conv, batch norm, relu, with nothing in it that is constant and would take time to fold."""
+    """Return conv, batch norm, relu, without constants that would take time to fold."""
     conv = relay.nn.conv2d(x, weight(4, 3, 3, 3), channels=4, kernel_size=(3, 3), padding=(1, 1))
     return relay.nn.relu(relay.nn.batch_norm(conv, gamma, beta, mean, var)[0])
 
 
 def twice(x: relay.Var) -> relay.Expr:
-    """Values that are read several times, so that there are more ways to a call than calls."""
+    """Return values that are read several times, so that there are more paths than calls."""
     y = relay.tanh(x) + relay.tanh(x)
     for _ in range(3):
         y = y * y + y

@@ -17,7 +17,7 @@ def call(answer: Callable, case: Case) -> Any:
 
 
 def table(module: tvm.IRModule, disabled: Sequence[str] = ()) -> dict[str, list[int]]:
-    """Name of a pass → the levels at which relay.optimize runs it."""
+    """Return the name of a pass → the levels at which relay.optimize runs it."""
     found: dict[str, list[int]] = {}
     for level in range(5):
         witness = Witness()
@@ -35,7 +35,7 @@ def at_levels(levels: Sequence[int]) -> str:
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     levels = value.values() if isinstance(value, dict) else [None]
     if not all(isinstance(found, list | tuple) and all(type(n) is int for n in found) for found in levels):
-        yield Finding("valid", False, "Return a dict from the name of a pass to the list of its levels.")
+        yield Finding("valid", False, "Return a dict from the name of each pass to the list of its levels.")
         return
     yield Finding("valid", True)
     right = table(*case.build())
@@ -44,8 +44,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("did", True)
         return
     name = min(off, key=lambda name: (name not in right, name))
-    said = f"it runs {at_levels(right.get(name, []))}, and your table has it {at_levels(value.get(name, []))}"
-    more = f" {len(off) - 1} other passes are off, too." if len(off) > 1 else ""
+    said = f"it runs {at_levels(right.get(name, []))}; your table says {at_levels(value.get(name, []))}"
+    more = f" {len(off) - 1} other passes are wrong, too." if len(off) > 1 else ""
     yield Finding("did", False, f"{name}: {said}.{more}")
 
 

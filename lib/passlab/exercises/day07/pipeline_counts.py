@@ -24,7 +24,10 @@ def _imported(name: str, bind: bool) -> tvm.IRModule:
 
 
 def zoo(name: str, bind: bool = False, simplified: bool = False) -> Callable[[], tvm.IRModule]:
-    """A model of the zoo; without `bind` its parameters are inputs of main. `simplified`: after SimplifyInference."""
+    """Return a model of the zoo; without `bind` its parameters are inputs of main.
+
+    simplified: after SimplifyInference.
+    """
 
     def build() -> tvm.IRModule:
         module = tvm.IRModule(_imported(name, bind).functions)  # functions are never edited, modules may be
@@ -34,9 +37,9 @@ def zoo(name: str, bind: bool = False, simplified: bool = False) -> Callable[[],
 
 
 def table(module: tvm.IRModule, passes: list[str]) -> list[Counter]:
-    """What the exercise asks for."""
+    """Return the right answer."""
     rows = [counts(module)]
-    with tvm.transform.PassContext(opt_level=4):  # FoldScaleAxis is two passes in a row, and each asks for level 3
+    with tvm.transform.PassContext(opt_level=4):  # FoldScaleAxis is two passes in a row, and each requires level 3
         for name in passes:
             module = getattr(relay.transform, name)()(module)
             rows.append(counts(module))
@@ -48,17 +51,19 @@ def counts_case(name: str, build: Callable[[], tvm.IRModule], *passes: str, abou
 
 
 def _shape_of(value: Any, rows: int) -> str | None:
-    """Why `value` is no table of that many rows, or None."""
+    """Return why `value` is not a table of that many rows, or None."""
     if not isinstance(value, list):
         return f"The answer is a list of dictionaries; it is of type {type(value).__name__}."
     for at, row in enumerate(value):
         if not isinstance(row, dict):
-            return f"Row {at} is of type {type(row).__name__}, and should be a dictionary: operator to number of calls."
+            return (
+                f"Row {at} is of type {type(row).__name__}; it should be a dictionary from operator to number of calls."
+            )
         for op, count in row.items():
             if not isinstance(op, str) or isinstance(count, bool) or not isinstance(count, int):
-                return f"Row {at} holds {op!r}: {count!r}; keys are names of operators, values whole numbers."
+                return f"Row {at} holds {op!r}: {count!r}; keys must be names of operators and values ints."
     if len(value) != rows:
-        return f"The table has {len(value)} rows; it should have {rows}: one before the first pass, one after each."
+        return f"The table has {len(value)} rows; expected {rows}: one before the first pass and one after each pass."
     return None
 
 
@@ -90,7 +95,7 @@ def twins(x: relay.Var) -> relay.Expr:
 
 
 def fused_twice(x: relay.Var) -> relay.Expr:
-    """One kernel that is called on two values: its inside is there once."""
+    """Return one kernel that is called on two values: its body exists once."""
     a = relay.var("a", shape=(2, 3))
     kernel = relay.Function([a], relay.tanh(relay.nn.relu(a))).with_attr("Primitive", tvm.tir.IntImm("int32", 1))
     first, second = relay.split(x, 2, axis=0)
@@ -98,7 +103,7 @@ def fused_twice(x: relay.Var) -> relay.Expr:
 
 
 def two_functions() -> tvm.IRModule:
-    """A module whose main calls another function of the module."""
+    """Return a module whose main calls another function of the module."""
     module, half = tvm.IRModule(), relay.GlobalVar("half")
     a, x, same = relay.var("a", shape=(2, 3)), relay.var("x", shape=(2, 3)), relay.TensorType((2, 3))
     module[half] = relay.Function([a], relay.nn.relu(a) * number(0.5) + number(0.0), same)

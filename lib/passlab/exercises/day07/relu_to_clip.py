@@ -1,4 +1,4 @@
-"""Day 7, A chip without relu: visible cases and judge."""
+"""Day 7, a chip without relu: visible cases and judge."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ def times(number_of: int) -> str:
 
 
 def _alone(module: tvm.IRModule) -> int:
-    """How many relus read a convolution that nobody else reads."""
+    """Count the relus that are the only consumer of a convolution."""
     there = outside(module["main"])
     readers = Counter(operand for e in there for operand in operands(e))
     return sum(named(e, RELU) and named(e.args[0], CONV) and readers[e.args[0]] == 1 for e in there)
 
 
 def _instructions(module: tvm.IRModule) -> list[relay.Function]:
-    """The functions that say they are conv2d_relu."""
+    """Return the functions whose Composite is conv2d_relu."""
     there = [e for e in outside(module["main"]) if isinstance(e, relay.Function) and e.attrs]
     return [f for f in there if "Composite" in f.attrs and str(f.attrs["Composite"]) == "conv2d_relu"]
 
 
 def _misformed(f: relay.Function) -> str | None:
     if not is_primitive(f):
-        return 'A function with Composite="conv2d_relu" lacks Primitive=1: the next pass would take it apart.'
+        return 'A function with Composite="conv2d_relu" lacks Primitive=1: the next pass would change its inside.'
     inside = f.body
     good = named(inside, RELU) and named(inside.args[0], CONV) and list(inside.args[0].args) == list(f.params)
     if not good:
@@ -46,14 +46,14 @@ def _misformed(f: relay.Function) -> str | None:
 def _clip_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
     left = [e for e in outside(after["main"]) if named(e, RELU)]
     if left:
-        return f"{calls(len(left), RELU)} left outside of the instructions: the chip has no relu."
+        return f"{calls(len(left), RELU)} left outside the instructions, but the chip has no relu."
     wrong = next((why for f in _instructions(after) if (why := _misformed(f))), None)
     if wrong:
         return wrong
     wanted, there = _alone(before) + len(_instructions(before)), len(_instructions(after))
     if there < wanted:
-        found = f"conv2d_relu is there {times(there) if there else 'nowhere'}"
-        return f"{times(wanted).capitalize()} a relu is the only reader of a convolution; {found}."
+        found = f"conv2d_relu occurs {times(there)}"
+        return f"{times(wanted).capitalize()} a relu is the only consumer of a convolution; {found}."
     return None
 
 
@@ -61,20 +61,22 @@ def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str |
     wanted, there = _alone(before) + len(_instructions(before)), len(_instructions(after))
     convs, now = counts(before)[CONV], counts(after)[CONV]
     if now != convs:
-        return f"{calls(convs, CONV)} became {now}: what others read, too, has to stay, and is then computed twice."
+        return (
+            f"{calls(convs, CONV)} became {now}: one with other consumers has to stay, so fusing it computes it twice."
+        )
     if there > wanted:
-        return f"conv2d_relu is there {times(there)}, and should be {times(wanted) if wanted else 'nowhere'}."
+        return f"conv2d_relu occurs {times(there)}; expected {times(wanted)}."
     top = {float(tvm.tir.max_value(d).value) for d in ("float32", "float16", "int32", "int8")}
     odd = [
         e for e in outside(after["main"]) if named(e, "clip") and (e.attrs.a_min, e.attrs.a_max) not in _clips(before)
     ]
     cut = next((e for e in odd if e.attrs.a_min != 0 or not any(np.isclose(e.attrs.a_max, t) for t in top)), None)
     if cut is not None:
-        return f"relu became clip(x, {cut.attrs.a_min:g}, {cut.attrs.a_max:g}): that cuts off at the top."
+        return f"relu became clip(x, {cut.attrs.a_min:g}, {cut.attrs.a_max:g}): that cuts off large values."
     old, new = (Counter({op: n for op, n in counts(m).items() if op not in (RELU, "clip")}) for m in (before, after))
     if old != new:
         op = min(op for op in old.keys() | new.keys() if old[op] != new[op])
-        return f"{calls(old[op], op)} became {new[op]}; only relu is to be replaced."
+        return f"{calls(old[op], op)} became {new[op]}; replace only relu."
     return None
 
 
@@ -86,7 +88,7 @@ judge = judge_pass(_clip_did, _clip_spared, level=LEVEL)
 
 
 def instruction(x: relay.Expr, seed: int = 0) -> relay.Expr:
-    """relu(conv(x)) as the pass leaves it."""
+    """Return relu(conv(x)) as the pass leaves it."""
     data, kernel = relay.var("data", shape=SHAPE), weight(4, 4, 3, 3, seed=seed)
     w = relay.var("weight", shape=(4, 4, 3, 3))
     inside = relay.nn.relu(relay.nn.conv2d(data, w, padding=(1, 1), channels=4, kernel_size=(3, 3)))
@@ -121,7 +123,7 @@ def cases() -> list[Case]:
 
     return [
         clip_case("settings", program(settings, SHAPE), "did"),
-        clip_case("convolutions that others read", program(read_twice, SHAPE), "spared", run=False),
+        clip_case("convolutions with other consumers", program(read_twice, SHAPE), "spared", run=False),
         clip_case("relu elsewhere", program(elsewhere, SHAPE), "did", "spared"),
         clip_case("one after another", program(one_after_another, SHAPE), "did", "spared", run=False),
         clip_case("instructions that are there already", program(already, SHAPE), "did", "spared", run=False),

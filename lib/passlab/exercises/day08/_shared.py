@@ -1,4 +1,4 @@
-"""What the exercises of day 8 share."""
+"""Shared parts of the day 8 exercises."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CONV, RELU, CLIP = "relax.nn.conv2d", "relax.nn.relu", "relax.clip"
 
 
 class Reading:
-    """One function of a module: what makes a variable (`made`), who reads it, and whether it leaves the block."""
+    """One function of a module: the call that makes each variable (`made`), its consumers, and the bound values."""
 
     def __init__(self, mod: Any, name: str):
         self.nodes = {node.var: node for node in nodes(mod, name)}
@@ -22,13 +22,13 @@ class Reading:
         self.values = dict(bindings(functions(mod)[name]))
 
     def only_reader(self, var: Any) -> Node | None:
-        """The one call that reads `var`, where nothing else does and the function does not return it."""
+        """Return the only call that reads `var`, or None if it has other consumers or is returned."""
         readers = self.readers.get(var, [])
         hidden = isinstance(var, relax.DataflowVar)
         return self.nodes.get(readers[0]) if hidden and len(readers) == 1 else None
 
     def made(self, var: Any, name: str) -> Node | None:
-        """The call that makes `var`, if it is one of this operator."""
+        """Return the call that makes `var` if it calls this operator, else None."""
         node = self.nodes.get(var)
         return node if node is not None and node.name == name else None
 
@@ -38,9 +38,9 @@ def readings(mod: Any) -> list[Reading]:
 
 
 def launches(mod: Any) -> list[tuple[str, ...]]:
-    """What is called outside primitive functions: the operators of each, in order, one for a bare operator.
+    """Return the operators of each launch outside primitive functions, in order; a bare operator is a launch of one.
 
-    Calls count, not functions: two equal ones may share a function.
+    Calls count, not functions: two equal calls may share a function.
     """
     inside = {name: tuple(node.name for node in nodes(mod, name)) for name in functions(mod)}
     fused = {name for name, function in functions(mod).items() if is_primitive(function)}
@@ -54,12 +54,12 @@ def launches(mod: Any) -> list[tuple[str, ...]]:
 
 
 def calls(mod: Any) -> Counter[str]:
-    """How often each operator is called, those in a primitive function once for each call of it."""
+    """Count the calls of each operator; operators in a primitive function count once for each call of it."""
     return Counter(name for launch in launches(mod) for name in launch)
 
 
 def other_calls(before: Any, after: Any, free: set[str]) -> str | None:
-    """What else is called more or less often than before."""
+    """Return a message about another operator whose number of calls changed, or None."""
     old, new = calls(before), calls(after)
     for name in sorted((old | new).keys() - free):
         if old[name] != new[name]:

@@ -26,7 +26,7 @@ def _shape(expr: Any) -> list[int] | None:
 
 
 def _bias(bias: Any, product: Any, channel: int) -> bool:
-    """Is it one number for each channel: a size other than 1 in that dimension of the product only?"""
+    """Return whether `bias` has one number for each channel: size 1 in all other dimensions of the product."""
     shape, full = _shape(bias), _shape(product)
     if shape is None or full is None or len(shape) > len(full):
         return False
@@ -50,7 +50,7 @@ KINDS = (
 
 
 def fitting(mod: Any) -> Counter[str]:
-    """How many composites of each name there should be."""
+    """Return how many composites of each name there should be."""
     found: Counter[str] = Counter()
     for reading in readings(mod):
         for name, first, last, channel, fits in KINDS:
@@ -68,7 +68,7 @@ def fitting(mod: Any) -> Counter[str]:
 
 
 def composites(mod: Any) -> list[tuple[str, str, Any]]:
-    """(Composite, name, function) for every call of a function that a pattern made."""
+    """Return (Composite, name, function) for every call of a function that a pattern made."""
     made = {
         n: (str(f.attrs["Composite"]), n, f) for n, f in functions(mod).items() if f.attrs and "Composite" in f.attrs
     }
@@ -81,9 +81,7 @@ def _composed(before: Any, after: Any, case: Case) -> str | None:
     wanted, found = fitting(before), Counter(composite for composite, *_ in composites(after))
     for composite, number in wanted.items():
         if found[composite] < number:
-            return (
-                f"{plural(number, 'place')} fit {composite}; {found[composite]} became a function with that Composite."
-            )
+            return f"{plural(number, 'place')} should become calls of {composite}; {found[composite]} did."
     return None
 
 
@@ -92,20 +90,20 @@ def _pattern_spared(before: Any, after: Any, case: Case) -> str | None:
     for composite, name, function in composites(after):
         found[composite] += 1
         if composite not in COMPOSITES:
-            return f"There is a function {name} with the Composite {composite!r}, which nobody asked for."
+            return f"The function {name} has the Composite {composite!r}; use one of the two given names."
         inside = tuple(node.name for node in nodes(after, name))
         if inside != COMPOSITES[composite]:
-            return f"{name} has the Composite {composite} and holds {', '.join(inside)}."
+            return f"{name} has the Composite {composite} but contains {', '.join(inside)}."
         if isinstance(function.ret_ty, relax.TupleType):
-            inner = "A value inside the pattern is read outside it: the check has to say no."
+            inner = "A value inside the pattern is also used outside: the check must return False."
             return f"{name} returns a tuple of {len(function.ret_ty.fields)} values, not one. {inner}"
     for composite, number in found.items():
         if number > wanted[composite]:
-            return f"{plural(wanted[composite], 'place')} fit {composite} and {number} were fused: {WHY}."
+            return f"{plural(wanted[composite], 'place')} can become {composite}, but {number} were fused: {WHY}."
     return other_calls(before, after, set())
 
 
-WHY = "look at who reads the values in between, at layouts, dtypes and the shape of what is added"
+WHY = "check the consumers of the values in between, layouts, dtypes and the shape of the bias"
 
 judge = judge_pass(_composed, _pattern_spared)
 
@@ -146,8 +144,8 @@ def cases() -> list[Case]:
     return [
         case("the bias left and right", module(block, IMAGE, WEIGHT, bias), "did"),
         case("dense, bias, gelu", module(dense, VECTOR, SQUARE, (8,)), "did"),
-        case("values that others read", module(fork, IMAGE, WEIGHT, bias), "spared"),
+        case("values with other consumers", module(fork, IMAGE, WEIGHT, bias), "spared"),
         case("a value that is returned", module(handed_out, VECTOR, SQUARE, (8,)), "spared", run=False),
-        case("what is no bias, another layout", module(look_alikes, IMAGE, WEIGHT, bias, (4,)), "spared", run=False),
+        case("not a bias, another layout", module(look_alikes, IMAGE, WEIGHT, bias, (4,)), "spared", run=False),
         case("the other gelu", module(gelus, VECTOR, SQUARE, (8,)), "did", "spared"),
     ]

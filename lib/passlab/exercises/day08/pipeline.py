@@ -17,13 +17,13 @@ from passlab.tvm import builds
 
 #: Another program may take a core in the middle of a measurement: only several failures in a row are one.
 ROUNDS = 3
-#: How many times as fast as with TVM's default pipeline. Both get one thread: a second core may be busy.
+#: The required speedup over TVM's default pipeline. Both get one thread: a second core may be busy.
 FASTER = 4.0
 
 
 @dataclass(frozen=True)
 class Task:
-    """`faster`: how many times as fast as with TVM's default pipeline. `fewer`: must there be fewer kernels, too?"""
+    """`faster`: the required speedup over TVM's default pipeline. `fewer`: must it launch fewer kernels, too?"""
 
     model: Callable[[], nn.Module]
     inputs: tuple[torch.Tensor, ...]
@@ -32,7 +32,7 @@ class Task:
 
 
 def pipeline_case(name: str, build: Callable[[], nn.Module], shape: tuple, faster: float, fewer: bool) -> Case:
-    """fewer: only where there is something to save; elsewhere there must not be more of them."""
+    """fewer: whether kernels can be saved; otherwise there must not be more of them."""
     inputs = (torch.randn(shape, generator=torch.Generator().manual_seed(1)),)
     about = ("valid", "same", "cost", *(["did"] if fewer else []))
 
@@ -69,9 +69,11 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     default = _default(case, before)
     here, there = len(mine.kernels), len(default.kernels)
     most = there - task.fewer
-    said = f"One run launches {here} kernels; with TVM's default pipeline it is {there}"
-    said += ", and fewer are asked." if task.fewer else ", and more are not needed."
-    yield Finding("did", here <= most, "" if here <= most else f"{said} The last are {', '.join(mine.kernels[-3:])}.")
+    said = f"One run launches {here} kernels, with TVM's default pipeline {there}"
+    said += "; launch fewer." if task.fewer else "; do not launch more."
+    yield Finding(
+        "did", here <= most, "" if here <= most else f"{said} The last ones are {', '.join(mine.kernels[-3:])}."
+    )
     least, base = min(mine.times), min(default.times)
     for _ in range(ROUNDS - 1):
         if base / least >= task.faster:
@@ -79,7 +81,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         least = min(least, *_run(value, task, "none").times)
         base = min(base, *_run(before, task, None).times)
     slow = f"On one thread it takes {seconds(least)}, TVM's default pipeline {seconds(base)}: "
-    slow += f"{base / least:.1f} times as fast, and {task.faster:g} times is asked."
+    slow += f"{base / least:.1f} times as fast; at least {task.faster:g} times is required."
     yield Finding("cost", base / least >= task.faster, "" if base / least >= task.faster else slow)
 
 
@@ -92,7 +94,7 @@ def _run(module: Any, task: Task, pipeline: str | None) -> builds.Built:
 
 
 def _default(case: Case, module: Any) -> builds.Built:
-    """What TVM makes of a case's module by itself; asked once for each case."""
+    """Return the build of a case's module with TVM's default pipeline; one build for each case."""
     if case.name not in _defaults:
         built = _run(module, case.expect, None)
         if not built.ok:
@@ -105,12 +107,12 @@ _defaults: dict[str, builds.Built] = {}
 
 
 def _difference(built: builds.Built, task: Task) -> str | None:
-    """Where the outputs are not torch's."""
+    """Return where the outputs differ from torch's, or None."""
     with torch.no_grad():
         want = task.model()(*task.inputs)
     outputs = built.outputs[0]
     if len(outputs) != 1:
-        return f"The model has one output; {len(outputs)} came."
+        return f"The model has one output; the build returned {len(outputs)}."
     tolerance = Tolerance.of(torch.float32, depth=200)
     found = compare(want, builds.as_torch(outputs[0]), tolerance)
     return f"It does not compute what torch does: {found[0].sentence}" if found else None

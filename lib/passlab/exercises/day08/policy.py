@@ -1,4 +1,4 @@
-"""Day 8: visible cases and judge of the fusion policy. Its answer is data, groups of names; the judge does the rest."""
+"""Day 8: visible cases and judge of the fusion policy. Its answer is groups of names; the judge does the rest."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from passlab.relax.cases import module, op
 from passlab.relax.fusing import Program, everything, fuse, illegal, nothing, prepare, price, program
 from passlab.tvm.judge import same
 
-#: How much dearer than the best that is known a choice may be, and how many of all steps it may do again beyond it.
+#: How much more than the best known choice a choice may cost, and which share of all steps it may recompute beyond it.
 SLACK, AGAIN = 1.05, 0.05
 
 
 def around(there: Program, kept: set[str]) -> list[tuple[str, ...]]:
-    """The groups in which exactly the values `kept` are results: each with all that it needs and that is not kept."""
+    """Return the groups whose results are exactly the values `kept`: each with everything it needs that is not kept."""
     groups = []
     for result in (name for name in there.ops if name in kept):
         group = [result]
@@ -29,7 +29,7 @@ def around(there: Program, kept: set[str]) -> list[tuple[str, ...]]:
 
 
 def best_of_all(before: Any) -> list[tuple[str, ...]]:
-    """The cheapest of all choices of the values to keep. Tries 2ⁿ of them."""
+    """Return the cheapest of all 2ⁿ choices of the values to keep."""
     there = program(before)
     free = [name for name in there.ops if name not in there.returned]
     best, least = [], price(there, ()).microseconds
@@ -42,7 +42,7 @@ def best_of_all(before: Any) -> list[tuple[str, ...]]:
 
 
 def judge(case: Case, value: object) -> Iterator[Finding]:
-    """Legal groups; the module fused so runs and gives the same; cheaper than two others; what it does again; cost."""
+    """Check that the groups are legal and preserve the result; compare cost and recomputation with other policies."""
     before = case.build()[0]
     there = program(before)
     if value is None:
@@ -69,7 +69,7 @@ def _beaten(before: Any, there: Program, cost: Any, best: Any) -> str | None:
         other = price(there, policy(before))
         better = best.microseconds < other.microseconds
         if cost.microseconds > other.microseconds or (better and cost.microseconds >= other.microseconds):
-            return f"Your groups cost {cost}. That is no less than {said}: {other}."
+            return f"Your groups cost {cost}. That does not beat {said}: {other}."
     return None
 
 
@@ -78,19 +78,19 @@ def _again(there: Program, cost: Any, best: Any) -> str | None:
         return None
     dear = max(there.ops.values(), key=lambda op: op.elements * op.steps)
     return (
-        f"Of {cost.steps:,.0f} steps {cost.recomputed:,.0f} are done again, because values were not kept: which member "
-        f"of a group is read more often than it has elements? (The dearest operation is {dear.name}, {dear.kernel}.)"
+        f"Of {cost.steps:,.0f} steps {cost.recomputed:,.0f} are recomputed, because values were not kept. Which member "
+        f"of a group is read more often than it has elements? (The most expensive one is {dear.name}, {dear.kernel}.)"
     )
 
 
 def _dear(cost: Any, best: Any) -> str | None:
     if cost.microseconds <= SLACK * best.microseconds:
         return None
-    return f"Your groups cost {cost}. Groups are known that cost {best}."
+    return f"Your groups cost {cost}. The best known groups cost {best}."
 
 
 def policy_case(name: str, build: Callable[[], Any], *about: str, best: Callable[[Any], list] = best_of_all) -> Case:
-    """A case from a module of operators. `best` finds the cheapest groups of the prepared module."""
+    """Return a case from a module of operators. `best` finds the cheapest groups of the prepared module."""
     groups = best(prepare(build()))
     return Case(name, lambda: (prepare(build()),), ("valid", "same", *about), expect=groups)
 
@@ -129,8 +129,8 @@ def cases() -> list[Case]:
     return [
         policy_case("a chain", module(chain, (256, 256), (256, 256)), "did", "cost"),
         policy_case("before and after a product", module(prologue, (64, 64), (64, 64)), "did", "spared", "cost"),
-        policy_case("three readers of a dear value", module(dear, (256, 256)), "did", "spared", "cost"),
-        policy_case("three readers of a cheap value", module(cheap, (256, 256)), "did", "cost"),
+        policy_case("three consumers of an expensive value", module(dear, (256, 256)), "did", "spared", "cost"),
+        policy_case("three consumers of a cheap value", module(cheap, (256, 256)), "did", "cost"),
         policy_case("a norm", module(norm, (128, 128), (128,)), "did", "spared", "cost"),
         policy_case("a convolution", module(convolution, (1, 8, 16, 16), (8, 8, 3, 3)), "did", "spared", "cost"),
     ]

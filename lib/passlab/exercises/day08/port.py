@@ -22,7 +22,7 @@ from passlab.tvm.judge import judge_pass
 
 
 def joinable(mod: Any) -> tuple[list[str], list[str]]:
-    """(the relus that join their conv, the others), by the names of what they are bound to."""
+    """Return the relus that can join their conv, and the others, by the names of their variables."""
     joined, others = [], []
     for reading in readings(mod):
         for node in reading.nodes.values():
@@ -44,13 +44,11 @@ def _ported(before: Any, after: Any, case: Case) -> str | None:
     left, clips = calls(after)[RELU] - fused, calls(after)[CLIP] - calls(before)[CLIP]
     if fused < len(joined):
         return (
-            f"{len(joined)} conv2d whose value only a relu reads ({names(joined)}) should be in one primitive function "
-            f"with it; {fused} are. Such a function holds the two calls and has the attribute Primitive."
+            f"{len(joined)} conv2d whose only consumer is a relu ({names(joined)}) should be in one primitive function "
+            f"with it; {fused} are. Such a function contains the two calls and has the attribute Primitive."
         )
     if left > 0:
-        return (
-            f"{plural(left, 'relu')} stayed. In the module given, {names(others) or names(joined)} are to be replaced."
-        )
+        return f"{plural(left, 'relu')} left. In the given module, replace {names(others) or names(joined)}."
     if clips < len(others):
         return f"{plural(len(others), 'relu')} should become clip ({names(others)}); {clips} did."
     return None
@@ -60,11 +58,11 @@ def _port_spared(before: Any, after: Any, case: Case) -> str | None:
     joined, _ = joinable(before)
     convs = calls(before)[CONV], calls(after)[CONV]
     if convs[1] > convs[0]:
-        return f"{plural(convs[0], 'conv2d')} became {convs[1]}: a convolution whose value others read runs twice now."
+        return f"{plural(convs[0], 'conv2d')} became {convs[1]}: a convolution with other consumers now runs twice."
     if (fused := launches(after).count((CONV, RELU))) > len(joined):
         return (
-            f"{fused} conv2d were fused with a relu, and only {len(joined)} may be: the value of the others is read "
-            "elsewhere, too, or returned."
+            f"{fused} conv2d were fused with a relu; only {len(joined)} may be: the values of the others are also used "
+            "elsewhere, or returned."
         )
     return other_calls(before, after, {RELU, CLIP})
 
@@ -99,7 +97,7 @@ def cases() -> list[Case]:
 
     return [
         case("two convs, three relus", module(chain, IMAGE, WEIGHT), "did"),
-        case("a conv that two read", module(fork, IMAGE, WEIGHT), "did", "spared"),
+        case("a conv with two consumers", module(fork, IMAGE, WEIGHT), "did", "spared"),
         case("a conv that is returned, too", module(returned, IMAGE, WEIGHT), "did", "spared", run=False),
         case("a function that main calls", module(calls, IMAGE, WEIGHT, helper=helper), "did"),
         case("stride, padding, groups", module(attributes, IMAGE, (4, 2, 3, 3)), "did", "spared"),

@@ -16,9 +16,9 @@ from passlab.judge import Case, Finding
 from passlab.measure import seconds
 from passlab.tvm import builds
 
-#: How much faster than the naive loop nest: what counts as a schedule at all, and what has to be reached.
+#: Speedup over the naive loop nest: what counts as a schedule at all, and what is required.
 SOME, ENOUGH = 2.5, 8.0
-#: How much of the speed of torch.matmul on the same cores.
+#: The required share of the speed of torch.matmul on the same cores.
 SHARE = 0.08
 #: Another program may take a core in the middle of a measurement: only several failures in a row are one.
 ROUNDS = 3
@@ -49,7 +49,7 @@ def cases() -> list[Case]:
 
 
 def naive(n: int, m: int, k: int) -> Any:
-    """The loop nest as it is written in a textbook."""
+    """Return the loop nest as in a textbook."""
     from passlab.relax import tvm
 
     te = tvm.te
@@ -73,25 +73,27 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         return
     mine, plain, blas = _times(module, built, a, b)
     seen = f"Your kernel takes {seconds(mine)}, the naive loop nest {seconds(plain)}, torch.matmul {seconds(blas)}"
-    yield Finding("did", plain / mine >= SOME, f"{seen}: it is hardly a schedule before it is {SOME:g} times as fast.")
+    yield Finding(
+        "did", plain / mine >= SOME, f"{seen}: it must be at least {SOME:g} times as fast to count as a schedule."
+    )
     short = ""
     if plain / mine < ENOUGH:
-        short = f"{seen}: {plain / mine:.1f} times as fast as the naive nest, and {ENOUGH:g} times is asked."
+        short = f"{seen}: {plain / mine:.1f} times as fast as the naive nest; at least {ENOUGH:g} times is required."
     elif blas / mine < SHARE:
-        short = f"{seen}: {blas / mine:.0%} of torch's speed, and {SHARE:.0%} is asked."
+        short = f"{seen}: {blas / mine:.0%} of torch's speed; at least {SHARE:.0%} is required."
     yield Finding("cost", not short, short)
 
 
 def _module(value: Any, sizes: Sizes) -> tuple[Any, str | None]:
-    """The kernel as a module with main, and what is wrong with it in a sentence."""
+    """Return the kernel as a module with main, or None; and what is wrong with it, or None."""
     from passlab.relax import tvm
 
     if isinstance(value, tvm.s_tir.Schedule):
-        return None, "A Schedule came back. Return its module: `schedule.mod`."
+        return None, "Your function returned a Schedule. Return its module: `schedule.mod`."
     if not isinstance(value, tvm.IRModule):
         return (
             None,
-            f"Return an IRModule with the scheduled PrimFunc (`schedule.mod`); {type(value).__name__} came back.",
+            f"Return an IRModule with the scheduled PrimFunc (`schedule.mod`); yours is {type(value).__name__}.",
         )
     functions = list(value.functions.values())
     if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
@@ -127,7 +129,7 @@ def _target() -> str:
 
 
 def _difference(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> str | None:
-    """Where C is not A · B. The bound is that of sums in float32 in any order."""
+    """Return where C is not A · B, or None. The bound is that of float32 sums in any order."""
     want = a.astype(np.float64) @ b
     bound = 4 * np.finfo(np.float32).eps * math.sqrt(a.shape[1]) * (np.abs(a).astype(np.float64) @ np.abs(b) + 1)
     off = ~(np.abs(c - want) <= bound)
@@ -136,11 +138,11 @@ def _difference(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> str | None:
     i, j = map(int, np.argwhere(off)[0])
     never = " It was never written." if np.isnan(c[i, j]) else ""
     many = f"{int(off.sum())} of {off.size} elements are wrong"
-    return f"C[{i}, {j}] is {c[i, j]:.6g} and must be {want[i, j]:.6g}; {many}.{never}"
+    return f"C[{i}, {j}] is {c[i, j]:.6g}; expected {want[i, j]:.6g}; {many}.{never}"
 
 
 def _times(module: Any, first: builds.Built, a: np.ndarray, b: np.ndarray) -> tuple[float, float, float]:
-    """Least times of the kernel, of the naive one and of torch, in rounds until the kernel is fast enough or is not."""
+    """Return the least times of the kernel, the naive one and torch; repeat until the kernel is fast enough."""
     import torch
 
     left, right = torch.from_numpy(a), torch.from_numpy(b)

@@ -1,6 +1,6 @@
-"""Day 8, exercise 5: cases and judge of a tuner. What it proposes is looked up in a table that the judge alone holds.
+"""Day 8, exercise 5: cases and judge of a tuner. Its proposals are looked up in a table that only the judge has.
 
-The tables are those of drawn machines, so that a verdict hangs neither on the machine nor on what else runs on it.
+The tables are those of random machines, so that a verdict depends neither on this machine nor on its load.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 from passlab.judge import Case, Finding
 
-#: All schedules of a matmul that there are to choose from. rows × columns: a tile of the result; innermost: the loop
+#: All candidate schedules of a matmul. rows × columns: a tile of the result; innermost: the loop
 #: that runs fastest, over the tile's columns (a vector), its rows (a vector that jumps) or the sum; depth: how many
-#: terms are added before the next tile's turn (0: all); local: the tile has memory of its own while it is added up.
+#: terms are added before the next tile's turn (0: all); local: the sums of the tile are kept in separate memory.
 SPACE = [
     {"rows": rows, "columns": columns, "depth": depth, "local": local, "innermost": innermost}
     for rows, columns, depth, local, innermost in itertools.product(
@@ -31,7 +31,7 @@ STARTS, BEATS, NEAR = 20, 0.5, 1.15
 
 
 def scheduled(n: int, m: int, k: int, config: dict[str, Any]) -> Any:
-    """The matmul with one of the schedules."""
+    """Return the matmul with one of the schedules."""
     from passlab.exercises.day08.schedule import naive
     from passlab.relax import tvm
 
@@ -56,7 +56,7 @@ def scheduled(n: int, m: int, k: int, config: dict[str, Any]) -> Any:
 
 
 def drawn_machine(seed: int) -> list[float]:
-    """Microseconds on a machine that there is not: its best tile, and what it dislikes, are drawn."""
+    """Return the microseconds of all candidates on an imaginary machine: its best tile and its dislikes are random."""
     rng = random.Random(seed)
     rows, columns = rng.uniform(0, 4), rng.uniform(2, 7)
     steep, slant = rng.uniform(0.05, 0.15), rng.uniform(-0.06, 0.06)
@@ -78,14 +78,14 @@ def drawn_machine(seed: int) -> list[float]:
 
 @dataclass(frozen=True)
 class Table:
-    """`times` of all candidates, which only the judge knows; `starts`: what was measured already, by index."""
+    """`times` of all candidates, which only the judge knows; `starts`: indices of those measured already."""
 
     times: tuple[float, ...]
     starts: tuple[tuple[int, ...], ...]
     k: int
 
     def expected(self) -> float:
-        """The best time that random search finds on average with as many measurements: the mean of a minimum."""
+        """The expected best time of random search with as many measurements: the mean of a minimum."""
         n, all_of_them = len(self.starts[0]) + self.k, len(self.times)
         ways = math.comb(all_of_them, n)
         return sum(t * math.comb(all_of_them - i - 1, n - 1) / ways for i, t in enumerate(sorted(self.times)))
@@ -107,7 +107,7 @@ def cases() -> list[Case]:
 
 
 def call(answer: Callable, case: Case) -> list:
-    """One call for each start; none of them learns from another."""
+    """Call the answer once for each start, independently."""
     candidates, histories, k = case.build()
     return [answer([dict(c) for c in candidates], list(history), k) for history in histories]
 
@@ -121,25 +121,23 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("valid", True)
     found = [min(table.times[i] for i in (*s, *chosen)) for s, chosen in zip(table.starts, value, strict=True)]
     mean, luck, best = statistics.mean(found), table.expected(), min(table.times)
-    said = f"Over {len(found)} starts the best it found takes {mean:.0f} µs on average"
+    said = f"Over {len(found)} starts, the best candidates found take {mean:.0f} µs on average"
     good = mean <= luck - BEATS * (luck - best)
-    short = (
-        f"{said}; random search finds {luck:.0f} µs with as many measurements, and the best there is takes {best:.0f}."
-    )
+    short = f"{said}; random search finds {luck:.0f} µs with as many measurements, the best there is {best:.0f} µs."
     yield Finding("did", good, "" if good else short)
     near = mean <= NEAR * best
-    far = f"{said}: {mean / best - 1:.0%} more than the best there is ({best:.0f} µs); {NEAR - 1:.0%} is asked."
+    far = f"{said}: {mean / best - 1:.0%} more than the best ({best:.0f} µs); at most {NEAR - 1:.0%} is allowed."
     yield Finding("cost", near, "" if near else far)
 
 
 def _broken(chosen: Any, start: tuple[int, ...], table: Table) -> str | None:
-    """Why this is no list of candidates to measure, in a sentence."""
+    """Return why this is not a list of candidates to measure, or None."""
     if not isinstance(chosen, list | tuple) or not all(type(i) is int for i in chosen):
         return f"Return a list of {table.k} indices into candidates; it returned {str(chosen)[:60]}."
     if len(chosen) != table.k or len(set(chosen)) != table.k:
-        return f"There are {table.k} measurements left for {table.k} different candidates; it chose {len(set(chosen))}."
+        return f"There are {table.k} measurements left; choose {table.k} different candidates, not {len(set(chosen))}."
     if outside := [i for i in chosen if not 0 <= i < len(table.times)]:
-        return f"There is no candidate {outside[0]}: they are 0 to {len(table.times) - 1}."
+        return f"There is no candidate {outside[0]}: indices are 0 to {len(table.times) - 1}."
     if again := [i for i in chosen if i in start]:
-        return f"Candidate {again[0]} has been measured already: measuring it again tells nothing new."
+        return f"Candidate {again[0]} has been measured already. Choose one that has not."
     return None

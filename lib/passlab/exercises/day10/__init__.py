@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from passlab.judge import Exercise
 
-#: notebook → flavour; an exercise that names no notebook stands in the first
+#: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"polyhedral": "relax"}
 
 EXERCISES = (
@@ -15,15 +15,15 @@ EXERCISES = (
         difficulty=2,
         minutes=25,
         hints=(
-            "Walk the nest with three lists that grow on the way down: the iterators around, the conditions that hold "
-            "there, and the time. At a statement all three are complete, and the rest is putting text together: "
-            "'[N] -> { S[i, j] : 0 <= i < N and 0 <= j < i }'.",
-            "A loop adds its iterator, its bounds, and with a step s the condition (i - (start)) % s = 0; counting "
-            "down, it starts at the largest and ends above stop. The time gets two numbers for each level: the place "
-            "of the loop in the body around it, and the iterator (-i where it counts down).",
-            "Times are compared only if they have the same length: collect all statements first, then fill up with "
-            "zeros to the longest. A guard is a level without an iterator. isl.UnionSet('{ }') is where to start, and "
-            ".union adds to it.",
+            "Walk the nest with three lists that grow on the way down: the enclosing iterators, the conditions that "
+            "hold there, and the time. At a statement all three are complete, and the rest is assembling text: '[N] "
+            "-> { S[i, j] : 0 <= i < N and 0 <= j < i }'.",
+            "A loop adds its iterator, its bounds, and with a step s the condition (i - (start)) % s = 0; a loop that "
+            "counts down starts at its largest value and stays above stop. Each level adds two numbers to the time: "
+            "the position of the loop in the body around it, and the iterator (-i if it counts down).",
+            "Only times of the same length can be compared: collect all statements first, then pad the shorter times "
+            "with zeros. A guard is a level without an iterator. Start from isl.UnionSet('{ }') and add to it with "
+            ".union.",
         ),
     ),
     Exercise(
@@ -33,13 +33,14 @@ EXERCISES = (
         difficulty=3,
         minutes=25,
         hints=(
-            "Begin with what runs before what: schedule.lex_lt_union_map(schedule) holds the pairs of instances of "
-            "which the first has the smaller time. Restrict the schedule to the domain first.",
+            "Begin with execution order: schedule.lex_lt_union_map(schedule) holds the pairs of instances of which "
+            "the first has the smaller time. Restrict the schedule to the domain first.",
             "Which instances touch the same cell? writes maps instances to cells, reads.reverse() maps cells to "
-            "instances: writes.apply_range(reads.reverse()) is what could be flow. Intersect it with what runs before.",
-            "For values ask isl: info = isl.UnionAccessInfo.from_sink(reads), then set_must_source(writes), "
-            "set_schedule_map(schedule), compute_flow(), get_must_dependence(). It finds, for each read and each cell, "
-            "the last write.",
+            "instances: writes.apply_range(reads.reverse()) holds the candidates for flow dependences. Intersect it "
+            "with the execution order.",
+            "For value-based dependences let isl do the work: info = isl.UnionAccessInfo.from_sink(reads), then "
+            "set_must_source(writes), set_schedule_map(schedule), compute_flow(), get_must_dependence(). It finds, "
+            "for each read and each cell, the last write.",
         ),
     ),
     Exercise(
@@ -49,12 +50,12 @@ EXERCISES = (
         difficulty=2,
         minutes=15,
         hints=(
-            "A schedule is legal if for every dependence the source gets a time that is smaller than that of the "
-            "target, compared like words in a dictionary. Do not look at dimensions one by one, nor at one size.",
-            "schedule.lex_lt_union_map(schedule) holds all pairs in the right order. What of the dependences is not in "
-            "it? Equal times are not smaller: two instances at once run in any order.",
-            "violated = dependences.subtract(…); is_empty() says whether there is one, .sample() is one with numbers "
-            "for the parameters, too.",
+            "A schedule is legal if for every dependence the source gets a smaller time than the target, compared "
+            "like words in a dictionary. Do not check the dimensions one by one, and do not check only one size.",
+            "schedule.lex_lt_union_map(schedule) holds all pairs in the right order. Which dependences does it not "
+            "contain? Equal times are not smaller: two instances with the same time may run in either order.",
+            "violated = dependences.subtract(…); is_empty() tells you whether there are any, and .sample() gives one, "
+            "with numbers for the parameters, too.",
         ),
     ),
     Exercise(
@@ -65,16 +66,18 @@ EXERCISES = (
         minutes=30,
         hints=(
             "dependences.deltas() holds the distances, target minus source. Write them down for jacobi-1d: (1, -1), "
-            "(1, 0), (1, 1). The second dimension goes back where a distance has -1 there; what has to be added to i "
-            "so that none does?",
-            "Dimension by dimension: row 0 is t. Row k is the iterator k plus whole multiples of the rows before it, "
-            "which no dependence takes back, so enough of them always helps. How many are enough? In seidel-2d with "
-            "nine points j needs the row t + i, not t alone: there (0, 1, -1) is a distance.",
-            "Make the distances tuples of Python numbers: isl.Set.from_union_set(deltas).project_out_all_params(), "
-            "then foreach_point, and point.get_coordinate_val(isl.dim_type.set, k).to_python(). With at most four "
-            "dimensions you can try all multiples from -m to m, where m is the largest number in a distance, and take "
-            "the row with the smallest reach of those that go back nowhere. Negative ones take back a drift: of (1, 1) "
-            "and (1, 2), i - t makes (1, 0) and (1, 1).",
+            "(1, 0), (1, 1). A distance with -1 in the second dimension goes backwards there; what must you add to i "
+            "so that no distance does?",
+            "Go dimension by dimension: row 0 is t. Row k is the iterator k plus integer multiples of the earlier "
+            "rows. No distance goes backwards in the earlier rows, so large enough multiples always work. How large "
+            "is enough? In seidel-2d with nine points j needs the row t + i, not t alone, because (0, 1, -1) is a "
+            "distance.",
+            "Turn the distances into tuples of Python numbers: "
+            "isl.Set.from_union_set(deltas).project_out_all_params(), then foreach_point, and "
+            "point.get_coordinate_val(isl.dim_type.set, k).to_python(). With at most four dimensions you can try all "
+            "multiples from -m to m, where m is the largest number in a distance. Among the rows in which no distance "
+            "is negative, take the one whose largest distance is smallest. Negative multiples undo a drift: with "
+            "distances (1, 1) and (1, 2), i - t gives (1, 0) and (1, 1).",
         ),
     ),
     Exercise(
@@ -84,18 +87,18 @@ EXERCISES = (
         difficulty=3,
         minutes=30,
         hints=(
-            "Two functions that call themselves: one for nodes, which returns statements, one for expressions. Both "
-            "take a dictionary from the names of isl's variables to TensorIR's expressions, which grows at every loop.",
-            "A loop has node.for_get_iterator(), for_get_init(), for_get_cond(), for_get_inc() and for_get_body(). The "
-            "condition is an operation of two arguments, t1 <= bound or t1 < bound; the increment has a number, "
-            ".get_val().to_python(). Let TensorIR's loop count turns from 0, tirx.For(turn, 0, turns, ForKind.SERIAL, "
-            "body), and say in the dictionary what isl's variable is then: first + step · turn. A loop of one turn can "
-            "be degenerate (for_is_degenerate()): it has no condition.",
+            "Write two recursive functions: one for nodes, which returns statements, and one for expressions. Both "
+            "take a dictionary from the names of isl's variables to TensorIR expressions, which grows at every loop.",
+            "A loop has node.for_get_iterator(), for_get_init(), for_get_cond(), for_get_inc() and for_get_body(). "
+            "The condition is an operation of two arguments, t1 <= bound or t1 < bound; the increment is a number, "
+            ".get_val().to_python(). Let the TensorIR loop count iterations from 0, tirx.For(turn, 0, turns, "
+            "ForKind.SERIAL, body), and put the value of isl's variable into the dictionary: first + step · turn. A "
+            "loop with a single iteration can be degenerate (for_is_degenerate()): then it has no condition.",
             "An expression is an int (get_val), an id (get_id().get_name()) or an operation (get_op_type, "
-            "get_op_n_arg, get_op_arg(k)). A table from isl.ast_expr_op_type to functions of two numbers is enough: "
-            "add, sub, mul, min, max, div, fdiv_q, pdiv_q, pdiv_r, zdiv_r, eq, le, lt, ge, gt, and_, or_. Only "
-            "minus has one, and select has three, tirx.Select(test, then, otherwise); min and max can have three. // "
-            "rounds down in TensorIR, as fdiv_q wants it.",
+            "get_op_n_arg, get_op_arg(k)). A table from isl.ast_expr_op_type to functions of two numbers is nearly "
+            "enough: add, sub, mul, min, max, div, fdiv_q, pdiv_q, pdiv_r, zdiv_r, eq, le, lt, ge, gt, and_, or_. "
+            "Only minus has one argument; select has three, tirx.Select(test, then, otherwise), and min and max can "
+            "have three. // rounds down in TensorIR, as fdiv_q requires.",
         ),
     ),
     Exercise(
@@ -105,13 +108,16 @@ EXERCISES = (
         difficulty=4,
         minutes=30,
         hints=(
-            "Which loop is innermost decides most. In k the products jump through memory and wait for each other's "
-            "sums; in j neighbours lie side by side, and nobody waits. Write the order i, k, j first: "
-            "{ S[i, j] -> [i, 0, 0, j]; T[i, j, k] -> [i, 1, k, j] }. Its 0 and 1 keep zeros before sums.",
+            "The choice of the innermost loop matters most. With k innermost, the products jump through memory and "
+            "each sum has to wait for the one before; with j innermost, neighbours are contiguous and independent. "
+            "Write the order i, k, j first: { S[i, j] -> [i, 0, 0, j]; T[i, j, k] -> [i, 1, k, j] }. Its 0 and 1 keep "
+            "the zeros before the sums.",
             "A row of C is read and written again for each k. A tile of 8 rows and 32 columns fits into registers, if "
-            "all its sums are done before the next tile: floor(i/8) and floor(j/32) outermost, then k, then i and j.",
-            "Vectorize the innermost dimension, unroll the one around it (8 turns), and run the outermost in parallel: "
-            "tiles share nothing. Neither parallel nor vectorize may mark a dimension of k: sums wait for each other.",
+            "all its sums are finished before the next tile starts: floor(i/8) and floor(j/32) outermost, then k, "
+            "then i and j.",
+            "Vectorize the innermost dimension, unroll the one around it (8 iterations), and run the outermost in "
+            "parallel: tiles share nothing. Do not mark a dimension of k as parallel or vectorize: its sums depend on "
+            "each other.",
         ),
         seconds=20.0,
     ),
@@ -124,14 +130,15 @@ EXERCISES = (
         hints=(
             "Read the schedule as a list of (variable, n): floor(v/n), and v alone with n = 1. isl helps: "
             "isl.PwMultiAff.from_map(schedule).get_pw_aff(d).get_pieces() has one piece, a set and an isl.Aff. "
-            "aff.get_coefficient_val(isl.dim_type.in_, k) is what stands before variable k; where "
-            "aff.dim(isl.dim_type.div) is not 0, aff.get_div(0) is what stands in the floor, v/n.",
-            "Keep for each variable the finest n so far. A dimension whose n is a multiple of it says nothing new. One "
-            "whose n divides it is one more loop: of finest / n turns, or of as many as it takes if it is the "
-            "variable's first. Every other n cuts through tiles, and no split does that.",
+            "aff.get_coefficient_val(isl.dim_type.in_, k) is the coefficient of variable k; if "
+            "aff.dim(isl.dim_type.div) is not 0, aff.get_div(0) is the expression inside the floor, v/n.",
+            "For each variable keep the finest n so far. A dimension whose n is a multiple of it adds nothing new. "
+            "One whose n divides it adds a loop: of finest / n iterations, or of as many as needed if it is the "
+            "variable's first. Any other n cuts through tiles, and no split can express that.",
             "schedule = tvm.s_tir.Schedule(function); loops = schedule.get_loops(schedule.get_sblock('S')). A loop "
-            "with n of 8, 2 and 1 is schedule.split(loop, [None, 4, 2]). All the parts, in the order in which their "
-            "dimensions came, go to one schedule.reorder(*parts). Tiles that do not divide are TVM's care.",
+            "with n of 8, 2 and 1 is schedule.split(loop, [None, 4, 2]). Pass all the parts, in the order in which "
+            "their dimensions came, to one schedule.reorder(*parts). If sizes do not divide evenly, TVM adds the "
+            "conditions.",
         ),
     ),
 )

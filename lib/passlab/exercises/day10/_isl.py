@@ -1,4 +1,4 @@
-"""Day 10: what its judges share. isl objects travel as text, and text that came back is read under a limit."""
+"""Shared parts of the day 10 judges. isl objects travel as text, and returned text is read under a limit."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ import islpy as isl
 
 from passlab.judge import Case, Finding
 
-#: So long may a text be, so many numbers may stand in one bracket, and so many steps may isl take to judge it: all of
-#: them are far more than a right answer needs.
+#: Limits on the length of a text, the numbers in one bracket, and the steps of isl to judge it: all far more than a
+#: right answer needs.
 CHARACTERS, NUMBERS, OPERATIONS = 20_000, 64, 2_000_000
-#: A step takes a fraction of a microsecond, or a millisecond where numbers are huge. So a judge begins with few steps,
-#: and takes more only where those took less than so many seconds of the processor's time.
+#: A step takes a fraction of a microsecond, or a millisecond where numbers are huge. So a judge begins with FEW steps,
+#: and allows MORE times as many only if those took less than this many SECONDS of processor time.
 FEW, MORE, SECONDS = 50_000, 9, 0.2
 
 PARAMETER, IN, OUT = isl.dim_type.param, isl.dim_type.in_, isl.dim_type.out
 
 
 class Unreadable(Exception):
-    """What came back is no isl object of the kind that is asked. The message says so to the learner."""
+    """The answer is not an isl object of the required kind. The message is for the learner."""
 
 
 class GaveUp(Unreadable):
@@ -31,9 +31,9 @@ class GaveUp(Unreadable):
 
 
 class Reader:
-    """Reads isl text in a context of its own, which gives up after so many operations.
+    """Read isl text in a separate context, which gives up after `operations` steps.
 
-    isl crashes where objects of two contexts meet, so a judge reads everything, its own texts too, with one reader.
+    isl crashes when objects of two contexts meet, so a judge reads everything, its own texts too, with one reader.
     """
 
     def __init__(self, operations: int = OPERATIONS):
@@ -52,7 +52,9 @@ class Reader:
                 f"{name} must be an isl.{kind.__name__} or the like, or its text; it is {said_type(text)}."
             )
         if len(text) > CHARACTERS:
-            raise Unreadable(f"{name} is {len(text):,} characters long; {CHARACTERS:,} are read. Try `.coalesce()`.")
+            raise Unreadable(
+                f"{name} is {len(text):,} characters long; the limit is {CHARACTERS:,}. Try `.coalesce()`."
+            )
         if any(inside.count(",") >= NUMBERS for inside in re.findall(r"\[[^][]*", text)):
             raise Unreadable(f"{name} has a bracket with more than {NUMBERS} numbers in it.")
         try:
@@ -62,13 +64,13 @@ class Reader:
             raise Unreadable(f"isl cannot read {name} as a {kind.__name__}: {text[:80]!r}.") from None
 
     def raise_if_too_long(self) -> None:
-        """Raises GaveUp if the limit is why isl failed: it does nothing any more then, whatever its error said."""
+        """Raise GaveUp if isl failed because of the limit: then it refuses all work, whatever its error said."""
         try:
             isl.Set.read_from_str(self.context, "{ [i] : i > 0 }").is_empty()
         except isl.Error:
             steps = self.context.get_max_operations()
             raise GaveUp(
-                f"isl gave up on what came back after {steps:,} steps: make it simpler, perhaps by `.coalesce()`."
+                f"isl gave up on your answer after {steps:,} steps. Make it simpler, perhaps with `.coalesce()`."
             ) from None
 
 
@@ -77,7 +79,7 @@ def said_type(value: Any) -> str:
 
 
 def limited(judge: Callable[[Case, Any, Reader], Iterator[Finding]]) -> Callable[[Case, Any], list[Finding]]:
-    """A judge that is given a reader, and that says in a sentence where isl gives up or fails."""
+    """Give the judge a reader, and turn it into one that reports where isl gives up or fails."""
 
     @wraps(judge)
     def with_reader(case: Case, value: Any) -> list[Finding]:
@@ -95,14 +97,14 @@ def limited(judge: Callable[[Case, Any, Reader], Iterator[Finding]]) -> Callable
 
 
 def _judged(judge: Callable, case: Case, value: Any, reader: Reader) -> list[Finding]:
-    """What a judge finds, as far as it gets; GaveUp where isl does."""
+    """Return the judge's findings, or one that reports a failure. Raise GaveUp where isl reaches its limit."""
     findings: list[Finding] = []
     try:
         findings.extend(judge(case, value, reader))
     except isl.Error as error:
         reader.raise_if_too_long()
         reason = str(error).split(" failed: ")[-1].split(" in /")[0]
-        return [Finding("valid", False, f"isl failed on what came back: {reason[:120]}.")]
+        return [Finding("valid", False, f"isl failed on your answer: {reason[:120]}.")]
     except GaveUp:
         raise
     except Unreadable as error:
@@ -111,7 +113,7 @@ def _judged(judge: Callable, case: Case, value: Any, reader: Reader) -> list[Fin
 
 
 def as_text(value: Any) -> Any:
-    """The value with its isl objects as text, as it travels."""
+    """Return the value with its isl objects as text, so that it can travel."""
     if type(value).__module__.split(".")[0] == "islpy":
         return str(value)
     if isinstance(value, dict):
@@ -122,7 +124,7 @@ def as_text(value: Any) -> Any:
 
 
 def call_with(*kinds: str) -> Callable[[Callable, Case], Any]:
-    """Puts a case to the answer with its texts made objects: kinds are names of isl's classes."""
+    """Return a `call` that turns the texts of a case into isl objects; kinds are names of isl's classes."""
 
     def call(answer: Callable, case: Case) -> Any:
         return as_text(answer(*(getattr(isl, kind)(text) for kind, text in zip(kinds, case.build(), strict=True))))
@@ -131,7 +133,7 @@ def call_with(*kinds: str) -> Callable[[Callable, Case], Any]:
 
 
 def example(found: isl.UnionSet | isl.UnionMap) -> str:
-    """One element in words: "S[1, 2]" or "S[0] → A[1]", with the parameters' values where there are any."""
+    """Return one element in words: "S[1, 2]" or "S[0] → A[1]", with the values of its parameters, if any."""
     if isinstance(found, isl.UnionSet):
         point, ends = isl.Set.from_basic_set(found.sample()), [isl.dim_type.set]
     else:
@@ -152,9 +154,9 @@ def _numbers(point: isl.Set | isl.Map, end: Any) -> list[str]:
 
 
 def not_a_function(schedule: isl.UnionMap, domain: isl.UnionSet) -> str | None:
-    """Why a schedule does not give each instance of the domain one time, all times of one length: a sentence.
+    """Return why a schedule does not give each instance of the domain one time, all of the same length, or None.
 
-    `schedule` is that of the domain alone (`intersect_domain`).
+    `schedule` is restricted to the domain (`intersect_domain`).
     """
     if not (without := domain.subtract(schedule.domain())).is_empty():
         return f"The schedule gives no time to {example(without)}."
@@ -167,15 +169,15 @@ def not_a_function(schedule: isl.UnionMap, domain: isl.UnionSet) -> str | None:
         (first, a), (second, b) = sorted(lengths.items())[:2]
         if first[0] != second[0]:
             return (
-                f"The times of {a} have {first[0]} numbers, those of {b} {second[0]}: times that are compared need the "
-                "same number of them. Fill up with zeros."
+                f"The times of {a} have {first[0]} numbers, those of {b} {second[0]}. Times can only be "
+                "compared if they have the same length: pad with zeros."
             )
-        return f"The times of {a} and of {b} are tuples of different names, which isl does not compare: leave them out."
+        return f"The times of {a} and of {b} have tuples with different names, which isl cannot compare: omit them."
     if not schedule.is_single_valued():
         return f"The schedule gives more than one time to {example(schedule.subtract(schedule.lexmin()).domain())}."
     return None
 
 
 def not_before(schedule: isl.UnionMap) -> isl.UnionMap:
-    """The pairs of instances of which the first runs after the second, or at the same time."""
+    """Return the pairs of instances of which the first runs after the second, or at the same time."""
     return schedule.lex_ge_union_map(schedule)

@@ -18,13 +18,13 @@ from passlab.tvm import builds
 
 Sizes = Mapping[str, int]
 
-#: Seconds in which all loops of a function must have turned. Those of right answers take a hundredth of one.
+#: Seconds within which all loops of a function must finish. Those of right answers take a hundredth of a second.
 PATIENCE = 5
 
 
 @dataclass(frozen=True)
 class Nest:
-    """Loops as text, an order for them as isl's text, and sizes."""
+    """Loops as text, a schedule for them as isl text, and sizes."""
 
     source: str
     schedule: str
@@ -36,13 +36,16 @@ class Nest:
 
 
 def kernel(value: Any, program: polyhedral.Program, sizes: Sizes) -> tuple[Any, str | None]:
-    """The one function of a module that came back, and what is wrong with it in a sentence."""
+    """Return the one function of a module, or None; and what is wrong with it, or None."""
     from passlab.relax import tvm
 
     if isinstance(value, tvm.s_tir.Schedule):
-        return None, "A Schedule came back. Return its module: `schedule.mod`."
+        return None, "Your function returned a Schedule. Return its module: `schedule.mod`."
     if not isinstance(value, tvm.IRModule):
-        return None, f"Return TensorIR; {'None' if value is None else f'a {type(value).__name__}'} came back."
+        return (
+            None,
+            f"Return TensorIR; your function returned {'None' if value is None else f'a {type(value).__name__}'}.",
+        )
     functions = list(value.functions.values())
     if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
         return None, f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions."
@@ -63,13 +66,13 @@ def kernel(value: Any, program: polyhedral.Program, sizes: Sizes) -> tuple[Any, 
     if shifted := _shifted(function.body):
         return None, (
             f"The loop over {shifted.loop_var.name} {_how_shifted(shifted)}. Let it begin at 0 and count "
-            "turns: TVM 0.27 (CanonicalizeLoop) is wrong about nested loops that do not."
+            "iterations: TVM 0.27 (CanonicalizeLoop) miscompiles nested loops that do not."
         )
     return function, None
 
 
 def _shifted(node: Any) -> Any:
-    """A loop that does not begin at 0, or that has a step; None without one."""
+    """Return a loop that does not begin at 0 or that has a step, or None."""
     match type(node).__name__:
         case "For":
             plain = getattr(node.min, "value", None) == 0 and node.step is None
@@ -94,14 +97,14 @@ def _how_shifted(loop: Any) -> str:
 
 
 def run(function: Any, arrays: Mapping[str, np.ndarray], repeats: int = 0, seconds: float = 10.0) -> builds.Built:
-    """Run a function that changes its arrays: the outputs are all arrays as it leaves them."""
+    """Run a function that changes its arrays. The outputs are all arrays as it leaves them."""
     return builds.run_module(
         _with_copies(function), [tuple(arrays.values())], target=_target(), repeats=repeats, seconds=seconds
     )
 
 
 def _with_copies(function: Any) -> Any:
-    """The function with a second parameter for each, into which it copies what the first is at its end."""
+    """Return the function with a second parameter for each one, into which it copies the first at the end."""
     from passlab.relax import tvm
 
     tir, s_tir = tvm.tirx, tvm.s_tir
@@ -128,7 +131,7 @@ def _target() -> str:
 
 
 def difference(built: builds.Built, want: Mapping[str, np.ndarray]) -> str | None:
-    """Where the arrays after a run are not what they must be, in a sentence."""
+    """Return where the arrays after a run differ from the expected ones, or None."""
     if built.error:
         return built.error
     for (name, wanted), got in zip(want.items(), built.outputs[0], strict=True):
@@ -137,29 +140,31 @@ def difference(built: builds.Built, want: Mapping[str, np.ndarray]) -> str | Non
             at = tuple(map(int, np.argwhere(off)[0]))
             where = f"{name}[{', '.join(map(str, at))}]"
             many = f"{int(off.sum())} of {off.size} elements of {name} are wrong"
-            return f"{where} is {got[at]:.6g} and must be {wanted[at]:.6g}; {many}."
+            return f"{where} is {got[at]:.6g}; expected {wanted[at]:.6g}; {many}."
     return None
 
 
 def other_order(function: Any, wanted: list[tuple[str, tuple[int, ...]]]) -> str | None:
-    """Where a function visits other iterations than wanted, or in another order, in a sentence."""
+    """Return where a function visits the wrong iterations, or visits them in the wrong order, or None."""
     try:
         with time_limit(PATIENCE):
             seen = polyhedral.visits(function, most=2 * len(wanted))
     except tensor_ir.TooMany as error:
-        return f"{error} There are {len(wanted):,}: which loop turns too often?"
+        return f"{error} There should be {len(wanted):,}: which loop runs too often?"
     except ValueError as error:
         return str(error)
     except OutOfTime:
-        return f"Its loops are still turning after {PATIENCE} s: how often does each of them turn?"
+        return f"Its loops are still running after {PATIENCE} s: how many iterations does each of them have?"
     if seen == wanted:
         return None
     if missing := sorted(set(wanted) - set(seen)):
         return f"{told(missing[0])} never runs; {len(missing)} of {len(wanted)} iterations are missing."
     if more := sorted(set(seen) - set(wanted)):
-        return f"{told(more[0])} runs, and is not in the domain; there are {len(more)} such iterations."
+        return f"{told(more[0])} runs but is not in the domain; there are {len(more)} such iterations."
     if len(seen) > len(wanted):
         twice = next(at for at in seen if seen.count(at) > 1)
-        return f"{told(twice)} runs {seen.count(twice)} times."
+        return f"{told(twice)} runs {seen.count(twice)} times; each iteration must run once."
     place = next(n for n, (a, b) in enumerate(zip(seen, wanted, strict=True)) if a != b)
-    return f"Number {place} to run, counted from 0, must be {told(wanted[place])}; it is {told(seen[place])}."
+    return (
+        f"Iteration number {place} in time, counted from 0, should be {told(wanted[place])}; it is {told(seen[place])}."
+    )

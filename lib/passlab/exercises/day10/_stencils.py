@@ -1,4 +1,4 @@
-"""Day 10: stencils, whose orders two exercises ask about."""
+"""Stencils, which two exercises of day 10 use."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Stencil:
 
 
 def stencil(names: str, *vectors: Vector) -> Stencil:
-    """A stencil on a grid of N (and M, K) points, T times: the first name is the time."""
+    """Return a stencil on a grid of N (and M, K) points with T steps; the first name is the time."""
     time, *space = names.split()
     sizes = ("N", "M", "K")[: len(space)]
     bounds = {time: ("0", "T")} | {name: ("1", f"{size} - 1") for name, size in zip(space, sizes, strict=True)}
@@ -50,7 +50,7 @@ def stencil(names: str, *vectors: Vector) -> Stencil:
 
 
 def flow_of(*offsets: Vector, lag: int = 1) -> tuple[Vector, ...]:
-    """The distances of a stencil with two arrays: a point needs these neighbours of the step before (or of `lag`)."""
+    """Return the distances of a stencil with two arrays: a point needs these neighbours, `lag` steps earlier."""
     return tuple((lag, *(-x for x in offset)) for offset in offsets)
 
 
@@ -58,7 +58,7 @@ JACOBI_1D = stencil("t i", *flow_of((-1,), (0,), (1,)))
 
 
 def times_of(pairs: isl.UnionMap, schedule: isl.UnionMap) -> str:
-    """When the two instances of one of the pairs run: a clause."""
+    """Return a clause that says when the two instances of one of the pairs run."""
     one = isl.UnionMap.from_map(isl.Map.from_basic_map(pairs.sample()))
     times = isl.Map.from_union_map(one.apply_domain(schedule).apply_range(schedule))
     first, second = example(isl.UnionMap.from_map(times)).split(" (")[0].split(" → ")

@@ -19,7 +19,7 @@ call = call_with("UnionSet", "UnionMap", "UnionMap", "UnionMap")
 def dependences_case(
     name: str, domain: str, reads: str, writes: str, schedule: str, flow: str, anti: str, output: str, values: str
 ) -> Case:
-    """What is executed, and the four kinds of dependence that it has."""
+    """Return a case from a program and its four kinds of dependences."""
     given = (domain, reads, writes, schedule)
     return Case(name, lambda: given, expect=dict(zip(KINDS, (flow, anti, output, values), strict=True)))
 
@@ -106,17 +106,17 @@ def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
     for kind in KINDS:
         if not broken and not (off := got[kind].subtract(want[kind])).is_empty():
             off = isl.UnionMap.from_map(isl.Map.from_basic_map(off.sample()))
-            broken = f"{kind} holds {example(off)}: {_why_not(kind, off, case, reader)}."
+            broken = f"{kind} contains {example(off)}, but {_why_not(kind, off, case, reader)}."
     yield Finding("spared", not broken, broken)
 
 
 def _why_not(kind: str, pair: isl.UnionMap, case: Case, reader: Reader) -> str:
-    """Why one pair of instances is no dependence of this kind, in words."""
+    """Return a clause that says why one pair of instances is not a dependence of this kind."""
     domain, reads, writes, schedule = (
         read(text, "") for read, text in zip((reader.set, *(reader.map,) * 3), case.build(), strict=True)
     )
     if not pair.domain().union(pair.range()).is_subset(domain):
-        return "one of the two does not run"
+        return "one of the two instances does not run"
     if not pair.intersect(not_before(schedule.intersect_domain(domain))).is_empty():
         return "the first does not run before the second"
     first, second = (reads if kind == "anti" else writes), (writes if kind in ("anti", "output") else reads)
@@ -124,4 +124,4 @@ def _why_not(kind: str, pair: isl.UnionMap, case: Case, reader: Reader) -> str:
     if shared.is_empty():
         verbs = [("reads", "writes")[what is writes] for what in (first, second)]
         return f"the first {verbs[0]} no cell that the second {verbs[1]}"
-    return "between the two another instance writes that cell"
+    return "another instance writes that cell in between"

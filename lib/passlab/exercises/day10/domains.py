@@ -37,7 +37,7 @@ def nest(parameters: str, *body: dict) -> Nest:
 
 
 def as_python(nest: Nest) -> str:
-    """A loop nest as Python loops, to look at; statements are calls."""
+    """Return a loop nest as Python loops, for display; statements are calls."""
 
     def lines(body: list[dict], indent: str) -> Iterator[str]:
         for item in body:
@@ -53,7 +53,7 @@ def as_python(nest: Nest) -> str:
     return "\n".join(lines(nest["body"], ""))
 
 
-#: The parts of the answer, and what is said of one that is missing and of one too many.
+#: Part of the answer → the messages about a missing element and about an extra one.
 PARTS = {
     "domain": ("this instance runs", "this instance does not run"),
     "reads": ("the instance reads this cell", "the instance does not read this cell"),
@@ -169,23 +169,23 @@ def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
         for part, why in PARTS.items():
             sides = (want[part], got[part]) if verdict == "did" else (got[part], want[part])
             if not broken and not (off := sides[0].subtract(sides[1])).is_empty():
-                broken = f"{part} {('lacks', 'holds')[sign]} {example(off)}: {why[sign]}."
+                broken = f"{part} {('lacks', 'contains')[sign]} {example(off)}, but {why[sign]}."
         yield Finding(verdict, not broken, broken)
     broken = not_a_function(got["schedule"].intersect_domain(want["domain"]), want["domain"])
     if not broken:
-        # All instances there could be come first: where the two orders are the same for them, isl has no more to do.
+        # Compare the unrestricted orders first: where they agree, isl has nothing more to do.
         off = want["schedule"].lex_lt_union_map(want["schedule"]).intersect(not_before(got["schedule"]))
         off = off.intersect_domain(want["domain"]).intersect_range(want["domain"])
         if not off.is_empty():
-            broken = f"In {example(off)} the first runs before the second; by your schedule it does not."
+            broken = f"In {example(off)} the first runs before the second, but not in your schedule."
     yield Finding("same", not broken, broken or "")
 
 
 def read_parts(value: Any, names: list[str], reader: Reader) -> dict[str, Any]:
-    """The parts of a dictionary that came back, read. A part that is called domain is a set, the others are maps."""
+    """Return the parsed parts of a returned dictionary. The part "domain" is a set, the others are maps."""
     if not isinstance(value, dict) or set(value) != set(names):
         keys = ", ".join(map(str, value)) if isinstance(value, dict) else said_type(value)
-        raise Unreadable(f"Return a dictionary of {', '.join(names)}; it is {keys or 'empty'}."[:300])
+        raise Unreadable(f"Return a dictionary with the keys {', '.join(names)}; yours is {keys or 'empty'}."[:300])
     return {
         name: reader.set(value[name], name) if name == "domain" else reader.map(value[name], name) for name in names
     }

@@ -55,7 +55,7 @@ LINE = """
 for i in range(N):
     A[i] = B[i] * 2
 """
-#: Guards that have a branch in a branch: what is no multiple of 5 may be one of 7 and 1 more.
+#: Guards with a nested branch: a number that is not a multiple of 5 may be 1 more than a multiple of 7.
 FIFTHS = """
 for i in range(N):
     if i % 5 == 0 or i % 7 == 1:
@@ -102,7 +102,7 @@ def cases() -> list[Case]:
 
 
 def call(answer: Callable, case: Case) -> Any:
-    """Puts isl's AST of the case to the answer, and makes a function of the statement that comes back."""
+    """Call the answer with isl's AST of the case, and make a function from the statement that it returns."""
     from passlab.relax import tvm
 
     source, schedule, sizes = case.build()

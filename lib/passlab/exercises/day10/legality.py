@@ -15,7 +15,7 @@ call = call_with("UnionMap", "UnionMap")
 
 
 def legality_case(name: str, dependences: str, schedule: str, legal: bool) -> Case:
-    """`legal`: the answer. Illegal ones ask for a pair, legal ones for None."""
+    """Return a case. `legal`: the right answer is None; otherwise it is a violated pair."""
     return Case(name, lambda: (dependences, schedule), ("valid", "spared" if legal else "did"), expect=legal)
 
 
@@ -57,36 +57,36 @@ def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
         violated = dependences.intersect(not_before(schedule))
         wrong = ""
         if not violated.is_empty():
-            wrong = f"{times_of(violated, schedule)}, and the second needs the first: not legal."
+            wrong = f"{times_of(violated, schedule)}, but the second depends on the first: not legal."
         yield Finding("did", not wrong, wrong)
         yield Finding("spared", True)
         return
     pair = reader.map(value, "The pair")
     if pair.is_empty():
-        raise Unreadable("A map with no pair in it came back. Return None if the schedule is legal.")
+        raise Unreadable("Your function returned an empty map. Return None if the schedule is legal.")
     one = isl.UnionMap.from_map(isl.Map.from_basic_map(pair.sample()))
     if not one.is_equal(pair):
         raise Unreadable(
-            "The map holds more than one pair. Return one, with numbers: `.sample()` of a relation is one."
+            "The map contains more than one pair. Return a single pair with numbers, such as `.sample()` of a relation."
         )
     yield Finding("valid", True)
     wrong = ""
     if not pair.is_subset(dependences):
         wrong = _not_there(pair, dependences)
     elif pair.intersect(not_before(schedule)).is_empty():
-        wrong = f"{times_of(pair, schedule)}: as it must be. This pair is no reason against the schedule."
+        wrong = f"{times_of(pair, schedule)}: the right order. This pair does not make the schedule illegal."
     # A pair against a legal schedule is one too many; a wrong pair against an illegal one is a violation not found.
     yield Finding("spared" if case.expect else "did", not wrong, wrong)
 
 
 def _not_there(pair: isl.UnionMap, dependences: isl.UnionMap) -> str:
-    """Why a pair is none of the dependences: a sentence."""
+    """Return a message that says why a pair is not one of the dependences."""
     wanted, given = (
         {relation.space.get_dim_name(PARAMETER, k) for k in range(relation.dim(PARAMETER))}
         for relation in (dependences, pair)
     )
     missing = sorted(wanted - given)
     if not missing or pair.intersect(dependences).is_empty():
-        return f"{example(pair)} is no dependence."
+        return f"{example(pair)} is not a dependence."
     names = " and ".join(missing)
-    return f"{example(pair)} is a dependence for some {names} only: the pair must come with numbers for the parameters."
+    return f"{example(pair)} is a dependence only for some {names}: return the pair with numbers for the parameters."

@@ -12,7 +12,7 @@ from passlab.exercises.day10._stencils import JACOBI_1D, Stencil, flow_of, stenc
 from passlab.judge import Case, Finding
 
 JACOBI_2D = stencil("t i j", *flow_of((0, 0), (-1, 0), (1, 0), (0, -1), (0, 1)))
-#: In place, from left to right: what lies to the left is of this step, what lies to the right of the one before.
+#: In place, from left to right: values to the left are from this step, values to the right from the one before.
 SEIDEL_1D = stencil("t i", (0, 1), (1, 0), (1, -1))
 SEIDEL_2D = stencil(
     "t i j", *((0, x, y) for x, y in ((0, 1), (1, -1), (1, 0), (1, 1))),
@@ -23,11 +23,11 @@ call = call_with("UnionSet", "UnionMap")
 
 
 def skew_case(name: str, nest: Stencil, reach: int) -> Case:
-    """`reach`: the least that the reaches of all dimensions can add up to."""
+    """Return a case. `reach`: the smallest possible sum of the reaches of all dimensions."""
     return Case(name, lambda: (nest.domain, nest.dependences), expect=reach)
 
 
-#: Name → a stencil, and the least that its reaches add up to.
+#: Name → a stencil, and the smallest possible sum of its reaches.
 STENCILS = {
     "jacobi-1d": (JACOBI_1D, 3),
     "jacobi-2d": (JACOBI_2D, 5),
@@ -60,44 +60,44 @@ def judge(case: Case, value: Any, reader: Reader) -> Iterator[Finding]:
     back = ""
     for k in range(depth):
         if not back and not (off := dependences.intersect(_backwards(schedule, depth, k))).is_empty():
-            back = f"{times_of(off, schedule)}: it goes back in dimension {k}, so tiles would wait for each other."
+            back = f"{times_of(off, schedule)}: it goes backwards in dimension {k}, so tiles would wait for each other."
     yield Finding("did", not back, back)
     if back or not illegal.is_empty():
         return
     reaches = _reaches(dependences, schedule, depth)
     far = ""
     if any(reach is None for reach in reaches):
-        far = f"In dimension {reaches.index(None)} there is no limit to how far dependences reach."
+        far = f"In dimension {reaches.index(None)} the distance of dependences is unbounded."
     elif sum(reaches) > case.expect:
         far = (
             f"Dependences reach {' + '.join(map(str, reaches))} = {sum(reaches)} steps in the dimensions of your "
-            f"schedule, and {case.expect} is possible."
+            f"schedule; {case.expect} is possible."
         )
     yield Finding("cost", not far, far)
 
 
 def _no_band(schedule: isl.UnionMap, domain: isl.UnionSet, depth: int) -> str | None:
-    """Why the schedule is no bijection with as many dimensions as there are loops, in a sentence."""
+    """Return why the schedule is not a bijection with as many dimensions as there are loops, or None."""
     if broken := not_a_function(schedule, domain):
         return broken
     numbers = isl.Map.from_union_map(schedule).dim(OUT)
     if numbers != depth:
-        return f"A time of the band has {depth} numbers, one for each loop of the nest; yours has {numbers}."
+        return f"A time must have {depth} numbers, one for each loop of the nest; yours has {numbers}."
     if not schedule.is_injective():
         same = schedule.apply_range(schedule.reverse()).subtract(domain.identity())
-        return f"{times_of(same, schedule)}: give each instance a time of its own."
+        return f"{times_of(same, schedule)}: give each instance a different time."
     return None
 
 
 def _backwards(schedule: isl.UnionMap, depth: int, k: int) -> isl.UnionMap:
-    """The pairs of instances of which the second has the smaller time in dimension k."""
+    """Return the pairs of instances of which the second has the smaller time in dimension k."""
     space = isl.Map.from_union_map(schedule).get_space().range().map_from_set()
     less = isl.Map.universe(space).order_gt(IN, k, OUT, k)
     return schedule.apply_range(isl.UnionMap.from_map(less)).apply_range(schedule.reverse())
 
 
 def _reaches(dependences: isl.UnionMap, schedule: isl.UnionMap, depth: int) -> list[int | None]:
-    """The largest distance of a dependence in each dimension of the schedule; None where there is none."""
+    """Return the largest distance of a dependence in each dimension of the schedule; None where it is unbounded."""
     times = isl.Set.from_union_set(dependences.apply_domain(schedule).apply_range(schedule).deltas())
     most = [times.project_out_all_params().dim_max_val(k) for k in range(depth)]
     return [int(str(value)) if value.is_int() else None for value in most]

@@ -19,12 +19,12 @@ from passlab.measure import seconds
 from passlab.polyhedral.program import at_sizes, first_pair, instance
 from passlab.tvm import builds
 
-#: How much faster than the loops as they are written counts as a schedule at all.
+#: The speedup over the loops as written that counts as a schedule at all.
 SOME = 2.0
 #: Another program may take a core in the middle of a measurement: only several failures in a row are one.
 ROUNDS = 3
 MARKS = ("parallel", "vectorize", "unroll")
-#: So many steps may isl take, and so many digits a number have: with huge numbers, each step takes long.
+#: Limits on the steps of isl and on the digits of a number: with huge numbers, each step takes long.
 OPERATIONS, DIGITS = 2_000_000, 6
 
 MATMUL = """
@@ -42,7 +42,7 @@ for i in range(N):
             C[i, j] += A[k, i] * A[k, j]
 """
 SOURCES = {"matmul": MATMUL, "gram": GRAM}
-#: Program → how many times as fast as its own loops. Good schedules are far above it, because machines are busy.
+#: Program → the required speedup over its loops as written. Good schedules are far above it; machines may be busy.
 ENOUGH = {"matmul": 10.0, "gram": 4.0}
 
 
@@ -74,7 +74,7 @@ def cases() -> list[Case]:
 
 
 def call(answer: Callable, case: Case) -> Any:
-    """Puts the program of the case to the answer, and takes the schedule that comes back as text."""
+    """Call the answer with the program of the case, and return its schedule as text."""
     name, sizes = case.build()
     return as_text(answer(polyhedral.parse(SOURCES[name], name), sizes))
 
@@ -91,7 +91,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("valid", False, str(error))
         return
     except isl.Error:
-        yield Finding("valid", False, f"isl gave up on the schedule after {OPERATIONS:,} steps: make it simpler.")
+        yield Finding("valid", False, f"isl gave up on the schedule after {OPERATIONS:,} steps. Make it simpler.")
         return
     yield Finding("valid", True)
     if wrong:
@@ -111,14 +111,14 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     least, written = _times(task, (function, mine), (plain, first), arrays)
     ratio, enough = written / least, ENOUGH[task.name]
     seen = f"Your loops for {task.name} take {seconds(least)}, the loops as they are written {seconds(written)}"
-    yield Finding("did", ratio >= SOME, f"{seen}: it is hardly a schedule before it is {SOME:g} times as fast.")
-    short = "" if ratio >= enough else f"{seen}: {ratio:.1f} times as fast, and {enough:g} times is asked."
+    yield Finding("did", ratio >= SOME, f"{seen}: it must be at least {SOME:g} times as fast to count as a schedule.")
+    short = "" if ratio >= enough else f"{seen}: {ratio:.1f} times as fast; at least {enough:g} times is required."
     yield Finding("cost", not short, short)
 
 
 @contextlib.contextmanager
 def _limit() -> Iterator[None]:
-    """isl, in its usual context, gives up after so many steps."""
+    """Make isl's default context give up after OPERATIONS steps."""
     context = isl.DEFAULT_CONTEXT
     context.reset_operations()
     context.set_max_operations(OPERATIONS)
@@ -130,15 +130,15 @@ def _limit() -> Iterator[None]:
 
 
 def _read(value: Any, program: polyhedral.Program) -> tuple[isl.UnionMap, dict[str, list[int]]]:
-    """The schedule and its marks. Raises Unreadable or ValueError with a sentence for what is none."""
+    """Return the schedule and its marks. Raise Unreadable or ValueError with a message if they are invalid."""
     if not isinstance(value, tuple | list) or len(value) != 2 or not isinstance(value[1], dict):
         raise Unreadable("Return a pair: the schedule, and a dictionary of marks such as {'parallel': [0]}.")
     text, given = value
     Reader(OPERATIONS).map(text, "The schedule")
     if long := re.search(rf"\d{{{DIGITS + 1},}}", text):
-        raise Unreadable(f"The schedule has a number of {len(long[0])} digits; {DIGITS} are read.")
+        raise Unreadable(f"The schedule contains a number of {len(long[0])} digits; the limit is {DIGITS}.")
     if unknown := sorted(set(map(str, given)) - set(MARKS)):
-        raise Unreadable(f"There is no mark {unknown[0]!r}; there are {', '.join(MARKS)}.")
+        raise Unreadable(f"There is no mark {unknown[0]!r}; use {', '.join(MARKS)}.")
     marks = {kind: given[kind] for kind in MARKS if kind in given}
     for kind, dims in marks.items():
         if not isinstance(dims, list | tuple) or not all(type(dim) is int for dim in dims):
@@ -154,13 +154,13 @@ def _read(value: Any, program: polyhedral.Program) -> tuple[isl.UnionMap, dict[s
 
 
 def _illegal(program: polyhedral.Program, schedule: isl.UnionMap, sizes: Sizes) -> str | None:
-    """The pair of iterations that runs in the wrong order, in a sentence."""
+    """Return a message about a pair of iterations that runs in the wrong order, or None."""
     pair = polyhedral.violated(polyhedral.dependences(program), schedule, sizes)
-    return f"The order is not legal: {pair[0]} has to run before {pair[1]}, and does not." if pair else None
+    return f"The order is not legal: {pair[0]} must run before {pair[1]}, but does not." if pair else None
 
 
 def _race(program: polyhedral.Program, schedule: isl.UnionMap, marks: dict, sizes: Sizes) -> str | None:
-    """A pair of iterations that would run at once, and of which one waits for the other, in a sentence."""
+    """Return a message about a pair of iterations that would run at once although one needs the other, or None."""
     timed = schedule.intersect_domain(program.domain)
     count = polyhedral.depth(schedule)
     for kind in ("parallel", "vectorize"):
@@ -174,14 +174,14 @@ def _race(program: polyhedral.Program, schedule: isl.UnionMap, marks: dict, size
             if not racing.is_empty():
                 first, second = (instance(*it) for it in first_pair(racing))
                 return (
-                    f"The loop of dimension {dim} must not be marked {kind}: {first} has to run before {second}, and "
-                    "they are in different turns of it."
+                    f"The loop of dimension {dim} must not be marked {kind}: {first} must run before {second}, but "
+                    "they are in different iterations of it."
                 )
     return None
 
 
 def _times(task: Task, mine: tuple, plain: tuple, arrays: dict) -> tuple[float, float]:
-    """Least times of both functions, in rounds until the first is fast enough, or is not."""
+    """Return the least times of both functions; repeat until the first is fast enough."""
     least, written = math.inf, math.inf
     for again in range(ROUNDS):
         built: list[builds.Built] = [mine[1], plain[1]]

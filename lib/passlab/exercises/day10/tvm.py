@@ -1,4 +1,4 @@
-"""Day 10, exercise 7: cases and judge of a schedule that is said in TVM's primitives."""
+"""Day 10, exercise 7: cases and judge of a schedule in terms of TVM's primitives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ for i in range(N):
 
 
 def tvm_case(name: str, source: str, schedule: str, can: bool = True, run: bool = False, **sizes: int) -> Case:
-    """`can`: the schedule has the form that splits and reorders give; for others the answer is None, or their order."""
+    """Return a case. `can`: splits and reorders can express the schedule; if not, the answer is None, or that order."""
     about = ("valid", "same", "did") if run else ("valid", "did") if can else ("spared",)
     return Case(name, lambda: (source, schedule, dict(sizes)), about, expect=Nest(source, schedule, sizes))
 
@@ -54,7 +54,7 @@ def cases() -> list[Case]:
 
 
 def call(answer: Callable, case: Case) -> Any:
-    """Puts the loops as they are written and the schedule to the answer. What comes back travels as a module."""
+    """Call the answer with the loops as written and the schedule. Its result travels as a module."""
     from passlab.relax import tvm
 
     source, schedule, sizes = case.build()
@@ -72,13 +72,13 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     function, broken = kernel(value, program, nest.sizes)
     if broken and value is None:
-        broken = f"None came back, but splits and reorders do give {nest.schedule}."
+        broken = f"Your function returned None, but splits and reorders can express {nest.schedule}."
     yield Finding("valid", broken is None, broken or "")
     if broken:
         return
     wrong = other_order(function, polyhedral.order(program, nest.schedule, nest.sizes))
     if not can:
-        said = f"Return None for {nest.schedule}, or loops in just that order. What came back is another order. {wrong}"
+        said = f"Return None for {nest.schedule}, or loops in exactly that order. Your order is different. {wrong}"
         yield Finding("spared", not wrong, said if wrong else "")
         return
     yield Finding("did", not wrong, wrong or "")
