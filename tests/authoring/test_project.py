@@ -215,7 +215,7 @@ def front_matter(path) -> dict:
 @pytest.mark.parametrize("path", AUTHORED, ids=name)
 def test_front_matter_pairs_the_notebook_and_names_the_kernel(path):
     jupyter = front_matter(path)["jupyter"]
-    assert jupyter["jupytext"]["formats"] == notebooks.PAIRING
+    assert jupyter["jupytext"]["formats"] == notebooks.PAIRING["formats"]
     assert jupyter["kernelspec"] == notebooks.KERNEL
     first = cells(path.read_text())[0]
     assert first.markdown and first.text.startswith("# # ")
