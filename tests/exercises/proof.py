@@ -52,10 +52,17 @@ class Seen:
         return conclude(exercise, put(), findings)
 
 
+#: Exercises whose answers are timed. Another program may take the core meanwhile: only a second failure counts.
+TIMED = {"day04.cost", "day07.fold-and-time", "day08.pipeline", "day08.schedule", "day10.generate", "day10.tile"}
+
+
 def report(exercise_id: str, seed: int) -> str:
     """The proof as JSON, with `signatures`: answer → how it did on each case."""
-    seen = Seen()
-    proof = prove(exercise_id, seed, seen.judge)
+    for _ in range(1 + (exercise_id in TIMED)):
+        seen = Seen()
+        proof = prove(exercise_id, seed, seen.judge)
+        if proof.ok:
+            break
     done = zip(proof.rows, seen.cases.values(), strict=proof.ok)  # what cannot be judged has no row
     signatures = {row.name: signature(cases) for row, cases in done}
     return json.dumps(asdict(proof) | {"ok": proof.ok, "signatures": signatures})
