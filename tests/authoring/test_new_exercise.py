@@ -41,7 +41,7 @@ def test_an_exercise_is_added_by_following_the_readme(course):
 
     text = (course / listing).read_text().rstrip()
     assert text.endswith(")")
-    (course / listing).write_text(text[:-1] + parts[listing].partition("# those that are there\n")[2])
+    (course / listing).write_text(text[:-1] + parts[listing].partition("# the existing ones\n")[2])
     assert [sentence.split()[0] for sentence in prove(course)["problems"]] == [*files, "solutions/day00/tiny.py"]
 
     notebook = course / "solutions/day00/tiny.py"
