@@ -159,7 +159,7 @@ def test_the_csv_tells_seed_and_lost_verdicts(graded):
     [
         ("damaged", "tiny.ipynb is damaged"),
         ("nested", "Taken from unpacked/day00/tiny.ipynb"),
-        ("lost cells", "Answer cell 'shout' is missing"),
+        ("lost cells", "Answer cell 'shout' was missing"),
         ("exits", "The Python process ended in this cell"),
         ("broken cell", "SyntaxError"),
         ("=1+1 <b>ödd (x)", "a name that nbgrader cannot use"),
@@ -242,9 +242,11 @@ def test_a_second_run_of_the_same_class_updates_the_same_gradebook(graded):
 
 def test_changed_questions_after_grading_began_are_explained(graded, tmp_path):
     course = shutil.copytree(graded[0], tmp_path / "changed")
-    authored = course / "solutions/day00/tiny.py"
-    text = authored.read_text()
-    authored.write_text(text.replace('"grade_id": "shout', '"grade_id": "yell'))
+    for home in ("lib/passlab/exercises/day00", "autograder/answers/day00"):
+        (course / home / "shout.py").rename(course / home / "yell.py")
+    for file in ("lib/passlab/exercises/day00/__init__.py", "solutions/day00/tiny.py"):
+        text = (course / file).read_text()
+        (course / file).write_text(text.replace("day00.shout", "day00.yell").replace('"shout"', '"yell"'))
     assert tiny.run(course, "-m", "autograder.authoring.notebooks").returncode == 0
     result = grade(course, "class")
     assert result.returncode == 1 and "gradebook.db away and grade again" in result.stderr
