@@ -299,7 +299,7 @@ def test_a_roster_sets_unknown_learners_aside(course):
         (("solutions/day00/tiny.py",), "is not a folder or an archive"),
         (("class", "--assignment", "day77"), "There is no assignment day77. Expected one of day00."),
         (("exercises",), "is named like an assignment"),
-        (("lib/passlab/exercises",), "contains no submission"),
+        (("lib/passlab/formats",), "contains no submission"),
         (("class", "--roster", "none.csv"), "The roster none.csv does not exist"),
     ],
 )

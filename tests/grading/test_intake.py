@@ -12,21 +12,17 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
 from nbgrader.utils import determine_grade
 
-from autograder.authoring import notebooks
 from autograder.engine import outputs
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading import intake
 from autograder.grading.intake import VERDICT, Damaged, collect, read, repair
-from tests.support import tiny
 
 KNOWN = {"day01": {"graphs"}, "day02": {"passes"}}
 
 
 @pytest.fixture(scope="module")
-def authored(tmp_path_factory):
-    path = tmp_path_factory.mktemp("authored") / "tiny.py"
-    path.write_text(tiny.notebook())
-    return notebooks.notebook(path)
+def authored(course):
+    return nbformat.read(course / "solutions/day00/tiny.ipynb", as_version=4)
 
 
 @pytest.fixture
