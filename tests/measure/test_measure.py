@@ -229,7 +229,7 @@ def test_timing_arithmetic(monkeypatch):
     assert found["b"].median == 2.0 and found["b"].ratio == 2.0
     assert found["a"].iqr == 1.0  # quartiles of 1, 1, 1, 5: 1 and 2
     assert found.repeats == 4 and found.device.startswith("cpu, ")
-    with pytest.raises(KeyError, match="there are a, b"):
+    with pytest.raises(KeyError, match="the candidates are a, b"):
         found["c"]
 
 

@@ -97,7 +97,7 @@ def test_a_cell_for_both_runs_in_both(shown):
 
 
 def test_an_unknown_compiler_is_named(shown):
-    assert "'relaks'" in text(shown["typo"]) and "relay and relax" in text(shown["typo"])
+    assert "'relaks'" in text(shown["typo"]) and "relay or relax" in text(shown["typo"])
 
 
 def test_the_notebook_itself_loads_no_tvm(shown):

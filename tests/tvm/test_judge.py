@@ -167,7 +167,7 @@ def checks(flavour: str) -> dict[str, Callable[[], Any]]:
         builds.run_module = counted
         try:
             for _ in range(3):
-                same(make.alone("relu"), make.alone("leaky"), kinds=("ordinary",), locate=False)
+                same(make.alone("negative"), make.alone("leaky"), kinds=("ordinary",), locate=False)
         finally:
             builds.run_module = real
         return f"{runs[3]} run of before and {runs[1]} of after"
