@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from types import SimpleNamespace
@@ -52,13 +52,32 @@ def for_learner(result: Judgement, visible: Iterable[Case]) -> Judgement:
 def cases_of(exercise_id: str, seed: int) -> tuple[list[Case], int]:
     """Return the visible and then the hidden cases of an exercise, and the number of visible ones."""
     visible = list(exercises.find(exercise_id).cases())
-    return [*visible, *hidden_cases(exercise_id, seed)], len(visible)
+    cases = [*visible, *hidden_cases(exercise_id, seed)]
+    return [replace(case, build=Prebuilt(case.build)) for case in cases], len(visible)
 
 
 @cache
 def payloads(exercise_id: str, seed: int) -> list[bytes]:
     """Return the packed arguments of every case."""
-    return [wire.encode(tuple(case.build())) for case in cases_of(exercise_id, seed)[0]]
+    return [wire.encode(tuple(case.build.ahead())) for case in cases_of(exercise_id, seed)[0]]
+
+
+class Prebuilt:
+    """A case's `build`, called ahead of time: the next call returns those arguments, and later ones build anew.
+
+    The verifier builds them once, to send them; each child that it forks has a copy to judge with.
+    """
+
+    def __init__(self, build: Callable[[], tuple]):
+        self._build, self._ready = build, None
+
+    def ahead(self) -> tuple:
+        self._ready = self._build()
+        return self._ready
+
+    def __call__(self) -> tuple:
+        ready, self._ready = self._ready, None
+        return self._build() if ready is None else ready
 
 
 @dataclass
@@ -189,11 +208,17 @@ class Question:
 def _discreet(finding: Finding, case: Case, told: str) -> Finding:
     """Return a finding on a hidden case as a learner may see it: the same message for every case, and no graph except
     a smaller one that the judge shrank the case to."""
-    sizes = [len(part.graph.nodes) for part in case.build() if isinstance(part, GraphModule)]
-    graph = finding.before.graph if isinstance(finding.before, GraphModule) else None
-    shrunk = not finding.ok and graph is not None and sizes and len(graph.nodes) < min(sizes)
     message = finding.message and (told or ON_HIDDEN[finding.verdict])
-    return replace(finding, message=message, before=finding.before if shrunk else None, after=None)
+    smaller = finding.before if not finding.ok and _is_smaller(finding.before, case) else None
+    return replace(finding, message=message, before=smaller, after=None)
+
+
+def _is_smaller(graph: Any, case: Case) -> bool:
+    """Return whether this is a graph with fewer nodes than each graph that the case hands in."""
+    if not isinstance(graph, GraphModule):
+        return False
+    sizes = [len(part.graph.nodes) for part in case.build() if isinstance(part, GraphModule)]
+    return bool(sizes) and len(graph.graph.nodes) < min(sizes)
 
 
 #: (exercise, seed, name of a bank answer, position of the case) → its result: status, lost verdicts, fingerprint.
