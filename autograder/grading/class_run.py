@@ -5,6 +5,7 @@ Only those being graded at once are in memory. The gradebook keeps the data for 
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
@@ -33,8 +34,18 @@ class Grader(Protocol):
 def grade(submission: Submission, grader: Grader, seed: int, submitted: Path, run_all: bool = False) -> Paper:
     """Read, run and judge one submission; its notebooks then hold outputs and points.
 
-    run_all: also run the cells of the course that nothing graded depends on.
+    run_all: also run the cells of the course that nothing graded depends on. Whatever goes wrong with one submission
+    (a bug here, a full disk) is noted in it, and the class goes on.
     """
+    try:
+        return _grade(submission, grader, seed, submitted, run_all)
+    except Exception as error:
+        traceback.print_exc()
+        submission.notes.append(f"It could not be graded ({type(error).__name__}: {str(error)[:200]}).")
+        return Paper(submission)
+
+
+def _grade(submission: Submission, grader: Grader, seed: int, submitted: Path, run_all: bool) -> Paper:
     paper = read(submission)
     hand_over(paper, submitted)
     for name, nb in paper.notebooks.items():

@@ -23,6 +23,8 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from passlab.process.parsing import parse
+
 #: Packages whose functions return a value and have no side effects, unless their name suggests one.
 _QUIET = (
     *("passlab", "torch", "tvm", "islpy", "numpy", "onnx", "networkx", "IPython.display"),
@@ -119,7 +121,7 @@ def names(expression: str) -> set[str]:
 @lru_cache(2_000)
 def _read(source: str) -> _Cell:
     try:
-        tree = ast.parse(source)
+        tree = parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return _unread(source)
     try:
@@ -169,7 +171,7 @@ def _unread(source: str) -> _Cell:
     from IPython.core.inputtransformer2 import TransformerManager
 
     try:
-        ast.parse(TransformerManager().transform_cell(source))
+        parse(TransformerManager().transform_cell(source))
     except SyntaxError:
         return _Cell()
     except Exception:

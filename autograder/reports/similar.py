@@ -20,6 +20,8 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import NamedTuple
 
+from passlab.process.parsing import parse
+
 SHORT = 60
 COMMON = 8
 
@@ -162,7 +164,7 @@ def digest(source: str) -> tuple[str, int]:
     try:
         if len(source) > LONGEST:
             raise ValueError
-        tokens = _tokens(ast.parse(source))
+        tokens = _tokens(parse(source))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         tokens = list("".join(source.split()).encode("utf-8", "replace").decode("utf-8"))
         # As text, a node is about five characters.

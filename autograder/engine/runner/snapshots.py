@@ -11,6 +11,7 @@ import symtable
 from collections.abc import Iterable, Iterator
 
 from autograder.engine.data import Cell
+from passlab.process.parsing import parse
 
 _INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 #: Ways in which a cell can change names without naming them.
@@ -49,7 +50,7 @@ def _changed(source: str) -> set[str] | None:
     top = symtable.symtable(source, "cell", "exec")
     found = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
     found |= {s.get_name() for table in _tables(top) for s in table.get_symbols() if s.is_declared_global()}
-    for node in _top(ast.parse(source)):
+    for node in _top(parse(source)):
         match node:
             case ast.Name(id=name) if name in _UNSEEN:
                 return None
@@ -71,7 +72,7 @@ def needed(cells: Iterable[Cell]) -> set[int]:
     above: set[str] = set()
     for cell in cells:
         if cell.exercise:
-            uses[cell.index] = above | {n.id for n in ast.walk(ast.parse(cell.answer)) if isinstance(n, ast.Name)}
+            uses[cell.index] = above | {n.id for n in ast.walk(parse(cell.answer)) if isinstance(n, ast.Name)}
             continue
         try:
             changed = _changed(cell.source)

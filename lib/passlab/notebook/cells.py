@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+from passlab.process.parsing import parse
+
 _HEADER = re.compile(r"^# %%(?P<rest>.*)$")
 _BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
 
@@ -26,7 +28,7 @@ class Checked(NamedTuple):
 def checked(text: str) -> Checked | None:
     """Return the `check("day03.cse", cse)` of a cell, or None for a cell without one."""
     try:
-        body = ast.parse(text).body
+        body = parse(text).body
     except SyntaxError:  # a cell with magics
         return None
     for call in (s.value for s in body if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call)):
