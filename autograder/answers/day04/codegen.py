@@ -51,7 +51,7 @@ def hidden(seed: int) -> list[Case]:
     n, m = rng.choice((7, 13, 29)), rng.choice((3, 11, 17))
 
     def squares(x):
-        for _ in range(24):
+        for _ in range(18):
             x = x * x * 0.5
         return x
 
@@ -90,7 +90,7 @@ def hidden(seed: int) -> list[Case]:
     counts = torch.tensor((0, 2049, 256, -1), dtype=torch.int32)
     return [
         codegen_case("squares of squares", squares, numbers(n)),
-        codegen_case("each value used twice, and dear", waves, numbers(n)),
+        codegen_case("each value used twice, and dear", waves, numbers(n), about=("valid", "spared", "did", "cost")),
         codegen_case("NaN on either side", nans, numbers(n, m), numbers(m)),
         codegen_case("float16", halves, half(n, m, dtype=torch.float16), half(m, dtype=torch.float16)),
         codegen_case("float16 and float32", halves, half(n, m, dtype=torch.float16), numbers(m)),
