@@ -14,6 +14,7 @@ import json
 import os
 import queue
 import secrets
+import select
 import signal
 import socket
 import subprocess
@@ -30,6 +31,7 @@ from autograder.engine.outcomes import failure, plain
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
 from passlab import exercises
+from passlab.judge import PATIENCE
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.tvm import builds, cache
 
@@ -64,14 +66,27 @@ class Worker:
     pid: int
     reins: socket.socket
     talks: dict[int, socket.socket]
+    group: Group
+
+    def busy(self) -> float:
+        """Return the CPU seconds of all its processes so far; where the kernel does not tell, the time by the clock."""
+        return (self.group.cpu_seconds() if self.group else 0.0) or time.monotonic()
+
+    def answers(self, talk: socket.socket, seconds: float, until: float) -> bool:
+        """Wait for the answer to a question. Return False once the worker has been busy for `seconds`."""
+        start = self.busy()
+        while (left := seconds - (self.busy() - start)) > 0 and time.monotonic() < until:
+            if select.select([talk], [], [], min(left, max(until - time.monotonic(), 0)))[0]:
+                return True
+        return False
 
 
 @dataclass(frozen=True)
 class CaseData:
     """The test cases of an exercise as they are sent.
 
-    `seconds`: the time limit of a case. `visible`: the number of visible cases, which come first. `about`, `arguments`:
-    for each case, the verdicts that it tests and its encoded arguments.
+    `seconds`: the limit of CPU time for a case. `visible`: the number of visible cases, which come first. `about`,
+    `arguments`: for each case, the verdicts that it tests and its encoded arguments.
     """
 
     seconds: float
@@ -150,7 +165,7 @@ class Station:
                 group.add(sandbox.pid_of(ours[0]))
             except OSError as error:
                 raise Broken(f"A worker did not start: {error}") from None
-            yield Worker(pid, ours[0], dict(zip(checks, ours[1:], strict=True)))
+            yield Worker(pid, ours[0], dict(zip(checks, ours[1:], strict=True)), group)
 
     def _end(self, pid: int, group: Group, result: NotebookResult) -> None:
         """Kill a worker and its descendants, and record the resources they used."""
@@ -383,13 +398,15 @@ class _Run:
         while not self._closed(cell.index, most):
             at, value = len(heads), b""
             try:
-                deadline = self._by(data.seconds + GRACE)
+                deadline = self._by(PATIENCE * data.seconds + GRACE)
                 send(talk, {"about": data.about[at]}, data.arguments[at], deadline=deadline)
+                if not worker.answers(talk, data.seconds + GRACE, deadline):
+                    raise Late
                 head, payload = receive(talk, deadline)
                 value = bytes(payload)
                 head = plain(head)
             except Late:
-                head = failure(f"Your answer was still running after {data.seconds:g} s and could not be interrupted.")
+                head = failure(f"Your answer used up its {data.seconds:g} s and could not be interrupted.")
                 sound = False
             except Gone:
                 head, sound = failure(f"The Python process ended while your answer ran{_how(worker)}."), False

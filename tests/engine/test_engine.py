@@ -32,7 +32,7 @@ def graded(course) -> dict[str, dict]:
             "crash in the answer": notebook(double="import ctypes\ndef double(x):\n    ctypes.string_at(0)"),
             "loop in the answer": notebook(double="def double(x):\n    while True: pass"),
             "loop that ignores signals": notebook(
-                double="import signal\ndef double(x):\n    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n"
+                double="import signal\ndef double(x):\n    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n"
                 "    while True: pass"
             ),
             "exit in a cell": [("", "import os; os._exit(1)"), *notebook()],
@@ -55,7 +55,7 @@ def graded(course) -> dict[str, dict]:
             ],
             "calls a loop that ignores signals": [
                 *notebook(
-                    double="import signal\ndef double(x):\n    signal.signal(signal.SIGALRM, signal.SIG_IGN)\n"
+                    double="import signal\ndef double(x):\n    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n"
                     "    while True: pass"
                 ),
                 ("", "double(2)", {"calls": [1]}),
@@ -115,7 +115,7 @@ def test_what_ended_a_cell_is_said_at_that_cell_and_the_others_have_run(graded):
     [
         ("exit in the answer", "exit code 3"),
         ("crash in the answer", "segmentation fault"),
-        ("loop in the answer", "still running after 1 s"),
+        ("loop in the answer", "used up its 1 s"),
         ("loop that ignores signals", "could not be interrupted"),
         ("memory", "MemoryError"),
         ("not defined", "The cell above ended with ZeroDivisionError"),

@@ -193,7 +193,7 @@ def leaves(gm):
 
 MISBEHAVED = {
     "raises AttributeError": (raises, "It raised AttributeError"),
-    "never ends": (forever, "still running after 0.2 s"),
+    "never ends": (forever, "used up its 0.2 s"),
     "calls itself": (recursive, "RecursionError"),
     "exits": (leaves, "It raised SystemExit: 3"),
 }
@@ -261,3 +261,21 @@ def test_a_value_on_which_the_judge_breaks_is_a_sentence():
     result = judge(exercise(judge=breaks), good)
     assert result.points == 0 and not result.verdicts["valid"]
     assert "could not read the returned value (IndexError" in result.failure.message
+
+
+def waits(gm):
+    time.sleep(0.6)
+    return gm
+
+
+def busy(gm):
+    while True:
+        pass
+
+
+def test_the_limit_is_on_cpu_time_so_that_other_programs_cost_an_answer_nothing():
+    timed = exercise(seconds=0.3)
+    assert run(timed, waits, timed.cases()[0]).status == "ok"
+    start = time.process_time()
+    assert run(timed, busy, timed.cases()[0]).status == "timeout"
+    assert time.process_time() - start >= 0.3

@@ -29,6 +29,7 @@ from autograder.engine.flavours import warm
 from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verifier.verdicts import Key, Misconceptions, Mistakes, Question, Seen, cases_of, payloads
 from passlab import exercises
+from passlab.judge import PATIENCE
 from passlab.notebook import ui
 from passlab.process.messages import Garbled, Gone, receive, send
 from passlab.tvm import builds
@@ -161,12 +162,11 @@ class Verifier:
 
 
 def _for_modules(question: dict[str, Any]) -> float:
-    """Return the seconds that modules may take, all cases together: an answer's limit per case, twice, since the
-    argument is built as well as the result."""
+    """Return the seconds, by the clock, that building and running modules may take, all cases together."""
     exercise = exercises.find(question["exercise"])
     if exercise.flavour not in builds.FLAVOURS:
         return 0.0
-    return 2 * exercise.seconds * len(cases_of(exercise.id, question["seed"])[0])
+    return PATIENCE * exercise.seconds * len(cases_of(exercise.id, question["seed"])[0])
 
 
 def _limit_memory() -> None:

@@ -23,7 +23,7 @@ from autograder.engine.data import CaseResult, Verdict
 from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises
-from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run
+from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, out_of_time, run
 from passlab.notebook.ui import picture, report
 
 #: The learner's messages for hidden cases. The judge's own message could name parts of the case, or quote the returned
@@ -143,7 +143,7 @@ class Question:
             error = {
                 "raised": f"It raised {head['error_kind'] or 'an exception'}.",
                 "refused": "The result contains something that cannot leave the notebook.",
-                "timeout": f"It was still running after {self.exercise.seconds:g} s.",
+                "timeout": out_of_time(self.exercise),
                 "missing": "There was no answer to run.",
             }.get(status, error)
         if status in ("died", "refused", "missing"):

@@ -5,7 +5,17 @@ objects may leave the process that ran an answer).
 """
 
 from passlab.judge.expect import Expect, expecting, law_of, pass_judge, too_many
-from passlab.judge.running import OutOfTime, conclude, judge, judge_outcome, run, time_limit, unfit
+from passlab.judge.running import (
+    PATIENCE,
+    OutOfTime,
+    conclude,
+    judge,
+    judge_outcome,
+    out_of_time,
+    run,
+    time_limit,
+    unfit,
+)
 from passlab.judge.travel import function_travels, module_travels, record
 from passlab.judge.verdicts import (
     MEANING,
@@ -21,6 +31,7 @@ from passlab.judge.words import and_more, listed, plural
 
 __all__ = [
     "MEANING",
+    "PATIENCE",
     "VERDICTS",
     "Case",
     "Exercise",
@@ -39,6 +50,7 @@ __all__ = [
     "law_of",
     "listed",
     "module_travels",
+    "out_of_time",
     "pass_judge",
     "plural",
     "record",

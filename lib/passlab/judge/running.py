@@ -38,9 +38,16 @@ class OutOfTime(BaseException):
     """Raised inside an answer that runs too long. A BaseException, so that a learner's `except Exception` misses it."""
 
 
+#: A limit is on CPU time, which other programs do not use up; by the clock, an answer may take this many times as long.
+PATIENCE = 4
+
+
 @contextlib.contextmanager
-def time_limit(seconds: float):
-    """Interrupt the main thread's Python code after `seconds`. Elsewhere (other threads, Windows) there is no limit."""
+def time_limit(seconds: float, busy: float | None = None):
+    """Interrupt the main thread's Python code after `seconds` by the clock, or `busy` seconds of CPU time.
+
+    CPU time is that of the whole process. In other threads and on Windows there is no limit.
+    """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -48,14 +55,20 @@ def time_limit(seconds: float):
     def stop(*_):
         raise OutOfTime
 
-    previous = signal.signal(signal.SIGALRM, stop)
-    # Fires again and again: a bare `except:` in the answer swallows one alarm, not the next.
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)
+    timers = [(signal.ITIMER_REAL, signal.SIGALRM, seconds)]
+    if busy is not None:
+        timers.append((signal.ITIMER_PROF, signal.SIGPROF, busy))
+    previous = [signal.signal(number, stop) for _, number, _ in timers]
+    # They fire again and again: a bare `except:` in the answer swallows one signal, not the next.
+    for timer, _, limit in timers:
+        signal.setitimer(timer, limit, 0.2)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
+        for timer, _, _ in timers:
+            signal.setitimer(timer, 0)
+        for (_, number, _), handler in zip(timers, previous, strict=True):
+            signal.signal(number, handler)
 
 
 #: Folders of code that is not the learner's: this library, Python's own and installed packages.
@@ -70,6 +83,10 @@ def _where(error: BaseException) -> str:
             place = f" (line {tb.tb_lineno} of {tb.tb_frame.f_code.co_name})"
         tb = tb.tb_next
     return place
+
+
+def out_of_time(exercise: Exercise) -> str:
+    return f"It used up its {exercise.seconds:g} s: it is too slow, or one of its loops never ends."
 
 
 def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
@@ -88,7 +105,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     try:
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with time_limit(exercise.seconds):
+            with time_limit(PATIENCE * exercise.seconds, busy=exercise.seconds):
                 return outcome("ok", (exercise.call or call_answer)(answer, replace(case, build=build)))
     except NotImplementedError as error:
         if str(error):
@@ -96,9 +113,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
             return outcome("raised", error=said, kind="NotImplementedError")
         return outcome("stub", error="Not written yet: it still raises NotImplementedError.")
     except OutOfTime:
-        return outcome(
-            "timeout", error=f"It was still running after {exercise.seconds:g} s: look for a loop that never ends."
-        )
+        return outcome("timeout", error=out_of_time(exercise))
     except KeyboardInterrupt:
         raise
     except RecursionError:

@@ -76,7 +76,8 @@ class Exercise:
 
     `points` gives each verdict its weight; `judge(case, value)` yields findings on a returned value;
     `call(answer, case)` runs the answer on a case (an exercise whose answer is a class has its own). In a day's list
-    these come from the exercise's own module (see `passlab.exercises`). `notebook`: default, the day's first.
+    these come from the exercise's own module (see `passlab.exercises`). `seconds`: the CPU time an answer may take for
+    one case. `notebook`: default, the day's first.
     `flavour`: the compiler that the notebook needs, "torch", "relay" or "relax": a process can hold only one TVM.
     """
 
@@ -89,7 +90,7 @@ class Exercise:
     cases: Callable[[], Sequence[Case]] | None = None
     judge: Callable[[Case, Any], Iterable[Finding]] | None = None
     call: Callable[[Callable, Case], Any] | None = None
-    seconds: float = 10.0
+    seconds: float = 5.0
     notebook: str = ""
     flavour: str = "torch"
 

@@ -24,7 +24,6 @@ EXERCISES = (
             "meta.shape.numel() * meta.dtype.itemsize bytes; None takes no bytes. Start with {kind: (0, 0) for kind "
             "in KINDS}, and let the output node add one node and no bytes.",
         ),
-        seconds=5,
     ),
     Exercise(
         id="day01.residual-edges",
@@ -41,7 +40,6 @@ EXERCISES = (
             "b) is residual if a is in above[c] for some operand c of b. node.all_input_nodes finds operands in "
             "keywords too; skip operands without used.meta['tensor_meta'].",
         ),
-        seconds=5,
     ),
     Exercise(
         id="day01.levels",
@@ -59,7 +57,6 @@ EXERCISES = (
             "Two nodes may run in parallel if neither is in the other's set. As producers come first in the list, it "
             "is enough to check the set of the later one.",
         ),
-        seconds=5,
     ),
     Exercise(
         id="day01.match-onnx",
@@ -80,7 +77,6 @@ EXERCISES = (
             "otherwise the Add of an earlier layer is mistaken for that of the GELU. What the collected nodes read "
             "from elsewhere, apart from initializers, is what the FX node reads.",
         ),
-        seconds=5,
     ),
     Exercise(
         id="day01.swap-relu",
@@ -99,7 +95,6 @@ EXERCISES = (
             "gm.graph.erase_node(node). A ReLU is in place if inplace=True is its keyword or second operand, if its "
             "name ends in _, or if module.inplace is set. The operand x is node.args[0] or node.kwargs['input'].",
         ),
-        seconds=5,
     ),
     Exercise(
         id="day01.propagate",
@@ -118,7 +113,6 @@ EXERCISES = (
             "raise ValueError(f'{node.name}: …'). Wrap the call in try/except, and turn any error into a ValueError "
             "with node.name. weights = {k: t.to('meta') for k, t in module.state_dict().items()}.",
         ),
-        seconds=5,
     ),
     Exercise(
         id="day01.to-ssa",
@@ -137,7 +131,6 @@ EXERCISES = (
             "so it leaves them alone. Turn AugAssign(target, op, value) into Assign([target], BinOp(read of target, "
             "op, value)); ast.unparse adds the parentheses.",
         ),
-        seconds=5,
     ),
     Exercise(
         id="day01.read-relay",
@@ -157,6 +150,5 @@ EXERCISES = (
             "parameters as keys. p.checked_type has shape and dtype, and np.dtype(dtype).itemsize is the size of one "
             "element; e.data.numpy().nbytes is the size of a constant.",
         ),
-        seconds=15,
     ),
 )

@@ -111,6 +111,7 @@ EXERCISES = (
             "To convict a suspect, change only this attribute in a copy of before and see whether that alone makes a "
             "difference: build nn.Conv2d(…) with all the old attributes except this one, and give it the old weights.",
         ),
+        seconds=10.0,
     ),
     Exercise(
         id="day02.counterexample",

@@ -121,7 +121,7 @@ EXERCISES = (
             "isnan(a), else b. to(float16) has to round, even if the next line computes in float32: cast there and "
             "back.",
         ),
-        seconds=20.0,
+        seconds=10.0,
     ),
     Exercise(
         id="day04.cost",
@@ -139,7 +139,7 @@ EXERCISES = (
             "is computed as often as its consumer, however small it is itself. Bytes: what the kernel reads from "
             "outside, and its result, each once.",
         ),
-        seconds=60.0,
+        seconds=30.0,
     ),
     Exercise(
         id="day04.measure",

@@ -23,7 +23,7 @@ EXERCISES = (
             "A pass that you call directly runs whatever its level, but some passes consist of several, and those "
             "inside check their level: put the loop inside `with tvm.transform.PassContext(opt_level=4):`.",
         ),
-        seconds=30.0,
+        seconds=10.0,
     ),
     Exercise(
         id="day07.relu-to-clip",
@@ -79,6 +79,7 @@ EXERCISES = (
             "like the table, and try it on sum(relu(x)), relu(sum(x)), a diamond after a convolution, and split with "
             "concatenate.",
         ),
+        seconds=10.0,
     ),
     Exercise(
         id="day07.instrument",
@@ -111,7 +112,6 @@ EXERCISES = (
             "The level that a pass declares (info.opt_level) is not the answer: InlineGlobals declares 1 and runs at "
             "0, because it is called directly.",
         ),
-        seconds=30.0,
     ),
     Exercise(
         id="day07.cse",
@@ -180,6 +180,6 @@ EXERCISES = (
             "mod['main'].params[0].name_hint. Run each once before you measure, then alternate, 20 times, with "
             "time.perf_counter around run(). Take statistics.median of each; the ratio is plain over folded.",
         ),
-        seconds=30.0,
+        seconds=10.0,
     ),
 )

@@ -80,7 +80,7 @@ EXERCISES = (
             "splits, and after the reorder schedule.reverse_compute_at(local, tile) with the loop just outside the "
             "reduction loop. decompose_reduction(block, that loop) moves the zero initialization out of it.",
         ),
-        seconds=20.0,
+        seconds=10.0,
     ),
     Exercise(
         id="day08.tuner",
@@ -116,6 +116,6 @@ EXERCISES = (
             "are more channels than columns in a small image. ConvertLayout({'relax.nn.conv2d': ['NHWC', 'HWIO']}), "
             "then Normalize(). (The keys need their prefix, or nothing happens.)",
         ),
-        seconds=120.0,
+        seconds=60.0,
     ),
 )

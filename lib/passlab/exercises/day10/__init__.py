@@ -119,7 +119,7 @@ EXERCISES = (
             "parallel: tiles share nothing. Do not mark a dimension of k as parallel or vectorize: its sums depend on "
             "each other.",
         ),
-        seconds=20.0,
+        seconds=10.0,
     ),
     Exercise(
         id="day10.tvm",
