@@ -22,7 +22,7 @@
 
 # %%
 from collections.abc import Callable
-from itertools import pairwise, product
+from itertools import pairwise
 
 import islpy as isl
 from IPython.display import display
@@ -276,19 +276,20 @@ def skew(domain: isl.UnionSet, dependences: isl.UnionMap) -> isl.UnionMap:
     """
     ### BEGIN SOLUTION
     vectors = distances(dependences)
-    depth, most = len(vectors[0]), max(abs(step) for vector in vectors for step in vector)
-    rows = []
-    for k in range(depth):
-        # Multiples of the rows before, which go back nowhere: with `most` of each, row k goes back nowhere either.
-        found = []
-        for multiples in product(range(-most, most + 1), repeat=k):
-            row = [sum(m * r[i] for m, r in zip(multiples, rows, strict=True)) + (i == k) for i in range(depth)]
-            steps = [sum(a * b for a, b in zip(row, vector, strict=True)) for vector in vectors]
-            if min(steps) >= 0:
-                found.append((max(steps), row))
-        rows.append(min(found)[1])
-    names = [f"i{k}" for k in range(depth)]
-    times = [" + ".join(f"{c}*{name}" for c, name in zip(row, names, strict=True)) for row in rows]
+    names, times = [f"i{k}" for k in range(len(vectors[0]))], []
+    for k, name in enumerate(names):
+        # The set of all multiples with which no distance goes backwards, or beyond `reach`. isl finds the smallest
+        # reach in it; to try all multiples up to some number may miss it.
+        multiples = [f"m{i}" for i in range(k)]
+        steps = [
+            " + ".join([str(vector[k]), *(f"{step} * {m}" for step, m in zip(vector, multiples, strict=False))])
+            for vector in vectors
+        ]
+        within = " and ".join(f"0 <= {step} <= reach" for step in steps)
+        possible = isl.Set(f"{{ [{', '.join(['reach', *multiples])}] : {within} }}")
+        best = possible.upper_bound_val(isl.dim_type.set, 0, possible.dim_min_val(0)).sample_point()
+        chosen = [best.get_coordinate_val(isl.dim_type.set, 1 + i).to_python() for i in range(k)]
+        times.append(" + ".join([name, *(f"{m} * {outer}" for m, outer in zip(chosen, names, strict=False))]))
     return isl.UnionMap(f"{{ S[{', '.join(names)}] -> [{', '.join(times)}] }}").intersect_domain(domain)
 
 

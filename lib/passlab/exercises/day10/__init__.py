@@ -74,10 +74,11 @@ EXERCISES = (
             "distance.",
             "Turn the distances into tuples of Python numbers: "
             "isl.Set.from_union_set(deltas).project_out_all_params(), then foreach_point, and "
-            "point.get_coordinate_val(isl.dim_type.set, k).to_python(). With at most four dimensions you can try all "
-            "multiples from -m to m, where m is the largest number in a distance. Among the rows in which no distance "
-            "is negative, take the one whose largest distance is smallest. Negative multiples undo a drift: with "
-            "distances (1, 1) and (1, 2), i - t gives (1, 0) and (1, 1).",
+            "point.get_coordinate_val(isl.dim_type.set, k).to_python(). isl finds the best multiples: write the set "
+            "{ [reach, m0, m1] : 0 <= step <= reach and … } with a condition for each distance, whose step is "
+            "m0 times its first number plus … plus its own. dim_min_val(0) is the smallest reach; "
+            "upper_bound_val(isl.dim_type.set, 0, it) keeps the points that have it, and sample_point() is one. "
+            "Negative multiples undo a drift: with distances (1, 1) and (1, 2), i - t gives (1, 0) and (1, 1).",
         ),
     ),
     Exercise(
