@@ -7,7 +7,9 @@ import itertools
 import numpy as np
 import pytest
 
+from autograder.engine.wire.tvm import decode_module
 from passlab.exercises.day08.policy import around
+from passlab.relax import tvm
 from passlab.relax.cases import module, op
 from passlab.relax.fusing import by, everything, fuse, illegal, nothing, prepare, price, program
 from passlab.tvm import builds
@@ -90,3 +92,12 @@ def test_the_price_counts_what_is_done_again(made, there, names):
     assert again.recomputed == of_one * 8 * elements, again  # eight columns, each computes all of them once more
     assert alone.kernels - again.kernels == 1
     assert price(there, everything(made)).kernels < alone.kernels
+
+
+def test_fusing_leaves_its_module_as_it_was():
+    def one(e, x):
+        return e(op.maximum(x, x))
+
+    before = prepare(module(one, (8, 8))())
+    fuse(before, [])
+    assert decode_module(f"relax\n{tvm.ir.save_json(before)}".encode())["main"].params

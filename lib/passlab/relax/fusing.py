@@ -239,6 +239,7 @@ def fuse(module: tvm.IRModule, groups: Groups, merge: Callable[[Any], Any] | Non
     there = program(module)
     if why := illegal(there, groups):
         raise ValueError(why)
+    module = tvm.ir.load_json(tvm.ir.save_json(module))  # the passes below change types inside what they are given
     bindings = {binding.var.name: binding for binding in _bindings(module)}
     builder, new = relax.BlockBuilder(module), []
     kernels = dict(_kernels(there, groups))
