@@ -267,12 +267,16 @@ def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_a
                 "for example ada/day01/graphs.ipynb."
             )
         writable_home()
-        with _gradebook(chosen) as recorder, _grader(jobs, scheduler, unsafe) as grader, _bar(work) as advance:
-            from autograder.grading.class_run import Session
-            from autograder.reports.feedback import feedback
+        from autograder.grading.class_run import Session, flavours, soonest
+        from autograder.reports.feedback import feedback
 
-            work.session = Session(recorder, grader, source.ROOT / run / "submitted", feedback, advance, run_all)
-            yield work
+        with _grader(jobs, scheduler, unsafe) as grader:
+            if not scheduler:
+                for flavour in flavours(soonest(work.tasks)[:1]):  # while the release is entered below
+                    grader.expect(flavour)
+            with _gradebook(chosen) as recorder, _bar(work) as advance:
+                work.session = Session(recorder, grader, source.ROOT / run / "submitted", feedback, advance, run_all)
+                yield work
 
 
 @contextlib.contextmanager

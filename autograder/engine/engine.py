@@ -237,6 +237,15 @@ class Engine:
             station.close()
         self.stations.clear()
 
+    def expect(self, flavour: str) -> None:
+        """Start the processes of a flavour in the background, since a notebook that needs them will come soon."""
+
+        def start() -> None:
+            with contextlib.suppress(Broken):  # the notebook will meet it again, and say so
+                self.station(flavour)
+
+        threading.Thread(target=start, daemon=True).start()
+
     def station(self, flavour: str) -> Station:
         with self.lock:  # held briefly: only notebooks of the same flavour wait while it starts
             starting = self.starting.setdefault(flavour, threading.Lock())

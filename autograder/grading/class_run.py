@@ -56,14 +56,15 @@ def _grade(submission: Submission, grader: Grader, seed: int, submitted: Path, r
     return paper
 
 
+def flavours(submissions: Iterable[Submission]) -> set[str]:
+    """Return the flavours of the exercises in these submissions."""
+    days = {submission.assignment for submission in submissions} & set(exercises.days())
+    return {exercise.flavour for day in days for exercise in exercises.of_day(day)}
+
+
 def soonest(submissions: Iterable[Submission]) -> list[Submission]:
     """Return the submissions in grading order: those with fewer compilers first, since compilers load slowly."""
-
-    def compilers(submission: Submission) -> int:
-        known = submission.assignment in exercises.days()
-        return len({e.flavour for e in exercises.of_day(submission.assignment)} - {"torch"}) if known else 0
-
-    return sorted(submissions, key=compilers)
+    return sorted(submissions, key=lambda submission: len(flavours([submission]) - {"torch"}))
 
 
 def grade_all(

@@ -225,7 +225,7 @@ def _is_smaller(graph: Any, case: Case) -> bool:
 Mistakes = dict[tuple[str, int, str, int], tuple[str, list[str], str]]
 
 #: Seconds to search for a misconception, and for an answer of the bank to run on one case.
-PATIENCE, RUN_SECONDS = 4.0, 1.0
+PATIENCE, RUN_SECONDS = 2.0, 1.0
 
 
 class Misconceptions:

@@ -89,7 +89,7 @@ def _run(module: Any, task: Task, pipeline: str | None) -> builds.Built:
     from passlab.relax.pipelines import host
 
     return builds.run_module(
-        module, [task.inputs], target=str(host()), pipeline=pipeline, repeats=5, threads=1, seconds=60
+        module, [task.inputs], target=str(host()), pipeline=pipeline, repeats=3, threads=1, seconds=60
     )
 
 
