@@ -231,15 +231,3 @@ def checks(largest: int) -> Iterator[Figure | str]:
                     continue
                 base = f"first time {first:.3g} s" + ("" if ok else ", reference not at full marks")
                 yield at_most("checks", exercise.id, best, CHECK_SECONDS[exercise.flavour], " s", base)
-
-
-# Part 5: a class.
-
-KERNEL = """
-import nbformat, time
-from nbclient import NotebookClient
-nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("import torch, passlab")])
-start = time.perf_counter()
-NotebookClient(nb, kernel_name="python3").execute()
-print(time.perf_counter() - start)
-"""

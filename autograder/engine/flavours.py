@@ -8,12 +8,14 @@ A warm process runs torch on one thread and does not touch a GPU; otherwise its 
 
 from __future__ import annotations
 
+import compileall
 import importlib
 import os
 import pkgutil
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 #: Not imported: parts that graded code does not use (the command line), exercises, which each flavour imports by
 #: itself, and JAX, which is large and rarely used, so that not every fork has to carry it.
@@ -165,9 +167,20 @@ def _flavour(name: str) -> Flavour:
     return FLAVOURS[name]
 
 
+@cache
+def _compile() -> None:
+    """Compile the project's modules: a confined process could not keep the bytecode, and would do it at every start."""
+    import autograder
+    import passlab
+
+    for package in (autograder, passlab):
+        compileall.compile_dir(package.__path__[0], quiet=2)
+
+
 def prepare(name: str) -> None:
     """Do what must be done once outside the sandbox. Raises passlab.tvm.reach.Unreachable if it cannot be done."""
     _flavour(name).prepare()
+    _compile()
 
 
 def warm(name: str) -> None:
