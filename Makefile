@@ -14,8 +14,8 @@ PYTEST = OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 2 --durations=10
 # A process can hold one TVM: a run without, one with Relay's where there is one, one with Relax's. All are made, then
 # one that failed (or found no test) fails the target.
 RELAY := $(if $(filter Linux_x86_64,$(shell uname -s)_$(shell uname -m)),relay)
-ALL = failed=; for held in none $(RELAY) relax; do $(PYTEST) --tvm $$held || failed="$$failed $$held"; done; \
-	if [ -n "$$failed" ]; then echo "Tests failed in the runs that hold these TVMs:$$failed" >&2; exit 1; fi
+ALL = failed=; for tvm in none $(RELAY) relax; do $(PYTEST) --tvm $$tvm || failed="$$failed $$tvm"; done; \
+	if [ -n "$$failed" ]; then echo "Tests failed in the runs with these TVMs:$$failed" >&2; exit 1; fi
 
 .DEFAULT_GOAL := help
 .PHONY: help setup lab grade test test-full quick bench notebooks prove
