@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from passlab.tvm.cache import FOLDER
 from tests.support import tiny
 from tests.support.engine import grade, points
 from tests.support.flavours import FLAVOURS
@@ -327,6 +328,7 @@ with Engine(jobs=1) as engine:
 """
 
 
-def test_a_builder_that_is_killed_is_started_again_and_the_notebook_graded(course):
-    ended = tiny.run(course, "-c", KILLS, input=RELAX)
+def test_a_builder_that_is_killed_is_started_again_and_the_notebook_graded(course, tmp_path):
+    # Nothing is in the cache: else the module's outputs come from there, and the builder is not asked.
+    ended = tiny.run(course, "-c", KILLS, input=RELAX, **{FOLDER: str(tmp_path)})
     assert ended.stdout.split() == ["-9", "False", "4.0"], ended.stdout + ended.stderr
