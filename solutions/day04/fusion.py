@@ -743,7 +743,8 @@ for situation in situations(random.Random(3))[:7]:
 
 # %% [markdown]
 # Both sides are TVM kernels with the same scheduling rule, on one core. A cost model predicts which side is faster,
-# from the graph and a few numbers of the machine. It need not predict the time.
+# from the graph and a few numbers of the machine. It need not predict the time. (Your answer is judged by arithmetic,
+# not by a clock: on other machines than this one, and the same everywhere.)
 
 
 # %%
@@ -757,8 +758,11 @@ def cost(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, float])
          group are kernels of their own.
          machine: "bandwidth" in bytes/s; "launch", seconds for a kernel; "step", seconds for an addition or a
          comparison; "dear", how many steps exp, erf, tanh or sigmoid take; "registers", how many values a kernel can keep
-         at a time: for each one more it takes two steps, to put it away and to fetch it.
-    Out: True to fuse, False to leave the calls apart. Right in nine of ten cases where one side is 1.2 times as fast.
+         while it computes an element of its result, in the graph's order: each value more takes two steps, to put it
+         away and to fetch it.
+    Out: True to fuse, False to leave the calls apart. You are asked only where one side takes at least 1.3 times as
+         long, whether a kernel moves and computes at the same time or in turn. Machines differ: each of the five numbers
+         turns some choice round.
 
     Example:  matmul(exp(x), w) with w of 384 columns in one group: False, each exp would be computed 384 times.
               relu(x * 2) of 100,000 elements in one group: True, half as many bytes and one launch.

@@ -15,7 +15,7 @@ from autograder.authoring.answers import hidden_cases
 from passlab import bytes_moved, exercises, launches
 from passlab.exercises.day04 import cost as choosing
 from passlab.exercises.day04 import measure as measuring
-from passlab.judge import Case, judge
+from passlab.judge import judge
 
 IDS = ("day04.codegen", "day04.cost", "day04.measure")
 
@@ -133,66 +133,61 @@ def test_a_wrong_number_is_told_with_the_right_one_and_the_kernels():
 # ---------------------------------------------------------------------------------------------------- cost
 
 
-class Clock:
-    """Sides whose times come from a list instead of a clock: (apart, fused) in each round."""
-
-    def __init__(self, *rounds):
-        self.rounds, self.at, self.modules = list(rounds), 0, ()
-        self.sides = choosing.Sides((None, None), [], *self.rounds[0])
-        self.sides.run = self.again
-
-    def again(self):
-        self.at += 1
-        apart, fused = self.rounds[min(self.at, len(self.rounds) - 1)]
-        self.sides.apart, self.sides.fused = min(self.sides.apart, apart), min(self.sides.fused, fused)
+def laptop(seed=0):
+    return [choosing.Choice(situation, choosing.MACHINE) for situation in choosing.situations(random.Random(seed))]
 
 
-def lost(monkeypatch, clocks, value):
+def turned(seed=0):
+    return choosing.turned(random.Random(seed))
+
+
+def lost(choices, value):
     """The verdicts that are lost, and the first sentence."""
-    names = [choosing.Situation(f"number {k}", None, ()) for k in range(len(clocks))]
-    times = dict(zip(names, clocks, strict=True))
-    monkeypatch.setattr(choosing, "sides", lambda situation: times[situation].sides)
-    findings = list(choosing.judge(Case("some", tuple, expect=tuple(names)), value))
+    findings = list(choosing.judge(choosing.cost_case("some", choices), value))
     said = [f.message for f in findings if f.message]
     return [f.verdict for f in findings if not f.ok], said[0] if said else ""
 
 
-WINS, LOSES, CLOSE = (2e-6, 1e-6), (1e-6, 2e-6), (1.1e-6, 1e-6)
+def test_each_side_has_the_kernels_that_the_reference_prices(apart):
+    """The situations' own formulas against the reference, which counts in the graph."""
+    for said, priced in apart("day04.cost", prices_of, range(5)):
+        assert said == pytest.approx(priced)
 
 
-def test_the_faster_side_is_right(monkeypatch):
-    assert lost(monkeypatch, [Clock(WINS), Clock(LOSES)], [True, False]) == ([], "")
-    verdicts, said = lost(monkeypatch, [Clock(WINS), Clock(LOSES)], [False, True])
-    assert verdicts == ["did", "spared", "cost"]
-    assert "number 0: it takes 2 µs apart and 1 µs fused, but you do not fuse it." in said
+@pytest.mark.parametrize("seed", range(20))
+def test_one_side_is_far_ahead_whether_kernels_move_and_compute_at_once_or_in_turn(seed):
+    for situation, machine, _ in laptop(seed) + turned(seed):
+        gains = [situation.gain(machine, overlap) for overlap in (True, False)]
+        assert min(gains) > 1.3 or max(gains) < 1 / 1.3, (situation.name, gains)
 
 
-def test_either_side_is_right_where_they_are_close(monkeypatch):
-    for guess in (True, False):
-        assert lost(monkeypatch, [Clock(CLOSE)], [guess])[0] == []
+def test_every_number_of_the_machine_turns_a_choice_round():
+    pairs = turned()
+    for one, other in zip(pairs[::2], pairs[1::2], strict=True):
+        assert one.situation == other.situation and one.fuse is not other.fuse
+        assert {key for key in one.machine if one.machine[key] != other.machine[key]} == {one.turned}
+    assert {choice.turned for choice in pairs} == set(choosing.MACHINE)
 
 
-def test_a_side_that_was_disturbed_once_is_measured_again(monkeypatch):
-    disturbed = Clock((2e-6, 9e-6), (2e-6, 9e-6), (2e-6, 1e-6))
-    assert lost(monkeypatch, [disturbed], [True])[0] == [] and disturbed.at == 2
-
-
-def test_a_choice_that_stays_wrong_is_wrong_after_four_rounds(monkeypatch):
-    clock = Clock(LOSES)
-    assert "spared" in lost(monkeypatch, [clock], [True])[0] and clock.at == choosing.ROUNDS - 1
-
-
-def test_one_of_ten_choices_may_be_wrong_and_two_may_not(monkeypatch):
-    clocks = [Clock(WINS) for _ in range(5)] + [Clock(LOSES) for _ in range(5)]
-    right = [True] * 5 + [False] * 5
-    assert lost(monkeypatch, clocks, [False, *right[1:]])[0] == []
-    assert lost(monkeypatch, clocks, [False, *right[1:-1], True])[0] == ["cost"]
-    assert lost(monkeypatch, clocks, [False, False, *right[2:]])[0] == ["did", "cost"]
+def test_a_wrong_choice_is_told_with_what_both_sides_do():
+    choices = laptop()
+    right = [choice.fuse for choice in choices]
+    assert lost(choices, right) == ([], "")
+    verdicts, said = lost(choices, [False, *right[1:]])
+    assert verdicts == ["did"]
+    assert said == (
+        "12 of 13 choices are right. For example, a chain of 5 over many elements, on this machine: "
+        "5 kernels, 4,000,000 bytes and 500,000 steps apart, 1 kernel, 800,000 bytes and 500,000 steps fused. "
+        "So fuse; your answer is False."
+    )
+    assert lost(choices, [right[0], True, *right[2:]])[0] == ["did", "spared"]
+    pairs = turned()
+    assert lost(pairs, [True] * len(pairs))[0] == ["cost"]
 
 
 @pytest.mark.parametrize("value", [[1.5], ["fuse"], [None], "True"])
 def test_what_is_no_choice_is_told_so(value):
-    [finding] = choosing.judge(Case("some", tuple, expect=(choosing.Situation("one", None, ()),)), value)
+    [finding] = choosing.judge(choosing.cost_case("some", laptop()[:1]), value)
     assert finding.verdict == "valid" and "Return True (fuse) or False" in finding.message
 
 
@@ -326,6 +321,24 @@ def reference_on(exercise_id, seeds):
     exercise, answer = exercises.find(exercise_id), answers.reference(exercise_id)
     results = [judge(exercise, answer, hidden_cases(exercise_id, seed)) for seed in seeds]
     return [(f.case, f.verdict, f.message) for result in results for f in result.findings if not f.ok]
+
+
+def prices_of(seeds):
+    """The seconds of all kernels of each side: by the situation, and by the reference."""
+    price = answers.reference("day04.cost").__globals__["price"]
+    both = []
+    for situation, machine, _ in [choice for seed in seeds for choice in laptop(seed) + turned(seed)]:
+        gm = situation.graph()
+        single = [[node] for node in gm.graph.nodes if node.op == "call_function"]
+        grouped = [[node for node in gm.graph.nodes if node.name in group] for group in situation.named(gm)]
+        fused = grouped + [[node] for [node] in single if not any(node in group for group in grouped)]
+        for kernels, nodes in ((situation.apart, single), (situation.fused, fused)):
+            said = [
+                machine["launch"] + max(k.bytes / machine["bandwidth"], k.computes(machine) * machine["step"])
+                for k in kernels
+            ]
+            both.append((sorted(said), sorted(price(kernel, machine) for kernel in nodes)))
+    return both
 
 
 def both_sides(seed):

@@ -10,7 +10,7 @@ import random
 import torch
 
 from autograder.authoring.answers import right, wrong
-from passlab.exercises.day04.cost import cost_case, situations
+from passlab.exercises.day04.cost import MACHINE, Choice, cost_case, situations, turned
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -18,7 +18,17 @@ from passlab.judge import Case
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-    return [cost_case("twelve choices", situations(rng))]
+    slower = rng.choice((0.5, 3.0, 10.0))
+    machine = MACHINE | {
+        "bandwidth": MACHINE["bandwidth"] / slower,
+        "launch": MACHINE["launch"] * slower,
+        "step": MACHINE["step"] * slower,
+    }
+    choices = [Choice(situation, machine) for situation in situations(rng)]
+    pairs = turned(rng)
+    rng.shuffle(choices)
+    rng.shuffle(pairs)
+    return [cost_case("one of each kind", choices), cost_case("each number of the machine decides", pairs)]
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -67,9 +77,19 @@ def _kernels(gm, groups):
     return [[node] for node in calls], fused + [[node] for node in calls if node.name not in grouped]
 
 
+def _spilled(kernel, machine):
+    """Two steps for each value of an element beyond the registers: one to put it away, one to fetch it."""
+    alive, most = set(), 0
+    for node in reversed(kernel):
+        most = max(most, len(alive | {node}))
+        alive = (alive - {node}) | set(node.all_input_nodes)
+        most = max(most, len(alive))
+    return 2 * max(0, most - machine["registers"]) * _numel(_result(kernel))
+
+
 def _seconds(kernel, machine, times=_times, steps=_steps, combine=max):
     counted = times(kernel)
-    work = sum(counted[node] * steps(node, machine) for node in kernel)
+    work = sum(counted[node] * steps(node, machine) for node in kernel) + _spilled(kernel, machine)
     return machine["launch"] + combine(_moved(kernel) / machine["bandwidth"], work * machine["step"])
 
 
@@ -88,11 +108,24 @@ def balance(gm, groups, machine):
     apart, fused = _kernels(gm, groups)
 
     def work(kernels):
-        return sum(n * _steps(node, machine) for kernel in kernels for node, n in _times(kernel).items())
+        return sum(
+            sum(n * _steps(node, machine) for node, n in _times(kernel).items()) + _spilled(kernel, machine)
+            for kernel in kernels
+        )
 
     saved = (len(apart) - len(fused)) * machine["launch"]
     saved += (sum(map(_moved, apart)) - sum(map(_moved, fused))) / machine["bandwidth"]
     return saved > (work(fused) - work(apart)) * machine["step"]
+
+
+@right("each operand that is read twice is moved twice")
+def no_cache(gm, groups, machine):
+    def price(kernel, machine):
+        reads = [a for node in kernel for a in node.all_input_nodes if a not in kernel]
+        moved = 4 * sum(map(_numel, [_result(kernel), *reads]))
+        return _seconds(kernel, machine) + max(0.0, moved - _moved(kernel)) / machine["bandwidth"] / 10
+
+    return _choose(gm, groups, machine, price=price)
 
 
 @wrong("spared", "fuses whatever can be fused: fewer bytes and fewer launches, always")
@@ -103,6 +136,18 @@ def always(gm, groups, machine):
 @wrong("did", "never fuses: what is computed once needs to be computed once")
 def never(gm, groups, machine):
     return False
+
+
+@wrong("cost", "knows one laptop by heart, and does not look at the machine")
+def by_heart(gm, groups, machine):
+    return _choose(gm, groups, MACHINE)
+
+
+@wrong("did", "guesses from the program alone: no product, no sum and nothing dear in a group")
+def by_looks(gm, groups, machine):
+    inside = {name for group in groups for name in group}
+    avoided = (torch.matmul, torch.sum, *DEAR)
+    return not any(node.target in avoided for node in gm.graph.nodes if node.name in inside)
 
 
 @wrong("spared", "counts bytes only: what is computed again is free")
@@ -116,6 +161,30 @@ def launches_only(gm, groups, machine):
     return len(fused) < len(apart)
 
 
+@wrong("cost", "a launch costs nothing")
+def no_launch(gm, groups, machine):
+    return _choose(gm, groups, machine | {"launch": 0.0})
+
+
+@wrong("cost", "memory is as fast as it needs to be")
+def no_bytes(gm, groups, machine):
+    return _choose(gm, groups, machine | {"bandwidth": float("inf")})
+
+
+@wrong("cost", "counts what is written and not what is read")
+def written_only(gm, groups, machine):
+    def price(kernel, machine):
+        steps = sum(n * _steps(node, machine) for node, n in _times(kernel).items()) + _spilled(kernel, machine)
+        return machine["launch"] + max(4 * _numel(_result(kernel)) / machine["bandwidth"], steps * machine["step"])
+
+    return _choose(gm, groups, machine, price=price)
+
+
+@wrong("cost", "everything fits into registers")
+def no_registers(gm, groups, machine):
+    return _choose(gm, groups, machine | {"registers": float("inf")})
+
+
 @wrong("spared", "a value is computed again for every reader, but not for every element that reads it")
 def by_readers(gm, groups, machine):
     return _choose(gm, groups, machine, times=lambda kernel: {node: _numel(node) for node in kernel})
@@ -124,6 +193,20 @@ def by_readers(gm, groups, machine):
 @wrong("spared", "all operations cost the same: exp is one instruction")
 def exp_is_cheap(gm, groups, machine):
     return _choose(gm, groups, machine | {"dear": 1})
+
+
+@wrong("spared", "a value in two groups is computed once")
+def once(gm, groups, machine):
+    seen = set()
+    only = [[name for name in group if not (name in seen or seen.add(name))] for group in groups]
+    return _choose(gm, [group for group in only if group], machine)
+
+
+@wrong("spared", "forgets the operations that are in no group")
+def groups_only(gm, groups, machine):
+    apart, fused = _kernels(gm, groups)
+    fused = fused[: len(groups)]
+    return sum(_seconds(k, machine) for k in fused) < sum(_seconds(k, machine) for k in apart)
 
 
 @wrong("spared", "fusing pays as soon as something large is not written")
@@ -139,12 +222,6 @@ def large_values(gm, groups, machine):
 def element_wise_only(gm, groups, machine):
     inside = {name for group in groups for name in group}
     return not any(node.target in (torch.matmul, torch.sum) for node in gm.graph.nodes if node.name in inside)
-
-
-@wrong("spared", "never fuses what is dear, and all else")
-def nothing_dear(gm, groups, machine):
-    inside = {name for group in groups for name in group}
-    return not any(node.target in DEAR for node in gm.graph.nodes if node.name in inside)
 
 
 @wrong("did", "small tensors are not worth a kernel of their own making")

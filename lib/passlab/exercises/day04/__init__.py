@@ -139,7 +139,6 @@ EXERCISES = (
             "is computed as often as its consumer, however small it is itself. Bytes: what the kernel reads from "
             "outside, and its result, each once.",
         ),
-        seconds=30.0,
     ),
     Exercise(
         id="day04.measure",

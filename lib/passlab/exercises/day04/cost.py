@@ -1,48 +1,68 @@
-"""Day 4, exercise 6: cases and judge of a cost model. Both sides of every choice are built and timed by the judge.
+"""Day 4, exercise 6: cases and judge of a cost model.
 
-A situation is a graph and groups of its operations. `passlab.relax.fusing` makes a kernel of each group: it computes
-one value, and everything else in the group in place, as often as it is read there. Both sides get the same rule of
-scheduling, run one after the other on one core, which disturbs the clock least, and count with their least times.
+A situation is a graph and groups of its operations. It says of both sides what each of their kernels moves and
+computes, so the judge needs a formula and no clock. On each machine of a case the better side is far ahead, whether
+a kernel moves and computes at the same time or in turn.
+
+What the lesson and the benchmark show besides is measured: `sides` builds both sides of a situation and times them.
+There `passlab.relax.fusing` makes a kernel of each group: it computes one value, and everything else in the group in
+place, as often as it is read there. Both sides get the same rule of scheduling, run one after the other on one core,
+which disturbs the clock least, and count with their least times.
 """
 
 from __future__ import annotations
 
+import math
 import operator
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
 
 from passlab.fx.reader import trace
 from passlab.judge import Case, Finding
-from passlab.measure import seconds
+from passlab.judge.words import plural
 from passlab.tvm import builds
 
 #: The machine that an answer receives, with the numbers of an ordinary laptop. The question explains them.
 MACHINE = {"bandwidth": 2e10, "launch": 1e-6, "step": 1e-10, "dear": 30, "registers": 16}
 #: Sides that differ by less than this factor are equally good.
 CLOSE = 1.2
-#: The share of choices that must be right: of all, and of those for which fusing (or not fusing) is better.
-MOST, MANY = 0.9, 0.75
-#: Another program may take a core in the middle of a measurement: only several failures in a row are one.
-ROUNDS = 4
+
+
+class Kernel(NamedTuple):
+    """What one kernel moves and computes. `elements`: of its result; `alive`: most values that it holds at a time."""
+
+    bytes: int
+    steps: int
+    dear: int = 0
+    alive: int = 1
+    elements: int = 0
+
+    def computes(self, machine: Mapping[str, float]) -> float:
+        """Return its steps on a machine, those for exp and the like and for registers included."""
+        spilled = 2 * max(0, self.alive - machine["registers"]) * self.elements
+        return self.steps + self.dear * machine["dear"] + spilled
 
 
 @dataclass(frozen=True)
 class Situation:
     """A choice: is the function faster with these groups, or with a kernel for each operation?
 
-    The name identifies the function: situations with the same name and shapes are timed once.
+    `apart` and `fused` are the kernels of the two sides. The name identifies the function: situations with the same
+    name and shapes are timed once.
     """
 
     name: str
     function: Callable = field(compare=False)
     shapes: tuple[tuple[int, ...], ...]
     groups: tuple[tuple[str, ...], ...] = ()
+    apart: tuple[Kernel, ...] = field(default=(), compare=False)
+    fused: tuple[Kernel, ...] = field(default=(), compare=False)
 
     def graph(self) -> fx.GraphModule:
         return trace(self.function, *(torch.ones(shape) for shape in self.shapes))
@@ -50,6 +70,28 @@ class Situation:
     def named(self, gm: fx.GraphModule) -> list[list[str]]:
         """Return the groups; one group of all operations if there are none."""
         return [list(group) for group in self.groups] or [[n.name for n in gm.graph.nodes if n.op == "call_function"]]
+
+    def gain(self, machine: Mapping[str, float], overlap: bool = True) -> float:
+        """Return the speedup of fusing on a machine, if its kernels move and compute at the same time, or in turn."""
+
+        def takes(kernels: Sequence[Kernel]) -> float:
+            both = [(k.bytes / machine["bandwidth"], k.computes(machine) * machine["step"]) for k in kernels]
+            return sum(machine["launch"] + (max(each) if overlap else sum(each)) for each in both)
+
+        return takes(self.apart) / takes(self.fused)
+
+
+class Choice(NamedTuple):
+    """A situation on a machine. `turned`: the number of the machine that turns the choice round, if the case has it."""
+
+    situation: Situation
+    machine: dict[str, float]
+    turned: str = ""
+
+    @property
+    def fuse(self) -> bool:
+        """Whether fusing is right."""
+        return self.situation.gain(self.machine) > 1
 
 
 def chain(count: int) -> Callable:
@@ -61,87 +103,220 @@ def chain(count: int) -> Callable:
     return function
 
 
-def into_product(dear: Callable) -> Callable:
-    return lambda x, w: torch.matmul(dear(x), w)
+def element_wise(count: int, elements: int, dear: int = 0) -> tuple[Kernel, ...]:
+    """Return kernels that compute one operation each on every element."""
+    return (Kernel(8 * elements, elements),) * count + (Kernel(8 * elements, 0, elements),) * dear
 
 
-def along_rows(dear: Callable) -> Callable:
-    return lambda row, x: dear(row) + x
+def chained(name: str, count: int, n: int) -> Situation:
+    fused = Kernel(8 * n, count * n)
+    return Situation(f"a chain of {count} over {name}", chain(count), ((n,),), (), element_wise(count, n), (fused,))
 
 
-def to_three(dear: Callable) -> Callable:
+def into_product(name: str, m: int, k: int, n: int) -> Situation:
+    product = Kernel(4 * (m * k + k * n + m * n), 2 * m * k * n)
+    return Situation(
+        f"{name} of the operand of a product",
+        lambda x, w: torch.matmul(DEAR[name](x), w),
+        ((m, k), (k, n)),
+        apart=(Kernel(8 * m * k, 0, m * k), product),
+        fused=(product._replace(dear=m * k * n),),
+    )
+
+
+def along_rows(name: str, row: tuple[int, ...], m: int, n: int) -> Situation:
+    few = math.prod(row)
+    added = Kernel(4 * (few + 2 * m * n), m * n)
+    return Situation(
+        f"{name} of a row added to a matrix",
+        lambda row, x: DEAR[name](row) + x,
+        (row, (m, n)),
+        apart=(Kernel(8 * few, 0, few), added),
+        fused=(added._replace(dear=m * n),),
+    )
+
+
+def to_three(name: str, n: int, besides: int = 0) -> Situation:
+    """Return a situation where three operations read one dear value, and other dear operations are in no group."""
+
     def function(x: Any) -> Any:
-        value = dear(x)
-        return value + 1.0, torch.relu(value), value * 2.0
+        value = DEAR[name](x)
+        three = value + 1.0, torch.relu(value), value * 2.0
+        return *three, *(torch.tanh(x + float(k)) for k in range(besides))
 
-    return function
-
-
-def to_two(x: Any) -> Any:
-    value = torch.abs(x * 0.5 + 1.0)
-    return value + 2.0, torch.relu(value)
-
-
-def epilogue(x: Any, w: Any) -> Any:
-    return torch.relu(torch.matmul(x, w) * 0.5 + 1.0)
-
-
-def after_exp(x: Any, w: Any) -> Any:
-    return epilogue(torch.exp(x), w)
+    rest = element_wise(besides, n, besides)
+    return Situation(
+        f"{name} with three consumers" + (f", and {2 * besides} operations in no group" if besides else ""),
+        function,
+        ((n,),),
+        tuple((name, reader) for reader in ("add", "relu", "mul")),
+        element_wise(3, n, 1) + rest,
+        (Kernel(8 * n, n, n),) * 3 + rest,
+    )
 
 
-def centred(x: Any) -> Any:
-    return torch.relu(x - torch.sum(x, -1, True))
+def to_two(name: str, n: int, middle: str = "abs") -> Situation:
+    """Return a chain of three operations that two read: each of two kernels computes it."""
+
+    def function(x: Any) -> Any:
+        value = (DEAR | {"abs": torch.abs})[middle](x * 0.5 + 1.0)
+        return value + 2.0, torch.relu(value)
+
+    called, dear = ("abs_1", 0) if middle == "abs" else (middle, 1)
+    return Situation(
+        name,
+        function,
+        ((n,),),
+        (("mul", "add", called, "add_1"), ("mul", "add", called, "relu")),
+        element_wise(5 - dear, n, dear),
+        (Kernel(8 * n, (4 - dear) * n, dear * n),) * 2,
+    )
 
 
-def shifted(x: Any, a: Any, b: Any) -> Any:
-    return x + torch.matmul(a, b)
+def sum_to_two(m: int, n: int) -> Situation:
+    """Return the sums of long rows, read by two cheap operations: fused, the rows are read twice."""
+
+    def function(x: Any) -> Any:
+        value = torch.sum(x, -1, True)
+        return value + 2.0, torch.relu(value)
+
+    added = Kernel(4 * (m * n + m), m * n)
+    groups = ("sum_1", "add"), ("sum_1", "relu")
+    fused = (added._replace(steps=m * n + m),) * 2
+    return Situation(
+        "sums of rows with two consumers", function, ((m, n),), groups, (added, *element_wise(2, m)), fused
+    )
 
 
-def scaled(row: Any, x: Any) -> Any:
-    return torch.abs(torch.sigmoid(torch.relu(row) * 2.0) + x) * 0.5
+def epilogue(m: int, k: int, n: int, dear: str = "") -> Situation:
+    """Return three operations after a product, in one group with it; the operand of the product may be dear."""
+
+    def function(x: Any, w: Any) -> Any:
+        return torch.relu(torch.matmul(DEAR[dear](x) if dear else x, w) * 0.5 + 1.0)
+
+    product = Kernel(4 * (m * k + k * n + m * n), 2 * m * k * n)
+    before = element_wise(0, m * k, 1 if dear else 0)
+    return Situation(
+        "operations after a thin product" + (f", {dear} apart" if dear else ""),
+        function,
+        ((m, k), (k, n)),
+        (("matmul", "mul", "add", "relu"),) if dear else (),
+        (*before, product, *element_wise(3, m * n)),
+        (*before, product._replace(steps=(2 * k + 3) * m * n)),
+    )
+
+
+def centred(name: str, m: int, n: int) -> Situation:
+    """Return x minus the sums of its rows: fused, each element adds up its row."""
+    apart = Kernel(4 * (m * n + m), m * n), Kernel(4 * (2 * m * n + m), m * n), *element_wise(1, m * n)
+    fused = (Kernel(8 * m * n, (n + 2) * m * n),)
+    return Situation(name, lambda x: torch.relu(x - torch.sum(x, -1, True)), ((m, n),), (), apart, fused)
+
+
+def shifted(m: int, n: int, k: int) -> Situation:
+    """Return a matrix plus a column that is a product: fused, each element computes its element of the column."""
+    product = Kernel(4 * (m * k + k + m), 2 * m * k)
+    return Situation(
+        "a product used by every element",
+        lambda x, a, b: x + torch.matmul(a, b),
+        ((m, n), (m, k), (k, 1)),
+        apart=(product, Kernel(4 * (2 * m * n + m), m * n)),
+        fused=(Kernel(4 * (m * k + k + 2 * m * n), (2 * k + 1) * m * n),),
+    )
+
+
+def scaled(m: int, n: int) -> Situation:
+    """Return six operations on a few elements, the first three on a row that is added to a matrix."""
+    return Situation(
+        "sigmoid of a short row",
+        lambda row, x: torch.abs(torch.sigmoid(torch.relu(row) * 2.0) + x) * 0.5,
+        ((n,), (m, n)),
+        apart=(*element_wise(2, n, 1), Kernel(4 * (n + 2 * m * n), m * n), *element_wise(2, m * n)),
+        fused=(Kernel(4 * (n + 2 * m * n), 5 * m * n, m * n),),
+    )
+
+
+def many_alive(count: int, n: int) -> Situation:
+    """Return a product of sums that is computed last, when every sum is there: none of them can be given up before."""
+
+    def function(x: Any) -> Any:
+        values = [x + float(k) for k in range(count)]
+        product = values[0]
+        for value in values[1:]:
+            product = product * value
+        return product
+
+    steps = 2 * count - 1
+    apart = element_wise(count, n) + (Kernel(12 * n, n),) * (count - 1)
+    fused = (Kernel(8 * n, steps * n, alive=count + 1, elements=n),)  # the sums, and x until the last of them
+    return Situation(f"a product of {count} sums", function, ((n,),), (), apart, fused)
 
 
 DEAR = {"exp": torch.exp, "erf": torch.erf, "sigmoid": torch.sigmoid}
 
 
 def situations(rng: random.Random) -> list[Situation]:
-    """Return one of each kind, with random sizes such that one side is far ahead: fusing wins in seven, loses in five.
+    """Return one of each kind, with random sizes such that one side is far ahead: fusing wins in seven, loses in six.
 
     Operands of a sum are not among them: there the schedule decides, not the amount of work.
     """
     one, two, third = (rng.choice(list(DEAR)) for _ in range(3))
     many, few, long = rng.choice((60_000, 100_000)), rng.choice((32, 100, 500)), rng.choice((4, 5, 6))
     n, m, k = rng.choice((256, 384, 512)), rng.choice((32, 64)), rng.choice((4, 5, 6))
-    ends = ("mul", "add", "abs_1", "add_1"), ("mul", "add", "abs_1", "relu")
-    thirds = tuple((third, reader) for reader in ("add", "relu", "mul"))
-    after = (("matmul", "mul", "add", "relu"),)
     return [
-        Situation(f"a chain of {long} over many elements", chain(long), ((many,),)),
-        Situation(f"{one} of the operand of a product", into_product(DEAR[one]), ((m, 64), (64, n))),
-        Situation(f"{two} of a row added to a matrix", along_rows(DEAR[two]), ((300,), (n // 2, 300))),
-        Situation(f"a chain of {long + 1} over few elements", chain(long + 1), ((few,),)),
-        Situation("a sum used by every element", centred, ((m, n + 128),)),
-        Situation("a cheap chain with two consumers", to_two, ((many,),), ends),
-        Situation(f"{third} with three consumers", to_three(DEAR[third]), ((many // 2,),), thirds),
-        Situation("operations after a thin product", epilogue, ((128, k), (k, 128))),
-        Situation("a product used by every element", shifted, ((m, n), (m, 256), (256, 1))),
-        Situation("sigmoid of a short row", scaled, ((8,), (4, 8))),
-        Situation("operations after a thin product, exp apart", after_exp, ((128, k), (k, 128)), after),
-        Situation("a sum of four elements used by four", centred, ((2, 4),)),
+        chained("many elements", long, many),
+        into_product(one, m, 64, n),
+        along_rows(two, (300,), n // 2, 300),
+        chained("few elements", long + 1, few),
+        centred("a sum used by every element", m, n + 128),
+        to_two("a cheap chain with two consumers", many),
+        to_three(third, many // 2),
+        epilogue(128, k, 128),
+        shifted(m, n, 256),
+        scaled(4, 8),
+        epilogue(128, k, 128, "exp"),
+        centred("a sum of four elements used by four", 2, 4),
+        to_three(third, many // 2, 2),
     ]
 
 
-def cost_case(name: str, choices: Sequence[Situation]) -> Case:
-    def build() -> tuple:
-        graphs = [choice.graph() for choice in choices]
-        return ([(gm, choice.named(gm), dict(MACHINE)) for gm, choice in zip(graphs, choices, strict=True)],)
+def turned(rng: random.Random) -> list[Choice]:
+    """Return pairs of choices: one number of the machine differs, and with it the better side."""
+    n, rows = rng.choice((50_000, 80_000)), rng.choice((16, 24))
+    dear = rng.choice(list(DEAR))
+    idle = MACHINE | {"launch": 1e-9, "bandwidth": 1e15, "step": 1e-15}  # nothing on it takes long
+    turns = [
+        ("launch", along_rows(dear, (300,), rows, 300), MACHINE | {"bandwidth": 1e12}, (1e-3, 1e-8)),
+        ("launch", sum_to_two(rows, 20_000), idle | {"bandwidth": 2e10}, (1e-2, 1e-8)),
+        ("bandwidth", to_two("a cheap chain with two consumers", n), MACHINE | {"launch": 1e-9}, (1e8, 1e13)),
+        ("bandwidth", sum_to_two(rows, 20_000), idle | {"launch": 1e-5}, (1e14, 1e9)),
+        ("step", centred("a sum used by every element", rows, 400), MACHINE | {"launch": 1e-9}, (1e-14, 1e-9)),
+        ("dear", to_two(f"{dear} with two consumers", n, dear), MACHINE | {"launch": 1e-9}, (1, 2000)),
+        ("registers", many_alive(rows, 24_000), idle | {"launch": 1e-6, "step": 1e-10}, (64, 2)),
+    ]
+    return [
+        Choice(situation, machine | {number: value}, number)
+        for number, situation, machine, values in turns
+        for value in values
+    ]
 
-    return Case(name, build, expect=tuple(choices))
+
+def cost_case(name: str, choices: Sequence[Choice]) -> Case:
+    def build() -> tuple:
+        graphs = [choice.situation.graph() for choice in choices]
+        triples = zip(graphs, choices, strict=True)
+        return ([(gm, choice.situation.named(gm), dict(choice.machine)) for gm, choice in triples],)
+
+    about = ("valid", "cost") if any(choice.turned for choice in choices) else ("valid", "did", "spared")
+    return Case(name, build, about, expect=tuple(choices))
 
 
 def cases() -> list[Case]:
-    return [cost_case("five choices", situations(random.Random(0))[:5])]
+    laptop = [Choice(situation, MACHINE) for situation in situations(random.Random(0))[:5]]
+    return [
+        cost_case("five choices", laptop),
+        cost_case("the same graph on two machines", turned(random.Random(0))[:2]),
+    ]
 
 
 def call(answer: Callable, case: Case) -> list:
@@ -263,28 +438,30 @@ def _target() -> str:
 
 
 def judge(case: Case, value: object) -> Iterator[Finding]:
-    choices: tuple[Situation, ...] = case.expect
+    choices: tuple[Choice, ...] = case.expect
     odd = [it for it in value if not isinstance(it, bool)] if isinstance(value, list) else [value]
     yield Finding("valid", not odd, f"Return True (fuse) or False; your answer is {str(odd[0])[:60]}." if odd else "")
     if odd:
         return
-    found = []
-    for situation, choice in zip(choices, value, strict=True):
-        measured = sides(situation)
-        for _ in range(ROUNDS - 1):
-            if not measured.wrong(choice):
-                break
-            measured.run()
-        found.append((situation, choice, measured, measured.wrong(choice)))
-    for verdict, share, wanted in (("did", MANY, True), ("spared", MANY, False), ("cost", MOST, None)):
-        about = [it for it in found if wanted is None or (it[2].gain > 1) is wanted]
-        wrong = [it for it in about if it[3]]
-        short = len(about) - len(wrong) < share * len(about)
-        yield Finding(verdict, not short, _said(wrong, len(about)) if short else "")
+    found = list(zip(choices, value, strict=True))
+    for verdict in ("did", "spared", "cost"):
+        asked = [it for it in found if bool(it[0].turned) is (verdict == "cost")]
+        asked = [it for it in asked if verdict != "spared" or not it[0].fuse]
+        wrong = [choice for choice, fuse in asked if fuse is not choice.fuse]
+        if asked:
+            yield Finding(verdict, not wrong, _said(wrong[0], len(wrong), len(asked)) if wrong else "")
 
 
-def _said(wrong: list[tuple], of: int) -> str:
-    situation, choice, measured, _ = wrong[0]
-    did = "you fuse it" if choice else "you do not fuse it"
-    times = f"{seconds(measured.apart)} apart and {seconds(measured.fused)} fused"
-    return f"{of - len(wrong)} of {of} choices are right. For example, {situation.name}: it takes {times}, but {did}."
+def _said(choice: Choice, wrong: int, of: int) -> str:
+    situation, machine = choice.situation, choice.machine
+    where = f"where {choice.turned} is {machine[choice.turned]:g}" if choice.turned else "on this machine"
+    sides = [
+        f"{plural(len(kernels), 'kernel')}, {sum(k.bytes for k in kernels):,} bytes and "
+        f"{sum(k.computes(machine) for k in kernels):,.0f} steps {name}"
+        for name, kernels in (("apart", situation.apart), ("fused", situation.fused))
+    ]
+    right = "fuse" if choice.fuse else "do not fuse"
+    return (
+        f"{of - wrong} of {of} choices are right. For example, {situation.name}, {where}: {sides[0]}, {sides[1]}. "
+        f"So {right}; your answer is {not choice.fuse}."
+    )
