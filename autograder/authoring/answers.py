@@ -7,6 +7,9 @@ One module per exercise, `autograder/answers/day03/cse.py` for "day03.cse" (a hy
     @wrong("spared", "merges dropout nodes: every call draws new numbers")
     def merges_random(gm): ...                      # a plausible wrong answer, with its misconception
 
+    any_dtype = edited("same", "merges casts to different types", ("key = op, dtype", "key = op"))
+                                                    # the same, told as a change of the reference's text
+
     @right("sorts the keys instead of numbering values")
     def by_sorting(gm): ...                         # a right answer unlike the reference
 """
@@ -38,11 +41,18 @@ class Mark:
     verdict: str | None
     note: str
 
+    def __post_init__(self) -> None:
+        if not self.note.strip():
+            raise ValueError("An answer needs one line: its misconception, or how it differs from the reference.")
+
+
+def _wrong(verdict: str, note: str) -> Mark:
+    if verdict not in VERDICTS:
+        raise ValueError(f"No verdict {verdict!r}; the verdicts are {', '.join(VERDICTS)}.")
+    return Mark("wrong", verdict, note)
+
 
 def _mark(mark: Mark) -> Callable[[Any], Any]:
-    if not mark.note.strip():
-        raise ValueError("An answer needs one line: the misconception it shows, or how it differs from the reference.")
-
     def decorate(answer: Any) -> Any:
         answer.mark = mark
         return answer
@@ -52,14 +62,37 @@ def _mark(mark: Mark) -> Callable[[Any], Any]:
 
 def wrong(verdict: str, note: str) -> Callable[[Any], Any]:
     """Mark a wrong answer: the verdict it must lose, and its misconception in one line."""
-    if verdict not in VERDICTS:
-        raise ValueError(f"No verdict {verdict!r}; the verdicts are {', '.join(VERDICTS)}.")
-    return _mark(Mark("wrong", verdict, note))
+    return _mark(_wrong(verdict, note))
 
 
 def right(note: str) -> Callable[[Any], Any]:
     """Mark a right answer, and say in one line how it differs from the reference."""
     return _mark(Mark("right", None, note))
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A wrong answer that is the reference with some of its text exchanged: (old, new) pairs, one after the other."""
+
+    mark: Mark
+    changes: tuple[tuple[str, str], ...]
+
+    def made(self, exercise_id: str, name: str) -> Any:
+        """Return the answer under its name. Raises ValueError if a piece of text is not there exactly once."""
+        try:
+            answer = answer_of(exercise_id, changes=self.changes)
+        except ValueError as error:
+            raise ValueError(f"{module_name(exercise_id)}.{name}: {error}") from None
+        answer.__name__ = name
+        return _mark(self.mark)(answer)
+
+
+def edited(verdict: str, note: str, *changes: tuple[str, str]) -> Edit:
+    """Return a wrong answer made of the reference: the verdict it must lose, its misconception, and what is exchanged.
+
+    A piece of text is found once in the answer cell in `solutions/`, where a reader finds it, too.
+    """
+    return Edit(_wrong(verdict, note), changes)
 
 
 def module_name(exercise_id: str) -> str:
@@ -80,8 +113,13 @@ def _module(exercise_id: str) -> ModuleType | None:
 def load(exercise_id: str) -> list[Any]:
     """Return the marked answers of an exercise as written, each with its `Mark` as `.mark`; [] where it has none."""
     module = _module(exercise_id)
-    found = vars(module).values() if module else ()
-    return [v for v in found if isinstance(getattr(v, "mark", None), Mark) and v.__module__ == module.__name__]
+    found = []
+    for name, it in vars(module).items() if module else ():
+        if isinstance(it, Edit):
+            found.append(it.made(exercise_id, name))
+        elif isinstance(getattr(it, "mark", None), Mark) and it.__module__ == module.__name__:
+            found.append(it)
+    return found
 
 
 def hidden_cases(exercise_id: str, seed: int) -> list[Case]:

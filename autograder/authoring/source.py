@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -86,27 +87,26 @@ def _wanted(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
 
 
-def answer_of(exercise_id: str, stub: bool = False) -> Any:
+def answer_of(exercise_id: str, stub: bool = False, changes: Sequence[tuple[str, str]] = ()) -> Any:
     """Return the reference answer to an exercise (or its untouched stub), made in a fresh namespace.
 
     Runs the imports, definitions and CONSTANTS of the cells above, the answer cells above, and its own answer cell.
+    `changes`: (old, new) texts to exchange in the answer cell. Raises ValueError if an old one is not there once.
     """
     place = find(exercise_id)
     text = place.path.read_text()
-    if stub:  # the same number of lines, so that tracebacks still point at the right ones
-        lines = text.split("\n")
-        region = "\n".join(lines[place.answer.first - 1 : place.answer.last])
-        stubbed = blank(region).split("\n")
-        stubbed += [""] * (len(region.split("\n")) - len(stubbed))
-        lines[place.answer.first - 1 : place.answer.last] = stubbed
-        text = "\n".join(lines)
-    owner = {line: cell for cell in cells(place.path.read_text()) for line in range(cell.first, cell.last + 1)}
+    lines = text.split("\n")
+    own = "\n".join(lines[place.answer.first - 1 : place.answer.last])
+    for old, new in changes:
+        if own.count(old) != 1:
+            raise ValueError(f"{old!r} stands {own.count(old)} times in the answer of {exercise_id}, not once.")
+        own = own.replace(old, new)
+    above = lines[: place.answer.first - 1]
+    owner = {line: cell for cell in cells(text) for line in range(cell.first, cell.last + 1)}
     body = []
-    for statement in ast.parse(text).body:
+    for statement in ast.parse("\n".join([*above, blank(own) if stub else own])).body:
         cell = owner.get(statement.lineno)
-        if cell is None or statement.lineno > place.answer.last:
-            continue
-        if cell.is_answer or _wanted(statement):
+        if statement.lineno >= place.answer.first or (cell and (cell.is_answer or _wanted(statement))):
             body.append(statement)
     namespace: dict[str, Any] = {"__name__": f"solutions.{place.day}.{place.notebook}"}
     exec(compile(ast.Module(body, []), str(place.path), "exec"), namespace)
