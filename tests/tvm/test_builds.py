@@ -202,3 +202,17 @@ def _ready(control: socket.socket) -> None:
             return
         with socket.socket(fileno=fds[0]) as sock:
             builds.send(sock, {"ready": True})
+
+
+@pytest.mark.parametrize(
+    ("rows", "repeats", "optimized"),
+    [(4, 0, False), (4, 3, True), (2**18 + 1, 0, True)],
+    ids=["small", "timed", "large"],
+)
+def test_llvm_optimizes_what_is_timed_or_large(monkeypatch, rows, repeats, optimized):
+    from passlab.tvm import builds
+
+    heads = []
+    monkeypatch.setattr(builds, "_ask", lambda flavour, head, *rest: heads.append(head))
+    builds.run_module(builds.Packed("relax", "{}"), [(np.ones(rows, np.float32),)], repeats=repeats)
+    assert heads[0]["optimize"] is optimized

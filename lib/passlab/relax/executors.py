@@ -41,7 +41,7 @@ class _Machine:
 
     def __init__(self, module: Any, params: dict[str, np.ndarray], head: dict):
         self.function = head["function"]
-        target = _target(head["target"])
+        target = _target(head)
         if not any(global_.name_hint == self.function for global_ in module.functions):
             raise Failed(f"The module has no function {self.function}.")
         if params:
@@ -111,7 +111,7 @@ class _Tir:
 
     def __init__(self, module: Any, params: dict[str, np.ndarray], head: dict):
         self.name = head["function"]
-        target = _target(head["target"])
+        target = _target(head)
         if not any(global_.name_hint == self.name for global_ in module.functions):
             raise Failed(f"The module has no function {self.name}.")
         self.signature = module[self.name]
@@ -170,10 +170,12 @@ class _Tir:
         return [self.name], None
 
 
-def _target(name: str) -> Any:
-    if name == "cuda":
+def _target(head: dict) -> Any:
+    if head["target"] == "cuda":
         return tvm.target.Target.fromdevice_of(tvm.cuda(0))
-    return tvm.target.Target(name)
+    if head["target"] == "llvm" and not head["optimize"]:
+        return tvm.target.Target({"kind": "llvm", "opt-level": 0})
+    return tvm.target.Target(head["target"])
 
 
 def _legal(target: Any) -> Any:

@@ -42,6 +42,8 @@ PIPELINES = (None, "none")
 MEMORY_GIB = 4
 #: Seconds a helper may take to load TVM and accept a request.
 _START_SECONDS = 120.0
+#: Up to so many bytes of module and tensors LLVM takes longer to optimize the code than the code to run.
+SMALL = 2**20
 #: Bytes of tensors in one message.
 MOST_TENSORS = 2**30
 _MOST_TEXT = 300
@@ -123,6 +125,7 @@ def run_module(
     bound = {name: _array(value) for name, value in {**(module.params or {}), **(params or {})}.items()}
     given = [[_array(value) for value in values] for values in inputs]
     text = module.text.encode()
+    size = len(text) + sum(array.nbytes for array in [*bound.values(), *(a for arrays in given for a in arrays)])
     head = {
         "do": "run",
         "text": len(text),
@@ -136,6 +139,7 @@ def run_module(
         "config": dict(config or {}),
         "repeats": repeats,
         "threads": threads,
+        "optimize": bool(repeats) or size > SMALL,
     }
     return _ask(module.flavour, head, [text, *bound.values(), *(a for arrays in given for a in arrays)], seconds)
 

@@ -259,6 +259,7 @@ def _executors(flavour: str) -> Any:
 def _try(flavour: str, target: str) -> Any:
     """Build a small module (x + x)."""
     head = {"target": target, "function": "main", "pipeline": None, "level": 3, "disabled": [], "config": {}}
+    head["optimize"] = False
     own = _executors(flavour)
     return own.build(own.smallest(), {}, head)
 
