@@ -33,7 +33,7 @@ from traitlets import Type
 from traitlets.config import Config
 
 from autograder.engine.data import Ran
-from passlab.judge import PATIENCE, OutOfTime, time_limit
+from passlab.judge import OutOfTime, answer_limit, time_limit
 
 #: Limits for one cell: characters of printed text and of everything displayed, and number of outputs.
 MAX_TEXT = 50_000
@@ -497,7 +497,7 @@ class Shell:
     def value(self, expression: str, seconds: float | None = None) -> tuple[Any, str]:
         """Return (value, "") of an expression in the notebook's namespace, or (None, the reason why there is none)."""
         try:
-            with time_limit(PATIENCE * seconds, busy=seconds) if seconds else contextlib.nullcontext():
+            with answer_limit(seconds) if seconds else contextlib.nullcontext():
                 return eval(compile(expression, "<answer>", "eval"), self.ip.user_global_ns, self.ip.user_ns), ""
         except OutOfTime:
             return None, f"{expression} took longer than {seconds:g} s."

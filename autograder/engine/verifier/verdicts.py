@@ -225,7 +225,7 @@ def _is_smaller(graph: Any, case: Case) -> bool:
 Mistakes = dict[tuple[str, int, str, int], tuple[str, list[str], str]]
 
 #: Seconds to search for a misconception, and for an answer of the bank to run on one case.
-PATIENCE, RUN_SECONDS = 2.0, 1.0
+SEARCH_SECONDS, RUN_SECONDS = 2.0, 1.0
 
 
 class Misconceptions:
@@ -240,7 +240,7 @@ class Misconceptions:
 
     def name(self, exercise_id: str, seed: int, cases: list[CaseResult]) -> str:
         """Return the misconception of an answer with these results, or "" if the bank has no such answer in time."""
-        until = time.monotonic() + PATIENCE
+        until = time.monotonic() + SEARCH_SECONDS
         seen = signature(cases)
         order = sorted(range(len(seen)), key=lambda at: not seen[at][2])
         lost = {verdict for case in seen for verdict in case[2]}

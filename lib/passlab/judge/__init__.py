@@ -8,6 +8,7 @@ from passlab.judge.expect import Expect, expecting, law_of, pass_judge, too_many
 from passlab.judge.running import (
     PATIENCE,
     OutOfTime,
+    answer_limit,
     conclude,
     judge,
     judge_outcome,
@@ -41,6 +42,7 @@ __all__ = [
     "OutOfTime",
     "Outcome",
     "and_more",
+    "answer_limit",
     "call_answer",
     "conclude",
     "expecting",

@@ -54,7 +54,7 @@ def pass_judge(
     """Return the judge of a pass: valid, then same, then the exercise's own laws.
 
     A case's first built argument is the program before the pass. `opened` converts both programs to the form that
-    `same` and the laws read. A case whose `about` is not empty and lacks `same` does not run its programs.
+    `same` and the laws read. A case that does not ask about `same` does not run its programs.
     """
 
     def judge(case: Case, value: object) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ def pass_judge(
         if not finding.ok:
             return
         before, after = opened(before, value)
-        if not case.about or "same" in case.about:
+        if case.asks("same"):
             yield same(before, after, case)
         for verdict, law in (("did", did), ("spared", spared), ("cost", cost)):
             if law is not None:

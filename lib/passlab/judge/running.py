@@ -71,6 +71,11 @@ def time_limit(seconds: float, busy: float | None = None):
             signal.signal(number, handler)
 
 
+def answer_limit(seconds: float):
+    """Interrupt an answer after `seconds` of CPU time, and by the clock after `PATIENCE` times as long."""
+    return time_limit(PATIENCE * seconds, busy=seconds)
+
+
 #: Folders of code that is not the learner's: this library, Python's own and installed packages.
 _OTHERS = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 
@@ -105,7 +110,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     try:
         with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            with time_limit(PATIENCE * exercise.seconds, busy=exercise.seconds):
+            with answer_limit(exercise.seconds):
                 return outcome("ok", (exercise.call or call_answer)(answer, replace(case, build=build)))
     except NotImplementedError as error:
         if str(error):

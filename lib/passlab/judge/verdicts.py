@@ -35,6 +35,10 @@ class Case:
     inputs: Callable[[], tuple] | None = None
     expect: Any = None
 
+    def asks(self, verdict: str) -> bool:
+        """Return whether this case decides a verdict."""
+        return not self.about or verdict in self.about
+
 
 @dataclass(frozen=True)
 class Outcome:

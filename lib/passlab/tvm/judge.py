@@ -254,7 +254,7 @@ def judge_pass(
 
     A case's first built argument is the module (or function) before the pass; its `inputs()` are a tuple, or a list of
     tuples. `reference(case)` returns a torch model. Other keyword arguments go to `same`. Laws see typed modules. A
-    case whose `about` is not empty and lacks `same` does not run its modules.
+    case that does not ask about `same` does not run its modules.
     """
 
     def well_formed(before: Any, after: Any) -> Finding:

@@ -101,7 +101,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if wrong:
         return
     groups = [list(group) for group in value if len(group) > 1]
-    if "same" in case.about:
+    if case.asks("same"):
         yield _same(gm, groups)
     far = _too_far(gm, [list(group) for group in value])
     yield Finding("spared", not far, far[1] if far else "", before=gm, mark=(far[0],) if far else ())

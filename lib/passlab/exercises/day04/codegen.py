@@ -111,8 +111,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("did", apart is None, apart or "")
     again = _again(gm, work, elements)
     yield Finding("cost", again is None, again or "")
-    unasked = case.about and "same" not in case.about
-    if unasked or work.steps > 50 * _allowed(gm, elements):
+    if not case.asks("same") or work.steps > 50 * _allowed(gm, elements):
         return  # building it could take hours
     wrong = _wrong(case, gm, function)
     yield Finding("same", wrong is None, wrong or "")

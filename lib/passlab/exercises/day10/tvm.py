@@ -66,7 +66,7 @@ def call(answer: Callable, case: Case) -> Any:
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     nest: Nest = case.expect
     program = nest.program
-    can = "did" in case.about
+    can = case.asks("did")
     if not can and value is None:
         yield Finding("spared", True)
         return
@@ -82,7 +82,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("spared", not wrong, said if wrong else "")
         return
     yield Finding("did", not wrong, wrong or "")
-    if "same" in case.about:
+    if case.asks("same"):
         arrays = polyhedral.random_arrays(program, nest.sizes)
         wrong = difference(run(function, arrays), polyhedral.reference(program, nest.sizes, arrays))
         yield Finding("same", not wrong, wrong or "")
