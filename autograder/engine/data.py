@@ -71,7 +71,7 @@ class Verdict:
     """The verifier's result for one question. It may be shown to the learner: it never reveals a whole hidden case.
 
     `verdicts`: name → held. `message`: the sentence shown first. `html`, `text`: the card, with a drawing of the shrunk
-    counterexample. `misconception`: one line from the bank, or "".
+    counterexample. `misconception`: one line, or "".
     """
 
     exercise: str

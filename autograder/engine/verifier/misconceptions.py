@@ -1,12 +1,12 @@
-"""Find the misconception behind a wrong answer by comparing its behaviour on every case with the bank's wrong answers.
+"""Find the misconception behind a wrong answer by comparing its behaviour on every case with known wrong answers.
 
 The answer's text does not count. Two answers behave alike if they lose the same verdicts on every case; of several such
-answers in the bank, the one that returns the same values on most of the failed cases is chosen.
+known answers, the one that returns the same values on most of the failed cases is chosen.
 
 A wrong note is worse than none, so:
 - an answer that returns no value on any case gets no note: it shows only that it breaks;
 - one that fails every case is distinguished from other such answers by its values alone: half of them must agree;
-- one without an exact match in the bank (two mistakes in one answer, say) gets the nearest note only if, of the cases
+- one without an exact match (two mistakes in one answer, say) gets the nearest note only if, of the cases
   that one of the two fails, three quarters (so at least three of four) have the same result, value included, and no
   other note is as near.
 """

@@ -221,17 +221,17 @@ def _is_smaller(graph: Any, case: Case) -> bool:
     return bool(sizes) and len(graph.graph.nodes) < min(sizes)
 
 
-#: (exercise, seed, name of a bank answer, position of the case) → its result: status, lost verdicts, fingerprint.
+#: (exercise, seed, name of a known answer, position of the case) → its result: status, lost verdicts, fingerprint.
 Mistakes = dict[tuple[str, int, str, int], tuple[str, list[str], str]]
 
-#: Seconds to search for a misconception, and for an answer of the bank to run on one case.
+#: Seconds to search for a misconception, and for a known wrong answer to run on one case.
 SEARCH_SECONDS, RUN_SECONDS = 2.0, 1.0
 
 
 class Misconceptions:
-    """Finds the bank's wrong answer that behaves like a learner's, by running the bank's on the same cases.
+    """Finds the known wrong answer that behaves like a learner's, by running them on the same cases.
 
-    The cases that the learner's answer lost come first: one of these rules out most of the bank's answers, which need
+    The cases that the learner's answer lost come first: one of these rules out most of the known answers, which need
     not run on the others. Results are cached: `known` from before, `fresh` from now.
     """
 
@@ -239,7 +239,7 @@ class Misconceptions:
         self.known, self.fresh = known, {}
 
     def name(self, exercise_id: str, seed: int, cases: list[CaseResult]) -> str:
-        """Return the misconception of an answer with these results, or "" if the bank has no such answer in time."""
+        """Return the misconception of an answer with these results, or "" if no known answer is found in time."""
         until = time.monotonic() + SEARCH_SECONDS
         seen = signature(cases)
         order = sorted(range(len(seen)), key=lambda at: not seen[at][2])
