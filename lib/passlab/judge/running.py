@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from passlab.judge.state import unchanged
 from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
 
 
@@ -108,7 +109,12 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         return arguments
 
     try:
-        with contextlib.redirect_stdout(quiet), contextlib.redirect_stderr(quiet), warnings.catch_warnings():
+        with (
+            unchanged(),
+            contextlib.redirect_stdout(quiet),
+            contextlib.redirect_stderr(quiet),
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("ignore")
             with answer_limit(exercise.seconds):
                 return outcome("ok", (exercise.call or call_answer)(answer, replace(case, build=build)))
@@ -138,9 +144,8 @@ def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Find
     if outcome.status == "ok":
         findings = []
         try:
-            with contextlib.redirect_stderr(
-                _Quiet()
-            ):  # torch.fx prints a traceback when a graph fails; findings say it
+            # torch.fx prints a traceback when a graph fails; findings say it
+            with unchanged(), contextlib.redirect_stderr(_Quiet()):
                 findings.extend(exercise.judge(case, outcome.value))
         except Exception as error:  # the judge broke on the value: the answer is wrong, and no traceback is shown
             odd = f"The judge could not read the returned value ({type(error).__name__}: {str(error)[:120]})."
