@@ -327,8 +327,9 @@ def prove(
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
     jobs: Annotated[int, typer.Option(help="Number of exercises proved at the same time; 0: one per core.")] = 0,
     seed: Annotated[int, typer.Option(help="The seed of the hidden cases.")] = 0,
+    seeds: Annotated[int, typer.Option(help="Right answers must hold on so many seeds, from this one on.")] = 1,
 ) -> None:
     """Prove the checks: reference, stub, wrong and alternative answers must each get the expected points."""
     from autograder.authoring import prove as proving
 
-    raise typer.Exit(proving.main(exercise or [], json, jobs, seed))
+    raise typer.Exit(proving.main(exercise or [], json, jobs, seed, seeds))

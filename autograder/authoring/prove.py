@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from multiprocessing import get_context
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -105,10 +106,11 @@ def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
         yield answer.mark.kind, answer
 
 
-def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = judge) -> Proof:
+def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = judge, seeds: int = 1) -> Proof:
     """Return the kill table of one exercise. Never raises: an exception becomes a problem of the proof.
 
-    `judge`: a replacement for `passlab.judge.judge`, with the same arguments.
+    `judge`: a replacement for `passlab.judge.judge`, with the same arguments. `seeds`: on how many seeds, from `seed`
+    on, the reference and the right answers must have all points.
     """
     exercise = exercises.find(exercise_id)
     proof = Proof(exercise.id, exercise.total, problems=answers.missing(exercise.id))
@@ -133,18 +135,36 @@ def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = jud
         proof.rows.append(row)
         if kind == "reference":
             proof.seconds_visible, proof.seconds_hidden = round(visible, 3), round(hidden, 3)
+    for later in range(seed + 1, seed + seeds):
+        proof.problems += refused(exercise, later, [a for k, a in given if k in ("reference", "right")], judge)
     return proof
 
 
-def _task(task: tuple[str, int]) -> Proof:
-    return prove(*task)
+def refused(
+    exercise: Exercise, seed: int, right: Iterable[Any], judge: Callable[..., Judgement] = judge
+) -> Iterator[str]:
+    """Yield a sentence for each of these right answers that loses a point on the hidden cases of a seed."""
+    cases = answers.hidden_cases(exercise.id, seed)
+    for answer in right:
+        result = judge(exercise, answer, cases)
+        if not result.ok:
+            name, found = getattr(answer, "__name__", "the reference"), result.failure
+            said = f"{found.verdict} on {found.case!r}: {found.message}" if found else "is not attempted"
+            yield f"seed {seed}: {name} is right, but loses {said}"
+
+
+def _task(task: tuple[str, int, int]) -> Proof:
+    name, seed, seeds = task
+    return prove(name, seed, seeds=seeds)
 
 
 def _keep_builds() -> None:
     os.environ.setdefault(cache.FOLDER, str(source.ROOT / cache.PLACE))
 
 
-def prove_all(names: list[str], jobs: int = 0, seed: int = 0, console: Console | None = None) -> list[Proof]:
+def prove_all(
+    names: list[str], jobs: int = 0, seed: int = 0, console: Console | None = None, seeds: int = 1
+) -> list[Proof]:
     """Prove several exercises in separate processes, with a progress bar on `console`.
 
     Each flavour has its own processes, one flavour after the other: a process can hold only one TVM.
@@ -161,7 +181,9 @@ def prove_all(names: list[str], jobs: int = 0, seed: int = 0, console: Console |
             of_flavour = [name for name in names if flavours[name] == flavour]
             spawn = get_context("spawn")
             with ProcessPoolExecutor(min(jobs, len(of_flavour)), mp_context=spawn, initializer=_keep_builds) as pool:
-                for name, proof in zip(of_flavour, pool.map(_task, [(n, seed) for n in of_flavour]), strict=True):
+                for name, proof in zip(
+                    of_flavour, pool.map(_task, [(n, seed, seeds) for n in of_flavour]), strict=True
+                ):
                     proofs[name] = proof
                     bar.advance(task)
     return [proofs[name] for name in names]
@@ -181,7 +203,7 @@ def _table(proof: Proof) -> Table:
     return table
 
 
-def main(names: list[str], as_json: bool, jobs: int, seed: int) -> int:
+def main(names: list[str], as_json: bool, jobs: int, seed: int, seeds: int = 1) -> int:
     """Print the kill tables; return 1 if any proof fails."""
     try:
         chosen = [exercises.find(name).id for name in names]
@@ -189,7 +211,7 @@ def main(names: list[str], as_json: bool, jobs: int, seed: int) -> int:
         Console(stderr=True).print(error.args[0], markup=False)
         return 1
     chosen = chosen or [e.id for day in exercises.days() for e in exercises.of_day(day)]
-    proofs = prove_all(chosen, jobs, seed, Console(stderr=True))
+    proofs = prove_all(chosen, jobs, seed, Console(stderr=True), seeds)
     if as_json:
         print(json.dumps([asdict(proof) | {"ok": proof.ok} for proof in proofs], indent=1))
         return 0 if all(proof.ok for proof in proofs) else 1
@@ -202,6 +224,7 @@ def main(names: list[str], as_json: bool, jobs: int, seed: int) -> int:
     wrong = [row for proof in proofs for row in proof.rows if row.kind == "wrong"]
     bad = [proof.exercise for proof in proofs if not proof.ok]
     killed, seen = (sum(r.points < p.total for p in proofs for r in p.rows if r.kind == "wrong"), sum(1 for _ in wrong))
-    console.print(f"{len(proofs)} exercises, seed {seed}: {killed} of {seen} wrong answers fall short.")
+    told = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
+    console.print(f"{len(proofs)} exercises, {told}: {killed} of {seen} wrong answers fall short.")
     console.print(f"[red]Not proved: {', '.join(bad)}[/]" if bad else "[green]The proof holds.[/]")
     return 1 if bad else 0
