@@ -19,7 +19,8 @@
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day01.count-kinds")` opens a hint,
-# three for each question.
+# three for each question. For each test case an answer has five seconds of computing time, unless its text says
+# otherwise.
 
 # %%
 import ast

@@ -18,8 +18,8 @@
 # eighth one, in Relax, is in [relax.ipynb](relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day02.visitor")` opens a
-# hint, three for each question.
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day02.visitor")` opens a hint, three
+# for each question. For each test case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 import copy
@@ -468,6 +468,7 @@ def lost_attribute(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple)
     Out: one of "stride", "padding", "dilation", "groups", "padding_mode", "bias": the one whose loss makes the
          difference; at most one does. "bias" is lost where conv.bias is a parameter, and the fused module's is None.
          None if the programs compute the same, whatever their attributes look like.
+    Time: 10 s of computing for each test case.
 
     Example: Conv2d(4, 4, 3, stride=2, padding="valid") → ConvReLU2d(4, 4, 3, padding=0): "stride" is lost. The padding
     is written in another way, and is the same.

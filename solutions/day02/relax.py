@@ -17,6 +17,7 @@
 # One question, about 20 minutes: number 8 of the day. It has a separate notebook because a process can hold only one
 # TVM, and this one holds today's (0.27), with Relax. The lesson is
 # [day02_passes.ipynb](../../course/day02_passes.ipynb), the other seven questions are in [passes.ipynb](passes.ipynb).
+# For each test case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 from contextlib import suppress

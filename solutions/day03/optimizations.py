@@ -18,9 +18,9 @@
 # [day03_optimizations.ipynb](../../course/day03_optimizations.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day03.cse")` opens a
-# hint, three for each question. A pass may edit the graph it gets and return it. Pictures stay away until there is an
-# answer.
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day03.cse")` opens a hint, three for
+# each question. A pass may edit the graph it gets and return it. Pictures stay away until there is an answer. For each
+# test case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 import copy

@@ -17,8 +17,8 @@
 # Seven questions. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.chains")` opens a
-# hint, three for each question.
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.chains")` opens a hint, three
+# for each question. For each test case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 import itertools
@@ -608,6 +608,7 @@ def codegen(gm: fx.GraphModule) -> tvm.tirx.PrimFunc:
     Out: a PrimFunc (or an IRModule with it) whose parameters are a buffer for each placeholder and one for each output
          value, in this order. It computes what the graph does, writes each element of an output once, and nothing else
          (buffers of one element are registers). A value that is used twice is computed once.
+    Time: 10 s of computing for each test case.
 
     Example:  for x * 0.5 of two elements    for i in range(2): mul[0] = x[i] * T.float32(0.5); out0[i] = mul[0]
     """

@@ -17,9 +17,9 @@
 # One question, about 35 minutes. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write the answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.groups")` opens a
-# hint, one of three. The check asks the real Relay (TVM 0.17), so this notebook holds that TVM, and the other one of
-# day 4 the TVM of today.
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.groups")` opens a hint, one of
+# three. The check asks the real Relay (TVM 0.17), so this notebook holds that TVM, and the other one of day 4 the TVM
+# of today. For each test case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 from collections import Counter

@@ -17,9 +17,10 @@
 # Ten questions, about 175 minutes. Read the lesson first: [day07_relay.ipynb](../../course/day07_relay.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day07.batchnorm")` opens
-# a hint, three for each question. All modules are modules of the real Relay (TVM 0.17), and what your pass returns is
-# built and run. A Relay module is never edited: a pass returns a new one. Pictures stay away until there is an answer.
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day07.batchnorm")` opens a hint,
+# three for each question. All modules are modules of the real Relay (TVM 0.17), and what your pass returns is built and
+# run. A Relay module is never edited: a pass returns a new one. Pictures stay away until there is an answer. For each
+# test case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 import itertools
@@ -60,6 +61,7 @@ def pipeline_counts(mod: tvm.IRModule, passes: list[str]) -> list[dict[str, int]
     Counted: every call of an operator in every function of the module, also in functions inside of functions, once
          however often its value is read. A call of a function is no call of an operator; a constant, a tuple or a
          projection is none either.
+    Time: 10 s of computing for each test case.
 
     Example:  relu(x) + relu(x), two calls of relu, with ["EliminateCommonSubexpr"] gives
               [{"nn.relu": 2, "add": 1}, {"nn.relu": 1, "add": 1}]
@@ -282,6 +284,7 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
     In:  a module with one function, main, with types and nothing fused; the most nodes a group may have.
     Out: a list of groups. A group is a list of numbers of calls; the calls of main are numbered 0, 1, 2, … in the order
          of `relay.analysis.post_order_visit`. Each call is in one group; the order, of groups and in them, is free.
+    Time: 10 s of computing for each test case.
 
     Example:  sum(relu(x)) gives [[0, 1]], relu(sum(x)) gives [[0], [1]].
     """
@@ -787,6 +790,7 @@ def fold_and_time(mod, x):
     folded:  no batch norm is left in the module, and its scales are in the weights, as far as TVM's own passes bring
              them there: SimplifyInference, FoldConstant, FoldScaleAxis, FoldConstant, at level 3.
     The two are built in the same way: same level, same passes off.
+    Time: 10 s of computing for each test case.
 
     Example:  found = fold_and_time(mod, x);  found["plain"]["module"] is mod, and found["ratio"] is above 1 if it pays
     """

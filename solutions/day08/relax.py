@@ -17,9 +17,10 @@
 # Six questions, about 120 minutes. Read the lesson first: [day08_relax.ipynb](../../course/day08_relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day08.port")` opens a
-# hint, three for each question. A process can hold one TVM: this notebook holds today's (0.27). To go back to day 7,
-# open that notebook, which has its own kernel.
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day08.port")` opens a hint, three
+# for each question. A process can hold one TVM: this notebook holds today's (0.27). To go back to day 7, open that
+# notebook, which has its own kernel. For each test case an answer has five seconds of computing time, unless its text
+# says otherwise.
 
 # %%
 import math
@@ -343,6 +344,7 @@ def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
     Out: a module with one PrimFunc of the parameters A, B, C in this order (`schedule.mod`). It is right for all sizes,
          odd ones and 1 among them, and calls nothing from outside. For 256 × 256 × 256 it is at least 8 times as fast
          as the naive nest, and has at least 8 % of the speed of torch.matmul, on the same cores in the same run.
+    Time: 10 s of computing for each test case.
 
     Example:  schedule = tvm.s_tir.Schedule(tvm.te.create_prim_func([a, b, c]));  block = schedule.get_sblock("C")
               i, j, r = schedule.get_loops(block);  schedule.parallel(i);  return schedule.mod     (a first step)
@@ -435,6 +437,7 @@ def optimize(module: tvm.IRModule) -> tvm.IRModule:
          to do. It computes what the torch model does. It has fewer kernels than after TVM's default pipeline where batch
          norms can be fused, and more nowhere; and on one thread it runs at least 4 times as fast, both built for `host()`
          in the same run.
+    Time: 60 s of computing for each test case.
 
     Example:  `kernels()(module)` is what TVM does by itself.
     """

@@ -17,8 +17,8 @@
 # Seven questions. Read the lesson first: [day10_polyhedral.ipynb](../../course/day10_polyhedral.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
-# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day10.domains")` opens a
-# hint, three for each question.
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day10.domains")` opens a hint, three
+# for each question. For each test case an answer has five seconds of computing time, unless its text says otherwise.
 
 # %%
 from collections.abc import Callable
@@ -41,8 +41,9 @@ progress("day10")
 # ## 1 · Domains and accesses
 #
 # A loop nest comes as plain data: loops with bounds as in Python's `range`, guards, statements with the cells that they
-# write and read. The expressions in it read the same in Python and in isl, but for `==`, which isl writes `=`. (`s[]`
-# is a single cell, not part of an array.)
+# write and read. Its expressions are Python's, and isl reads nearly all of them in the same way. Two differ: `==` is
+# written `=`, and `%` binds more tightly than anything else, so that `2 * i % 3` is `2 * (i % 3)`. (The nests of this
+# exercise have `%` after a name only. `s[]` is a single cell, not part of an array.)
 
 # %%
 EXAMPLE = {
@@ -474,6 +475,7 @@ def fast(program: polyhedral.Program, sizes: dict[str, int]) -> tuple[isl.UnionM
          least 10 times as fast as the loops as they are written, and gram 4 times, in the same run.
     Stays: what is computed. Every iteration has one time, no two have the same, and each runs after those that it
          waits for; in a loop that is parallel or a vector, no turn waits for another. All sizes are asked, odd ones too.
+    Time: 10 s of computing for each test case.
 
     Example:  ("{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, k] }", {"parallel": [0]})   (as written, on all cores)
     """

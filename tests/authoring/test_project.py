@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import tomllib
@@ -262,3 +263,17 @@ def test_links_lead_somewhere(path, text):
 def test_the_search_for_broken_links_can_fail():
     text = "[a](nowhere.ipynb) [b](../work/day01/none.ipynb) [c](https://example.org) [d](http://example.org)"
     assert broken(ROOT / "course/x.py", text) == ["nowhere.ipynb", "../work/day01/none.ipynb", "http://example.org"]
+
+
+# Limits
+
+
+@pytest.mark.parametrize("path", SOLUTIONS, ids=name)
+def test_the_time_an_answer_has_is_told(path):
+    text = path.read_text()
+    assert " ".join(text.replace("\n# ", " ").split()).count("an answer has five seconds of computing time") == 1
+    places = [place for place in source.places(path.parent.name).values() if place.path == path]
+    for place in places:
+        exercise = exercises.find(ast.parse(place.check.text).body[0].value.args[0].value)
+        told = re.findall(r"^    Time: (\d+) s of computing for each test case\.$", place.answer.text, re.M)
+        assert told == ([] if exercise.seconds == 5 else [f"{exercise.seconds:g}"]), exercise.id

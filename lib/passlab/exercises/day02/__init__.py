@@ -25,7 +25,6 @@ EXERCISES = (
             "results]; if todo: stack.extend(todo), else: stack.pop() and, if node is not in results yet, call its "
             "callback.",
         ),
-        seconds=4,
     ),
     Exercise(
         id="day02.fuse-conv-relu",
