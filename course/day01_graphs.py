@@ -63,8 +63,9 @@ draw(gm)
 
 # %% [markdown]
 # A box is an operation, an arrow is a tensor: what an operation *produces* and another *consumes*. No arrow leads back,
-# because a result cannot be used before it exists. Such a graph is called a DAG, directed and acyclic, and any order
-# that respects the arrows is a correct order to run it in.
+# because a result cannot be used before it exists. Such a graph is called a DAG, directed and acyclic. As long as its
+# operations only compute, any order that respects the arrows is a correct order to run it in. (An operation that writes
+# into a tensor has more to respect; you meet one below.)
 #
 # How did PyTorch get this? `torch.fx` called `forward` once, with a stand-in for the tensor that writes down what is
 # done to it. Here is the note that it took:
@@ -74,7 +75,7 @@ print(gm.graph)
 print(gm.code)
 
 # %% [markdown]
-# Two lists of the same five things, the second as Python again. Note what is *not* there: the weights of the linear
+# Two lists of the same things, the second as Python again. Note what is *not* there: the weights of the linear
 # layer. fx leaves the layers of `torch.nn` whole; to it, `linear` is one call of a module that owns its weights.
 #
 # ## Five kinds of node
@@ -189,8 +190,30 @@ assert not torch.equal(by_python, by_graph)
 draw(traced, title="x += 1, as torch.fx writes it down")
 
 # %% [markdown]
-# The graph has an ordinary addition. The result is right, the side effect is lost. Neither is a bug in your code: the
-# IR simply cannot see that `x +=` on a tensor changes the caller's tensor.
+# The graph has an ordinary addition: the result is right, the side effect is lost. Your code is not to blame, nor is
+# the IR, which has a node for `x.add_(1)`. The tracer is: its stand-in for the tensor has no `+=`, so Python takes `x =
+# x + 1`. With a method the write is recorded, and with it comes an order that no arrow shows:
+
+
+# %%
+def read_and_write(x):
+    before = x * 2
+    x.add_(1)
+    return before + x
+
+
+writing = fx.symbolic_trace(read_and_write)
+_, mul, add_, *_ = writing.graph.nodes
+first = writing(torch.ones(1))
+mul.prepend(add_)  # the write before the read: no arrow leads backwards, and lint has no objection
+writing.graph.lint()
+writing.recompile()
+print("as written:", first.item(), "  the write first:", writing(torch.ones(1)).item())
+assert first.item() != writing(torch.ones(1)).item()
+
+# %% [markdown]
+# Where values never change, arrows are all there is to know. An IR that allows writes has to keep their order by other
+# means.
 #
 # ## Shapes and dtypes
 #

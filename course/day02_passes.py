@@ -211,9 +211,8 @@ def match_silu(node: fx.Node) -> fx.Node | None:
 
 class Gated(nn.Module):
     def forward(self, x, y):
-        a = torch.sigmoid(x) * x
-        b = y * torch.sigmoid(x)
-        return a + y * torch.sigmoid(y) + b
+        gate = torch.sigmoid(x)
+        return gate * x + y * torch.sigmoid(y) + y * gate
 
 
 gated = trace(Gated(), torch.randn(2, 3), torch.randn(2, 3))
@@ -254,8 +253,13 @@ fused = fuse_silu(trace(Gated(), torch.randn(2, 3), torch.randn(2, 3)), snapshot
 steps([*film, (view(fused), (), "No match is left, and the unused sigmoid is gone")])
 
 # %% [markdown]
-# One sigmoid of `x` stayed. It has a second user, the product with `y`. That is the question a rewrite has to ask most
+# The sigmoid of `x` stayed: it has a second user, the product with `y`. That is the question a rewrite has to ask most
 # often, and the next section is about it.
+
+# %%
+[gate] = [node for node in fused.graph.nodes if node.target is torch.sigmoid]
+print(gate.name, "is still used by", *gate.users)
+assert len(gate.users) == 1
 
 # %% [markdown]
 # ## The multi-consumer problem
@@ -449,8 +453,13 @@ verdict
 # %% [markdown]
 # Infinity times zero is not a number, and a NaN must stay one. `equivalent` also feeds zeros of both signs, infinities,
 # NaNs, denormals, huge numbers, other sizes and dtypes, tensors that are not contiguous; it compares what a program
-# does to its inputs and to the random state; and it runs in training mode when asked. You write a small one in
-# exercise 5; in exercise 6 it convicts some passes.
+# does to its inputs and to the random state; and it runs in training mode when asked. Two results agree if they are as
+# near as rounding allows; **max ulp** is their distance in *units in the last place*: how many floats lie between them,
+# whatever their size. And they agree if `==` says so: −0 equals 0, so that `x + 0.0` passes for `x` here.
+# You write a small one in exercise 5; in exercise 6 it convicts some passes.
+
+# %%
+print(equivalent(trace(lambda x: x + 0.0, x), trace(lambda x: x * 1.0, x)))
 #
 # ## Passes in a row
 #

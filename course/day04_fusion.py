@@ -387,7 +387,7 @@ names = [Node(n.name, canonical(n), "compute", below[n]) for n in tree]
 draw(Graph("post-dominators", "torch.fx", tuple(names), ("output",)), title="The diamond's tree of post-dominators")
 
 # %% [markdown]
-# The rules, in full:
+# The rules for calls (tuples have one of their own, and a limit on a group's size comes on top):
 #
 # | the node is | it joins its post-dominator, if all nodes on the ways are at most | and the post-dominator is |
 # |---|---|---|
@@ -583,8 +583,8 @@ assert (a @ b + 0 * nan).isnan().all() and torch.addmm(nan, a, b, beta=0).isfini
 # %% [markdown]
 # ### Convolution, batch norm, activation
 #
-# Two ideas in one rewrite. The batch norm disappears into the weights (day 2), and the activation moves into the
-# convolution's kernel, at its end:
+# Two ideas in one rewrite. The batch norm disappears into the weights (day 2), and convolution and activation become
+# one module. What that module saves depends on who runs it:
 
 # %%
 net = models.ZOO["residual"]
@@ -593,6 +593,10 @@ after = rewrites.conv_bn_relu(trace(net.build(), *net.inputs()))
 assert equivalent(before, after)
 print(cost(before, *net.inputs()), cost(after, *net.inputs()), sep="\n")
 diff(before, after, title="conv, bn, relu: once as a separate module, once not")
+
+# %% [markdown]
+# A batch norm is gone from the launches. Its relu is not: eager torch runs the two halves of a `ConvReLU2d` one
+# after the other. It is a name for a backend that has a kernel for both; without one, a name saves nothing.
 
 # %% [markdown]
 # ### Norms
@@ -712,7 +716,7 @@ seen = tvm.runtime.from_dlpack(x)
 x[0, 0] = 42
 assert seen.numpy()[0, 0] == 42
 one = kernels.kernel(five)
-assert torch.allclose(one(x, scale, shift), five(x, scale, shift), rtol=1e-6, atol=1e-6)
+assert torch.allclose(one(x, scale, shift), five(x, scale, shift), atol=1e-5)
 print(repr(launches(one, x, scale, shift)), repr(bytes_moved(kernels.fused(five, whole), x, scale, shift)), sep="\n")
 
 
@@ -726,8 +730,8 @@ def tried(x, *others):
     """Does the kernel of `Five` give what torch gives, and its dtype and shape?"""
     gm = trace(Five(), x, *others)
     mine, theirs = kernels.kernel(gm)(x, *others), gm(x, *others)
-    near = {"rtol": 1e-2, "atol": 1e-2} if theirs.dtype in (torch.float16, torch.bfloat16) else {}
-    return mine.dtype == theirs.dtype and mine.shape == theirs.shape and torch.allclose(mine, theirs, **near)
+    near = 1e-2 if theirs.dtype in (torch.float16, torch.bfloat16) else 1e-5
+    return mine.dtype == theirs.dtype and mine.shape == theirs.shape and torch.allclose(mine, theirs, near, near)
 
 
 wide = torch.randn(14, 26)
@@ -971,8 +975,9 @@ for each_thread in (16, 32, 64, 128, 255):
 assert min(2048, 65536 // 64) == 1024
 
 # %% [markdown]
-# Few threads cannot hide how long memory takes to answer. That is why fusing compilers set a limit to the size of a
-# group: Relay's is an option, which you meet on day 7.
+# Few threads cannot hide how long memory takes to answer: a group can be too large for its own good. (Relay's limit on
+# the size of a group, which you meet on day 7, was set for the compiler's sake: large groups overflowed its stack while
+# they were lowered, and took long to compile.)
 
 # %% [markdown]
 # ## A model that decides

@@ -405,13 +405,13 @@ assert bytes_moved(six) == 6 * bytes_moved(run(six, "FuseOps"))
 timed({"one by one": cheap[0], "fused": cheap[1]}, repeats=10)
 
 # %% [markdown]
-# How far may a group grow? An option in the context decides. TVM has a limit since very large kernels compile slowly
-# and spill registers.
+# How large may a group grow? An option in the context decides. TVM has a limit since very large groups overflowed the
+# stack while they were lowered, and took long to compile. It is called a depth and counts nodes.
 
 # %%
 for depth in (2, 4, 256):
     with tvm.transform.PassContext(opt_level=3, config={"relay.FuseOps.max_depth": depth}):
-        print(f"at most {depth:3} deep: {len(groups(relay.transform.FuseOps()(six)))} groups")
+        print(f"at most {depth:3} nodes: {len(groups(relay.transform.FuseOps()(six)))} groups")
 
 
 # %% [markdown]

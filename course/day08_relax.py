@@ -117,11 +117,14 @@ RENAMED = {
     "InferType": "Normalize",  # types are inferred while a module is built
     "SimplifyInference": "DecomposeOpsForInference",
     "FoldScaleAxis": "FoldBatchnormToConv2D",
-    "AlterOpLayout": "OptimizeLayoutTransform",
+    "AlterOpLayout": "AlterOpImpl",  # OptimizeLayoutTransform then takes out what cancels
     "CombineParallelDense": "CombineParallelMatmul",
     "FastMath": "FastMathTransform",
     "ToANormalForm": "Normalize",  # a module that is not in this form cannot be built
-    "LambdaLift": "LambdaLift",
+    "Legalize": "LegalizeOps",
+    "Inline": "InlinePrivateFunctions",
+    "RemoveUnusedFunctions": "DeadCodeElimination",
+    "ManifestLifetimes": "KillAfterLastUse",
     "MergeComposite": "FuseOpsByPattern",
     "MergeCompilerRegions": "MergeCompositeFunctions",
     "PlanDevices": "RealizeVDevice",
@@ -134,9 +137,9 @@ kept = {name: now for name, now in pairs.items() if now in new}
 for name, now in sorted(kept.items()):
     print(f"{name:<24} {now if now != name else '· the same name'}")
 gone = [name for name in old if name not in kept]
-print(f"\n{len(gone)} have no successor, {', '.join(gone[:6])}, …")
+print(f"\n{len(gone)} have no successor in this table, {', '.join(gone[:6])}, …")
 unknown = set(new) - set(kept.values())
-print(f"{len(unknown)} are new, LegalizeOps, AnnotateTIROpPattern, FuseTIR, StaticPlanBlockMemory, …")
+print(f"{len(unknown)} are new, AnnotateTIROpPattern, FuseTIR, StaticPlanBlockMemory, …")
 same = {name for name, now in kept.items() if name == now}
 if old:
     assert {"FuseOps", "FoldConstant", "EliminateCommonSubexpr", "ConvertLayout"} <= same
@@ -263,10 +266,11 @@ block = relax_module(net, x)
 draw(block, title="Operators")
 
 # %% [markdown]
-# **Decompose, legalize, annotate.** In inference a batch norm is a scale and a shift. It used to return a tuple of
-# three, of which `CanonicalizeBindings` sees that only the first is taken (a tuple in the way would stop fusion).
-# Then every operator becomes a loop nest, and `AnnotateTIROpPattern` looks at each nest and says what kind it is:
-# 0 element-wise, 1 broadcast, 2 injective, 3 a reduction, 4 a reduction that element-wise operations may follow.
+# **Decompose, legalize, annotate.** In inference a batch norm is four element-wise operators. It returns a tuple of
+# three, and that is still written, and its first element taken, until `CanonicalizeBindings` goes straight to the
+# element (a tuple in the way would stop fusion). Then every operator becomes a loop nest, and `AnnotateTIROpPattern`
+# looks at each nest and says what kind it is: 0 element-wise, 1 broadcast, 2 injective, 3 a reduction, 4 a reduction
+# that element-wise operations may follow.
 
 # %%
 target = tvm.target.Target("llvm")
@@ -296,8 +300,8 @@ assert len(last) == len(first) + 1 and "add" in last[-2], "the residual add is i
 draw(fused, title="Groups, before their loops are put together")
 
 # %% [markdown]
-# The residual `add` is in one group with convolution, batch norm and relu, whatever is often said. **FuseTIR** makes
-# one TensorIR function of each group:
+# The residual `add` is in one group with convolution, batch norm and relu. **FuseTIR** makes one TensorIR function of
+# each group:
 
 # %%
 with target:
@@ -307,7 +311,8 @@ assert counts(tensor_ir).total() == 2
 draw(tensor_ir, title="Calls of kernels")
 
 # %% [markdown]
-# And a reduction with something element-wise before or after it? Only one of the two fuses:
+# And a reduction with something element-wise before and after it? What comes before is computed inside the sum. What
+# comes after stays apart: the sum is of kind 3, and only a kind 4 takes element-wise operations in behind it.
 
 # %%
 around = module(lambda bind, x: bind(op.nn.relu(bind(op.sum(bind(op.exp(x)), axis=1)))), (4, 8))
@@ -567,9 +572,25 @@ assert history["as written"] > 5 * min(history.values())
 draw(schedule.mod, title="The loops in the end")
 
 # %% [markdown]
-# The block has not changed. Each primitive checks its own precondition, so that a schedule cannot make a kernel wrong,
-# only slow. That is what makes searching possible.
-#
+# The block has not changed. Each primitive checks its own precondition, so a schedule adds up the same products, fast
+# or slow. That is what makes searching possible. What may change is the order in which they are added, and with it the
+# last bits of a sum:
+
+# %%
+other = tvm.s_tir.Schedule(matmul(N))
+i, j, k = other.get_loops(other.get_sblock("C"))
+k_out, k_in = other.split(k, [None, 4])
+other.reorder(k_in, i, j, k_out)  # every fourth product first
+results = [np.zeros_like(A), np.zeros_like(A)]
+for given, result in zip((matmul(N), other.mod), results, strict=True):
+    c = tvm.runtime.tensor(result)
+    tvm.compile(given, host())["main"](tvm.runtime.tensor(A), tvm.runtime.tensor(B), c)
+    result[:] = c.numpy()
+changed = results[0] != results[1]
+print(f"{changed.sum():,} of {changed.size:,} elements differ, by at most {np.abs(results[0] - results[1]).max():.0e}")
+assert changed.any() and np.allclose(*results, atol=1e-3)
+
+# %% [markdown]
 # ## Tuning
 #
 # **MetaSchedule** draws schedules from rules, lets a cost model say which look good, measures those, and teaches the
@@ -652,7 +673,7 @@ assert source.count("{") >= 2 and "blockIdx.x" in source and source.count("__glo
 #   a compiler that fuses nothing unless it is told to, level 0.
 # - Patterns say what calls look like; who reads a value and whether it leaves is for a check to say.
 # - Merged loops trade memory traffic for recomputation. Only a cost model, and then a clock, tells which weighs more.
-# - A schedule changes the order of work and never the result; search, prune by a model, measure.
+# - A schedule changes the order of work, and of a result the last bits at most; search, prune by a model, measure.
 #
 # ## Further reading
 #
