@@ -36,7 +36,7 @@ from passlab import diff, draw, models, timed, trace
 from passlab.notebook import beside
 from passlab.relax import relax, tvm
 from passlab.relax.fusing import everything, fuse, nothing, prepare, price, program
-from passlab.relax.pipelines import cpu_schedule, host, pipeline, tune
+from passlab.relax.pipelines import cpu_schedule, host, kernels, pipeline, tune
 from passlab.tvm import builds
 from passlab.tvm.importers import relax_module
 from passlab.tvm.judge import random_inputs
@@ -642,6 +642,28 @@ assert costs["with cpu_schedule"] < 0.5 * costs["TVM's default"]
 # Who wins depends on the size of the images and on the machine; at 224 x 224 torch's own kernels usually do.
 # What the compiler offers is one rule for all of them, and the same module for other machines.
 #
+# ### The layout decides what a vector loads
+#
+# `cpu_schedule` makes a vector of the innermost dimension: of the columns, if images are NCHW. In a small image those
+# are few. In NHWC they are the channels. The weights have to lie in the same order, and there `OHWI`, which puts the
+# input channels last, is the wrong choice: neighbours in the result need neighbours among the *output* channels,
+# `HWIO`. (`kernels` is the first half of `pipeline`; all times are of one thread.)
+
+# %%
+small_net, (small_image,) = models.ZOO["convnet"].build(), (torch.randn(2, 3, 20, 36),)
+small = relax_module(small_net, small_image)
+spans = {}
+for name, layouts in {"NCHW": [], "NHWC, OHWI": ["NHWC", "OHWI"], "NHWC, HWIO": ["NHWC", "HWIO"]}.items():
+    converted = [passes.ConvertLayout({"relax.nn.conv2d": layouts}), passes.Normalize()] if layouts else []
+    made = kernels(before=[*to_kernels[:2], *converted], schedule=cpu_schedule)(small)
+    run = {"target": str(host()), "repeats": 20, "threads": 1}
+    spans[name] = min(builds.run_module(made, [(small_image,)], pipeline="none", **run).times)
+default = min(builds.run_module(small, [(small_image,)], **run).times)
+for name, value in spans.items():
+    print(f"{name:<12} {seconds(value):>10}   {default / value:5.1f} times as fast as TVM's default")
+assert spans["NHWC, HWIO"] < spans["NCHW"]
+
+# %% [markdown]
 # ## The same module for a GPU you do not have
 #
 # A GPU kernel needs its loops bound to threads. `dlight` has rules for that which need no search, and the compiler that
