@@ -61,7 +61,7 @@ DEFAULTS = {
     *("track_running_stats=True", "data_layout='NCHW'", "kernel_layout='OIHW'", "out_layout='NCHW'"),
 }
 UNSAID = {"opcode", "in_channels", "out_channels", "in_features", "out_features", "num_features"}
-UNSAID |= {"channels", "dataflow", "primfunc", "by"}
+UNSAID |= {"channels", "dataflow", "primfunc", "by", "bits"}
 
 #: The order of operands does not matter to these, so their edges are not numbered.
 COMMUTATIVE = {"add", "mul", "multiply", "iadd", "imul", "add_", "mul_", "max", "min", "maximum", "minimum", "eq", "ne"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Generator, Iterable
 from typing import Any
 
@@ -13,6 +14,7 @@ UNKNOWN: Type = (None, None, None)
 
 #: Longest text kept of one operand or line: a list of 10,000 numbers is cut.
 LONGEST = 200
+_MOST_ELEMENTS = 2**20
 
 
 def short(value: Any) -> str:
@@ -22,6 +24,13 @@ def short(value: Any) -> str:
     except Exception as error:
         text = f"<{type(value).__name__}: {type(error).__name__} in its repr>"
     return cut(text)
+
+
+def value_of(array: Any) -> dict[str, Any]:
+    """Return the attributes that tell a constant from others of its type: its value, or a checksum of its bits."""
+    if array.size == 1:
+        return {"value": array.item()}
+    return {"bits": f"{zlib.crc32(array.tobytes()):08x}"} if array.size <= _MOST_ELEMENTS else {}
 
 
 def cut(text: str) -> str:

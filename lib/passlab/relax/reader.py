@@ -17,7 +17,7 @@ from tvm import relax
 from tvm.tirx import PrimFunc
 
 from passlab.graph import Graph, kinds
-from passlab.graph.assemble import UNKNOWN, Builder, Type, several, short, sized, strongest, walk
+from passlab.graph.assemble import UNKNOWN, Builder, Type, several, short, sized, strongest, value_of, walk
 
 #: Attributes of a function that the compiler treats as one unit: its calls are not inlined.
 _UNITS = ("Composite", "Codegen", "Primitive")
@@ -110,10 +110,8 @@ class _Reader:
     def _constant(self, e: Any, name: str) -> Generator:
         type = _of(e.ty)
         id = name or f"constant_{next(self.constants)}"
-        attrs, label = {}, ""
-        if isinstance(e.value, tvm.runtime.Tensor) and type[0] is not None and set(type[0]) <= {1}:
-            attrs = {"value": e.value.numpy().item()}
-            label = short(attrs["value"])
+        attrs = value_of(e.value.numpy()) if isinstance(e.value, tvm.runtime.Tensor) else {}
+        label = short(attrs["value"]) if "value" in attrs else ""
         text = f"{id} = {label}" if label else id
         return self.build.add(id, "Constant", "data", (), type, text, attrs, label, ours=True)
         yield

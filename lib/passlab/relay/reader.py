@@ -17,7 +17,7 @@ from tvm import relay
 from tvm.relay import adt, expr
 
 from passlab.graph import Graph, kinds
-from passlab.graph.assemble import UNKNOWN, Builder, Type, several, short, sized, strongest, walk
+from passlab.graph.assemble import UNKNOWN, Builder, Type, several, short, sized, strongest, value_of, walk
 
 #: Attributes of a function that the compiler treats as one unit: its calls are not inlined.
 _UNITS = ("Composite", "Primitive", "Compiler")
@@ -97,8 +97,8 @@ class Reader:
         yield
 
     def _constant(self, e: Any, name: str) -> Generator:
-        attrs = {"value": e.data.numpy().item()} if _size(e.data.shape) == 1 else {}
-        label = short(attrs["value"]) if attrs else ""
+        attrs = value_of(e.data.numpy())
+        label = short(attrs["value"]) if "value" in attrs else ""
         id = f"constant_{next(self.constants)}"
         text = f"{id} = {label}" if label else id
         type = sized(e.data.shape, *_element(e.data.dtype))
@@ -268,13 +268,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, (tvm.ir.Array, list, tuple)):
         return tuple(plain(part) for part in value)
     return re.sub(r"\s+", " ", str(value))
-
-
-def _size(shape: Any) -> int:
-    size = 1
-    for dim in shape:
-        size *= int(dim)
-    return size
 
 
 def _element(dtype: str) -> tuple[str, float | None]:
