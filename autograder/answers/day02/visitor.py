@@ -10,7 +10,7 @@ from collections import deque
 import torch
 from torch import fx
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02.visitor import cases as visible
 from passlab.exercises.day02.visitor import chain, ladder
 from passlab.fx.generate import random_graph
@@ -192,83 +192,33 @@ def levels_reversed(root, callbacks):
     return results[root]
 
 
-@wrong("did", "a node without a callback ends the walk: its operands are never visited")
-def stops_at_unknown(root, callbacks):
-    results, stack = {}, [root]
-    while stack:
-        node = stack[-1]
-        if _callback(node, callbacks) is None:
-            results.setdefault(node, None)
-        waiting = [o for o in node.all_input_nodes if o not in results] if node not in results else []
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if node not in results:
-            results[node] = _apply(node, callbacks, results)
-    return results[root]
+OPERANDS = "dict.fromkeys(a for a in node.args if isinstance(a, fx.Node))"
 
-
-@wrong("did", "takes operands from node.args: those in keywords and in lists are missed")
-def args_only(root, callbacks):
-    def operands(node):
-        return [a for a in dict.fromkeys(a for a in node.args if hasattr(a, "all_input_nodes"))]
-
-    results, stack = {}, [root]
-    while stack:
-        node = stack[-1]
-        waiting = [o for o in operands(node) if o not in results]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if node not in results:
-            callback = _callback(node, callbacks)
-            results[node] = callback(node, *(results[o] for o in operands(node))) if callback else None
-    return results[root]
-
-
-@wrong("spared", "looks callbacks up by target for every node: an input called like a method gets the method's")
-def target_for_all(root, callbacks):
-    results, stack = {}, [root]
-    while stack:
-        node = stack[-1]
-        waiting = [o for o in node.all_input_nodes if o not in results]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if node not in results:
-            callback = callbacks.get(node.target) or callbacks.get(node.op)
-            results[node] = callback(node, *(results[o] for o in node.all_input_nodes)) if callback else None
-    return results[root]
-
-
-@wrong("did", "returns the whole dictionary of results instead of the root's")
-def returns_everything(root, callbacks):
-    results, stack = {}, [(root, False)]
-    while stack:
-        node, ready = stack.pop()
-        if node in results:
-            continue
-        if ready:
-            results[node] = _apply(node, callbacks, results)
-        else:
-            stack.append((node, True))
-            stack += [(o, False) for o in node.all_input_nodes]
-    return results
-
-
-@wrong("cost", "a callback that returned None has not run yet, so its node is not done")
-def none_is_not_done(root, callbacks):
-    results, stack = {}, [root]
-    while stack:
-        node = stack[-1]
-        waiting = [o for o in node.all_input_nodes if o not in results]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if results.get(node) is None:
-            results[node] = _apply(node, callbacks, results)
-    return results[root]
+stops_at_unknown = edited(
+    "did",
+    "a node without a callback ends the walk: its operands are never visited",
+    (
+        "waiting =",
+        'known = node.op in callbacks or (node.op.startswith("call_") and node.target in callbacks)\n        waiting =',
+    ),
+    ("if operand not in", "if known and operand not in"),
+)
+args_only = edited(
+    "did",
+    "takes operands from node.args: misses those in keywords and in lists",
+    ("operand in node.all_input_nodes", f"operand in {OPERANDS}"),
+    ("for o in node.all_input_nodes", f"for o in {OPERANDS}"),
+)
+target_for_all = edited(
+    "spared",
+    "looks callbacks up by target for every node: an input called like a method gets the method's",
+    (' if node.op.startswith("call_") else None', ""),
+)
+returns_everything = edited(
+    "did", "returns the whole dictionary of results instead of the root's", ("return results[root]", "return results")
+)
+none_is_not_done = edited(
+    "cost",
+    "a callback that returned None has not run yet, so its node is not done",
+    ("if node in results:", "if results.get(node) is not None:"),
+)
