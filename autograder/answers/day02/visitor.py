@@ -20,7 +20,7 @@ from passlab.judge import Case
 
 
 def _random_dag(rng: random.Random, size: int) -> tuple:
-    """Fan-out, fan-in, dead ends, keyword operands; some targets without a callback."""
+    """Return a graph with fan-out, fan-in, dead ends and keyword operands; some targets have no callback."""
     graph = fx.Graph()
     values = [graph.placeholder("x"), graph.placeholder("sin")]
     for _ in range(size):
@@ -39,8 +39,17 @@ def _random_dag(rng: random.Random, size: int) -> tuple:
     return graph, root.name, tuple(keys)
 
 
+def _input_on_both_sides() -> tuple:
+    """Additions that read the input beside a value computed from it: on the right, and on the left."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    right = graph.call_function(operator.add, (graph.call_function(torch.relu, (x,)), x))
+    left = graph.call_function(operator.add, (x, right))
+    return graph, graph.output(left).name, ("placeholder", "call_function", "output")
+
+
 def hidden(seed: int) -> list[Case]:
-    """Random DAGs, a generated program, a very deep and a very repetitive graph."""
+    """Random DAGs, a generated program, an input read late, a very deep and a very repetitive graph."""
 
     def generated() -> tuple:
         gm = random_graph(seed, 40)
@@ -56,6 +65,7 @@ def hidden(seed: int) -> list[Case]:
         *visible(),
         *dags,
         Case("a generated program", generated),
+        Case("an input read beside what is computed from it", _input_on_both_sides),
         *(Case(name, build, ("cost",)) for name, build in deep),
     ]
 
