@@ -39,17 +39,18 @@ def _random_dag(rng: random.Random, size: int) -> tuple:
     return graph, root.name, tuple(keys)
 
 
-def _input_on_both_sides() -> tuple:
-    """Additions that read the input beside a value computed from it: on the right, and on the left."""
+def _inputs_read_late() -> tuple:
+    """Two additions that read an input beside a value computed from it: on the right, and on the left."""
     graph = fx.Graph()
-    x = graph.placeholder("x")
+    x, y = graph.placeholder("x"), graph.placeholder("y")
     right = graph.call_function(operator.add, (graph.call_function(torch.relu, (x,)), x))
-    left = graph.call_function(operator.add, (x, right))
-    return graph, graph.output(left).name, ("placeholder", "call_function", "output")
+    left = graph.call_function(operator.add, (y, graph.call_function(torch.relu, (y,))))
+    root = graph.output(graph.call_function(operator.mul, (right, left)))
+    return graph, root.name, ("placeholder", "call_function", "output")
 
 
 def hidden(seed: int) -> list[Case]:
-    """Random DAGs, a generated program, an input read late, a very deep and a very repetitive graph."""
+    """Random DAGs, a generated program, inputs read late, a very deep and a very repetitive graph."""
 
     def generated() -> tuple:
         gm = random_graph(seed, 40)
@@ -65,7 +66,7 @@ def hidden(seed: int) -> list[Case]:
         *visible(),
         *dags,
         Case("a generated program", generated),
-        Case("an input read beside what is computed from it", _input_on_both_sides),
+        Case("inputs read beside what is computed from them", _inputs_read_late),
         *(Case(name, build, ("cost",)) for name, build in deep),
     ]
 

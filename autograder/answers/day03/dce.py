@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from autograder.answers.day03._shared import generated
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.fx.cases import call, case, graph, least, most, nodes, read
 from passlab.fx.effects import effects, module_effects
 from passlab.judge import Case
@@ -165,7 +165,7 @@ def torch_told(gm):
     return gm
 
 
-@wrong("spared", "unread is dead: a write whose result nobody reads goes")
+@wrong("spared", "unused is dead: a write whose result is unused goes")
 def unread_is_dead(gm):
     return _sweep(gm, lambda node: node.op in KEPT)
 
@@ -187,21 +187,6 @@ def underscores(gm):
     return _sweep(gm, stays)
 
 
-@wrong("spared", "a draw that nobody reads does nothing (but every later draw is another one without it)")
-def forgets_draws(gm):
-    return _sweep(gm, lambda node: effects(node) - {"draws"})
-
-
-@wrong("spared", "an assertion has no result, so it is dead")
-def forgets_assertions(gm):
-    return _sweep(gm, lambda node: effects(node) - {"stops"})
-
-
-@wrong("spared", "modules are pure: a batch norm in training mode, a ReLU in place")
-def modules_are_pure(gm):
-    return _sweep(gm, lambda node: node.op != "call_module" and effects(node))
-
-
 @wrong("spared", "what the output needs is live and nothing else is")
 def from_the_output(gm):
     live, todo = set(), [node for node in gm.graph.nodes if node.op in KEPT]
@@ -215,25 +200,6 @@ def from_the_output(gm):
     return gm
 
 
-@wrong("did", "walks from the beginning to the end: only the last node of a dead chain goes")
-def forwards(gm):
-    for node in list(gm.graph.nodes):
-        if not node.users and not effects(node):
-            gm.graph.erase_node(node)
-    gm.recompile()
-    return gm
-
-
-@wrong("did", "keeps every module, to be safe")
-def keeps_modules(gm):
-    return _sweep(gm, lambda node: node.op == "call_module" or effects(node))
-
-
-@wrong("did", "only computing counts: unread get_attr nodes stay")
-def keeps_attributes(gm):
-    return _sweep(gm, lambda node: node.op == "get_attr" or effects(node))
-
-
 @wrong("did", "everything named dropout or relu has an effect, also where it is switched off")
 def by_name(gm):
     def stays(node):
@@ -244,11 +210,6 @@ def by_name(gm):
         return name in ("dropout", "relu") or effects(node)
 
     return _sweep(gm, stays)
-
-
-@wrong("valid", "an input nobody reads is dead, too")
-def drops_inputs(gm):
-    return _sweep(gm, lambda node: node.op != "placeholder" and effects(node))
 
 
 @wrong("valid", "erases a dead node and then, calling itself, its operands: a long chain is too deep for that")
@@ -275,3 +236,31 @@ def forgets_keywords(gm):
         return found
 
     return _sweep(gm, stays)
+
+
+def _stays(condition):
+    """Return an edit: an unused node stays if the condition is true."""
+    return "effects(node)", f"({condition})"
+
+
+forgets_draws = edited(
+    "spared",
+    "an unused draw does nothing (but without it every later draw is another one)",
+    _stays('effects(node) - {"draws"}'),
+)
+forgets_assertions = edited("spared", "an assertion has no result, so it is dead", _stays('effects(node) - {"stops"}'))
+modules_are_pure = edited(
+    "spared",
+    "modules are pure: a batch norm in training mode, a ReLU in place",
+    _stays('node.op != "call_module" and effects(node)'),
+)
+forwards = edited(
+    "did",
+    "walks from the beginning to the end: only the last node of a dead chain goes",
+    ("reversed(gm.graph.nodes)", "list(gm.graph.nodes)"),
+)
+keeps_modules = edited("did", "keeps every module, to be safe", _stays('node.op == "call_module" or effects(node)'))
+keeps_attributes = edited(
+    "did", "only computing counts: unused get_attr nodes stay", _stays('node.op == "get_attr" or effects(node)')
+)
+drops_inputs = edited("valid", "an unused input is dead, too", _stays('node.op != "placeholder" and effects(node)'))
