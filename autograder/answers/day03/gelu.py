@@ -320,7 +320,9 @@ MEASURE = "math.isclose(p[powers], q[powers], rel_tol=1e-6)"
 FORMULA = "same(polynomial(y, x, gate, memory), WHOLE)"
 INNER = "if same(polynomial(gate.args[0], x, None, memory), inner)"
 
-any_constants = edited("spared", "looks at the shape of the formula and not at its constants", (MEASURE, "True"))
+any_constants = edited(
+    "spared", "looks at the shape of the formula and not at its constants", (MEASURE, "p[powers] != 1")
+)
 two_digits = edited("spared", "takes constants within one per cent: 0.0447, 0.707", ("rel_tol=1e-6", "rel_tol=1e-2"))
 any_x = edited(
     "spared",
@@ -330,14 +332,16 @@ any_x = edited(
 ignores_options = edited(
     "spared",
     "takes torch.add(1, g, alpha=2) for 1 + g, and a division that rounds down for one that does not",
-    ("n.kwargs or not depth", "not depth"),
+    ("n.kwargs or not depth", 'n.kwargs.keys() - {"alpha", "rounding_mode"} or not depth'),
 )
 ignores_writes = edited(
     "spared", "reads the formula as if nothing were written in between", ("written(gm.graph)", "set()")
 )
 takes_integers = edited("spared", "integers have a GELU, too", (" and floating(x)", ""))
 one_order = edited(
-    "did", "1 + g, and never g + 1", ('"add"), plus', '"add"), lambda p, q: None if (0, 1) in p else plus(p, q)')
+    "did",
+    "1 + g and x + c·x³, and never g + 1 or c·x³ + x",
+    ('"add"), plus', '"add"), lambda p, q: None if {(0, 1), (2, 0), (3, 0)} & p.keys() else plus(p, q)'),
 )
 no_methods = edited(
     "did",
@@ -348,7 +352,7 @@ no_methods = edited(
 textbook = edited(
     "did",
     "knows the formula in one spelling, the textbook's",
-    (FORMULA, 'ARITHMETIC[y.target] is times and [getattr(a, "args", 0) for a in y.args] == [(0.5, x), (1, gate)]'),
+    (FORMULA, f'{FORMULA} and [getattr(arg, "args", 0) for arg in y.args] == [(0.5, x), (1, gate)]'),
 )
 down_to_a_leaf = edited(
     "did",
