@@ -31,13 +31,9 @@ def _iadd() -> tuple:
     y = graph.call_function(operator.mul, (x, 2))
     z = graph.call_function(operator.iadd, (graph.call_method("neg", (y,)), y))
     graph.output(graph.call_function(operator.isub, (z, x)))
-    return (trace_as_is(fx.GraphModule(nn.Module(), graph), torch.randn(2, 4)),)
-
-
-def trace_as_is(gm: fx.GraphModule, *inputs: torch.Tensor) -> fx.GraphModule:
-    """Shapes on the nodes that are there; tracing would turn `iadd` into `add`."""
-    fx.passes.shape_prop.ShapeProp(gm).propagate(*inputs)
-    return gm
+    gm = fx.GraphModule(nn.Module(), graph)
+    fx.passes.shape_prop.ShapeProp(gm).propagate(torch.randn(2, 4))  # tracing would turn `iadd` into `add`
+    return (gm,)
 
 
 def _numbers_between() -> nn.Module:

@@ -21,8 +21,11 @@ from passlab.judge import Case
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-    unread = "Nobody reads it and it has no effect."
+    unused = "It is unused and has no effect."
     aten = torch.ops.aten
+
+    def gone(*ops: str) -> list:
+        return [most(op, 0, unused, dead=True) for op in ops]
 
     def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
         m.bn(x)
@@ -78,7 +81,7 @@ def hidden(seed: int) -> list[Case]:
                 plain=lambda: nn.Linear(3, 3),
                 relu=lambda: nn.ReLU(inplace=True),
             ),
-            did=[most("Linear", 0, unread, dead=True)],
+            did=gone("Linear"),
             spared=[
                 least("BatchNorm1d", 1, norm),
                 least("ReLU", 1, "This ReLU works in place: it changes x."),
@@ -88,28 +91,24 @@ def hidden(seed: int) -> list[Case]:
         case(
             "written through a view",
             graph(through_a_view, (2, 3)),
-            did=[most("tanh", 0, unread, dead=True)],
+            did=gone("tanh"),
             spared=[least("zero_", 1, writes)],
         ),
         case(
             "operators by overload",
             graph(overloads, (2, 3)),
-            did=[most("mul", 0, unread, dead=True)],
+            did=gone("mul"),
             spared=[least("mul_", 1, writes), least("iadd", 1, writes), least("bernoulli", 1, "It draws.")],
         ),
         case(
             "state",
             graph(buffers, (2, 3), steps=torch.zeros(1), w=(2, 3)),
-            did=[most("get_attr", 2, unread, dead=True)],
+            did=[most("get_attr", 2, unused, dead=True)],
             spared=[least("add_", 1, writes), least("copy_", 1, writes)],
         ),
-        case(
-            "switched off",
-            graph(silent, (2, 3), drop=nn.Dropout),
-            did=[most(op, 0, unread, dead=True) for op in ("dropout", "relu", "Dropout")],
-        ),
-        case("a long dead chain", graph(long, (2, 3)), did=[nodes(3, unread, dead=True)]),
-        *generated("dce", rng, 4, 30, unread, dead=True),
+        case("switched off", graph(silent, (2, 3), drop=nn.Dropout), did=gone("dropout", "relu", "Dropout")),
+        case("a long dead chain", graph(long, (2, 3)), did=[nodes(3, unused, dead=True)]),
+        *generated("dce", rng, 4, 30, unused, dead=True),
     ]
 
 
@@ -119,7 +118,7 @@ KEPT = ("placeholder", "output")
 
 
 def _sweep(gm, stays):
-    """Erase unread nodes for which `stays` is false, from the end to the beginning."""
+    """Erase unused nodes for which `stays` is false, from the end to the beginning."""
     for node in reversed(gm.graph.nodes):
         if not node.users and not stays(node):
             gm.graph.erase_node(node)

@@ -78,33 +78,34 @@ def hidden(seed: int) -> list[Case]:
 
     cannot = "The law does not hold here."
     holds = "The law holds here."
+
+    def gone(**counts: int) -> list:
+        return [most(op, count, holds) for op, count in counts.items()]
+
+    def stay(**counts: int) -> list:
+        return [least(op, count, cannot) for op, count in counts.items()]
+
     return [
         case(
             "tensors of one number, methods and functions",
             graph(units, (2, 3), ones=torch.ones(2, 3), zeros=torch.zeros(3), one=torch.tensor(1.0)),
-            did=[most("mul", 1, holds), most("sub", 0, holds), most("div", 0, holds), most("pow", 0, holds)],
+            did=gone(mul=1, sub=0, div=0, pow=0),
         ),
         case(
             "whole numbers",
             graph(
                 whole, torch.arange(4), ones=torch.ones(4, dtype=torch.int64), zeros=torch.zeros(4, dtype=torch.int64)
             ),
-            did=[most("mul", 1, holds), most("sub", 0, holds), most("add", 0, holds)],
-            spared=[least("mul", 1, cannot), least("pow", 1, cannot), least("truediv", 1, cannot)],
+            did=gone(mul=1, sub=0, add=0),
+            spared=stay(mul=1, pow=1, truediv=1),
         ),
         case(
             "narrow integers",
             graph(narrow, torch.arange(4), torch.arange(4, dtype=torch.uint8)),
             spared=[least("neg", 2, "In uint8, -1 is 255, which abs and a wider sum can see.")],
         ),
-        case(
-            "towers",
-            graph(towers, (2, 3)),
-            did=[most("relu", 1, holds), most("abs", 1, holds), most("neg", times % 2, holds), most("mul", 0, holds)],
-        ),
-        case(
-            "an operand with other readers", graph(shared, (2, 3)), did=[most("neg", 1, holds), most("add", 0, holds)]
-        ),
+        case("towers", graph(towers, (2, 3)), did=gone(relu=1, abs=1, neg=times % 2, mul=0)),
+        case("an operand with other readers", graph(shared, (2, 3)), did=gone(neg=1, add=0)),
         case(
             "a copy that is written",
             graph(written, (2, 3)),
@@ -117,24 +118,9 @@ def hidden(seed: int) -> list[Case]:
             graph(counting, (2, 3), ones=torch.ones(3)),
             spared=[least("mul", 2, "The parameter is full of ones now; the program itself writes into it.")],
         ),
-        case("chains of shapes", graph(chained, (2, 3)), did=[most("reshape", 2, holds), most("transpose", 1, holds)]),
-        case(
-            "never",
-            graph(never, (2, 3)),
-            spared=[
-                least("add", 1, cannot),
-                least("mul", 1, cannot),
-                least("sub", 3, cannot),
-                least("div", 1, cannot),
-                least("pow", 2, cannot),
-            ],
-        ),
-        case(
-            "calls with options",
-            graph(options, (2, 3)),
-            did=[most("relu", 1, holds)],
-            spared=[least("div", 1, cannot), least("add", 1, cannot), least("sub", 1, cannot)],
-        ),
+        case("chains of shapes", graph(chained, (2, 3)), did=gone(reshape=2, transpose=1)),
+        case("never", graph(never, (2, 3)), spared=stay(add=1, mul=1, sub=3, div=1, pow=2)),
+        case("calls with options", graph(options, (2, 3)), did=gone(relu=1), spared=stay(div=1, add=1, sub=1)),
         case(
             "wider than x",
             graph(
@@ -146,8 +132,8 @@ def hidden(seed: int) -> list[Case]:
                 deep=torch.zeros(1, 2, 3),
                 fine=torch.ones(3, dtype=torch.float64),
             ),
-            did=[most("mul", 4, holds)],
-            spared=[least("mul", 4, cannot), least("sub", 1, cannot)],
+            did=gone(mul=4),
+            spared=stay(mul=4, sub=1),
         ),
         case(
             "nearly all ones",
@@ -159,8 +145,8 @@ def hidden(seed: int) -> list[Case]:
                 zeros=torch.zeros(3),
                 ones=torch.ones(3),
             ),
-            did=[most("pow", 0, holds)],
-            spared=[least("mul", 1, cannot), least("truediv", 1, cannot), least("add", 1, cannot)],
+            did=gone(pow=0),
+            spared=stay(mul=1, truediv=1, add=1),
         ),
         *generated("simplify", rng, 5, 30, holds, only=("identity", "pointwise", "views", "integers", "constant")),
     ]
