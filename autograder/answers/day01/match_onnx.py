@@ -323,8 +323,5 @@ dropout_has_a_node = edited(
     ('("gone", []), value[node]', '("same", [made_by.name]) if made_by else ("gone", []), value[node]'),
 )
 gelu_is_one_node = edited(
-    "did",
-    "does not know that GELU may be written out",
-    (', nn.GELU: ["Div", "Erf", "Add", "Mul", "Mul"]', ""),
-    LOST,
+    "did", "does not know that GELU may be written out", (', nn.GELU: ["Div", "Erf", "Add", "Mul", "Mul"]', ""), LOST
 )

@@ -92,9 +92,7 @@ def hidden(seed: int) -> list[Case]:
             "one batch norm behind two convolutions", _one_norm, Rewrite(("one → bn", "two → bn_1")), *KEPT[:2]
         ),
         rewrite_case(
-            "float64, nested modules",
-            _nested_doubles,
-            Rewrite(("block_0_0 → block_0_1", "block_1 → block_2")),
+            "float64, nested modules", _nested_doubles, Rewrite(("block_0_0 → block_0_1", "block_1 → block_2"))
         ),
         rewrite_case(
             "no convolution in front",

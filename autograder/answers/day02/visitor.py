@@ -81,7 +81,18 @@ def _callback(node, callbacks):
 
 def _apply(node, callbacks, results):
     callback = _callback(node, callbacks)
-    return callback(node, *(results[o] for o in node.all_input_nodes)) if callback else None
+    return callback(node, *map(results.get, node.all_input_nodes)) if callback else None
+
+
+def _needed(root):
+    """Return the nodes that the root depends on, breadth first from the root."""
+    nodes, seen = [root], {root}
+    for node in nodes:
+        for operand in node.all_input_nodes:
+            if operand not in seen:
+                seen.add(operand)
+                nodes.append(operand)
+    return nodes
 
 
 @right("marks each stack entry as 'operands first' or 'now call back', as two-colour depth-first search does")
@@ -101,13 +112,7 @@ def two_colours(root, callbacks):
 
 @right("finds what the root depends on, then goes along the node list, which torch.fx keeps in order")
 def along_the_list(root, callbacks):
-    needed, todo = set(), [root]
-    while todo:
-        node = todo.pop()
-        if node not in needed:
-            needed.add(node)
-            todo += node.all_input_nodes
-    results = {}
+    needed, results = set(_needed(root)), {}
     for node in root.graph.nodes:
         if node in needed:
             results[node] = _apply(node, callbacks, results)
@@ -116,17 +121,8 @@ def along_the_list(root, callbacks):
 
 @right("counts operands that are not done and frees users, as Kahn's topological sort does")
 def by_counting(root, callbacks):
-    needed, todo = [], [root]
-    seen = {root}
-    while todo:
-        node = todo.pop()
-        needed.append(node)
-        for operand in node.all_input_nodes:
-            if operand not in seen:
-                seen.add(operand)
-                todo.append(operand)
-    missing = {node: len(node.all_input_nodes) for node in needed}
-    ready, results = deque(node for node in needed if not missing[node]), {}
+    missing = {node: len(node.all_input_nodes) for node in _needed(root)}
+    ready, results = deque(node for node in missing if not missing[node]), {}
     while ready:
         node = ready.popleft()
         results[node] = _apply(node, callbacks, results)
@@ -180,26 +176,16 @@ def pre_order(root, callbacks):
     while stack:
         node = stack.pop()
         if node not in results:
-            callback = _callback(node, callbacks)
-            results[node] = callback(node, *(results.get(o) for o in node.all_input_nodes)) if callback else None
+            results[node] = _apply(node, callbacks, results)
             stack += node.all_input_nodes
     return results[root]
 
 
 @wrong("did", "breadth-first from the root, read backwards: a short path puts an operand behind its user")
 def levels_reversed(root, callbacks):
-    order, todo, seen = [], deque([root]), {root}
-    while todo:
-        node = todo.popleft()
-        order.append(node)
-        for operand in node.all_input_nodes:
-            if operand not in seen:
-                seen.add(operand)
-                todo.append(operand)
     results = {}
-    for node in reversed(order):
-        callback = _callback(node, callbacks)
-        results[node] = callback(node, *(results.get(o) for o in node.all_input_nodes)) if callback else None
+    for node in reversed(_needed(root)):
+        results[node] = _apply(node, callbacks, results)
     return results[root]
 
 
