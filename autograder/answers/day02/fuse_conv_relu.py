@@ -174,7 +174,7 @@ def _fuse(gm, make):
         if conv is F.conv2d:
             node.target = conv2d_relu
         else:
-            node.target = f"{node.name}_with_relu"
+            node.target = f"fused_{node.name}"
             gm.add_submodule(node.target, make(conv))
         relu.replace_all_uses_with(node)
         gm.graph.erase_node(relu)
