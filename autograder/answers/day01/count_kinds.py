@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from autograder.answers.day01._shared import random_case, zoo_case
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab import view
 from passlab.exercises.day01._shared import net, traced
 from passlab.graph import KINDS
@@ -83,28 +83,19 @@ def _kind(node: fx.Node, gm: fx.GraphModule) -> str:
     return KIND_OF.get(_called(node), "compute")
 
 
-def _metas(node: fx.Node) -> list:
-    meta = node.meta.get("tensor_meta")
-    if meta is None or node.op == "output":
-        return []
-    return [meta] if hasattr(meta, "shape") else list(meta)
-
-
-def _bytes(node: fx.Node) -> int:
-    return sum(math.prod(meta.shape) * meta.dtype.itemsize for meta in _metas(node))
-
-
-def _count(gm, kind=_kind, size=_bytes, counted=lambda node: True):
+def _count(gm, kind):
     nodes, held = Counter(), Counter()
-    for node in filter(counted, gm.graph.nodes):
+    for node in gm.graph.nodes:
+        meta = None if node.op == "output" else node.meta.get("tensor_meta")
         nodes[kind(node, gm)] += 1
-        held[kind(node, gm)] += size(node)
+        for part in [meta] if hasattr(meta, "shape") else meta or ():
+            held[kind(node, gm)] += math.prod(part.shape) * part.dtype.itemsize
     return {name: (nodes[name], held[name]) for name in KINDS}
 
 
 @right("one table from names to kinds, and two Counters")
 def by_table(gm):
-    return _count(gm)
+    return _count(gm, _kind)
 
 
 @right("reads kinds and bytes off the view that passlab draws")
@@ -126,61 +117,40 @@ def by_name(gm):
     return _count(gm, kind)
 
 
-@wrong("spared", "takes the path of a module for the operation it does")
-def by_target(gm):
-    def kind(node, gm):
-        if node.op == "call_module":
-            return KIND_OF.get(node.target.split(".")[-1], "compute")
-        return _kind(node, gm)
-
-    return _count(gm, kind)
-
-
-@wrong("did", "every module computes: nn.Flatten and modules that work in place are overlooked")
-def modules_compute(gm):
-    return _count(gm, lambda node, gm: "compute" if node.op == "call_module" else _kind(node, gm))
-
-
-@wrong("did", "knows functions, and takes every method for compute")
-def no_methods(gm):
-    return _count(gm, lambda node, gm: "compute" if node.op == "call_method" else _kind(node, gm))
-
-
-@wrong("did", "in place or not is not asked: relu_ and inplace=True are counted as compute")
-def no_in_place(gm):
-    def kind(node, gm):
-        found = _kind(node, gm)
-        by_table = node.op in ("call_function", "call_method") and KIND_OF.get(_called(node)) == "memory"
-        return "compute" if found == "memory" and not by_table else found
-
-    return _count(gm, kind)
-
-
-@wrong("did", "takes four bytes for every element, whatever the dtype")
-def four_bytes(gm):
-    return _count(gm, size=lambda node: sum(4 * math.prod(meta.shape) for meta in _metas(node)))
-
-
-@wrong("did", "of several tensors only the first is counted")
-def first_of_tuple(gm):
-    return _count(gm, size=lambda node: sum(math.prod(m.shape) * m.dtype.itemsize for m in _metas(node)[:1]))
-
-
-@wrong("did", "counts what the output node hands out as if it were made there")
-def output_has_bytes(gm):
-    def size(node):
-        if node.op != "output":
-            return _bytes(node)
-        return sum(map(_bytes, node.all_input_nodes))
-
-    return _count(gm, size=size)
-
-
-@wrong("did", "leaves out nodes that nobody reads, the output among them")
-def only_read_nodes(gm):
-    return _count(gm, counted=lambda node: node.users)
-
-
-@wrong("valid", "kinds that do not occur are missing from the result")
-def only_kinds_that_occur(gm):
-    return {kind: pair for kind, pair in _count(gm).items() if pair[0]}
+by_target = edited(
+    "spared",
+    "takes the path of a module for the operation it does",
+    ('getattr(module, "inplace", False)', 'node.target in ("clone", "contiguous")'),
+    ("isinstance(module, nn.Flatten)", 'node.target.split(".")[-1] in shapes'),
+)
+modules_compute = edited(
+    "did",
+    "every module computes: nn.Flatten and modules that work in place are overlooked",
+    ("module = gm.get_submodule(node.target)", 'return "compute"'),
+)
+no_methods = edited(
+    "did", "knows functions, and takes every method for compute", ("name = node.target if", 'name = "" if')
+)
+no_in_place = edited(
+    "did",
+    "does not ask whether a node works in place: relu_ and inplace=True are counted as compute",
+    ('getattr(module, "inplace", False)', "False"),
+    ('name.endswith("_") or node.kwargs.get("inplace") or ', ""),
+)
+four_bytes = edited("did", "takes four bytes for every element, whatever the dtype", ("meta.dtype.itemsize", "4"))
+first_of_tuple = edited("did", "counts only the first of several tensors", ("sum(map(size, meta))", "size(meta[0])"))
+output_has_bytes = edited(
+    "did",
+    "counts what the output node returns as if it were made there",
+    ("0 if", 'sum(size(n.meta.get("tensor_meta")) for n in node.all_input_nodes) if'),
+)
+only_read_nodes = edited(
+    "did",
+    "leaves out unused nodes, the output among them",
+    ("for node in gm.graph.nodes:", "for node in (n for n in gm.graph.nodes if n.users):"),
+)
+only_kinds_that_occur = edited(
+    "valid",
+    "leaves out kinds that do not occur",
+    ("return counts", "return {kind: pair for kind, pair in counts.items() if pair[0]}"),
+)

@@ -9,7 +9,7 @@ import torch
 from torch import fx, nn
 
 from autograder.answers.day01._shared import random_case, tangled, zoo_case
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day01._shared import net, traced
 from passlab.judge import Case
 
@@ -60,12 +60,12 @@ def _reads(node):
     return [a for a in node.all_input_nodes if _works(a)]
 
 
-def _answer(gm, reads=_reads, step=max, counted=_works, first=0):
-    """Levels in list order, pairs by sets of ancestors."""
+def _answer(gm):
+    """Return levels in list order, and pairs by sets of ancestors."""
     level, above, pairs = {}, {}, set()
-    for node in filter(counted, gm.graph.nodes):
-        operands = [a for a in reads(node) if a in level]
-        level[node] = 1 + step(level[a] for a in operands) if operands else first
+    for node in filter(_works, gm.graph.nodes):
+        operands = _reads(node)
+        level[node] = 1 + max((level[a] for a in operands), default=-1)
         above[node] = set(operands).union(*(above[a] for a in operands))
         pairs |= {(other.name, node.name) for other in above if other is not node and other not in above[node]}
     return _result(level, pairs)
@@ -78,7 +78,7 @@ def _result(level, pairs):
     return {"depth": len(rows), "levels": rows, "parallel": pairs}
 
 
-@right("takes off, again and again, what waits for nothing; descendants as bits")
+@right("takes off, again and again, the nodes that wait for nothing; descendants as bits")
 def by_peeling(gm):
     nodes = [node for node in gm.graph.nodes if _works(node)]
     waits = {node: len(_reads(node)) for node in nodes}
@@ -97,17 +97,9 @@ def by_peeling(gm):
         below[node] = 1 << i
         for user in node.users:
             below[node] |= below.get(user, 0)
-    pairs = [
-        {nodes[i].name, nodes[j].name} for i in range(len(nodes)) for j in _unset(below[nodes[i]], i + 1, len(nodes))
-    ]
-    return {"depth": len(rows), "levels": rows, "parallel": [frozenset(pair) for pair in pairs]}
-
-
-def _unset(mask, start, stop):
-    free = ~mask & ((1 << stop) - 1) & ~((1 << start) - 1)
-    while free:
-        yield (low := free & -free).bit_length() - 1
-        free ^= low
+    ordered = combinations(enumerate(nodes), 2)
+    pairs = [frozenset((a.name, b.name)) for (_, a), (j, b) in ordered if not below[a] >> j & 1]
+    return {"depth": len(rows), "levels": rows, "parallel": pairs}
 
 
 @right("pushes levels forward from producers to users; pairs are what is not ordered")
@@ -135,50 +127,6 @@ def same_level_only(gm):
     return found
 
 
-@wrong("did", "the inputs are level 0, and all else comes one too late")
-def inputs_are_a_level(gm):
-    return _answer(gm, reads=lambda node: node.all_input_nodes, counted=lambda node: node.op != "output")
-
-
-@wrong("did", "looks at args alone: operands in keywords and lists are not seen")
-def args_only(gm):
-    return _answer(gm, reads=lambda node: [a for a in node.args if isinstance(a, fx.Node) and _works(a)])
-
-
-@wrong("did", "takes the shortest way from the inputs: a node would start before its last operand is there")
-def shortest_way(gm):
-    def reads(node):
-        return [] if any(not _works(a) for a in node.all_input_nodes) else _reads(node)
-
-    found, right_ = _answer(gm, reads=reads, step=min), _answer(gm)
-    return found | {"parallel": right_["parallel"]}
-
-
-@wrong("did", "leaves out nodes that nobody reads")
-def no_dead_nodes(gm):
-    return _answer(gm, counted=lambda node: _works(node) and node.users)
-
-
-@wrong("did", "counts the arrows of the longest chain, not its nodes")
-def depth_in_edges(gm):
-    found = _answer(gm)
-    return found | {"depth": max(found["depth"] - 1, 0)}
-
-
-@wrong("spared", "two nodes without an edge between them count as parallel, whatever leads there in two steps")
-def no_edge_between(gm):
-    found, nodes = _answer(gm), [node for node in gm.graph.nodes if _works(node)]
-    pairs = ((a, b) for a, b in combinations(nodes, 2) if a not in _reads(b))
-    return found | {"parallel": {(a.name, b.name) for a, b in pairs}}
-
-
-@wrong("spared", "inputs and constants are listed as parallel to each other")
-def idle_pairs(gm):
-    found, idle = _answer(gm), [n.name for n in gm.graph.nodes if n.op in ("placeholder", "get_attr")]
-    some = next((n.name for n in gm.graph.nodes if _works(n)), None)
-    return found | {"parallel": found["parallel"] | {(name, some) for name in idle if some}}
-
-
 @wrong("cost", "asks for a node's level again at every reader: 2**60 questions in a row of diamonds")
 def asks_again(gm):
     def level(node):
@@ -200,7 +148,41 @@ def deep_recursion(gm):
     return _result(levels, _answer(gm)["parallel"])
 
 
-@wrong("valid", "gives levels as a dict from name to number")
-def levels_by_name(gm):
-    found = _answer(gm)
-    return found | {"levels": {name: number for number, row in enumerate(found["levels"]) for name in row}}
+inputs_are_a_level = edited(
+    "did",
+    "the inputs are level 0, and all other nodes come one level too late",
+    ('("placeholder", "get_attr", "output")', '("output",)'),
+)
+args_only = edited(
+    "did",
+    "looks at args alone: misses operands in keywords and lists",
+    ("node.all_input_nodes if a in", "node.args if isinstance(a, fx.Node) and a in"),
+)
+shortest_way = edited(
+    "did",
+    "takes the shortest way from the inputs: a node would start before its last operand is there",
+    ("max((level[a] for a in operands)", "min((level.get(a, -1) for a in node.all_input_nodes)"),
+)
+no_dead_nodes = edited("did", "leaves out unused nodes", ('"output"):', '"output") or not node.users:'))
+depth_in_edges = edited(
+    "did", "counts the arrows of the longest chain, not its nodes", ('{"depth": depth', '{"depth": max(depth - 1, 0)')
+)
+no_edge_between = edited(
+    "spared",
+    "two nodes without an edge between them count as parallel, even where a path of two steps joins them",
+    ("other not in pairs_above", "other not in operands"),
+)
+idle_pairs = edited(
+    "spared",
+    "lists inputs and constants as parallel to the first working node",
+    (
+        '"parallel": pairs',
+        '"parallel": pairs | {(n.name, w.name) for n in gm.graph.nodes if n.op in ("placeholder", "get_attr")'
+        " for w in list(level)[:1]}",
+    ),
+)
+levels_by_name = edited(
+    "valid",
+    "returns the levels as a dict from name to number",
+    ('"levels": rows', '"levels": {node.name: level[node] for node in level}'),
+)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from collections.abc import Callable
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch.nn.functional as F
 from onnx.reference import ReferenceEvaluator
 from torch import fx, nn
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day01 import match_onnx as exporting
 from passlab.exercises.day01._shared import net
 from passlab.judge import Case
@@ -139,57 +138,8 @@ class _Model:
         return [name for name in node.input if name not in self.weights]
 
 
-def _backwards(gm, model, *, merged="both", backwards=True, whole=True, gone="gone", split=SPLIT):
-    """The walk from the output, with the mistakes that can be made on the way."""
-    m = _Model(gm, model)
-    *_, output = gm.graph.nodes
-    value, found = {output.args[0]: m.end}, {}
-
-    def collect(name, expected):
-        left, nodes, wanted = Counter(expected), [], [name]
-        if backwards:
-            for node in reversed(m.nodes):
-                if node.output[0] in wanted and left[node.op_type]:
-                    left[node.op_type] -= 1
-                    nodes.append(node)
-                    wanted += m.reads(node)
-        else:
-            for at in wanted:
-                node = m.maker.get(at)
-                if node is not None and left[node.op_type]:
-                    left[node.op_type] -= 1
-                    nodes.append(node)
-                    wanted += m.reads(node)
-        return nodes, [v for v in wanted if m.maker.get(v) not in nodes]
-
-    for node in reversed(m.working):
-        if node.name in found:
-            continue
-        at, operand = value.get(node), node.all_input_nodes[0]
-        made_by = m.maker.get(at)
-        if made_by is None:
-            found[node.name] = ("gone", [])
-        elif type(m.module(node)) in GONE:
-            found[node.name] = ("gone", []) if gone == "gone" else ("same", [made_by.name])
-            value[operand] = at
-        elif type(m.module(node)) is nn.BatchNorm2d and made_by.op_type == "Conv":
-            entry = ("merged", [made_by.name])
-            found[node.name] = entry if merged == "both" else ("gone", [])
-            found[operand.name] = entry if merged == "both" else ("same", [made_by.name])
-            value[operand.all_input_nodes[0]] = made_by.input[0]
-        else:
-            types = split.get(type(m.module(node)), [])
-            nodes, reads = collect(at, types if made_by.op_type in types else [made_by.op_type])
-            names = [part.name for part in nodes]
-            found[node.name] = ("same" if len(names) == 1 else "split", names)
-            if not whole and len(names) > 1:
-                found[node.name] = ("same", names[:1])
-            value.update(zip([a for a in node.args if isinstance(a, fx.Node)], reads, strict=False))
-    return found
-
-
-@right("one recursive function per operation, that unifies an FX node with an ONNX value")
-def by_patterns(gm, model):
+def _backwards(gm, model, merged="both"):
+    """Unify FX nodes with ONNX values from the output on; `merged`: what to say of a folded batch norm."""
     m, found = _Model(gm, model), {}
 
     def gelu(at):
@@ -210,7 +160,9 @@ def by_patterns(gm, model):
             return unify(operand, at)
         top = m.maker[at]
         if isinstance(module, nn.BatchNorm2d) and top.op_type == "Conv":
-            found[node.name] = found[operand.name] = ("merged", {top.name})
+            entry = ("merged", [top.name])
+            found[node.name] = entry if merged == "both" else ("gone", [])
+            found[operand.name] = entry if merged == "both" else ("same", [top.name])
             return unify(operand.all_input_nodes[0], top.input[0])
         if isinstance(module, nn.Linear):
             product = m.maker[m.reads(top)[0]]
@@ -223,13 +175,18 @@ def by_patterns(gm, model):
             parts, reads = gelu(at)
         else:
             parts, reads = [top], m.reads(top)
-        found[node.name] = ("same" if len(parts) == 1 else "split", {part.name for part in parts})
+        found[node.name] = ("same" if len(parts) == 1 else "split", [part.name for part in parts])
         for operand, value in zip([a for a in node.args if isinstance(a, fx.Node)], reads, strict=True):
             unify(operand, value)
 
     *_, output = gm.graph.nodes
     unify(output.args[0], m.end)
     return found
+
+
+@right("one recursive function that unifies an FX node with an ONNX value, with a pattern for each operation")
+def by_patterns(gm, model):
+    return _backwards(gm, model)
 
 
 @right("runs both on one input: values that are equal belong together, and what lies between them is the work")
@@ -281,26 +238,6 @@ def by_running(gm, model):
 @wrong("did", "a batch norm that went into a convolution is taken for one that was dropped")
 def norm_is_gone(gm, model):
     return _backwards(gm, model, merged="norm is gone")
-
-
-@wrong("did", "looks for one ONNX node for every FX node: of a split one only the last part is found")
-def last_part_only(gm, model):
-    return _backwards(gm, model, whole=False)
-
-
-@wrong("did", "collects the parts of a split in any order: the Add of the layer above is taken for GELU's")
-def parts_from_above(gm, model):
-    return _backwards(gm, model, backwards=False)
-
-
-@wrong("did", "an operation that does nothing gets the node that makes its value")
-def dropout_has_a_node(gm, model):
-    return _backwards(gm, model, gone="same")
-
-
-@wrong("did", "does not know that GELU may be written out")
-def gelu_is_one_node(gm, model):
-    return _backwards(gm, model, split={kind: types for kind, types in SPLIT.items() if kind is not nn.GELU})
 
 
 @wrong("spared", "says merged wherever a batch norm follows a convolution, without a look at the ONNX graph")
@@ -359,3 +296,32 @@ def gates_are_silus(gm, model):
 def values_not_nodes(gm, model):
     outputs = {part.name: part.output[0] for part in model.graph.node}
     return {name: (word, [outputs[n] for n in nodes]) for name, (word, nodes) in _backwards(gm, model).items()}
+
+
+#: An edit: what the walk has lost sight of is gone.
+LOST = (
+    "called = type(",
+    'if value.get(node) not in maker:\n            found[node.name] = ("gone", [])\n            continue\n'
+    "        called = type(",
+)
+
+last_part_only = edited(
+    "did",
+    "looks for one ONNX node for every FX node: finds only the last part of a split one",
+    ('("same" if len(nodes) == 1 else "split", nodes)', '("same", nodes[:1])'),
+)
+parts_from_above = edited(
+    "did",
+    "collects the parts of a split in any order: takes the Add of the layer above for GELU's",
+    ("for node in reversed(model.graph.node)", "for node in map(maker.get, wanted)"),
+    ("node.output[0] in wanted and", "node and"),
+    LOST,
+)
+dropout_has_a_node = edited(
+    "did",
+    "gives an operation that does nothing the node that makes its value",
+    ('("gone", []), value[node]', '("same", [made_by.name]) if made_by else ("gone", []), value[node]'),
+)
+gelu_is_one_node = edited(
+    "did", "does not know that GELU may be written out", (', nn.GELU: ["Div", "Erf", "Add", "Mul", "Mul"]', ""), LOST
+)

@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 from torch.fx.passes.shape_prop import ShapeProp
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab import models
 from passlab.exercises.day01 import propagate as shapes
 from passlab.exercises.day01._shared import net
@@ -66,36 +66,13 @@ def _pieces() -> nn.Module:
     return net(forward, norm=nn.LayerNorm(2))
 
 
-def _outside(what: str) -> Callable[[], nn.Module]:
-    def forward(self, x):
-        y = torch.relu(x)
-        if what == "function":
-            return (F.gelu(y) + x).relu()
-        if what == "method":
-            return y.softmax(-1) @ x
-        if what == "subclass":
-            return self.quiet(y)
-        if what == "module":
-            return self.act(y)
-        y.cumsum(0)  # nothing reads it
-        return y
-
+def _outside(then: Callable) -> Callable[[], nn.Module]:
     parts = dict(quiet=nn.modules.linear.NonDynamicallyQuantizableLinear(4, 4), act=nn.ReLU6())
-    return lambda: net(forward, **parts)
+    return lambda: net(lambda self, x: then(self, x, torch.relu(x)), **parts)
 
 
-def _unfit(what: str) -> Callable[[], nn.Module]:
-    def forward(self, x, y):
-        a = x + x
-        if what == "add":
-            return a + (a + y)
-        if what == "cat":
-            return torch.cat([a, torch.cat([a, y], 1)], 0)
-        if what == "view":
-            return a.view(x.size(1), -1).view(3, -1) * 2
-        return torch.matmul(a, y).relu()
-
-    return lambda: net(forward)
+def _unfit(then: Callable) -> Callable[[], nn.Module]:
+    return lambda: net(lambda self, x, y: then(x + x, x, y))
 
 
 def hidden(seed: int) -> list[Case]:
@@ -103,35 +80,35 @@ def hidden(seed: int) -> list[Case]:
     make, image = _pipeline(rng)
     f32, f16, i64 = torch.float32, torch.float16, torch.int64
     width = rng.choice((3, 6))
-    square = ((4, 4), f32)
+    mixed = ((2, 3), f16), ((2, 3), i64), ((2, 3), torch.bool)
 
     def zoo(name: str) -> Case:
         inputs = models.ZOO[name].inputs()
         return shapes.case(name, models.ZOO[name].build, *((tuple(t.shape), t.dtype) for t in inputs))
 
-    def stop(name: str, make: Callable, *inputs: tuple, at: str) -> Case:
-        return shapes.case(name, make, *inputs, stop=at)
+    def outside(name: str, then: Callable, at: str) -> Case:
+        return shapes.case(name, _outside(then), ((4, 4), f32), stop=at)
 
-    two = ((4, 4), f32), ((5, 3), f32)
+    def unfit(name: str, then: Callable, at: str) -> Case:
+        return shapes.case(name, _unfit(then), ((4, 4), f32), ((5, 3), f32), stop=at)
+
     return [
         shapes.case("a pipeline", make, image),
-        shapes.case("promotions", _promotions, ((2, 3), f16), ((2, 3), i64), ((2, 3), torch.bool)),
+        shapes.case("promotions", _promotions, *mixed),
         shapes.case("pieces", _pieces, ((2, width, 2), f32)),
         zoo("mlp"),
         zoo("residual"),
-        shapes.case(
-            "no data: promotions", _promotions, ((2, 3), f16), ((2, 3), i64), ((2, 3), torch.bool), about=("cost",)
-        ),
+        shapes.case("no data: promotions", _promotions, *mixed, about=("cost",)),
         shapes.case("no data: a pipeline", make, image, about=("cost",)),
-        stop("a function", _outside("function"), square, at="gelu"),
-        stop("a method", _outside("method"), square, at="softmax"),
-        stop("a subclass", _outside("subclass"), square, at="quiet"),
-        stop("a module", _outside("module"), square, at="act"),
-        stop("a node that nobody reads", _outside("dead"), square, at="cumsum"),
-        stop("additions", _unfit("add"), *two, at="add_1"),
-        stop("concatenations", _unfit("cat"), *two, at="cat"),
-        stop("views", _unfit("view"), *two, at="view_1"),
-        stop("products", _unfit("matmul"), *two, at="matmul"),
+        outside("a function", lambda m, x, y: (F.gelu(y) + x).relu(), "gelu"),
+        outside("a method", lambda m, x, y: y.softmax(-1) @ x, "softmax"),
+        outside("a subclass", lambda m, x, y: m.quiet(y), "quiet"),
+        outside("a module", lambda m, x, y: m.act(y), "act"),
+        outside("an unused node", lambda m, x, y: (y.cumsum(0), y)[1], "cumsum"),
+        unfit("additions", lambda a, x, y: a + (a + y), "add_1"),
+        unfit("concatenations", lambda a, x, y: torch.cat([a, torch.cat([a, y], 1)], 0), "cat"),
+        unfit("views", lambda a, x, y: a.view(x.size(1), -1).view(3, -1) * 2, "view_1"),
+        unfit("products", lambda a, x, y: torch.matmul(a, y).relu(), "matmul"),
     ]
 
 
@@ -152,27 +129,24 @@ def _entries(values):
 
 
 class _Run(fx.Interpreter):
-    """Runs a graph node by node and keeps the values."""
+    """Run a graph node by node and keep the values."""
 
-    def __init__(self, gm, stated=_stated, named=True):
+    def __init__(self, gm):
         super().__init__(gm, garbage_collect_values=False)
-        self.extra_traceback = False
-        self.stated, self.named, self.values = stated, named, {}
+        self.extra_traceback, self.values = False, {}
 
     def run_node(self, node):
         try:
-            if not self.stated(node, self.module):
+            if not _stated(node, self.module):
                 raise TypeError("this operation is not stated")
             self.values[node] = super().run_node(node)
         except Exception as error:
-            if not self.named:
-                raise
             raise RuntimeError(f"{node.name}: {error}") from error
         return self.values[node]
 
 
-def _propagate(gm, inputs, **how):
-    run = _Run(copy.deepcopy(gm).to("meta"), **how)
+def _propagate(gm, inputs):
+    run = _Run(copy.deepcopy(gm).to("meta"))
     run.run(*inputs)
     return _entries(run.values)
 
@@ -374,55 +348,6 @@ def runs_garbage(gm, *inputs):
     return _entries(run.values)
 
 
-@wrong("spared", "asks torch for everything and knows no limits: unstated operations are worked out too")
-def anything_goes(gm, *inputs):
-    return _propagate(gm, inputs, stated=lambda node, gm: True)
-
-
-@wrong("spared", "stops at the right place and does not say where that is")
-def no_name(gm, *inputs):
-    return _propagate(gm, inputs, named=False)
-
-
-@wrong("spared", "names unstated operations, and lets torch speak where shapes do not fit")
-def names_half(gm, *inputs):
-    for node in gm.graph.nodes:
-        if not _stated(node, gm):
-            raise TypeError(f"{node.name} is not stated")
-    return _propagate(gm, inputs, named=False)
-
-
-@wrong("spared", "takes what it does not know for element-wise: the shape of the first operand")
-def guesses(gm, *inputs):
-    class Guess(_Run):
-        def run_node(self, node):
-            if not _stated(node, self.module):
-                self.values[node] = self.fetch_args_kwargs_from_env(node)[0][0]
-                return self.values[node]
-            return super().run_node(node)
-
-    run = Guess(copy.deepcopy(gm).to("meta"))
-    run.run(*inputs)
-    return _entries(run.values)
-
-
-@wrong("spared", "isinstance lets subclasses of the stated modules in")
-def subclasses_too(gm, *inputs):
-    def stated(node, gm):
-        if node.op == "call_module":
-            return isinstance(gm.get_submodule(node.target), tuple(MODULES))
-        return _stated(node, gm)
-
-    return _propagate(gm, inputs, stated=stated)
-
-
-@wrong("spared", "looks only at what the output needs")
-def live_nodes_only(gm, *inputs):
-    gm = copy.deepcopy(gm)
-    gm.graph.eliminate_dead_code()
-    return _propagate(gm, inputs)
-
-
 @wrong("did", "the dtype is that of the first operand")
 def first_dtype(gm, *inputs):
     found = _propagate(gm, inputs)
@@ -442,15 +367,6 @@ def left_shape(gm, *inputs):
     return found
 
 
-@wrong("did", "has an entry for the output node, which makes no tensor")
-def output_too(gm, *inputs):
-    run = _Run(copy.deepcopy(gm).to("meta"))
-    run.run(*inputs)
-    *_, output = gm.graph.nodes
-    first = next(value for node, value in reversed(run.values.items()) if isinstance(value, torch.Tensor))
-    return _entries(run.values) | {output.name: (tuple(first.shape), first.dtype)}
-
-
 @wrong("valid", "leaves the weights where they are: real weights and meta inputs do not mix")
 def weights_stay(gm, *inputs):
     ShapeProp(gm).propagate(*inputs)
@@ -458,8 +374,51 @@ def weights_stay(gm, *inputs):
     return {name: (tuple(meta.shape), meta.dtype) for name, meta in metas.items() if hasattr(meta, "dtype")}
 
 
-@wrong("valid", "gives the meta tensors themselves")
-def tensors(gm, *inputs):
-    run = _Run(copy.deepcopy(gm).to("meta"))
-    run.run(*inputs)
-    return {node.name: value for node, value in run.values.items()}
+anything_goes = edited(
+    "spared",
+    "knows no limits: asks torch for every operation, in the lists or not",
+    (" and node.target in FUNCTIONS", ""),
+    (" and node.target in METHODS", ""),
+    (
+        " and type(module := gm.get_submodule(node.target)) in MODULES:",
+        ":\n            module = gm.get_submodule(node.target)",
+    ),
+)
+no_name = edited(
+    "spared",
+    "stops at the right place and does not say where that is",
+    (" for {node.format_node()}", ""),
+    ('raise ValueError(f"At node {node.name}: {error}") from error', "raise"),
+)
+names_half = edited(
+    "spared",
+    "names unknown operations, but leaves it to torch to say where shapes do not fit",
+    ('raise ValueError(f"At node {node.name}: {error}") from error', "raise"),
+)
+guesses = edited(
+    "spared",
+    "takes unknown operations for element-wise: the shape of the first operand",
+    ('raise TypeError(f"there is no rule for {node.format_node()}")', "return args[0]"),
+)
+subclasses_too = edited(
+    "spared",
+    "isinstance lets in subclasses of the listed modules",
+    (
+        "type(module := gm.get_submodule(node.target)) in MODULES",
+        "isinstance(module := gm.get_submodule(node.target), tuple(MODULES))",
+    ),
+)
+live_nodes_only = edited(
+    "spared",
+    "looks only at what the output needs",
+    ("for node in gm.graph.nodes:", "gm.graph.eliminate_dead_code()\n    for node in gm.graph.nodes:"),
+)
+output_too = edited(
+    "did",
+    "has an entry for the output node, which makes no tensor",
+    (
+        "            break",
+        "            values[node] = [v for v in values.values() if isinstance(v, torch.Tensor)][-1]\n            break",
+    ),
+)
+tensors = edited("valid", "returns the meta tensors themselves", ("(tuple(value.shape), value.dtype)", "value"))

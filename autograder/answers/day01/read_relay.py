@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab import models
 from passlab.exercises.day01.read_relay import case, ladder, typed
 from passlab.judge import Case
@@ -79,7 +79,7 @@ def _all(main):
 
 
 def _once_per_use(main):
-    """The expressions as a tree has them."""
+    """Return the expressions as a tree has them."""
     there, stack = [], [main]
     while stack:
         e = stack.pop()
@@ -90,7 +90,7 @@ def _once_per_use(main):
 
 
 def _outside(main):
-    """The expressions that are not in a function inside main."""
+    """Return the expressions that are not in a function inside main."""
     there, stack = {}, [main.body]
     while stack:
         e = stack.pop()
@@ -125,15 +125,14 @@ def _readers(main, there):
     return {parameter.name_hint: number for parameter, number in counts.items()}
 
 
-def _read(module, there=_all, constants=None, readers=_readers, size=_bytes, operators=None):
+def _read(module, operators=None):
     main = module["main"]
-    found = there(main)
-    stored = constants(main) if constants else [e for e in _all(main) if isinstance(e, relay.Constant)]
+    there = _all(main)
     return {
-        "operators": dict(Counter(e.op.name for e in (operators or there)(main) if _is_operator(e))),
-        "readers": readers(main, found),
-        "parameters": {parameter.name_hint: size(parameter) for parameter in main.params},
-        "constants": sum(e.data.numpy().nbytes for e in stored),
+        "operators": dict(Counter(e.op.name for e in (operators or _all)(main) if _is_operator(e))),
+        "readers": _readers(main, there),
+        "parameters": {parameter.name_hint: _bytes(parameter) for parameter in main.params},
+        "constants": sum(e.data.numpy().nbytes for e in there if isinstance(e, relay.Constant)),
     }
 
 
@@ -190,59 +189,39 @@ def main_only(module):
     return _read(module, operators=_outside)
 
 
-@wrong("spared", "counts reads, and not readers: multiply(x, x) reads x twice and is one reader")
-def reads_not_readers(module):
-    def readers(main, there):
-        counts = Counter(r for e in there for r in _reads(e))
-        return {p.name_hint: counts[p] + int(main.body == p) for p in main.params}
-
-    return _read(module, readers=readers)
-
-
-@wrong("did", "takes calls for the only readers, and forgets tuples")
-def calls_only(module):
-    def readers(main, there):
-        return _readers(main, [e for e in there if isinstance(e, relay.Call)])
-
-    return _read(module, readers=readers)
-
-
-@wrong("spared", "finds readers by name: the parameters of functions inside main have names of their own")
-def by_name(module):
-    def readers(main, there):
-        counts = {p.name_hint: int(main.body == p) for p in main.params}
-        for e in there:
-            for name in {r.name_hint for r in _reads(e) if isinstance(r, relay.Var)}:
-                if name in counts:
-                    counts[name] += 1
-        return counts
-
-    return _read(module, readers=readers)
-
-
-@wrong("did", "takes four bytes for every element, whatever the dtype")
-def four_bytes(module):
-    return _read(module, size=lambda p: 4 * int(np.prod([int(d) for d in p.checked_type.shape], dtype=np.int64)))
-
-
-@wrong("spared", "adds up a constant at every use; it is stored once")
-def constants_per_use(module):
-    def constants(main):
-        return [r for e in _all(main) for r in _reads(e) if isinstance(r, relay.Constant)]
-
-    return _read(module, constants=constants)
-
-
-@wrong("valid", "lists only the parameters that somebody reads")
-def idle_left_out(module):
-    def readers(main, there):
-        return {name: number for name, number in _readers(main, there).items() if number}
-
-    return _read(module, readers=readers)
-
-
-@wrong("valid", "takes every call for one of an operator: what a call calls may be a function")
-def all_calls(module):
-    result = _read(module)
-    names = Counter(e.op.name for e in _all(module["main"]) if isinstance(e, relay.Call))
-    return {**result, "operators": dict(names)}
+reads_not_readers = edited(
+    "spared",
+    "counts reads, not readers: multiply(x, x) reads x twice and is one reader",
+    ("set(reads(e))", "list(reads(e))"),
+)
+calls_only = edited(
+    "did",
+    "counts only calls as readers, and forgets tuples",
+    ("set(reads(e))", "set(reads(e)) if isinstance(e, relay.Call) else ()"),
+)
+by_name = edited(
+    "spared",
+    "finds readers by name: takes the parameters of functions inside main for main's",
+    ("Counter([main.body])", 'Counter([getattr(main.body, "name_hint", None)])'),
+    ("set(reads(e))", "{r.name_hint for r in reads(e) if isinstance(r, relay.Var)}"),
+    ("readers[p]", "readers[p.name_hint]"),
+)
+four_bytes = edited(
+    "did", "takes four bytes for every element, whatever the dtype", ("np.dtype(kind.dtype).itemsize", "4")
+)
+constants_per_use = edited(
+    "spared",
+    "adds up a constant at every use; it is stored once",
+    ("if isinstance(e, relay.Constant):", "for c in (c for c in reads(e) if isinstance(c, relay.Constant)):"),
+    ("e.data", "c.data"),
+)
+idle_left_out = edited(
+    "valid",
+    "lists only the parameters that are used",
+    ("readers[p] for p in main.params", "readers[p] for p in main.params if readers[p]"),
+)
+all_calls = edited(
+    "valid",
+    "takes every call for a call of an operator, though it may call a function",
+    (" and isinstance(e.op, tvm.ir.Op)", ""),
+)

@@ -8,7 +8,7 @@ import torch
 from torch import fx, nn
 
 from autograder.answers.day01._shared import random_case, tangled, zoo_case
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day01._shared import net, traced
 from passlab.judge import Case
 
@@ -31,13 +31,9 @@ def _iadd() -> tuple:
     y = graph.call_function(operator.mul, (x, 2))
     z = graph.call_function(operator.iadd, (graph.call_method("neg", (y,)), y))
     graph.output(graph.call_function(operator.isub, (z, x)))
-    return (trace_as_is(fx.GraphModule(nn.Module(), graph), torch.randn(2, 4)),)
-
-
-def trace_as_is(gm: fx.GraphModule, *inputs: torch.Tensor) -> fx.GraphModule:
-    """Shapes on the nodes that are there; tracing would turn `iadd` into `add`."""
-    fx.passes.shape_prop.ShapeProp(gm).propagate(*inputs)
-    return gm
+    gm = fx.GraphModule(nn.Module(), graph)
+    fx.passes.shape_prop.ShapeProp(gm).propagate(torch.randn(2, 4))  # tracing would turn `iadd` into `add`
+    return (gm,)
 
 
 def _numbers_between() -> nn.Module:
@@ -72,18 +68,6 @@ ADDITIONS = (operator.add, operator.iadd, torch.add, "add", "add_")
 
 def _tensors(node):
     return [a for a in node.all_input_nodes if "tensor_meta" in a.meta]
-
-
-def _find(gm, additions=ADDITIONS, operands=_tensors, itself=False):
-    above, found = {}, set()
-    for node in gm.graph.nodes:
-        reads = operands(node)
-        above[node] = set(reads).union(*(above[a] for a in reads))
-        if additions is None or node.target in additions:
-            for a in reads:
-                if any(a in above[c] or (itself and a is c) for c in reads):
-                    found.add((a.name, node.name))
-    return found
 
 
 @right("sets of ancestors as the bits of one int")
@@ -132,41 +116,10 @@ def forks_that_join(gm):
     return found
 
 
-@wrong("spared", "every join counts: products, concatenations and subtractions too")
-def any_join(gm):
-    return _find(gm, additions=None)
-
-
-@wrong("spared", "numbers are followed like tensors: x + x.size(0) is taken for a residual")
-def numbers_too(gm):
-    return _find(gm, operands=lambda node: node.all_input_nodes)
-
-
-@wrong("spared", "x + x is taken for a residual: both ways are the same edge")
-def doubles(gm):
-    return _find(gm, itself=True)
-
-
-@wrong("spared", "any operand of an addition that somebody else reads as well")
-def read_twice(gm):
-    additions = [node for node in gm.graph.nodes if node.target in ADDITIONS]
-    return {(a.name, node.name) for node in additions for a in _tensors(node) if len(a.users) > 1}
-
-
-@wrong("did", "knows the operator + and no other form of addition")
-def operator_only(gm):
-    return _find(gm, additions=(operator.add,))
-
-
-@wrong("did", "looks at args alone: operands in keywords and lists are not seen")
-def args_only(gm):
-    return _find(gm, operands=lambda node: [a for a in _tensors(node) if any(a is b for b in node.args)])
-
-
-@wrong("did", "the other way may have one node only")
-def short_ways(gm):
-    additions = [node for node in gm.graph.nodes if node.target in ADDITIONS]
-    return {(a.name, n.name) for n in additions for a in _tensors(n) if any(a in _tensors(c) for c in _tensors(n))}
+def _edges(gm, leads):
+    """Return the edges a → b into additions where `leads(a, c)` for an operand c of b."""
+    additions = [node for node in reversed(gm.graph.nodes) if node.target in ADDITIONS]
+    return {(a.name, b.name) for b in additions for a in _tensors(b) if any(leads(a, c) for c in _tensors(b))}
 
 
 @wrong("cost", "follows every path: 2**60 of them in a row of diamonds")
@@ -174,8 +127,7 @@ def all_paths(gm):
     def leads(a, b):
         return any(c is a or leads(a, c) for c in _tensors(b))
 
-    additions = [node for node in gm.graph.nodes if node.target in ADDITIONS]
-    return {(a.name, n.name) for n in additions for a in _tensors(n) if any(leads(a, c) for c in _tensors(n))}
+    return _edges(gm, leads)
 
 
 @wrong("cost", "recursion with a memory: each node once, and too deep for Python")
@@ -187,11 +139,32 @@ def deep_recursion(gm):
             above[node] = set(_tensors(node)).union(*(ancestors(a) for a in _tensors(node)))
         return above[node]
 
-    additions = [node for node in reversed(gm.graph.nodes) if node.target in ADDITIONS]
-    return {(a.name, n.name) for n in additions for a in _tensors(n) if any(a in ancestors(c) for c in _tensors(n))}
+    return _edges(gm, lambda a, c: a in ancestors(c))
 
 
-@wrong("valid", "gives nodes in the place of their names")
-def nodes_not_names(gm):
-    nodes = {node.name: node for node in gm.graph.nodes}
-    return {(nodes[a], nodes[b]) for a, b in _find(gm)}
+any_join = edited(
+    "spared", "every join counts: products, concatenations and subtractions too", ("node.target in additions", "True")
+)
+numbers_too = edited(
+    "spared", "follows numbers like tensors: takes x + x.size(0) for a residual", (' if "tensor_meta" in a.meta', "")
+)
+doubles = edited(
+    "spared",
+    "takes x + x for a residual: both ways are the same edge",
+    ("any(a in above[c] for", "any(a is c or a in above[c] for"),
+)
+read_twice = edited(
+    "spared",
+    "takes every operand of an addition that has another user",
+    ("any(a in above[c] for c in operands)", "len(a.users) > 1"),
+)
+operator_only = edited(
+    "did", "knows the operator + and no other form of addition", (', operator.iadd, torch.add, "add", "add_"', "")
+)
+args_only = edited(
+    "did",
+    "looks at args alone: misses operands in keywords and lists",
+    (' if "tensor_meta" in a.meta', ' if "tensor_meta" in a.meta and any(a is b for b in node.args)'),
+)
+nodes_not_names = edited("valid", "returns nodes instead of their names", ("(a.name, node.name)", "(a, node)"))
+short_ways = edited("did", "the longer path may have only one node in between", ("in above[c]", "in c.all_input_nodes"))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab import models, random_graph
 from passlab.exercises.day01 import swap_relu as swapping
 from passlab.exercises.day01._shared import net
@@ -53,52 +54,31 @@ def _twice() -> nn.Module:
     return net(forward, first=shared, second=shared, linear=nn.Linear(4, 4))
 
 
-def _swap_case(name: str, build: Callable[[], fx.GraphModule], about: tuple, slope: float, inputs: Callable) -> Case:
-    return Case(name, lambda: (build(), slope), about, inputs)
-
-
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-    everything, untouched = swapping.ALL, ("valid", "same", "spared", "cost")
+    untouched = ("valid", "same", "spared", "cost")
     cases = []
+
+    def add(name: str, build: Callable, inputs: Callable, about: tuple = swapping.ALL) -> None:
+        slope = rng.uniform(0.02, 0.4)
+        cases.append(Case(name, lambda: (build(), slope), about, inputs))
+
     for i in range(3):
-        first = seed * 10 + i
-        features = dict(only=("pointwise", "modules", "dead", "names", "outputs"), mutation=i == 2)
-
-        def build(first=first, features=features) -> fx.GraphModule:
-            return random_graph(first, 30, **features)
-
-        def inputs(build=build) -> tuple:
-            return tuple(t.clone() for t in build().meta["inputs"])
-
+        only = ("pointwise", "modules", "dead", "names", "outputs")
+        build = partial(random_graph, seed * 10 + i, 30, only=only, mutation=i == 2)
         gm = build()
         has_one = any(swapping.in_place(node, gm) is not None for node in gm.graph.nodes)
-        about = everything if has_one else untouched
-        cases.append(_swap_case(f"random graph {i}", build, about, rng.uniform(0.02, 0.4), inputs))
-    for name, about in (("convnet", everything), ("mlp", everything), ("residual", everything)):
-        cases.append(
-            _swap_case(
-                name,
-                lambda name=name: fx.symbolic_trace(models.ZOO[name].build()),
-                about,
-                rng.uniform(0.02, 0.4),
-                models.ZOO[name].inputs,
-            )
-        )
-    for name, make, about in (
-        ("overwritten tensors", _overwrites, everything),
-        ("activations of all sorts", _others, everything),
-        ("one module under two names", _twice, everything),
+        inputs = lambda build=build: tuple(t.clone() for t in build().meta["inputs"])  # noqa: E731
+        add(f"random graph {i}", build, inputs, swapping.ALL if has_one else untouched)
+    for name in ("convnet", "mlp", "residual"):
+        add(name, lambda name=name: fx.symbolic_trace(models.ZOO[name].build()), models.ZOO[name].inputs)
+    for name, make in (
+        ("overwritten tensors", _overwrites),
+        ("activations of all sorts", _others),
+        ("one module under two names", _twice),
     ):
-        cases.append(
-            _swap_case(
-                name,
-                lambda make=make: swapping.graph_of(seeded(make)()),
-                about,
-                rng.uniform(0.02, 0.4),
-                seeded(lambda: (torch.randn(3, 4),), seed),
-            )
-        )
+        inputs = seeded(lambda: (torch.randn(3, 4),), seed)
+        add(name, lambda make=make: swapping.graph_of(seeded(make)()), inputs)
     return cases
 
 
@@ -108,7 +88,7 @@ FUNCTIONS = (torch.relu, torch.relu_, F.relu)
 
 
 def _in_place(node, gm):
-    """None if the node is no ReLU, else whether it works in place."""
+    """Return whether a ReLU works in place; None if the node is not a ReLU."""
     if node.op == "call_module":
         module = gm.get_submodule(node.target)
         return module.inplace if type(module) is nn.ReLU else None
@@ -130,11 +110,11 @@ def _replace(gm, node, target, args):
     gm.graph.erase_node(node)
 
 
-def _swap(gm, slope, wanted=_in_place, forms=("call_function", "call_method", "call_module"), keep=bool):
+def _swap(gm, slope, forms=("call_function", "call_method", "call_module")):
     for node in list(gm.graph.nodes):
-        found = wanted(node, gm)
+        found = _in_place(node, gm)
         if found is not None and node.op in forms:
-            _replace(gm, node, F.leaky_relu, (_operand(node), slope, keep(found)))
+            _replace(gm, node, F.leaky_relu, (_operand(node), slope, found))
     gm.recompile()
     return gm
 
@@ -194,104 +174,6 @@ def no_methods(gm, slope):
     return _swap(gm, slope, forms=("call_function", "call_module"))
 
 
-@wrong("did", "looks at modules alone")
-def modules_only(gm, slope):
-    return _swap(gm, slope, forms=("call_module",))
-
-
-@wrong("did", "of the functions only F.relu is known")
-def functional_only(gm, slope):
-    def wanted(node, gm):
-        return None if node.target in (torch.relu, torch.relu_) else _in_place(node, gm)
-
-    return _swap(gm, slope, wanted)
-
-
-@wrong("did", "a module is done when it was swapped once; its second call still finds the old one")
-def first_call_only(gm, slope):
-    done = set()
-
-    def wanted(node, gm):
-        found = _in_place(node, gm)
-        if node.op == "call_module" and node.target in done:
-            return None
-        done.add(node.target)
-        return found
-
-    return _swap(gm, slope, wanted)
-
-
-@wrong("same", "forgets that the old ReLU worked in place")
-def never_in_place(gm, slope):
-    return _swap(gm, slope, keep=lambda found: False)
-
-
-@wrong("same", "asks for the keyword inplace, and not for relu_ and positions")
-def in_place_by_keyword(gm, slope):
-    def wanted(node, gm):
-        found = _in_place(node, gm)
-        by_name = node.op == "call_method" or len(node.args) > 1 or node.target is torch.relu_
-        return False if found is not None and by_name else found
-
-    return _swap(gm, slope, wanted)
-
-
-@wrong("same", "modules get the slope that nn.LeakyReLU has by itself")
-def default_slope(gm, slope):
-    for node in gm.graph.nodes:
-        if node.op == "call_module" and _in_place(node, gm) is not None:
-            gm.set_submodule(node.target, nn.LeakyReLU(inplace=gm.get_submodule(node.target).inplace))
-    return _swap(gm, slope)
-
-
-@wrong("same", "writes x.leaky_relu(slope), which tensors do not have")
-def leaky_method(gm, slope):
-    for node in gm.graph.nodes:
-        if node.op == "call_method" and _in_place(node, gm) is not None:
-            node.target, node.args = "leaky_relu", (_operand(node), slope)
-    return _swap(gm, slope)
-
-
-@wrong("spared", "goes by a node's name: whatever is called relu in the graph is swapped")
-def by_node_name(gm, slope):
-    def wanted(node, gm):
-        found = _in_place(node, gm)
-        named = node.op.startswith("call") and node.name.rstrip("_0123456789") == "relu"
-        return False if found is None and named else found
-
-    return _swap(gm, slope, wanted)
-
-
-@wrong("spared", "compares __name__: somebody's own function relu and class ReLU are swapped")
-def by_target_name(gm, slope):
-    def wanted(node, gm):
-        called = type(gm.get_submodule(node.target)) if node.op == "call_module" else node.target
-        found = _in_place(node, gm)
-        return False if found is None and getattr(called, "__name__", "") in ("relu", "ReLU") else found
-
-    return _swap(gm, slope, wanted)
-
-
-@wrong("spared", "searches for 'relu' in the text of the target: relu6 and leaky_relu have it too")
-def by_substring(gm, slope):
-    def wanted(node, gm):
-        called = gm.get_submodule(node.target) if node.op == "call_module" else node.target
-        found = _in_place(node, gm)
-        return False if found is None and node.op.startswith("call") and "relu" in str(called).lower() else found
-
-    return _swap(gm, slope, wanted)
-
-
-@wrong("spared", "isinstance takes subclasses of nn.ReLU for ReLU")
-def subclasses_too(gm, slope):
-    def wanted(node, gm):
-        if node.op == "call_module" and isinstance(module := gm.get_submodule(node.target), nn.ReLU):
-            return module.inplace
-        return _in_place(node, gm)
-
-    return _swap(gm, slope, wanted)
-
-
 @wrong("cost", "spells LeakyReLU out in three nodes")
 def spelled_out(gm, slope):
     for node in list(gm.graph.nodes):
@@ -304,16 +186,66 @@ def spelled_out(gm, slope):
     return _swap(gm, slope)
 
 
-@wrong("valid", "edits the graph and returns nothing")
-def returns_nothing(gm, slope):
-    _swap(gm, slope)
+def _also(condition):
+    """Return an edit: calls of something `called` that fits the condition are taken for ReLUs, too."""
+    called = 'gm.get_submodule(node.target) if node.op == "call_module" else node.target'
+    other = "else:\n            continue"
+    test = f'node.op.startswith("call") and (called := {called}) and {condition}'
+    return other, f"elif {test}:\n            inplace = False\n        {other}"
 
 
-@wrong("valid", "erases the old node and leaves its readers behind")
-def readers_left(gm, slope):
-    for node in list(gm.graph.nodes):
-        if _in_place(node, gm) is not None:
-            with gm.graph.inserting_before(node):
-                gm.graph.call_function(F.leaky_relu, (_operand(node), slope))
-            gm.graph.erase_node(node)
-    return gm
+modules_only = edited(
+    "did", "looks at modules alone", ('("relu", "relu_")', "()"), ("(torch.relu, torch.relu_, F.relu)", "()")
+)
+functional_only = edited("did", "knows no function but F.relu", ("(torch.relu, torch.relu_, F.relu)", "(F.relu,)"))
+first_call_only = edited(
+    "did",
+    "takes a module as done once it has been swapped; its second call still finds the old one",
+    ("for node in list", "done = set()\n    for node in list"),
+    ("is nn.ReLU:", "is nn.ReLU and node.target not in done:\n            done.add(node.target)"),
+)
+never_in_place = edited("same", "forgets that the old ReLU worked in place", ("bool(inplace)", "False"))
+in_place_by_keyword = edited(
+    "same",
+    "looks only at the keyword inplace, not at relu_ and positions",
+    ('node.target == "relu_"', "False"),
+    ("node.target is torch.relu_ or ", ""),
+    ("(*node.args, False, False)[1]", "False"),
+)
+default_slope = edited(
+    "same",
+    "gives modules the default slope of nn.LeakyReLU",
+    ("(x, slope, bool", '(x, 0.01 if node.op == "call_module" else slope, bool'),
+)
+leaky_method = edited(
+    "same",
+    "writes x.leaky_relu(slope), a method that tensors do not have",
+    ("leaky = gm", 'leaky = gm.graph.call_method("leaky_relu", (x, slope)) if node.op == "call_method" else gm'),
+)
+by_node_name = edited(
+    "spared",
+    "goes by a node's name: swaps whatever is called relu in the graph",
+    _also('node.name.rstrip("_0123456789") == "relu"'),
+)
+by_target_name = edited(
+    "spared",
+    "compares __name__: swaps a user's own function relu and class ReLU",
+    _also('getattr(called, "__name__", type(called).__name__) in ("relu", "ReLU")'),
+)
+by_substring = edited(
+    "spared",
+    "searches for 'relu' in the text of the target: relu6 and leaky_relu have it too",
+    _also('"relu" in str(called).lower()'),
+)
+subclasses_too = edited(
+    "spared",
+    "isinstance takes subclasses of nn.ReLU for ReLU",
+    (
+        "type(module := gm.get_submodule(node.target)) is nn.ReLU",
+        "isinstance(module := gm.get_submodule(node.target), nn.ReLU)",
+    ),
+)
+returns_nothing = edited("valid", "edits the graph and returns nothing", ("return gm", "return None"))
+readers_left = edited(
+    "valid", "erases the old node without handing over its users", ("node.replace_all_uses_with(leaky)\n        ", "")
+)

@@ -9,7 +9,7 @@ import random
 import re
 import tokenize
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day01 import to_ssa as ssa
 from passlab.judge import Case
 
@@ -92,50 +92,26 @@ def _as_assign(statement):
     return ast.Assign([statement.target], ast.BinOp(read, statement.op, statement.value))
 
 
-def _rename(source, fresh, *, left_first=False, simultaneous=True, entry=None):
-    """`fresh(name)` gives a new name. The mistakes: the left side first, tuples one after the other, inputs renamed."""
-    tree, last, lines = ast.parse(source), {}, []
-    given = {}
-
-    def read(name):
-        if name in last:
-            return last[name]
-        return given.setdefault(name, entry(name)) if entry else name
+def _rename(source, fresh):
+    """Return the program renamed and its last names; `fresh(name)` gives a new name."""
+    last, lines = {}, []
 
     def write(name):
         last[name] = fresh(name)
         return last[name]
 
-    for statement in map(_as_assign, tree.body):
-        pairs = [(statement.targets, statement.value)]
-        target, value = statement.targets[0], statement.value
-        if not simultaneous and isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
-            pairs = [([t], v) for t, v in zip(target.elts, value.elts, strict=True)]
-        for targets, expression in pairs:
-            if left_first:
-                targets = [_Rename(write).visit(t) for t in targets]
-            expression = _Rename(read).visit(expression)
-            if not left_first:
-                targets = [_Rename(write).visit(t) for t in targets]
-            lines.append(ast.unparse(ast.fix_missing_locations(ast.Assign(targets, expression))))
+    for statement in map(_as_assign, ast.parse(source).body):
+        value = _Rename(lambda name: last.get(name, name)).visit(statement.value)
+        targets = [_Rename(write).visit(target) for target in statement.targets]
+        lines.append(ast.unparse(ast.fix_missing_locations(ast.Assign(targets, value))))
     return "\n".join(lines) + "\n", last
 
 
 def _counter(source):
-    """Names that nobody has: v1, v2, … without those of the program."""
+    """Return a function that gives names not in the program: v1, v2, …"""
     taken = _names(ast.parse(source))
     free = (f"v{n}" for n in itertools.count(1) if f"v{n}" not in taken)
     return lambda name: next(free)
-
-
-def _versions(start=1):
-    numbers = {}
-
-    def fresh(name):
-        numbers[name] = numbers.get(name, start - 1) + 1
-        return f"{name}_{numbers[name]}"
-
-    return fresh
 
 
 @right("numbers all values in one row, whatever they were called")
@@ -195,20 +171,16 @@ def by_words(source):
     return "\n".join(lines), last
 
 
-@wrong("spared", "the names that come in are given a number too, and then nothing defines them")
-def inputs_renamed(source):
-    fresh = _counter(source)
-    return _rename(source, fresh, entry=lambda name: f"{name}_0")
-
-
-@wrong("same", "gives the left side its new name before the right side is read")
-def left_side_first(source):
-    return _rename(source, _counter(source), left_first=True)
-
-
 @wrong("same", "does the parts of a tuple one after the other: the second reads what the first wrote")
 def one_after_the_other(source):
-    return _rename(source, _counter(source), simultaneous=False)
+    lines = []
+    for statement in map(_as_assign, ast.parse(source).body):
+        target, value = statement.targets[0], statement.value
+        tuples = isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple)
+        pairs = zip(target.elts, value.elts, strict=True) if tuples else ()
+        parts = [ast.Assign([t], v) for t, v in pairs] or [statement]
+        lines += [ast.unparse(ast.fix_missing_locations(part)) for part in parts]
+    return _rename("\n".join(lines), _counter(source))
 
 
 @wrong("same", "writes x op= a + b as x op a + b: the parentheses are lost")
@@ -222,48 +194,6 @@ def no_parentheses(source):
             text = f"{name} = {name} {sign[1]} {value}"
         lines.append(text)
     return _rename("\n".join(lines), _counter(source))
-
-
-@wrong("same", "says where a name's first value is, not its last")
-def first_not_last(source):
-    first = {}
-    fresh = _counter(source)
-
-    def note(name):
-        return first.setdefault(name, new) if (new := fresh(name)) is None else first.setdefault(name, new) and new
-
-    text, _ = _rename(source, note)
-    return text, first
-
-
-@wrong("did", "x_1 is taken for free without a look: the program may have that name already")
-def names_taken(source):
-    return _rename(source, _versions())
-
-
-@wrong("did", "the first assignment keeps the old name, also where a value of that name comes in")
-def first_keeps_name(source):
-    fresh, seen = _counter(source), set()
-
-    def later(name):
-        if name in seen:
-            return fresh(name)
-        seen.add(name)
-        return name
-
-    return _rename(source, later)
-
-
-@wrong("did", "names are numbered by line, so two targets in one line share one")
-def by_line(source):
-    lines, last = [], {}
-    for number, statement in enumerate(map(_as_assign, ast.parse(source).body)):
-        value = _Rename(lambda name: last.get(name, name)).visit(statement.value)
-        for target in ast.walk(ast.Tuple(statement.targets)):
-            if isinstance(target, ast.Name):
-                last[target.id] = target.id = f"{target.id}_line{number}"
-        lines.append(ast.unparse(ast.fix_missing_locations(ast.Assign(statement.targets, value))))
-    return "\n".join(lines), last
 
 
 @wrong("cost", "copies what comes in into a first version of its own")
@@ -298,6 +228,40 @@ def keeps_augmented(source):
     return ast.unparse(tree), last
 
 
-@wrong("valid", "returns the program and forgets where the last values are")
-def text_only(source):
-    return _rename(source, _counter(source))[0]
+inputs_renamed = edited(
+    "spared",
+    "numbers the names that come in, too, and then nothing defines them",
+    ("last.get(node.id, node.id)", 'last.get(node.id, f"{node.id}_0")'),
+)
+left_side_first = edited(
+    "same",
+    "gives the left side its new name before it reads the right side",
+    ("value = Read().visit(value)  #", "#"),
+    ("for target in targets], value)", "for target in targets], Read().visit(value))"),
+)
+first_not_last = edited(
+    "same",
+    "returns where a name's first value is, not its last",
+    ("last: dict[str, str] = {}", "last, first = {}, {}"),
+    ("last[node.id] = new", "last[node.id] = new\n            first.setdefault(node.id, new)"),
+    ('"".join(lines), last', '"".join(lines), first'),
+)
+names_taken = edited(
+    "did",
+    "takes x_1 without a look whether the program has that name already",
+    ("{node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}", "set()"),
+)
+first_keeps_name = edited(
+    "did",
+    "the first assignment keeps the old name, even where a value of that name comes in",
+    ("taken.add(new)", "new = new if node.id in last else node.id\n            taken.add(new)"),
+)
+by_line = edited(
+    "did",
+    "numbers names by line, so that two targets in one line share a name",
+    ("number = 1", "number = len(lines)"),
+    ('f"{node.id}_{number}") in taken', 'f"{node.id}_line{number}") in ()'),
+)
+text_only = edited(
+    "valid", "returns the program and forgets where the last values are", ('"".join(lines), last', '"".join(lines)')
+)

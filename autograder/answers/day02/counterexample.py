@@ -8,7 +8,7 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02.counterexample import cases as visible
 from passlab.judge import Case
 
@@ -93,65 +93,12 @@ def the_pattern(name):
     return _with(name, fuse_add_relu=(lambda x: torch.relu(x + 1), X))
 
 
-@wrong("did", "gives the sum a second user, which also is a ReLU and hides the difference")
-def hidden_by_relu(name):
-    def program(x):
-        total = x + x
-        return torch.relu(total) + total.relu()
-
-    return _with(name, fuse_add_relu=(program, X))
-
-
-@wrong("did", "transposes the same two dimensions back, named in the other order")
-def same_dimensions(name):
-    return _with(name, cancel_transposes=(lambda x: x.transpose(0, 1).transpose(1, 0), X))
-
-
-@wrong("did", "takes numbers that half can hold: the round trip loses nothing")
-def exact_numbers(name):
-    return _with(name, drop_round_trips=(lambda x: x.half().float(), torch.tensor([1.0, 0.5, -2.0])))
-
-
-@wrong("did", "takes a max pool, for which the law holds")
-def max_pool(name):
-    return _with(name, relu_before_pool=(lambda x: torch.relu(F.max_pool2d(x, 2)), X.reshape(1, 1, 2, 2)))
-
-
-@wrong("did", "takes positive numbers only: every ReLU is the identity there")
-def positive(name):
-    gm, inputs = _with(name)
-    return gm, tuple(x.abs().clamp(max=5) if name in ("relu_before_pool", "fuse_add_relu") else x for x in inputs)
-
-
-@wrong("did", "applies ReLU to the input itself, which the pass does not touch")
-def the_input_itself(name):
-    return _with(name, relu_in_place=(lambda x: torch.relu(x) + x, X))
-
-
 @wrong("did", "a program that crashes after the pass: everybody would see that")
 def crash(name):
     def program(x, y):
         return x.transpose(0, 1).transpose(1, 2) + y
 
     return _with(name, cancel_transposes=(program, torch.randn(2, 3, 4), torch.randn(3, 4, 2)))
-
-
-@wrong("valid", "hands in the function instead of a graph")
-def not_traced(name):
-    program, *inputs = GOOD[name]
-    return program, tuple(inputs)
-
-
-@wrong("valid", "hands in a tensor where a tuple of inputs belongs")
-def no_tuple(name):
-    gm, inputs = _with(name)
-    return gm, inputs[0]
-
-
-@wrong("valid", "inputs of a shape on which the graph does not run")
-def does_not_run(name):
-    gm, inputs = _with(name)
-    return gm, (torch.randn(()),) if name == "cancel_transposes" else inputs
 
 
 @wrong("valid", "plants the difference in a function of its own")
@@ -176,3 +123,34 @@ def long_program(name):
             last = gm.graph.call_function(torch.mul, (last, 1.5))
     output.args = (last,)
     return gm, inputs
+
+
+hidden_by_relu = edited(
+    "did",
+    "gives the sum a second user that is a ReLU as well and hides the difference",
+    ("torch.relu(total) + total", "torch.relu(total) + total.relu()"),
+)
+same_dimensions = edited(
+    "did", "transposes the same two dimensions back, named in the other order", ("transpose(1, 2)", "transpose(1, 0)")
+)
+exact_numbers = edited(
+    "did",
+    "takes numbers that half can hold: the round trip loses nothing",
+    ("x.half().float(), x", "x.half().float(), x.sign()"),
+)
+max_pool = edited("did", "takes a max pool, for which the law holds", ("F.avg_pool2d", "F.max_pool2d"))
+positive = edited(
+    "did",
+    "takes only positive numbers, on which every ReLU is the identity",
+    ("(example,)", "(example.abs().clamp(max=5),)"),
+)
+the_input_itself = edited(
+    "did",
+    "applies ReLU to the input itself, which the pass does not touch",
+    ("torch.relu(x.view(-1))", "torch.relu(x) + x"),
+)
+not_traced = edited("valid", "returns the function instead of a graph", ("fx.symbolic_trace(program)", "program"))
+no_tuple = edited("valid", "returns a tensor instead of a tuple of inputs", ("(example,)", "example"))
+does_not_run = edited(
+    "valid", "inputs of a shape on which the graph does not run", ("torch.randn(2, 3, 4)", "torch.randn(())")
+)

@@ -1,7 +1,4 @@
-"""Hidden cases and answers of day02.equivalent.
-
-Most wrong answers are one working comparison with one thing left out.
-"""
+"""Hidden cases and answers of day02.equivalent."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from torch.utils import _pytree as pytree
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02._shared import program
 from passlab.exercises.day02.equivalent import Pair, pair_case
 from passlab.exercises.day02.equivalent import cases as visible
@@ -73,6 +70,10 @@ def _generated_pairs(seed: int) -> list[Case]:
     return cases
 
 
+def _body(function: Callable) -> Callable:
+    return lambda m, x: function(x)
+
+
 def hidden(seed: int) -> list[Case]:
     """More ways to differ, and to look different."""
     rng = random.Random(seed)
@@ -83,99 +84,64 @@ def hidden(seed: int) -> list[Case]:
         return lambda: (torch.randn(*shape, dtype=dtype),)
 
     big = lambda: (torch.tensor([2**40, 7, -(2**53)]),)  # noqa: E731
-    pick = rng.randrange(columns)
+    zeros = lambda: (torch.zeros(rows, 4),)  # noqa: E731
+    bfloat16 = normal(rows, columns, dtype=torch.bfloat16)
+    pick = F.one_hot(torch.tensor(rng.randrange(columns)), columns)
+    # name: (before, after, example inputs, what it shows, the differences where they are known)
+    differ = {
+        "a shift": (
+            torch.abs, lambda x: x.abs() + shift, normal(rows, columns), f"One adds {shift}.", (shift, shift**2)
+        ),
+        "zeros as the example": (
+            lambda x: x * 2, lambda x: x * 3, zeros, "2·0 = 3·0; on other numbers the programs differ."
+        ),
+        "one element of many": (
+            torch.sigmoid, lambda x: x.sigmoid() + pick * 1e-3, normal(rows, columns),
+            "One column is 1e-3 off: an average over many elements hides it.",
+        ),
+        "large numbers only": (
+            lambda x: x, lambda x: x.clamp(-20, 20), normal(rows, columns),
+            "They differ beyond 20: try large numbers too.",
+        ),
+        "one more output": (
+            lambda x: (x, x + 1), lambda x: (x, x + 1, x), normal(4), "Two outputs before, three after."
+        ),
+        "another dtype": (
+            lambda x: x * 1, lambda x: x.double(), normal(4), "The values are equal, the dtype is not."
+        ),
+        "plus and minus infinity": (
+            lambda x: 1 / (x * 0).abs(), lambda x: -1 / (x * 0).abs(), normal(4), "One gives inf, the other -inf."
+        ),
+        "large integers": (
+            lambda x: x + 0, lambda x: x - (x == 2**40).long(), big,
+            "Integers must be equal; 2**40 and 2**40 - 1 are close in float32 only.",
+        ),
+    }  # fmt: skip
+    agree = {
+        "infinity on both sides": (
+            lambda x: torch.exp(x * 1e4), lambda x: torch.exp(1e4 * x), normal(4, 5),
+            "Both give inf and 0 at the same places; inf - inf is NaN.",
+        ),
+        "booleans": (lambda x: x > 0, lambda x: torch.gt(x, 0), normal(4, 5), "Both give the same booleans."),
+        "bfloat16": (
+            lambda x: x * 3, lambda x: x + x + x, bfloat16,
+            "bfloat16 has 8 bits: two roundings may differ by a hundredth.",
+        ),
+        "small numbers in another order": (
+            lambda x: (x * 1e-5).sum(1), lambda x: (x.flip(1) * 1e-5).sum(1), normal(rows, 300),
+            "They add the same numbers in another order.",
+        ),
+        "an example that is overwritten": (
+            lambda x: (x.mul_(2), x.sum())[1], lambda x: (x.mul_(2), x.sum())[1] * 1.0, normal(6),
+            "Both double their input in place.",
+        ),
+    }  # fmt: skip
     cases = [
-        pair_case(
-            "a shift",
-            lambda m, x: x.abs(),
-            lambda m, x: x.abs() + shift,
-            normal(rows, columns),
-            Pair(False, f"One adds {shift}.", (shift, shift**2)),
-        ),
-        pair_case(
-            "zeros as the example",
-            lambda m, x: x * 2,
-            lambda m, x: x * 3,
-            lambda: (torch.zeros(rows, 4),),
-            Pair(False, "2·0 = 3·0; on other numbers the programs differ."),
-        ),
-        pair_case(
-            "one element of many",
-            lambda m, x: x.sigmoid(),
-            lambda m, x: x.sigmoid() + F.one_hot(torch.tensor(pick), columns) * 1e-3,
-            normal(rows, columns),
-            Pair(False, "One column is 1e-3 off: an average over many elements hides it."),
-        ),
-        pair_case(
-            "large numbers only",
-            lambda m, x: x,
-            lambda m, x: x.clamp(-20, 20),
-            normal(rows, columns),
-            Pair(False, "They differ beyond 20: try large numbers too."),
-        ),
-        pair_case(
-            "one more output",
-            lambda m, x: (x, x + 1),
-            lambda m, x: (x, x + 1, x),
-            normal(4),
-            Pair(False, "Two outputs before, three after."),
-        ),
-        pair_case(
-            "another dtype",
-            lambda m, x: x * 1,
-            lambda m, x: x.double(),
-            normal(4),
-            Pair(False, "The values are equal, the dtype is not."),
-        ),
-        pair_case(
-            "plus and minus infinity",
-            lambda m, x: 1 / (x * 0).abs(),
-            lambda m, x: -1 / (x * 0).abs(),
-            normal(4),
-            Pair(False, "One gives inf, the other -inf."),
-        ),
-        pair_case(
-            "large integers",
-            lambda m, x: x + 0,
-            lambda m, x: x - (x == 2**40).long(),
-            big,
-            Pair(False, "Integers must be equal; 2**40 and 2**40 - 1 are close in float32 only."),
-        ),
-        pair_case(
-            "infinity on both sides",
-            lambda m, x: torch.exp(x * 1e4),
-            lambda m, x: torch.exp(1e4 * x),
-            normal(4, 5),
-            Pair(True, "Both give inf and 0 at the same places; inf - inf is NaN."),
-        ),
-        pair_case(
-            "booleans",
-            lambda m, x: x > 0,
-            lambda m, x: torch.gt(x, 0),
-            normal(4, 5),
-            Pair(True, "Both give the same booleans."),
-        ),
-        pair_case(
-            "bfloat16",
-            lambda m, x: x * 3,
-            lambda m, x: x + x + x,
-            normal(rows, columns, dtype=torch.bfloat16),
-            Pair(True, "bfloat16 has 8 bits: two roundings may differ by a hundredth."),
-        ),
-        pair_case(
-            "small numbers in another order",
-            lambda m, x: (x * 1e-5).sum(1),
-            lambda m, x: (x.flip(1) * 1e-5).sum(1),
-            normal(rows, 300),
-            Pair(True, "They add the same numbers in another order."),
-        ),
-        pair_case(
-            "an example that is written over",
-            lambda m, x: (x.mul_(2), x.sum())[1],
-            lambda m, x: (x.mul_(2), x.sum())[1] * 1.0,
-            normal(6),
-            Pair(True, "Both double their input in place."),
-        ),
+        pair_case(name, _body(before), _body(after), inputs, Pair(table is agree, *expect))
+        for table in (differ, agree)
+        for name, (before, after, inputs, *expect) in table.items()
+    ]
+    cases += [
         _fold_pair("a folded batch norm", 0.01, Pair(True, "Folding rounds the weights once more."), seed),
         _fold_pair("a batch norm folded without its eps", 0.0, Pair(False, "eps was left out."), seed),
     ]
@@ -199,48 +165,41 @@ def _draws(inputs):
         yield tuple((size * torch.randn(x.shape, generator=gen)).to(x.dtype) if _is_float(x) else x for x in inputs)
 
 
-def _run(program, inputs, own_copy=True, seed=0, with_inputs=True):
-    inputs = copy.deepcopy(inputs) if own_copy else inputs
-    if seed is not None:
-        torch.manual_seed(seed)
+def _run(program, inputs):
+    inputs = copy.deepcopy(inputs)
+    torch.manual_seed(0)
     with torch.no_grad():
         result = program(*inputs)
-    return [x for x in pytree.tree_leaves((result, inputs) if with_inputs else result) if isinstance(x, Tensor)]
+    return [x for x in pytree.tree_leaves((result, inputs)) if isinstance(x, Tensor)]
 
 
-def _tolerance(a):
-    return 50 * torch.finfo(a.dtype).eps if a.is_floating_point() else 0.0
-
-
-def _gap(a, b, tolerance=_tolerance, shapes=True, dtypes=True, relative=True):
-    """(same, max_abs, mse) of two tensors."""
-    if (shapes and a.shape != b.shape) or (dtypes and a.dtype != b.dtype):
+def _gap(a, b):
+    """Return (same, max_abs, mse) of two tensors."""
+    if a.shape != b.shape or a.dtype != b.dtype:
         return False, INF, INF
-    allowed = tolerance(a)
+    allowed = 50 * torch.finfo(a.dtype).eps if a.is_floating_point() else 0.0
     a, b = a.double(), b.double()
     equal = (a == b) | (a.isnan() & b.isnan())
     if not (a.isfinite() & b.isfinite() | equal).all():
         return False, INF, INF
     error = (a - b).abs().masked_fill(equal, 0.0)
-    size = a[a.isfinite()].abs().max().item() if relative and a.isfinite().any() else 1.0
+    size = a[a.isfinite()].abs().max().item() if a.isfinite().any() else 1.0
     largest, squares = (error.max().item(), error.square().mean().item()) if error.numel() else (0.0, 0.0)
     return largest <= allowed * size, largest, squares
 
 
-def _compare(before, after, inputs, draws=_draws, gap=_gap, count=True, failing=True, **run):
+def _compare(before, after, inputs, draws=_draws):
     same, max_abs, mse = True, 0.0, 0.0
     for args in draws(inputs):
-        old = _run(before, args, **run)
+        old = _run(before, args)
         try:
-            new = _run(after, args, **run)
+            new = _run(after, args)
         except Exception:
-            if not failing:
-                raise
             return False, INF, INF
-        if count and len(old) != len(new):
+        if len(old) != len(new):
             return False, INF, INF
-        for a, b in zip(old, new, strict=False):
-            alike, largest, squares = gap(a, b)
+        for a, b in zip(old, new, strict=True):
+            alike, largest, squares = _gap(a, b)
             same, max_abs, mse = same and alike, max(max_abs, largest), max(mse, squares)
     return same, max_abs, mse
 
@@ -282,109 +241,65 @@ def example_only(before, after, inputs):
     return _compare(before, after, inputs, draws=lambda inputs: [inputs])
 
 
-@wrong("did", "compares the first output only")
-def first_output(before, after, inputs):
-    def first(program):
-        def run(*args):
-            result = program(*args)
-            return result[0] if isinstance(result, tuple) else result
+ALLOWED = "32 * eps * a.abs().max().item()"
 
-        return run
-
-    return _compare(first(before), first(after), inputs)
-
-
-@wrong("did", "does not compare shapes: subtraction broadcasts one column over the square")
-def broadcasts(before, after, inputs):
-    return _compare(before, after, inputs, gap=lambda a, b: _gap(a, b, shapes=False))
-
-
-@wrong("did", "asks whether the error is larger than the tolerance: with NaN, it never is")
-def nan_is_small(before, after, inputs):
-    def gap(a, b):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return False, INF, INF
-        size = a.double().abs().nan_to_num(0.0, 0.0, 0.0).max().item()
-        error = (a.double() - b.double()).abs()
-        largest, squares = error.max().item(), error.square().mean().item()
-        return not largest > _tolerance(a) * size, 0.0 if math.isnan(largest) else largest, max(0.0, squares)
-
-    def compare(before, after, inputs):
-        same, max_abs, mse = _compare(before, after, inputs, gap=gap)
-        return same, max_abs, 0.0 if math.isnan(mse) else mse
-
-    return compare(before, after, inputs)
-
-
-@wrong("did", "one tolerance, 1e-5, for every dtype and every size of numbers")
-def one_tolerance(before, after, inputs):
-    return _compare(before, after, inputs, gap=lambda a, b: _gap(a, b, tolerance=lambda a: 1e-5, relative=False))
-
-
-@wrong("did", "torch.allclose with its defaults: 1e-8 is nothing to it, even in float64")
-def allclose(before, after, inputs):
-    def gap(a, b):
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return False, INF, INF
-        _, largest, squares = _gap(a, b)
-        return torch.allclose(a, b, equal_nan=True), largest, squares
-
-    return _compare(before, after, inputs, gap=gap)
-
-
-@wrong("spared", "wants equal bits: every regrouped sum is called wrong")
-def equal_bits(before, after, inputs):
-    return _compare(before, after, inputs, gap=lambda a, b: _gap(a, b, tolerance=lambda a: 0.0))
-
-
-@wrong("spared", "NaN is not equal to itself, so two programs that both give NaN are called different")
-def nan_differs(before, after, inputs):
-    def gap(a, b):
-        same, largest, squares = _gap(a, b)
-        return same and not bool(a.isnan().any()), largest, squares
-
-    return _compare(before, after, inputs, gap=gap)
-
-
-@wrong("did", "looks at outputs only: what a program writes into its inputs is not seen")
-def ignores_mutation(before, after, inputs):
-    return _compare(before, after, inputs, with_inputs=False)
-
-
-@wrong("spared", "gives both programs the same tensors: the first one's writes are the second one's inputs")
-def shares_inputs(before, after, inputs):
-    return _compare(before, after, inputs, own_copy=False, with_inputs=False)
-
-
-@wrong("spared", "does not set the seed: two dropouts draw other numbers")
-def no_seed(before, after, inputs):
-    return _compare(before, after, inputs, seed=None)
-
-
-@wrong("spared", "draws random numbers in the place of indices too")
-def random_indices(before, after, inputs):
-    def draws(inputs):
-        yield from _draws(inputs)
-        yield tuple(torch.randn(x.shape).mul(9).to(x.dtype) if isinstance(x, Tensor) else x for x in inputs)
-
-    return _compare(before, after, inputs, draws=draws)
-
-
-@wrong("did", "judges by the mean squared error: one wrong element among many is averaged away")
-def by_mse(before, after, inputs):
-    def gap(a, b):
-        _, largest, squares = _gap(a, b)
-        size = a.double().nan_to_num(0.0, 0.0, 0.0).square().mean().item() if a.is_floating_point() else 0.0
-        return squares <= 1e-6 * size, largest, squares
-
-    return _compare(before, after, inputs, gap=gap)
-
-
-@wrong("did", "lets the error of a failing program through instead of answering False")
-def lets_errors_through(before, after, inputs):
-    return _compare(before, after, inputs, failing=False)
-
-
-@wrong("did", "answers yes or no, without the figures")
-def only_a_bool(before, after, inputs):
-    return _compare(before, after, inputs)[0]
+first_output = edited(
+    "did",
+    "compares the first output only",
+    (
+        "result = program(*args)",
+        "result = program(*args)\n            result = result[0] if isinstance(result, tuple) else result",
+    ),
+)
+broadcasts = edited(
+    "did",
+    "does not compare shapes: subtraction broadcasts one column over the square",
+    ("a.shape != b.shape or ", ""),
+    ("a, b = a.double(), b.double()", "a, b = torch.broadcast_tensors(a.double(), b.double())"),
+)
+nan_is_small = edited(
+    "did",
+    "asks whether the error is larger than the tolerance: with NaN, it never is",
+    ("~(a.isfinite() & b.isfinite())", "torch.zeros_like(a, dtype=torch.bool)"),
+    ("largest <= allowed", "not largest > allowed"),
+)
+one_tolerance = edited("did", "one tolerance, 1e-5, for every dtype and every size of numbers", (ALLOWED, "1e-5"))
+allclose = edited(
+    "did",
+    "torch.allclose with its defaults: 1e-8 is nothing to it, even in float64",
+    (ALLOWED, "math.inf if torch.allclose(a, b) else -1.0"),
+)
+equal_bits = edited("spared", "expects equal bits: calls every regrouped sum wrong", (ALLOWED, "0.0"))
+nan_differs = edited(
+    "spared",
+    "NaN is not equal to itself: calls two programs different that both give NaN",
+    ("equal_nan=True", "equal_nan=False"),
+)
+ignores_mutation = edited(
+    "did", "looks at outputs only: misses what a program writes into its inputs", ("((result, args),", "(result,")
+)
+shares_inputs = edited(
+    "spared",
+    "gives both programs the same tensors: the first one's writes are the second one's inputs",
+    ("[x.clone() if isinstance(x, Tensor) else x for x in args]", "list(args)"),
+    ("((result, args),", "(result,"),
+)
+no_seed = edited(
+    "spared", "does not set the seed: two dropouts draw other numbers", ("        torch.manual_seed(0)\n", "")
+)
+random_indices = edited(
+    "spared",
+    "draws random numbers in place of indices, too",
+    ("isinstance(x, Tensor) and x.is_floating_point() for", "isinstance(x, Tensor) for"),
+)
+by_mse = edited(
+    "did",
+    "judges by the mean squared error, which hides one wrong element among many",
+    ("largest <= allowed", "squared <= 1e-6 * a.double().nan_to_num(0.0, 0.0, 0.0).square().mean().item()"),
+)
+lets_errors_through = edited(
+    "did",
+    "lets the error of a failing program through instead of answering False",
+    ("except Exception:\n            return False, math.inf, math.inf", "except Exception:\n            raise"),
+)
+only_a_bool = edited("did", "answers yes or no, without the figures", ("return same, max_abs, mse", "return same"))

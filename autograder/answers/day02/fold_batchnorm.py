@@ -1,13 +1,9 @@
-"""Hidden cases and answers of day02.fold-batchnorm.
-
-Most wrong answers are one working pass with one thing left out.
-"""
+"""Hidden cases and answers of day02.fold-batchnorm."""
 
 from __future__ import annotations
 
 import copy
 import random
-from collections import Counter
 from collections.abc import Callable
 
 import torch
@@ -15,7 +11,7 @@ from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from autograder.answers.day02._shared import KEPT, net_case, program_of, random_conv, zoo_case
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02._shared import Rewrite, op_of, program, rewrite_case
 from passlab.exercises.day02.fold_batchnorm import batch_norm
 from passlab.exercises.day02.fold_batchnorm import cases as visible
@@ -96,9 +92,7 @@ def hidden(seed: int) -> list[Case]:
             "one batch norm behind two convolutions", _one_norm, Rewrite(("one → bn", "two → bn_1")), *KEPT[:2]
         ),
         rewrite_case(
-            "float64, nested modules",
-            _nested_doubles,
-            Rewrite(("block_0_0 → block_0_1", "block_1 → block_2")),
+            "float64, nested modules", _nested_doubles, Rewrite(("block_0_0 → block_0_1", "block_1 → block_2"))
         ),
         rewrite_case(
             "no convolution in front",
@@ -119,18 +113,8 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _modules(gm, bn):
-    """(conv node, conv, norm) where bn is a batch norm behind a convolution, else None."""
-    if bn.op != "call_module" or type(gm.get_submodule(bn.target)) is not nn.BatchNorm2d:
-        return None
-    conv = bn.all_input_nodes[0]
-    if conv.op != "call_module" or type(gm.get_submodule(conv.target)) is not nn.Conv2d:
-        return None
-    return conv, gm.get_submodule(conv.target), gm.get_submodule(bn.target)
-
-
 def _numbers(conv, norm, eps=None):
-    """(weight, bias) of the folded convolution."""
+    """Return weight and bias of the folded convolution."""
     scale = (norm.running_var + (norm.eps if eps is None else eps)).rsqrt()
     scale = scale if norm.weight is None else scale * norm.weight
     bias = -norm.running_mean if conv.bias is None else conv.bias - norm.running_mean
@@ -138,40 +122,39 @@ def _numbers(conv, norm, eps=None):
 
 
 def _allowed(gm, node, norm):
-    calls = Counter(n.target for n in gm.graph.nodes if n.op == "call_module")
-    return not norm.training and norm.track_running_stats and len(node.users) == 1 and calls[node.target] == 1
+    calls = [n.target for n in gm.graph.nodes if n.op == "call_module"]
+    return not norm.training and norm.track_running_stats and len(node.users) == 1 and calls.count(node.target) == 1
 
 
-def _fold(gm, allowed=_allowed, numbers=_numbers, erase=True):
+def _foldable(gm):
+    """Yield (batch norm node, convolution node, convolution, batch norm) for each pair that can be folded."""
     for bn in list(gm.graph.nodes):
-        found = _modules(gm, bn)
-        if found is None or not allowed(gm, found[0], found[2]):
+        node = bn.all_input_nodes[0] if bn.op == "call_module" else bn
+        if node.op != "call_module" or bn is node:
             continue
-        node, conv, norm = found
+        conv, norm = gm.get_submodule(node.target), gm.get_submodule(bn.target)
+        if (type(conv), type(norm)) == (nn.Conv2d, nn.BatchNorm2d) and _allowed(gm, node, norm):
+            yield bn, node, conv, norm
+
+
+def _fold(gm, numbers=_numbers):
+    for bn, node, conv, norm in _foldable(gm):
         new = copy.deepcopy(conv)
         with torch.no_grad():
             weight, bias = numbers(conv, norm)
         new.weight, new.bias = nn.Parameter(weight), nn.Parameter(bias)
-        gm.add_submodule(f"folded_{node.name}", new)
-        with gm.graph.inserting_before(bn):
-            call = gm.graph.call_module(f"folded_{node.name}", node.args, node.kwargs)
-        bn.replace_all_uses_with(call)
+        node.target = f"folded_{node.name}"
+        gm.add_submodule(node.target, new)
+        bn.replace_all_uses_with(node)
         gm.graph.erase_node(bn)
-        if erase and not node.users:
-            gm.graph.erase_node(node)
-    gm.recompile()
     return gm
 
 
 @right("lets torch's own fuse_conv_bn_eval do the arithmetic, and redirects the convolution's node")
 def with_torch(gm):
-    for bn in list(gm.graph.nodes):
-        found = _modules(gm, bn)
-        if found is None or not _allowed(gm, found[0], found[2]):
-            continue
-        node, conv, norm = found
-        gm.add_submodule(f"{node.name}_and_{bn.name}", fuse_conv_bn_eval(conv, norm))
+    for bn, node, conv, norm in _foldable(gm):
         node.target = f"{node.name}_and_{bn.name}"
+        gm.add_submodule(node.target, fuse_conv_bn_eval(conv, norm))
         bn.replace_all_uses_with(node)
         gm.graph.erase_node(bn)
     return gm
@@ -179,12 +162,8 @@ def with_torch(gm):
 
 @right("works in float64 and builds the new convolution from attributes, in a rebuilt graph")
 def in_double(gm):
-    folded = {}
-    for bn in gm.graph.nodes:
-        found = _modules(gm, bn)
-        if found is not None and _allowed(gm, found[0], found[2]):
-            folded[found[0]] = (bn, *found[1:])
-    graph, copies, added = fx.Graph(), {}, {}
+    folded = {node: (bn, conv, norm) for bn, node, conv, norm in _foldable(gm)}
+    graph, copies = fx.Graph(), {}
     behind = {bn: node for node, (bn, _, _) in folded.items()}
     for node in gm.graph.nodes:
         if node in folded:
@@ -200,15 +179,13 @@ def in_double(gm):
                 new.weight.copy_(torch.einsum("oihw,o->oihw", conv.weight.double(), scale))
                 old = torch.zeros_like(scale) if conv.bias is None else conv.bias.double()
                 new.bias.copy_((old - double.running_mean) * scale + (double.bias if norm.affine else 0))
-            added[f"{node.name}_bn"] = new
+            gm.add_submodule(f"{node.name}_bn", new)
             args, kwargs = fx.node.map_arg((node.args, node.kwargs), copies.__getitem__)
             copies[node] = graph.create_node("call_module", f"{node.name}_bn", args, kwargs)
         elif node in behind:
             copies[node] = copies[behind[node]]
         else:
             copies[node] = graph.node_copy(node, copies.__getitem__)
-    for name, module in added.items():
-        gm.add_submodule(name, module)
     return fx.GraphModule(gm, graph)
 
 
@@ -216,11 +193,7 @@ def in_double(gm):
 def on_a_copy(gm):
     gm = copy.deepcopy(gm)
     read = {n.target.rpartition(".")[0] for n in gm.graph.nodes if n.op == "get_attr"}
-    for bn in list(gm.graph.nodes):
-        found = _modules(gm, bn)
-        if found is None or not _allowed(gm, found[0], found[2]):
-            continue
-        node, conv, norm = found
+    for bn, node, conv, norm in _foldable(gm):
         tied = sum(any(p is conv.weight for p in m.parameters(recurse=False)) for m in gm.modules()) > 1
         if tied or node.target in read:
             conv = copy.deepcopy(conv)
@@ -237,122 +210,6 @@ def on_a_copy(gm):
 @wrong("same", "leaves out eps, which is not 1e-5 everywhere")
 def without_eps(gm):
     return _fold(gm, numbers=lambda conv, norm: _numbers(conv, norm, eps=0.0))
-
-
-@wrong("same", "takes the default eps instead of the module's")
-def default_eps(gm):
-    return _fold(gm, numbers=lambda conv, norm: _numbers(conv, norm, eps=1e-5))
-
-
-@wrong("same", "forgets that the convolution's own bias is scaled too")
-def bias_not_scaled(gm):
-    def numbers(conv, norm):
-        weight, bias = _numbers(conv, norm)
-        if conv.bias is None:
-            return weight, bias
-        scale = (norm.running_var + norm.eps).rsqrt() * (1 if norm.weight is None else norm.weight)
-        return weight, bias - conv.bias * scale + conv.bias
-
-    return _fold(gm, numbers=numbers)
-
-
-@wrong("did", "expects a bias on the convolution and skips those without")
-def needs_bias(gm):
-    return _fold(gm, lambda gm, node, norm: _allowed(gm, node, norm) and gm.get_submodule(node.target).bias is not None)
-
-
-@wrong("valid", "does not think of affine=False: weight is None, and the arithmetic fails")
-def needs_affine(gm):
-    def numbers(conv, norm):
-        scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
-        bias = torch.zeros_like(scale) if conv.bias is None else conv.bias
-        return conv.weight * scale[:, None, None, None], (bias - norm.running_mean) * scale + norm.bias
-
-    return _fold(gm, numbers=numbers)
-
-
-@wrong("spared", "folds a model that is in training, where the statistics are those of the batch")
-def also_in_training(gm):
-    def allowed(gm, node, norm):
-        calls = Counter(n.target for n in gm.graph.nodes if n.op == "call_module")
-        return norm.running_mean is not None and len(node.users) == 1 and calls[node.target] == 1
-
-    return _fold(gm, allowed)
-
-
-@wrong("spared", "writes the folded weights into the convolution of the original model")
-def in_place(gm):
-    for bn in list(gm.graph.nodes):
-        found = _modules(gm, bn)
-        if found is None or not _allowed(gm, found[0], found[2]):
-            continue
-        node, conv, norm = found
-        with torch.no_grad():
-            weight, bias = _numbers(conv, norm)
-            conv.weight.copy_(weight)
-            conv.bias = nn.Parameter(bias)
-        bn.replace_all_uses_with(node)
-        gm.graph.erase_node(bn)
-    return gm
-
-
-@wrong("same", "folds although something else uses the convolution's value, which is now normalised")
-def ignores_other_users(gm):
-    for bn in list(gm.graph.nodes):
-        found = _modules(gm, bn)
-        if found is None or found[2].training or found[2].running_mean is None:
-            continue
-        node, conv, norm = found
-        new = copy.deepcopy(conv)
-        with torch.no_grad():
-            weight, bias = _numbers(conv, norm)
-        new.weight, new.bias = nn.Parameter(weight), nn.Parameter(bias)
-        gm.add_submodule(f"folded_{node.name}", new)
-        node.target = f"folded_{node.name}"
-        bn.replace_all_uses_with(node)
-        gm.graph.erase_node(bn)
-    return gm
-
-
-@wrong("spared", "folds a convolution that is called twice: two sets of weights where one was")
-def called_twice(gm):
-    return _fold(gm, lambda gm, node, norm: not norm.training and norm.track_running_stats and len(node.users) == 1)
-
-
-@wrong("spared", "takes every batch norm in eval mode for one with running statistics: gives it mean 0 and variance 1")
-def invents_statistics(gm):
-    def numbers(conv, norm):
-        if norm.running_mean is None:
-            channels = conv.out_channels
-            norm = copy.deepcopy(norm)
-            norm.running_mean, norm.running_var = torch.zeros(channels), torch.ones(channels)
-        return _numbers(conv, norm)
-
-    def allowed(gm, node, norm):
-        calls = Counter(n.target for n in gm.graph.nodes if n.op == "call_module")
-        return not norm.training and len(node.users) == 1 and calls[node.target] == 1
-
-    return _fold(gm, allowed, numbers)
-
-
-@wrong("same", "folds by isinstance: a ConvReLU2d is a Conv2d too, but its batch norm comes after a ReLU")
-def by_isinstance(gm):
-    for bn in list(gm.graph.nodes):
-        if bn.op != "call_module" or not isinstance(gm.get_submodule(bn.target), nn.BatchNorm2d):
-            continue
-        node = bn.all_input_nodes[0]
-        conv = gm.get_submodule(node.target) if node.op == "call_module" else None
-        if not isinstance(conv, nn.Conv2d) or not _allowed(gm, node, gm.get_submodule(bn.target)):
-            continue
-        new = copy.deepcopy(conv)
-        with torch.no_grad():
-            weight, bias = _numbers(conv, gm.get_submodule(bn.target))
-        new.weight, new.bias = nn.Parameter(weight), nn.Parameter(bias)
-        gm.add_submodule(f"folded_{node.name}", new)
-        node.target = f"folded_{node.name}"
-        bn.replace_all_uses_with(node)
-        gm.graph.erase_node(bn)
-    return gm
 
 
 @wrong("same", "takes batch norms in either order: one before a convolution is folded into it, borders and all")
@@ -377,24 +234,76 @@ def also_before(gm):
     return gm
 
 
-@wrong("cost", "leaves the old convolution in the graph: nothing uses it, and it is still run")
-def leaves_dead_nodes(gm):
-    return _fold(gm, erase=False)
+EPS = "bn.running_var + bn.eps"
+ALONE = " or len(conv.users) != 1 or calls.count(conv.target) != 1"
+STATISTICS = " and norm.running_mean is not None"
+WEIGHT = "new.weight = nn.Parameter(conv.weight * scale.reshape(-1, 1, 1, 1))"
 
-
-@wrong("cost", "puts an Identity where the batch norm was: the node is still there, and is still run")
-def identity_stays(gm):
-    for bn in list(gm.graph.nodes):
-        found = _modules(gm, bn)
-        if found is None or not _allowed(gm, found[0], found[2]):
-            continue
-        node, conv, norm = found
-        new = copy.deepcopy(conv)
-        with torch.no_grad():
-            weight, bias = _numbers(conv, norm)
-        new.weight, new.bias = nn.Parameter(weight), nn.Parameter(bias)
-        gm.add_submodule(f"folded_{node.name}", new)
-        node.target = f"folded_{node.name}"
-        gm.add_submodule(f"was_{bn.name}", nn.Identity())
-        bn.target = f"was_{bn.name}"
-    return gm
+default_eps = edited("same", "takes the default eps instead of the module's", (EPS, "bn.running_var + 1e-5"))
+bias_not_scaled = edited(
+    "same",
+    "forgets to scale the convolution's own bias",
+    ("(0 if conv.bias is None else conv.bias) - bn.running_mean", "-bn.running_mean"),
+    ("shift * scale +", "shift * scale + (0 if conv.bias is None else conv.bias) +"),
+)
+needs_bias = edited(
+    "did",
+    "expects a bias on the convolution and skips those without",
+    (STATISTICS, STATISTICS + " and gm.get_submodule(conv.target).bias is not None"),
+)
+needs_affine = edited(
+    "valid",
+    "does not think of affine=False: weight is None, and the arithmetic fails",
+    ("(1 if bn.weight is None else bn.weight)", "bn.weight"),
+)
+also_in_training = edited(
+    "spared",
+    "folds a model that is in training, where the statistics are those of the batch",
+    (" and not norm.training", ""),
+)
+in_place = edited(
+    "spared",
+    "writes the folded weights into the convolution of the original model",
+    ("copy.deepcopy(conv)", "conv"),
+    (WEIGHT, "conv.weight.mul_(scale.reshape(-1, 1, 1, 1))"),
+)
+ignores_other_users = edited(
+    "same",
+    "folds although something else uses the convolution's value, which is now normalised",
+    (ALONE, ""),
+    ("bn.replace_all_uses_with(new)", "bn.replace_all_uses_with(new)\n        conv.replace_all_uses_with(new)"),
+)
+called_twice = edited(
+    "spared",
+    "folds a convolution that is called twice: two sets of weights instead of one",
+    (" or calls.count(conv.target) != 1", ""),
+)
+invents_statistics = edited(
+    "spared",
+    "assumes mean 0 and variance 1 for a batch norm in eval mode without running statistics",
+    (STATISTICS, ""),
+    (EPS, "(torch.ones(conv.out_channels) if bn.running_var is None else bn.running_var) + bn.eps"),
+    ("- bn.running_mean", "- (0 if bn.running_mean is None else bn.running_mean)"),
+)
+by_isinstance = edited(
+    "same",
+    "asks isinstance: a ConvReLU2d is a Conv2d too, but its batch norm comes after a ReLU",
+    (
+        "types == (nn.Conv2d, nn.BatchNorm2d)",
+        "isinstance(gm.get_submodule(conv.target), nn.Conv2d) and types[1] is nn.BatchNorm2d",
+    ),
+)
+leaves_dead_nodes = edited(
+    "cost",
+    "leaves the old convolution in the graph: unused, and still run",
+    ("        gm.graph.erase_node(conv)\n", ""),
+)
+identity_stays = edited(
+    "cost",
+    "puts an Identity where the batch norm was: the node is still there, and still run",
+    (
+        "bn.replace_all_uses_with(new)",
+        'gm.add_submodule(f"was_{bn.name}", nn.Identity())\n        bn.target, bn.args = f"was_{bn.name}", (new,)',
+    ),
+    ("        gm.graph.erase_node(bn)\n", ""),
+)

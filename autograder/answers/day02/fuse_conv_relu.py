@@ -1,7 +1,4 @@
-"""Hidden cases and answers of day02.fuse-conv-relu.
-
-Most wrong answers are one working pass with one thing left out.
-"""
+"""Hidden cases and answers of day02.fuse-conv-relu."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from torch import fx, nn
 from torch.nn import functional as F
 
 from autograder.answers.day02._shared import KEPT, net_case, random_conv, zoo_case
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02._shared import Rewrite, op_of, program, rewrite_case
 from passlab.exercises.day02.fuse_conv_relu import cases as visible
 from passlab.fx.generate import random_graph
@@ -142,79 +139,64 @@ def hidden(seed: int) -> list[Case]:
 ATTRIBUTES = ("stride", "padding", "dilation", "groups", "padding_mode")
 
 
-def _is_relu(gm, node, spellings=("module", "function", "method")):
+def _is_relu(gm, node):
     if node.op == "call_module":
-        return "module" in spellings and type(gm.get_submodule(node.target)) is nn.ReLU
-    if node.op == "call_function":
-        return "function" in spellings and node.target in (torch.relu, F.relu)
-    return "method" in spellings and node.op == "call_method" and node.target == "relu"
+        return type(gm.get_submodule(node.target)) is nn.ReLU
+    return node.op in ("call_function", "call_method") and node.target in (torch.relu, F.relu, "relu")
 
 
 def _convolution(gm, node):
-    """The Conv2d that a node calls, F.conv2d, or None."""
+    """Return the Conv2d that a node calls, F.conv2d, or None."""
     if node.op == "call_module" and type(gm.get_submodule(node.target)) is nn.Conv2d:
         return gm.get_submodule(node.target)
     return F.conv2d if node.op == "call_function" and node.target is F.conv2d else None
 
 
-def _module(conv, keep=ATTRIBUTES, share=True):
+def _alone(gm, node):
+    """Return whether a ReLU is the only user of a node."""
+    return [_is_relu(gm, user) for user in node.users] == [True]
+
+
+def _module(conv, keep=ATTRIBUTES):
     options = {name: getattr(conv, name) for name in keep}
     fused = ConvReLU2d(conv.in_channels, conv.out_channels, conv.kernel_size, bias=conv.bias is not None, **options)
-    if share:
-        fused.weight, fused.bias = conv.weight, conv.bias
-    else:
-        fused.to(conv.weight.dtype).load_state_dict(conv.state_dict())
+    fused.weight, fused.bias = conv.weight, conv.bias
     return fused
 
 
-def _fuse(gm, make=_module, spellings=("module", "function", "method"), one_user=True, functional=True, erase=True):
-    for relu in list(gm.graph.nodes):
-        if not _is_relu(gm, relu, spellings):
-            continue
-        node = relu.all_input_nodes[0]
-        conv = _convolution(gm, node)
-        if conv is None or (one_user and len(node.users) > 1) or (conv is F.conv2d and not functional):
-            continue
-        with gm.graph.inserting_before(relu):
-            if conv is F.conv2d:
-                fused = gm.graph.call_function(conv2d_relu, node.args, node.kwargs)
-            else:
-                gm.add_submodule(f"fused_{node.name}", make(conv))
-                fused = gm.graph.call_module(f"fused_{node.name}", node.args, node.kwargs)
-        relu.replace_all_uses_with(fused)
-        gm.graph.erase_node(relu)
-        if erase and not node.users:
-            gm.graph.erase_node(node)
-    gm.recompile()
-    return gm
-
-
-@right("turns the convolution's own node into the fused one, with a copied module of another class")
-def in_the_conv_node(gm):
+def _fuse(gm, make):
+    """Make each convolution's own node the fused one; `make(conv)` gives the fused module."""
     for node in list(gm.graph.nodes):
         conv = _convolution(gm, node)
-        if conv is None or [_is_relu(gm, user) for user in node.users] != [True]:
+        if conv is None or not _alone(gm, node):
             continue
         (relu,) = node.users
         if conv is F.conv2d:
             node.target = conv2d_relu
         else:
-            fused = copy.copy(conv)
-            fused.__class__ = ConvReLU2d
-            gm.add_submodule(f"{node.name}_with_relu", fused)
-            node.target = f"{node.name}_with_relu"
+            node.target = f"fused_{node.name}"
+            gm.add_submodule(node.target, make(conv))
         relu.replace_all_uses_with(node)
         gm.graph.erase_node(relu)
     return gm
 
 
+@right("turns the convolution's own node into the fused one, with a copied module of another class")
+def in_the_conv_node(gm):
+    def make(conv):
+        fused = copy.copy(conv)
+        fused.__class__ = ConvReLU2d
+        return fused
+
+    return _fuse(gm, make)
+
+
 @right("rebuilds the graph node by node and never edits the old one")
 def rebuilt(gm):
-    graph, copies, modules = fx.Graph(), {}, {}
-    skipped = {}
+    graph, copies, skipped = fx.Graph(), {}, {}
     for node in gm.graph.nodes:
         conv = _convolution(gm, node)
-        if conv is not None and [_is_relu(gm, user) for user in node.users] == [True]:
+        if conv is not None and _alone(gm, node):
             skipped[node] = conv
         elif _is_relu(gm, node) and node.all_input_nodes[0] in skipped:
             old = node.all_input_nodes[0]
@@ -222,12 +204,10 @@ def rebuilt(gm):
             if skipped[old] is F.conv2d:
                 copies[node] = graph.call_function(conv2d_relu, args, kwargs)
             else:
-                modules[f"relu_of_{old.name}"] = _module(skipped[old])
+                gm.add_submodule(f"relu_of_{old.name}", _module(skipped[old]))
                 copies[node] = graph.create_node("call_module", f"relu_of_{old.name}", args, kwargs)
         else:
             copies[node] = graph.node_copy(node, copies.__getitem__)
-    for name, module in modules.items():
-        gm.add_submodule(name, module)
     return fx.GraphModule(gm, graph)
 
 
@@ -236,96 +216,16 @@ def loses_stride(gm):
     return _fuse(gm, lambda conv: _module(conv, [a for a in ATTRIBUTES if a != "stride"]))
 
 
-@wrong("same", "leaves the padding mode at zeros: only the border of the image is wrong")
-def loses_padding_mode(gm):
-    return _fuse(gm, lambda conv: _module(conv, ATTRIBUTES[:-1]))
-
-
-@wrong("same", "leaves the dilation at its default")
-def loses_dilation(gm):
-    return _fuse(gm, lambda conv: _module(conv, [a for a in ATTRIBUTES if a != "dilation"]))
-
-
-@wrong("same", "makes a fresh module and forgets to take over the weights")
-def fresh_weights(gm):
-    def make(conv):
-        return ConvReLU2d(
-            *(conv.in_channels, conv.out_channels, conv.kernel_size, conv.stride, conv.padding, conv.dilation),
-            *(conv.groups, conv.bias is not None, conv.padding_mode),
-        )
-
-    return _fuse(gm, make)
-
-
-@wrong("same", "fuses although the convolution has a second user, which now sees the ReLU too")
-def every_user_gets_the_relu(gm):
-    for relu in list(gm.graph.nodes):
-        if not _is_relu(gm, relu) or _convolution(gm, relu.all_input_nodes[0]) is None:
-            continue
-        node = relu.all_input_nodes[0]
-        if node.op == "call_function":
-            node.target = conv2d_relu
-        else:
-            gm.add_submodule(f"fused_{node.name}", _module(gm.get_submodule(node.target)))
-            node.target = f"fused_{node.name}"
-        relu.replace_all_uses_with(node)
-        gm.graph.erase_node(relu)
-    return gm
-
-
-@wrong("spared", "fuses although the convolution has a second user, and keeps it for that one: computed twice")
-def computed_twice(gm):
-    return _fuse(gm, one_user=False)
-
-
-@wrong("same", "puts the fused module in the place of the old one: other calls of it get a ReLU too")
-def swaps_the_module(gm):
-    for relu in list(gm.graph.nodes):
-        if not _is_relu(gm, relu):
-            continue
-        node = relu.all_input_nodes[0]
-        if _convolution(gm, node) is None or len(node.users) > 1:
-            continue
-        if node.op == "call_function":
-            node.target = conv2d_relu
-        else:
-            gm.set_submodule(node.target, _module(gm.get_submodule(node.target)))
-        relu.replace_all_uses_with(node)
-        gm.graph.erase_node(relu)
-    return gm
-
-
 @wrong("same", "replaces the ReLU module by Identity: the other calls of that module lose their ReLU")
 def identity_for_relu(gm):
-    for relu in list(gm.graph.nodes):
-        if not _is_relu(gm, relu, ("module",)):
-            continue
-        node = relu.all_input_nodes[0]
-        if node.op == "call_module" and _convolution(gm, node) is not None and len(node.users) == 1:
-            gm.add_submodule(f"fused_{node.name}", _module(gm.get_submodule(node.target)))
-            node.target = f"fused_{node.name}"
-            gm.set_submodule(relu.target, nn.Identity())
-    return _fuse(gm)
-
-
-@wrong("did", "knows ReLU as a module only")
-def modules_only(gm):
-    return _fuse(gm, spellings=("module",))
-
-
-@wrong("did", "does not know F.conv2d")
-def no_functional(gm):
-    return _fuse(gm, functional=False)
-
-
-@wrong("cost", "copies the weights instead of sharing them: the model grows")
-def copies_weights(gm):
-    return _fuse(gm, lambda conv: _module(conv, share=False))
-
-
-@wrong("cost", "leaves the old convolution in the graph, dead")
-def leaves_dead_nodes(gm):
-    return _fuse(gm, erase=False)
+    for node in list(gm.graph.nodes):
+        if node.op == "call_module" and _convolution(gm, node) is not None and _alone(gm, node):
+            (relu,) = node.users
+            if relu.op == "call_module":
+                gm.add_submodule(f"fused_{node.name}", _module(gm.get_submodule(node.target)))
+                node.target = f"fused_{node.name}"
+                gm.set_submodule(relu.target, nn.Identity())
+    return _fuse(gm, _module)
 
 
 @wrong("valid", "erases the ReLU before its users were handed over, by unlinking it")
@@ -336,27 +236,53 @@ def dangling(gm):
     return gm
 
 
-@wrong("valid", "forgets to return the graph")
-def returns_nothing(gm):
-    _fuse(gm)
+SHARE = "fused.weight, fused.bias = conv.weight, conv.bias"
+ONE_USER = "        if len(conv.users) != 1:\n            continue\n"
 
-
-@wrong("spared", "asks isinstance: a ConvReLU2d is a Conv2d as well, and a relu6 has relu in its name")
-def by_name(gm):
-    for node in list(gm.graph.nodes):
-        if not node.op.startswith("call_") or not node.all_input_nodes:
-            continue
-        name = type(gm.get_submodule(node.target)).__name__ if node.op == "call_module" else str(node.target)
-        conv = node.all_input_nodes[0]
-        if "relu" not in name.lower() or len(conv.users) > 1 or "elu2d" in name.lower():
-            continue
-        if conv.op == "call_function" and conv.target is F.conv2d:
-            conv.target = conv2d_relu
-        elif conv.op == "call_module" and isinstance(gm.get_submodule(conv.target), nn.Conv2d):
-            gm.add_submodule(f"fused_{conv.name}", _module(gm.get_submodule(conv.target)))
-            conv.target = f"fused_{conv.name}"
-        else:
-            continue
-        node.replace_all_uses_with(conv)
-        gm.graph.erase_node(node)
-    return gm
+loses_padding_mode = edited(
+    "same", "leaves the padding mode at zeros: only the border of the image is wrong", (", conv.padding_mode)", ")")
+)
+loses_dilation = edited(
+    "same", "leaves the dilation at its default", ("conv.padding, conv.dilation)", "conv.padding, 1)")
+)
+fresh_weights = edited("same", "makes a fresh module and forgets to take over the weights", (SHARE, ""))
+every_user_gets_the_relu = edited(
+    "same",
+    "fuses although the convolution has a second user, which now sees the ReLU too",
+    (ONE_USER, ""),
+    ("inserting_before(relu)", "inserting_before(conv)"),
+    (
+        "relu.replace_all_uses_with(fused)",
+        "relu.replace_all_uses_with(fused)\n        conv.replace_all_uses_with(fused)",
+    ),
+)
+computed_twice = edited(
+    "spared",
+    "fuses although the convolution has a second user, and keeps it for that one: computed twice",
+    (ONE_USER, ""),
+    ("gm.graph.erase_node(conv)", "conv.users or gm.graph.erase_node(conv)"),
+)
+swaps_the_module = edited(
+    "same",
+    "puts the fused module in the place of the old one: other calls of it get a ReLU too",
+    ('name = f"{conv.name}_relu"', "name = conv.target"),
+    ("gm.add_submodule", "gm.set_submodule"),
+)
+modules_only = edited("did", "knows ReLU as a module only", ("return (node.op", "return False and (node.op"))
+no_functional = edited("did", "does not know F.conv2d", ("conv.target is F.conv2d", "False"))
+copies_weights = edited(
+    "cost",
+    "copies the weights instead of sharing them: the model grows",
+    (SHARE, "fused.to(conv.weight.dtype).load_state_dict(conv.state_dict())"),
+)
+leaves_dead_nodes = edited(
+    "cost", "leaves the old convolution in the graph, unused", ("        gm.graph.erase_node(conv)\n", "")
+)
+returns_nothing = edited("valid", "forgets to return the graph", ("return gm", "return None"))
+by_name = edited(
+    "spared",
+    "asks isinstance: a ConvReLU2d is a Conv2d as well, and a relu6 has relu in its name",
+    ("is nn.ReLU", '.__name__ in ("ReLU", "ReLU6")'),
+    ('("call_function", F.relu)', '("call_function", F.relu), ("call_function", F.relu6)'),
+    ("type(gm.get_submodule(conv.target)) is nn.Conv2d", "isinstance(gm.get_submodule(conv.target), nn.Conv2d)"),
+)

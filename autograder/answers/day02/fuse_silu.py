@@ -1,17 +1,13 @@
-"""Hidden cases and answers of day02.fuse-silu.
-
-Most wrong answers are one working pass from which one piece of care is taken away.
-"""
+"""Hidden cases and answers of day02.fuse-silu."""
 
 from __future__ import annotations
 
 import random
 from collections import Counter
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02.fuse_silu import IMAGE
 from passlab.judge import Case
 from passlab.relax import relax, tvm
@@ -128,44 +124,27 @@ def _both(a, b):
     return ((a, b), (b, a))
 
 
-USUAL = SimpleNamespace(
-    orders=_both,
-    gates=(SIGMOID,),
-    same=lambda gate, x: gate.args[0].same_as(x),
-    functions=lambda module: [v for v, f in module.functions.items() if isinstance(f, relax.Function)],
-    made=lambda x: relax.op.nn.silu(x),
-    clean=relax.transform.DeadCodeElimination(),
-)
-
-
-def _with(**changes):
-    return SimpleNamespace(**{**vars(USUAL), **changes})
+def _functions(module):
+    return [variable for variable, function in module.functions.items() if isinstance(function, relax.Function)]
 
 
 @relax.expr_functor.mutator
 class _Silu(relax.PyExprMutator):
     def visit_call_(self, call):
         call = self.visit_expr_post_order(call)
-        if _name(call) == MULTIPLY:
-            for x, gate in self.how.orders(*call.args):
-                bound = self.lookup_binding(gate) if isinstance(gate, relax.Var) else None
-                if _name(bound) in self.how.gates and self.how.same(bound, x):
-                    return self.how.made(x)
+        for x, gate in _both(*call.args) if _name(call) == MULTIPLY else ():
+            bound = self.lookup_binding(gate) if isinstance(gate, relax.Var) else None
+            if _name(bound) == SIGMOID and bound.args[0].same_as(x):
+                return relax.op.nn.silu(x)
         return call
-
-
-def _silu(module, how=USUAL):
-    mutator = _Silu(module)
-    mutator.how = how
-    for variable in how.functions(module):
-        mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
-    module = mutator.builder_.get()
-    return how.clean(module) if how.clean else module
 
 
 @right("asks for names of operators, and keeps the walk apart from the rule")
 def by_rule(module):
-    return _silu(module)
+    mutator = _Silu(module)
+    for variable in _functions(module):
+        mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
+    return relax.transform.DeadCodeElimination()(mutator.builder_.get())
 
 
 @right("notes the gates of the old function first, and then visits what is kept")
@@ -180,7 +159,7 @@ def by_notes(module):
             return self.visit_expr_post_order(call)
 
     mutator = Noted(module)
-    for variable in USUAL.functions(module):
+    for variable in _functions(module):
         pairs = bindings(module[variable])
         mutator.gates = {made: value.args[0] for made, value in pairs if _name(value) == SIGMOID}
         mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
@@ -195,34 +174,9 @@ def without_underscore(module):
             return relax.op.nn.silu(call.args[0]) if _name(call) == MULTIPLY else call
 
     mutator = Deaf(module)
-    for variable in USUAL.functions(module):
+    for variable in _functions(module):
         mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
     return relax.transform.DeadCodeElimination()(mutator.builder_.get())
-
-
-@wrong("did", "looks for the gate on the right only; a product is the same in both orders")
-def one_order(module):
-    return _silu(module, _with(orders=lambda a, b: ((a, b),)))
-
-
-@wrong("same", "takes the sigmoid of any value for a gate")
-def any_gate(module):
-    return _silu(module, _with(same=lambda gate, x: True))
-
-
-@wrong("same", "takes tanh for a gate, too")
-def tanh_too(module):
-    return _silu(module, _with(gates=(SIGMOID, "relax.tanh")))
-
-
-@wrong("did", "visits main, and no other function")
-def main_only(module):
-    return _silu(module, _with(functions=lambda module: [module.get_global_var("main")]))
-
-
-@wrong("cost", "leaves the sigmoids that nobody reads")
-def not_cleaned(module):
-    return _silu(module, _with(clean=None))
 
 
 @wrong("did", "gives up where the sigmoid has another reader; it can simply stay")
@@ -238,36 +192,40 @@ def single_reader(module):
             return call
 
     mutator = Careful(module)
-    for variable in USUAL.functions(module):
+    for variable in _functions(module):
         values = [value for _, value in bindings(module[variable]) if isinstance(value, relax.Call)]
         mutator.readers = Counter(a for value in values for a in value.args if isinstance(a, relax.Var))
         mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
     return relax.transform.DeadCodeElimination()(mutator.builder_.get())
 
 
-@wrong("valid", "asks every call for the name of its operator; what is called may be a function of the module")
-def names_of_all(module):
-    @relax.expr_functor.mutator
-    class Named(relax.PyExprMutator):
-        def visit_call_(self, call):
-            if call.op.name == MULTIPLY:
-                for x, gate in _both(*call.args):
-                    bound = self.lookup_binding(gate) if isinstance(gate, relax.Var) else None
-                    if _name(bound) == SIGMOID and bound.args[0].same_as(x):
-                        return relax.op.nn.silu(x)
-            return call
-
-    mutator = Named(module)
-    for variable in USUAL.functions(module):
-        mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
-    return relax.transform.DeadCodeElimination()(mutator.builder_.get())
-
-
-@wrong("same", "writes sigmoid(x) where the product was: the gate instead of what it gates")
-def gate_only(module):
-    return _silu(module, _with(made=relax.op.sigmoid))
-
-
-@wrong("valid", "forgets to return the module")
-def returns_nothing(module):
-    _silu(module)
+one_order = edited(
+    "did",
+    "looks for the gate on the right only; a product is the same in both orders",
+    ("((a, b), (b, a))", "((a, b),)"),
+)
+any_gate = edited("same", "takes the sigmoid of any value for a gate", (" and made.args[0].same_as(x)", ""))
+tanh_too = edited(
+    "same", "takes tanh for a gate, too", ("made.op == SIGMOID", 'made.op in (SIGMOID, tvm.ir.Op.get("relax.tanh"))')
+)
+main_only = edited(
+    "did",
+    "visits main, and no other function",
+    ("isinstance(function, relax.Function)", 'variable.name_hint == "main"'),
+)
+not_cleaned = edited(
+    "cost",
+    "leaves the unused sigmoids",
+    ("relax.transform.DeadCodeElimination()(mutator.builder_.get())", "mutator.builder_.get()"),
+)
+names_of_all = edited(
+    "valid",
+    "asks every call for the name of its operator, though it may call a function of the module",
+    ("call.op == MULTIPLY", 'call.op.name == "relax.multiply"'),
+)
+gate_only = edited(
+    "same",
+    "writes sigmoid(x) where the product was: the gate instead of what it gates",
+    ("relax.op.nn.silu(x)", "relax.op.sigmoid(x)"),
+)
+returns_nothing = edited("valid", "forgets to return the module", ("return relax.transform", "relax.transform"))

@@ -136,23 +136,26 @@ def by_looks(before, after, inputs):
     return next((name for _, name in _suspects(before, after)), None)
 
 
+def _first(before, after, inputs, counts=lambda layer, name: True):
+    """Return the first attribute that looks different and counts, if the programs differ."""
+    if in_steps(before, after, inputs)[0]:
+        return None
+    return next((name for layer, name in _suspects(before, after) if counts(layer, name)), None)
+
+
 @wrong("did", "knows that the programs differ, and then takes the first attribute that looks different")
 def first_suspect(before, after, inputs):
-    return None if in_steps(before, after, inputs)[0] else by_looks(before, after, inputs)
+    return _first(before, after, inputs)
 
 
 @wrong("did", "looks at the first convolution only")
 def first_layer(before, after, inputs):
-    if in_steps(before, after, inputs)[0]:
-        return None
-    return next((name for layer, name in _suspects(before, after) if layer == 0), None)
+    return _first(before, after, inputs, lambda layer, name: layer == 0)
 
 
-@wrong("did", "does not think of the bias, which is a parameter and no number in the printed module")
+@wrong("did", "does not think of the bias, which is a parameter and not a number in the printed module")
 def no_bias(before, after, inputs):
-    if in_steps(before, after, inputs)[0]:
-        return None
-    return next((name for _, name in _suspects(before, after) if name != "bias"), None)
+    return _first(before, after, inputs, lambda layer, name: name != "bias")
 
 
 @wrong("did", "takes a program that fails for one that cannot be compared, and lets it go")

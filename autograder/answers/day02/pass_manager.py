@@ -1,13 +1,10 @@
-"""Hidden cases and answers of day02.pass-manager.
-
-Most wrong answers are one working manager with one thing left out.
-"""
+"""Hidden cases and answers of day02.pass-manager."""
 
 from __future__ import annotations
 
 import random
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02.pass_manager import Managed, Scenario, Step
 from passlab.exercises.day02.pass_manager import cases as visible
 from passlab.fx.manager import PassError
@@ -56,8 +53,6 @@ def hidden(seed: int) -> list[Case]:
 
 
 class _Manager:
-    """A manager in small steps, each of which an answer below can get wrong."""
-
     def __init__(self, passes, analyses, verify):
         self.passes, self.analyses, self.verify = passes, analyses, verify
         self.history, self.facts = [], {}
@@ -65,7 +60,7 @@ class _Manager:
     def run(self, gm):
         self.check_order()
         self.history, self.facts = [], {}
-        self.check_input(gm)
+        self.check("input", gm)
         for p in self.passes:
             gm = self.run_one(p, gm)
         return gm
@@ -77,38 +72,28 @@ class _Manager:
                 if name not in names[:i]:
                     raise PassError(p.name, f"{name} must come before it")
 
-    def check_input(self, gm):
+    def check(self, culprit, gm):
         sentence = self.verify(gm)
         if sentence is not None:
-            raise PassError("input", sentence)
+            raise PassError(culprit, sentence)
 
     def run_one(self, p, gm):
         before = len(gm.graph.nodes)
-        facts = self.facts_for(p, gm)
-        try:
-            after = p.run(gm, facts)
-        except Exception as error:
-            raise PassError(p.name, str(error)) from error
-        self.check_result(p, after)
-        self.forget(p)
-        self.history.append((p.name, before, len(after.graph.nodes)))
-        return after
-
-    def facts_for(self, p, gm):
         for name in p.requires:
             if name not in self.facts:
                 self.facts[name] = self.analyses[name](gm)
-        return {name: self.facts[name] for name in p.requires}
+        try:
+            after = p.run(gm, {name: self.facts[name] for name in p.requires})
+        except Exception as error:
+            raise PassError(p.name, str(error)) from error
+        self.check_result(p, after)
+        for name in self.facts.keys() - set(p.preserves):
+            del self.facts[name]
+        self.history.append((p.name, before, len(after.graph.nodes)))
+        return after
 
     def check_result(self, p, after):
-        sentence = self.verify(after)
-        if sentence is not None:
-            raise PassError(p.name, sentence)
-
-    def forget(self, p):
-        for name in list(self.facts):
-            if name not in p.preserves:
-                del self.facts[name]
+        self.check(p.name, after)
 
 
 @right("in small methods, with the facts kept on the manager")
@@ -161,46 +146,6 @@ class VerifiesAtTheEnd(_Manager):
         pass
 
 
-@wrong("valid", "verifies before each pass: the error names the pass that met the broken graph, not the culprit")
-class BlamesTheVictim(_Manager):
-    def check_input(self, gm):
-        pass
-
-    def run_one(self, p, gm):
-        self.check_result(p, gm)
-        return super().run_one(p, gm)
-
-
-@wrong("valid", "does not verify what it is given: the first pass is blamed for a graph that was broken before")
-class TrustsTheInput(_Manager):
-    def check_input(self, gm):
-        pass
-
-
-@wrong("valid", "lets a pass's own exception through, without a name")
-class LetsErrorsThrough(_Manager):
-    def run_one(self, p, gm):
-        before = len(gm.graph.nodes)
-        after = p.run(gm, self.facts_for(p, gm))
-        self.check_result(p, after)
-        self.forget(p)
-        self.history.append((p.name, before, len(after.graph.nodes)))
-        return after
-
-
-@wrong("valid", "prints what is wrong and goes on")
-class OnlyPrints(_Manager):
-    def check_result(self, p, after):
-        if sentence := self.verify(after):
-            print(p.name, sentence)
-
-
-@wrong("valid", "does not look at `after`: a wrong order runs without a word")
-class IgnoresOrder(_Manager):
-    def check_order(self):
-        pass
-
-
 @wrong("valid", "checks the order pass by pass, when others have already changed the graph")
 class ChecksOrderLate(_Manager):
     def check_order(self):
@@ -214,68 +159,64 @@ class ChecksOrderLate(_Manager):
         return super().run_one(p, gm)
 
 
-@wrong("did", "gives every pass the first graph: right as long as all passes edit in place")
-class ForgetsTheNewGraph(_Manager):
-    def run(self, gm):
-        self.check_order()
-        self.history, self.facts = [], {}
-        self.check_input(gm)
-        for p in self.passes:
-            self.run_one(p, gm)
-        return gm
+CHECK = "if broken := self.verify(gm):\n                raise PassError(p.name, broken)\n            "
+CULPRIT = "raise PassError(p.name, broken)"
+BEFORE = "before = len(gm.graph.nodes)"
+FORGET = "facts = {name: fact for name, fact in facts.items() if name in p.preserves}"
+NOTE = "self.history.append((p.name, before, len(gm.graph.nodes)))"
 
-
-@wrong("spared", "computes each analysis once: facts go stale when the graph changes")
-class NeverForgets(_Manager):
-    def forget(self, p):
-        pass
-
-
-@wrong("spared", "keeps facts from one run to the next")
-class KeepsFactsBetweenRuns(_Manager):
-    def run(self, gm):
-        self.check_order()
-        self.history = []
-        self.check_input(gm)
-        for p in self.passes:
-            gm = self.run_one(p, gm)
-        return gm
-
-    def forget(self, p):
-        if p is not self.passes[-1]:
-            super().forget(p)
-
-
-@wrong("spared", "reads `preserves` as the list of what to throw away")
-class PreservesReversed(_Manager):
-    def forget(self, p):
-        for name in p.preserves:
-            self.facts.pop(name, None)
-
-
-@wrong("spared", "hands out all facts it has, not the ones that were asked for")
-class HandsOutEverything(_Manager):
-    def facts_for(self, p, gm):
-        super().facts_for(p, gm)
-        return dict(self.facts)
-
-
-@wrong("cost", "computes what is required anew for every pass, preserved or not")
-class AlwaysComputes(_Manager):
-    def forget(self, p):
-        self.facts = {}
-
-
-@wrong("cost", "computes all analyses before every pass, whoever asks")
-class ComputesAll(_Manager):
-    def facts_for(self, p, gm):
-        facts = {name: analysis(gm) for name, analysis in self.analyses.items()}
-        return {name: facts[name] for name in p.requires}
-
-
-@wrong("did", "history holds the names alone")
-class HistoryOfNames(_Manager):
-    def run_one(self, p, gm):
-        after = super().run_one(p, gm)
-        self.history[-1] = p.name
-        return after
+BlamesTheVictim = edited(
+    "valid",
+    "verifies before each pass: blames the pass that met the broken graph, not the culprit",
+    ('raise PassError("input", broken)', "pass"),
+    (CHECK, ""),
+    (BEFORE, CHECK + BEFORE),
+)
+TrustsTheInput = edited(
+    "valid",
+    "does not verify its input: blames the first pass for a graph that was broken before",
+    ('raise PassError("input", broken)', "pass"),
+)
+LetsErrorsThrough = edited(
+    "valid", "lets a pass's own exception through, without a name", ("except Exception", "except PassError")
+)
+OnlyPrints = edited("valid", "prints what is wrong and goes on", (CULPRIT, "print(p.name, broken)"))
+IgnoresOrder = edited(
+    "valid",
+    "does not look at `after`: a wrong order runs without a word",
+    ('raise PassError(p.name, f"it must come after {missing}")', "pass"),
+)
+ForgetsTheNewGraph = edited(
+    "did",
+    "gives every pass the first graph: right as long as all passes edit in place",
+    ("self.history, facts = [], {}", "self.history, facts, first = [], {}, gm"),
+    (NOTE, NOTE + "\n            gm = first"),
+)
+NeverForgets = edited(
+    "spared", "computes each analysis once: facts are outdated once the graph changes", (" if name in p.preserves", "")
+)
+KeepsFactsBetweenRuns = edited(
+    "spared",
+    "keeps facts from one run to the next",
+    ("self.history, facts = [], {}", 'self.history, facts = [], getattr(self, "facts", {})'),
+    (FORGET, f"self.facts = facts\n            {FORGET}"),
+)
+PreservesReversed = edited(
+    "spared",
+    "reads `preserves` as the list of what to throw away",
+    (" if name in p.preserves", " if name not in p.preserves"),
+)
+HandsOutEverything = edited(
+    "spared",
+    "hands out all facts it has, not just those in `requires`",
+    ("{name: facts[name] for name in p.requires}", "dict(facts)"),
+)
+AlwaysComputes = edited(
+    "cost", "computes what is required anew for every pass, preserved or not", (FORGET, "facts = {}")
+)
+ComputesAll = edited(
+    "cost",
+    "computes all analyses before every pass, whether it requires them or not",
+    ("for name in p.requires:", "facts = {}\n            for name in self.analyses:"),
+)
+HistoryOfNames = edited("did", "history holds the names alone", (NOTE, "self.history.append(p.name)"))

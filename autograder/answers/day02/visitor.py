@@ -10,7 +10,7 @@ from collections import deque
 import torch
 from torch import fx
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02.visitor import cases as visible
 from passlab.exercises.day02.visitor import chain, ladder
 from passlab.fx.generate import random_graph
@@ -20,7 +20,7 @@ from passlab.judge import Case
 
 
 def _random_dag(rng: random.Random, size: int) -> tuple:
-    """Fan-out, fan-in, dead ends, keyword operands; some targets without a callback."""
+    """Return a graph with fan-out, fan-in, dead ends and keyword operands; some targets have no callback."""
     graph = fx.Graph()
     values = [graph.placeholder("x"), graph.placeholder("sin")]
     for _ in range(size):
@@ -39,8 +39,18 @@ def _random_dag(rng: random.Random, size: int) -> tuple:
     return graph, root.name, tuple(keys)
 
 
+def _inputs_read_late() -> tuple:
+    """Two additions that read an input beside a value computed from it: on the right, and on the left."""
+    graph = fx.Graph()
+    x, y = graph.placeholder("x"), graph.placeholder("y")
+    right = graph.call_function(operator.add, (graph.call_function(torch.relu, (x,)), x))
+    left = graph.call_function(operator.add, (y, graph.call_function(torch.relu, (y,))))
+    root = graph.output(graph.call_function(operator.mul, (right, left)))
+    return graph, root.name, ("placeholder", "call_function", "output")
+
+
 def hidden(seed: int) -> list[Case]:
-    """Random DAGs, a generated program, a very deep and a very repetitive graph."""
+    """Random DAGs, a generated program, inputs read late, a very deep and a very repetitive graph."""
 
     def generated() -> tuple:
         gm = random_graph(seed, 40)
@@ -56,6 +66,7 @@ def hidden(seed: int) -> list[Case]:
         *visible(),
         *dags,
         Case("a generated program", generated),
+        Case("inputs read beside what is computed from them", _inputs_read_late),
         *(Case(name, build, ("cost",)) for name, build in deep),
     ]
 
@@ -70,7 +81,18 @@ def _callback(node, callbacks):
 
 def _apply(node, callbacks, results):
     callback = _callback(node, callbacks)
-    return callback(node, *(results[o] for o in node.all_input_nodes)) if callback else None
+    return callback(node, *map(results.get, node.all_input_nodes)) if callback else None
+
+
+def _needed(root):
+    """Return the nodes that the root depends on, breadth first from the root."""
+    nodes, seen = [root], {root}
+    for node in nodes:
+        for operand in node.all_input_nodes:
+            if operand not in seen:
+                seen.add(operand)
+                nodes.append(operand)
+    return nodes
 
 
 @right("marks each stack entry as 'operands first' or 'now call back', as two-colour depth-first search does")
@@ -90,13 +112,7 @@ def two_colours(root, callbacks):
 
 @right("finds what the root depends on, then goes along the node list, which torch.fx keeps in order")
 def along_the_list(root, callbacks):
-    needed, todo = set(), [root]
-    while todo:
-        node = todo.pop()
-        if node not in needed:
-            needed.add(node)
-            todo += node.all_input_nodes
-    results = {}
+    needed, results = set(_needed(root)), {}
     for node in root.graph.nodes:
         if node in needed:
             results[node] = _apply(node, callbacks, results)
@@ -105,17 +121,8 @@ def along_the_list(root, callbacks):
 
 @right("counts operands that are not done and frees users, as Kahn's topological sort does")
 def by_counting(root, callbacks):
-    needed, todo = [], [root]
-    seen = {root}
-    while todo:
-        node = todo.pop()
-        needed.append(node)
-        for operand in node.all_input_nodes:
-            if operand not in seen:
-                seen.add(operand)
-                todo.append(operand)
-    missing = {node: len(node.all_input_nodes) for node in needed}
-    ready, results = deque(node for node in needed if not missing[node]), {}
+    missing = {node: len(node.all_input_nodes) for node in _needed(root)}
+    ready, results = deque(node for node in missing if not missing[node]), {}
     while ready:
         node = ready.popleft()
         results[node] = _apply(node, callbacks, results)
@@ -169,106 +176,46 @@ def pre_order(root, callbacks):
     while stack:
         node = stack.pop()
         if node not in results:
-            callback = _callback(node, callbacks)
-            results[node] = callback(node, *(results.get(o) for o in node.all_input_nodes)) if callback else None
+            results[node] = _apply(node, callbacks, results)
             stack += node.all_input_nodes
     return results[root]
 
 
 @wrong("did", "breadth-first from the root, read backwards: a short path puts an operand behind its user")
 def levels_reversed(root, callbacks):
-    order, todo, seen = [], deque([root]), {root}
-    while todo:
-        node = todo.popleft()
-        order.append(node)
-        for operand in node.all_input_nodes:
-            if operand not in seen:
-                seen.add(operand)
-                todo.append(operand)
     results = {}
-    for node in reversed(order):
-        callback = _callback(node, callbacks)
-        results[node] = callback(node, *(results.get(o) for o in node.all_input_nodes)) if callback else None
+    for node in reversed(_needed(root)):
+        results[node] = _apply(node, callbacks, results)
     return results[root]
 
 
-@wrong("did", "a node without a callback ends the walk: its operands are never visited")
-def stops_at_unknown(root, callbacks):
-    results, stack = {}, [root]
-    while stack:
-        node = stack[-1]
-        if _callback(node, callbacks) is None:
-            results.setdefault(node, None)
-        waiting = [o for o in node.all_input_nodes if o not in results] if node not in results else []
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if node not in results:
-            results[node] = _apply(node, callbacks, results)
-    return results[root]
+OPERANDS = "dict.fromkeys(a for a in node.args if isinstance(a, fx.Node))"
 
-
-@wrong("did", "takes operands from node.args: those in keywords and in lists are missed")
-def args_only(root, callbacks):
-    def operands(node):
-        return [a for a in dict.fromkeys(a for a in node.args if hasattr(a, "all_input_nodes"))]
-
-    results, stack = {}, [root]
-    while stack:
-        node = stack[-1]
-        waiting = [o for o in operands(node) if o not in results]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if node not in results:
-            callback = _callback(node, callbacks)
-            results[node] = callback(node, *(results[o] for o in operands(node))) if callback else None
-    return results[root]
-
-
-@wrong("spared", "looks callbacks up by target for every node: an input called like a method gets the method's")
-def target_for_all(root, callbacks):
-    results, stack = {}, [root]
-    while stack:
-        node = stack[-1]
-        waiting = [o for o in node.all_input_nodes if o not in results]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if node not in results:
-            callback = callbacks.get(node.target) or callbacks.get(node.op)
-            results[node] = callback(node, *(results[o] for o in node.all_input_nodes)) if callback else None
-    return results[root]
-
-
-@wrong("did", "returns the whole dictionary of results instead of the root's")
-def returns_everything(root, callbacks):
-    results, stack = {}, [(root, False)]
-    while stack:
-        node, ready = stack.pop()
-        if node in results:
-            continue
-        if ready:
-            results[node] = _apply(node, callbacks, results)
-        else:
-            stack.append((node, True))
-            stack += [(o, False) for o in node.all_input_nodes]
-    return results
-
-
-@wrong("cost", "a callback that returned None has not run yet, so its node is not done")
-def none_is_not_done(root, callbacks):
-    results, stack = {}, [root]
-    while stack:
-        node = stack[-1]
-        waiting = [o for o in node.all_input_nodes if o not in results]
-        if waiting:
-            stack += waiting
-            continue
-        stack.pop()
-        if results.get(node) is None:
-            results[node] = _apply(node, callbacks, results)
-    return results[root]
+stops_at_unknown = edited(
+    "did",
+    "a node without a callback ends the walk: its operands are never visited",
+    (
+        "waiting =",
+        'known = node.op in callbacks or (node.op.startswith("call_") and node.target in callbacks)\n        waiting =',
+    ),
+    ("if operand not in", "if known and operand not in"),
+)
+args_only = edited(
+    "did",
+    "takes operands from node.args: misses those in keywords and in lists",
+    ("operand in node.all_input_nodes", f"operand in {OPERANDS}"),
+    ("for o in node.all_input_nodes", f"for o in {OPERANDS}"),
+)
+target_for_all = edited(
+    "spared",
+    "looks callbacks up by target for every node: an input called like a method gets the method's",
+    (' if node.op.startswith("call_") else None', ""),
+)
+returns_everything = edited(
+    "did", "returns the whole dictionary of results instead of the root's", ("return results[root]", "return results")
+)
+none_is_not_done = edited(
+    "cost",
+    "a callback that returned None has not run yet, so its node is not done",
+    ("if node in results:", "if results.get(node) is not None:"),
+)

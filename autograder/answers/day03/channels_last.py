@@ -1,7 +1,4 @@
-"""Hidden cases and answers of day03.channels-last.
-
-Choosing a side for each node, and putting the conversions in, are two steps.
-"""
+"""Hidden cases and answers of day03.channels-last."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ from passlab.judge import Case
 
 
 def images(seed: int, size: int) -> Build:
-    """A random graph of convolutions and ops that take any layout, with several inputs and outputs."""
+    """Return a random graph of convolutions and ops that take any layout, with several inputs and outputs."""
 
     def body(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> tuple:
         rng, pool = random.Random(seed), [x, y, z]
@@ -87,13 +84,13 @@ def _images(node):
 
 
 def _fixed(node):
-    """The side of a node without a choice, None for a node with one."""
+    """Return the side of a node without a choice, None for a node with one."""
     want = wants(node)
     return want if want in (NCHW, NHWC) else None if _images(node) else NCHW
 
 
 def _convert(gm, side, share=True, skip=lambda image, reader: False):
-    """Put a conversion between an image and its readers on the other side."""
+    """Put a conversion between each image and its readers on the other side."""
     for image in [n for n in gm.graph.nodes if is_image(n)]:
         others = [r for r in image.users if side[r] != side[image] and not skip(image, r)]
         for readers in [others] if share else [[reader] for reader in others]:
@@ -108,7 +105,7 @@ def _convert(gm, side, share=True, skip=lambda image, reader: False):
 
 
 def _greedy(gm, prefer=NHWC):
-    """A node with a choice goes to the preferred side if one of its images is there."""
+    """Put a node with a choice on the preferred side if one of its images is there."""
     side = {}
     for node in gm.graph.nodes:
         there = {side[n] for n in _images(node)}
@@ -186,7 +183,7 @@ def wrap_each(gm):
     return _convert(gm, {node: NHWC if wants(node) == NHWC else NCHW for node in gm.graph.nodes})
 
 
-@wrong("cost", "NHWC wherever it can be: it is never worth while to turn back early")
+@wrong("cost", "NHWC wherever it can be: never turns back early, though it can pay")
 def nhwc_if_possible(gm):
     return _convert(gm, _greedy(gm))
 
@@ -208,9 +205,8 @@ def at_the_door(gm):
     for node in gm.graph.nodes:
         if wants(node) == "any" or node.op == "placeholder":
             there = {side[n] for n in _images(node)}
-            side[node] = (
-                NHWC if is_image(node) and (node.op != "placeholder" and (NHWC in there or len(there) == 1)) else NCHW
-            )
+            converted = is_image(node) and node.op != "placeholder" and (NHWC in there or len(there) == 1)
+            side[node] = NHWC if converted else NCHW
     return _convert(gm, side)
 
 

@@ -1,7 +1,4 @@
-"""Hidden cases and answers of day03.constant-folding.
-
-Most wrong answers are one working pass with one thing left out.
-"""
+"""Hidden cases and answers of day03.constant-folding."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from torch import fx, nn
 from torch.fx.node import map_arg
 
 from autograder.answers.day03._shared import generated
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day03.constant_folding import constants
 from passlab.fx.cases import case, graph, least, most, nodes, unrun
 from passlab.fx.effects import effects, written
@@ -112,14 +109,14 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _size(meta, count=lambda t: t.shape.numel() * t.dtype.itemsize):
+def _size(meta):
     if hasattr(meta, "dtype"):
-        return count(meta)
-    return sum(_size(m, count) for m in meta) if isinstance(meta, tuple | list) else 0
+        return meta.shape.numel() * meta.dtype.itemsize
+    return sum(map(_size, meta)) if isinstance(meta, tuple | list) else 0
 
 
 def _put(gm, node, value):
-    """A get_attr node of a new buffer that holds `value`."""
+    """Return a get_attr node of a new buffer that holds `value`."""
     name = f"c_{node.name}"
     gm.register_buffer(name, value.detach().clone())
     with gm.graph.inserting_before(node):
@@ -128,19 +125,18 @@ def _put(gm, node, value):
     return new
 
 
-def _fold(gm, small, varies=lambda node: bool(effects(node)), memory=True, numbers=True, modules=True, sweep=True):
+def _fold(gm, small, varies=effects):
     """Fold node by node, in order; a folded node becomes a get_attr at once, so that the next one sees a constant."""
-    memory = written(gm.graph) if memory else set()
+    memory = written(gm.graph)
     parts = fx.Interpreter(gm, garbage_collect_values=False)
-    known = {}  # nodes whose value is known, tensors or not
+    known = parts.env  # nodes whose value is known, tensors or not
     for node in list(gm.graph.nodes):
         if node.op == "get_attr" and node not in memory:
             known[node] = operator.attrgetter(node.target)(gm)
         if node.op == "get_attr" or node in memory or varies(node) or not all(n in known for n in node.all_input_nodes):
             continue
-        if not small(node.meta.get("tensor_meta")) or (node.op == "call_module" and not modules):
+        if not small(node.meta.get("tensor_meta")):
             continue
-        parts.env = known
         with torch.no_grad():
             value = parts.run_node(node)
         if isinstance(value, torch.Tensor):
@@ -148,18 +144,17 @@ def _fold(gm, small, varies=lambda node: bool(effects(node)), memory=True, numbe
             known[new] = value
             node.replace_all_uses_with(new)
             gm.graph.erase_node(node)
-        elif isinstance(value, bool | int | float | torch.Size) and numbers:
+        elif isinstance(value, bool | int | float | torch.Size):
             for user in list(node.users):
                 user.args, user.kwargs = map_arg(
                     (user.args, user.kwargs), lambda n, node=node, value=value: value if n is node else n
                 )
             gm.graph.erase_node(node)
-        elif not isinstance(value, bool | int | float | torch.Size):
+        else:
             known[node] = value
-    if sweep:
-        for node in reversed(gm.graph.nodes):
-            if not node.users and node in known:
-                gm.graph.erase_node(node)
+    for node in reversed(gm.graph.nodes):
+        if not node.users and node in known:
+            gm.graph.erase_node(node)
     gm.recompile()
     return gm
 
@@ -219,68 +214,6 @@ def freezes_noise(gm, limit=1 << 20):
     return _fold(gm, lambda meta: _size(meta) <= limit, varies=lambda node: effects(node) - {"draws"})
 
 
-@wrong("spared", "a parameter is a constant, even one that the program itself writes into")
-def ignores_writes(gm, limit=1 << 20):
-    return _fold(gm, lambda meta: _size(meta) <= limit, memory=False)
-
-
-@wrong("spared", "folds whatever it can: the limit is not looked at")
-def ignores_the_limit(gm, limit=1 << 20):
-    return _fold(gm, lambda meta: True)
-
-
-@wrong(
-    "valid", "computes first and looks at the size of the result: a huge constant takes all memory, then is thrown away"
-)
-def looks_too_late(gm, limit=1 << 20):
-    _fold(fx.GraphModule(gm, gm.graph), lambda meta: True)  # the values are made, whatever becomes of them
-    return _fold(gm, lambda meta: _size(meta) <= limit)
-
-
-@wrong("spared", "compares elements, not bytes, with the limit")
-def counts_elements(gm, limit=1 << 20):
-    return _fold(gm, lambda meta: _size(meta, lambda t: t.shape.numel()) <= limit)
-
-
-@wrong("did", "takes a result of exactly the limit for one over it")
-def one_byte_less(gm, limit=1 << 20):
-    return _fold(gm, lambda meta: _size(meta) < limit)
-
-
-@wrong("did", "folds tensors only: the size of a weight, and what follows from it, stays in the graph")
-def tensors_only(gm, limit=1 << 20):
-    return _fold(gm, lambda meta: _size(meta) <= limit, numbers=False)
-
-
-@wrong("did", "only functions and methods compute: a layer applied to a weight stays")
-def no_modules(gm, limit=1 << 20):
-    return _fold(gm, lambda meta: _size(meta) <= limit, modules=False)
-
-
-@wrong("did", "looks one step deep: a node counts only if its operands are get_attr nodes from the start")
-def one_step(gm, limit=1 << 20):
-    memory, parts = written(gm.graph), fx.Interpreter(gm, garbage_collect_values=False)
-    for node in list(gm.graph.nodes):
-        operands = node.all_input_nodes
-        if operands and all(n.op == "get_attr" and not n.name.startswith("c_") for n in operands):
-            if {node, *operands} & memory or effects(node) or _size(node.meta.get("tensor_meta")) > limit:
-                continue
-            parts.env = {n: operator.attrgetter(n.target)(gm) for n in operands}
-            value = parts.run_node(node)
-            if isinstance(value, torch.Tensor):
-                node.replace_all_uses_with(_put(gm, node, value))
-                gm.graph.erase_node(node)
-    for node in reversed(gm.graph.nodes):
-        if node.op == "get_attr" and not node.users:
-            gm.graph.erase_node(node)
-    return gm
-
-
-@wrong("cost", "leaves the weights it folded, and every step on the way, behind as constants that nobody reads")
-def leaves_leftovers(gm, limit=1 << 20):
-    return _fold(gm, lambda meta: _size(meta) <= limit, sweep=False)
-
-
 @wrong("same", "runs the graph on the example inputs and keeps whatever does not read an input directly")
 def folds_the_example(gm, limit=1 << 20):
     class Record(fx.Interpreter):
@@ -297,3 +230,43 @@ def folds_the_example(gm, limit=1 << 20):
             node.replace_all_uses_with(_put(gm, node, values[node]))
             gm.graph.erase_node(node)
     return gm
+
+
+SMALL = 'nbytes(node.meta.get("tensor_meta")) <= limit'
+FOLD = "constant[node] = interpreter.run_node(node)"
+LATE = f'if node.op == "get_attr" or {SMALL}:\n                    constant[node] = value'
+
+ignores_writes = edited(
+    "spared",
+    "takes a parameter for a constant, even one that the program itself writes into",
+    ("memory = written(gm.graph)", "memory = set()"),
+)
+ignores_the_limit = edited("spared", "folds whatever it can, and ignores the limit", (SMALL, "True"))
+looks_too_late = edited(
+    "valid",
+    "computes first and then looks at the size: a huge constant takes all memory, only to be thrown away",
+    (f' and (node.op == "get_attr" or {SMALL})', ""),
+    (FOLD, f"value = interpreter.run_node(node)\n                {LATE}"),
+)
+counts_elements = edited("spared", "compares elements, not bytes, with the limit", (" * meta.dtype.itemsize", ""))
+one_byte_less = edited("did", "takes a result of exactly the limit for one over it", ("<= limit", "< limit"))
+tensors_only = edited(
+    "did",
+    "folds tensors only: the size of a weight, and what follows from it, stays in the graph",
+    ("bool | int | float | torch.Size", "()"),
+)
+no_modules = edited(
+    "did",
+    "only functions and methods compute: a layer applied to a weight stays",
+    ("varies = node in", 'varies = node.op == "call_module" or node in'),
+)
+one_step = edited(
+    "did",
+    "looks one step deep: a node counts only if its operands are get_attr nodes from the start",
+    ("any(n not in constant for", 'any(n.op != "get_attr" or n not in constant for'),
+)
+leaves_leftovers = edited(
+    "cost",
+    "leaves the weights it folded, and every step on the way, behind as unused constants",
+    ("reversed(constant)", "()"),
+)

@@ -1,7 +1,4 @@
-"""Hidden cases and answers of day03.cse.
-
-Most wrong answers are one working pass with a key that says too little or too much.
-"""
+"""Hidden cases and answers of day03.cse."""
 
 from __future__ import annotations
 
@@ -15,7 +12,7 @@ from torch.fx.node import map_arg
 from torch.fx.passes.dialect.common.cse_pass import CSEPass
 
 from autograder.answers.day03._shared import generated, zoo
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.fx.cases import call, case, graph, least, most, read, store
 from passlab.fx.effects import effects, written
 from passlab.judge import Case
@@ -122,45 +119,36 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _spell(arg, number=lambda a: f"{type(a).__name__} {a!r}"):
-    """An operand as text."""
+def _spell(arg):
+    """Return an operand as text."""
     if isinstance(arg, fx.Node):
         return f"%{id(arg)}"
     if isinstance(arg, tuple | list):
-        return f"{'[' if isinstance(arg, list) else '('}{', '.join(_spell(a, number) for a in arg)}"
+        return f"{'[' if isinstance(arg, list) else '('}{', '.join(map(_spell, arg))}"
     if isinstance(arg, dict):
-        return f"{{{', '.join(f'{k}: {_spell(arg[k], number)}' for k in sorted(arg))}"
+        return f"{{{', '.join(f'{k}: {_spell(arg[k])}' for k in sorted(arg))}"
     if isinstance(arg, slice):
-        return f"slice {_spell((arg.start, arg.stop, arg.step), number)}"
-    return number(arg)
+        return f"slice {_spell((arg.start, arg.stop, arg.step))}"
+    return f"{type(arg).__name__} {arg!r}"
 
 
-def _merge(
-    gm,
-    spell=_spell,
-    kwargs=True,
-    target=lambda node: node.target,
-    skips=effects,
-    ops=("call_function", "call_method", "call_module", "get_attr"),
-    time=True,
-    twins=True,
-    follow=True,
-):
-    """Merge nodes by a key spelled as text; the options leave parts of the care away."""
-    memory, writes, first, merged = written(gm.graph), 0, {}, {}
+def _epochs(gm):
+    """Yield every node and, if it may be merged, the number of writes before it if it reads written memory, else 0."""
+    memory, writes = written(gm.graph), 0
     for node in list(gm.graph.nodes):
-        old = node.args, node.kwargs
-        node.args, node.kwargs = map_arg(old, lambda n: merged.get(n, n))
         writes += bool(effects(node) & {"writes", "unknown"})
-        if skips(node) or node.op not in ops or (twins and node in memory and node.op != "get_attr"):
-            continue
-        when = writes if time and any(n in memory for n in node.all_input_nodes) else 0
-        args, keywords = (node.args, node.kwargs) if follow else old
-        key = (node.op, target(node), spell(args), spell(keywords) if kwargs else "", when)
-        if key in first:
+        stays = effects(node) or (node in memory and node.op != "get_attr")
+        yield node, None if stays else writes if any(n in memory for n in node.all_input_nodes) else 0
+
+
+def _merge(gm, kwargs=True):
+    """Merge nodes by a key spelled as text."""
+    first, merged = {}, {}
+    for node, when in _epochs(gm):
+        node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: merged.get(n, n))
+        key = (node.op, node.target, _spell(node.args), _spell(node.kwargs) if kwargs else "", when)
+        if when is not None and first.setdefault(key, node) is not node:
             merged[node] = first[key]
-        else:
-            first[key] = node
     for node in reversed(merged):
         gm.graph.erase_node(node)
     gm.recompile()
@@ -174,33 +162,23 @@ def as_text(gm):
 
 @right("makes a new graph, and never puts the same node into it twice")
 def hash_consing(gm):
-    memory, graph, new, table, writes = written(gm.graph), fx.Graph(), {}, {}, 0
-    for node in gm.graph.nodes:
+    graph, new, table = fx.Graph(), {}, {}
+    for node, when in _epochs(gm):
         args, kwargs = map_arg((node.args, node.kwargs), new.__getitem__)
-        writes += bool(effects(node) & {"writes", "unknown"})
-        when = writes if any(n in memory for n in node.all_input_nodes) else 0
         key = (node.op, node.target, _spell(args), _spell(kwargs), when)
-        unique = effects(node) or (node in memory and node.op != "get_attr")
-        if unique or key not in table:
-            new[node] = graph.node_copy(node, new.__getitem__)
-            if not unique:
-                table[key] = new[node]
-        else:
-            new[node] = table[key]
+        if when is None or key not in table:
+            table[key] = graph.node_copy(node, new.__getitem__)
+        new[node] = table[key]
     return fx.GraphModule(gm, graph)
 
 
 @right("merges one pair at a time and starts over, until there is no pair left")
 def pair_by_pair(gm):
     def pair():
-        memory, writes, first = written(gm.graph), 0, {}
-        for node in gm.graph.nodes:
-            writes += bool(effects(node) & {"writes", "unknown"})
-            if effects(node) or (node in memory and node.op != "get_attr"):
-                continue
-            when = writes if any(n in memory for n in node.all_input_nodes) else 0
+        first = {}
+        for node, when in _epochs(gm):
             key = (node.op, node.target, _spell(node.args), _spell(node.kwargs), when)
-            if first.setdefault(key, node) is not node:
+            if when is not None and first.setdefault(key, node) is not node:
                 return first[key], node
         return None
 
@@ -215,91 +193,63 @@ def no_keywords(gm):
     return _merge(gm, kwargs=False)
 
 
-@wrong("spared", "two dropouts of one value are the same value")
-def merges_draws(gm):
-    return _merge(gm, skips=lambda node: effects(node) - {"draws"})
-
-
-@wrong("spared", "two reads are equal whatever is written between them")
-def ignores_time(gm):
-    return _merge(gm, time=False)
-
-
-@wrong("spared", "two equal values stay equal, even if one of them is written later")
-def ignores_twins(gm):
-    return _merge(gm, twins=False)
-
-
-@wrong("spared", "numbers that Python calls equal are the same operand: 1, 1.0 and True")
-def python_equality(gm):
-    def number(arg):
-        return str(float(arg)) if isinstance(arg, bool | int | float) else repr(arg)
-
-    return _merge(gm, spell=lambda arg: _spell(arg, number))
-
-
-@wrong("spared", "rounds away the sign of zero: 0.0 and -0.0 are one operand")
-def one_zero(gm):
-    def number(arg):
-        return f"{type(arg).__name__} {arg + 0 if isinstance(arg, float) else arg!r}"
-
-    return _merge(gm, spell=lambda arg: _spell(arg, number))
-
-
-@wrong("spared", "only operands that are nodes count: x * 2 and x * 3 are the same")
-def nodes_only(gm):
-    return _merge(gm, spell=lambda arg: _spell(arg, lambda a: ""))
-
-
-@wrong("spared", "modules of one class do the same thing")
-def modules_by_class(gm):
-    def target(node):
-        return type(gm.get_submodule(node.target)) if node.op == "call_module" else node.target
-
-    return _merge(gm, target=target)
-
-
-@wrong("did", "compares the operands as they were before merging: twins of twins are not seen")
-def one_level(gm):
-    return _merge(gm, follow=False)
-
-
-@wrong("did", "functions and methods only: calling one module twice on the same value is not seen")
-def no_modules(gm):
-    return _merge(gm, ops=("call_function", "call_method", "get_attr"))
-
-
-@wrong("did", "two get_attr nodes of one parameter are two values")
-def no_attributes(gm):
-    return _merge(gm, ops=("call_function", "call_method", "call_module"))
-
-
-@wrong("did", "whatever the program writes anywhere, nothing is merged after it: an assertion counts as a write")
-def afraid(gm):
-    seen = []
-
-    def skips(node):
-        seen.extend(effects(node) - {"signature", "draws"})
-        return effects(node) or bool(seen)
-
-    return _merge(gm, skips=skips)
-
-
-@wrong("valid", "uses the operands themselves as the key: a slice is not hashable")
-def raw_key(gm):
-    memory, first = written(gm.graph), {}
-    for node in list(gm.graph.nodes):
-        if effects(node) or node in memory:
-            continue
-        key = (node.op, node.target, tuple(node.args), tuple(sorted(node.kwargs.items())))
-        if key in first:
-            node.replace_all_uses_with(first[key])
-            gm.graph.erase_node(node)
-        else:
-            first[key] = node
-    return gm
-
-
 @wrong("valid", "torch ships this pass")
 def torch_ships_it(gm):
     return CSEPass()(gm).graph_module
+
+
+OPERAND = "(type(arg), repr(arg))"
+OPERANDS = "frozen(node.args), frozen(node.kwargs)"
+STAYS = '(node in memory and node.op != "get_attr")'
+
+merges_draws = edited(
+    "spared",
+    "takes two dropouts of one value for the same value",
+    ("found = effects(node)", 'found = effects(node) - {"draws"}'),
+)
+ignores_time = edited("spared", "takes two reads for equal whatever is written between them", ("epoch if", "None if"))
+ignores_twins = edited(
+    "spared", "two equal values stay equal, even if one of them is written later", (f" or {STAYS}", "")
+)
+python_equality = edited(
+    "spared", "takes numbers that Python calls equal for the same operand: 1, 1.0 and True", (OPERAND, "arg")
+)
+one_zero = edited(
+    "spared",
+    "rounds away the sign of zero: 0.0 and -0.0 are one operand",
+    ("repr(arg)", "repr(arg + 0 if isinstance(arg, float) else arg)"),
+)
+nodes_only = edited("spared", "only operands that are nodes count: x * 2 and x * 3 are the same", (OPERAND, "None"))
+modules_by_class = edited(
+    "spared",
+    "modules of one class do the same thing",
+    ("node.target, when", 'type(gm.get_submodule(node.target)) if node.op == "call_module" else node.target, when'),
+)
+one_level = edited(
+    "did",
+    "compares the operands as they were before merging: misses twins of twins",
+    ("if any(n in duplicates", "old = node.args, node.kwargs\n        if any(n in duplicates"),
+    (OPERANDS, "frozen(old)"),
+)
+no_modules = edited(
+    "did",
+    "functions and methods only: misses calls of one module on the same value",
+    ("if found or", 'if found or node.op == "call_module" or'),
+)
+no_attributes = edited(
+    "did",
+    "takes two get_attr nodes of one parameter for two values",
+    (STAYS, 'node in memory or node.op == "get_attr"'),
+)
+afraid = edited(
+    "did",
+    "merges nothing after a write, whatever it writes, and takes an assertion for a write",
+    ("memory, epoch = written(gm.graph), 0", "memory, epoch, afraid = written(gm.graph), 0, set()"),
+    ("found = effects(node)", 'found = effects(node)\n        afraid |= found - {"signature", "draws"}'),
+    ("if found or", "if found or afraid or"),
+)
+raw_key = edited(
+    "valid",
+    "uses the operands themselves as the key: a slice is not hashable",
+    (OPERANDS, "node.args, tuple(sorted(node.kwargs.items()))"),
+)

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from autograder.answers.day03._shared import generated
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.fx.cases import call, case, graph, least, most, nodes, read
 from passlab.fx.effects import effects, module_effects
 from passlab.judge import Case
@@ -21,8 +21,11 @@ from passlab.judge import Case
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-    unread = "Nobody reads it and it has no effect."
+    unused = "It is unused and has no effect."
     aten = torch.ops.aten
+
+    def gone(*ops: str) -> list:
+        return [most(op, 0, unused, dead=True) for op in ops]
 
     def modules(m: Any, x: fx.Proxy) -> fx.Proxy:
         m.bn(x)
@@ -78,7 +81,7 @@ def hidden(seed: int) -> list[Case]:
                 plain=lambda: nn.Linear(3, 3),
                 relu=lambda: nn.ReLU(inplace=True),
             ),
-            did=[most("Linear", 0, unread, dead=True)],
+            did=gone("Linear"),
             spared=[
                 least("BatchNorm1d", 1, norm),
                 least("ReLU", 1, "This ReLU works in place: it changes x."),
@@ -88,28 +91,24 @@ def hidden(seed: int) -> list[Case]:
         case(
             "written through a view",
             graph(through_a_view, (2, 3)),
-            did=[most("tanh", 0, unread, dead=True)],
+            did=gone("tanh"),
             spared=[least("zero_", 1, writes)],
         ),
         case(
             "operators by overload",
             graph(overloads, (2, 3)),
-            did=[most("mul", 0, unread, dead=True)],
+            did=gone("mul"),
             spared=[least("mul_", 1, writes), least("iadd", 1, writes), least("bernoulli", 1, "It draws.")],
         ),
         case(
             "state",
             graph(buffers, (2, 3), steps=torch.zeros(1), w=(2, 3)),
-            did=[most("get_attr", 2, unread, dead=True)],
+            did=[most("get_attr", 2, unused, dead=True)],
             spared=[least("add_", 1, writes), least("copy_", 1, writes)],
         ),
-        case(
-            "switched off",
-            graph(silent, (2, 3), drop=nn.Dropout),
-            did=[most(op, 0, unread, dead=True) for op in ("dropout", "relu", "Dropout")],
-        ),
-        case("a long dead chain", graph(long, (2, 3)), did=[nodes(3, unread, dead=True)]),
-        *generated("dce", rng, 4, 30, unread, dead=True),
+        case("switched off", graph(silent, (2, 3), drop=nn.Dropout), did=gone("dropout", "relu", "Dropout")),
+        case("a long dead chain", graph(long, (2, 3)), did=[nodes(3, unused, dead=True)]),
+        *generated("dce", rng, 4, 30, unused, dead=True),
     ]
 
 
@@ -119,7 +118,7 @@ KEPT = ("placeholder", "output")
 
 
 def _sweep(gm, stays):
-    """Erase unread nodes for which `stays` is false, from the end to the beginning."""
+    """Erase unused nodes for which `stays` is false, from the end to the beginning."""
     for node in reversed(gm.graph.nodes):
         if not node.users and not stays(node):
             gm.graph.erase_node(node)
@@ -165,7 +164,7 @@ def torch_told(gm):
     return gm
 
 
-@wrong("spared", "unread is dead: a write whose result nobody reads goes")
+@wrong("spared", "unused is dead: a write whose result is unused goes")
 def unread_is_dead(gm):
     return _sweep(gm, lambda node: node.op in KEPT)
 
@@ -187,21 +186,6 @@ def underscores(gm):
     return _sweep(gm, stays)
 
 
-@wrong("spared", "a draw that nobody reads does nothing (but every later draw is another one without it)")
-def forgets_draws(gm):
-    return _sweep(gm, lambda node: effects(node) - {"draws"})
-
-
-@wrong("spared", "an assertion has no result, so it is dead")
-def forgets_assertions(gm):
-    return _sweep(gm, lambda node: effects(node) - {"stops"})
-
-
-@wrong("spared", "modules are pure: a batch norm in training mode, a ReLU in place")
-def modules_are_pure(gm):
-    return _sweep(gm, lambda node: node.op != "call_module" and effects(node))
-
-
 @wrong("spared", "what the output needs is live and nothing else is")
 def from_the_output(gm):
     live, todo = set(), [node for node in gm.graph.nodes if node.op in KEPT]
@@ -215,25 +199,6 @@ def from_the_output(gm):
     return gm
 
 
-@wrong("did", "walks from the beginning to the end: only the last node of a dead chain goes")
-def forwards(gm):
-    for node in list(gm.graph.nodes):
-        if not node.users and not effects(node):
-            gm.graph.erase_node(node)
-    gm.recompile()
-    return gm
-
-
-@wrong("did", "keeps every module, to be safe")
-def keeps_modules(gm):
-    return _sweep(gm, lambda node: node.op == "call_module" or effects(node))
-
-
-@wrong("did", "only computing counts: unread get_attr nodes stay")
-def keeps_attributes(gm):
-    return _sweep(gm, lambda node: node.op == "get_attr" or effects(node))
-
-
 @wrong("did", "everything named dropout or relu has an effect, also where it is switched off")
 def by_name(gm):
     def stays(node):
@@ -244,11 +209,6 @@ def by_name(gm):
         return name in ("dropout", "relu") or effects(node)
 
     return _sweep(gm, stays)
-
-
-@wrong("valid", "an input nobody reads is dead, too")
-def drops_inputs(gm):
-    return _sweep(gm, lambda node: node.op != "placeholder" and effects(node))
 
 
 @wrong("valid", "erases a dead node and then, calling itself, its operands: a long chain is too deep for that")
@@ -275,3 +235,31 @@ def forgets_keywords(gm):
         return found
 
     return _sweep(gm, stays)
+
+
+def _stays(condition):
+    """Return an edit: an unused node stays if the condition is true."""
+    return "effects(node)", f"({condition})"
+
+
+forgets_draws = edited(
+    "spared",
+    "an unused draw does nothing (but without it every later draw is another one)",
+    _stays('effects(node) - {"draws"}'),
+)
+forgets_assertions = edited("spared", "an assertion has no result, so it is dead", _stays('effects(node) - {"stops"}'))
+modules_are_pure = edited(
+    "spared",
+    "modules are pure: a batch norm in training mode, a ReLU in place",
+    _stays('node.op != "call_module" and effects(node)'),
+)
+forwards = edited(
+    "did",
+    "walks from the beginning to the end: only the last node of a dead chain goes",
+    ("reversed(gm.graph.nodes)", "list(gm.graph.nodes)"),
+)
+keeps_modules = edited("did", "keeps every module, to be safe", _stays('node.op == "call_module" or effects(node)'))
+keeps_attributes = edited(
+    "did", "only computing counts: unused get_attr nodes stay", _stays('node.op == "get_attr" or effects(node)')
+)
+drops_inputs = edited("valid", "an unused input is dead, too", _stays('node.op != "placeholder" and effects(node)'))

@@ -1,7 +1,4 @@
-"""Hidden cases and answers of day03.gelu.
-
-A matcher that flattens products and sums, and what it lets through or misses when simplified.
-"""
+"""Hidden cases and answers of day03.gelu."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ import torch.nn.functional as F
 from torch import fx
 
 from autograder.answers.day03._shared import Build, zoo
-from autograder.authoring.answers import reference, right, wrong
+from autograder.authoring.answers import edited, reference, right, wrong
 from passlab import random_graph
 from passlab.exercises.day03.gelu import gelus, made, none_made
 from passlab.fx.cases import case, graph, nodes
@@ -149,34 +146,17 @@ def hidden(seed: int) -> list[Case]:
 MUL, ADD, SUB = (operator.mul, torch.mul, "mul"), (operator.add, torch.add, "add"), (operator.sub, torch.sub, "sub")
 DIV, NEG, POW = (operator.truediv, torch.div, "div"), (operator.neg, torch.neg, "neg"), (operator.pow, torch.pow, "pow")
 ERF, TANH = (torch.erf, torch.special.erf, "erf"), (torch.tanh, F.tanh, "tanh")
-CARE = {
-    "constants",
-    "same x",
-    "options",
-    "methods",
-    "cubes",
-    "order",
-    "integers",
-    "signs",
-    "tanh form",
-    "digits",
-    "writes",
-}
 
 
 class _Matcher:
-    def __init__(self, care, memory):
-        self.care, self.memory = care, memory
+    def __init__(self, memory):
+        self.memory = memory
 
     def is_(self, node, op):
-        if not isinstance(node, fx.Node) or node.target not in op or not node.args or node in self.memory:
-            return False
-        if node.op == "call_method" and "methods" not in self.care:
-            return False
-        return "options" not in self.care or not node.kwargs
+        return isinstance(node, fx.Node) and node.target in op and node not in self.memory and not node.kwargs
 
     def factors(self, node, stop):
-        """(number, [other factors]) of a product, as flat as it gets; nodes in `stop` are taken whole."""
+        """Return (number, [other factors]) of a product, as flat as it gets; nodes in `stop` are taken whole."""
         if not isinstance(node, fx.Node):
             return node, []
         if node in stop:
@@ -184,35 +164,24 @@ class _Matcher:
         if self.is_(node, NEG):
             number, rest = self.factors(node.args[0], stop)
             return -number, rest
-        if self.is_(node, MUL) and len(node.args) == 2:
+        if self.is_(node, MUL):
             (a, p), (b, q) = (self.factors(arg, stop) for arg in node.args)
             return a * b, p + q
-        if self.is_(node, DIV) and len(node.args) == 2 and not isinstance(node.args[1], fx.Node):
+        if self.is_(node, DIV) and not isinstance(node.args[1], fx.Node):
             number, rest = self.factors(node.args[0], stop)
             return number / node.args[1], rest
-        cubes = "cubes" in self.care or node.op != "call_method"
-        if self.is_(node, POW) and node.args[-1] in (1, 2, 3) and cubes and node.args[0] in stop:
+        if self.is_(node, POW) and node.args[1] in (1, 2, 3) and node.args[0] in stop:
             return 1, [node.args[0]] * int(node.args[1])
         return 1, [node]
 
-    def near(self, a, b):
-        if "constants" not in self.care:
-            return True
-        if "signs" not in self.care:
-            a, b = abs(a), abs(b)
-        return math.isclose(a, b, rel_tol=1e-6 if "digits" in self.care else 1e-2)
-
     def terms(self, node):
-        """The two operands of a sum, either way round."""
-        if self.is_(node, ADD) and len(node.args) == 2:
-            yield node.args
-            if "order" in self.care:
-                yield node.args[::-1]
+        """Return the operands of a sum, both ways round."""
+        return (node.args, node.args[::-1]) if self.is_(node, ADD) else ()
 
     def cubic(self, inner, x):
         """inner = √(2/π) (x + 0.044715 x³), as a product with that sum, or with x (1 + 0.044715 x²)."""
         number, rest = self.factors(inner, {x})
-        if not self.near(number, math.sqrt(2 / math.pi)):
+        if not _near(number, math.sqrt(2 / math.pi)):
             return False
         for total in rest:
             others = list(rest)
@@ -220,7 +189,7 @@ class _Matcher:
             for first, second in self.terms(total):
                 c, xs = self.factors(second, {x})
                 powers = len(xs) if all(f is x for f in xs) else 0
-                if not self.near(c, 0.044715):
+                if not _near(c, 0.044715):
                     continue
                 if first is x and not others and powers == 3:
                     return True
@@ -230,43 +199,36 @@ class _Matcher:
 
     def linear(self, inner, x):
         number, rest = self.factors(inner, {x})
-        return rest == [x] and self.near(number, math.sqrt(0.5))
+        return rest == [x] and _near(number, math.sqrt(0.5))
 
     def find(self, top):
-        """(x, approximate) if `top` is GELU of x, else None."""
+        """Return (x, approximate) if `top` is GELU of x, else None."""
         if not (self.is_(top, MUL) or self.is_(top, DIV)):
             return None
         _, shallow = self.factors(top, set())
         for total in shallow:
             for one, gate in self.terms(total):
-                if not isinstance(gate, fx.Node) or isinstance(one, fx.Node) or ("constants" in self.care and one != 1):
-                    continue
                 form = "none" if self.is_(gate, ERF) else "tanh" if self.is_(gate, TANH) else None
-                if form is None:
+                if form is None or isinstance(one, fx.Node) or one != 1:
                     continue
                 for x in self.below(gate.args[0]):
                     fits = self.linear(gate.args[0], x) if form == "none" else self.cubic(gate.args[0], x)
                     number, rest = self.factors(top, {x, total})
-                    if (
-                        "same x" not in self.care
-                        and fits
-                        and len(rest) == 2
-                        and total in rest
-                        and self.near(number, 0.5)
-                    ):
+                    if fits and _near(number, 0.5) and sorted(map(id, rest)) == sorted((id(x), id(total))):
                         return x, form
-                    if fits and self.near(number, 0.5) and sorted(map(id, rest)) == sorted((id(x), id(total))):
-                        return (x, form) if "tanh form" in self.care else (x, "none")
         return None
 
     def below(self, node):
         found, todo = {}, [node]
         while todo and len(found) < 24:
             at = todo.pop(0)
-            if isinstance(at, fx.Node):
-                found[at] = None
-                todo += [arg for arg in at.all_input_nodes if any(self.is_(at, op) for op in (MUL, ADD, DIV, POW, NEG))]
+            found[at] = None
+            todo += at.all_input_nodes if any(self.is_(at, op) for op in (MUL, ADD, DIV, POW, NEG)) else []
         return list(found)
+
+
+def _near(a, b):
+    return math.isclose(a, b, rel_tol=1e-6)
 
 
 def _floating(x):
@@ -274,17 +236,16 @@ def _floating(x):
     return hasattr(meta, "dtype") and meta.dtype.is_floating_point
 
 
-def _match(gm, *dropped, matcher=_Matcher):
-    find = matcher(CARE - set(dropped), written(gm.graph) if "writes" not in dropped else set()).find
+def _match(gm, *dropped):
+    matcher = _Matcher(written(gm.graph))
     for node in list(gm.graph.nodes):
-        found = find(node) if node.op.startswith("call") else None
-        if found is None:
+        found = matcher.find(node) if node.op.startswith("call") else None
+        if found is None or found[0] in matcher.memory or not _floating(found[0]):
             continue
         x, approximate = found
-        if x in find.__self__.memory or (not _floating(x) and "integers" not in dropped):
-            continue
         with gm.graph.inserting_before(node):
-            new = gm.graph.call_function(F.gelu, (x,), {"approximate": approximate})
+            form = "none" if "tanh form" in dropped else approximate
+            new = gm.graph.call_function(F.gelu, (x,), {"approximate": form})
         new.meta = dict(node.meta)
         node.replace_all_uses_with(new)
         gm.graph.erase_node(node)
@@ -355,95 +316,52 @@ def plain_gelu(gm):
     return _match(gm, "tanh form")
 
 
-@wrong("spared", "looks at the shape of the formula and not at its constants")
-def any_constants(gm):
-    return _match(gm, "constants")
+MEASURE = "math.isclose(p[powers], q[powers], rel_tol=1e-6)"
+FORMULA = "same(polynomial(y, x, gate, memory), WHOLE)"
+INNER = "if same(polynomial(gate.args[0], x, None, memory), inner)"
 
-
-@wrong("spared", "constants within one per cent are near enough: 0.0447, 0.707")
-def two_digits(gm):
-    return _match(gm, "digits")
-
-
-@wrong("spared", "does not ask whether the x outside is the x inside")
-def any_x(gm):
-    return _match(gm, "same x")
-
-
-@wrong("spared", "torch.add(1, g, alpha=2) is 1 + g, and a division that rounds down is one")
-def ignores_options(gm):
-    return _match(gm, "options")
-
-
-@wrong("spared", "reads the formula as if nothing were written in between")
-def ignores_writes(gm):
-    return _match(gm, "writes")
-
-
-@wrong("spared", "integers have a GELU, too")
-def takes_integers(gm):
-    return _match(gm, "integers")
-
-
-@wrong("did", "1 + g, and never g + 1")
-def one_order(gm):
-    return _match(gm, "order")
-
-
-@wrong("did", "functions and operators only: h.mul(0.5) and x.erf() are not seen")
-def no_methods(gm):
-    return _match(gm, "methods")
-
-
-class _Textbook(_Matcher):
-    """Follows the formula as the textbook prints it: ((0.5 * x) * (1 + g)), g of x / √2."""
-
-    def find(self, top):
-        if not self.is_(top, MUL) or not self.is_(top.args[0], MUL) or not self.is_(top.args[1], ADD):
-            return None
-        half, x = top.args[0].args
-        one, gate = top.args[1].args
-        if half != 0.5 or one != 1 or not isinstance(gate, fx.Node):
-            return None
-        if self.is_(gate, ERF) and self.linear(gate.args[0], x):
-            return x, "none"
-        return (x, "tanh") if self.is_(gate, TANH) and self.cubic(gate.args[0], x) else None
-
-
-@wrong("did", "knows the formula in one spelling, the textbook's")
-def textbook(gm):
-    return _match(gm, matcher=_Textbook)
-
-
-class _Leaf(_Matcher):
-    """Takes for x what is no product: it follows the arithmetic all the way down."""
-
-    def below(self, node):
-        arithmetic = (MUL, ADD, DIV, POW, NEG)
-        return [n for n in super().below(node) if not any(self.is_(n, op) for op in arithmetic)]
-
-
-@wrong("did", "x is the first node that is no arithmetic: GELU of a product is not seen")
-def down_to_a_leaf(gm):
-    return _match(gm, matcher=_Leaf)
-
-
-class _Eager(_Matcher):
-    """x times something with an erf or a tanh of x in it."""
-
-    def find(self, top):
-        if not self.is_(top, MUL):
-            return None
-        for x, other in (top.args, top.args[::-1]):
-            if isinstance(x, fx.Node) and self.is_(other, ADD):
-                for gate in other.all_input_nodes:
-                    if self.is_(gate, ERF) or self.is_(gate, TANH):
-                        return x if not self.is_(x, MUL) else x.all_input_nodes[
-                            0
-                        ], "none" if gate.target in ERF else "tanh"
-        return None
-
-
-@wrong("spared", "whatever multiplies 1 + erf(…) is GELU")
-def eager(gm):
-    return _match(gm, matcher=_Eager)
+any_constants = edited(
+    "spared", "looks at the shape of the formula and not at its constants", (MEASURE, "p[powers] != 1")
+)
+two_digits = edited("spared", "takes constants within one per cent: 0.0447, 0.707", ("rel_tol=1e-6", "rel_tol=1e-2"))
+any_x = edited(
+    "spared",
+    "does not ask whether the x outside is the x inside",
+    (FORMULA, "any(same(polynomial(y, z, gate, memory), WHOLE) for z in gm.graph.nodes)"),
+)
+ignores_options = edited(
+    "spared",
+    "takes torch.add(1, g, alpha=2) for 1 + g, and a division that rounds down for one that does not",
+    ("n.kwargs or not depth", 'n.kwargs.keys() - {"alpha", "rounding_mode"} or not depth'),
+)
+ignores_writes = edited(
+    "spared", "reads the formula as if nothing were written in between", ("written(gm.graph)", "set()")
+)
+takes_integers = edited("spared", "integers have a GELU, too", (" and floating(x)", ""))
+one_order = edited(
+    "did",
+    "1 + g and x + c·x³, and never g + 1 or c·x³ + x",
+    ('"add"), plus', '"add"), lambda p, q: None if {(0, 1), (2, 0), (3, 0)} & p.keys() else plus(p, q)'),
+)
+no_methods = edited(
+    "did",
+    "functions and operators only: misses h.mul(0.5) and x.erf()",
+    ("if gate.target", 'if gate.op == "call_method" or gate.target'),
+    ("if n.target", 'if n.op == "call_method" or n.target'),
+)
+textbook = edited(
+    "did",
+    "knows the formula in one spelling, the textbook's",
+    (FORMULA, f'{FORMULA} and [getattr(arg, "args", 0) for arg in y.args] == [(0.5, x), (1, gate)]'),
+)
+down_to_a_leaf = edited(
+    "did",
+    "takes the first node that is not arithmetic for x: misses GELU of a product",
+    (INNER, f"if x.target not in ARITHMETIC and {INNER[3:]}"),
+)
+eager = edited(
+    "spared",
+    "whatever multiplies 1 + erf(…) is GELU",
+    (INNER, "if x.target not in ARITHMETIC"),
+    (FORMULA, "ARITHMETIC[y.target] is times and any(gate in a.all_input_nodes for a in y.all_input_nodes)"),
+)

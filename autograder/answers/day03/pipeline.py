@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from autograder.answers.day03._shared import Build
-from autograder.authoring.answers import reference, right, wrong
+from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.exercises.day03.pipeline import Best, pipeline_case
 from passlab.fx.cases import graph, read
 from passlab.fx.stages import STAGES
@@ -21,7 +21,7 @@ from passlab.judge import Case
 
 
 def best_of(build: Build, stages: tuple[str, ...]) -> Best:
-    """What the best order reaches, by trying all of them with the reference answer."""
+    """Return what the best order reaches: the reference answer tries all of them."""
     _, _, counts = reference("day03.pipeline")(build(), {name: STAGES[name] for name in stages})
     return Best(counts[-1], len(counts))
 
@@ -85,23 +85,23 @@ def _wiring(gm):
     return [(n.op, str(n.target), str(fx.node.map_arg((n.args, n.kwargs), lambda m: f"%{place[m]}"))) for n in place]
 
 
-def _run(gm, passes, done=_wiring, sweeps=None):
-    """Sweep until `done(gm)` is as it was, or so many times."""
+def _run(gm, passes):
+    """Sweep until the graph is wired as before."""
     counts, seen = [], None
-    while seen != done(gm) if sweeps is None else len(counts) < sweeps * len(passes):
-        seen = done(gm)
+    while seen != _wiring(gm):
+        seen = _wiring(gm)
         for run in passes:
             gm = run(gm)
             counts.append(len(gm.graph.nodes))
     return gm, counts
 
 
-def _all(gm, passes, key=lambda f: (f[2][-1], len(f[2])), orders=None, fresh=copy.deepcopy, **how):
+def _all(gm, passes, orders=itertools.permutations, fresh=copy.deepcopy):
     found = []
-    for order in orders(passes) if orders else itertools.permutations(passes):
-        done, counts = _run(fresh(gm), [passes[name] for name in order], **how)
+    for order in orders(passes):
+        done, counts = _run(fresh(gm), [passes[name] for name in order])
         found.append((done, list(order), counts))
-    return min(found, key=key)
+    return min(found, key=lambda f: (f[2][-1], len(f[2])))
 
 
 @right("compares how the graph is wired, and looks through the orders from the end")
@@ -138,54 +138,6 @@ def without_a_copy(gm, passes):
     return _all(gm, passes, fresh=lambda gm: gm)
 
 
-@wrong("did", "one sweep is enough")
-def one_sweep(gm, passes):
-    return _all(gm, passes, sweeps=1)
-
-
-@wrong("did", "two sweeps are always enough, and never too many")
-def two_sweeps(gm, passes):
-    return _all(gm, passes, sweeps=2)
-
-
-@wrong("did", "stops when the number of nodes is the same as before, though the graph is another")
-def counts_only(gm, passes):
-    return _all(gm, passes, done=lambda gm: len(gm.graph.nodes))
-
-
-@wrong("did", "leaves out the last sweep: it changed nothing")
-def hides_the_last_sweep(gm, passes):
-    done, order, counts = _all(gm, passes)
-    return done, order, counts[: -len(passes)] or counts
-
-
-@wrong("did", "writes one count for each sweep")
-def count_each_sweep(gm, passes):
-    done, order, counts = _all(gm, passes)
-    return done, order, counts[len(passes) - 1 :: len(passes)]
-
-
-@wrong("did", "returns the graph of the last order with the name of the best")
-def last_graph(gm, passes):
-    _, order, counts = _all(gm, passes)
-    return copy.deepcopy(gm), order, counts
-
-
-@wrong("cost", "takes the order the passes came in")
-def as_it_comes(gm, passes):
-    return _all(gm, passes, orders=lambda names: [tuple(names)])
-
-
-@wrong("cost", "counts nodes and not runs: of the orders with the fewest nodes, the one with the most sweeps")
-def nodes_only(gm, passes):
-    return _all(gm, passes, key=lambda f: (f[2][-1], -len(f[2])))
-
-
-@wrong("cost", "the fewest runs are best, however many nodes are left")
-def runs_only(gm, passes):
-    return _all(gm, passes, key=lambda f: (len(f[2]), -f[2][-1]))
-
-
 @wrong("valid", "runs whichever pass helps most at the moment: that is no order of all passes")
 def greedy(gm, passes):
     order, counts = [], []
@@ -199,11 +151,43 @@ def greedy(gm, passes):
         counts.append(len(gm.graph.nodes))
 
 
-@wrong("valid", "returns the graph alone")
-def graph_alone(gm, passes):
-    return _all(gm, passes)[0]
+UNTIL_QUIET = "while (now := str(gm.graph)) != old"
+BEST = "(f[2][-1], len(f[2]))"
 
 
-@wrong("cost", "the shortest run first, the fewest nodes only among those")
-def shortest_first(gm, passes):
-    return _all(gm, passes, key=lambda f: (len(f[2]), f[2][-1]))
+def _returns(result):
+    """Return edits: the answer makes its result from (done, order, counts) of the best order."""
+    return ("return min(", "done, order, counts = min("), (BEST + ")", f"{BEST})\n    return {result}")
+
+
+one_sweep = edited("did", "one sweep is enough", (UNTIL_QUIET, "for now in range(1)"))
+two_sweeps = edited("did", "two sweeps are always enough, and never too many", (UNTIL_QUIET, "for now in range(2)"))
+counts_only = edited(
+    "did",
+    "stops when the number of nodes is the same as before, though the graph has changed",
+    ("str(gm.graph)", "len(gm.graph.nodes)"),
+)
+hides_the_last_sweep = edited(
+    "did",
+    "leaves out the last sweep, because it changed nothing",
+    *_returns("done, order, counts[: -len(passes)] or counts"),
+)
+count_each_sweep = edited(
+    "did", "writes one count for each sweep", *_returns("done, order, counts[len(passes) - 1 :: len(passes)]")
+)
+last_graph = edited(
+    "did", "returns a graph that the best order was not run on", *_returns("copy.deepcopy(gm), order, counts")
+)
+as_it_comes = edited(
+    "cost", "takes the order in which the passes are given", ("itertools.permutations(passes)", "[tuple(passes)]")
+)
+nodes_only = edited(
+    "cost",
+    "counts nodes and not runs: of the orders with the fewest nodes, the one with the most sweeps",
+    (BEST, "(f[2][-1], -len(f[2]))"),
+)
+runs_only = edited("cost", "the fewest runs are best, however many nodes are left", (BEST, "(len(f[2]), -f[2][-1])"))
+shortest_first = edited(
+    "cost", "the fewest runs first, the fewest nodes only among those", (BEST, "(len(f[2]), f[2][-1])")
+)
+graph_alone = edited("valid", "returns the graph alone", *_returns("done"))

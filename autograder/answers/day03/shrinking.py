@@ -7,7 +7,7 @@ import operator
 import torch
 from torch import fx, nn
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day03.shrinking import cases as visible
 from passlab.judge import Case
 
@@ -22,29 +22,20 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _program(rounds, *, delay=True, constants="delayed", ops=2, own_masks=True, pad=0, inputs=1):
-    """Relus and wheres for simplify, cse and dce, constants for fold; the options leave something away."""
+def _program(rounds, delay=True):
+    """Return relus and wheres for simplify, cse and dce, and constants for fold."""
     root, graph = nn.Module(), fx.Graph()
     root.register_buffer("w", torch.linspace(-1, 1, 12).reshape(3, 4))
-    call = graph.call_function
-    x, *_ = [graph.placeholder(f"x{i}" if i else "x") for i in range(inputs)]
+    call, x = graph.call_function, graph.placeholder("x")
     w, again = graph.get_attr("w"), graph.get_attr("w")
-    shared = call(operator.gt, (x, 100))
     a = b = x
     for i in range(rounds):
-        chosen = call(torch.where, (call(operator.gt, (x, i)) if own_masks else shared, a, b))
+        chosen = call(torch.where, (call(operator.gt, (x, i)), a, b))
         a, b = call(torch.relu, (chosen,)), call(torch.relu, (a if delay else chosen,))
     result = call(operator.add, (a, b))
-    mask = call(operator.lt, (x, 0)) if own_masks else shared
-    held = [w, call(torch.where, (mask, w, w)), call(torch.where, (mask, w, again))][:rounds]
-    for constant in held if constants == "delayed" else [w] * rounds:
-        value = call(torch.tanh, (constant,))
-        value = call(operator.mul, (value, 2)) if ops == 2 else value
-        result = call(operator.add, (result, value))
-    for _ in range(pad):
-        result = call(torch.sigmoid, (result,))
-    if not own_masks:
-        result = call(operator.add, (result, shared))
+    mask = call(operator.lt, (x, 0))
+    for constant in [w, call(torch.where, (mask, w, w)), call(torch.where, (mask, w, again))][:rounds]:
+        result = call(operator.add, (result, call(operator.mul, (call(torch.tanh, (constant,)), 2))))
     graph.output(result)
     return fx.GraphModule(root, graph)
 
@@ -114,26 +105,6 @@ def all_at_once(rounds):
     return _program(rounds, delay=False)
 
 
-@wrong("did", "constants that are constant from the start: the first fold takes them all")
-def constants_at_once(rounds):
-    return _program(rounds, constants="at once")
-
-
-@wrong("did", "an expression of one op for fold: the constant is no smaller than the op was")
-def one_op(rounds):
-    return _program(rounds, ops=1)
-
-
-@wrong("did", "all wheres have one condition, which something else reads: nothing is ever dead")
-def one_mask(rounds):
-    return _program(rounds, own_masks=False)
-
-
-@wrong("did", "answers for one sweep whatever is asked")
-def always_one(rounds):
-    return _program(1)
-
-
 @wrong("did", "puts in what the lesson calls simplifiable: x * 1 is no law of this stage")
 def other_laws(rounds):
     root, graph = nn.Module(), fx.Graph()
@@ -158,16 +129,39 @@ def broadcasting(rounds):
     return fx.GraphModule(root, graph)
 
 
-@wrong("cost", "fills up with nodes that no stage touches")
-def padded(rounds):
-    return _program(rounds, pad=60)
-
-
 @wrong("valid", "returns the model and not its graph")
 def not_traced(rounds):
     return _Chain(rounds)
 
 
-@wrong("valid", "one input for each sweep")
-def many_inputs(rounds):
-    return _program(rounds, inputs=rounds + 1)
+OUTPUT = "graph.output(result)"
+
+constants_at_once = edited(
+    "did", "constants that are constant from the start: the first fold takes them all", ("if i > 0", "if False")
+)
+one_op = edited(
+    "did",
+    "an expression of one op for fold: the constant is no smaller than the op was",
+    ("call(operator.mul, (call(torch.tanh, (constant,)), 2))", "call(torch.tanh, (constant,))"),
+)
+one_mask = edited(
+    "did",
+    "all wheres have one condition, which has another user: nothing is ever dead",
+    ("w = graph.get_attr", "mask = call(operator.gt, (x, 100))\n    w = graph.get_attr"),
+    ("call(operator.gt, (x, i))", "mask"),
+    ("call(operator.lt, (x, i))", "mask"),
+    (OUTPUT, "graph.output(call(operator.add, (result, mask)))"),
+)
+always_one = edited(
+    "did", "returns the program for one sweep whatever the number", ("root, graph =", "rounds = 1\n    root, graph =")
+)
+padded = edited(
+    "cost",
+    "fills up with nodes that no stage touches",
+    (OUTPUT, f"for _ in range(60):\n        result = call(torch.sigmoid, (result,))\n    {OUTPUT}"),
+)
+many_inputs = edited(
+    "valid",
+    "one input for each sweep",
+    ('graph.placeholder("x")', '[graph.placeholder(f"x{i}") for i in range(rounds + 1)][0]'),
+)
