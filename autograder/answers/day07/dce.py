@@ -1,6 +1,6 @@
 """Hidden cases and answers of day07.dce.
 
-Most wrong answers are one working mutator that looks at too little.
+Most wrong answers are the reference with one question left out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 
 from autograder.answers.day07._recipes import apply, generated, recipe, with_helper
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07.dce import EFFECT, UNREAD
 from passlab.judge import Case
 from passlab.relay import relay, tvm
@@ -170,32 +170,20 @@ def _expressions(expr):
     return found
 
 
-def _stateful(call):
-    return isinstance(call.op, tvm.ir.Op) and bool(call.op.get_attr("TOpIsStateful"))
-
-
-def _unknown(call):
-    return not isinstance(call.op, tvm.ir.Op)
-
-
 def _anywhere(expr):
-    return any(_stateful(e) or _unknown(e) for e in _expressions(expr) if isinstance(e, relay.Call))
-
-
-def _never(expr):
-    return False
+    called = [e.op for e in _expressions(expr) if isinstance(e, relay.Call)]
+    return any(not isinstance(op, tvm.ir.Op) or op.get_attr("TOpIsStateful") for op in called)
 
 
 class _Prune(relay.ExprMutator):
-    """`effects` says of a value whether it must be kept; `known`: tuples that have a name are seen through."""
+    """`effects` says of a value whether it must be kept; `late`: a body is searched after it is pruned."""
 
-    def __init__(self, effects=_anywhere, known=True, literals=True, late=True, values=True):
+    def __init__(self, effects=_anywhere, late=True):
         super().__init__()
-        self.effects, self.known, self.literals, self.late, self.values = effects, known, literals, late, values
-        self.bound = {}
+        self.effects, self.late, self.bound = effects, late, {}
 
     def visit_let(self, let):
-        value = self.visit(let.value) if self.values else let.value
+        value = self.visit(let.value)
         self.bound[let.var] = value
         body = self.visit(let.body)
         reads = _expressions(body if self.late else let.body)
@@ -205,9 +193,8 @@ class _Prune(relay.ExprMutator):
 
     def visit_tuple_getitem(self, get):
         whole = self.visit(get.tuple_value)
-        made = self.bound.get(whole, whole) if self.known else whole
-        literal = isinstance(made, relay.Tuple) and (self.literals or made is not whole)
-        if literal and not any(self.effects(f) for f in made.fields):
+        made = self.bound.get(whole, whole)
+        if isinstance(made, relay.Tuple) and not any(self.effects(f) for f in made.fields):
             return made.fields[get.index]
         return relay.TupleGetItem(whole, get.index)
 
@@ -246,47 +233,38 @@ def tvm_ships_it(mod):
     return relay.transform.DeadCodeElimination()(mod)
 
 
-@wrong("did", "sees through tuples that stand where they are taken apart, not through those that have a name")
-def literals_only(mod):
-    return _apply(mod, lambda f: _Prune(known=False).visit(f))
-
-
-@wrong("did", "sees through tuples that have a name, not through those that stand where they are taken apart")
-def names_only(mod):
-    return _apply(mod, lambda f: _Prune(literals=False).visit(f))
-
-
-@wrong("did", "does not look into the values that are bound")
-def values_as_they_are(mod):
-    return _apply(mod, lambda f: _Prune(values=False).visit(f))
-
-
-@wrong("spared", "what nobody reads can go, draws or not")
-def no_effects(mod):
-    return _apply(mod, lambda f: _Prune(effects=_never).visit(f))
-
-
-@wrong("spared", "looks at the outermost operator only: relu(dropout(x)) draws, too")
-def outermost(mod):
-    def effects(expr):
-        while isinstance(expr, relay.TupleGetItem):
-            expr = expr.tuple_value
-        return isinstance(expr, relay.Call) and (_stateful(expr) or _unknown(expr))
-
-    return _apply(mod, lambda f: _Prune(effects=effects).visit(f))
-
-
-@wrong("spared", "calls of functions are pure: what they do is in another function")
-def pure_functions(mod):
-    def effects(expr):
-        return any(_stateful(e) for e in _expressions(expr) if isinstance(e, relay.Call))
-
-    return _apply(mod, lambda f: _Prune(effects=effects).visit(f))
+literals_only = edited(
+    "did",
+    "sees through tuples that stand where they are taken apart, not through those that have a name",
+    ("self.tuples.get(whole, whole)", "whole"),
+)
+names_only = edited(
+    "did",
+    "sees through tuples that have a name, not through those that stand where they are taken apart",
+    ("self.tuples.get(whole, whole)", "self.tuples.get(whole)"),
+)
+values_as_they_are = edited(
+    "did", "does not look into the values that are bound", ("self.visit(let.value)", "let.value")
+)
+no_effects = edited("spared", "what nobody reads can go, draws or not", ("return any(found)", "return False"))
+outermost = edited(
+    "spared",
+    "looks at the outermost operator only: relu(dropout(x)) draws, too",
+    (
+        "relay.analysis.post_order_visit(expr, visit)",
+        "while isinstance(expr, relay.TupleGetItem):\n        expr = expr.tuple_value\n    visit(expr)",
+    ),
+)
+pure_functions = edited(
+    "spared",
+    "calls of functions are pure: what they do is in another function",
+    ("not isinstance(e.op, tvm.ir.Op) or", "isinstance(e.op, tvm.ir.Op) and"),
+)
 
 
 @wrong("spared", "brings the program into graph form, where nothing is dead: draws without readers are gone with it")
 def graph_form(mod):
-    return _apply(relay.transform.ToGraphNormalForm()(mod), lambda f: _Prune(effects=_never).visit(f))
+    return by_search(relay.transform.ToGraphNormalForm()(mod))
 
 
 @wrong("spared", "a field that is never taken can go, though the tuple is returned as a whole")
@@ -312,13 +290,11 @@ def zeros_for_fields(mod):
     return _apply(mod, prune)
 
 
-@wrong("spared", "makes the function anew from parameters and body: its attributes are gone")
-def bare_function(mod):
-    def prune(function):
-        made = _Prune().visit(function)
-        return relay.Function(made.params, made.body)
-
-    return _apply(mod, prune)
+bare_function = edited(
+    "spared",
+    "makes the function anew from parameters and body: its attributes are gone",
+    ("return Pruning().visit(func)", "func = Pruning().visit(func)\n    return relay.Function(func.params, func.body)"),
+)
 
 
 @wrong("valid", "a parameter that nobody reads is dead, too: callers no longer fit")
