@@ -1,6 +1,6 @@
 """Hidden cases and answers of day07.relu-to-clip.
 
-Most wrong answers are one working mutator with a piece of its care left out.
+Most wrong answers are the reference with one piece left out.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import random
 from collections import Counter
 
 from autograder.answers.day07._shared import SHAPE, Build, generated
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07._shared import clip_case, conv
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.exercises.day07.relu_to_clip import instruction
@@ -110,7 +110,6 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 CONV, RELU = relay.op.get("nn.conv2d"), relay.op.get("nn.relu")
-ONE = tvm.tir.IntImm("int32", 1)
 
 
 def _reads(e):
@@ -135,13 +134,10 @@ def _top(dtype):
     return tvm.tir.max_value(dtype).value
 
 
-def _wrapped(conv, args, marks=("Composite", "Primitive"), attrs=None, inner=relay.nn.relu):
+def _wrapped(conv, args):
     params = [relay.var(f"p{i}", a.checked_type) for i, a in enumerate(conv.args)]
-    f = relay.Function(params, inner(relay.Call(conv.op, params, attrs or conv.attrs)))
-    if "Composite" in marks:
-        f = f.with_attr("Composite", "conv2d_relu")
-    if "Primitive" in marks:
-        f = f.with_attr("Primitive", ONE)
+    f = relay.Function(params, relay.nn.relu(relay.Call(conv.op, params, conv.attrs)))
+    f = f.with_attr("Composite", "conv2d_relu").with_attr("Primitive", tvm.tir.IntImm("int32", 1))
     return relay.Call(f, args)
 
 
@@ -150,33 +146,27 @@ def _typed(function):
 
 
 class _Chip(relay.ExprMutator):
-    """The pass, with its parts to be replaced."""
+    """The pass; a convolution with more than `limit` readers gets no instruction."""
 
-    reads = staticmethod(_reads)
-    wrap = staticmethod(_wrapped)
-    skip_primitive = True
     limit = 1
 
     def __init__(self, function):
         super().__init__()
         self.readers = Counter()
-        relay.analysis.post_order_visit(function, lambda e: self.readers.update(self.reads(e)))
+        relay.analysis.post_order_visit(function, lambda e: self.readers.update(_reads(e)))
 
     def visit_function(self, f):
-        return f if self.skip_primitive and _primitive(f) else super().visit_function(f)
+        return f if _primitive(f) else super().visit_function(f)
 
     def clip(self, x, dtype):
         return relay.clip(x, 0.0, _top(dtype))
-
-    def alone(self, conv):
-        return self.readers[conv] <= self.limit
 
     def visit_call(self, call):
         if not _is(call, RELU):
             return super().visit_call(call)
         x = call.args[0]
-        if _is(x, CONV) and self.alone(x):
-            return self.wrap(x, [self.visit(a) for a in x.args])
+        if _is(x, CONV) and self.readers[x] <= self.limit:
+            return _wrapped(x, [self.visit(a) for a in x.args])
         return self.clip(self.visit(x), call.checked_type.dtype)
 
     @classmethod
@@ -255,94 +245,58 @@ def never_counts(mod):
     return Any.run(mod)
 
 
-@wrong("spared", "counts calls alone: a convolution that main returns is read by a tuple")
-def calls_only(mod):
-    class Calls(_Chip):
-        reads = staticmethod(lambda e: list(e.args) if isinstance(e, relay.Call) else [])
-
-    return Calls.run(mod)
-
-
-@wrong("did", "clips everything: no convolution gets its instruction")
-def clips_only(mod):
-    class Never(_Chip):
-        limit = -1
-
-    return Never.run(mod)
-
-
-@wrong("did", "leaves the relus that stand elsewhere")
-def instructions_only(mod):
-    class Kept(_Chip):
-        def clip(self, x, dtype):
-            return relay.nn.relu(x)
-
-    return Kept.run(mod)
-
-
-@wrong("did", "does not go on behind an instruction: what is before the convolution stays as it was")
-def operands_as_they_were(mod):
-    class Old(_Chip):
-        def visit_call(self, call):
-            if _is(call, RELU) and _is(call.args[0], CONV) and self.alone(call.args[0]):
-                return _wrapped(call.args[0], list(call.args[0].args))
-            return super().visit_call(call)
-
-    return Old.run(mod)
-
-
-@wrong("did", "forgets Primitive: the next pass takes the function apart")
-def not_primitive(mod):
-    class Open(_Chip):
-        wrap = staticmethod(lambda conv, args: _wrapped(conv, args, marks=("Composite",)))
-
-    return Open.run(mod)
-
-
-@wrong("did", "forgets Composite: nobody knows which instruction the function is")
-def no_name(mod):
-    class Nameless(_Chip):
-        wrap = staticmethod(lambda conv, args: _wrapped(conv, args, marks=("Primitive",)))
-
-    return Nameless.run(mod)
-
-
-@wrong("did", "clips inside of the instruction, too")
-def clip_inside(mod):
-    class Inside(_Chip):
-        wrap = staticmethod(lambda c, args: _wrapped(c, args, inner=lambda x: relay.clip(x, 0, _top("float32"))))
-
-    return Inside.run(mod)
-
-
-@wrong("did", "looks into instructions that are there already, and replaces their relu")
-def into_instructions(mod):
-    class Into(_Chip):
-        skip_primitive = False
-
-    return Into.run(mod)
-
-
-@wrong("same", "clips at 6, as many phones do: relu has no upper end")
-def relu6(mod):
-    class Six(_Chip):
-        def clip(self, x, dtype):
-            return relay.clip(x, 0.0, 6.0)
-
-    return Six.run(mod)
-
-
-@wrong("valid", "makes the convolution anew and leaves out its strides, dilation and groups")
-def default_settings(mod):
-    def wrap(conv, args):
-        plain = relay.nn.conv2d(*conv.args, padding=conv.attrs.padding, channels=conv.attrs.channels)
-        return _wrapped(conv, args, attrs=plain.attrs)
-
-    class Plain(_Chip):
-        pass
-
-    Plain.wrap = staticmethod(wrap)
-    return Plain.run(mod)
+calls_only = edited(
+    "spared",
+    "counts calls alone: a convolution that main returns is read by a tuple",
+    ("self.readers.update(operands(e))", "self.readers.update(e.args if isinstance(e, relay.Call) else [])"),
+)
+clips_only = edited("did", "clips everything: no convolution gets its instruction", ("self.readers[x] == 1", "False"))
+instructions_only = edited(
+    "did",
+    "leaves the relus that stand elsewhere",
+    ("relay.clip(self.visit(x), 0, tvm.tir.max_value(call.checked_type.dtype).value)", "super().visit_call(call)"),
+)
+operands_as_they_were = edited(
+    "did",
+    "does not go on behind an instruction: what is before the convolution stays as it was",
+    ("(self.visit(a) for a in x.args)", "x.args"),
+)
+not_primitive = edited(
+    "did",
+    "forgets Primitive: the next pass takes the function apart",
+    ('.with_attr("Primitive", tvm.tir.IntImm("int32", 1))', ""),
+)
+no_name = edited(
+    "did",
+    "forgets Composite: nobody knows which instruction the function is",
+    ('.with_attr("Composite", "conv2d_relu")', ""),
+)
+clip_inside = edited(
+    "did",
+    "clips inside of the instruction, too",
+    (
+        "relay.nn.relu(relay.Call(x.op, [data, weight], x.attrs))",
+        'relay.clip(relay.Call(x.op, [data, weight], x.attrs), 0, tvm.tir.max_value("float32").value)',
+    ),
+)
+into_instructions = edited(
+    "did",
+    "looks into instructions that are there already, and replaces their relu",
+    ("function if is_primitive(function) else super()", "super()"),
+)
+relu6 = edited(
+    "same",
+    "clips at 6, as many phones do: relu has no upper end",
+    ("tvm.tir.max_value(call.checked_type.dtype).value", "6.0"),
+)
+default_settings = edited(
+    "valid",
+    "makes the convolution anew and leaves out its strides, dilation and groups",
+    (
+        "relay.Call(x.op, [data, weight], x.attrs)",
+        "relay.nn.conv2d(data, weight, padding=x.attrs.padding, channels=x.attrs.channels)",
+    ),
+)
 
 
 @wrong("valid", "takes the free variables of the body as parameters: an input that nobody reads is lost")
