@@ -1,6 +1,6 @@
 """Hidden cases and answers of day04.cost.
 
-Most answers are one small model with a term of it left out or exchanged.
+Most wrong answers leave out or change one term of a model.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import random
 
 import torch
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day04.cost import MACHINE, Choice, cost_case, situations, turned
 from passlab.judge import Case
 
@@ -87,10 +87,12 @@ def _spilled(kernel, machine):
     return 2 * max(0, most - machine["registers"]) * _numel(_result(kernel))
 
 
-def _seconds(kernel, machine, times=_times, steps=_steps, combine=max):
-    counted = times(kernel)
-    work = sum(counted[node] * steps(node, machine) for node in kernel) + _spilled(kernel, machine)
-    return machine["launch"] + combine(_moved(kernel) / machine["bandwidth"], work * machine["step"])
+def _work(kernel, machine):
+    return sum(n * _steps(node, machine) for node, n in _times(kernel).items()) + _spilled(kernel, machine)
+
+
+def _seconds(kernel, machine, combine=max):
+    return machine["launch"] + combine(_moved(kernel) / machine["bandwidth"], _work(kernel, machine) * machine["step"])
 
 
 def _choose(gm, groups, machine, price=_seconds, **terms):
@@ -106,16 +108,10 @@ def in_turn(gm, groups, machine):
 @right("sets what is computed again against what is not started and not moved")
 def balance(gm, groups, machine):
     apart, fused = _kernels(gm, groups)
-
-    def work(kernels):
-        return sum(
-            sum(n * _steps(node, machine) for node, n in _times(kernel).items()) + _spilled(kernel, machine)
-            for kernel in kernels
-        )
-
+    again = sum(_work(kernel, machine) for kernel in fused) - sum(_work(kernel, machine) for kernel in apart)
     saved = (len(apart) - len(fused)) * machine["launch"]
     saved += (sum(map(_moved, apart)) - sum(map(_moved, fused))) / machine["bandwidth"]
-    return saved > (work(fused) - work(apart)) * machine["step"]
+    return saved > again * machine["step"]
 
 
 @right("each operand that is read twice is moved twice")
@@ -171,13 +167,7 @@ def no_bytes(gm, groups, machine):
     return _choose(gm, groups, machine | {"bandwidth": float("inf")})
 
 
-@wrong("cost", "counts what is written and not what is read")
-def written_only(gm, groups, machine):
-    def price(kernel, machine):
-        steps = sum(n * _steps(node, machine) for node, n in _times(kernel).items()) + _spilled(kernel, machine)
-        return machine["launch"] + max(4 * _numel(_result(kernel)) / machine["bandwidth"], steps * machine["step"])
-
-    return _choose(gm, groups, machine, price=price)
+written_only = edited("cost", "counts what is written and not what is read", ("{result, *read}", "{result}"))
 
 
 @wrong("cost", "everything fits into registers")
@@ -185,9 +175,11 @@ def no_registers(gm, groups, machine):
     return _choose(gm, groups, machine | {"registers": float("inf")})
 
 
-@wrong("spared", "a value is computed again for every reader, but not for every element that reads it")
-def by_readers(gm, groups, machine):
-    return _choose(gm, groups, machine, times=lambda kernel: {node: _numel(node) for node in kernel})
+by_readers = edited(
+    "spared",
+    "a value is computed again for every reader, but not for every element that reads it",
+    ("times = evaluations(kernel, result)", "times = {node: elements(node) for node in kernel}"),
+)
 
 
 @wrong("spared", "all operations cost the same: exp is one instruction")
@@ -202,11 +194,11 @@ def once(gm, groups, machine):
     return _choose(gm, [group for group in only if group], machine)
 
 
-@wrong("spared", "forgets the operations that are in no group")
-def groups_only(gm, groups, machine):
-    apart, fused = _kernels(gm, groups)
-    fused = fused[: len(groups)]
-    return sum(_seconds(k, machine) for k in fused) < sum(_seconds(k, machine) for k in apart)
+groups_only = edited(
+    "spared",
+    "forgets the operations that are in no group",
+    ("fused += [[node] for [node] in apart if node.name not in grouped]", ""),
+)
 
 
 @wrong("spared", "fusing pays as soon as something large is not written")

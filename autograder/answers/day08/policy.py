@@ -161,10 +161,7 @@ def everything(module):
     return fusing.everything(module)
 
 
-@wrong(
-    "cost",
-    "does what TVM's FuseOps does, which never computes a value twice",
-)
+@wrong("cost", "does what TVM's FuseOps does, which never computes a value twice")
 def as_tvm(module):
     fused = relax.transform.FuseOps()(module)
     there, groups = program(module), []
@@ -213,16 +210,10 @@ def pairs(module):
     there, groups, used = program(module), [], set()
     for name, kernel in there.ops.items():
         for read in kernel.reads:
-            if (
-                read in there.ops
-                and there.readers(read) == [name]
-                and not {read, name} & used | {read} & there.returned
-            ):
+            free = not {read, name} & used | {read} & there.returned
+            if read in there.ops and there.readers(read) == [name] and free:
                 trial = [*groups, (read, name)]
-                if (
-                    illegal(there, trial) is None
-                    and price(there, trial).microseconds < price(there, groups).microseconds
-                ):
+                if _cheaper(there, trial, groups):
                     groups, used = trial, used | {read, name}
                     break
     return groups
@@ -235,11 +226,7 @@ def gives_up(module):
     for name in there.ops:
         if name in there.returned:
             continue
-        groups = _around(there, kept - {name})
-        if (
-            illegal(there, groups)
-            or price(there, groups).microseconds >= price(there, _around(there, kept)).microseconds
-        ):
+        if not _cheaper(there, _around(there, kept - {name}), _around(there, kept)):
             break
         kept -= {name}
     return _around(there, kept)
