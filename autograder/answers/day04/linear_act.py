@@ -22,6 +22,7 @@ from passlab.exercises.day04.linear_act import layers, layers_at_most, layers_ma
 from passlab.fx.cases import case, graph, read
 from passlab.fx.effects import written
 from passlab.fx.ops import linear_act
+from passlab.fx.patterns import canonical
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -189,33 +190,22 @@ def hidden(seed: int) -> list[Case]:
 
 # ---------------------------------------------------------------------------------------------------- answers
 
-MATMUL = (operator.matmul, torch.matmul, torch.mm, "matmul", "mm")
-ADD = (operator.add, torch.add, "add")
-TURN = (torch.t, "t", torch.transpose, "transpose")
-RELU, SILU, GELU = (torch.relu, F.relu, "relu"), (F.silu,), (F.gelu,)
+
+def _is(node, *names):
+    return isinstance(node, fx.Node) and canonical(node) in names
 
 
 class _Matcher:
+    """Finds layers by the names of the operations."""
+
     def __init__(self, gm):
         self.gm = gm
 
-    def is_(self, node, ops):
-        return isinstance(node, fx.Node) and node.op in ("call_function", "call_method") and node.target in ops
-
-    def module(self, node, kind):
-        if not isinstance(node, fx.Node) or node.op != "call_module":
-            return None
-        module = self.gm.get_submodule(node.target)
-        return module if type(module) is kind else None
-
     def activation(self, node):
-        for name, ops, kind in (("relu", RELU, nn.ReLU), ("silu", SILU, nn.SiLU), ("gelu", GELU, nn.GELU)):
-            module = self.module(node, kind)
-            if module is None and not self.is_(node, ops):
-                continue
-            form = module.approximate if kind is nn.GELU and module else node.kwargs.get("approximate")
-            return "gelu_tanh" if name == "gelu" and form == "tanh" else name
-        return None
+        if not _is(node, "relu", "silu", "gelu"):
+            return None
+        options = vars(self.gm.get_submodule(node.target)) if node.op == "call_module" else node.kwargs
+        return "gelu_tanh" if options.get("approximate") == "tanh" else canonical(node)
 
     def free(self, node):
         """May the value of the node go away?"""
@@ -225,29 +215,26 @@ class _Matcher:
         return sum(a is node for a in reader.args) == 1
 
     def weight(self, node):
-        turned = self.is_(node, TURN) or (isinstance(node, fx.Node) and node.target is getattr)
-        return node.args[0] if turned else None
+        return node.args[0] if _is(node, "t", "transpose", "getattr") else None
 
     def product(self, node):
         """(x, weight, bias, own nodes); weight and bias of a module are paths."""
-        module = self.module(node, nn.Linear)
-        if module is not None:
-            path = node.target
-            return node.args[0], f"{path}.weight", f"{path}.bias" if module.bias is not None else None, [node]
-        if not isinstance(node, fx.Node):
-            return None
-        if node.target is F.linear:
+        if _is(node, "linear") and node.op == "call_module":
+            module, path = self.gm.get_submodule(node.target), node.target
+            bias = f"{path}.bias" if module.bias is not None else None
+            return (node.args[0], f"{path}.weight", bias, [node]) if type(module) is nn.Linear else None
+        if _is(node, "linear"):
             names = dict(zip(("input", "weight", "bias"), node.args, strict=False)) | dict(node.kwargs)
             return names["input"], names["weight"], names.get("bias"), [node]
-        if self.is_(node, MATMUL) and (weight := self.weight(node.args[1])):
+        if _is(node, "matmul", "mm") and (weight := self.weight(node.args[1])):
             return node.args[0], weight, None, [node, node.args[1]]
-        if node.target is torch.addmm and not node.kwargs and (weight := self.weight(node.args[2])):
+        if _is(node, "addmm") and not node.kwargs and (weight := self.weight(node.args[2])):
             return node.args[1], weight, node.args[0], [node, node.args[2]]
         return None
 
     def layer(self, node):
         """A product, or one without bias to which a bias is added, as `product` describes it; None if it is neither."""
-        if not self.is_(node, ADD) or node.kwargs:
+        if not _is(node, "add") or node.kwargs:
             found = self.product(node)
             return found if found and self.fits(*found[:3]) else None
         for y, b in (node.args, node.args[::-1]):
@@ -271,7 +258,7 @@ class _Matcher:
         memory = written(self.gm.graph)
         memory |= {node.target for node in memory if node.op == "get_attr"}
         for node in list(self.gm.graph.nodes):
-            name = self.activation(node) if node.op.startswith("call") else None
+            name = self.activation(node)
             layer = self.layer(node.args[0]) if name and node.args and self.free(node.args[0]) else None
             if layer and not any(value in memory for value in layer[:3]):
                 yield node, name, layer
