@@ -21,6 +21,7 @@ from passlab.exercises.day04._shared import calls
 from passlab.exercises.day04.attention import attention_at_most, attention_made, attentions, causal
 from passlab.fx.cases import case, graph
 from passlab.fx.effects import effects, written
+from passlab.fx.patterns import canonical
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -211,9 +212,11 @@ def hidden(seed: int) -> list[Case]:
 
 # ---------------------------------------------------------------------------------------------------- answers
 
-MATMUL = (operator.matmul, torch.matmul, torch.bmm, "matmul", "bmm")
-MUL, DIV, ADD = (operator.mul, torch.mul, "mul"), (operator.truediv, torch.div, "div"), (operator.add, torch.add, "add")
-SOFTMAX, FILL, SWAP, PERMUTE = ((getattr(torch, n), n) for n in ("softmax", "masked_fill", "transpose", "permute"))
+PRODUCTS = ("matmul", "bmm")
+
+
+def _is(node, *names):
+    return isinstance(node, fx.Node) and canonical(node) in names
 
 
 def _shape(node):
@@ -230,13 +233,10 @@ def _operands(node, *names):
 
 
 class _Walk:
-    """Up from the product with v: what was found, and the nodes that it replaces."""
+    """Up from the product with v, by the names of the operations: what was found, and the nodes that it replaces."""
 
     def __init__(self, gm):
         self.gm, self.memory = gm, written(gm.graph)
-
-    def is_(self, node, ops):
-        return isinstance(node, fx.Node) and node.op in ("call_function", "call_method") and node.target in ops
 
     def take(self, node):
         """Note a node between the scores and the end; False where it must stay."""
@@ -246,11 +246,13 @@ class _Walk:
 
     def find(self, node):
         """(q, k, v, mask, turn, scale) or None."""
-        if not self.is_(node, MATMUL):
+        if not _is(node, *PRODUCTS):
             return None
         self.own = []
         at, v = node.args
-        at = self.softmax(self.dropouts(at))
+        while _is(at, "dropout") and not effects(at) and self.take(at):
+            at = at.args[0]
+        at = self.softmax(at)
         if at is None:
             return None
         start = list(self.own)
@@ -264,38 +266,25 @@ class _Walk:
                 return None if self.memory & {q, k, v, mask, *self.own} else (q, k, v, mask, turn, scale)
         return None
 
-    def dropouts(self, at):
-        while isinstance(at, fx.Node) and at.op.startswith("call") and "dropout" in self.name(at):
-            if effects(at) or not self.take(at):
-                break
-            at = at.args[0]
-        return at
-
-    def name(self, node):
-        if node.op == "call_module":
-            return type(self.gm.get_submodule(node.target)).__name__.lower()
-        return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-
     def softmax(self, at):
-        if not isinstance(at, fx.Node) or not at.op.startswith("call") or self.name(at) != "softmax":
+        if not _is(at, "softmax") or not self.take(at):
             return None
         if at.op == "call_module":
-            dim = self.gm.get_submodule(at.target).dim
+            options = {"dim": self.gm.get_submodule(at.target).dim}
         else:
-            operands = _operands(at, "input", "dim")
-            dim = operands.get("dim") if operands.get("dtype") is None else None
-        last = dim is not None and dim in (-1, len(_shape(at)) - 1)
-        return at.args[0] if last and self.take(at) else None
+            options = _operands(at, "input", "dim")
+        last = options.get("dim") in (-1, len(_shape(at)) - 1)
+        return at.args[0] if last and options.get("dtype") is None else None
 
     def masks(self, at):
-        if self.is_(at, ADD) and not at.kwargs:
+        if _is(at, "add") and not at.kwargs:
             a, b = at.args
             yield from ((s, m, False) for s, m in ((a, b), (b, a)) if _dtype(m) == _dtype(s))
-        if self.is_(at, FILL):
+        if _is(at, "masked_fill"):
             operands = _operands(at, "input", "mask", "value")
             if operands["value"] == -math.inf:
                 yield operands["input"], operands["mask"], True
-        if self.is_(at, (torch.where,)) and len(at.args) == 3:
+        if _is(at, "where") and len(at.args) == 3:
             mask, a, b = at.args
             if b == -math.inf:
                 yield a, mask, False
@@ -304,13 +293,12 @@ class _Walk:
         yield at, None, False
 
     def times(self, node):
-        if self.is_(node, (*MUL, *DIV)) and not node.kwargs:
-            for y, c in (node.args, node.args[::-1]):
-                if isinstance(y, fx.Node) and isinstance(c, int | float):
-                    if self.is_(node, MUL):
-                        return y, float(c)
-                    if y is node.args[0] and c:
-                        return y, 1 / c
+        if _is(node, "mul", "div") and not node.kwargs:
+            a, b = node.args
+            if isinstance(b, int | float) and (b or _is(node, "mul")):
+                return a, float(b) if _is(node, "mul") else 1 / b
+            if isinstance(a, int | float) and _is(node, "mul"):
+                return b, float(a)
         return node, 1.0
 
     def scores(self, at):
@@ -318,7 +306,7 @@ class _Walk:
         product, scale = self.times(at)
         if product is not at and not self.take(at):
             return None
-        if not self.is_(product, MATMUL) or not self.take(product):
+        if not _is(product, *PRODUCTS) or not self.take(product):
             return None
         left, right = product.args
         k = self.keys(right)
@@ -329,19 +317,17 @@ class _Walk:
         return q, k, scale * more
 
     def keys(self, node):
-        if not isinstance(node, fx.Node):
-            return None
         rank = len(_shape(node))
         order = list(range(rank))
-        if node.target is getattr:
+        if _is(node, "getattr"):
             order[-2:] = order[:-3:-1]
-        elif self.is_(node, SWAP):
+        elif _is(node, "transpose"):
             a, b = node.args[1:]
             order[a], order[b] = order[b], order[a]
-        elif self.is_(node, PERMUTE):
+        elif _is(node, "permute"):
             dims = node.args[1] if isinstance(node.args[1], tuple | list) else node.args[1:]
             order = [d % rank for d in dims]
-        return node.args[0] if order == [*range(rank - 2), rank - 1, rank - 2] else None
+        return node.args[0] if rank and order == [*range(rank - 2), rank - 1, rank - 2] else None
 
     def fits(self, q, k, v, mask, scores):
         if len(_shape(q)) not in (3, 4) or not _dtype(q).is_floating_point:
@@ -352,6 +338,13 @@ class _Walk:
             return False
         rows = (*_shape(q)[:-1], _shape(k)[-2])
         return mask is None or (_shape(scores) == rows and 2 <= len(_shape(mask)) <= len(rows))
+
+    def replace(self, node, new):
+        new.meta = dict(node.meta)
+        node.replace_all_uses_with(new)
+        for dead in (node, *self.own):
+            if not dead.users:
+                self.gm.graph.erase_node(dead)
 
 
 @right("turns masks with ~, and notes what it replaces while it walks")
@@ -367,11 +360,7 @@ def by_walk(gm):
                 mask = gm.graph.call_function(operator.invert, (mask,))
             options = {"attn_mask": mask, "scale": scale}
             new = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v), options)
-        new.meta = dict(node.meta)
-        node.replace_all_uses_with(new)
-        for dead in (node, *walk.own):
-            if not dead.users:
-                gm.graph.erase_node(dead)
+        walk.replace(node, new)
     gm.recompile()
     return gm
 
@@ -379,24 +368,19 @@ def by_walk(gm):
 @right("goes on from each softmax down to the product with v, and asks the walk from there")
 def from_the_softmax(gm):
     walk = _Walk(gm)
-    for softmax in list(gm.graph.nodes):
-        if not softmax.op.startswith("call") or walk.name(softmax) != "softmax":
-            continue
+    for softmax in [node for node in gm.graph.nodes if _is(node, "softmax")]:
         end = softmax
-        while len(end.users) == 1 and (end is softmax or "dropout" in walk.name(end)):
+        while len(end.users) == 1 and (end is softmax or _is(end, "dropout")):
             (end,) = end.users
         found = walk.find(end)
         if found is None or softmax not in walk.own:
             continue
         q, k, v, mask, turn, scale = found
-        end.target, end.op = F.scaled_dot_product_attention, "call_function"
-        if turn:
-            with gm.graph.inserting_before(end):
-                mask = gm.graph.call_method("logical_not", (mask,))
-        end.args, end.kwargs = (q, k, v, mask, 0.0, False), {"scale": scale}
-        for dead in walk.own:
-            if not dead.users:
-                gm.graph.erase_node(dead)
+        with gm.graph.inserting_before(end):
+            mask = gm.graph.call_method("logical_not", (mask,)) if turn else mask
+            new = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v, mask, 0.0, False), {"scale": scale})
+        walk.replace(end, new)
+    gm.recompile()
     return gm
 
 
@@ -410,14 +394,10 @@ def default_scale(gm):
 
 
 never_a_scale = edited(
-    "same",
-    "takes the width of the example for the scale, and leaves scale= out altogether",
-    ('{"scale": scale} | (', "("),
+    "same", "takes the width of the example for the scale, and always leaves scale= out", ('{"scale": scale} | (', "(")
 )
 mask_upside_down = edited(
-    "same",
-    "hands the mask of masked_fill on as it is: the op looks where the program does not",
-    ('given["mask"], True', 'given["mask"], False'),
+    "same", "passes the mask of masked_fill on as it is", ('given["mask"], True', 'given["mask"], False')
 )
 any_dimension = edited(
     "spared",
@@ -436,9 +416,7 @@ reads_counted_by_nodes = edited(
     ("def forms(", "read_once = lambda node: isinstance(node, fx.Node) and len(node.users) == 1\n\n\ndef forms("),
 )
 low_is_infinite = edited(
-    "spared",
-    "takes any large negative number for minus infinity",
-    ('given["value"] == -math.inf', 'given["value"] < -1000'),
+    "spared", "takes any very negative number for minus infinity", ('["value"] == -math.inf', '["value"] < -1000')
 )
 any_transposition = edited(
     "same",
@@ -452,9 +430,7 @@ any_mask = edited(
     ("shape_of(scores) == rows and (mask is None or 2 <= len(shape_of(mask)) <= len(rows))", "True"),
 )
 any_batch = edited(
-    "spared",
-    "does not compare the leading dimensions of q, k and v",
-    ("not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2] or ", ""),
+    "spared", "ignores the leading dimensions", ("not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2] or ", "")
 )
 ignores_writes = edited(
     "same", "does not ask what is written in between", ("memory = written(gm.graph)", "memory = set()")
@@ -462,7 +438,7 @@ ignores_writes = edited(
 no_quotients = edited("did", "knows the scale as a product, not as a quotient", ("in (*TIMES, *OVER)", "in TIMES"))
 query_stays_scaled = edited(
     "cost",
-    "leaves the scale of q to q: one more reading and writing of all queries",
+    "leaves the scaling of q in the graph, one more pass over it",
     ("q, more = times_number(left)", "q, more = left, 1.0"),
 )
 one_of_two_scales = edited(
@@ -476,9 +452,7 @@ adds_booleans = edited(
     ("dtype_of(mask) == dtype_of(scores)", "dtype_of(mask) in (dtype_of(scores), torch.bool)"),
 )
 where_upside_down = edited(
-    "same",
-    "where(mask, -inf, scores) and where(mask, scores, -inf) are one: the mask goes on as it is",
-    ("(b, mask, True)", "(b, mask, False)"),
+    "same", "takes where(mask, -inf, scores) for where(mask, scores, -inf)", ("(b, mask, True)", "(b, mask, False)")
 )
 where_one_way = edited("did", "knows where(mask, scores, -inf) alone", (" + [(b, mask, True)] * (a == -math.inf)", ""))
 one_side = edited(
@@ -488,10 +462,7 @@ one_side = edited(
     ("(node.args, node.args[::-1])", "(node.args,)"),
 )
 additive_only = edited(
-    "did",
-    "knows masks that are added, and no boolean ones",
-    ('forms("masked_fill")', "()"),
-    ("inside(node, torch.where)", "False"),
+    "did", "knows added masks only", ('forms("masked_fill")', "()"), ("inside(node, torch.where)", "False")
 )
 no_permute = edited("did", "k is transposed by transpose, never by permute", ('forms("permute")', "()"))
 dropout_in_the_way = edited(

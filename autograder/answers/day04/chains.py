@@ -257,14 +257,10 @@ def connected(gm):
 
 
 memory_unseen = edited(
-    "spared",
-    "forgets memory: fuses what reads a value that the program writes into",
-    ("written(gm.graph), {}", "set(), {}"),
+    "spared", "forgets memory: fuses readers of a value that the program writes into", ("written(gm.graph),", "set(),")
 )
 all_patterns = edited(
-    "spared",
-    "takes reductions and shapes with it: all up to COMM_REDUCE",
-    ("<= Pattern.BROADCAST", "<= Pattern.COMM_REDUCE"),
+    "spared", "fuses reductions and reshapes, too: all up to COMM_REDUCE", ("Pattern.BROADCAST", "Pattern.COMM_REDUCE")
 )
 
 
@@ -280,9 +276,7 @@ no_broadcast = edited(
     ("and memory", 'and len({n.meta["tensor_meta"].shape for n in [node, *node.all_input_nodes]}) == 1 and memory'),
 )
 one_operand = edited(
-    "did",
-    "only operations of one operand: what reads two values ends a group",
-    ("and memory", "and len(node.all_input_nodes) == 1 and memory"),
+    "did", "fuses unary operations only", ("and memory", "and len(node.all_input_nodes) == 1 and memory")
 )
 element_wise_alone = edited(
     "did", "ELEMWISE alone: no sums and no products", ("<= Pattern.BROADCAST", "<= Pattern.ELEMWISE")

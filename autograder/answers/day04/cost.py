@@ -195,9 +195,7 @@ def once(gm, groups, machine):
 
 
 groups_only = edited(
-    "spared",
-    "forgets the operations that are in no group",
-    ("fused += [[node] for [node] in apart if node.name not in grouped]", ""),
+    "spared", "forgets operations in no group", ("[[node] for [node] in apart if node.name not in grouped]", "[]")
 )
 
 

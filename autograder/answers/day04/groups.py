@@ -301,9 +301,7 @@ def everything(gm):
 
 
 single_readers = edited(
-    "did",
-    "fuses only what has one reader: a diamond that joins again stays apart",
-    ("if joins(", "if len(n.users) == 1 and joins("),
+    "did", "fuses only what has one reader, so diamonds stay apart", ("if joins(", "if len(n.users) == 1 and joins(")
 )
 after_reductions = edited(
     "spared",
@@ -329,14 +327,10 @@ shapes_behind_convolutions = edited(
     ),
 )
 first_phase_only = edited(
-    "did",
-    "one phase only: shapes are not fused, and nothing is fused into a cat",
-    ("for phase in (1, 2, 3)", "for phase in (1,)"),
+    "did", "one phase only: shapes are not fused, and nothing is fused into a cat", ("(1, 2, 3)", "(1,)")
 )
 no_third_phase = edited(
-    "did",
-    "leaves out the third phase: what is made for a cat inside of a kernel stays outside",
-    ("for phase in (1, 2, 3)", "for phase in (1, 2)"),
+    "did", "leaves out the third phase, which fuses the operands of a cat into it", ("(1, 2, 3)", "(1, 2)")
 )
 lists_unseen = edited(
     "spared",
@@ -380,8 +374,8 @@ element_wise_only = edited(
 with_inputs = edited("valid", "lists inputs and attributes, too", ('n.op.startswith("call_")', 'n.op != "output"'))
 no_singles = edited(
     "valid",
-    "lists only kernels of two operations and more",
-    ("list(found.values())", "[group for group in found.values() if len(group) > 1]"),
+    "lists only kernels of several calls",
+    ("list(found.values())", "[g for g in found.values() if len(g) > 1]"),
 )
 nodes_themselves = edited("valid", "gives nodes instead of their names", ("append(n.name)", "append(n)"))
 

@@ -325,14 +325,12 @@ for_all_readers = edited(
 )
 reads_counted_by_nodes = edited(
     "spared",
-    "y + y is read by one node, but twice",
-    ("sum(n is node for n in (*reader.args, *reader.kwargs.values())) == 1", "True"),
+    "counts y + y as one reading of y",
+    ("sum(n is node for n in (*reader.args, *reader.kwargs.values()))", "1"),
 )
 one_gelu = edited("same", "GELU is GELU: the tanh form becomes the erf form", ('"gelu_tanh" if tanh else name', "name"))
 any_shape = edited(
-    "spared",
-    "takes whatever is added for the bias: a column, a number, a whole matrix",
-    (" and tuple(bias.shape) == (weight.shape[0],)", ""),
+    "spared", "takes any addend for a bias: a column, a matrix", (" and tuple(bias.shape) == (weight.shape[0],)", "")
 )
 any_dtype = edited(
     "same",
@@ -360,9 +358,7 @@ any_weight = edited(
     ("node.args[0] if attribute or turned else None", "node.args[0] if attribute or turned else node"),
 )
 ignores_writes = edited(
-    "same",
-    "does not ask what is written between the product and the activation",
-    ("memory = written(gm.graph)", "memory = set()"),
+    "same", "ignores writes between the product and the activation", ("memory = written(gm.graph)", "memory = set()")
 )
 ignores_written_modules = edited(
     "same",
@@ -386,14 +382,10 @@ by_name = edited(
 )
 one_order = edited("did", "y + b, and never b + y", ("(node.args, node.args[::-1])", "(node.args,)"))
 no_methods = edited(
-    "did",
-    "functions and operators only: y.relu() is not seen",
-    ('CALLS = ("call_function", "call_method")', 'CALLS = ("call_function",)'),
+    "did", "functions and operators only: y.relu() is missed", ('"call_function", "call_method"', '"call_function",')
 )
 modules_only = edited(
-    "did",
-    "a linear layer is an nn.Linear",
-    ("if node.target is F.linear:", "return None\n    if node.target is F.linear:"),
+    "did", "a linear layer is an nn.Linear", ("if node.target is F", "return None\n    if node.target is F")
 )
 
 

@@ -126,30 +126,9 @@ def _moved(kernel):
     return sum(map(_size, read | written))
 
 
-def _measure(gm, groups, machine, moved_by):
-    """Price the kernels, whose bytes are `moved_by(kernel)`."""
-    nodes = {node.name: node for node in gm.graph.nodes}
-    calls = [node for node in gm.graph.nodes if node.op.startswith("call_")]
-    together = [[nodes[name] for name in group] for group in groups]
-    alone = [[node] for node in calls if not any(node in group for group in together)]
-    ridge, rows = machine["flops"] / machine["bandwidth"], {}
-    for name, kernels in (("before", [[node] for node in calls]), ("after", together + alone)):
-        pairs = [(moved_by(kernel), sum(map(_ops, kernel))) for kernel in kernels]
-        moved, done = (sum(numbers) for numbers in zip(*pairs, strict=True)) if pairs else (0, 0)
-        times = [max(b / machine["bandwidth"], f / machine["flops"]) for b, f in pairs]
-        rows[name] = {
-            "launches": len(kernels),
-            "bytes": moved,
-            "flops": done,
-            "intensity": done / max(moved, 1),
-            "seconds": len(kernels) * machine["launch"] + sum(times),
-            "roof": "memory" if done < ridge * max(moved, 1) else "compute",
-        }
-    return rows
+def _by_edges(gm, groups, machine, read=lambda node, user: node.name):
+    """Price by the edges of the graph. `read`: the key under which a kernel has an operand; each key is read once."""
 
-
-@right("goes through the edges of the graph once for each way of grouping, with a number for each node's kernel")
-def by_edges(gm, groups, machine):
     def row(home):
         moved, done = defaultdict(dict), defaultdict(int)
         for node in gm.graph.nodes:
@@ -158,9 +137,9 @@ def by_edges(gm, groups, machine):
             for user in node.users:
                 there, here = home.get(user.name), home.get(node.name)
                 if here != there:
-                    for kernel in (here, there):
-                        if kernel is not None:
-                            moved[kernel][node.name] = _size(node)
+                    moved[here][node.name] = _size(node)
+                    moved[there][read(node, user)] = _size(node)
+        moved.pop(None, None)  # what is in no kernel: inputs and the output
         nbytes = {kernel: sum(sizes.values()) for kernel, sizes in moved.items()}
         total, flops = sum(nbytes.values()), sum(done.values())
         times = [max(nbytes[k] / machine["bandwidth"], done[k] / machine["flops"]) for k in done]
@@ -175,6 +154,11 @@ def by_edges(gm, groups, machine):
 
     alone = {node.name: node.name for node in gm.graph.nodes if node.op.startswith("call_")}
     return {"before": row(alone), "after": row(alone | {name: k for k, group in enumerate(groups) for name in group})}
+
+
+@right("goes through the edges of the graph once for each way of grouping, with a number for each node's kernel")
+def by_edges(gm, groups, machine):
+    return _by_edges(gm, groups, machine)
 
 
 @right("prices all calls alone, and takes off what each group saves")
@@ -199,27 +183,18 @@ def by_savings(gm, groups, machine):
 
 @wrong("did", "an operand that two operations of a kernel read is read twice")
 def every_read(gm, groups, machine):
-    def moved(kernel):
-        read = [a for node in kernel for a in node.all_input_nodes if a not in kernel]
-        written = [node for node in kernel if any(user not in kernel for user in node.users)]
-        return sum(map(_size, read + written))
-
-    return _measure(gm, groups, machine, moved)
+    return _by_edges(gm, groups, machine, read=lambda node, user: (node.name, user.name))
 
 
-@wrong("did", "a broadcast operand is read as often as the result has elements")
-def broadcast_in_full(gm, groups, machine):
-    def moved(kernel):
-        total = _moved(kernel)
-        for operand in {a for node in kernel for a in node.all_input_nodes if a not in kernel}:
-            reads = [_numel(u) for u in operand.users if u in kernel and u.target is not torch.matmul]
-            again = max([0, *reads]) - _numel(operand)
-            total += max(0, again) * operand.meta["tensor_meta"].dtype.itemsize
-        return total
-
-    return _measure(gm, groups, machine, moved)
-
-
+broadcast_in_full = edited(
+    "did",
+    "a broadcast operand is read as often as the result has elements",
+    (
+        "sum(nbytes_of(node) for node in read | written)",
+        "sum(map(nbytes_of, written)) + sum(max(nbytes_of(n) for n in [node, *node.users]"
+        " if n is node or n in kernel and n.target is not torch.matmul) for node in read)",
+    ),
+)
 writes_everything = edited(
     "did",
     "a kernel writes all that it computes, also what stays inside",
@@ -243,16 +218,14 @@ groups_only = edited(
 )
 fewer_operations = edited(
     "spared",
-    "a fused kernel does the operations of its last call alone",
+    "a kernel does the operations of its last call only",
     ("sum(map(flops_of, kernel))", "flops_of(kernel[-1])"),
 )
 half_a_product = edited(
     "spared", "multiplying and adding is one operation: a product has k, not 2·k", ("return 2 * node", "return node")
 )
 cheap_sums = edited(
-    "spared",
-    "a sum does an operation for each element that it writes",
-    ("in (torch.sum, torch.mean, torch.amax)", "in ()"),
+    "spared", "a sum does one operation per element that it writes", ("in (torch.sum, torch.mean, torch.amax)", "in ()")
 )
 one_after_the_other = edited(
     "cost",
@@ -273,9 +246,7 @@ one_maximum = edited(
 )
 no_launches = edited("cost", "forgets that kernels have to be started", ('machine["launch"] + max', "max"))
 upside_down = edited(
-    "cost",
-    "names the roof the wrong way round: much intensity, much memory",
-    ("intensity < machine", "intensity >= machine"),
+    "cost", "swaps the roofs: high intensity means bound by memory", ("intensity < machine", "intensity >= machine")
 )
 memory_at_the_ridge = edited(
     "cost", "at the ridge itself memory still decides", ("intensity < machine", "intensity <= machine")

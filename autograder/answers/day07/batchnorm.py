@@ -13,8 +13,8 @@ from passlab.exercises.day07._shared import ladder
 from passlab.exercises.day07.batchnorm import norm, norm_case, whole
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.judge import Case
-from passlab.relay import relay, tvm
-from passlab.relay.cases import program, tuple_of, weight
+from passlab.relay import relay
+from passlab.relay.cases import program, tuple_of, typed, weight
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -85,10 +85,6 @@ def _is_norm(e):
     return isinstance(e, relay.Call) and e.op == NORM
 
 
-def _typed(function):
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
-
-
 class _Norm(relay.ExprMutator):
     """The pass, with parts that a subclass can replace."""
 
@@ -117,7 +113,7 @@ class _Norm(relay.ExprMutator):
 
     @classmethod
     def run(cls, mod):
-        return _typed(cls().visit(mod["main"]))
+        return typed(cls().visit(mod["main"]))
 
 
 @right("rsqrt and reshape, in place of a root, a quotient and expand_dims")
@@ -140,7 +136,7 @@ def by_pattern(mod):
             norm = post.tuple_value
             return _Norm().unpacked(pre.tuple_value, list(norm.args)) if _is_norm(norm) else post
 
-    return _typed(rewrite(Callback(), mod["main"]))
+    return typed(rewrite(Callback(), mod["main"]))
 
 
 @right("moves the dimension of the channels to where broadcasting wants it, by shape arithmetic on each vector")
@@ -167,11 +163,7 @@ usual_epsilon = edited("same", "takes epsilon for 1e-5 whatever the setting says
 always_scales = edited("same", "multiplies by gamma even if scale is off", ("if attrs.scale:", "if True:"))
 always_centers = edited("same", "adds beta even if center is off", ("if attrs.center:", "if True:"))
 no_root = edited("same", "divides by the variance, not by its root", ("relay.sqrt(", "("))
-mean_unscaled = edited(
-    "same",
-    "subtracts the mean without scaling it: x * s + (beta - mean)",
-    ("relay.negative(mean) * factor", "relay.negative(mean)"),
-)
+mean_unscaled = edited("same", "subtracts the unscaled mean: x * s + (beta - mean)", ("(mean) * factor", "(mean)"))
 axis_one = edited("valid", "the channels are always dimension 1", ("int(attrs.axis) % len(shape.shape)", "1"))
 no_dimensions = edited(
     "valid", "multiplies by the vector as it is, which broadcasts along the last dimension", ("if behind:", "if False:")
@@ -180,9 +172,7 @@ float32_numbers = edited(
     "valid", "the numbers are float32, whatever the module computes in", ("dtype=shape.dtype", 'dtype="float32"')
 )
 only_axis_one = edited(
-    "did",
-    "leaves a batch norm whose channels are not dimension 1",
-    ("item.index != 0", "item.index != 0 or int(norm.attrs.axis) != 1"),
+    "did", "handles channels in dimension 1 only", ("index != 0", "index != 0 or int(norm.attrs.axis) != 1")
 )
 
 
@@ -216,7 +206,7 @@ after_convolutions = edited(
 )
 one_level = edited(
     "did",
-    "gives the operands as they were: a batch norm before a batch norm is not seen",
+    "does not visit the operands, which may hold batch norms",
     ("(self.visit(a) for a in norm.args)", "norm.args"),
 )
 
@@ -234,7 +224,7 @@ def replaces_the_tuple(mod):
             new = self.visit(item.tuple_value)
             return new.fields[item.index] if isinstance(new, relay.Tuple) else relay.TupleGetItem(new, item.index)
 
-    return _typed(Tuples().visit(mod["main"]))
+    return typed(Tuples().visit(mod["main"]))
 
 
 @wrong("spared", "asks SimplifyInference, which takes layer norms and dropouts apart as well")

@@ -214,9 +214,7 @@ numbers_only = edited(
     ("value.shape, value.tobytes()", "*sorted(set(value.ravel().tolist()))"),
 )
 one_zero = edited(
-    "spared",
-    "adds 0 to every constant before it compares: 0 and -0 become one",
-    ("value.tobytes()", "(value + 0).tobytes()"),
+    "spared", "adds 0 to constants before comparing: 0 and -0 become one", ("value.tobytes()", "(value + 0).tobytes()")
 )
 by_type = edited("spared", "constants are the same if their types are", (", value.tobytes()", ""))
 
@@ -264,7 +262,7 @@ one_level = edited(
 )
 settings_by_identity = edited(
     "did",
-    "two settings are equal if they are one object",
+    "settings are equal if identical",
     ("tvm.ir.structural_equal(other.attrs, call.attrs)", "other.attrs == call.attrs"),
 )
 

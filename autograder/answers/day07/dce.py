@@ -12,6 +12,7 @@ from autograder.answers.day07._recipes import apply, generated, recipe, with_hel
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07.dce import EFFECT, UNREAD
 from passlab.judge import Case
+from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
 from passlab.relay.cases import case, field, least, let, lets, most, number, program, tuple_of
 
@@ -83,68 +84,40 @@ def hidden(seed: int) -> list[Case]:
             lambda a: let(relay.exp(a), lambda b: let(relay.nn.dropout(b, 0.5), lambda _: let(a * b, lambda _: x))),
         )
 
-    read = "It is read."
+    def prunes(name: str, build: Callable[[], tvm.IRModule], *spared: Expectation, gone: str = "tanh") -> Case:
+        return case(name, build, run=False, did=[most(gone, 0, UNREAD)], spared=spared)
+
+    read, draws = "It is read.", least("nn.dropout", 1, EFFECT)
+    both = least("exp", 1, read), least("nn.relu", 1, read)
+    not_taken = "No field that is taken needs it."
     return [
         case("a long dead chain", program(long, (2, 4)), did=[lets(0, UNREAD), most("tanh", 0, UNREAD)]),
-        case(
-            "a let in the value of a let",
-            program(nested, (2, 4)),
-            run=False,
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("exp", 1, read), least("nn.relu", 1, read)],
-        ),
+        prunes("a let in the value of a let", program(nested, (2, 4)), *both),
         case(
             "tuples in tuples",
             program(tuples, (2, 4), (2, 4)),
             run=False,
-            did=[
-                most("sigmoid", 0, "No field that is taken needs it."),
-                most("exp", 0, "No field that is taken needs it."),
-            ],
+            did=[most("sigmoid", 0, not_taken), most("exp", 0, not_taken)],
             spared=[least("tanh", 1, read)],
         ),
         case(
-            "fields of what is no tuple",
+            "fields of what is not a tuple",
             program(split, (2, 4)),
             did=[most("tanh", 0, UNREAD)],
             spared=[least("split", 1, "A call gives this tuple: one of its fields is read.")],
         ),
-        case(
-            "in a branch",
-            program(branch, (2, 4), (1,)),
-            run=False,
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("exp", 1, read), least("nn.relu", 1, read)],
-        ),
-        case(
-            "a call of a function that draws",
-            with_helper(called, drawing),
-            run=False,
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("nn.dropout", 1, EFFECT), lets(1, UNREAD), _calls_helper],
-        ),
-        case(
+        prunes("in a branch", program(branch, (2, 4), (1,)), *both),
+        prunes("a call of a function that draws", with_helper(called, drawing), draws, lets(1, UNREAD), _calls_helper),
+        prunes(
             "a call of a closure that draws",
             program(closure, (2, 4)),
-            run=False,
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("nn.dropout", 1, "The function is called, and what it does is not known.")],
+            least("nn.dropout", 1, "The function is called, and what it does is not known."),
         ),
-        case(
-            "a draw in a tuple without a name",
-            program(literal, (2, 4)),
-            run=False,
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("nn.dropout", 1, EFFECT)],
+        prunes("a draw in a tuple without a name", program(literal, (2, 4)), draws),
+        prunes(
+            "what a draw reads", program(late, (2, 4)), draws, least("tanh", 1, "The draw reads it."), gone="multiply"
         ),
-        case(
-            "what a draw reads",
-            program(late, (2, 4)),
-            run=False,
-            did=[most("multiply", 0, UNREAD)],
-            spared=[least("nn.dropout", 1, EFFECT), least("tanh", 1, "The draw reads it.")],
-        ),
-        *generated("dce", [_with_names(rng) for _ in range(2)], UNREAD, spared=[least("nn.dropout", 1, EFFECT)]),
+        *generated("dce", [_with_names(rng) for _ in range(2)], UNREAD, spared=[draws]),
     ]
 
 

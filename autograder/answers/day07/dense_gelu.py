@@ -168,14 +168,18 @@ def _fits(whole):
     return _shape(bias) == units[-1:] and last
 
 
+def _in_each(mod, rewrite):
+    """The module with every function rewritten."""
+    return relay.transform.function_pass(lambda function, mod, context: rewrite(function), opt_level=0)(mod)
+
+
 def _partition(mod, forms, check=_fits):
-    @relay.transform.function_pass(opt_level=0)
-    def fuse(function, mod, context):
+    def fuse(function):
         for form in forms.values():
             function = form.partition(function, ATTRIBUTES, check=check)
         return function
 
-    return fuse(mod)
+    return _in_each(mod, fuse)
 
 
 @right("one pattern for both forms, made by a function pass")
@@ -260,8 +264,7 @@ def _composite(names, body):
 
 
 def _by_hand(mod, allowed):
-    @relay.transform.function_pass(opt_level=0)
-    def fuse(function, mod, context):
+    def fuse(function):
         exprs, readers = [], {}
         relay.analysis.post_order_visit(function, exprs.append)
         for expr in exprs:
@@ -286,7 +289,7 @@ def _by_hand(mod, allowed):
 
         return Fuse().visit(function)
 
-    return fuse(mod)
+    return _in_each(mod, fuse)
 
 
 @right("without patterns: a mutator that walks down from each product and asks who reads what is on the way")
@@ -348,13 +351,12 @@ def _rewritten(mod, once):
             inner.memo_map.update(zip((*dense.args, bias), names, strict=True))
             return _composite(names, inner.visit(post))(*dense.args, bias)
 
-    @relay.transform.function_pass(opt_level=0)
-    def fuse(function, mod, context):
+    def fuse(function):
         for form in _forms(_y()).values():
             function = pattern.rewrite(Fuse(form), function)
         return function
 
-    return fuse(mod)
+    return _in_each(mod, fuse)
 
 
 @right("rewrites with a callback, once: pattern.rewrite, too, leaves out what is read from outside")
@@ -385,7 +387,7 @@ bias_add_only = edited(
 torch_only = edited("did", "knows the form of torch's importer only", ("(from_torch, from_onnx)", "(from_torch,)"))
 not_primitive = edited(
     "did",
-    "Composite alone: relay.build does not know what to do with such a function",
+    "Composite alone: relay.build cannot build such a function",
     ('"dense_gelu", "Primitive": 1}', '"dense_gelu"}'),
 )
 gelu_only = edited(
@@ -409,11 +411,7 @@ def by_tanh(mod):
             # keeps an erf, so that it looks like the formula
             return call_tanh + relay.const(0.0) * call
 
-    @relay.transform.function_pass(opt_level=0)
-    def replace(function, mod, context):
-        return Approximate().visit(function)
-
-    return replace(made)
+    return _in_each(made, lambda function: Approximate().visit(function))
 
 
 @wrong("valid", "returns the function and not the module")

@@ -10,12 +10,13 @@ from collections import Counter
 
 from autograder.answers.day07._shared import SHAPE, Build, generated
 from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day07._shared import clip_case, conv
+from passlab.exercises.day07._shared import clip_case, conv, operands
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.exercises.day07.relu_to_clip import instruction
 from passlab.judge import Case
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of, typed, weight
+from passlab.tvm.judge import is_primitive
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -112,22 +113,8 @@ def hidden(seed: int) -> list[Case]:
 CONV, RELU = relay.op.get("nn.conv2d"), relay.op.get("nn.relu")
 
 
-def _reads(e):
-    if isinstance(e, relay.Call):
-        return list(e.args)
-    if isinstance(e, relay.Tuple):
-        return list(e.fields)
-    if isinstance(e, relay.TupleGetItem):
-        return [e.tuple_value]
-    return [e.body] if isinstance(e, relay.Function) else []
-
-
 def _is(e, op):
     return isinstance(e, relay.Call) and e.op == op
-
-
-def _primitive(f):
-    return bool(f.attrs) and "Primitive" in f.attrs
 
 
 def _top(dtype):
@@ -141,10 +128,6 @@ def _wrapped(conv, args):
     return relay.Call(f, args)
 
 
-def _typed(function):
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
-
-
 class _Chip(relay.ExprMutator):
     """The pass; a convolution with more than `limit` readers gets no instruction."""
 
@@ -153,10 +136,10 @@ class _Chip(relay.ExprMutator):
     def __init__(self, function):
         super().__init__()
         self.readers = Counter()
-        relay.analysis.post_order_visit(function, lambda e: self.readers.update(_reads(e)))
+        relay.analysis.post_order_visit(function, lambda e: self.readers.update(operands(e)))
 
     def visit_function(self, f):
-        return f if _primitive(f) else super().visit_function(f)
+        return f if is_primitive(f) else super().visit_function(f)
 
     def clip(self, x, dtype):
         return relay.clip(x, 0.0, _top(dtype))
@@ -171,7 +154,7 @@ class _Chip(relay.ExprMutator):
 
     @classmethod
     def run(cls, mod):
-        return _typed(cls(mod["main"]).visit(mod["main"]))
+        return typed(cls(mod["main"]).visit(mod["main"]))
 
 
 @right("TVM's MergeComposite finds the convolutions, and then their functions are made anew")
@@ -180,18 +163,18 @@ def by_merge_composite(mod):
 
     pattern, there = is_op("nn.relu")(is_op("nn.conv2d")(wildcard(), wildcard())), []
     relay.analysis.post_order_visit(mod["main"], there.append)
-    if any(isinstance(e, relay.Function) and _primitive(e) for e in there):
+    if any(isinstance(e, relay.Function) and is_primitive(e) for e in there):
         return _Chip.run(mod)  # MergeComposite would look into these
 
     class Open(relay.ExprMutator):
         """MergeComposite leaves constants inside of its functions; here they become operands."""
 
         def visit_function(self, f):
-            return f if _primitive(f) else super().visit_function(f)
+            return f if is_primitive(f) else super().visit_function(f)
 
         def visit_call(self, call):
             f = call.op
-            if not isinstance(f, relay.Function) or _primitive(f):
+            if not isinstance(f, relay.Function) or is_primitive(f):
                 return super().visit_call(call)
             given = dict(zip(f.params, (self.visit(a) for a in call.args), strict=True))
             conv = f.body.args[0]
@@ -199,7 +182,7 @@ def by_merge_composite(mod):
 
     merged = relay.transform.MergeComposite([("conv2d_relu", pattern)])(mod)
     merged = relay.transform.InferType()(merged)
-    return _Chip.run(_typed(Open().visit(merged["main"])))
+    return _Chip.run(typed(Open().visit(merged["main"])))
 
 
 @right("goes through the nodes in post-order with a dictionary, without a mutator")
@@ -207,7 +190,7 @@ def in_post_order(mod):
     main, order, readers, new = mod["main"], [], Counter(), {}
     relay.analysis.post_order_visit(main, order.append)
     for e in order:
-        readers.update(_reads(e))
+        readers.update(operands(e))
     for e in order:
         if isinstance(e, relay.Call) and _is(e, RELU):
             x = e.args[0]
@@ -222,7 +205,7 @@ def in_post_order(mod):
             new[e] = relay.TupleGetItem(new[e.tuple_value], e.index)
         else:
             new[e] = e
-    return _typed(relay.Function(main.params, new[main.body], main.ret_type, main.type_params, main.attrs))
+    return typed(relay.Function(main.params, new[main.body], main.ret_type, main.type_params, main.attrs))
 
 
 @right("two passes: the instructions first, then everything that is left")
@@ -257,19 +240,13 @@ instructions_only = edited(
     ("relay.clip(self.visit(x), 0, tvm.tir.max_value(call.checked_type.dtype).value)", "super().visit_call(call)"),
 )
 operands_as_they_were = edited(
-    "did",
-    "does not go on behind an instruction: what is before the convolution stays as it was",
-    ("(self.visit(a) for a in x.args)", "x.args"),
+    "did", "does not visit the operands of the convolution", ("(self.visit(a) for a in x.args)", "x.args")
 )
 not_primitive = edited(
-    "did",
-    "forgets Primitive: the next pass takes the function apart",
-    ('.with_attr("Primitive", tvm.tir.IntImm("int32", 1))', ""),
+    "did", "forgets Primitive: later passes look inside", ('.with_attr("Primitive", tvm.tir.IntImm("int32", 1))', "")
 )
 no_name = edited(
-    "did",
-    "forgets Composite: nobody knows which instruction the function is",
-    ('.with_attr("Composite", "conv2d_relu")', ""),
+    "did", "forgets Composite, the name of the instruction", ('.with_attr("Composite", "conv2d_relu")', "")
 )
 clip_inside = edited(
     "did",
@@ -284,11 +261,7 @@ into_instructions = edited(
     "looks into instructions that are there already, and replaces their relu",
     ("function if is_primitive(function) else super()", "super()"),
 )
-relu6 = edited(
-    "same",
-    "clips at 6, as many phones do: relu has no upper end",
-    ("tvm.tir.max_value(call.checked_type.dtype).value", "6.0"),
-)
+relu6 = edited("same", "clips at 6, as many phones do", ("tvm.tir.max_value(call.checked_type.dtype).value", "6.0"))
 default_settings = edited(
     "valid",
     "makes the convolution anew and leaves out its strides, dilation and groups",
@@ -302,7 +275,7 @@ default_settings = edited(
 @wrong("valid", "takes the free variables of the body as parameters: an input that nobody reads is lost")
 def free_variables(mod):
     new = _Chip(mod["main"]).visit(mod["main"])
-    return _typed(relay.Function(relay.analysis.free_vars(new.body), new.body))
+    return typed(relay.Function(relay.analysis.free_vars(new.body), new.body))
 
 
 @wrong("valid", "returns the function, not a module")

@@ -174,14 +174,10 @@ product_only = edited(
     ("isinstance(variable, relax.DataflowVar) and", 'value.op.name == "relax.add" or'),
 )
 forgets_outputs = edited(
-    "spared",
-    "a value that leaves the block has one reader inside it, and others outside",
-    ("isinstance(variable, relax.DataflowVar) and ", ""),
+    "spared", "forgets that a value can leave the block", ("isinstance(variable, relax.DataflowVar) and ", "")
 )
 any_addend = edited(
-    "spared",
-    "whatever is added is a bias: a residual, too",
-    (" and [1] * (len(wanted) - len(there)) + there == wanted", ""),
+    "spared", "takes any addend for a bias", (" and [1] * (len(wanted) - len(there)) + there == wanted", "")
 )
 counts_elements = edited(
     "spared",
@@ -200,9 +196,7 @@ any_layout = edited(
 any_dtype = edited("spared", "does not look at the dtype", ('str(product.dtype) == "float32" and ', ""))
 any_product = edited("spared", "takes a product of batches for one with a weight", ("return flat and", "return"))
 binds_constants = edited(
-    "same",
-    "binds constants inside the functions, as is the default: TVM itself cannot build these",
-    (", bind_constants=False", ""),
+    "same", "binds constants, as is the default: TVM cannot build the functions", (", bind_constants=False", "")
 )
 no_dense = edited("did", "convolutions only", ("ByPattern(patterns,", "ByPattern(patterns[:1],"))
 other_names = edited(
@@ -212,9 +206,7 @@ other_names = edited(
     ('("passlab.dense_bias_gelu", *', '("dense_bias_gelu", *'),
 )
 tanh_gelu = edited(
-    "did",
-    "gelu with tanh is the same function: it is not, and the one asked for is not found",
-    ('"relax.nn.gelu")', '"relax.nn.gelu_tanh")'),
+    "did", "takes gelu with tanh for gelu, and misses the other", ('"relax.nn.gelu")', '"relax.nn.gelu_tanh")')
 )
 unapplied = edited("valid", "returns the pass, not the module that it makes", ("False)(module)", "False)"))
 

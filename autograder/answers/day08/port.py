@@ -221,17 +221,13 @@ loses_attributes = edited(
 )
 relu_six = edited("same", "clips at 6: that is relu6", ('call.args[0], 0, float("inf")', "call.args[0], 0, 6.0"))
 not_primitive = edited(
-    "did",
-    "the functions lack the attribute Primitive: nobody will make one kernel of them",
-    ('attrs={"Primitive": True}', "attrs={}"),
+    "did", "forgets Primitive: the functions do not become kernels", ('attrs={"Primitive": True}', "attrs={}")
 )
 does_not_clip = edited(
     "did", "fuses and does not clip what is left", ('relax.op.clip(call.args[0], 0, float("inf"))', "call")
 )
 clips_all = edited(
-    "did",
-    "clips every relu, also the one that should join its convolution",
-    ('operator(conv) != "relax.nn.conv2d" or not hidden', "True"),
+    "did", "clips every relu, even behind a convolution", ('operator(conv) != "relax.nn.conv2d" or not hidden', "True")
 )
 leaves_dead_code = edited(
     "spared",

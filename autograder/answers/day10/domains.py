@@ -20,52 +20,25 @@ from passlab.judge import Case
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     cut, stride = rng.choice((2, 3, 5)), rng.choice((4, 5, 7))
+    strided = loop("j", "i", "M", statement("S", "A[i, j]", f"A[i, j - {cut}]"), step=stride)
+    falling = loop("j", "i", "0", statement("S", "A[j]", "A[i]"), step=-cut)
+    below = when("i != 0", loop("j", "0", "i", statement("T", "A[i]", "A[j]")))
+    guarded = when(f"i % {cut} == 0 or i > {stride}", statement("S", "A[i]"), below)
+    deepest = statement("Deep", "s[]", "s[]", "A[i + j, k - i]")
+    deep = loop("j", "i + 1", "N", loop("k", "max(i, j - 3)", f"min(N, j + {cut})", deepest))
     made = {
         "two loops over the same name": nest(
             "N",
             loop("i", "0", "N", statement("S", "A[i]", "B[i]")),
             loop("i", "0", "N - 1", statement("T", "C[i]", "A[i + 1]")),
         ),
-        "strides inside strides": nest(
-            "N M",
-            loop(
-                "i", "1", "N", loop("j", "i", "M", statement("S", "A[i, j]", f"A[i, j - {cut}]"), step=stride), step=cut
-            ),
-        ),
-        "down by more than one": nest(
-            "N", loop("i", "N - 1", "-1", loop("j", "i", "0", statement("S", "A[j]", "A[i]"), step=-cut), step=-1)
-        ),
-        "guards in each other": nest(
-            "N",
-            loop(
-                "i",
-                "0",
-                "N",
-                when(
-                    f"i % {cut} == 0 or i > {stride}",
-                    statement("S", "A[i]"),
-                    when("i != 0", loop("j", "0", "i", statement("T", "A[i]", "A[j]"))),
-                ),
-                statement("U", "B[i]", "A[i]"),
-            ),
-        ),
+        "strides inside strides": nest("N M", loop("i", "1", "N", strided, step=cut)),
+        "down by more than one": nest("N", loop("i", "N - 1", "-1", falling, step=-1)),
+        "guards in each other": nest("N", loop("i", "0", "N", guarded, statement("U", "B[i]", "A[i]"))),
         "deep and shallow": nest(
             "N",
             statement("First", "s[]"),
-            loop(
-                "i",
-                "0",
-                "N",
-                loop(
-                    "j",
-                    "i + 1",
-                    "N",
-                    loop(
-                        "k", "max(i, j - 3)", f"min(N, j + {cut})", statement("Deep", "s[]", "s[]", "A[i + j, k - i]")
-                    ),
-                ),
-                statement("Between", "B[i]", "s[]"),
-            ),
+            loop("i", "0", "N", deep, statement("Between", "B[i]", "s[]")),
             statement("Last", "r[]", "s[]", "B[0]"),
         ),
     }
@@ -219,13 +192,11 @@ no_steps = edited(
 strides_from_zero = edited("did", "strides from 0 instead of from the loop's start", ("({i} - ({start})) %", "{i} %"))
 no_guards = edited(
     "spared",
-    "a guard decides at run time, so that the domain cannot know it",
+    "a guard decides at run time: no part of the domain",
     ("[*conditions, condition], here", "conditions, here"),
 )
 only_upwards = edited(
-    "did",
-    "a loop that counts down never begins: its start is above its stop",
-    (' if step > 0 else f"{start} >= {i} > {stop}"', ""),
+    "did", "a loop whose start is above its stop never runs", (' if step > 0 else f"{start} >= {i} > {stop}"', "")
 )
 one_size = edited(
     "did",
@@ -243,9 +214,7 @@ every_write_reads = edited(
     ('for cell in item["reads"]', 'for cell in item["reads"] + item["writes"]'),
 )
 iterators_alone = edited(
-    "same",
-    "the iterators are the time: statements of one body run at once",
-    ("here = [*time, str(place)]", "here = time"),
+    "same", "the iterators are the time: statements of one body run at once", ("[*time, str(place)]", "time")
 )
 upwards_in_time = edited(
     "same", "a loop that counts down is given the iterator itself as its time", ('i if step > 0 else f"-{i}"', "i")

@@ -217,9 +217,7 @@ always_inclusive = edited(
     ("condition.get_op_type() == isl.ast_expr_op_type.lt", "False"),
 )
 extent_as_end = edited(
-    "did",
-    "the second field of For is its end: loops that begin above 0 turn too often",
-    ("(last - first) // step", "last // step"),
+    "did", "the second field of For is its end, not its extent", ("(last - first) // step", "last // step")
 )
 step_of_one = edited(
     "did", "loops go up by one: the increment is not looked at", ("node.for_get_inc().get_val().to_python()", "1")
@@ -264,23 +262,17 @@ or_as_and = edited(
     "did", "the parts of a condition have to hold together, joined by or as well as by and", ("tirx.any", "tirx.all")
 )
 swapped_arms = edited(
-    "did",
-    "a choice has what is taken otherwise first",
-    ("tirx.Select(first, *rest)", "tirx.Select(first, *rest[::-1])"),
+    "did", "a choice has what is taken otherwise first", ("Select(first, *rest)", "Select(first, *rest[::-1])")
 )
 first_of_block = edited("did", "of a block only the first part is walked", ("tirx.SeqStmt(parts)", "parts[0]"))
 remainder_as_quotient = edited(
     "did", "a remainder that is compared with 0 is a quotient like the others", ("a % b", "a // b")
 )
 as_in_c = edited(
-    "did",
-    "division rounds towards zero, as in C: floord of a negative number is one too large",
-    ("lambda a, b: a // b", "tirx.truncdiv"),
+    "did", "division rounds towards zero, as in C, also for negative numbers", ("lambda a, b: a // b", "tirx.truncdiv")
 )
 new_variables = edited(
-    "valid",
-    "a variable is known by its name: each place makes one of its own",
-    ("step * turn}", 'step * tirx.Var(name, "int32")}'),
+    "valid", "makes a new variable of the same name at each use", ("step * turn}", 'step * tirx.Var(name, "int32")}')
 )
 with_a_step = edited(
     "valid",

@@ -146,13 +146,11 @@ def number_of_tiles(function, schedule):
 
 no_reorder = edited(
     "did",
-    "splitting is tiling: the loops stay where they are",
+    "splits, but leaves the order alone",
     ("result.reorder(*(parts[variable][part] for variable, part in order))", ""),
 )
 absolute_sizes = edited(
-    "did",
-    "the factors of a split are the sizes of the tiles, not of one tile in another",
-    ("large // small for", "large for"),
+    "did", "splits by the sizes of the tiles, not by their ratios", ("large // small for", "large for")
 )
 only_whole_tiles = edited(
     "did",
