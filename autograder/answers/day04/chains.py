@@ -156,7 +156,7 @@ def hidden(seed: int) -> list[Case]:
         chains_case("a layer norm", graph(norm, shape, b=(columns,)), *all_three),
         chains_case("constants", graph(constants, shape, b=(columns,)), "did", "cost"),
         chains_case("the first one is returned", graph(returned_first, shape), *all_three),
-        chains_case("nobody reads it", graph(dead, shape), *all_three),
+        chains_case("an unused value", graph(dead, shape), *all_three),
         chains_case("an empty tensor", graph(comes_back, (0, columns)), *all_three),
         *(
             chains_case(

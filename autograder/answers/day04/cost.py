@@ -146,45 +146,31 @@ def by_looks(gm, groups, machine):
     return not any(node.target in avoided for node in gm.graph.nodes if node.name in inside)
 
 
-@wrong("spared", "counts bytes only: what is computed again is free")
-def bytes_only(gm, groups, machine):
-    return _choose(gm, groups, machine | {"step": 0.0, "launch": 0.0})
-
-
-@wrong("spared", "counts launches only")
-def launches_only(gm, groups, machine):
-    apart, fused = _kernels(gm, groups)
-    return len(fused) < len(apart)
-
-
-@wrong("cost", "a launch costs nothing")
-def no_launch(gm, groups, machine):
-    return _choose(gm, groups, machine | {"launch": 0.0})
-
-
-@wrong("cost", "memory is as fast as it needs to be")
-def no_bytes(gm, groups, machine):
-    return _choose(gm, groups, machine | {"bandwidth": float("inf")})
-
-
+bytes_only = edited(
+    "spared",
+    "counts bytes only: what is computed again is free",
+    ('machine["launch"] + max(moved / machine["bandwidth"], steps * machine["step"])', 'moved / machine["bandwidth"]'),
+)
+launches_only = edited(
+    "spared",
+    "counts launches only",
+    (
+        "sum(price(kernel, machine) for kernel in fused) < sum(price(kernel, machine) for kernel in apart)",
+        "len(fused) < len(apart)",
+    ),
+)
+no_launch = edited("cost", "a launch costs nothing", ('machine["launch"] + max', "max"))
+no_bytes = edited("cost", "memory is as fast as it needs to be", ('moved / machine["bandwidth"]', "0.0"))
 written_only = edited("cost", "counts what is written and not what is read", ("{result, *read}", "{result}"))
 
 
-@wrong("cost", "everything fits into registers")
-def no_registers(gm, groups, machine):
-    return _choose(gm, groups, machine | {"registers": float("inf")})
-
-
+no_registers = edited("cost", "everything fits into registers", ('machine["registers"]', "math.inf"))
 by_readers = edited(
     "spared",
     "a value is computed again for every reader, but not for every element that reads it",
     ("times = evaluations(kernel, result)", "times = {node: elements(node) for node in kernel}"),
 )
-
-
-@wrong("spared", "all operations cost the same: exp is one instruction")
-def exp_is_cheap(gm, groups, machine):
-    return _choose(gm, groups, machine | {"dear": 1})
+exp_is_cheap = edited("spared", "all operations cost the same: exp is one instruction", ('machine["dear"]', "1"))
 
 
 @wrong("spared", "a value in two groups is computed once")

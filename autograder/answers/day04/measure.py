@@ -49,7 +49,7 @@ def drawn_graph(seed: int, size: int) -> Callable:
 
 
 def runs_of(rng: random.Random, gm: fx.GraphModule) -> list[list[str]]:
-    """Calls that follow each other as groups; some stay alone. What nobody reads is in none."""
+    """Calls that follow each other as groups; some stay alone. Unused calls are in none."""
     groups: list[list[str]] = [[]]
     for node in gm.graph.nodes:
         if node.op.startswith("call_"):
@@ -95,7 +95,7 @@ def hidden(seed: int) -> list[Case]:
         measure_case("a norm by hand", means, [(n, m)], [("mean", "sub"), ("mul", "mean_1", "add", "rsqrt", "mul_1")]),
         measure_case("a gate", gate, [(2 * n, m), (m, n), (n,)], [("add", "sigmoid", "mul")], slow),
         measure_case("no groups", gate, [(n, m), (m, n), (n,)], [], fast),
-        measure_case("values that nobody reads", unread, [(n, m)], [("mul", "abs_1")], unread=True),
+        measure_case("unused values", unread, [(n, m)], [("mul", "abs_1")], unread=True),
         measure_case("on the ridge", steps, [(n, m)], [("mul", "add", "relu")], level),
         measure_case("no elements", steps, [(0, m)], [("mul", "add")]),
         measure_case("no calls", lambda x: x, [(n,)], []),
@@ -202,7 +202,7 @@ writes_everything = edited(
 )
 writes_the_unread = edited(
     "did",
-    "a kernel writes what is not read inside it, also what nobody reads",
+    "a kernel writes what is not read inside it, even unused values",
     ("node for node in kernel if any(", "node for node in kernel if not node.users or any("),
 )
 writes_the_last = edited(

@@ -20,7 +20,7 @@ from passlab.relay.cases import case, field, least, let, lets, most, number, pro
 
 
 def named(steps: list[tuple], outputs: list[int], draw: int) -> Callable[[], tvm.IRModule]:
-    """The program with a name for each step; after `draw` steps something is drawn that nobody reads."""
+    """The program with a name for each step; after `draw` steps an unused value is drawn."""
 
     def body(x: relay.Var, y: relay.Var) -> relay.Expr:
         def rest(values: list[relay.Expr]) -> relay.Expr:
@@ -185,7 +185,7 @@ def by_search(mod):
     return _apply(mod, lambda f: _Prune().visit(f))
 
 
-@right("sees through tuples, then lets TVM's own pass take away what nobody reads")
+@right("sees through tuples, then lets TVM's own pass remove unused values")
 def with_tvm(mod):
     mod = _apply(mod, lambda f: _Prune(effects=lambda e: not isinstance(e, relay.Tuple) or _anywhere(e)).visit(f))
     while True:
@@ -219,7 +219,7 @@ names_only = edited(
 values_as_they_are = edited(
     "did", "does not look into the values that are bound", ("self.visit(let.value)", "let.value")
 )
-no_effects = edited("spared", "what nobody reads can go, draws or not", ("return any(found)", "return False"))
+no_effects = edited("spared", "removes unused values, even draws", ("return any(found)", "return False"))
 outermost = edited(
     "spared",
     "looks at the outermost operator only: relu(dropout(x)) draws, too",
@@ -270,7 +270,7 @@ bare_function = edited(
 )
 
 
-@wrong("valid", "a parameter that nobody reads is dead, too: callers no longer fit")
+@wrong("valid", "removes unused parameters, too: callers no longer fit")
 def drops_parameters(mod):
     def prune(function):
         body = _Prune().visit(function).body

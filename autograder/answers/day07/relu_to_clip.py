@@ -102,7 +102,7 @@ def hidden(seed: int) -> list[Case]:
         clip_case("among instructions", program(among_instructions, SHAPE), "did", "spared", run=False),
         clip_case("whole numbers", program(whole_numbers, (5,)), "did"),
         clip_case("half precision", program(half, (5,)), "did", "spared", run=False),
-        clip_case("an input that nobody reads", program(unread, SHAPE, SHAPE), "did", run=False),
+        clip_case("an unused input", program(unread, SHAPE, SHAPE), "did", run=False),
         clip_case("other convolutions, other relus", program(other_convs, SHAPE), "did", "spared", run=False),
         clip_case("ResNet-18", zoo("resnet18", simplified=True), "did", "spared", run=False),
     ]
@@ -272,7 +272,7 @@ default_settings = edited(
 )
 
 
-@wrong("valid", "takes the free variables of the body as parameters: an input that nobody reads is lost")
+@wrong("valid", "takes the free variables of the body as parameters: an unused input is lost")
 def free_variables(mod):
     new = _Chip(mod["main"]).visit(mod["main"])
     return typed(relay.Function(relay.analysis.free_vars(new.body), new.body))
