@@ -97,10 +97,6 @@ def _by_rows(vectors, factor):
     return _schedule(rows)
 
 
-def _ceil(a, b):
-    return -(-a // b)
-
-
 def _best(vectors):
     """For each dimension all multiples of all iterators outside, from the smallest reach on."""
     depth, longest = len(vectors[0]), max(abs(step) for vector in vectors for step in vector)
@@ -163,7 +159,7 @@ never_back = edited(
 @wrong("did", "skews by the time alone, where a row in place needs the row above")
 def by_time_alone(domain, dependences):
     def factor(k, vectors):
-        return max(0, *(_ceil(-vector[k], vector[0]) for vector in vectors if vector[0] > 0))
+        return max(0, *(-(vector[k] // vector[0]) for vector in vectors if vector[0] > 0))
 
     return _by_time(dependences, factor)
 
