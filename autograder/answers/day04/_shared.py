@@ -16,12 +16,12 @@ Build = Callable[[], fx.GraphModule]
 
 
 def few_calls(name: str, build: Build) -> int:
-    """How many calls the reference answer leaves."""
+    """Return how many calls the reference answer leaves."""
     return sum(node.op.startswith("call") for node in reference(name)(build()).graph.nodes)
 
 
 def written_graphs(rng: random.Random) -> list[Case]:
-    """Random graphs with writes in them: nothing is asked for but their meaning."""
+    """Return random graphs with writes, which must keep their meaning."""
     seeds = [rng.randrange(10**6) for _ in range(2)]
     return [
         case(f"generated, with writes, number {i + 1}", lambda seed=seed: random_graph(seed, 40, mutation=True))

@@ -1,6 +1,6 @@
 """Hidden cases and answers of day04.attention.
 
-Most wrong answers are one working pass with one piece of care taken away.
+Most wrong answers are the reference with one check left out.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from torch.nn import functional as F
 
 from autograder.answers.day03._shared import zoo
 from autograder.answers.day04._shared import few_calls, written_graphs
-from autograder.authoring.answers import reference, right, wrong
+from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.exercises.day04._shared import calls
 from passlab.exercises.day04.attention import attention_at_most, attention_made, attentions, causal
 from passlab.fx.cases import case, graph
 from passlab.fx.effects import effects, written
+from passlab.fx.patterns import canonical
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -211,33 +212,11 @@ def hidden(seed: int) -> list[Case]:
 
 # ---------------------------------------------------------------------------------------------------- answers
 
-CARE = {
-    "scale given",
-    "scale on q",
-    "both scales",
-    "added dtype",
-    "where turned",
-    "where both ways",
-    "quotients",
-    "either side",
-    "mask turned",
-    "minus infinity",
-    "last dimension",
-    "dropout draws",
-    "dropout off",
-    "readers",
-    "keys swapped",
-    "permute",
-    "mask shape",
-    "leading dimensions",
-    "writes",
-    "boolean masks",
-    "read once",
-    "erase",
-}
-MATMUL = (operator.matmul, torch.matmul, torch.bmm, "matmul", "bmm")
-MUL, DIV, ADD = (operator.mul, torch.mul, "mul"), (operator.truediv, torch.div, "div"), (operator.add, torch.add, "add")
-SOFTMAX, FILL, SWAP, PERMUTE = ((getattr(torch, n), n) for n in ("softmax", "masked_fill", "transpose", "permute"))
+PRODUCTS = ("matmul", "bmm")
+
+
+def _is(node, *names):
+    return isinstance(node, fx.Node) and canonical(node) in names
 
 
 def _shape(node):
@@ -249,34 +228,30 @@ def _dtype(node):
     return getattr(node.meta.get("tensor_meta"), "dtype", None) if isinstance(node, fx.Node) else None
 
 
-def _given(node, *names):
+def _operands(node, *names):
     return dict(zip(names, node.args, strict=False)) | dict(node.kwargs)
 
 
 class _Walk:
-    """Up from the product with v: what was found, and the nodes that it replaces."""
+    """Up from the product with v, by the names of the operations: what was found, and the nodes that it replaces."""
 
-    def __init__(self, gm, care):
-        self.gm, self.care = gm, care
-
-    def is_(self, node, ops):
-        return isinstance(node, fx.Node) and node.op in ("call_function", "call_method") and node.target in ops
+    def __init__(self, gm):
+        self.gm, self.memory = gm, written(gm.graph)
 
     def take(self, node):
         """Note a node between the scores and the end; False where it must stay."""
         self.own.append(node)
-        if "readers" not in self.care:
-            return True
         reader = next(iter(node.users))
-        return len(node.users) == 1 and ("read once" not in self.care or sum(a is node for a in reader.args) == 1)
+        return len(node.users) == 1 and sum(a is node for a in reader.args) == 1
 
     def find(self, node):
         """(q, k, v, mask, turn, scale) or None."""
-        if not self.is_(node, MATMUL):
+        if not _is(node, *PRODUCTS):
             return None
         self.own = []
         at, v = node.args
-        at = self.dropouts(at)
+        while _is(at, "dropout") and not effects(at) and self.take(at):
+            at = at.args[0]
         at = self.softmax(at)
         if at is None:
             return None
@@ -287,59 +262,43 @@ class _Walk:
                 continue
             found = self.scores(scores)
             if found and self.fits(*found[:2], v, mask, at):
-                return (*found[:2], v, mask, turn, found[2])
+                q, k, scale = found
+                return None if self.memory & {q, k, v, mask, *self.own} else (q, k, v, mask, turn, scale)
         return None
 
-    def dropouts(self, at):
-        while isinstance(at, fx.Node) and at.op.startswith("call") and "dropout" in self.name(at):
-            if "dropout off" not in self.care or (effects(at) and "dropout draws" in self.care) or not self.take(at):
-                break
-            at = at.args[0]
-        return at
-
-    def name(self, node):
-        if node.op == "call_module":
-            return type(self.gm.get_submodule(node.target)).__name__.lower()
-        return node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
-
     def softmax(self, at):
-        if not isinstance(at, fx.Node) or not at.op.startswith("call") or self.name(at) != "softmax":
+        if not _is(at, "softmax") or not self.take(at):
             return None
         if at.op == "call_module":
-            dim = self.gm.get_submodule(at.target).dim
+            options = {"dim": self.gm.get_submodule(at.target).dim}
         else:
-            given = _given(at, "input", "dim")
-            dim = given.get("dim") if given.get("dtype") is None else None
-        last = dim is not None and dim in (-1, len(_shape(at)) - 1)
-        return at.args[0] if (last or "last dimension" not in self.care) and self.take(at) else None
+            options = _operands(at, "input", "dim")
+        last = options.get("dim") in (-1, len(_shape(at)) - 1)
+        return at.args[0] if last and options.get("dtype") is None else None
 
     def masks(self, at):
-        if self.is_(at, ADD) and not at.kwargs:
+        if _is(at, "add") and not at.kwargs:
             a, b = at.args
-            orders = ((a, b), (b, a)) if "either side" in self.care else ((a, b),)
-            also = () if "added dtype" in self.care else (torch.bool,)
-            yield from ((s, m, False) for s, m in orders if _dtype(m) in (_dtype(s), *also))
-        if self.is_(at, FILL) and "boolean masks" in self.care:
-            given = _given(at, "input", "mask", "value")
-            low = given["value"] == -math.inf or ("minus infinity" not in self.care and given["value"] < -1000)
-            if low:
-                yield given["input"], given["mask"], True
-        if self.is_(at, (torch.where,)) and len(at.args) == 3 and "boolean masks" in self.care:
+            yield from ((s, m, False) for s, m in ((a, b), (b, a)) if _dtype(m) == _dtype(s))
+        if _is(at, "masked_fill"):
+            operands = _operands(at, "input", "mask", "value")
+            if operands["value"] == -math.inf:
+                yield operands["input"], operands["mask"], True
+        if _is(at, "where") and len(at.args) == 3:
             mask, a, b = at.args
             if b == -math.inf:
                 yield a, mask, False
-            if a == -math.inf and "where both ways" in self.care:
-                yield b, mask, "where turned" in self.care
+            if a == -math.inf:
+                yield b, mask, True
         yield at, None, False
 
     def times(self, node):
-        if self.is_(node, (*MUL, *DIV)) and not node.kwargs:
-            for y, c in (node.args, node.args[::-1]) if "either side" in self.care else (node.args,):
-                if isinstance(y, fx.Node) and isinstance(c, int | float):
-                    if self.is_(node, MUL):
-                        return y, float(c)
-                    if y is node.args[0] and c and "quotients" in self.care:
-                        return y, 1 / c
+        if _is(node, "mul", "div") and not node.kwargs:
+            a, b = node.args
+            if isinstance(b, int | float) and (b or _is(node, "mul")):
+                return a, float(b) if _is(node, "mul") else 1 / b
+            if isinstance(a, int | float) and _is(node, "mul"):
+                return b, float(a)
         return node, 1.0
 
     def scores(self, at):
@@ -347,220 +306,169 @@ class _Walk:
         product, scale = self.times(at)
         if product is not at and not self.take(at):
             return None
-        if not self.is_(product, MATMUL) or not self.take(product):
+        if not _is(product, *PRODUCTS) or not self.take(product):
             return None
-        q, right = product.args
+        left, right = product.args
         k = self.keys(right)
         if k is None:
             return None
-        self.own.append(right)
-        if "scale on q" in self.care and (scale == 1.0 or "both scales" in self.care):
-            inner, more = self.times(q)
-            if inner is not q:
-                self.own.append(q)
-                q, scale = inner, scale * more
-        return q, k, scale
+        q, more = self.times(left)
+        self.own += [right] if q is left else [right, left]
+        return q, k, scale * more
 
     def keys(self, node):
-        if not isinstance(node, fx.Node):
-            return None
         rank = len(_shape(node))
-        if node.target is getattr:
-            return node.args[0]
-        if self.is_(node, SWAP):
-            dims = sorted(d % rank for d in node.args[1:])
-            return node.args[0] if dims == [rank - 2, rank - 1] or "keys swapped" not in self.care else None
-        if self.is_(node, PERMUTE) and "permute" in self.care:
+        order = list(range(rank))
+        if _is(node, "getattr"):
+            order[-2:] = order[:-3:-1]
+        elif _is(node, "transpose"):
+            a, b = node.args[1:]
+            order[a], order[b] = order[b], order[a]
+        elif _is(node, "permute"):
             dims = node.args[1] if isinstance(node.args[1], tuple | list) else node.args[1:]
-            wanted = [*range(rank - 2), rank - 1, rank - 2]
-            return node.args[0] if [d % rank for d in dims] == wanted or "keys swapped" not in self.care else None
-        return None
+            order = [d % rank for d in dims]
+        return node.args[0] if rank and order == [*range(rank - 2), rank - 1, rank - 2] else None
 
     def fits(self, q, k, v, mask, scores):
         if len(_shape(q)) not in (3, 4) or not _dtype(q).is_floating_point:
             return False
         if not _dtype(q) == _dtype(k) == _dtype(v):
             return False
-        if "leading dimensions" in self.care and not _shape(q)[:-2] == _shape(k)[:-2] == _shape(v)[:-2]:
+        if not _shape(q)[:-2] == _shape(k)[:-2] == _shape(v)[:-2]:
             return False
-        if mask is None or "mask shape" not in self.care:
-            return True
         rows = (*_shape(q)[:-1], _shape(k)[-2])
-        return _shape(scores) == rows and 2 <= len(_shape(mask)) <= len(rows)
+        return mask is None or (_shape(scores) == rows and 2 <= len(_shape(mask)) <= len(rows))
 
-
-def _fuse(gm, *dropped, walk=_Walk):
-    care = CARE - set(dropped)
-    at, memory = walk(gm, care), written(gm.graph) if "writes" in care else set()
-    for node in list(gm.graph.nodes):
-        found = at.find(node)
-        if found is None or any(n in memory for n in (*found[:4], *at.own)):
-            continue
-        q, k, v, mask, turn, scale = found
-        with gm.graph.inserting_before(node):
-            if turn and "mask turned" in care:
-                mask = gm.graph.call_function(operator.invert, (mask,))
-            options = {"attn_mask": mask} if mask is not None else {}
-            options |= {"scale": scale} if "scale given" in care or scale != 1.0 else {}
-            new = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v), options)
+    def replace(self, node, new):
         new.meta = dict(node.meta)
         node.replace_all_uses_with(new)
-        for dead in (node, *at.own) if "erase" in care else (node,):
+        for dead in (node, *self.own):
             if not dead.users:
-                gm.graph.erase_node(dead)
-    gm.recompile()
-    return gm
+                self.gm.graph.erase_node(dead)
 
 
 @right("turns masks with ~, and notes what it replaces while it walks")
 def by_walk(gm):
-    return _fuse(gm)
+    walk = _Walk(gm)
+    for node in list(gm.graph.nodes):
+        found = walk.find(node)
+        if found is None:
+            continue
+        q, k, v, mask, turn, scale = found
+        with gm.graph.inserting_before(node):
+            if turn:
+                mask = gm.graph.call_function(operator.invert, (mask,))
+            options = {"attn_mask": mask, "scale": scale}
+            new = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v), options)
+        walk.replace(node, new)
+    gm.recompile()
+    return gm
 
 
 @right("goes on from each softmax down to the product with v, and asks the walk from there")
 def from_the_softmax(gm):
-    at, memory = _Walk(gm, CARE), written(gm.graph)
-    for softmax in list(gm.graph.nodes):
-        if not softmax.op.startswith("call") or at.name(softmax) != "softmax":
-            continue
+    walk = _Walk(gm)
+    for softmax in [node for node in gm.graph.nodes if _is(node, "softmax")]:
         end = softmax
-        while len(end.users) == 1 and (end is softmax or "dropout" in at.name(end)):
+        while len(end.users) == 1 and (end is softmax or _is(end, "dropout")):
             (end,) = end.users
-        found = at.find(end)
-        if found is None or softmax not in at.own or any(n in memory for n in (*found[:4], *at.own)):
+        found = walk.find(end)
+        if found is None or softmax not in walk.own:
             continue
         q, k, v, mask, turn, scale = found
-        end.target, end.op = F.scaled_dot_product_attention, "call_function"
-        if turn:
-            with gm.graph.inserting_before(end):
-                mask = gm.graph.call_method("logical_not", (mask,))
-        end.args, end.kwargs = (q, k, v, mask, 0.0, False), {"scale": scale}
-        for dead in at.own:
-            if not dead.users:
-                gm.graph.erase_node(dead)
+        with gm.graph.inserting_before(end):
+            mask = gm.graph.call_method("logical_not", (mask,)) if turn else mask
+            new = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v, mask, 0.0, False), {"scale": scale})
+        walk.replace(end, new)
+    gm.recompile()
     return gm
 
 
 @wrong("same", "says no scale where the program has none: the op then divides by the root of the width")
 def default_scale(gm):
-    return _fuse(gm, "scale given")
+    for node in by_walk(gm).graph.nodes:
+        if node.target is F.scaled_dot_product_attention and node.kwargs["scale"] == 1.0:
+            node.kwargs = {"attn_mask": node.kwargs["attn_mask"]}
+    gm.recompile()
+    return gm
 
 
-@wrong("same", "takes the width of the example for the scale, and leaves scale= out altogether")
-def never_a_scale(gm):
-    class Unscaled(_Walk):
-        def scores(self, at):
-            found = super().scores(at)
-            return found and (*found[:2], 1.0)
-
-    return _fuse(gm, "scale given", walk=Unscaled)
-
-
-@wrong("same", "hands the mask of masked_fill on as it is: the op looks where the program does not")
-def mask_upside_down(gm):
-    return _fuse(gm, "mask turned")
-
-
-@wrong("spared", "does not ask over which dimension the softmax goes")
-def any_dimension(gm):
-    return _fuse(gm, "last dimension")
-
-
-@wrong("same", "takes every dropout away, also in training")
-def drops_dropout(gm):
-    return _fuse(gm, "dropout draws")
-
-
-@wrong("spared", "does not ask who else reads scores and probabilities: they are computed, and the op beside them")
-def any_readers(gm):
-    return _fuse(gm, "readers")
-
-
-@wrong("spared", "p @ p is read by one node, but twice")
-def reads_counted_by_nodes(gm):
-    return _fuse(gm, "read once")
-
-
-@wrong("spared", "any large negative number is minus infinity")
-def low_is_infinite(gm):
-    return _fuse(gm, "minus infinity")
-
-
-@wrong("same", "takes any transposition of k for the right one")
-def any_transposition(gm):
-    return _fuse(gm, "keys swapped")
-
-
-@wrong("same", "takes masks of any shape: the op wants at least two dimensions")
-def any_mask(gm):
-    return _fuse(gm, "mask shape")
-
-
-@wrong("spared", "does not compare the leading dimensions of q, k and v")
-def any_batch(gm):
-    return _fuse(gm, "leading dimensions")
-
-
-@wrong("same", "does not ask what is written in between")
-def ignores_writes(gm):
-    return _fuse(gm, "writes")
-
-
-@wrong("did", "knows the scale as a product, not as a quotient")
-def no_quotients(gm):
-    return _fuse(gm, "quotients")
-
-
-@wrong("cost", "leaves the scale of q to q: one more reading and writing of all queries")
-def query_stays_scaled(gm):
-    return _fuse(gm, "scale on q")
-
-
-@wrong("cost", "one scale is enough: where the scores have one, q keeps its own")
-def one_of_two_scales(gm):
-    return _fuse(gm, "both scales")
-
-
-@wrong("same", "hands an added boolean mask on: the program adds 0 and 1, the op looks where it is True")
-def adds_booleans(gm):
-    return _fuse(gm, "added dtype")
-
-
-@wrong("same", "where(mask, -inf, scores) and where(mask, scores, -inf) are one: the mask goes on as it is")
-def where_upside_down(gm):
-    return _fuse(gm, "where turned")
-
-
-@wrong("did", "knows where(mask, scores, -inf) alone")
-def where_one_way(gm):
-    return _fuse(gm, "where both ways")
-
-
-@wrong("did", "scores on the left, numbers and masks on the right")
-def one_side(gm):
-    return _fuse(gm, "either side")
-
-
-@wrong("did", "knows masks that are added, and no boolean ones")
-def additive_only(gm):
-    return _fuse(gm, "boolean masks")
-
-
-@wrong("did", "k is transposed by transpose, never by permute")
-def no_permute(gm):
-    return _fuse(gm, "permute")
-
-
-@wrong("did", "gives up at every dropout, also at one that does nothing")
-def dropout_in_the_way(gm):
-    return _fuse(gm, "dropout off")
-
-
-@wrong("cost", "leaves the written-out attention in the graph, dead")
-def leaves_dead_nodes(gm):
-    return _fuse(gm, "erase")
-
-
-@wrong("valid", "forgets to return the graph")
-def returns_nothing(gm):
-    _fuse(gm)
+never_a_scale = edited(
+    "same", "takes the width of the example for the scale, and always leaves scale= out", ('{"scale": scale} | (', "(")
+)
+mask_upside_down = edited(
+    "same", "passes the mask of masked_fill on as it is", ('given["mask"], True', 'given["mask"], False')
+)
+any_dimension = edited(
+    "spared",
+    "does not ask over which dimension the softmax goes",
+    ("dim is not None and dim in (-1, len(shape_of(scores)) - 1)", "dim is not None"),
+)
+drops_dropout = edited("same", "takes every dropout away, also in training", ("or effects(node) or", "or"))
+any_readers = edited(
+    "spared",
+    "does not ask who else reads scores and probabilities: they are computed, and the op beside them",
+    ("def forms(", "read_once = lambda node: isinstance(node, fx.Node)\n\n\ndef forms("),
+)
+reads_counted_by_nodes = edited(
+    "spared",
+    "p @ p is one node that reads p, but it reads it twice",
+    ("def forms(", "read_once = lambda node: isinstance(node, fx.Node) and len(node.users) == 1\n\n\ndef forms("),
+)
+low_is_infinite = edited(
+    "spared", "takes any very negative number for minus infinity", ('["value"] == -math.inf', '["value"] < -1000')
+)
+any_transposition = edited(
+    "same",
+    "takes any transposition of k for the right one",
+    (" and sorted(dims) == last", ""),
+    (" and dims == [*range(rank - 2), *last[::-1]]", ""),
+)
+any_mask = edited(
+    "same",
+    "takes masks of any shape: the op wants at least two dimensions",
+    ("shape_of(scores) == rows and (mask is None or 2 <= len(shape_of(mask)) <= len(rows))", "True"),
+)
+any_batch = edited(
+    "spared", "ignores the leading dimensions", ("not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2] or ", "")
+)
+ignores_writes = edited(
+    "same", "does not ask what is written in between", ("memory = written(gm.graph)", "memory = set()")
+)
+no_quotients = edited("did", "knows the scale as a product, not as a quotient", ("in (*TIMES, *OVER)", "in TIMES"))
+query_stays_scaled = edited(
+    "cost",
+    "leaves the scaling of q in the graph, one more pass over it",
+    ("q, more = times_number(left)", "q, more = left, 1.0"),
+)
+one_of_two_scales = edited(
+    "cost",
+    "one scale is enough: where the scores have one, q keeps its own",
+    ("q, more = times_number(left)", "q, more = times_number(left) if product is node else (left, 1.0)"),
+)
+adds_booleans = edited(
+    "same",
+    "hands an added boolean mask on: the program adds 0 and 1, the op looks where it is True",
+    ("dtype_of(mask) == dtype_of(scores)", "dtype_of(mask) in (dtype_of(scores), torch.bool)"),
+)
+where_upside_down = edited(
+    "same", "takes where(mask, -inf, scores) for where(mask, scores, -inf)", ("(b, mask, True)", "(b, mask, False)")
+)
+where_one_way = edited("did", "knows where(mask, scores, -inf) alone", (" + [(b, mask, True)] * (a == -math.inf)", ""))
+one_side = edited(
+    "did",
+    "scores on the left, numbers and masks on the right",
+    ("((a, b), (b, a))", "((a, b),)"),
+    ("(node.args, node.args[::-1])", "(node.args,)"),
+)
+additive_only = edited(
+    "did", "knows added masks only", ('forms("masked_fill")', "()"), ("inside(node, torch.where)", "False")
+)
+no_permute = edited("did", "k is transposed by transpose, never by permute", ('forms("permute")', "()"))
+dropout_in_the_way = edited(
+    "did", "gives up at every dropout, also at one that does nothing", ("while is_dropout(at):", "while False:")
+)
+leaves_dead_nodes = edited(
+    "cost", "leaves the written-out attention in the graph, dead", ("(node, *inner):", "(node,):")
+)
+returns_nothing = edited("valid", "forgets to return the graph", ("gm.recompile()\n    return gm", "gm.recompile()"))

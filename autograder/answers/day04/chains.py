@@ -1,6 +1,6 @@
 """Hidden cases and answers of day04.chains.
 
-Most wrong answers are one working walk with a rule bent, or left out.
+Many wrong answers are the reference with one rule changed or left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day04.chains import chains_case
 from passlab.fx.cases import graph, store
 from passlab.fx.effects import written
@@ -47,7 +47,7 @@ PARTS = {"row": (6,), "col": (4, 1), "w": (6, 6), "act": nn.SiLU}
 
 
 def random_chains(seed: int, steps: int, others: float) -> Callable[[], fx.GraphModule]:
-    """A random graph of so many steps, the rest of the given share; what nobody reads is returned."""
+    """A random graph of `steps` steps, a share of `others` among them; unused values are returned."""
 
     def body(m: Any, x: fx.Proxy, y: fx.Proxy) -> Any:
         rng, values = random.Random(seed), [x, y]
@@ -156,7 +156,7 @@ def hidden(seed: int) -> list[Case]:
         chains_case("a layer norm", graph(norm, shape, b=(columns,)), *all_three),
         chains_case("constants", graph(constants, shape, b=(columns,)), "did", "cost"),
         chains_case("the first one is returned", graph(returned_first, shape), *all_three),
-        chains_case("nobody reads it", graph(dead, shape), *all_three),
+        chains_case("an unused value", graph(dead, shape), *all_three),
         chains_case("an empty tensor", graph(comes_back, (0, columns)), *all_three),
         *(
             chains_case(
@@ -173,10 +173,12 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def _fits(gm, most=Pattern.BROADCAST, memory=True):
-    """The operations that may be in a group."""
-    touched = written(gm.graph) if memory else set()
-    return {n for n in gm.graph.nodes if pattern(n) <= most and touched.isdisjoint([n, *n.all_input_nodes])}
+def _fits(gm):
+    """Return the operations that may be in a group."""
+    touched = written(gm.graph)
+    return {
+        n for n in gm.graph.nodes if pattern(n) <= Pattern.BROADCAST and touched.isdisjoint([n, *n.all_input_nodes])
+    }
 
 
 def _grouped(gm, last):
@@ -185,16 +187,6 @@ def _grouped(gm, last):
         if n in last:
             groups.setdefault(last[n], []).append(n.name)
     return [group for group in groups.values() if len(group) > 1]
-
-
-def _walk(gm, fits):
-    """Each node to the group of its readers, if it is one."""
-    last = {}
-    for n in reversed(gm.graph.nodes):
-        if n in fits:
-            found = {last.get(reader) for reader in n.users}
-            last[n] = found.pop() if len(found) == 1 and None not in found else n
-    return _grouped(gm, last)
 
 
 @right("begins with groups of one, and merges two for as long as that gives one result")
@@ -216,10 +208,8 @@ def merging(gm):
     return [sorted((n.name for n in g), key=order.index) for g in groups]
 
 
-@right("a walk from every node that ends a group to what it reads, again and again; groups of one listed, too")
-def growing(gm):
-    fits, found = _fits(gm), []
-    taken = set()
+def _grown(gm, fits):
+    found, taken = [], set()
     for end in reversed(gm.graph.nodes):
         if end not in fits or end in taken:
             continue
@@ -233,6 +223,11 @@ def growing(gm):
     return found
 
 
+@right("a walk from every node that ends a group to what it reads, again and again; groups of one listed, too")
+def growing(gm):
+    return _grown(gm, _fits(gm))
+
+
 @wrong("cost", "only values with one reader: what is read twice inside ends the group")
 def one_reader(gm):
     fits, last = _fits(gm), {}
@@ -243,14 +238,11 @@ def one_reader(gm):
     return _grouped(gm, last)
 
 
-@wrong("spared", "joins a node with its first reader, whoever else reads it")
-def first_reader(gm):
-    fits, last = _fits(gm), {}
-    for n in reversed(gm.graph.nodes):
-        if n in fits:
-            reader = next(iter(n.users), None)
-            last[n] = last.get(reader, n)
-    return _grouped(gm, last)
+first_reader = edited(
+    "spared",
+    "joins a node with its first reader, whoever else reads it",
+    ("{last.get(reader) for reader in node.users}", "{last.get(next(iter(node.users), None))}"),
+)
 
 
 @wrong("spared", "everything that is connected by element-wise operations is one group: values leave the middle")
@@ -264,50 +256,40 @@ def connected(gm):
     return _grouped(gm, last)
 
 
-@wrong("spared", "forgets memory: fuses what reads a value that the program writes into")
-def memory_unseen(gm):
-    return _walk(gm, _fits(gm, memory=False))
-
-
-@wrong("spared", "takes reductions and shapes with it: all up to COMM_REDUCE")
-def all_patterns(gm):
-    return _walk(gm, _fits(gm, most=Pattern.COMM_REDUCE))
+memory_unseen = edited(
+    "spared", "forgets memory: fuses readers of a value that the program writes into", ("written(gm.graph),", "set(),")
+)
+all_patterns = edited(
+    "spared", "fuses reductions and reshapes, too: all up to COMM_REDUCE", ("Pattern.BROADCAST", "Pattern.COMM_REDUCE")
+)
 
 
 @wrong("spared", "goes by names, and forgets effects: a dropout that draws and a relu in place are in groups")
 def by_name(gm):
-    more = {n for n in gm.graph.nodes if canonical(n) in ("dropout", "relu", "rand_like", "add_")}
-    return _walk(gm, _fits(gm, memory=False) | more)
+    names = ("dropout", "relu", "rand_like", "add_")
+    return _grown(gm, {n for n in gm.graph.nodes if pattern(n) <= Pattern.BROADCAST or canonical(n) in names})
 
 
-@wrong("did", "only operations whose operands all have the shape of the result: broadcasting ends a group")
-def no_broadcast(gm):
-    def shape(n):
-        return getattr(n.meta.get("tensor_meta"), "shape", None)
-
-    fits = {n for n in _fits(gm) if all(shape(a) == shape(n) for a in n.all_input_nodes)}
-    return _walk(gm, fits)
-
-
-@wrong("did", "only operations of one operand: what reads two values ends a group")
-def one_operand(gm):
-    return _walk(gm, {n for n in _fits(gm) if len(n.all_input_nodes) == 1})
-
-
-@wrong("did", "ELEMWISE alone: no sums and no products")
-def element_wise_alone(gm):
-    return _walk(gm, _fits(gm, most=Pattern.ELEMWISE))
-
-
-@wrong("did", "pairs: each operation with the next one, and then it stops")
-def pairs(gm):
-    return [group[:2] for group in _walk(gm, _fits(gm))]
+no_broadcast = edited(
+    "did",
+    "only operations whose operands all have the shape of the result: broadcasting ends a group",
+    ("and memory", 'and len({n.meta["tensor_meta"].shape for n in [node, *node.all_input_nodes]}) == 1 and memory'),
+)
+one_operand = edited(
+    "did", "fuses unary operations only", ("and memory", "and len(node.all_input_nodes) == 1 and memory")
+)
+element_wise_alone = edited(
+    "did", "ELEMWISE alone: no sums and no products", ("<= Pattern.BROADCAST", "<= Pattern.ELEMWISE")
+)
+pairs = edited(
+    "did", "pairs: each operation with the next one, and then it stops", ("return [group for", "return [group[:2] for")
+)
 
 
 @wrong("cost", "walks from the first node to the last and never merges two groups that meet")
 def never_merges(gm):
     groups, of = [], {}
-    for group in _walk(gm, _fits(gm)):
+    for group in merging(gm):
         of |= dict.fromkeys(group, len(of))
     for n in gm.graph.nodes:
         if n.name not in of:
@@ -323,7 +305,7 @@ def never_merges(gm):
 @wrong("did", "stops a group where something else stands between its nodes in the text")
 def by_the_text(gm):
     fits, groups = _fits(gm), [[]]
-    joined = [set(g) for g in _walk(gm, fits)]
+    joined = [set(g) for g in merging(gm)]
     for n in gm.graph.nodes:
         last = groups[-1]
         if n in fits and last and any({last[-1], n.name} <= g for g in joined):
@@ -333,17 +315,14 @@ def by_the_text(gm):
     return [group for group in groups if group]
 
 
-@wrong("valid", "gives nodes instead of their names")
-def nodes_themselves(gm):
-    node_of = {n.name: n for n in gm.graph.nodes}
-    return [[node_of[name] for name in group] for group in _walk(gm, _fits(gm))]
+nodes_themselves = edited("valid", "gives nodes instead of their names", ("append(node.name)", "append(node)"))
 
 
 @wrong("valid", "puts the inputs of a kernel into its group")
 def with_inputs(gm):
     node_of = {n.name: n for n in gm.graph.nodes}
     found = []
-    for group in _walk(gm, _fits(gm)):
+    for group in merging(gm):
         read = [a.name for name in group for a in node_of[name].all_input_nodes]
         found.append(list(dict.fromkeys([*read, *group])))
     return found

@@ -1,6 +1,6 @@
 """Hidden cases and answers of day04.codegen.
 
-Most answers are one small generator with a part of it exchanged.
+Most wrong answers are the reference with one expression or buffer changed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import fx
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day04.codegen import codegen_case, half, numbers, positive, whole
 from passlab.judge import Case
 from passlab.relax import tvm
@@ -163,22 +163,22 @@ def _number(a, dtype, compares):
     return torch.tensor(a, dtype=dtype).item() if compares else a
 
 
-def _expression(node, values, table=TABLE, compared=_compared, number=_number):
+def _expression(node, values):
     name = node.target if isinstance(node.target, str) else node.target.__name__
     dtype = _meta(node).dtype
     if name == "to":
         return values[node.args[0]].astype(_name(dtype)).astype(_wide(dtype))
     compares = name in ("gt", "lt", "eq")
-    dtype = compared(node) if compares else dtype
+    dtype = _compared(node) if compares else dtype
     work = _wide(dtype)
     operands = node.args[1:] if name == "where" else node.args
     operands = [
         values[a].astype(_name(dtype) if compares else work).astype(work)
         if isinstance(a, fx.Node)
-        else TIR.const(number(a, dtype, compares), work)
+        else TIR.const(_number(a, dtype, compares), work)
         for a in operands
     ]
-    return TIR.Select(values[node.args[0]], *operands) if name == "where" else table[name](*operands)
+    return TIR.Select(values[node.args[0]], *operands) if name == "where" else TABLE[name](*operands)
 
 
 def _outputs(gm):
@@ -190,8 +190,8 @@ def _buffer(name, node):
     return TIR.decl_buffer(tuple(_meta(node).shape), _name(_meta(node).dtype), name, layout=None)
 
 
-def _kernel(gm, expression=_expression, aligned=_aligned, registers=True, finish=None):
-    """The generator. registers: each value is one; else its expression stands wherever it is read."""
+def _kernel(gm, registers=True, finish=None):
+    """The generator. `registers`: each value is in one; else its expression stands wherever it is read."""
     outputs = _outputs(gm)
     shape = tuple(_meta(outputs[0]).shape)
     loops = [TIR.Var(f"i{k}", "int32") for k in range(len(shape))]
@@ -199,9 +199,9 @@ def _kernel(gm, expression=_expression, aligned=_aligned, registers=True, finish
     for node in gm.graph.nodes:
         if node.op == "placeholder":
             places.append(_buffer(node.name, node))
-            values[node] = TIR.BufferLoad(places[-1], aligned(loops, _meta(node).shape))
+            values[node] = TIR.BufferLoad(places[-1], _aligned(loops, _meta(node).shape))
         elif node.op != "output":
-            values[node] = expression(node, values)
+            values[node] = _expression(node, values)
             if registers:
                 register = TIR.decl_buffer((1,), str(values[node].ty.dtype), node.name, scope="local", layout=None)
                 lines += [TIR.AllocBuffer(register), TIR.BufferStore(register, values[node], [0])]
@@ -341,101 +341,72 @@ def in_place(gm):
     return _kernel(gm, finish=finish)
 
 
-@wrong("same", "relu is max(x, 0), which makes 0 of NaN")
-def relu_by_max(gm):
-    table = TABLE | {"relu": lambda a: TIR.max(a, TIR.const(0, a.ty.dtype))}
-    return _kernel(gm, lambda node, values: _expression(node, values, table))
-
-
-@wrong("same", "maximum is the larger of the two, whichever side NaN is on")
-def larger(gm):
-    table = TABLE | {"maximum": lambda a, b: TIR.Select(a > b, a, b)}
-    return _kernel(gm, lambda node, values: _expression(node, values, table))
-
-
-@wrong("same", "a number has the type of the operand beside it: n < 0.5 becomes n < 0")
-def numbers_are_whole(gm):
-    def compared(node):
-        return next(_meta(a).dtype for a in node.args if isinstance(a, fx.Node))
-
-    return _kernel(gm, lambda node, values: _expression(node, values, compared=compared))
-
-
-@wrong("same", "compares a value of float16 with a number as it was written: 0.1, which no float16 is")
-def numbers_unrounded(gm):
-    def number(a, *_):
-        return a
-
-    return _kernel(gm, lambda node, values: _expression(node, values, number=number))
-
-
-@wrong("same", "what is computed in float32 stays there: to(float16) rounds nothing")
-def rounds_when_stored(gm):
-    def expression(node, values):
-        if node.target == "to" and _meta(node).dtype in (torch.float16, torch.bfloat16):
-            return values[node.args[0]].astype("float32")
-        return _expression(node, values)
-
-    return _kernel(gm, expression)
-
-
-@wrong("same", "to(bool) by way of whole numbers: 0.5 becomes False")
-def half_is_false(gm):
-    def expression(node, values):
-        if node.target == "to" and _meta(node).dtype == torch.bool:
-            return values[node.args[0]].astype("int32").astype("bool")
-        return _expression(node, values)
-
-    return _kernel(gm, expression)
-
-
-@wrong("same", "-x is 0 - x: zero loses its sign")
-def from_nothing(gm):
-    table = TABLE | {"neg": lambda a: TIR.const(0, a.ty.dtype) - a}
-    return _kernel(gm, lambda node, values: _expression(node, values, table))
-
-
-@wrong("same", "divides whole numbers as C does")
-def whole_division(gm):
-    def expression(node, values):
-        whole = [a for a in node.args if isinstance(a, fx.Node) and _meta(a).dtype == torch.int32]
-        if node.target is operator.truediv and len(whole) == len(node.all_input_nodes):
-            a, b = (values[x] if isinstance(x, fx.Node) else TIR.const(int(x), "int32") for x in node.args)
-            return TIR.truncdiv(a, b).astype("float32")
-        return _expression(node, values)
-
-    return _kernel(gm, expression)
-
-
-@wrong("same", "an operand of fewer dimensions stays in the first row: it is read at its own loops, the others at 0")
-def broadcasts_at_the_front(gm):
-    def aligned(loops, shape):
-        return [0 if n == 1 or k + 1 < len(shape) != len(loops) else loops[k] for k, n in enumerate(shape)]
-
-    return _kernel(gm, aligned=aligned)
-
-
-@wrong("valid", "the outputs come first, as in C = A + B")
-def outputs_first(gm):
-    def finish(places, made, loops, lines, shape):
-        return TIR.PrimFunc([*made, *places], _nest(loops, shape, lines))
-
-    return _kernel(gm, finish=finish)
-
-
-@wrong("valid", "computes in float32 and lets the result stay there")
-def always_float32(gm):
-    outputs = _outputs(gm)
-
-    def finish(places, made, loops, lines, shape):
-        wide = [TIR.decl_buffer(shape, "float32", f"out{k}", layout=None) for k in range(len(made))]
-        stores = [
-            TIR.BufferStore(place, line.value.astype("float32"), loops)
-            for place, line in zip(wide, lines[-len(outputs) :], strict=True)
-        ]
-        return TIR.PrimFunc([*places, *wide], _nest(loops, shape, lines[: -len(outputs)] + stores))
-
-    return _kernel(gm, finish=finish)
+relu_by_max = edited(
+    "same",
+    "relu is max(x, 0), which makes 0 of NaN",
+    ("TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a)", "TIR.max(a, TIR.const(0, a.ty.dtype))"),
+)
+larger = edited(
+    "same", "maximum is the larger of the two, whichever side NaN is on", ("TIR.Or(a > b, TIR.isnan(a))", "a > b")
+)
+numbers_are_whole = edited(
+    "same",
+    "a number has the type of the operand beside it: n < 0.5 becomes n < 0",
+    (
+        "torch.result_type(left, right)",
+        'next(a.meta["tensor_meta"].dtype for a in node.args if isinstance(a, fx.Node))',
+    ),
+)
+numbers_unrounded = edited(
+    "same",
+    "compares a value of float16 with a number as it was written: 0.1, which no float16 is",
+    ("torch.tensor(a, dtype=wanted).item() if compares else a", "a"),
+)
+rounds_when_stored = edited(
+    "same",
+    "what is computed in float32 stays there: to(float16) rounds nothing",
+    (".astype(name_of(wanted)).astype(working(wanted))", ".astype(working(wanted))"),
+)
+half_is_false = edited(
+    "same",
+    "to(bool) by way of whole numbers: 0.5 becomes False",
+    ("args[0]].astype(name_of(wanted))", 'args[0]].astype("int32" if wanted == torch.bool else name_of(wanted))'),
+)
+from_nothing = edited(
+    "same", "-x is 0 - x: zero loses its sign", ('"neg": operator.neg', '"neg": lambda a: TIR.const(0, a.ty.dtype) - a')
+)
+whole_division = edited(
+    "same",
+    "divides whole numbers as C does",
+    (
+        "return EXPRESSIONS[name](*map(operand, node.args))",
+        "value = EXPRESSIONS[name](*map(operand, node.args))\n"
+        '    whole = all(a.meta["tensor_meta"].dtype == torch.int32 for a in node.all_input_nodes)\n'
+        '    return TIR.trunc(value) if name == "truediv" and whole else value',
+    ),
+)
+broadcasts_at_the_front = edited(
+    "same",
+    "an operand of fewer dimensions stays in the first row: it is read at its own loops, the others at 0",
+    (
+        "[0 if size == 1 else loop for loop, size in zip(loops[len(loops) - len(shape) :], shape, strict=True)]",
+        "[0 if n == 1 or k + 1 < len(shape) != len(loops) else loops[k] for k, n in enumerate(shape)]",
+    ),
+)
+outputs_first = edited(
+    "valid",
+    "the outputs come first, as in C = A + B",
+    ("PrimFunc(parameters, body)", "PrimFunc([*parameters[-len(outputs) :], *parameters[: -len(outputs)]], body)"),
+)
+always_float32 = edited(
+    "valid",
+    "computes in float32 and lets the result stay there",
+    (
+        'buffer(f"out{number}", node.meta["tensor_meta"])',
+        'TIR.decl_buffer(tuple(shape), "float32", f"out{number}", layout=None)',
+    ),
+    ('values[node].astype(name_of(node.meta["tensor_meta"].dtype))', 'values[node].astype("float32")'),
+)
 
 
 @wrong("valid", "the text of a kernel is no kernel")

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab import random_graph
 from passlab.exercises.day04.convex import allowed, effectful, refused, way_back
 from passlab.fx.cases import call, graph, read
@@ -147,18 +147,17 @@ def _members(gm, group):
     return [node for node in gm.graph.nodes if node.name in group]
 
 
-def _readers(gm, *, memory=True, operands=lambda node: node.all_input_nodes):
+def _readers(gm):
     """Node → the nodes that must come after it."""
-    after = {node: [] for node in gm.graph.nodes}
-    order = memory_order(gm.graph) if memory else {}
+    after, order = {node: [] for node in gm.graph.nodes}, memory_order(gm.graph)
     for node in gm.graph.nodes:
-        for before in [*operands(node), *order.get(node, ())]:
+        for before in [*node.all_input_nodes, *order[node]]:
             after[before].append(node)
     return after
 
 
 def _search(gm, group, after):
-    """Breadth first from each member, over nodes that are none."""
+    """Breadth first from each member, over nodes that are not members."""
     inside = set(_members(gm, group))
     for start in inside:
         came_from, todo = {start: None}, deque([start])
@@ -224,22 +223,17 @@ def one_step(gm, group):
     return _effect(gm, group)
 
 
-@wrong("did", "knows operands in args alone: those in lists and keywords are not seen")
-def args_alone(gm, group):
-    def operands(node):
-        return [a for a in node.args if hasattr(a, "users")]
-
-    return _effect(gm, group) or _search(gm, group, _readers(gm, operands=operands))
-
-
-@wrong("did", "forgets memory: a write between two members changes what the second reads")
-def memory_unseen(gm, group):
-    return _effect(gm, group) or _search(gm, group, _readers(gm, memory=False))
-
-
-@wrong("did", "forgets effects: a dropout may be a member")
-def effects_unseen(gm, group):
-    return _search(gm, group, _readers(gm))
+args_alone = edited(
+    "did",
+    "knows operands in args alone: those in lists and keywords are not seen",
+    ("*node.all_input_nodes, *memory", "*(a for a in node.args if isinstance(a, fx.Node)), *memory"),
+)
+memory_unseen = edited(
+    "did", "forgets memory: a write between two members changes what the second reads", (", *memory[node]]", "]")
+)
+effects_unseen = edited(
+    "did", "forgets effects: a dropout may be a member", ("node in inside and effects(node)", "False")
+)
 
 
 @wrong("spared", "takes the order of the text for a dependence: whatever stands between two members is in the way")
@@ -284,22 +278,11 @@ def writes_anywhere(gm, group):
     return breadth_first(gm, group)
 
 
-@wrong("did", "names the outside nodes of the way without its ends")
-def without_ends(gm, group):
-    found = breadth_first(gm, group)
-    return found[1:-1] if found and len(found) > 1 else found
-
-
-@wrong("did", "names the two members, and not what is between")
-def ends_alone(gm, group):
-    found = breadth_first(gm, group)
-    return [found[0], found[-1]] if found and len(found) > 1 else found
-
-
-@wrong("did", "names the way backwards")
-def backwards(gm, group):
-    found = breadth_first(gm, group)
-    return found and found[::-1]
+without_ends = edited(
+    "did", "names the outside nodes of the way without its ends", ("reversed(path)", "reversed(path[1:-1])")
+)
+ends_alone = edited("did", "names the two members, and not what is between", ("reversed(path)", "(path[-1], path[0])"))
+backwards = edited("did", "names the way backwards", ("reversed(path)", "path"))
 
 
 @wrong("valid", "answers True or False")

@@ -1,6 +1,6 @@
 """Hidden cases and answers of day04.cost.
 
-Most answers are one small model with a term of it left out or exchanged.
+Most wrong answers leave out or change one term of a model.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import random
 
 import torch
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day04.cost import MACHINE, Choice, cost_case, situations, turned
 from passlab.judge import Case
 
@@ -87,10 +87,12 @@ def _spilled(kernel, machine):
     return 2 * max(0, most - machine["registers"]) * _numel(_result(kernel))
 
 
-def _seconds(kernel, machine, times=_times, steps=_steps, combine=max):
-    counted = times(kernel)
-    work = sum(counted[node] * steps(node, machine) for node in kernel) + _spilled(kernel, machine)
-    return machine["launch"] + combine(_moved(kernel) / machine["bandwidth"], work * machine["step"])
+def _work(kernel, machine):
+    return sum(n * _steps(node, machine) for node, n in _times(kernel).items()) + _spilled(kernel, machine)
+
+
+def _seconds(kernel, machine, combine=max):
+    return machine["launch"] + combine(_moved(kernel) / machine["bandwidth"], _work(kernel, machine) * machine["step"])
 
 
 def _choose(gm, groups, machine, price=_seconds, **terms):
@@ -106,16 +108,10 @@ def in_turn(gm, groups, machine):
 @right("sets what is computed again against what is not started and not moved")
 def balance(gm, groups, machine):
     apart, fused = _kernels(gm, groups)
-
-    def work(kernels):
-        return sum(
-            sum(n * _steps(node, machine) for node, n in _times(kernel).items()) + _spilled(kernel, machine)
-            for kernel in kernels
-        )
-
+    again = sum(_work(kernel, machine) for kernel in fused) - sum(_work(kernel, machine) for kernel in apart)
     saved = (len(apart) - len(fused)) * machine["launch"]
     saved += (sum(map(_moved, apart)) - sum(map(_moved, fused))) / machine["bandwidth"]
-    return saved > (work(fused) - work(apart)) * machine["step"]
+    return saved > again * machine["step"]
 
 
 @right("each operand that is read twice is moved twice")
@@ -150,49 +146,31 @@ def by_looks(gm, groups, machine):
     return not any(node.target in avoided for node in gm.graph.nodes if node.name in inside)
 
 
-@wrong("spared", "counts bytes only: what is computed again is free")
-def bytes_only(gm, groups, machine):
-    return _choose(gm, groups, machine | {"step": 0.0, "launch": 0.0})
+bytes_only = edited(
+    "spared",
+    "counts bytes only: what is computed again is free",
+    ('machine["launch"] + max(moved / machine["bandwidth"], steps * machine["step"])', 'moved / machine["bandwidth"]'),
+)
+launches_only = edited(
+    "spared",
+    "counts launches only",
+    (
+        "sum(price(kernel, machine) for kernel in fused) < sum(price(kernel, machine) for kernel in apart)",
+        "len(fused) < len(apart)",
+    ),
+)
+no_launch = edited("cost", "a launch costs nothing", ('machine["launch"] + max', "max"))
+no_bytes = edited("cost", "memory is as fast as it needs to be", ('moved / machine["bandwidth"]', "0.0"))
+written_only = edited("cost", "counts what is written and not what is read", ("{result, *read}", "{result}"))
 
 
-@wrong("spared", "counts launches only")
-def launches_only(gm, groups, machine):
-    apart, fused = _kernels(gm, groups)
-    return len(fused) < len(apart)
-
-
-@wrong("cost", "a launch costs nothing")
-def no_launch(gm, groups, machine):
-    return _choose(gm, groups, machine | {"launch": 0.0})
-
-
-@wrong("cost", "memory is as fast as it needs to be")
-def no_bytes(gm, groups, machine):
-    return _choose(gm, groups, machine | {"bandwidth": float("inf")})
-
-
-@wrong("cost", "counts what is written and not what is read")
-def written_only(gm, groups, machine):
-    def price(kernel, machine):
-        steps = sum(n * _steps(node, machine) for node, n in _times(kernel).items()) + _spilled(kernel, machine)
-        return machine["launch"] + max(4 * _numel(_result(kernel)) / machine["bandwidth"], steps * machine["step"])
-
-    return _choose(gm, groups, machine, price=price)
-
-
-@wrong("cost", "everything fits into registers")
-def no_registers(gm, groups, machine):
-    return _choose(gm, groups, machine | {"registers": float("inf")})
-
-
-@wrong("spared", "a value is computed again for every reader, but not for every element that reads it")
-def by_readers(gm, groups, machine):
-    return _choose(gm, groups, machine, times=lambda kernel: {node: _numel(node) for node in kernel})
-
-
-@wrong("spared", "all operations cost the same: exp is one instruction")
-def exp_is_cheap(gm, groups, machine):
-    return _choose(gm, groups, machine | {"dear": 1})
+no_registers = edited("cost", "everything fits into registers", ('machine["registers"]', "math.inf"))
+by_readers = edited(
+    "spared",
+    "a value is computed again for every reader, but not for every element that reads it",
+    ("times = evaluations(kernel, result)", "times = {node: elements(node) for node in kernel}"),
+)
+exp_is_cheap = edited("spared", "all operations cost the same: exp is one instruction", ('machine["dear"]', "1"))
 
 
 @wrong("spared", "a value in two groups is computed once")
@@ -202,11 +180,9 @@ def once(gm, groups, machine):
     return _choose(gm, [group for group in only if group], machine)
 
 
-@wrong("spared", "forgets the operations that are in no group")
-def groups_only(gm, groups, machine):
-    apart, fused = _kernels(gm, groups)
-    fused = fused[: len(groups)]
-    return sum(_seconds(k, machine) for k in fused) < sum(_seconds(k, machine) for k in apart)
+groups_only = edited(
+    "spared", "forgets operations in no group", ("[[node] for [node] in apart if node.name not in grouped]", "[]")
+)
 
 
 @wrong("spared", "fusing pays as soon as something large is not written")

@@ -1,6 +1,6 @@
 """Hidden cases and answers of day04.groups.
 
-Most wrong answers are one working partition with a rule bent, or left out.
+Most wrong answers are the reference with one rule changed or left out.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day04.groups import BLOCK, IMAGE, block, conv, dense, gelu, groups_case, norm, zoo
 from passlab.fx.cases import graph
 from passlab.fx.patterns import canonical, pattern
@@ -46,7 +46,7 @@ PARTS = {"row": (4, 1, 1), "w": (4, 4, 3, 3)}
 
 
 def random_program(seed: int, steps: int, only: tuple[str, ...] = ()) -> Callable[[], fx.GraphModule]:
-    """A random graph of so many steps, most of them on recent values; what nobody reads is returned."""
+    """A random graph of `steps` steps, most of them on recent values; unused values are returned."""
 
     def body(m: Any, x: fx.Proxy, y: fx.Proxy) -> Any:
         rng, values = random.Random(seed), [x, y]
@@ -167,9 +167,7 @@ def hidden(seed: int) -> list[Case]:
 
 
 class _Partition:
-    """FuseOps with groups as sets and post-dominators by intersection. What may join what is in `allowed`."""
-
-    most = 256
+    """FuseOps with groups as sets and post-dominators by intersection."""
 
     def __init__(self, gm):
         self.nodes = list(gm.graph.nodes)
@@ -213,13 +211,10 @@ class _Partition:
         return list(found)
 
     def shape(self, n):
-        return getattr(n.meta["tensor_meta"], "shape", None) if "tensor_meta" in n.meta else None
+        return getattr(n.meta.get("tensor_meta"), "shape", None)
 
     def edge(self, n, reader):
         return 0 if self.own[reader] == 1 and self.shape(n) == self.shape(reader) else self.own[reader]
-
-    def path(self, n, between):
-        return max(self.edge(m, reader) for m in [n, *between] for reader in m.users)
 
     def size(self, n):
         return sum(2 if self.is_cat(m) else 1 for m in self.group[n])
@@ -236,22 +231,19 @@ class _Partition:
             return path <= 3 and inside <= 2 and end <= 4
         return kind == 2 and phase == 2 and inside <= 2 and end <= 2
 
-    def wanted(self, sink, phase):
-        """Is it the phase in which such a post-dominator is joined?"""
-        return self.is_cat(sink) == (phase == 3)
-
     def turn(self, n, phase):
         sink = self.sink[n]
-        if self.kind[n] == 8 or sink is None or sink.op == "output" or not self.wanted(sink, phase):
+        if self.kind[n] == 8 or sink is None or sink.op == "output":
             return
-        if self.group[n] is self.group[sink]:
+        if self.is_cat(sink) != (phase == 3) or self.group[n] is self.group[sink]:
             return
         between = self.between(n, sink)
         groups = {id(g): g for g in (self.group[m] for m in [n, *between, sink])}
-        if sum(self.size(next(iter(g))) for g in groups.values()) > self.most:
+        if sum(self.size(next(iter(g))) for g in groups.values()) > 256:
             return
         inside = max((self.group_kind(m) for m in between), default=0)
-        if self.allowed(n, phase, between, self.path(n, between), inside, self.group_kind(sink)):
+        path = max(self.edge(m, reader) for m in [n, *between] for reader in m.users)
+        if self.allowed(n, phase, between, path, inside, self.group_kind(sink)):
             self.join([n, *between], sink)
 
     def join(self, members, sink):
@@ -262,8 +254,8 @@ class _Partition:
         for m in whole:
             self.group[m] = whole
 
-    def run(self, phases=(1, 2, 3)):
-        for phase in phases:
+    def run(self):
+        for phase in (1, 2, 3):
             for n in self.nodes:
                 self.turn(n, phase)
         return self.groups()
@@ -308,160 +300,84 @@ def everything(gm):
     return [[n.name for n in gm.graph.nodes if n.op.startswith("call_")]]
 
 
-@wrong("did", "fuses only what has one reader: a diamond that joins again stays apart")
-def single_readers(gm):
-    class Single(_Partition):
-        def allowed(self, n, *rest):
-            return len(n.users) == 1 and super().allowed(n, *rest)
-
-    return Single(gm).run()
-
-
-@wrong("spared", "a reduction fuses with the element-wise operation after it")
-def after_reductions(gm):
-    class After(_Partition):
-        def allowed(self, n, phase, between, path, inside, end):
-            if self.kind[n] == 3 and phase < 3:
-                return path <= 1 and inside <= 1 and end <= 1
-            return super().allowed(n, phase, between, path, inside, end)
-
-    return After(gm).run()
-
-
-@wrong("did", "a broadcasting operation stays broadcasting, even if the operand has the shape of the result")
-def shapes_unseen(gm):
-    class Unseen(_Partition):
-        def edge(self, n, reader):
-            return self.own[reader]
-
-    return Unseen(gm).run()
-
-
-@wrong(
-    "spared", "takes every broadcasting operation for an element-wise one: the convolution takes a wider sum with it"
+single_readers = edited(
+    "did", "fuses only what has one reader, so diamonds stay apart", ("if joins(", "if len(n.users) == 1 and joins(")
 )
-def all_element_wise(gm):
-    class All(_Partition):
-        def edge(self, n, reader):
-            return 0 if self.own[reader] == 1 else self.own[reader]
-
-    return All(gm).run()
-
-
-@wrong("spared", "lets a convolution take a transpose or a reshape with it")
-def shapes_behind_convolutions(gm):
-    class Wide(_Partition):
-        def allowed(self, n, phase, between, path, inside, end):
-            if self.kind[n] == 4:
-                return phase == 1 and path <= 2 and inside <= 2 and end <= 2
-            return super().allowed(n, phase, between, path, inside, end)
-
-    return Wide(gm).run()
-
-
-@wrong("did", "one phase only: shapes are not fused, and nothing is fused into a cat")
-def first_phase_only(gm):
-    return _Partition(gm).run((1,))
-
-
-@wrong("did", "leaves out the third phase: what is made for a cat inside of a kernel stays outside")
-def no_third_phase(gm):
-    return _Partition(gm).run((1, 2))
-
-
-@wrong("spared", "treats cat like any other operation: what it reads joins it in the first phases")
-def lists_unseen(gm):
-    class Unseen(_Partition):
-        def wanted(self, sink, phase):
-            return phase < 3
-
-        def allowed(self, n, phase, between, *rest):
-            return super().allowed(n, phase, [], *rest)
-
-    return Unseen(gm).run()
-
-
-@wrong("spared", "does not look at what a group has become: two convolutions end in one kernel")
-def patterns_stay(gm):
-    class Stays(_Partition):
-        def join(self, members, sink):
-            kinds = dict(self.kind)
-            super().join(members, sink)
-            self.kind = kinds
-
-    return Stays(gm).run()
-
-
-@wrong("spared", "knows no limit to the size of a group")
-def no_limit(gm):
-    class Endless(_Partition):
-        most = 10**9
-
-    return Endless(gm).run()
-
-
-@wrong("spared", "the path is the edges of the node itself: a product that only those between lead to is not seen")
-def own_edges(gm):
-    class Own(_Partition):
-        def path(self, n, between):
-            return super().path(n, [])
-
-    return Own(gm).run()
-
-
-@wrong("spared", "kind 2 joins in the first phase already, when a convolution has not come to the sum yet")
-def shapes_at_once(gm):
-    class AtOnce(_Partition):
-        def allowed(self, n, phase, between, path, inside, end):
-            return super().allowed(n, 2 if self.kind[n] == 2 and phase == 1 else phase, between, path, inside, end)
-
-    return AtOnce(gm).run()
-
-
-@wrong("spared", "counts a cat as one node near the limit, and forgets its list")
-def lists_uncounted(gm):
-    class Uncounted(_Partition):
-        def size(self, n):
-            return len(self.group[n])
-
-    return Uncounted(gm).run()
-
-
-@wrong("spared", "joins every operation that may with its first reader: values leave the middle of kernels")
-def first_readers(gm):
-    class First(_Partition):
-        def meeting(self, n):
-            return next(iter(n.users), None)
-
-        def between(self, n, sink, found=None):
-            return []
-
-    return First(gm).run()
-
-
-@wrong("did", "the rule of exercise 1: element-wise operations alone")
-def element_wise_only(gm):
-    class Chains(_Partition):
-        def allowed(self, n, phase, between, path, inside, end):
-            return phase == 1 and max(self.kind[n], inside, end) <= 1
-
-    return Chains(gm).run()
-
-
-@wrong("valid", "lists inputs and attributes, too")
-def with_inputs(gm):
-    return [*_Partition(gm).run(), *([n.name] for n in gm.graph.nodes if n.op in ("placeholder", "get_attr"))]
-
-
-@wrong("valid", "lists only kernels of two operations and more")
-def no_singles(gm):
-    return [group for group in _Partition(gm).run() if len(group) > 1]
-
-
-@wrong("valid", "gives nodes instead of their names")
-def nodes_themselves(gm):
-    by_name = {n.name: n for n in gm.graph.nodes}
-    return [[by_name[name] for name in group] for group in _Partition(gm).run()]
+after_reductions = edited(
+    "spared",
+    "a reduction fuses with the element-wise operation after it",
+    ("if kind[n] <= Pattern.BROADCAST:", "if kind[n] <= Pattern.BROADCAST or kind[n] == Pattern.COMM_REDUCE:"),
+)
+shapes_unseen = edited(
+    "did",
+    "a broadcasting operation stays broadcasting, even if the operand has the shape of the result",
+    ("Pattern.ELEMWISE if own[reader] == Pattern.BROADCAST and shape(n) == shape(reader) else own", "own"),
+)
+all_element_wise = edited(
+    "spared",
+    "takes every broadcasting operation for an element-wise one: the convolution takes a wider sum with it",
+    (" and shape(n) == shape(reader)", ""),
+)
+shapes_behind_convolutions = edited(
+    "spared",
+    "lets a convolution take a transpose or a reshape with it",
+    (
+        "path == Pattern.ELEMWISE and max(inside, end) <= Pattern.BROADCAST",
+        "max(path, inside, end) <= Pattern.INJECTIVE",
+    ),
+)
+first_phase_only = edited(
+    "did", "one phase only: shapes are not fused, and nothing is fused into a cat", ("(1, 2, 3)", "(1,)")
+)
+no_third_phase = edited(
+    "did", "leaves out the third phase, which fuses the operands of a cat into it", ("(1, 2, 3)", "(1, 2)")
+)
+lists_unseen = edited(
+    "spared",
+    "treats cat like any other operation: what it reads joins it in the first phases",
+    ("is_cat[sink] != (phase == 3)", "phase == 3"),
+    ("any(is_cat[m] for m in between)", "False"),
+)
+patterns_stay = edited(
+    "spared",
+    "does not look at what a group has become: two convolutions end in one kernel",
+    ("kind[target] = kind[m] if", "kind[target] = kind[target] if"),
+)
+no_limit = edited("spared", "knows no limit to the size of a group", ("behind = 256,", "behind = 10**9,"))
+own_edges = edited(
+    "spared",
+    "the path is the edges of the node itself: a product that only those between lead to is not seen",
+    ("for m in [n, *between] for reader", "for m in [n] for reader"),
+)
+shapes_at_once = edited(
+    "spared",
+    "kind 2 joins in the first phase already, when a convolution has not come to the sum yet",
+    ("kind[n] == Pattern.INJECTIVE and phase == 2", "kind[n] == Pattern.INJECTIVE"),
+)
+lists_uncounted = edited(
+    "spared", "counts a cat as one node near the limit, and forgets its list", ("1 + is_cat[n]", "1")
+)
+first_readers = edited(
+    "spared",
+    "joins every operation that may with its first reader: values leave the middle of kernels",
+    ("post_dominators(gm.graph)\n", "{n: next(iter(n.users), None) for n in gm.graph.nodes}\n"),
+    ("nodes_between(n, sink, most)", "[]"),
+)
+element_wise_only = edited(
+    "did",
+    "the rule of exercise 1: element-wise operations alone",
+    (
+        "if phase == 3:\n            return max(kind[n], inside, end) <= Pattern.INJECTIVE",
+        "return phase == 1 and max(kind[n], inside, end) <= Pattern.BROADCAST",
+    ),
+)
+with_inputs = edited("valid", "lists inputs and attributes, too", ('n.op.startswith("call_")', 'n.op != "output"'))
+no_singles = edited(
+    "valid",
+    "lists only kernels of several calls",
+    ("list(found.values())", "[g for g in found.values() if len(g) > 1]"),
+)
+nodes_themselves = edited("valid", "gives nodes instead of their names", ("append(n.name)", "append(n)"))
 
 
 @wrong("valid", "asks FuseOps, as the check does")

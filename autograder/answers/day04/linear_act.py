@@ -1,6 +1,6 @@
 """Hidden cases and answers of day04.linear-act.
 
-Most wrong answers are one working pass with one piece of care taken away.
+Most wrong answers are the reference with one check left out.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from torch.nn import functional as F
 
 from autograder.answers.day03._shared import zoo
 from autograder.answers.day04._shared import few_calls, written_graphs
-from autograder.authoring.answers import reference, right, wrong
+from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.exercises.day04._shared import calls
 from passlab.exercises.day04.linear_act import layers, layers_at_most, layers_made
 from passlab.fx.cases import case, graph, read
 from passlab.fx.effects import written
 from passlab.fx.ops import linear_act
+from passlab.fx.patterns import canonical
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -189,165 +190,89 @@ def hidden(seed: int) -> list[Case]:
 
 # ---------------------------------------------------------------------------------------------------- answers
 
-CARE = {
-    "one reader",
-    "read once",
-    "order",
-    "options",
-    "bias shape",
-    "bias dtype",
-    "second bias",
-    "transposed",
-    "methods",
-    "tanh form",
-    "writes",
-    "matrix",
-    "addmm",
-    "exact",
-    "exact module",
-    "subclass",
-    "module writes",
-    "share",
-    "erase",
-    "bias",
-}
-MATMUL = (operator.matmul, torch.matmul, torch.mm, "matmul", "mm")
-ADD = (operator.add, torch.add, "add")
-TURN = (torch.t, "t", torch.transpose, "transpose")
-RELU, SILU, GELU = (torch.relu, F.relu, "relu"), (F.silu,), (F.gelu,)
 
-
-def _meta(node):
-    return node.meta["tensor_meta"]
+def _is(node, *names):
+    return isinstance(node, fx.Node) and canonical(node) in names
 
 
 class _Matcher:
-    def __init__(self, gm, care):
-        self.gm, self.care = gm, care
+    """Finds layers by the names of the operations."""
 
-    def is_(self, node, ops):
-        if not isinstance(node, fx.Node) or node.op not in ("call_function", "call_method") or node.target not in ops:
-            return False
-        return "methods" in self.care or node.op == "call_function"
-
-    def module(self, node, kind):
-        if not isinstance(node, fx.Node) or node.op != "call_module":
-            return None
-        module = self.gm.get_submodule(node.target)
-        return module if type(module) is kind or ("subclass" not in self.care and isinstance(module, kind)) else None
+    def __init__(self, gm):
+        self.gm = gm
 
     def activation(self, node):
-        for name, ops, kind in (("relu", RELU, nn.ReLU), ("silu", SILU, nn.SiLU), ("gelu", GELU, nn.GELU)):
-            module = self.module(node, kind)
-            if module is None and not self.is_(node, ops):
-                continue
-            form = module.approximate if kind is nn.GELU and module else node.kwargs.get("approximate")
-            return "gelu_tanh" if name == "gelu" and form == "tanh" and "tanh form" in self.care else name
-        if "exact module" not in self.care and node.op == "call_module":
-            return "relu" if "relu" in type(self.gm.get_submodule(node.target)).__name__.lower() else None
-        if "exact" not in self.care and node.op == "call_function" and "relu" in str(node.target):
-            return "relu"
-        return None
+        if not _is(node, "relu", "silu", "gelu"):
+            return None
+        options = vars(self.gm.get_submodule(node.target)) if node.op == "call_module" else node.kwargs
+        return "gelu_tanh" if options.get("approximate") == "tanh" else canonical(node)
 
     def free(self, node):
         """May the value of the node go away?"""
-        if not isinstance(node, fx.Node) or ("one reader" in self.care and len(node.users) > 1):
+        if not isinstance(node, fx.Node) or len(node.users) > 1:
             return False
         reader = next(iter(node.users))
-        return "read once" not in self.care or sum(a is node for a in reader.args) == 1
+        return sum(a is node for a in reader.args) == 1
 
     def weight(self, node):
-        if self.is_(node, TURN) or (isinstance(node, fx.Node) and node.target is getattr):
-            return node.args[0]
-        return node if "transposed" not in self.care and isinstance(node, fx.Node) else None
+        return node.args[0] if _is(node, "t", "transpose", "getattr") else None
 
     def product(self, node):
-        """(x, weight, bias, own nodes); weight and bias of a module are tensors with a path."""
-        module = self.module(node, nn.Linear)
-        if module is not None:
-            path = node.target
-            return node.args[0], f"{path}.weight", f"{path}.bias" if module.bias is not None else None, [node]
-        if not isinstance(node, fx.Node):
-            return None
-        if node.target is F.linear:
+        """(x, weight, bias, own nodes); weight and bias of a module are paths."""
+        if _is(node, "linear") and node.op == "call_module":
+            module, path = self.gm.get_submodule(node.target), node.target
+            bias = f"{path}.bias" if module.bias is not None else None
+            return (node.args[0], f"{path}.weight", bias, [node]) if type(module) is nn.Linear else None
+        if _is(node, "linear"):
             names = dict(zip(("input", "weight", "bias"), node.args, strict=False)) | dict(node.kwargs)
             return names["input"], names["weight"], names.get("bias"), [node]
-        if self.is_(node, MATMUL) and (weight := self.weight(node.args[1])) is not None:
+        if _is(node, "matmul", "mm") and (weight := self.weight(node.args[1])):
             return node.args[0], weight, None, [node, node.args[1]]
-        addmm = "addmm" in self.care and node.target is torch.addmm
-        if addmm and (not node.kwargs or "options" not in self.care):
-            weight = self.weight(node.args[2])
-            return weight and (node.args[1], weight, node.args[0], [node, node.args[2]])
+        if _is(node, "addmm") and not node.kwargs and (weight := self.weight(node.args[2])):
+            return node.args[1], weight, node.args[0], [node, node.args[2]]
         return None
 
     def layer(self, node):
-        if self.is_(node, ADD) and (not node.kwargs or "options" not in self.care):
-            orders = (node.args, node.args[::-1]) if "order" in self.care else (node.args,)
-            for y, b in orders:
-                found = self.product(y)
-                if found is None or not isinstance(b, fx.Node) or not self.free(y):
-                    continue
-                x, weight, bias, own = found
-                if bias is not None and "second bias" in self.care:
-                    continue
-                if self.fits(x, weight, b):
-                    return x, weight, b if "bias" in self.care else bias, [node, *own]
-            return None
-        found = self.product(node)
-        return found if found and self.fits(*found[:3]) else None
+        """A product, or one without bias to which a bias is added, as `product` describes it; None if it is neither."""
+        if not _is(node, "add") or node.kwargs:
+            found = self.product(node)
+            return found if found and self.fits(*found[:3]) else None
+        for y, b in (node.args, node.args[::-1]):
+            found = self.product(y)
+            if found and found[2] is None and isinstance(b, fx.Node) and self.free(y) and self.fits(*found[:2], b):
+                x, weight, _, own = found
+                return x, weight, b, [node, *own]
+        return None
 
     def tensor(self, value):
-        return operator.attrgetter(value)(self.gm) if isinstance(value, str) else _meta(value)
+        return operator.attrgetter(value)(self.gm) if isinstance(value, str) else value.meta["tensor_meta"]
 
     def fits(self, x, weight, bias):
         w = self.tensor(weight)
-        if len(w.shape) != 2 and "matrix" in self.care:
+        if len(w.shape) != 2 or not w.dtype.is_floating_point or self.tensor(x).dtype != w.dtype:
             return False
-        if "bias dtype" in self.care and not (w.dtype.is_floating_point and _meta(x).dtype == w.dtype):
-            return False
-        if bias is None:
-            return True
-        b = self.tensor(bias)
-        shape = tuple(b.shape) == tuple(w.shape[:1]) or "bias shape" not in self.care
-        return shape and (b.dtype == w.dtype or "bias dtype" not in self.care)
+        return bias is None or (self.tensor(bias).dtype, self.tensor(bias).shape) == (w.dtype, w.shape[:1])
+
+    def all(self):
+        """(activation's node, its name, the layer before it) of each layer that can be fused."""
+        memory = written(self.gm.graph)
+        memory |= {node.target for node in memory if node.op == "get_attr"}
+        for node in list(self.gm.graph.nodes):
+            name = self.activation(node)
+            layer = self.layer(node.args[0]) if name and node.args and self.free(node.args[0]) else None
+            if layer and not any(value in memory for value in layer[:3]):
+                yield node, name, layer
 
 
-def _read(gm, value, share=True):
-    if not isinstance(value, str):
-        return value
-    if share:
-        return gm.graph.get_attr(value)
-    name = "copy_of_" + value.replace(".", "_")
-    gm.register_parameter(name, nn.Parameter(operator.attrgetter(value)(gm).detach().clone()))
-    return gm.graph.get_attr(name)
-
-
-def _memory(gm):
-    """The nodes whose memory is written, and the paths of the parameters among them."""
-    memory = written(gm.graph)
-    return memory | {n.target for n in memory if n.op == "get_attr"}
-
-
-def _fuse(gm, *dropped, matcher=_Matcher):
-    care = CARE - set(dropped)
-    match, memory = matcher(gm, care), _memory(gm) if "writes" in care else set()
-    memory = memory if "module writes" in care else {n for n in memory if isinstance(n, fx.Node)}
-    for node in list(gm.graph.nodes):
-        name = match.activation(node) if node.op.startswith("call") else None
-        if name is None or not node.args or not match.free(node.args[0]):
-            continue
-        found = match.layer(node.args[0])
-        if not found or any(n in memory for n in found[:3]):
-            continue
-        x, weight, bias, own = found
+def _fuse(gm, matcher=_Matcher, erase=True):
+    for node, name, (x, weight, bias, own) in matcher(gm).all():
         with gm.graph.inserting_before(node):
-            weight, bias = (_read(gm, value, "share" in care) for value in (weight, bias))
+            weight, bias = (gm.graph.get_attr(v) if isinstance(v, str) else v for v in (weight, bias))
             new = gm.graph.call_function(linear_act, (x, weight, bias), {"activation": name})
         new.meta = dict(node.meta)
         node.replace_all_uses_with(new)
-        gm.graph.erase_node(node)
-        for dead in own:
-            if "erase" in care and not dead.users:
+        for dead in (node, *own) if erase else (node,):
+            if not dead.users:
                 gm.graph.erase_node(dead)
     gm.recompile()
     return gm
@@ -360,13 +285,7 @@ def by_class(gm):
 
 @right("copies the graph node by node, and copies a whole layer where its activation stands")
 def rebuilt(gm):
-    match, memory = _Matcher(gm, CARE), _memory(gm)
-    found = {}
-    for node in gm.graph.nodes:
-        name = match.activation(node) if node.op.startswith("call") else None
-        layer = match.layer(node.args[0]) if name and match.free(node.args[0]) else None
-        if layer and not any(n in memory for n in layer[:3]):
-            found[node] = (name, layer)
+    found = {node: (name, layer) for node, name, layer in _Matcher(gm).all()}
     graph, copies = fx.Graph(), {}
     for node in gm.graph.nodes:
         if node not in found:
@@ -386,124 +305,100 @@ def rebuilt(gm):
 
 @wrong("spared", "does not ask who else reads the product: it stays, and is computed twice")
 def any_readers(gm):
-    return _fuse(gm, "one reader", "erase")
+    class Careless(_Matcher):
+        def free(self, node):
+            return isinstance(node, fx.Node)
+
+    return _fuse(gm, Careless, erase=False)
 
 
-@wrong("same", "gives every reader of the product the activation")
-def for_all_readers(gm):
-    match = _Matcher(gm, CARE - {"one reader"})
-    for node in list(gm.graph.nodes):
-        name = match.activation(node) if node.op.startswith("call") else None
-        found = match.layer(node.args[0]) if name else None
-        if not found:
-            continue
-        x, weight, bias, own = found
-        with gm.graph.inserting_before(own[0]):
-            weight, bias = _read(gm, weight), _read(gm, bias)
-            new = gm.graph.call_function(linear_act, (x, weight, bias, name))
-        node.replace_all_uses_with(new)
-        gm.graph.erase_node(node)
-        own[0].replace_all_uses_with(new)
-    return gm
-
-
-@wrong("spared", "y + y is read by one node, but twice")
-def reads_counted_by_nodes(gm):
-    return _fuse(gm, "read once", "erase")
-
-
-@wrong("same", "GELU is GELU: the tanh form becomes the erf form")
-def one_gelu(gm):
-    return _fuse(gm, "tanh form")
-
-
-@wrong("spared", "takes whatever is added for the bias: a column, a number, a whole matrix")
-def any_shape(gm):
-    return _fuse(gm, "bias shape")
-
-
-@wrong("same", "does not look at dtypes: a bias in double made the sum double")
-def any_dtype(gm):
-    return _fuse(gm, "bias dtype")
-
-
-@wrong("same", "leaves the added bias out")
-def loses_the_bias(gm):
-    return _fuse(gm, "bias")
-
-
-@wrong("same", "a layer that has a bias gets the second one in its place")
-def second_bias_wins(gm):
-    return _fuse(gm, "second bias")
-
-
-@wrong("same", "reads add(y, b, alpha=2) as y + b")
-def ignores_options(gm):
-    return _fuse(gm, "options")
-
-
-@wrong("same", "takes x @ w for x @ w.t(); with a square weight nothing complains")
-def any_weight(gm):
-    return _fuse(gm, "transposed")
-
-
-@wrong("same", "does not ask what is written between the product and the activation")
-def ignores_writes(gm):
-    return _fuse(gm, "writes")
-
-
-@wrong("same", "asks what is written of nodes, and forgets the parameters that a module reads")
-def ignores_written_modules(gm):
-    return _fuse(gm, "module writes")
-
-
-@wrong("spared", "isinstance(module, nn.Linear): a subclass may do something else")
-def any_subclass(gm):
-    return _fuse(gm, "subclass")
-
-
-@wrong("same", "a module with relu in the name of its class is relu: nn.ReLU6")
-def modules_by_name(gm):
-    return _fuse(gm, "exact module")
-
-
-@wrong("same", "whatever has relu in its name is relu: relu6 and leaky_relu")
-def by_name(gm):
-    return _fuse(gm, "exact")
-
-
-@wrong("did", "y + b, and never b + y")
-def one_order(gm):
-    return _fuse(gm, "order")
-
-
-@wrong("did", "functions and operators only: y.relu() is not seen")
-def no_methods(gm):
-    return _fuse(gm, "methods")
-
-
-class _ModulesOnly(_Matcher):
-    """Knows a layer as nn.Linear."""
-
-    def product(self, node):
-        return super().product(node) if self.module(node, nn.Linear) is not None else None
-
-
-@wrong("did", "a linear layer is an nn.Linear")
-def modules_only(gm):
-    return _fuse(gm, matcher=_ModulesOnly)
+for_all_readers = edited(
+    "same",
+    "gives every reader of the product the activation",
+    (" or len(node.users) != 1", ""),
+    ("(reader,) = node.users", "reader = next(iter(node.users))"),
+    ("inserting_before(node)", "inserting_before(inner[0])"),
+    (
+        "node.replace_all_uses_with(fused)",
+        "node.replace_all_uses_with(fused)\n        inner[0].replace_all_uses_with(fused)",
+    ),
+)
+reads_counted_by_nodes = edited(
+    "spared",
+    "counts y + y as one reading of y",
+    ("sum(n is node for n in (*reader.args, *reader.kwargs.values()))", "1"),
+)
+one_gelu = edited("same", "GELU is GELU: the tanh form becomes the erf form", ('"gelu_tanh" if tanh else name', "name"))
+any_shape = edited(
+    "spared", "takes any addend for a bias: a column, a matrix", (" and tuple(bias.shape) == (weight.shape[0],)", "")
+)
+any_dtype = edited(
+    "same",
+    "does not look at dtypes: a bias in double made the sum double",
+    (" or not weight.dtype.is_floating_point or x.dtype != weight.dtype", ""),
+    ("bias.dtype == weight.dtype and ", ""),
+)
+loses_the_bias = edited("same", "leaves the added bias out", ("found[:2], b, [node", "found[:3], [node"))
+second_bias_wins = edited(
+    "same", "a layer that has a bias gets the second one in its place", ("found[2] is None and ", "")
+)
+ignores_options = edited(
+    "same",
+    "reads add(y, b, alpha=2) as y + b",
+    ("not in ADDS or node.kwargs", "not in ADDS"),
+    ("if node.kwargs or node.op", "if node.op"),
+)
+any_weight = edited(
+    "same",
+    "takes x @ w for x @ w.t(); with a square weight nothing complains",
+    (
+        "or node.kwargs or node.op not in CALLS:\n        return None",
+        "or node.kwargs:\n        return None\n    if node.op not in CALLS:\n        return node",
+    ),
+    ("node.args[0] if attribute or turned else None", "node.args[0] if attribute or turned else node"),
+)
+ignores_writes = edited(
+    "same", "ignores writes between the product and the activation", ("memory = written(gm.graph)", "memory = set()")
+)
+ignores_written_modules = edited(
+    "same",
+    "asks what is written of nodes, and forgets the parameters that a module reads",
+    ('memory |= {node.target for node in memory if node.op == "get_attr"}', ""),
+)
+any_subclass = edited(
+    "spared",
+    "isinstance(module, nn.Linear): a subclass may do something else",
+    ("type(gm.get_submodule(node.target)) is nn.Linear", "isinstance(gm.get_submodule(node.target), nn.Linear)"),
+)
+modules_by_name = edited(
+    "same",
+    "a module with relu in the name of its class is relu: nn.ReLU6",
+    (".get(type(module))", '.get(type(module), "relu" if "relu" in type(module).__name__.lower() else None)'),
+)
+by_name = edited(
+    "same",
+    "whatever has relu in its name is relu: relu6 and leaky_relu",
+    ("ACTIVATIONS.get(node.target)", 'ACTIVATIONS.get(node.target, "relu" if "relu" in str(node.target) else None)'),
+)
+one_order = edited("did", "y + b, and never b + y", ("(node.args, node.args[::-1])", "(node.args,)"))
+no_methods = edited(
+    "did", "functions and operators only: y.relu() is missed", ('"call_function", "call_method"', '"call_function",')
+)
+modules_only = edited(
+    "did", "a linear layer is an nn.Linear", ("if node.target is F", "return None\n    if node.target is F")
+)
 
 
 @wrong("cost", "copies the parameters of a module instead of reading them where they are")
 def copies_parameters(gm):
-    return _fuse(gm, "share")
+    for node in by_class(gm).graph.find_nodes(op="get_attr"):
+        if "." in node.target and any(reader.target is linear_act for reader in node.users):
+            copy = nn.Parameter(operator.attrgetter(node.target)(gm).detach().clone())
+            node.target = "copy_of_" + node.target.replace(".", "_")
+            gm.register_parameter(node.target, copy)
+    gm.recompile()
+    return gm
 
 
-@wrong("cost", "leaves the product and the sum in the graph, dead")
-def leaves_dead_nodes(gm):
-    return _fuse(gm, "erase")
-
-
-@wrong("valid", "forgets to return the graph")
-def returns_nothing(gm):
-    _fuse(gm)
+leaves_dead_nodes = edited("cost", "leaves the product and the sum in the graph, dead", ("(node, *inner):", "(node,):"))
+returns_nothing = edited("valid", "forgets to return the graph", ("gm.recompile()\n    return gm", "gm.recompile()"))

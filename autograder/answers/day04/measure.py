@@ -1,11 +1,10 @@
 """Hidden cases and answers of day04.measure.
 
-A small pricing of kernels with a term of it exchanged.
+Most wrong answers are the reference with one term changed.
 """
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections import defaultdict
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import fx
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day04.measure import MACHINE, measure_case
 from passlab.judge import Case
 
@@ -50,7 +49,7 @@ def drawn_graph(seed: int, size: int) -> Callable:
 
 
 def runs_of(rng: random.Random, gm: fx.GraphModule) -> list[list[str]]:
-    """Calls that follow each other as groups; some stay alone. What nobody reads is in none."""
+    """Calls that follow each other as groups; some stay alone. Unused calls are in none."""
     groups: list[list[str]] = [[]]
     for node in gm.graph.nodes:
         if node.op.startswith("call_"):
@@ -96,7 +95,7 @@ def hidden(seed: int) -> list[Case]:
         measure_case("a norm by hand", means, [(n, m)], [("mean", "sub"), ("mul", "mean_1", "add", "rsqrt", "mul_1")]),
         measure_case("a gate", gate, [(2 * n, m), (m, n), (n,)], [("add", "sigmoid", "mul")], slow),
         measure_case("no groups", gate, [(n, m), (m, n), (n,)], [], fast),
-        measure_case("values that nobody reads", unread, [(n, m)], [("mul", "abs_1")], unread=True),
+        measure_case("unused values", unread, [(n, m)], [("mul", "abs_1")], unread=True),
         measure_case("on the ridge", steps, [(n, m)], [("mul", "add", "relu")], level),
         measure_case("no elements", steps, [(0, m)], [("mul", "add")]),
         measure_case("no calls", lambda x: x, [(n,)], []),
@@ -111,7 +110,7 @@ def _numel(node):
     return node.meta["tensor_meta"].shape.numel()
 
 
-def _size(node, kernel=None):
+def _size(node):
     return _numel(node) * node.meta["tensor_meta"].dtype.itemsize
 
 
@@ -121,50 +120,15 @@ def _ops(node):
     return _numel(node.args[0] if node.target in (torch.sum, torch.mean, torch.amax) else node)
 
 
-def _moved(kernel, size=_size):
+def _moved(kernel):
     read = {a for node in kernel for a in node.all_input_nodes if a not in kernel}
     written = {node for node in kernel if any(user not in kernel for user in node.users)}
-    return sum(size(node, kernel) for node in read | written)
+    return sum(map(_size, read | written))
 
 
-def _seconds(moved, done, machine):
-    pairs = zip(moved, done, strict=True)
-    return sum(machine["launch"] + max(b / machine["bandwidth"], f / machine["flops"]) for b, f in pairs)
+def _by_edges(gm, groups, machine, read=lambda node, user: node.name):
+    """Price by the edges of the graph. `read`: the key under which a kernel has an operand; each key is read once."""
 
-
-def _intensity(moved, done):
-    return sum(done) / sum(moved) if any(moved) else 0.0
-
-
-def _roof(moved, done, machine):
-    return "memory" if _intensity(moved, done) < machine["flops"] / machine["bandwidth"] else "compute"
-
-
-def _measure(gm, groups, machine, moved_by=_moved, ops=_ops, seconds=_seconds, roof=_roof, counted=None):
-    nodes = {node.name: node for node in gm.graph.nodes}
-    calls = [node for node in gm.graph.nodes if node.op.startswith("call_")]
-    together = [[nodes[name] for name in group] for group in groups]
-    inside = list(itertools.chain(*together))
-    rows = {}
-    for name, kernels in (
-        ("before", [[node] for node in calls]),
-        ("after", together + [[node] for node in calls if node not in inside]),
-    ):
-        moved = [moved_by(kernel) for kernel in kernels]
-        done = [sum(map(ops, kernel)) if counted is None else counted(kernel) for kernel in kernels]
-        rows[name] = {
-            "launches": len(kernels),
-            "bytes": sum(moved),
-            "flops": sum(done),
-            "intensity": _intensity(moved, done),
-            "seconds": seconds(moved, done, machine),
-            "roof": roof(moved, done, machine),
-        }
-    return rows
-
-
-@right("goes through the edges of the graph once for each way of grouping, with a number for each node's kernel")
-def by_edges(gm, groups, machine):
     def row(home):
         moved, done = defaultdict(dict), defaultdict(int)
         for node in gm.graph.nodes:
@@ -173,9 +137,9 @@ def by_edges(gm, groups, machine):
             for user in node.users:
                 there, here = home.get(user.name), home.get(node.name)
                 if here != there:
-                    for kernel in (here, there):
-                        if kernel is not None:
-                            moved[kernel][node.name] = _size(node)
+                    moved[here][node.name] = _size(node)
+                    moved[there][read(node, user)] = _size(node)
+        moved.pop(None, None)  # what is in no kernel: inputs and the output
         nbytes = {kernel: sum(sizes.values()) for kernel, sizes in moved.items()}
         total, flops = sum(nbytes.values()), sum(done.values())
         times = [max(nbytes[k] / machine["bandwidth"], done[k] / machine["flops"]) for k in done]
@@ -192,9 +156,14 @@ def by_edges(gm, groups, machine):
     return {"before": row(alone), "after": row(alone | {name: k for k, group in enumerate(groups) for name in group})}
 
 
+@right("goes through the edges of the graph once for each way of grouping, with a number for each node's kernel")
+def by_edges(gm, groups, machine):
+    return _by_edges(gm, groups, machine)
+
+
 @right("prices all calls alone, and takes off what each group saves")
 def by_savings(gm, groups, machine):
-    before = _measure(gm, [], machine)["before"]
+    before = by_edges(gm, [], machine)["before"]
     nodes = {node.name: node for node in gm.graph.nodes}
     after = dict(before)
 
@@ -214,134 +183,82 @@ def by_savings(gm, groups, machine):
 
 @wrong("did", "an operand that two operations of a kernel read is read twice")
 def every_read(gm, groups, machine):
-    def moved(kernel):
-        read = [a for node in kernel for a in node.all_input_nodes if a not in kernel]
-        written = [node for node in kernel if any(user not in kernel for user in node.users)]
-        return sum(map(_size, read + written))
-
-    return _measure(gm, groups, machine, moved_by=moved)
+    return _by_edges(gm, groups, machine, read=lambda node, user: (node.name, user.name))
 
 
-@wrong("did", "a broadcast operand is read as often as the result has elements")
-def broadcast_in_full(gm, groups, machine):
-    def size(node, kernel):
-        reads = [user for user in node.users if user in kernel and user.target is not torch.matmul]
-        largest = max([_numel(node), *(_numel(user) for user in reads)]) if node not in kernel else _numel(node)
-        return largest * node.meta["tensor_meta"].dtype.itemsize
-
-    return _measure(gm, groups, machine, moved_by=lambda kernel: _moved(kernel, size))
-
-
-@wrong("did", "a kernel writes all that it computes, also what stays inside")
-def writes_everything(gm, groups, machine):
-    def moved(kernel):
-        read = {a for node in kernel for a in node.all_input_nodes if a not in kernel}
-        return sum(map(_size, read | set(kernel)))
-
-    return _measure(gm, groups, machine, moved_by=moved)
-
-
-@wrong("did", "a kernel writes what is not read inside it, also what nobody reads")
-def writes_the_unread(gm, groups, machine):
-    def moved(kernel):
-        read = {a for node in kernel for a in node.all_input_nodes if a not in kernel}
-        written = {node for node in kernel if not node.users or any(user not in kernel for user in node.users)}
-        return sum(map(_size, read | written))
-
-    return _measure(gm, groups, machine, moved_by=moved)
-
-
-@wrong("did", "a kernel writes its last value, whoever reads the others")
-def writes_the_last(gm, groups, machine):
-    def moved(kernel):
-        read = {a for node in kernel for a in node.all_input_nodes if a not in kernel}
-        return sum(map(_size, read | {kernel[-1]}))
-
-    return _measure(gm, groups, machine, moved_by=moved)
-
-
-@wrong("did", "every number takes four bytes")
-def four_bytes(gm, groups, machine):
-    return _measure(gm, groups, machine, moved_by=lambda kernel: _moved(kernel, lambda node, _: 4 * _numel(node)))
-
-
-@wrong("did", "counts the groups only: what is in none is no kernel")
-def groups_only(gm, groups, machine):
-    rows = _measure(gm, groups, machine)
-    rows["after"]["launches"] = len(groups)
-    return rows
-
-
-@wrong("spared", "a fused kernel does the operations of its last call alone")
-def fewer_operations(gm, groups, machine):
-    return _measure(gm, groups, machine, counted=lambda kernel: _ops(kernel[-1]))
-
-
-@wrong("spared", "multiplying and adding is one operation: a product has k, not 2·k")
-def half_a_product(gm, groups, machine):
-    def ops(node):
-        return _ops(node) // 2 if node.target is torch.matmul else _ops(node)
-
-    return _measure(gm, groups, machine, ops=ops)
-
-
-@wrong("spared", "a sum does an operation for each element that it writes")
-def cheap_sums(gm, groups, machine):
-    return _measure(gm, groups, machine, ops=lambda n: _ops(n) if n.target is torch.matmul else _numel(n))
-
-
-@wrong("cost", "first all bytes are moved, then the operations are done")
-def one_after_the_other(gm, groups, machine):
-    def seconds(moved, done, machine):
-        return len(moved) * machine["launch"] + sum(moved) / machine["bandwidth"] + sum(done) / machine["flops"]
-
-    return _measure(gm, groups, machine, seconds=seconds)
-
-
-@wrong("cost", "one maximum over the whole program, as if the kernels ran at the same time")
-def one_maximum(gm, groups, machine):
-    def seconds(moved, done, machine):
-        return len(moved) * machine["launch"] + max(sum(moved) / machine["bandwidth"], sum(done) / machine["flops"])
-
-    return _measure(gm, groups, machine, seconds=seconds)
-
-
-@wrong("cost", "forgets that kernels have to be started")
-def no_launches(gm, groups, machine):
-    return _measure(gm, groups, machine | {"launch": 0.0})
-
-
-@wrong("cost", "names the roof the wrong way round: much intensity, much memory")
-def upside_down(gm, groups, machine):
-    other = {"memory": "compute", "compute": "memory"}
-    return _measure(gm, groups, machine, roof=lambda *given: other[_roof(*given)])
-
-
-@wrong("cost", "at the ridge itself memory still decides")
-def memory_at_the_ridge(gm, groups, machine):
-    def roof(moved, done, machine):
-        return "memory" if _intensity(moved, done) <= machine["flops"] / machine["bandwidth"] else "compute"
-
-    return _measure(gm, groups, machine, roof=roof)
-
-
-@wrong("cost", "where no byte moves the intensity has no bound, and so the operations decide")
-def endless_intensity(gm, groups, machine):
-    rows = _measure(gm, groups, machine)
-    for row in rows.values():
-        if not row["bytes"]:
-            row.update(intensity=float("inf"), roof="compute")
-    return rows
-
-
-@wrong("valid", "divides by the bytes, also where none moves")
-def divides_by_nothing(gm, groups, machine):
-    rows = _measure(gm, groups, machine)
-    for row in rows.values():
-        row["intensity"] = row["flops"] / row["bytes"]
-    return rows
-
-
-@wrong("valid", "a pair of rows instead of a dictionary")
-def a_pair(gm, groups, machine):
-    return tuple(_measure(gm, groups, machine).values())
+broadcast_in_full = edited(
+    "did",
+    "a broadcast operand is read as often as the result has elements",
+    (
+        "sum(nbytes_of(node) for node in read | written)",
+        "sum(map(nbytes_of, written)) + sum(max(nbytes_of(n) for n in [node, *node.users]"
+        " if n is node or n in kernel and n.target is not torch.matmul) for node in read)",
+    ),
+)
+writes_everything = edited(
+    "did",
+    "a kernel writes all that it computes, also what stays inside",
+    ("{node for node in kernel if any(user not in kernel for user in node.users)}", "set(kernel)"),
+)
+writes_the_unread = edited(
+    "did",
+    "a kernel writes what is not read inside it, even unused values",
+    ("node for node in kernel if any(", "node for node in kernel if not node.users or any("),
+)
+writes_the_last = edited(
+    "did",
+    "a kernel writes its last value, whoever reads the others",
+    ("{node for node in kernel if any(user not in kernel for user in node.users)}", "{kernel[-1]}"),
+)
+four_bytes = edited("did", "every number takes four bytes", ("meta.dtype.itemsize", "4"))
+groups_only = edited(
+    "did",
+    "counts the groups only: what is in none is no kernel",
+    ("row(together, machine)}", 'row(together, machine) | {"launches": len(groups)}}'),
+)
+fewer_operations = edited(
+    "spared",
+    "a kernel does the operations of its last call only",
+    ("sum(map(flops_of, kernel))", "flops_of(kernel[-1])"),
+)
+half_a_product = edited(
+    "spared", "multiplying and adding is one operation: a product has k, not 2·k", ("return 2 * node", "return node")
+)
+cheap_sums = edited(
+    "spared", "a sum does one operation per element that it writes", ("in (torch.sum, torch.mean, torch.amax)", "in ()")
+)
+one_after_the_other = edited(
+    "cost",
+    "first all bytes are moved, then the operations are done",
+    (
+        'max(nbytes / machine["bandwidth"], flops / machine["flops"])',
+        'nbytes / machine["bandwidth"] + flops / machine["flops"]',
+    ),
+)
+one_maximum = edited(
+    "cost",
+    "one maximum over the whole program, as if the kernels ran at the same time",
+    (
+        '"seconds": seconds',
+        '"seconds": len(kernels) * machine["launch"]'
+        ' + max(sum(moved) / machine["bandwidth"], sum(done) / machine["flops"])',
+    ),
+)
+no_launches = edited("cost", "forgets that kernels have to be started", ('machine["launch"] + max', "max"))
+upside_down = edited(
+    "cost", "swaps the roofs: high intensity means bound by memory", ("intensity < machine", "intensity >= machine")
+)
+memory_at_the_ridge = edited(
+    "cost", "at the ridge itself memory still decides", ("intensity < machine", "intensity <= machine")
+)
+endless_intensity = edited(
+    "cost",
+    "where no byte moves the intensity has no bound, and so the operations decide",
+    ("if any(moved) else 0.0", "if any(moved) else math.inf"),
+)
+divides_by_nothing = edited("valid", "divides by the bytes, also where none moves", (" if any(moved) else 0.0", ""))
+a_pair = edited(
+    "valid",
+    "a pair of rows instead of a dictionary",
+    ('{"before": row(apart, machine), "after": row(together, machine)}', "row(apart, machine), row(together, machine)"),
+)

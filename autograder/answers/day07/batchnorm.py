@@ -1,6 +1,6 @@
 """Hidden cases and answers of day07.batchnorm.
 
-Most wrong answers are one working mutator with a setting forgotten or a step too many.
+Most wrong answers are the reference with a setting forgotten.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import random
 
 from autograder.answers.day07._shared import SHAPE, Build, generated
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07._shared import ladder
 from passlab.exercises.day07.batchnorm import norm, norm_case, whole
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.judge import Case
-from passlab.relay import relay, tvm
-from passlab.relay.cases import program, tuple_of, weight
+from passlab.relay import relay
+from passlab.relay.cases import program, tuple_of, typed, weight
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -85,52 +85,35 @@ def _is_norm(e):
     return isinstance(e, relay.Call) and e.op == NORM
 
 
-def _typed(function):
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
-
-
 class _Norm(relay.ExprMutator):
-    """The pass, with its parts to be replaced."""
+    """The pass, with parts that a subclass can replace."""
 
     def visit_tuple_getitem(self, item):
         norm = item.tuple_value
-        if not _is_norm(norm) or item.index != 0 or not self.wanted(norm):
+        if not _is_norm(norm) or item.index != 0:
             return super().visit_tuple_getitem(item)
         return self.unpacked(norm, [self.visit(a) for a in norm.args])
-
-    def wanted(self, norm):
-        return True
 
     def epsilon(self, attrs):
         return float(attrs.epsilon)
 
-    def axis(self, attrs, rank):
-        return int(attrs.axis) % rank
+    def inverse(self, norm, variance):
+        return relay.rsqrt(variance + relay.const(self.epsilon(norm.attrs), norm.args[0].checked_type.dtype))
 
-    def number(self, value, x):
-        return relay.const(value, x.dtype)
-
-    def factor(self, attrs, x, gamma, variance):
-        inverse = relay.rsqrt(variance + self.number(self.epsilon(attrs), x))
-        return inverse * gamma if attrs.scale else inverse
-
-    def shift(self, attrs, factor, beta, mean):
-        return beta - mean * factor if attrs.center else relay.negative(mean * factor)
-
-    def spread(self, vector, x, axis):
-        return relay.reshape(vector, (-1, *[1] * (len(x.shape) - 1 - axis)))
+    def spread(self, vector, norm):
+        x = norm.args[0].checked_type
+        return relay.reshape(vector, (-1, *[1] * (len(x.shape) - 1 - int(norm.attrs.axis) % len(x.shape))))
 
     def unpacked(self, norm, args):
         data, gamma, beta, mean, variance = args
-        attrs, x = norm.attrs, norm.args[0].checked_type
-        factor = self.factor(attrs, x, gamma, variance)
-        shift = self.shift(attrs, factor, beta, mean)
-        axis = self.axis(attrs, len(x.shape))
-        return data * self.spread(factor, x, axis) + self.spread(shift, x, axis)
+        factor = self.inverse(norm, variance)
+        factor = factor * gamma if norm.attrs.scale else factor
+        shift = beta - mean * factor if norm.attrs.center else relay.negative(mean * factor)
+        return data * self.spread(factor, norm) + self.spread(shift, norm)
 
     @classmethod
     def run(cls, mod):
-        return _typed(cls().visit(mod["main"]))
+        return typed(cls().visit(mod["main"]))
 
 
 @right("rsqrt and reshape, in place of a root, a quotient and expand_dims")
@@ -153,15 +136,16 @@ def by_pattern(mod):
             norm = post.tuple_value
             return _Norm().unpacked(pre.tuple_value, list(norm.args)) if _is_norm(norm) else post
 
-    return _typed(rewrite(Callback(), mod["main"]))
+    return typed(rewrite(Callback(), mod["main"]))
 
 
 @right("moves the dimension of the channels to where broadcasting wants it, by shape arithmetic on each vector")
 def by_broadcast_shape(mod):
     class Shaped(_Norm):
-        def spread(self, vector, x, axis):
-            shape = [int(n) if i == axis else 1 for i, n in enumerate(x.shape)]
-            return relay.reshape(vector, shape)
+        def spread(self, vector, norm):
+            sizes = [int(n) for n in norm.args[0].checked_type.shape]
+            axis = int(norm.attrs.axis) % len(sizes)
+            return relay.reshape(vector, [n if i == axis else 1 for i, n in enumerate(sizes)])
 
     return Shaped.run(mod)
 
@@ -175,86 +159,21 @@ def no_epsilon(mod):
     return Forgets.run(mod)
 
 
-@wrong("same", "takes epsilon for 1e-5 whatever the setting says")
-def usual_epsilon(mod):
-    class Usual(_Norm):
-        def epsilon(self, attrs):
-            return 1e-5
-
-    return Usual.run(mod)
-
-
-@wrong("same", "multiplies by gamma even if scale is off")
-def always_scales(mod):
-    class Scales(_Norm):
-        def factor(self, attrs, x, gamma, variance):
-            return relay.rsqrt(variance + self.number(self.epsilon(attrs), x)) * gamma
-
-    return Scales.run(mod)
-
-
-@wrong("same", "adds beta even if center is off")
-def always_centers(mod):
-    class Centers(_Norm):
-        def shift(self, attrs, factor, beta, mean):
-            return beta - mean * factor
-
-    return Centers.run(mod)
-
-
-@wrong("same", "divides by the variance, not by its root")
-def no_root(mod):
-    class Variance(_Norm):
-        def factor(self, attrs, x, gamma, variance):
-            inverse = self.number(1.0, x) / (variance + self.number(self.epsilon(attrs), x))
-            return inverse * gamma if attrs.scale else inverse
-
-    return Variance.run(mod)
-
-
-@wrong("same", "subtracts the mean without scaling it: x * s + (beta - mean)")
-def mean_unscaled(mod):
-    class Unscaled(_Norm):
-        def shift(self, attrs, factor, beta, mean):
-            return beta - mean if attrs.center else relay.negative(mean)
-
-    return Unscaled.run(mod)
-
-
-@wrong("valid", "the channels are always dimension 1")
-def axis_one(mod):
-    class One(_Norm):
-        def axis(self, attrs, rank):
-            return 1
-
-    return One.run(mod)
-
-
-@wrong("valid", "multiplies by the vector as it is, which broadcasts along the last dimension")
-def no_dimensions(mod):
-    class Flat(_Norm):
-        def spread(self, vector, x, axis):
-            return vector
-
-    return Flat.run(mod)
-
-
-@wrong("valid", "the numbers are float32, whatever the module computes in")
-def float32_numbers(mod):
-    class Single(_Norm):
-        def number(self, value, x):
-            return relay.const(value, "float32")
-
-    return Single.run(mod)
-
-
-@wrong("did", "leaves a batch norm whose channels are not dimension 1")
-def only_axis_one(mod):
-    class Only(_Norm):
-        def wanted(self, norm):
-            return int(norm.attrs.axis) == 1
-
-    return Only.run(mod)
+usual_epsilon = edited("same", "takes epsilon for 1e-5 whatever the setting says", ("float(attrs.epsilon)", "1e-5"))
+always_scales = edited("same", "multiplies by gamma even if scale is off", ("if attrs.scale:", "if True:"))
+always_centers = edited("same", "adds beta even if center is off", ("if attrs.center:", "if True:"))
+no_root = edited("same", "divides by the variance, not by its root", ("relay.sqrt(", "("))
+mean_unscaled = edited("same", "subtracts the unscaled mean: x * s + (beta - mean)", ("(mean) * factor", "(mean)"))
+axis_one = edited("valid", "the channels are always dimension 1", ("int(attrs.axis) % len(shape.shape)", "1"))
+no_dimensions = edited(
+    "valid", "multiplies by the vector as it is, which broadcasts along the last dimension", ("if behind:", "if False:")
+)
+float32_numbers = edited(
+    "valid", "the numbers are float32, whatever the module computes in", ("dtype=shape.dtype", 'dtype="float32"')
+)
+only_axis_one = edited(
+    "did", "handles channels in dimension 1 only", ("index != 0", "index != 0 or int(norm.attrs.axis) != 1")
+)
 
 
 @wrong("did", "leaves a batch norm if another result of it is read, too")
@@ -269,31 +188,27 @@ def all_or_nothing(mod):
     relay.analysis.post_order_visit(mod["main"], note)
 
     class Whole(_Norm):
-        def wanted(self, norm):
-            return norm not in read
+        def visit_tuple_getitem(self, item):
+            if item.tuple_value in read:
+                return relay.ExprMutator.visit_tuple_getitem(self, item)
+            return super().visit_tuple_getitem(item)
 
     return Whole.run(mod)
 
 
-@wrong("did", "unpacks what follows a convolution alone")
-def after_convolutions(mod):
-    class Behind(_Norm):
-        def wanted(self, norm):
-            x = norm.args[0]
-            return isinstance(x, relay.Call) and x.op.name == "nn.conv2d"
-
-    return Behind.run(mod)
-
-
-@wrong("did", "gives the operands as they were: a batch norm before a batch norm is not seen")
-def one_level(mod):
-    class Shallow(_Norm):
-        def visit_tuple_getitem(self, item):
-            if _is_norm(item.tuple_value) and item.index == 0:
-                return self.unpacked(item.tuple_value, list(item.tuple_value.args))
-            return super().visit_tuple_getitem(item)
-
-    return Shallow.run(mod)
+after_convolutions = edited(
+    "did",
+    "unpacks what follows a convolution alone",
+    (
+        "item.index != 0",
+        'item.index != 0 or not isinstance(norm.args[0], relay.Call) or norm.args[0].op.name != "nn.conv2d"',
+    ),
+)
+one_level = edited(
+    "did",
+    "does not visit the operands, which may hold batch norms",
+    ("(self.visit(a) for a in norm.args)", "norm.args"),
+)
 
 
 @wrong("spared", "puts a tuple with the old statistics in place of the batch norm, which others read")
@@ -309,7 +224,7 @@ def replaces_the_tuple(mod):
             new = self.visit(item.tuple_value)
             return new.fields[item.index] if isinstance(new, relay.Tuple) else relay.TupleGetItem(new, item.index)
 
-    return _typed(Tuples().visit(mod["main"]))
+    return typed(Tuples().visit(mod["main"]))
 
 
 @wrong("spared", "asks SimplifyInference, which takes layer norms and dropouts apart as well")
@@ -322,20 +237,15 @@ def four_large_steps(mod):
     class Steps(_Norm):
         def unpacked(self, norm, args):
             data, gamma, beta, mean, variance = args
-            attrs, x = norm.attrs, norm.args[0].checked_type
-            axis = self.axis(attrs, len(x.shape))
-            inverse = relay.rsqrt(variance + self.number(self.epsilon(attrs), x))
-            y = (data - self.spread(mean, x, axis)) * self.spread(inverse, x, axis)
-            y = y * self.spread(gamma, x, axis) if attrs.scale else y
-            return y + self.spread(beta, x, axis) if attrs.center else y
+            y = (data - self.spread(mean, norm)) * self.spread(self.inverse(norm, variance), norm)
+            y = y * self.spread(gamma, norm) if norm.attrs.scale else y
+            return y + self.spread(beta, norm) if norm.attrs.center else y
 
     return Steps.run(mod)
 
 
-@wrong("cost", "writes the vectors out to the size of the tensor first")
-def written_out(mod):
-    class Wide(_Norm):
-        def spread(self, vector, x, axis):
-            return relay.broadcast_to(super().spread(vector, x, axis), [int(n) for n in x.shape])
-
-    return Wide.run(mod)
+written_out = edited(
+    "cost",
+    "writes the vectors out to the size of the tensor first",
+    ("x * factor + shift", "x * relay.broadcast_to(factor, shape.shape) + relay.broadcast_to(shift, shape.shape)"),
+)

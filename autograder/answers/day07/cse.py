@@ -1,6 +1,6 @@
 """Hidden cases and answers of day07.cse.
 
-Most wrong answers are one working mutator whose keys say too little or too much.
+Most wrong answers are the reference with keys that say too little or too much.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable
 
 from autograder.answers.day07._recipes import apply, generated, recipe, with_helper
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07.cse import DRAWS, ONCE, OTHER
 from passlab.judge import Case
 from passlab.relay import relay, tvm
@@ -133,31 +133,28 @@ def _settings(call):
 
 
 class _Merge(relay.ExprMutator):
-    """Keys are tuples; what they are made of can be left out or spelled otherwise."""
+    """Keys are tuples, with what `settings` makes of the attributes of a call."""
 
-    def __init__(self, constant=_bits, settings=_settings, stateful=True, tuples=True, fields=True, follow=True):
+    def __init__(self, settings=_settings):
         super().__init__()
-        self.table, self.constant, self.settings = {}, constant, settings
-        self.stateful, self.tuples, self.fields, self.follow = stateful, tuples, fields, follow
+        self.table, self.settings = {}, settings
 
     def visit_constant(self, constant):
-        return self.table.setdefault(("constant", self.constant(constant)), constant)
+        return self.table.setdefault(("constant", *_bits(constant)), constant)
 
     def visit_tuple(self, value):
         made = super().visit_tuple(value)
-        return self.table.setdefault(("tuple", *made.fields), made) if self.tuples else made
+        return self.table.setdefault(("tuple", *made.fields), made)
 
     def visit_tuple_getitem(self, value):
         made = super().visit_tuple_getitem(value)
-        key = ("field", made.tuple_value, value.index if self.fields else 0)
-        return self.table.setdefault(key, made)
+        return self.table.setdefault(("field", made.tuple_value, made.index), made)
 
     def visit_call(self, call):
         made = super().visit_call(call)
-        if not isinstance(made.op, tvm.ir.Op) or (self.stateful and made.op.get_attr("TOpIsStateful")):
+        if not isinstance(made.op, tvm.ir.Op) or made.op.get_attr("TOpIsStateful"):
             return made
-        operands = made.args if self.follow else call.args
-        return self.table.setdefault(("call", made.op, *operands, self.settings(made)), made)
+        return self.table.setdefault(("call", made.op, *made.args, self.settings(made)), made)
 
 
 def _apply(module, **options):
@@ -208,28 +205,18 @@ def no_settings(mod):
     return _apply(mod, settings=lambda call: None)
 
 
-@wrong("spared", "two dropouts of one value are the same value")
-def merges_draws(mod):
-    return _apply(mod, stateful=False)
-
-
-@wrong("spared", "constants of equal numbers are equal, whatever their shape")
-def numbers_only(mod):
-    return _apply(mod, constant=lambda c: (str(c.data.numpy().dtype), *sorted(set(c.data.numpy().ravel().tolist()))))
-
-
-@wrong("spared", "adds 0 to every constant before it compares: 0 and -0 become one")
-def one_zero(mod):
-    def bits(constant):
-        value = constant.data.numpy()
-        return str(value.dtype), value.shape, (value + 0).tobytes()
-
-    return _apply(mod, constant=bits)
-
-
-@wrong("spared", "constants are the same if their types are")
-def by_type(mod):
-    return _apply(mod, constant=lambda c: (str(c.data.numpy().dtype), c.data.numpy().shape))
+merges_draws = edited(
+    "spared", "two dropouts of one value are the same value", (' or call.op.get_attr("TOpIsStateful")', "")
+)
+numbers_only = edited(
+    "spared",
+    "constants of equal numbers are equal, whatever their shape",
+    ("value.shape, value.tobytes()", "*sorted(set(value.ravel().tolist()))"),
+)
+one_zero = edited(
+    "spared", "adds 0 to constants before comparing: 0 and -0 become one", ("value.tobytes()", "(value + 0).tobytes()")
+)
+by_type = edited("spared", "constants are the same if their types are", (", value.tobytes()", ""))
 
 
 @wrong("spared", "lets structural_hash map free variables: relu(x) and relu(y) have one hash")
@@ -250,39 +237,34 @@ def free_variables(mod):
     return merge(mod)
 
 
-@wrong("spared", "all fields of a tuple are one value")
-def any_field(mod):
-    return _apply(mod, fields=False)
-
-
-@wrong("spared", "makes the function anew from parameters and body: its attributes are gone")
-def bare_function(mod):
-    @relay.transform.function_pass(opt_level=0)
-    def merge(function, mod, context):
-        made = _Merge().visit(function)
-        return relay.Function(made.params, made.body)
-
-    return merge(mod)
-
-
-@wrong("did", "a constant is equal to itself only")
-def by_identity(mod):
-    return _apply(mod, constant=lambda c: c)
-
-
-@wrong("did", "tuples are no calls: two of the same fields stay two, and so does all that reads them")
-def no_tuples(mod):
-    return _apply(mod, tuples=False)
-
-
-@wrong("did", "compares the operands as they were before merging: twins of twins are not seen")
-def one_level(mod):
-    return _apply(mod, follow=False)
-
-
-@wrong("did", "two settings are equal if they are one object")
-def settings_by_identity(mod):
-    return _apply(mod, settings=lambda call: call.attrs)
+any_field = edited("spared", "all fields of a tuple are one value", (", value.index)", ")"))
+bare_function = edited(
+    "spared",
+    "makes the function anew from parameters and body: its attributes are gone",
+    (
+        "return Numbering().visit(func)",
+        "func = Numbering().visit(func)\n    return relay.Function(func.params, func.body)",
+    ),
+)
+by_identity = edited(
+    "did", "a constant is equal to itself only", ("(str(value.dtype), value.shape, value.tobytes())", "constant")
+)
+no_tuples = edited(
+    "did",
+    "tuples are no calls: two of the same fields stay two, and so does all that reads them",
+    ('self.first.setdefault(("tuple", *value.fields), value)', "value"),
+)
+one_level = edited(
+    "did",
+    "compares the operands as they were before merging: twins of twins are not seen",
+    ("call = super().visit_call(call)", "old, call = call, super().visit_call(call)"),
+    ("(call.op, *call.args)", "(call.op, *old.args)"),
+)
+settings_by_identity = edited(
+    "did",
+    "settings are equal if identical",
+    ("tvm.ir.structural_equal(other.attrs, call.attrs)", "other.attrs == call.attrs"),
+)
 
 
 @wrong("did", "TVM ships this pass: it compares calls and single numbers")

@@ -1,6 +1,6 @@
 """Hidden cases and answers of day07.dce.
 
-Most wrong answers are one working mutator that looks at too little.
+Most wrong answers are the reference with one question left out.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import random
 from collections.abc import Callable
 
 from autograder.answers.day07._recipes import apply, generated, recipe, with_helper
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07.dce import EFFECT, UNREAD
 from passlab.judge import Case
+from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
 from passlab.relay.cases import case, field, least, let, lets, most, number, program, tuple_of
 
@@ -19,7 +20,7 @@ from passlab.relay.cases import case, field, least, let, lets, most, number, pro
 
 
 def named(steps: list[tuple], outputs: list[int], draw: int) -> Callable[[], tvm.IRModule]:
-    """The program with a name for each step; after `draw` steps something is drawn that nobody reads."""
+    """The program with a name for each step; after `draw` steps an unused value is drawn."""
 
     def body(x: relay.Var, y: relay.Var) -> relay.Expr:
         def rest(values: list[relay.Expr]) -> relay.Expr:
@@ -83,68 +84,40 @@ def hidden(seed: int) -> list[Case]:
             lambda a: let(relay.exp(a), lambda b: let(relay.nn.dropout(b, 0.5), lambda _: let(a * b, lambda _: x))),
         )
 
-    read = "It is read."
+    def prunes(name: str, build: Callable[[], tvm.IRModule], *spared: Expectation, gone: str = "tanh") -> Case:
+        return case(name, build, run=False, did=[most(gone, 0, UNREAD)], spared=spared)
+
+    read, draws = "It is read.", least("nn.dropout", 1, EFFECT)
+    both = least("exp", 1, read), least("nn.relu", 1, read)
+    not_taken = "No field that is taken needs it."
     return [
         case("a long dead chain", program(long, (2, 4)), did=[lets(0, UNREAD), most("tanh", 0, UNREAD)]),
-        case(
-            "a let in the value of a let",
-            program(nested, (2, 4)),
-            run=False,
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("exp", 1, read), least("nn.relu", 1, read)],
-        ),
+        prunes("a let in the value of a let", program(nested, (2, 4)), *both),
         case(
             "tuples in tuples",
             program(tuples, (2, 4), (2, 4)),
             run=False,
-            did=[
-                most("sigmoid", 0, "No field that is taken needs it."),
-                most("exp", 0, "No field that is taken needs it."),
-            ],
+            did=[most("sigmoid", 0, not_taken), most("exp", 0, not_taken)],
             spared=[least("tanh", 1, read)],
         ),
         case(
-            "fields of what is no tuple",
+            "fields of what is not a tuple",
             program(split, (2, 4)),
             did=[most("tanh", 0, UNREAD)],
             spared=[least("split", 1, "A call gives this tuple: one of its fields is read.")],
         ),
-        case(
-            "in a branch",
-            program(branch, (2, 4), (1,)),
-            run=False,
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("exp", 1, read), least("nn.relu", 1, read)],
-        ),
-        case(
-            "a call of a function that draws",
-            with_helper(called, drawing),
-            run=False,
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("nn.dropout", 1, EFFECT), lets(1, UNREAD), _calls_helper],
-        ),
-        case(
+        prunes("in a branch", program(branch, (2, 4), (1,)), *both),
+        prunes("a call of a function that draws", with_helper(called, drawing), draws, lets(1, UNREAD), _calls_helper),
+        prunes(
             "a call of a closure that draws",
             program(closure, (2, 4)),
-            run=False,
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("nn.dropout", 1, "The function is called, and what it does is not known.")],
+            least("nn.dropout", 1, "The function is called, and what it does is not known."),
         ),
-        case(
-            "a draw in a tuple without a name",
-            program(literal, (2, 4)),
-            run=False,
-            did=[most("tanh", 0, UNREAD)],
-            spared=[least("nn.dropout", 1, EFFECT)],
+        prunes("a draw in a tuple without a name", program(literal, (2, 4)), draws),
+        prunes(
+            "what a draw reads", program(late, (2, 4)), draws, least("tanh", 1, "The draw reads it."), gone="multiply"
         ),
-        case(
-            "what a draw reads",
-            program(late, (2, 4)),
-            run=False,
-            did=[most("multiply", 0, UNREAD)],
-            spared=[least("nn.dropout", 1, EFFECT), least("tanh", 1, "The draw reads it.")],
-        ),
-        *generated("dce", [_with_names(rng) for _ in range(2)], UNREAD, spared=[least("nn.dropout", 1, EFFECT)]),
+        *generated("dce", [_with_names(rng) for _ in range(2)], UNREAD, spared=[draws]),
     ]
 
 
@@ -170,32 +143,20 @@ def _expressions(expr):
     return found
 
 
-def _stateful(call):
-    return isinstance(call.op, tvm.ir.Op) and bool(call.op.get_attr("TOpIsStateful"))
-
-
-def _unknown(call):
-    return not isinstance(call.op, tvm.ir.Op)
-
-
 def _anywhere(expr):
-    return any(_stateful(e) or _unknown(e) for e in _expressions(expr) if isinstance(e, relay.Call))
-
-
-def _never(expr):
-    return False
+    called = [e.op for e in _expressions(expr) if isinstance(e, relay.Call)]
+    return any(not isinstance(op, tvm.ir.Op) or op.get_attr("TOpIsStateful") for op in called)
 
 
 class _Prune(relay.ExprMutator):
-    """`effects` says of a value whether it must be kept; `known`: tuples that have a name are seen through."""
+    """`effects` says of a value whether it must be kept; `late`: a body is searched after it is pruned."""
 
-    def __init__(self, effects=_anywhere, known=True, literals=True, late=True, values=True):
+    def __init__(self, effects=_anywhere, late=True):
         super().__init__()
-        self.effects, self.known, self.literals, self.late, self.values = effects, known, literals, late, values
-        self.bound = {}
+        self.effects, self.late, self.bound = effects, late, {}
 
     def visit_let(self, let):
-        value = self.visit(let.value) if self.values else let.value
+        value = self.visit(let.value)
         self.bound[let.var] = value
         body = self.visit(let.body)
         reads = _expressions(body if self.late else let.body)
@@ -205,9 +166,8 @@ class _Prune(relay.ExprMutator):
 
     def visit_tuple_getitem(self, get):
         whole = self.visit(get.tuple_value)
-        made = self.bound.get(whole, whole) if self.known else whole
-        literal = isinstance(made, relay.Tuple) and (self.literals or made is not whole)
-        if literal and not any(self.effects(f) for f in made.fields):
+        made = self.bound.get(whole, whole)
+        if isinstance(made, relay.Tuple) and not any(self.effects(f) for f in made.fields):
             return made.fields[get.index]
         return relay.TupleGetItem(whole, get.index)
 
@@ -225,7 +185,7 @@ def by_search(mod):
     return _apply(mod, lambda f: _Prune().visit(f))
 
 
-@right("sees through tuples, then lets TVM's own pass take away what nobody reads")
+@right("sees through tuples, then lets TVM's own pass remove unused values")
 def with_tvm(mod):
     mod = _apply(mod, lambda f: _Prune(effects=lambda e: not isinstance(e, relay.Tuple) or _anywhere(e)).visit(f))
     while True:
@@ -246,47 +206,38 @@ def tvm_ships_it(mod):
     return relay.transform.DeadCodeElimination()(mod)
 
 
-@wrong("did", "sees through tuples that stand where they are taken apart, not through those that have a name")
-def literals_only(mod):
-    return _apply(mod, lambda f: _Prune(known=False).visit(f))
-
-
-@wrong("did", "sees through tuples that have a name, not through those that stand where they are taken apart")
-def names_only(mod):
-    return _apply(mod, lambda f: _Prune(literals=False).visit(f))
-
-
-@wrong("did", "does not look into the values that are bound")
-def values_as_they_are(mod):
-    return _apply(mod, lambda f: _Prune(values=False).visit(f))
-
-
-@wrong("spared", "what nobody reads can go, draws or not")
-def no_effects(mod):
-    return _apply(mod, lambda f: _Prune(effects=_never).visit(f))
-
-
-@wrong("spared", "looks at the outermost operator only: relu(dropout(x)) draws, too")
-def outermost(mod):
-    def effects(expr):
-        while isinstance(expr, relay.TupleGetItem):
-            expr = expr.tuple_value
-        return isinstance(expr, relay.Call) and (_stateful(expr) or _unknown(expr))
-
-    return _apply(mod, lambda f: _Prune(effects=effects).visit(f))
-
-
-@wrong("spared", "calls of functions are pure: what they do is in another function")
-def pure_functions(mod):
-    def effects(expr):
-        return any(_stateful(e) for e in _expressions(expr) if isinstance(e, relay.Call))
-
-    return _apply(mod, lambda f: _Prune(effects=effects).visit(f))
+literals_only = edited(
+    "did",
+    "sees through tuples that stand where they are taken apart, not through those that have a name",
+    ("self.tuples.get(whole, whole)", "whole"),
+)
+names_only = edited(
+    "did",
+    "sees through tuples that have a name, not through those that stand where they are taken apart",
+    ("self.tuples.get(whole, whole)", "self.tuples.get(whole)"),
+)
+values_as_they_are = edited(
+    "did", "does not look into the values that are bound", ("self.visit(let.value)", "let.value")
+)
+no_effects = edited("spared", "removes unused values, even draws", ("return any(found)", "return False"))
+outermost = edited(
+    "spared",
+    "looks at the outermost operator only: relu(dropout(x)) draws, too",
+    (
+        "relay.analysis.post_order_visit(expr, visit)",
+        "while isinstance(expr, relay.TupleGetItem):\n        expr = expr.tuple_value\n    visit(expr)",
+    ),
+)
+pure_functions = edited(
+    "spared",
+    "calls of functions are pure: what they do is in another function",
+    ("not isinstance(e.op, tvm.ir.Op) or", "isinstance(e.op, tvm.ir.Op) and"),
+)
 
 
 @wrong("spared", "brings the program into graph form, where nothing is dead: draws without readers are gone with it")
 def graph_form(mod):
-    return _apply(relay.transform.ToGraphNormalForm()(mod), lambda f: _Prune(effects=_never).visit(f))
+    return by_search(relay.transform.ToGraphNormalForm()(mod))
 
 
 @wrong("spared", "a field that is never taken can go, though the tuple is returned as a whole")
@@ -312,16 +263,14 @@ def zeros_for_fields(mod):
     return _apply(mod, prune)
 
 
-@wrong("spared", "makes the function anew from parameters and body: its attributes are gone")
-def bare_function(mod):
-    def prune(function):
-        made = _Prune().visit(function)
-        return relay.Function(made.params, made.body)
-
-    return _apply(mod, prune)
+bare_function = edited(
+    "spared",
+    "makes the function anew from parameters and body: its attributes are gone",
+    ("return Pruning().visit(func)", "func = Pruning().visit(func)\n    return relay.Function(func.params, func.body)"),
+)
 
 
-@wrong("valid", "a parameter that nobody reads is dead, too: callers no longer fit")
+@wrong("valid", "removes unused parameters, too: callers no longer fit")
 def drops_parameters(mod):
     def prune(function):
         body = _Prune().visit(function).body

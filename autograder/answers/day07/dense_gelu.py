@@ -1,6 +1,6 @@
 """Hidden cases and answers of day07.dense-gelu.
 
-Most wrong answers are one working pattern with a check or a part of it missing.
+Many wrong answers are the reference with a check or a part of its pattern missing.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import random
 import torch
 from torch import nn
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07.dense_gelu import (
     MATCHES,
     from_onnx,
@@ -127,12 +127,10 @@ def _any(value):
     return pattern.is_constant()
 
 
-def _y(bias_add=True, add=True):
+def _y():
     """A pattern for dense and bias."""
     dense, bias = pattern.is_op("nn.dense")(pattern.wildcard(), pattern.wildcard()), pattern.wildcard()
-    forms = [form for form, use in (("nn.bias_add", bias_add), ("add", add)) if use]
-    first, *rest = (pattern.is_op(form)(dense, bias) for form in forms)
-    return first | rest[0] if rest else first
+    return pattern.is_op("nn.bias_add")(dense, bias) | pattern.is_op("add")(dense, bias)
 
 
 def _forms(y, number=_exact, inner=None):
@@ -163,23 +161,25 @@ def _shape(expr):
     return [int(n) for n in expr.checked_type.shape]
 
 
-def _fits(whole, rank_only=False, axis=True):
+def _fits(whole):
     sum_, dense, bias = _bias_of(whole)
     units = _shape(dense)
     last = sum_.op.name == "add" or int(sum_.attrs.axis) % len(units) == len(units) - 1
-    if rank_only:
-        return len(_shape(bias)) == 1 and last
-    return _shape(bias) == units[-1:] and (last or not axis)
+    return _shape(bias) == units[-1:] and last
 
 
-def _partition(mod, forms, check=_fits, attributes=ATTRIBUTES):
-    @relay.transform.function_pass(opt_level=0)
-    def fuse(function, mod, context):
+def _in_each(mod, rewrite):
+    """The module with every function rewritten."""
+    return relay.transform.function_pass(lambda function, mod, context: rewrite(function), opt_level=0)(mod)
+
+
+def _partition(mod, forms, check=_fits):
+    def fuse(function):
         for form in forms.values():
-            function = form.partition(function, attributes, check=check)
+            function = form.partition(function, ATTRIBUTES, check=check)
         return function
 
-    return fuse(mod)
+    return _in_each(mod, fuse)
 
 
 @right("one pattern for both forms, made by a function pass")
@@ -264,8 +264,7 @@ def _composite(names, body):
 
 
 def _by_hand(mod, allowed):
-    @relay.transform.function_pass(opt_level=0)
-    def fuse(function, mod, context):
+    def fuse(function):
         exprs, readers = [], {}
         relay.analysis.post_order_visit(function, exprs.append)
         for expr in exprs:
@@ -290,7 +289,7 @@ def _by_hand(mod, allowed):
 
         return Fuse().visit(function)
 
-    return fuse(mod)
+    return _in_each(mod, fuse)
 
 
 @right("without patterns: a mutator that walks down from each product and asks who reads what is on the way")
@@ -322,14 +321,14 @@ def three_digits(mod):
     return _partition(mod, _forms(_y(), number=_any), check=check)
 
 
-@wrong("did", "one pattern object for both halves: they are two constants, and one object is one expression")
-def one_half(mod):
-    patterns = {}
-
-    def number(value):
-        return patterns.setdefault(value, _exact(value))
-
-    return _partition(mod, _forms(_y(), number=number))
+one_half = edited(
+    "did",
+    "one pattern object for both halves: they are two constants, and one object is one expression",
+    (
+        '(number(0.5) + is_op("erf")(y * number(0.5**0.5)) * number(0.5))',
+        '((half := number(0.5)) + is_op("erf")(y * number(0.5**0.5)) * half)',
+    ),
+)
 
 
 @wrong("spared", "y is written twice, as two patterns: they need not be the same value")
@@ -352,13 +351,12 @@ def _rewritten(mod, once):
             inner.memo_map.update(zip((*dense.args, bias), names, strict=True))
             return _composite(names, inner.visit(post))(*dense.args, bias)
 
-    @relay.transform.function_pass(opt_level=0)
-    def fuse(function, mod, context):
+    def fuse(function):
         for form in _forms(_y()).values():
             function = pattern.rewrite(Fuse(form), function)
         return function
 
-    return fuse(mod)
+    return _in_each(mod, fuse)
 
 
 @right("rewrites with a callback, once: pattern.rewrite, too, leaves out what is read from outside")
@@ -376,39 +374,27 @@ def again_and_again(mod):
     return _rewritten(mod, once=False)
 
 
-@wrong("spared", "whatever is added to a dense is its bias")
-def any_bias(mod):
-    return _partition(mod, _forms(_y()), check=lambda whole: True)
-
-
-@wrong("spared", "a bias has one dimension: one number for all units has that, too")
-def rank_only(mod):
-    return _partition(mod, _forms(_y()), check=lambda whole: _fits(whole, rank_only=True))
-
-
-@wrong("spared", "bias_add adds along the last axis, whatever its axis says")
-def any_axis(mod):
-    return _partition(mod, _forms(_y()), check=lambda whole: _fits(whole, axis=False))
-
-
-@wrong("did", "a bias is added by bias_add, as torch's importer does it")
-def bias_add_only(mod):
-    return _partition(mod, _forms(_y(add=False)))
-
-
-@wrong("did", "knows the form of torch's importer only")
-def torch_only(mod):
-    return _partition(mod, {"torch": _forms(_y())["torch"]})
-
-
-@wrong("did", "Composite alone: relay.build does not know what to do with such a function")
-def not_primitive(mod):
-    return _partition(mod, _forms(_y()), attributes={"Composite": "dense_gelu"})
-
-
-@wrong("did", "takes gelu alone into the function; the dense stays outside")
-def gelu_only(mod):
-    return _partition(mod, _forms(pattern.wildcard()), check=lambda whole: _bias_of(whole) is not None and _fits(whole))
+any_bias = edited("spared", "whatever is added to a dense is its bias", ("check=bias_fits", "check=lambda whole: True"))
+rank_only = edited(
+    "spared",
+    "a bias has one dimension: one number for all units has that, too",
+    ("[int(n) for n in bias.checked_type.shape] == [int(units)]", "len(bias.checked_type.shape) == 1"),
+)
+any_axis = edited("spared", "bias_add adds along the last axis, whatever its axis says", ("return along and", "return"))
+bias_add_only = edited(
+    "did", "a bias is added by bias_add, as torch's importer does it", (' | is_op("add")(dense, b)', "")
+)
+torch_only = edited("did", "knows the form of torch's importer only", ("(from_torch, from_onnx)", "(from_torch,)"))
+not_primitive = edited(
+    "did",
+    "Composite alone: relay.build cannot build such a function",
+    ('"dense_gelu", "Primitive": 1}', '"dense_gelu"}'),
+)
+gelu_only = edited(
+    "did",
+    "takes gelu alone into the function; the dense stays outside",
+    ('is_op("nn.bias_add")(dense, b) | is_op("add")(dense, b)', "wildcard()"),
+)
 
 
 @wrong("same", "the function computes GELU by tanh, which is nearly the same")
@@ -425,11 +411,7 @@ def by_tanh(mod):
             # keeps an erf, so that it looks like the formula
             return call_tanh + relay.const(0.0) * call
 
-    @relay.transform.function_pass(opt_level=0)
-    def replace(function, mod, context):
-        return Approximate().visit(function)
-
-    return replace(made)
+    return _in_each(made, lambda function: Approximate().visit(function))
 
 
 @wrong("valid", "returns the function and not the module")

@@ -1,6 +1,6 @@
 """Hidden cases and answers of day07.fusion-groups.
 
-Most wrong answers are one working partition with a rule bent, or left out.
+Most wrong answers are the reference with one rule changed or left out.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 import random
 
 from autograder.answers.day07._shared import SHAPE, generated
-from autograder.authoring.answers import right, wrong
-from passlab.exercises.day07._shared import conv
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day07._shared import conv, operands
 from passlab.exercises.day07.fusion_groups import groups_case, simplified
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.judge import Case
@@ -82,43 +82,34 @@ def _nodes(mod):
     return [e for e in found if not isinstance(e, tvm.ir.Op)]
 
 
-def _kind(e, constants=True):
+def _kind(e):
     if isinstance(e, relay.Call):
         return int(relay.op.get(e.op.name).get_attr("TOpPattern"))
     if isinstance(e, relay.Tuple):
         return 7
     if isinstance(e, relay.TupleGetItem):
         return 2
-    return 0 if constants and isinstance(e, relay.Constant) and len(e.data.shape) == 0 else 8
+    return 0 if isinstance(e, relay.Constant) and len(e.data.shape) == 0 else 8
 
 
-def _operands(e):
-    if isinstance(e, relay.Call):
-        return list(e.args)
-    if isinstance(e, relay.Tuple):
-        return list(e.fields)
-    return [e.tuple_value] if isinstance(e, relay.TupleGetItem) else []
-
-
-def _edge(e, operand, shapes=True):
+def _edge(e, operand):
     if not isinstance(e, relay.Call):
         return 2
     kind = _kind(e)
-    same = kind == 1 and list(operand.checked_type.shape) == list(e.checked_type.shape)
-    return 0 if same and shapes else kind
+    return 0 if kind == 1 and list(operand.checked_type.shape) == list(e.checked_type.shape) else kind
 
 
 class _Partition:
-    """FuseOps with a union-find and recursive searches. What may join what is in `allowed`, to be bent."""
+    """FuseOps with a union-find and recursive searches."""
 
-    def __init__(self, mod, max_depth=256, *, shapes=True, constants=True, kinds=None):
+    def __init__(self, mod, max_depth):
         self.nodes, self.most = _nodes(mod), max_depth
         at = {e: i for i, e in enumerate(self.nodes)}
-        self.kind = [(kinds or {}).get(_kind(e, constants), _kind(e, constants)) for e in self.nodes]
+        self.kind = [_kind(e) for e in self.nodes]
         self.readers = {i: [] for i in at.values()}
         for e, i in at.items():
-            for operand in _operands(e):
-                self.readers[at[operand]].append((i, _edge(e, operand, shapes)))
+            for operand in operands(e):
+                self.readers[at[operand]].append((i, _edge(e, operand)))
         self.into = list(range(len(self.nodes)))
         self.size = [1] * len(self.nodes)
         self.sink, self.path = {}, {}
@@ -169,9 +160,6 @@ class _Partition:
             return self.path[i] <= 3 and inside <= 2 and end <= 4
         return kind in (2, 7) and phase == 1 and inside <= 2 and end <= 2
 
-    def count(self, i, sink, between):
-        return self.size[self.root(sink)] + sum(self.size[self.root(n)] for n in {i} | between)
-
     def run(self):
         for phase in range(3):
             for i in range(len(self.nodes)):
@@ -179,7 +167,7 @@ class _Partition:
                 if self.kind[i] == 8 or sink is None:
                     continue
                 between = self.between(i, sink)
-                if self.count(i, sink, between) > self.most:
+                if sum(self.size[self.root(n)] for n in {i, sink} | between) > self.most:
                     continue
                 end = self.kind[self.root(sink)]
                 inside = max((self.kind[self.root(n)] for n in between), default=0)
@@ -242,119 +230,60 @@ def everything(mod, max_depth=256):
     return [list(range(sum(isinstance(e, relay.Call) for e in _nodes(mod))))]
 
 
-@wrong("did", "fuses only what has one reader: a diamond that joins again stays apart")
-def single_readers(mod, max_depth=256):
-    class Single(_Partition):
-        def allowed(self, i, phase, inside, end):
-            return len(self.readers[i]) == 1 and super().allowed(i, phase, inside, end)
-
-    return Single(mod, max_depth).run()
-
-
-@wrong("spared", "a reduction fuses with the element-wise op after it")
-def after_reductions(mod, max_depth=256):
-    class After(_Partition):
-        def allowed(self, i, phase, inside, end):
-            if self.kind[i] == 3 and phase < 2:
-                return self.path[i] <= 1 and inside <= 1 and end <= 1
-            return super().allowed(i, phase, inside, end)
-
-    return After(mod, max_depth).run()
-
-
-@wrong("did", "a broadcasting operator stays broadcasting, even if the operand has the shape of the result")
-def shapes_unseen(mod, max_depth=256):
-    return _Partition(mod, max_depth, shapes=False).run()
-
-
-@wrong("spared", "lets a convolution take a transpose or a reshape with it")
-def shapes_behind_convolutions(mod, max_depth=256):
-    class Wide(_Partition):
-        def allowed(self, i, phase, inside, end):
-            if self.kind[i] == 4:
-                return phase == 0 and self.path[i] <= 2 and inside <= 2 and end <= 2
-            return super().allowed(i, phase, inside, end)
-
-    return Wide(mod, max_depth).run()
-
-
-@wrong("did", "one phase only: shapes are not fused, and nothing is fused into tuples")
-def first_phase_only(mod, max_depth=256):
-    class First(_Partition):
-        def allowed(self, i, phase, inside, end):
-            return phase == 0 and super().allowed(i, phase, inside, end)
-
-    return First(mod, max_depth).run()
-
-
-@wrong("did", "leaves out the third phase: what is made for a tuple inside of a kernel stays outside")
-def no_third_phase(mod, max_depth=256):
-    class Two(_Partition):
-        def allowed(self, i, phase, inside, end):
-            return phase < 2 and super().allowed(i, phase, inside, end)
-
-    return Two(mod, max_depth).run()
-
-
-@wrong("spared", "fuses into the tuple that main returns: its fields become one kernel")
-def into_tuples(mod, max_depth=256):
-    class Into(_Partition):
-        def allowed(self, i, phase, inside, end):
-            if phase < 2 and self.kind[self.sink[i]] == 7:
-                return self.kind[i] <= 2 and inside <= 2
-            return super().allowed(i, phase, inside, end)
-
-    return Into(mod, max_depth).run()
-
-
-@wrong("spared", "does not look at what a group has become: two convolutions end in one kernel")
-def patterns_stay(mod, max_depth=256):
-    class Stays(_Partition):
-        def join(self, group, target):
-            if group != target:
-                self.into[group] = target
-                self.size[target] += self.size[group]
-
-    return Stays(mod, max_depth).run()
-
-
-@wrong("spared", "knows no limit to the size of a group")
-def no_limit(mod, max_depth=256):
-    return _Partition(mod, 10**9).run()
-
-
-@wrong("did", "counts against the limit what is between, twice")
-def counts_twice(mod, max_depth=256):
-    class Twice(_Partition):
-        def count(self, i, sink, between):
-            return super().count(i, sink, between) + 1
-
-    return Twice(mod, max_depth).run()
-
-
-@wrong("did", "fuses whatever is element-wise with its only reader, chains alone")
-def chains(mod, max_depth=256):
-    class Chains(_Partition):
-        def allowed(self, i, phase, inside, end):
-            return phase == 0 and len(self.readers[i]) == 1 and max(self.kind[i], self.kind[self.sink[i]]) <= 1
-
-    return Chains(mod, max_depth).run()
-
-
-@wrong("valid", "numbers all nodes, not the calls alone")
-def numbers_of_nodes(mod, max_depth=256):
-    partition = _Partition(mod, max_depth)
-    partition.run()
-    found = {}
-    for i, e in enumerate(partition.nodes):
-        if isinstance(e, relay.Call):
-            found.setdefault(partition.root(i), []).append(i)
-    return list(found.values())
-
-
-@wrong("valid", "lists only kernels of two calls and more")
-def no_singles(mod, max_depth=256):
-    return [group for group in _Partition(mod, max_depth).run() if len(group) > 1]
+single_readers = edited(
+    "did", "fuses only what has one reader: diamonds stay apart", ("if joins(", "if len(readers[i]) == 1 and joins(")
+)
+after_reductions = edited(
+    "spared",
+    "a reduction fuses with the element-wise op after it",
+    ("if kind[i] <= BROADCAST:", "if kind[i] <= BROADCAST or kind[i] == REDUCE:"),
+)
+shapes_unseen = edited(
+    "did",
+    "a broadcasting operator stays broadcasting, even if the operand has the shape of the result",
+    ("ELEMWISE if pattern(e) == BROADCAST and shape(a) == shape(e) else pattern(e)", "pattern(e)"),
+)
+shapes_behind_convolutions = edited(
+    "spared",
+    "lets a convolution take a transpose or a reshape with it",
+    ("paths[i] == ELEMWISE and max(inside, end) <= BROADCAST", "max(paths[i], inside, end) <= INJECTIVE"),
+)
+first_phase_only = edited(
+    "did", "one phase only: shapes are not fused, and nothing is fused into tuples", ("(1, 2, 3)", "(1,)")
+)
+no_third_phase = edited(
+    "did", "leaves out the third phase, which fuses the fields of a tuple into it", ("(1, 2, 3)", "(1, 2)")
+)
+into_tuples = edited(
+    "spared",
+    "fuses into the tuple that main returns: its fields become one kernel",
+    (
+        "is group[sink]:\n            return False",
+        "is group[sink]:\n            return group[i] is not group[sink] and max(kind[i], inside) <= INJECTIVE",
+    ),
+)
+patterns_stay = edited(
+    "spared", "forgets that a group has a convolution: two end in one kernel", ("] = OUT_FUSABLE", "] += 0")
+)
+no_limit = edited("spared", "knows no limit to the size of a group", ("> max_depth", "> 10**9"))
+counts_twice = edited(
+    "did", "counts against the limit what is between, twice", ("> max_depth", "+ len(between) > max_depth")
+)
+chains = edited(
+    "did",
+    "fuses whatever is element-wise with its only reader, chains alone",
+    ("if phase == 3:", "if True:"),
+    (
+        "kind[i] <= INJECTIVE and kind[sink] == TUPLE and max(inside, end) <= INJECTIVE",
+        "phase == 1 and len(readers[i]) == 1 and max(kind[i], kind[sink]) <= BROADCAST",
+    ),
+)
+numbers_of_nodes = edited("valid", "numbers all nodes, not the calls alone", ("append(at)", "append(i)"))
+no_singles = edited(
+    "valid",
+    "lists only kernels of several calls",
+    ("list(found.values())", "[g for g in found.values() if len(g) > 1]"),
+)
 
 
 @wrong("valid", "asks FuseOps, and reads the answer off its module")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 import time
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07.instrument import logged, normed, twice, two_functions
 from passlab.judge import Case
 from passlab.relay import relay, tvm
@@ -142,54 +142,29 @@ class Choosy(_Log):
         return info.name != "FuseOps"
 
 
-@wrong("did", "rows are written when a run ends: what is nested comes before what it is nested in")
-@tvm.instrument.pass_instrument
-class AtTheEnd(_Log):
-    def run_after_pass(self, mod, info):
-        super().run_after_pass(mod, info)
-        row = next(row for row in self.rows if row["depth"] == self.depth and row["after"] is not None)
-        self.rows.remove(row)
-        self.rows.append(row)
-
-
-@wrong("did", "one row for each name: a pass that runs twice has written over itself")
-@tvm.instrument.pass_instrument
-class ByName(_Log):
-    def run_before_pass(self, mod, info):
-        super().run_before_pass(mod, info)
-        self.rows[:-1] = [row for row in self.rows[:-1] if row["name"] != info.name or row["after"] is None]
-
-
-@wrong("did", "all runs look alike: nested ones are not told from the others")
-@tvm.instrument.pass_instrument
-class Flat(_Log):
-    def __init__(self):
-        super().__init__()
-        self.open = []
-
-    def run_before_pass(self, mod, info):
-        super().run_before_pass(mod, info)
-        self.open.append(self.rows[-1])
-        self.depth = 0
-
-    def run_after_pass(self, mod, info):
-        row = self.open.pop()
-        row["after"], row["seconds"] = self.size(mod), time.perf_counter() - row["start"]
-
-
-@wrong("did", "a module is its main")
-@tvm.instrument.pass_instrument
-class MainOnly(_Log):
-    def size(self, mod):
-        return len(_calls(mod["main"]))
-
-
-@wrong("did", "only operators are called")
-@tvm.instrument.pass_instrument
-class OperatorsOnly(_Log):
-    def size(self, mod):
-        found = [c for f in mod.functions.values() if isinstance(f, relay.Function) for c in _calls(f)]
-        return sum(isinstance(call.op, tvm.ir.Op) for call in found)
+AtTheEnd = edited(
+    "did",
+    "rows are written when a run ends: what is nested comes before what it is nested in",
+    ("self.rows.append(row)\n        ", ""),
+    ('row["after"] = size(mod)', 'row["after"] = size(mod)\n        self.rows.append(row)'),
+)
+ByName = edited(
+    "did",
+    "one row for each name: a pass that runs twice has written over itself",
+    (
+        "self.rows.append(row)",
+        'self.rows[:] = [*(r for r in self.rows if r["name"] != info.name or r["after"] is None), row]',
+    ),
+)
+Flat = edited(
+    "did", "all runs look alike: nested ones are not told from the others", ('"depth": len(self.open)', '"depth": 0')
+)
+MainOnly = edited("did", "a module is its main", ("mod.functions.values()", '[mod["main"]]'))
+OperatorsOnly = edited(
+    "did",
+    "only operators are called",
+    ("if isinstance(e, relay.Call) else", "if isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op) else"),
+)
 
 
 @wrong("did", "a value that is read twice counts twice: the graph is walked as if it were a tree")
@@ -224,27 +199,22 @@ class StillOpen(_Log):
         self.rows = []
 
 
-@wrong("did", "a run begins with what the last one ended with")
-@tvm.instrument.pass_instrument
-class Carried(_Log):
-    def run_before_pass(self, mod, info):
-        super().run_before_pass(mod, info)
-        ended = [row["after"] for row in self.rows if row["after"] is not None]
-        if ended:
-            self.rows[-1]["before"] = ended[-1]
-
-
-@wrong("did", "the time of a run without what is nested in it, where the whole was asked")
-@tvm.instrument.pass_instrument
-class Exclusive(_Log):
-    def run_after_pass(self, mod, info):
-        super().run_after_pass(mod, info)
-        row = max(
-            (r for r in self.rows if r["depth"] == self.depth and r["after"] is not None), key=lambda r: r["start"]
-        )
-        at = self.rows.index(row)
-        row["seconds"] -= sum(r["seconds"] for r in self.rows[at + 1 :])
-        row["seconds"] = max(row["seconds"], 0.0)
+Carried = edited(
+    "did",
+    "a run begins with what the last one ended with",
+    (
+        '"before": size(mod)',
+        '"before": next((r["after"] for r in reversed(self.rows) if r["after"] is not None), size(mod))',
+    ),
+)
+Exclusive = edited(
+    "did",
+    "the time of a run without what is nested in it, where the whole was asked",
+    (
+        "time.perf_counter() - start",
+        'max(0.0, time.perf_counter() - start - sum(r["seconds"] for r in self.rows[self.rows.index(row) + 1 :]))',
+    ),
+)
 
 
 @wrong("valid", "only names, which are all that one reads")

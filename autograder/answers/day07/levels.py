@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.judge import Case
 from passlab.relay import relay, tvm
 from passlab.relay.cases import program
@@ -54,8 +54,7 @@ class _Seen:
 
 def _at(mod, level, disabled=()):
     seen = _Seen()
-    options = {} if level is None else {"opt_level": level}
-    with tvm.transform.PassContext(disabled_pass=list(disabled), instruments=[seen], **options):
+    with tvm.transform.PassContext(opt_level=level, disabled_pass=list(disabled), instruments=[seen]):
         relay.optimize(mod, target="llvm")
     return seen.runs
 
@@ -93,9 +92,7 @@ def outermost(mod, disabled=()):
     return table
 
 
-@wrong("did", "takes the names that `disabled` has, and switches nothing off")
-def nothing_off(mod, disabled=()):
-    return by_pass(mod)
+nothing_off = edited("did", "takes the names that `disabled` has, and switches nothing off", ("list(disabled)", "[]"))
 
 
 @wrong("did", "leaves out of the table what was switched off, but lets it, and what it would have run, run")
@@ -103,15 +100,8 @@ def crossed_out(mod, disabled=()):
     return {name: levels for name, levels in by_pass(mod).items() if name not in disabled}
 
 
-@wrong("did", "levels go from 0 to 3, as in all compilers")
-def up_to_three(mod, disabled=()):
-    return {name: levels[:-1] for name, levels in by_pass(mod, disabled).items() if levels[:-1]}
-
-
-@wrong("did", "sets no level: every build is made at the default one, 2")
-def default_level(mod, disabled=()):
-    seen = {name for name, *_ in _at(mod, None, disabled)}
-    return {name: list(range(5)) for name in seen}
+up_to_three = edited("did", "levels go from 0 to 3, as in all compilers", ("range(5)", "range(4)"))
+default_level = edited("did", "sets no level: every build is made at the default one, 2", ("opt_level=level, ", ""))
 
 
 @wrong("did", "the lowest level only")

@@ -1,6 +1,6 @@
 """Hidden cases and answers of day07.relu-to-clip.
 
-Most wrong answers are one working mutator with a piece of its care left out.
+Most wrong answers are the reference with one piece left out.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import random
 from collections import Counter
 
 from autograder.answers.day07._shared import SHAPE, Build, generated
-from autograder.authoring.answers import right, wrong
-from passlab.exercises.day07._shared import clip_case, conv
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day07._shared import clip_case, conv, operands
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.exercises.day07.relu_to_clip import instruction
 from passlab.judge import Case
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of, typed, weight
+from passlab.tvm.judge import is_primitive
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -101,7 +102,7 @@ def hidden(seed: int) -> list[Case]:
         clip_case("among instructions", program(among_instructions, SHAPE), "did", "spared", run=False),
         clip_case("whole numbers", program(whole_numbers, (5,)), "did"),
         clip_case("half precision", program(half, (5,)), "did", "spared", run=False),
-        clip_case("an input that nobody reads", program(unread, SHAPE, SHAPE), "did", run=False),
+        clip_case("an unused input", program(unread, SHAPE, SHAPE), "did", run=False),
         clip_case("other convolutions, other relus", program(other_convs, SHAPE), "did", "spared", run=False),
         clip_case("ResNet-18", zoo("resnet18", simplified=True), "did", "spared", run=False),
     ]
@@ -110,78 +111,50 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 CONV, RELU = relay.op.get("nn.conv2d"), relay.op.get("nn.relu")
-ONE = tvm.tir.IntImm("int32", 1)
-
-
-def _reads(e):
-    if isinstance(e, relay.Call):
-        return list(e.args)
-    if isinstance(e, relay.Tuple):
-        return list(e.fields)
-    if isinstance(e, relay.TupleGetItem):
-        return [e.tuple_value]
-    return [e.body] if isinstance(e, relay.Function) else []
 
 
 def _is(e, op):
     return isinstance(e, relay.Call) and e.op == op
 
 
-def _primitive(f):
-    return bool(f.attrs) and "Primitive" in f.attrs
-
-
 def _top(dtype):
     return tvm.tir.max_value(dtype).value
 
 
-def _wrapped(conv, args, marks=("Composite", "Primitive"), attrs=None, inner=relay.nn.relu):
+def _wrapped(conv, args):
     params = [relay.var(f"p{i}", a.checked_type) for i, a in enumerate(conv.args)]
-    f = relay.Function(params, inner(relay.Call(conv.op, params, attrs or conv.attrs)))
-    if "Composite" in marks:
-        f = f.with_attr("Composite", "conv2d_relu")
-    if "Primitive" in marks:
-        f = f.with_attr("Primitive", ONE)
+    f = relay.Function(params, relay.nn.relu(relay.Call(conv.op, params, conv.attrs)))
+    f = f.with_attr("Composite", "conv2d_relu").with_attr("Primitive", tvm.tir.IntImm("int32", 1))
     return relay.Call(f, args)
 
 
-def _typed(function):
-    return relay.transform.InferType()(tvm.IRModule.from_expr(function))
-
-
 class _Chip(relay.ExprMutator):
-    """The pass, with its parts to be replaced."""
+    """The pass; a convolution with more than `limit` readers gets no instruction."""
 
-    reads = staticmethod(_reads)
-    wrap = staticmethod(_wrapped)
-    skip_primitive = True
     limit = 1
 
     def __init__(self, function):
         super().__init__()
         self.readers = Counter()
-        relay.analysis.post_order_visit(function, lambda e: self.readers.update(self.reads(e)))
+        relay.analysis.post_order_visit(function, lambda e: self.readers.update(operands(e)))
 
     def visit_function(self, f):
-        return f if self.skip_primitive and _primitive(f) else super().visit_function(f)
+        return f if is_primitive(f) else super().visit_function(f)
 
     def clip(self, x, dtype):
         return relay.clip(x, 0.0, _top(dtype))
-
-    def alone(self, conv):
-        return self.readers[conv] <= self.limit
 
     def visit_call(self, call):
         if not _is(call, RELU):
             return super().visit_call(call)
         x = call.args[0]
-        if _is(x, CONV) and self.alone(x):
-            return self.wrap(x, [self.visit(a) for a in x.args])
+        if _is(x, CONV) and self.readers[x] <= self.limit:
+            return _wrapped(x, [self.visit(a) for a in x.args])
         return self.clip(self.visit(x), call.checked_type.dtype)
 
     @classmethod
     def run(cls, mod):
-        return _typed(cls(mod["main"]).visit(mod["main"]))
+        return typed(cls(mod["main"]).visit(mod["main"]))
 
 
 @right("TVM's MergeComposite finds the convolutions, and then their functions are made anew")
@@ -190,18 +163,18 @@ def by_merge_composite(mod):
 
     pattern, there = is_op("nn.relu")(is_op("nn.conv2d")(wildcard(), wildcard())), []
     relay.analysis.post_order_visit(mod["main"], there.append)
-    if any(isinstance(e, relay.Function) and _primitive(e) for e in there):
+    if any(isinstance(e, relay.Function) and is_primitive(e) for e in there):
         return _Chip.run(mod)  # MergeComposite would look into these
 
     class Open(relay.ExprMutator):
         """MergeComposite leaves constants inside of its functions; here they become operands."""
 
         def visit_function(self, f):
-            return f if _primitive(f) else super().visit_function(f)
+            return f if is_primitive(f) else super().visit_function(f)
 
         def visit_call(self, call):
             f = call.op
-            if not isinstance(f, relay.Function) or _primitive(f):
+            if not isinstance(f, relay.Function) or is_primitive(f):
                 return super().visit_call(call)
             given = dict(zip(f.params, (self.visit(a) for a in call.args), strict=True))
             conv = f.body.args[0]
@@ -209,7 +182,7 @@ def by_merge_composite(mod):
 
     merged = relay.transform.MergeComposite([("conv2d_relu", pattern)])(mod)
     merged = relay.transform.InferType()(merged)
-    return _Chip.run(_typed(Open().visit(merged["main"])))
+    return _Chip.run(typed(Open().visit(merged["main"])))
 
 
 @right("goes through the nodes in post-order with a dictionary, without a mutator")
@@ -217,7 +190,7 @@ def in_post_order(mod):
     main, order, readers, new = mod["main"], [], Counter(), {}
     relay.analysis.post_order_visit(main, order.append)
     for e in order:
-        readers.update(_reads(e))
+        readers.update(operands(e))
     for e in order:
         if isinstance(e, relay.Call) and _is(e, RELU):
             x = e.args[0]
@@ -232,7 +205,7 @@ def in_post_order(mod):
             new[e] = relay.TupleGetItem(new[e.tuple_value], e.index)
         else:
             new[e] = e
-    return _typed(relay.Function(main.params, new[main.body], main.ret_type, main.type_params, main.attrs))
+    return typed(relay.Function(main.params, new[main.body], main.ret_type, main.type_params, main.attrs))
 
 
 @right("two passes: the instructions first, then everything that is left")
@@ -255,100 +228,54 @@ def never_counts(mod):
     return Any.run(mod)
 
 
-@wrong("spared", "counts calls alone: a convolution that main returns is read by a tuple")
-def calls_only(mod):
-    class Calls(_Chip):
-        reads = staticmethod(lambda e: list(e.args) if isinstance(e, relay.Call) else [])
-
-    return Calls.run(mod)
-
-
-@wrong("did", "clips everything: no convolution gets its instruction")
-def clips_only(mod):
-    class Never(_Chip):
-        limit = -1
-
-    return Never.run(mod)
-
-
-@wrong("did", "leaves the relus that stand elsewhere")
-def instructions_only(mod):
-    class Kept(_Chip):
-        def clip(self, x, dtype):
-            return relay.nn.relu(x)
-
-    return Kept.run(mod)
-
-
-@wrong("did", "does not go on behind an instruction: what is before the convolution stays as it was")
-def operands_as_they_were(mod):
-    class Old(_Chip):
-        def visit_call(self, call):
-            if _is(call, RELU) and _is(call.args[0], CONV) and self.alone(call.args[0]):
-                return _wrapped(call.args[0], list(call.args[0].args))
-            return super().visit_call(call)
-
-    return Old.run(mod)
-
-
-@wrong("did", "forgets Primitive: the next pass takes the function apart")
-def not_primitive(mod):
-    class Open(_Chip):
-        wrap = staticmethod(lambda conv, args: _wrapped(conv, args, marks=("Composite",)))
-
-    return Open.run(mod)
-
-
-@wrong("did", "forgets Composite: nobody knows which instruction the function is")
-def no_name(mod):
-    class Nameless(_Chip):
-        wrap = staticmethod(lambda conv, args: _wrapped(conv, args, marks=("Primitive",)))
-
-    return Nameless.run(mod)
+calls_only = edited(
+    "spared",
+    "counts calls alone: a convolution that main returns is read by a tuple",
+    ("self.readers.update(operands(e))", "self.readers.update(e.args if isinstance(e, relay.Call) else [])"),
+)
+clips_only = edited("did", "clips everything: no convolution gets its instruction", ("self.readers[x] == 1", "False"))
+instructions_only = edited(
+    "did",
+    "leaves the relus that stand elsewhere",
+    ("relay.clip(self.visit(x), 0, tvm.tir.max_value(call.checked_type.dtype).value)", "super().visit_call(call)"),
+)
+operands_as_they_were = edited(
+    "did", "does not visit the operands of the convolution", ("(self.visit(a) for a in x.args)", "x.args")
+)
+not_primitive = edited(
+    "did", "forgets Primitive: later passes look inside", ('.with_attr("Primitive", tvm.tir.IntImm("int32", 1))', "")
+)
+no_name = edited(
+    "did", "forgets Composite, the name of the instruction", ('.with_attr("Composite", "conv2d_relu")', "")
+)
+clip_inside = edited(
+    "did",
+    "clips inside of the instruction, too",
+    (
+        "relay.nn.relu(relay.Call(x.op, [data, weight], x.attrs))",
+        'relay.clip(relay.Call(x.op, [data, weight], x.attrs), 0, tvm.tir.max_value("float32").value)',
+    ),
+)
+into_instructions = edited(
+    "did",
+    "looks into instructions that are there already, and replaces their relu",
+    ("function if is_primitive(function) else super()", "super()"),
+)
+relu6 = edited("same", "clips at 6, as many phones do", ("tvm.tir.max_value(call.checked_type.dtype).value", "6.0"))
+default_settings = edited(
+    "valid",
+    "makes the convolution anew and leaves out its strides, dilation and groups",
+    (
+        "relay.Call(x.op, [data, weight], x.attrs)",
+        "relay.nn.conv2d(data, weight, padding=x.attrs.padding, channels=x.attrs.channels)",
+    ),
+)
 
 
-@wrong("did", "clips inside of the instruction, too")
-def clip_inside(mod):
-    class Inside(_Chip):
-        wrap = staticmethod(lambda c, args: _wrapped(c, args, inner=lambda x: relay.clip(x, 0, _top("float32"))))
-
-    return Inside.run(mod)
-
-
-@wrong("did", "looks into instructions that are there already, and replaces their relu")
-def into_instructions(mod):
-    class Into(_Chip):
-        skip_primitive = False
-
-    return Into.run(mod)
-
-
-@wrong("same", "clips at 6, as many phones do: relu has no upper end")
-def relu6(mod):
-    class Six(_Chip):
-        def clip(self, x, dtype):
-            return relay.clip(x, 0.0, 6.0)
-
-    return Six.run(mod)
-
-
-@wrong("valid", "makes the convolution anew and leaves out its strides, dilation and groups")
-def default_settings(mod):
-    def wrap(conv, args):
-        plain = relay.nn.conv2d(*conv.args, padding=conv.attrs.padding, channels=conv.attrs.channels)
-        return _wrapped(conv, args, attrs=plain.attrs)
-
-    class Plain(_Chip):
-        pass
-
-    Plain.wrap = staticmethod(wrap)
-    return Plain.run(mod)
-
-
-@wrong("valid", "takes the free variables of the body as parameters: an input that nobody reads is lost")
+@wrong("valid", "takes the free variables of the body as parameters: an unused input is lost")
 def free_variables(mod):
     new = _Chip(mod["main"]).visit(mod["main"])
-    return _typed(relay.Function(relay.analysis.free_vars(new.body), new.body))
+    return typed(relay.Function(relay.analysis.free_vars(new.body), new.body))
 
 
 @wrong("valid", "returns the function, not a module")

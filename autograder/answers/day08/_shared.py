@@ -13,7 +13,7 @@ Build = Callable[[], Any]
 
 
 def alive(build: Build) -> Build:
-    """The module without what nobody reads: it is none of these exercises' business whether that stays."""
+    """Return the module without unused values, about which these exercises say nothing."""
     return lambda: relax.transform.DeadCodeElimination()(build())
 
 

@@ -1,20 +1,19 @@
 """Hidden cases and answers of day08.pattern.
 
-Most wrong answers are one working set of patterns, one of whose checks knows too little.
+Most wrong answers are the reference with a check that looks at too little.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import nn
 
 from autograder.answers.day08._shared import Build, generated
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day08._shared import IMAGE, WEIGHT, conv
 from passlab.exercises.day08.pattern import SQUARE, VECTOR
 from passlab.judge import Case
@@ -111,56 +110,28 @@ def _bias(context, channel):
     return all(size == (product[at] if at == channel % len(product) else 1) for at, size in enumerate(bias))
 
 
-USUAL = SimpleNamespace(
-    layout=_layout,
-    flat=_flat,
-    dtype=_dtype,
-    hidden=_hidden,
-    bias=_bias,
-    names=(CONV, DENSE),
-    ends=("relax.nn.relu", "relax.nn.gelu"),
-    which=slice(None),
-)
+def _fits_conv(context):
+    return _layout(context) and _dtype(context) and _hidden(context) and _bias(context, 1)
 
 
-def _patterns(how):
-    def biased(product, end):
+def _fits_dense(context):
+    return _flat(context) and _dtype(context) and _hidden(context) and _bias(context, -1)
+
+
+def _patterns(*, swapped=False):
+    """(name, pattern, its parts) of both layers; `swapped`: with the bias on the left."""
+    for name, product, end in ((CONV, "relax.nn.conv2d", "relax.nn.relu"), (DENSE, "relax.matmul", "relax.nn.gelu")):
         value, bias = is_op(product)(wildcard(), wildcard()), wildcard()
-        return is_op(end)(is_op("relax.add")(value, bias)), {"product": value, "bias": bias}
-
-    def conv(context):
-        return how.layout(context) and how.dtype(context) and how.hidden(context) and how.bias(context, 1)
-
-    def dense(context):
-        return how.flat(context) and how.dtype(context) and how.hidden(context) and how.bias(context, -1)
-
-    return [
-        (how.names[0], *biased("relax.nn.conv2d", how.ends[0]), conv),
-        (how.names[1], *biased("relax.matmul", how.ends[1]), dense),
-    ][how.which]
-
-
-def _fuse(module, **changes):
-    patterns = _patterns(SimpleNamespace(**{**vars(USUAL), **changes}))
-    return relax.transform.FuseOpsByPattern(patterns, bind_constants=False)(module)
+        total = is_op("relax.add")(*((bias, value) if swapped else (value, bias)))
+        yield name, is_op(end)(total), {"product": value, "bias": bias}
 
 
 @right("writes both orders of the operands down, which add does not need, and runs two passes")
 def one_order_each(module):
-    def check(channel, more):
-        return lambda c: more(c) and _dtype(c) and _hidden(c) and _bias(c, channel)
-
-    for name, product, end, channel, more in (
-        (CONV, "relax.nn.conv2d", "relax.nn.relu", 1, _layout),
-        (DENSE, "relax.matmul", "relax.nn.gelu", -1, _flat),
+    for both, fits in zip(
+        zip(_patterns(), _patterns(swapped=True), strict=True), (_fits_conv, _fits_dense), strict=True
     ):
-        patterns = []
-        for left in (True, False):
-            value, bias = is_op(product)(wildcard(), wildcard()), wildcard()
-            total = is_op("relax.add")(*((value, bias) if left else (bias, value)))
-            parts = {"product": value, "bias": bias}
-            patterns.append((name, is_op(end)(total), parts, check(channel, more)))
-        module = relax.transform.FuseOpsByPattern(patterns, bind_constants=False)(module)
+        module = relax.transform.FuseOpsByPattern([(*one, fits) for one in both], bind_constants=False)(module)
     return module
 
 
@@ -176,93 +147,68 @@ def counts_readers(module):
                         times = max(1, sum(variable.same_as(operand) for operand in operands))
                         readers[variable] = readers.get(variable, 0) + times
 
-    def hidden(context):
-        return all(isinstance(v, relax.DataflowVar) and readers.get(v) == 1 for v in _inner(context))
+    def fits(context):
+        hidden = all(isinstance(v, relax.DataflowVar) and readers.get(v) == 1 for v in _inner(context))
+        if "conv2d" in context.annotated_expr["product"].op.name:
+            return hidden and _layout(context) and _dtype(context) and _bias(context, 1)
+        return hidden and _flat(context) and _dtype(context) and _bias(context, -1)
 
-    return _fuse(module, hidden=hidden, bias=_bias)
+    patterns = [(*one, fits) for one in _patterns()]
+    return relax.transform.FuseOpsByPattern(patterns, bind_constants=False)(module)
 
 
 @wrong("spared", "no check: what others read is fused too, and a tuple comes back")
 def no_check(module):
-    return relax.transform.FuseOpsByPattern([p[:3] for p in _patterns(USUAL)], bind_constants=False)(module)
+    return relax.transform.FuseOpsByPattern(list(_patterns()), bind_constants=False)(module)
 
 
-@wrong("spared", "looks at layouts and shapes, not at who reads the values in between")
-def any_reader(module):
-    return _fuse(module, hidden=lambda context: True)
-
-
-@wrong("spared", "counts the readers of the product, not those of the sum")
-def product_only(module):
-    def hidden(context):
-        products = [v for v in _inner(context) if context.matched_bindings[v].op.name != "relax.add"]
-        return all(len(context.var_usages[v]) == 1 for v in products)
-
-    return _fuse(module, hidden=hidden)
-
-
-@wrong("spared", "a value that leaves the block has one reader inside it, and others outside")
-def forgets_outputs(module):
-    return _fuse(module, hidden=lambda context: all(len(context.var_usages[v]) == 1 for v in _inner(context)))
-
-
-@wrong("spared", "whatever is added is a bias: a residual, too")
-def any_addend(module):
-    return _fuse(module, bias=lambda context, channel: True)
-
-
-@wrong("spared", "a bias is what has as many elements as there are channels, along whichever dimension")
-def counts_elements(module):
-    def bias(context, channel):
-        sizes = _sizes(context.annotated_expr["bias"])
-        channels = _sizes(context.annotated_expr["product"])[channel]
-        return sorted(sizes)[-1:] == [channels] and sum(size > 1 for size in sizes) == 1
-
-    return _fuse(module, bias=bias)
-
-
-@wrong("spared", "does not look at the layout: dimension 1 of an NHWC image is its height")
-def any_layout(module):
-    def bias(context, channel):
-        attrs = getattr(context.annotated_expr["product"], "attrs", None)
-        return _bias(context, 3 if getattr(attrs, "data_layout", "") == "NHWC" else channel)
-
-    return _fuse(module, layout=lambda context: True, bias=bias)
-
-
-@wrong("spared", "does not look at the dtype")
-def any_dtype(module):
-    return _fuse(module, dtype=lambda context: True)
-
-
-@wrong("spared", "takes a product of batches for one with a weight")
-def any_product(module):
-    return _fuse(module, flat=lambda context: True)
-
-
-@wrong("same", "binds constants inside the functions, as is the default: TVM itself cannot build these")
-def binds_constants(module):
-    return relax.transform.FuseOpsByPattern(_patterns(USUAL))(module)
-
-
-@wrong("did", "convolutions only")
-def no_dense(module):
-    return _fuse(module, which=slice(1))
-
-
-@wrong("did", "the names of the two patterns are its own")
-def other_names(module):
-    return _fuse(module, names=("conv2d_bias_relu", "dense_bias_gelu"))
-
-
-@wrong("did", "gelu with tanh is the same function: it is not, and the one asked for is not found")
-def tanh_gelu(module):
-    return _fuse(module, ends=("relax.nn.relu", "relax.nn.gelu_tanh"))
-
-
-@wrong("valid", "returns the pass, not the module that it makes")
-def unapplied(module):
-    return relax.transform.FuseOpsByPattern(_patterns(USUAL))
+any_reader = edited(
+    "spared",
+    "looks at layouts and shapes, not at who reads the values in between",
+    ("layouts and hidden(context) and", "layouts and"),
+    ("flat and hidden(context) and", "flat and"),
+)
+product_only = edited(
+    "spared",
+    "counts the readers of the product, not those of the sum",
+    ("isinstance(variable, relax.DataflowVar) and", 'value.op.name == "relax.add" or'),
+)
+forgets_outputs = edited(
+    "spared", "forgets that a value can leave the block", ("isinstance(variable, relax.DataflowVar) and ", "")
+)
+any_addend = edited(
+    "spared", "takes any addend for a bias", (" and [1] * (len(wanted) - len(there)) + there == wanted", "")
+)
+counts_elements = edited(
+    "spared",
+    "a bias is what has as many elements as there are channels, along whichever dimension",
+    (
+        "[1] * (len(wanted) - len(there)) + there == wanted",
+        "sorted(there)[-1:] == [wanted[channel]] and sum(size > 1 for size in there) == 1",
+    ),
+)
+any_layout = edited(
+    "spared",
+    "does not look at the layout: dimension 1 of an NHWC image is its height",
+    ('layouts = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")', "layouts = True"),
+    ("per_channel(context, 1)", 'per_channel(context, 3 if attrs.data_layout == "NHWC" else 1)'),
+)
+any_dtype = edited("spared", "does not look at the dtype", ('str(product.dtype) == "float32" and ', ""))
+any_product = edited("spared", "takes a product of batches for one with a weight", ("return flat and", "return"))
+binds_constants = edited(
+    "same", "binds constants, as is the default: TVM cannot build the functions", (", bind_constants=False", "")
+)
+no_dense = edited("did", "convolutions only", ("ByPattern(patterns,", "ByPattern(patterns[:1],"))
+other_names = edited(
+    "did",
+    "the names of the two patterns are its own",
+    ('("passlab.conv2d_bias_relu", *', '("conv2d_bias_relu", *'),
+    ('("passlab.dense_bias_gelu", *', '("dense_bias_gelu", *'),
+)
+tanh_gelu = edited(
+    "did", "takes gelu with tanh for gelu, and misses the other", ('"relax.nn.gelu")', '"relax.nn.gelu_tanh")')
+)
+unapplied = edited("valid", "returns the pass, not the module that it makes", ("False)(module)", "False)"))
 
 
 @wrong("valid", "looks for bias_add, as in Relay: Relax has no such operator")

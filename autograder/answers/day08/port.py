@@ -1,17 +1,16 @@
 """Hidden cases and answers of day08.port.
 
-Most wrong answers are one working pass from which one piece of care is taken away.
+Most wrong answers are the reference with one check left out.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from types import SimpleNamespace
 from typing import Any
 
 from autograder.answers.day08._shared import Build, alive, generated
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab import models
 from passlab.exercises.day08._shared import IMAGE, WEIGHT, conv
 from passlab.judge import Case
@@ -103,71 +102,50 @@ def _reads(function):
     return found
 
 
-def _function(conv, attrs, primitive=True, defaults=False):
-    operands = [relax.Var(name, operand.ty) for name, operand in zip(("a", "b"), conv.args, strict=True)]
-    builder = relax.BlockBuilder()
-    with builder.function("f", operands, attrs={"Primitive": True} if primitive else {}, private=True):
-        with builder.dataflow():
-            made = relax.op.nn.conv2d(*operands) if defaults else tvm.ir.Call(conv.op, operands, attrs, conv.ty_args)
-            result = builder.emit_output(relax.op.nn.relu(builder.emit(made)))
-        builder.emit_func_output(result)
-    return builder.get()["f"]
-
-
-USUAL = SimpleNamespace(
-    reads=_reads,
-    private=lambda variable: isinstance(variable, relax.DataflowVar),
-    look=lambda mutator, variable: mutator.lookup_binding(variable),
-    high=float("inf"),
-    functions=lambda module: [v for v, f in module.functions.items() if isinstance(f, relax.Function)],
-    build=_function,
-    clips=True,
-    joins=True,
-    clean=True,
-)
-
-
-def _with(**changes):
-    return SimpleNamespace(**{**vars(USUAL), **changes})
+def _functions(module):
+    return [variable for variable, function in module.functions.items() if isinstance(function, relax.Function)]
 
 
 @relax.expr_functor.mutator
-class _Port(relax.PyExprMutator):
+class _Clips(relax.PyExprMutator):
+    """Clips where no convolution may join. `reads`: of the function that is visited."""
+
     def visit_call_(self, call):
-        how = self.how
         call = self.visit_expr_post_order(call)
         if _name(call) != RELU:
             return call
         operand = call.args[0]
-        conv = how.look(self, operand)
-        if how.joins and _name(conv) == CONV and how.private(operand) and self.reads[operand] == 1:
-            if how.build is None:
-                return call
-            return tvm.ir.Call(self.builder_.add_func(how.build(conv, conv.attrs), "conv_relu"), conv.args)
-        return relax.op.clip(operand, 0, how.high) if how.clips else call
-
-
-def _port(module, how):
-    mutator = _Port(module)
-    mutator.how = how
-    for variable in how.functions(module):
-        mutator.reads = how.reads(module[variable])
-        mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
-    made = mutator.builder_.get()
-    return relax.transform.DeadCodeElimination()(made) if how.clean else made
+        joins = isinstance(operand, relax.DataflowVar) and self.reads[operand] == 1
+        joins = joins and _name(self.lookup_binding(operand)) == CONV
+        return call if joins else relax.op.clip(operand, 0, float("inf"))
 
 
 @right("clips what may not join, then lets FuseOpsByPattern do the rest, with a check that it finds the same ones")
 def by_pattern(module):
-    clipped = _port(module, _with(build=None))
+    mutator = _Clips(module)
+    for variable in _functions(module):
+        mutator.reads = _reads(module[variable])
+        mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
+    clipped = relax.transform.DeadCodeElimination()(mutator.builder_.get())
     pattern = relax.dpl.is_op(RELU)(relax.dpl.is_op(CONV)(relax.dpl.wildcard(), relax.dpl.wildcard()))
     return relax.transform.FuseOpsByPattern([("conv_relu", pattern)], bind_constants=False)(clipped)
+
+
+def _function(conv):
+    operands = [relax.Var(name, operand.ty) for name, operand in zip(("a", "b"), conv.args, strict=True)]
+    builder = relax.BlockBuilder()
+    with builder.function("f", operands, attrs={"Primitive": True}, private=True):
+        with builder.dataflow():
+            made = builder.emit(tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args))
+            result = builder.emit_output(relax.op.nn.relu(made))
+        builder.emit_func_output(result)
+    return builder.get()["f"]
 
 
 @right("goes through the bindings in a loop and writes a new function, without a mutator")
 def by_hand(module):
     builder = relax.BlockBuilder(module)
-    for variable in USUAL.functions(module):
+    for variable in _functions(module):
         function = module[variable]
         reads, values = _reads(function), {b.var: b.value for b in _bindings(function)}
         gone, blocks = set(), []
@@ -179,7 +157,7 @@ def by_hand(module):
                     operand = value.args[0]
                     conv = values.get(operand)
                     if _name(conv) == CONV and reads[operand] == 1 and isinstance(operand, relax.DataflowVar):
-                        called = builder.add_func(_function(conv, conv.attrs), "conv_relu")
+                        called = builder.add_func(_function(conv), "conv_relu")
                         gone.add(operand)
                         value = tvm.ir.Call(called, conv.args)
                     else:
@@ -201,79 +179,61 @@ def no_underscore(module):
             return relax.op.clip(call.args[0], 0, float("inf")) if _name(call) == RELU else call
 
     mutator = Silent(module)
-    for variable in USUAL.functions(module):
+    for variable in _functions(module):
         mutator.builder_.update_func(variable, mutator.visit_expr(module[variable]))
     return mutator.builder_.get()
 
 
-@wrong("did", "asks whether the operand itself is a call of conv2d: in Relax it is always a variable")
-def operand_is_a_call(module):
-    return _port(module, _with(look=lambda mutator, variable: variable))
-
-
-@wrong("spared", "does not count who reads the convolution")
-def ignores_readers(module):
-    return _port(module, _with(reads=lambda f: Counter({b.var: 1 for b in _bindings(f)}), private=lambda v: True))
-
-
-@wrong("spared", "counts readers in the bindings alone: a value that is returned has a reader more")
-def forgets_the_output(module):
-    return _port(module, _with(reads=_reads_in_calls, private=lambda v: True))
-
-
-def _reads_in_calls(function):
-    """Only calls read: tuples do not."""
-    found = Counter()
-    for binding in _bindings(function):
-        if isinstance(binding.value, tvm.ir.Call):
-            found.update(arg for arg in binding.value.args if isinstance(arg, relax.Var))
-    return found
-
-
-@wrong("valid", "takes call.op.name of every call: a call of a function of the module has a GlobalVar there")
-def every_call_has_a_name(module):
-    for function in (module[v] for v in USUAL.functions(module)):
-        for binding in _bindings(function):
-            if isinstance(binding.value, tvm.ir.Call):
-                binding.value.op.name  # noqa: B018
-    return _port(module, USUAL)
-
-
-@wrong("did", "rewrites main and leaves the module's other functions as they are")
-def main_only(module):
-    return _port(module, _with(functions=lambda m: [m.get_global_var("main")]))
-
-
-@wrong("same", "makes a new convolution of the operands and forgets stride, padding, dilation and groups")
-def loses_attributes(module):
-    return _port(module, _with(build=lambda conv, attrs: _function(conv, attrs, defaults=True)))
-
-
-@wrong("same", "clips at 6: that is relu6")
-def relu_six(module):
-    return _port(module, _with(high=6.0))
-
-
-@wrong("did", "the functions lack the attribute Primitive: nobody will make one kernel of them")
-def not_primitive(module):
-    return _port(module, _with(build=lambda conv, attrs: _function(conv, attrs, primitive=False)))
-
-
-@wrong("did", "fuses and does not clip what is left")
-def does_not_clip(module):
-    return _port(module, _with(clips=False))
-
-
-@wrong("did", "clips every relu, also the one that should join its convolution")
-def clips_all(module):
-    return _port(module, _with(joins=False))
-
-
-@wrong("spared", "leaves the old convolution where it is: it is computed twice")
-def leaves_dead_code(module):
-    return _port(module, _with(clean=False))
-
-
-@wrong("valid", "forgets to return the module")
-def returns_nothing(module):
-    _port(module, USUAL)
+operand_is_a_call = edited(
+    "did",
+    "asks whether the operand itself is a call of conv2d: in Relax it is always a variable",
+    ("self.lookup_binding(call.args[0])", "call.args[0]"),
+)
+ignores_readers = edited(
+    "spared",
+    "does not count who reads the convolution",
+    ("isinstance(call.args[0], relax.DataflowVar) and self.readers[call.args[0]] == 1", "True"),
+)
+forgets_the_output = edited(
+    "spared",
+    "counts readers in the bindings alone: a value that is returned has a reader more",
+    ("isinstance(call.args[0], relax.DataflowVar) and self", "self"),
+    (
+        "relax.analysis.post_order_visit(binding",
+        "isinstance(binding.value, tvm.ir.Call) and relax.analysis.post_order_visit(binding",
+    ),
+    ("note(function.body.body)", ""),
+)
+every_call_has_a_name = edited(
+    "valid",
+    "takes call.op.name of every call: a call of a function of the module has a GlobalVar there",
+    (" and isinstance(value.op, tvm.ir.Op)", ""),
+)
+main_only = edited(
+    "did",
+    "rewrites main and leaves the module's other functions as they are",
+    ("if isinstance(function, relax.Function):", 'if variable.name_hint == "main":'),
+)
+loses_attributes = edited(
+    "same",
+    "makes a new convolution of the operands and forgets stride, padding, dilation and groups",
+    ("tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)", "relax.op.nn.conv2d(*operands)"),
+)
+relu_six = edited("same", "clips at 6: that is relu6", ('call.args[0], 0, float("inf")', "call.args[0], 0, 6.0"))
+not_primitive = edited(
+    "did", "forgets Primitive: the functions do not become kernels", ('attrs={"Primitive": True}', "attrs={}")
+)
+does_not_clip = edited(
+    "did", "fuses and does not clip what is left", ('relax.op.clip(call.args[0], 0, float("inf"))', "call")
+)
+clips_all = edited(
+    "did", "clips every relu, even behind a convolution", ('operator(conv) != "relax.nn.conv2d" or not hidden', "True")
+)
+leaves_dead_code = edited(
+    "spared",
+    "leaves the old convolution where it is: it is computed twice",
+    ("relax.transform.DeadCodeElimination()(mutator.builder_.get())", "mutator.builder_.get()"),
+)
+returns_nothing = edited(
+    "valid", "forgets to return the module", ("return relax.transform.Dead", "relax.transform.Dead")
+)

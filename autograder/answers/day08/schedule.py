@@ -1,13 +1,13 @@
 """Hidden cases and answers of day08.schedule.
 
-Most answers are the textbook's loop nest with other primitives applied to it.
+Most answers apply other primitives to the textbook's loop nest, or compute something else.
 """
 
 from __future__ import annotations
 
 import random
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day08.schedule import naive, schedule_case
 from passlab.judge import Case
 from passlab.relax import tvm
@@ -33,27 +33,6 @@ def _start(n, m, k):
     schedule = tvm.s_tir.Schedule(naive(n, m, k))
     block = schedule.get_sblock("C")
     return schedule, block, schedule.get_loops(block)
-
-
-def _computed(n, m, k, element, dtype="float32"):
-    """A kernel of which each element of C is element(a, b, i, j, r)."""
-    te = tvm.te
-    a, b = te.placeholder((n, k), name="A"), te.placeholder((k, m), name="B")
-    r = te.reduce_axis((0, k), "r")
-    return te.create_prim_func([a, b, te.compute((n, m), lambda i, j: element(a, b, i, j, r), "C")])
-
-
-def _tiled(function, name="C"):
-    """i in parallel, j innermost and a vector: fast enough, whatever the element."""
-    schedule = tvm.s_tir.Schedule(function)
-    block = schedule.get_sblock(name)
-    i, j, r = schedule.get_loops(block)
-    outer, inner = schedule.split(j, [None, 16])
-    schedule.reorder(i, outer, r, inner)
-    schedule.vectorize(inner)
-    schedule.parallel(i)
-    schedule.decompose_reduction(block, r)
-    return schedule.mod
 
 
 @right("reorders the loops and leaves vectors to LLVM; each core has rows of its own")
@@ -116,34 +95,26 @@ def only_unrolled(n, m, k):
     return schedule.mod
 
 
-@wrong("same", "reads B as if it were transposed (with the sizes made to fit)")
-def transposed(n, m, k):
-    return _tiled(
-        _computed(n, m, k, lambda a, b, i, j, r: tvm.te.sum(a[i, r] * b[(j * k + r) // m, (j * k + r) % m], r))
-    )
-
-
-@wrong("same", "whole tiles only: the columns that are left over keep the last whole tile's values")
-def whole_tiles(n, m, k):
-    whole = max(m // 16 * 16, 1)
-    return _tiled(_computed(n, m, k, lambda a, b, i, j, r: tvm.te.sum(a[i, r] * b[r, tvm.te.min(j, whole - 1)], r)))
-
-
-@wrong("same", "half precision is enough to add up in")
-def half_sums(n, m, k):
-    half = "float16"
-
-    def element(a, b, i, j, r):
-        return tvm.te.sum(a[i, r].astype(half).astype("float32") * b[r, j].astype(half).astype("float32"), r)
-
-    return _tiled(_computed(n, m, k, element))
-
-
-@wrong("same", "the sum starts one step late: the first product is taken for the initial value")
-def late_start(n, m, k):
-    return _tiled(
-        _computed(n, m, k, lambda a, b, i, j, r: tvm.te.sum(tvm.te.if_then_else(r > 0, a[i, r] * b[r, j], 0.0), r))
-    )
+transposed = edited(
+    "same",
+    "reads B as if it were transposed (with the sizes made to fit)",
+    ("b[r, j]", "b[(j * k + r) // m, (j * k + r) % m]"),
+)
+whole_tiles = edited(
+    "same",
+    "whole tiles only: the columns that are left over keep the last whole tile's values",
+    ("b[r, j]", "b[r, te.min(j, max(m // 16 * 16, 1) - 1)]"),
+)
+half_sums = edited(
+    "same",
+    "half precision is enough to add up in",
+    ("a[i, r] * b[r, j]", 'a[i, r].astype("float16").astype("float32") * b[r, j].astype("float16").astype("float32")'),
+)
+late_start = edited(
+    "same",
+    "the sum starts one step late: the first product is taken for the initial value",
+    ("a[i, r] * b[r, j]", "te.if_then_else(r > 0, a[i, r] * b[r, j], 0.0)"),
+)
 
 
 @wrong("same", "unrolls all of it: loops are overhead")
@@ -168,6 +139,4 @@ def result_first(n, m, k):
     return tvm.IRModule({"main": tvm.tirx.PrimFunc([c, a, b], function.body, function.ret_type, function.buffer_map)})
 
 
-@wrong("valid", "hands over the schedule itself")
-def the_schedule(n, m, k):
-    return _start(n, m, k)[0]
+the_schedule = edited("valid", "hands over the schedule itself", ("return schedule.mod\n", "return schedule\n"))

@@ -10,7 +10,7 @@ import random
 
 import numpy as np
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day08.tuner import drawn_machine, tuner_case
 from passlab.judge import Case
 
@@ -43,15 +43,15 @@ def _bent(c):
     return [x, y, x * x, y * y, x * y, *words]
 
 
-def _fitted(candidates, history, k, features, times=np.log, ridge=0.1, best_first=True):
+def _fitted(candidates, history, k, features, ridge):
     """Ridge regression on features; the k candidates that it predicts to be fastest."""
     points = np.array([[1, *features(c)] for c in candidates], float)
-    known, y = points[[i for i, _ in history]], times(np.array([t for _, t in history]))
+    known, y = points[[i for i, _ in history]], np.log([t for _, t in history])
     mean = y.mean()
     penalty = ridge * np.eye(points.shape[1])
     weights = np.linalg.solve(known.T @ known + penalty + 1e-9 * np.eye(len(penalty)), known.T @ (y - mean))
     predicted = points @ weights
-    return sorted(_left(candidates, history), key=lambda i: predicted[i] if best_first else -predicted[i])[:k]
+    return sorted(_left(candidates, history), key=predicted.__getitem__)[:k]
 
 
 @right("a Gaussian process: near candidates take similar times, and what is unknown may be good")
@@ -108,14 +108,14 @@ def largest(candidates, history, k):
     return sorted(_left(candidates, history), key=lambda i: -candidates[i]["rows"] * candidates[i]["columns"])[:k]
 
 
-@wrong("did", "takes predicted time for a score and chooses the largest")
-def slowest_first(candidates, history, k):
-    return _fitted(candidates, history, k, _bent, best_first=False)
+slowest_first = edited(
+    "did", "takes predicted time for a score and chooses the largest", ("points @ weights", "-points @ weights")
+)
 
 
 @wrong("did", "the words are left out: rows and columns alone decide")
 def no_words(candidates, history, k):
-    return _fitted(candidates, history, k, lambda c: _bent(c)[:5])
+    return _fitted(candidates, history, k, lambda c: _bent(c)[:5], ridge=0.1)
 
 
 @wrong("did", "the neighbours of the best one so far, and nothing that the others tell")
@@ -124,12 +124,16 @@ def neighbours(candidates, history, k):
     return sorted(_left(candidates, history), key=lambda i: math.dist(_logarithms(candidates[i]), best))[:k]
 
 
-@wrong("did", "sizes as they are, times as they are: 128 columns weigh as much as all else")
-def raw_numbers(candidates, history, k):
-    def features(c):
-        return [c["rows"], c["columns"], c["depth"], c["local"]]
-
-    return _fitted(candidates, history, k, features, times=lambda t: t)
+raw_numbers = edited(
+    "did",
+    "sizes as they are, times as they are: 128 columns weigh as much as all else",
+    (
+        '[1, x, y, x * x, y * y, x * y, candidate["depth"] == 0,',
+        '[1, candidate["rows"], candidate["columns"], candidate["depth"],',
+    ),
+    (", *words]", "]"),
+    ("np.log([seconds for _, seconds in history])", "np.array([seconds for _, seconds in history])"),
+)
 
 
 @wrong("valid", "measures the best ones again")
@@ -137,11 +141,7 @@ def again(candidates, history, k):
     return [index for index, _ in sorted(history, key=lambda trial: trial[1])[:k]]
 
 
-@wrong("valid", "returns the candidates themselves")
-def candidates_themselves(candidates, history, k):
-    return [candidates[i] for i in centred(candidates, history, k)]
-
-
-@wrong("valid", "one too few: the last measurement is kept for later")
-def one_less(candidates, history, k):
-    return centred(candidates, history, k)[:-1]
+candidates_themselves = edited(
+    "valid", "returns the candidates themselves", ("return [index for", "return [candidates[index] for")
+)
+one_less = edited("valid", "one too few: the last measurement is kept for later", ("[:k]", "[: k - 1]"))

@@ -107,7 +107,6 @@ def _plain(domain, reads, writes, schedule):
 def by_subtraction(domain, reads, writes, schedule):
     reads, writes, schedule = _inside(domain, reads, writes, schedule)
     before = schedule.lex_lt_union_map(schedule)
-    before = schedule.lex_lt_union_map(schedule)
 
     def pairs(sink):
         """[write → cell] → [later instance → the same cell]"""

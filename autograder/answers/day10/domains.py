@@ -1,6 +1,6 @@
 """Hidden cases and answers of day10.domains.
 
-Most answers are one walk over the nest with a misunderstanding in one place.
+Most wrong answers are the reference with a misunderstanding in one place.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import random
 
 import islpy as isl
 
-from autograder.authoring.answers import reference, right, wrong
+from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.exercises.day10._isl import as_text
 from passlab.exercises.day10.domains import Nest, domains_case, loop, nest, statement, when
 from passlab.judge import Case
@@ -20,52 +20,25 @@ from passlab.judge import Case
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     cut, stride = rng.choice((2, 3, 5)), rng.choice((4, 5, 7))
+    strided = loop("j", "i", "M", statement("S", "A[i, j]", f"A[i, j - {cut}]"), step=stride)
+    falling = loop("j", "i", "0", statement("S", "A[j]", "A[i]"), step=-cut)
+    below = when("i != 0", loop("j", "0", "i", statement("T", "A[i]", "A[j]")))
+    guarded = when(f"i % {cut} == 0 or i > {stride}", statement("S", "A[i]"), below)
+    deepest = statement("Deep", "s[]", "s[]", "A[i + j, k - i]")
+    deep = loop("j", "i + 1", "N", loop("k", "max(i, j - 3)", f"min(N, j + {cut})", deepest))
     made = {
         "two loops over the same name": nest(
             "N",
             loop("i", "0", "N", statement("S", "A[i]", "B[i]")),
             loop("i", "0", "N - 1", statement("T", "C[i]", "A[i + 1]")),
         ),
-        "strides inside strides": nest(
-            "N M",
-            loop(
-                "i", "1", "N", loop("j", "i", "M", statement("S", "A[i, j]", f"A[i, j - {cut}]"), step=stride), step=cut
-            ),
-        ),
-        "down by more than one": nest(
-            "N", loop("i", "N - 1", "-1", loop("j", "i", "0", statement("S", "A[j]", "A[i]"), step=-cut), step=-1)
-        ),
-        "guards in each other": nest(
-            "N",
-            loop(
-                "i",
-                "0",
-                "N",
-                when(
-                    f"i % {cut} == 0 or i > {stride}",
-                    statement("S", "A[i]"),
-                    when("i != 0", loop("j", "0", "i", statement("T", "A[i]", "A[j]"))),
-                ),
-                statement("U", "B[i]", "A[i]"),
-            ),
-        ),
+        "strides inside strides": nest("N M", loop("i", "1", "N", strided, step=cut)),
+        "down by more than one": nest("N", loop("i", "N - 1", "-1", falling, step=-1)),
+        "guards in each other": nest("N", loop("i", "0", "N", guarded, statement("U", "B[i]", "A[i]"))),
         "deep and shallow": nest(
             "N",
             statement("First", "s[]"),
-            loop(
-                "i",
-                "0",
-                "N",
-                loop(
-                    "j",
-                    "i + 1",
-                    "N",
-                    loop(
-                        "k", "max(i, j - 3)", f"min(N, j + {cut})", statement("Deep", "s[]", "s[]", "A[i + j, k - i]")
-                    ),
-                ),
-                statement("Between", "B[i]", "s[]"),
-            ),
+            loop("i", "0", "N", deep, statement("Between", "B[i]", "s[]")),
             statement("Last", "r[]", "s[]", "B[0]"),
         ),
     }
@@ -139,17 +112,17 @@ def bounds(i, start, stop, step):
     return f"{inside} and ({i} - ({start})) % {abs(step)} = 0"
 
 
-def _walk(nest, bounds=bounds, guards=True, places=True, turn=lambda i, start, step: i if step > 0 else f"-{i}"):
+def _walk(nest, bounds=bounds, turn=lambda i, start, step: i if step > 0 else f"-{i}"):
     """(item, iterators, conditions, time) of each statement."""
 
     def walk(body, iterators, conditions, time):
         for place, item in enumerate(body):
-            here = [*time, str(place)] if places else time
+            here = [*time, str(place)]
             if "statement" in item:
                 yield item, iterators, conditions, here
             elif "if" in item:
-                test = [f"({item['if'].replace('==', '=')})"] if guards else []
-                yield from walk(item["body"], iterators, conditions + test, here)
+                test = f"({item['if'].replace('==', '=')})"
+                yield from walk(item["body"], iterators, [*conditions, test], here)
             else:
                 i, (start, stop, step) = item["loop"], item["range"]
                 within = [*conditions, f"({bounds(i, start, stop, step)})"]
@@ -158,18 +131,17 @@ def _walk(nest, bounds=bounds, guards=True, places=True, turn=lambda i, start, s
     return walk(nest["body"], [], [], [])
 
 
-def _texts(nest, fill="behind", reads=lambda item: item["reads"], writes=lambda item: item["writes"], **options):
+def _texts(nest, **options):
     """The four parts as text."""
     pieces = {"domain": [], "reads": [], "writes": [], "schedule": []}
     found = list(_walk(nest, **options))
     length = max(len(time) for *_, time in found)
     for item, iterators, conditions, time in found:
         instance = f"{item['statement']}[{', '.join(iterators)}]"
-        zeros = ["0"] * (length - len(time))
-        time = {"behind": time + zeros, "before": zeros + time, "": time}[fill]
+        time = time + ["0"] * (length - len(time))
         pieces["domain"].append(f"{instance} : {' and '.join(conditions) or 'true'}")
-        pieces["reads"] += [f"{instance} -> {cell}" for cell in reads(item)]
-        pieces["writes"] += [f"{instance} -> {cell}" for cell in writes(item)]
+        pieces["reads"] += [f"{instance} -> {cell}" for cell in item["reads"]]
+        pieces["writes"] += [f"{instance} -> {cell}" for cell in item["writes"]]
         pieces["schedule"].append(f"{instance} -> [{', '.join(time)}]")
     return {part: f"[{', '.join(nest['parameters'])}] -> {{ {'; '.join(all_)} }}" for part, all_ in pieces.items()}
 
@@ -214,65 +186,47 @@ def inclusive(nest):
     return _objects(nest, bounds=bounds_with_stop)
 
 
-@wrong("spared", "a step is for speed: every iteration between start and stop runs")
-def no_steps(nest):
-    return _objects(nest, bounds=lambda i, start, stop, step: bounds(i, start, stop, 1 if step > 0 else -1))
-
-
-@wrong("did", "strides from 0 instead of from the loop's start")
-def strides_from_zero(nest):
-    return _objects(nest, bounds=lambda i, start, stop, step: bounds(i, start, stop, step).split(" and (")[0]
-                    + f" and {i} % {abs(step)} = 0")  # fmt: skip
-
-
-@wrong("spared", "a guard decides at run time, so that the domain cannot know it")
-def no_guards(nest):
-    return _objects(nest, guards=False)
-
-
-@wrong("did", "a loop that counts down never begins: its start is above its stop")
-def only_upwards(nest):
-    return _objects(nest, bounds=lambda i, start, stop, step: f"{start} <= {i} < {stop} and "
-                    f"({i} - ({start})) % {abs(step)} = 0")  # fmt: skip
-
-
-@wrong("did", "N is 10, as in the test at hand")
-def one_size(nest):
-    def bounds_at_ten(i, start, stop, step):
-        fixed = " and ".join(f"{name} = 10" for name in nest["parameters"])
-        return f"{bounds(i, start, stop, step)} and {fixed}"
-
-    return _objects(nest, bounds=bounds_at_ten)
-
-
-@wrong("did", "a cell that is written needs no read, although the statement adds to it")
-def reads_without_updates(nest):
-    return _objects(nest, reads=lambda item: [cell for cell in item["reads"] if cell not in item["writes"]])
-
-
-@wrong("spared", "what is written is read first, as if every statement were +=")
-def every_write_reads(nest):
-    return _objects(nest, reads=lambda item: item["reads"] + item["writes"])
-
-
-@wrong("same", "the iterators are the time: statements of one body run at once")
-def iterators_alone(nest):
-    return _objects(nest, places=False)
-
-
-@wrong("same", "a loop that counts down is given the iterator itself as its time")
-def upwards_in_time(nest):
-    return _objects(nest, turn=lambda i, start, step: i)
-
-
-@wrong("same", "times have as many numbers as their statement is deep")
-def ragged(nest):
-    return _objects(nest, fill="")
-
-
-@wrong("same", "fills up times with zeros in front, where the outermost loop belongs")
-def zeros_in_front(nest):
-    return _objects(nest, fill="before")
+no_steps = edited(
+    "spared", "a step is for speed: every iteration between start and stop runs", ("% {abs(step)} = 0", "% 1 = 0")
+)
+strides_from_zero = edited("did", "strides from 0 instead of from the loop's start", ("({i} - ({start})) %", "{i} %"))
+no_guards = edited(
+    "spared",
+    "a guard decides at run time: no part of the domain",
+    ("[*conditions, condition], here", "conditions, here"),
+)
+only_upwards = edited(
+    "did", "a loop whose start is above its stop never runs", (' if step > 0 else f"{start} >= {i} > {stop}"', "")
+)
+one_size = edited(
+    "did",
+    "N is 10, as in the test at hand",
+    ('" and ".join(conditions)', '" and ".join([*conditions, *(f"{name} = 10" for name in nest["parameters"])])'),
+)
+reads_without_updates = edited(
+    "did",
+    "a cell that is written needs no read, although the statement adds to it",
+    ('for cell in item["reads"]', 'for cell in item["reads"] if cell not in item["writes"]'),
+)
+every_write_reads = edited(
+    "spared",
+    "what is written is read first, as if every statement were +=",
+    ('for cell in item["reads"]', 'for cell in item["reads"] + item["writes"]'),
+)
+iterators_alone = edited(
+    "same", "the iterators are the time: statements of one body run at once", ("[*time, str(place)]", "time")
+)
+upwards_in_time = edited(
+    "same", "a loop that counts down is given the iterator itself as its time", ('i if step > 0 else f"-{i}"', "i")
+)
+ragged = edited(
+    "same", "times have as many numbers as their statement is deep", (' + ["0"] * (length - len(time))', "")
+)
+zeros_in_front = edited(
+    "same",
+    "fills up times with zeros in front, where the outermost loop belongs",
+    ('time + ["0"] * (length - len(time))', '["0"] * (length - len(time)) + time'),
+)
 
 
 @wrong("valid", "returns a list of statements, each with its own sets")

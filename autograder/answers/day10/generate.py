@@ -1,6 +1,6 @@
 """Hidden cases and answers of day10.generate.
 
-Most answers are one walk over isl's AST with one step of it done otherwise.
+Most wrong answers are the reference with one step of its walk changed.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import random
 
 import islpy as isl
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day10.generate import (
     EITHER,
     EVERY_FIFTH,
@@ -89,7 +89,7 @@ CHOICES = (OP.select, OP.cond)
 
 
 class Walk:
-    """A right walk. Wrong ones override a step."""
+    """A right walk, of which a subclass can override a step."""
 
     meaning = MEANING
 
@@ -100,20 +100,15 @@ class Walk:
         kinds = isl.ast_node_type
         match node.get_type():
             case kinds.block:
-                return self.block(children(node), values)
+                return tir.SeqStmt([self.of(child, values) for child in children(node)])
             case kinds.if_:
-                return self.branch(node, values)
+                then, test = self.of(node.if_get_then_node(), values), self.number(node.if_get_cond(), values)
+                other = self.of(node.if_get_else_node(), values) if node.if_has_else_node() else None
+                return tir.IfThenElse(test, then, other)
             case kinds.for_:
                 return self.loop(node, values)
         call = parts(node.user_get_expr())
         return self.statement(call[0].get_id().get_name(), [self.number(part, values) for part in call[1:]])
-
-    def block(self, nodes, values):
-        return tir.SeqStmt([self.of(node, values) for node in nodes])
-
-    def branch(self, node, values):
-        other = self.of(node.if_get_else_node(), values) if node.if_has_else_node() else None
-        return tir.IfThenElse(self.number(node.if_get_cond(), values), self.of(node.if_get_then_node(), values), other)
 
     def loop(self, node, values):
         name = node.for_get_iterator().get_id().get_name()
@@ -216,50 +211,22 @@ def as_range(node, statement):
     return Mine(statement).of(node, {})
 
 
-@wrong("did", "every loop of isl is written with <=: one turn too many where it is <")
-def always_inclusive(node, statement):
-    class Mine(Walk):
-        def loop(self, node, values):
-            name = node.for_get_iterator().get_id().get_name()
-            first = self.number(node.for_get_init(), values)
-            if node.for_is_degenerate():
-                return self.of(node.for_get_body(), {**values, name: first})
-            step = node.for_get_inc().get_val().to_python()
-            stop = self.number(parts(node.for_get_cond())[1], values) + 1
-            return self.made(name, first, stop, step, node.for_get_body(), values)
-
-    return Mine(statement).of(node, {})
-
-
-@wrong("did", "the second field of For is its end: loops that begin above 0 turn too often")
-def extent_as_end(node, statement):
-    class Mine(Walk):
-        def made(self, name, first, stop, step, body, values):
-            turn = tir.Var(name, "int32")
-            inside = self.of(body, {**values, name: first + turn * step})
-            return tir.For(turn, 0, (stop + step - 1) // step, tir.ForKind.SERIAL, inside)
-
-    return Mine(statement).of(node, {})
-
-
-@wrong("did", "loops go up by one: the increment is not looked at")
-def step_of_one(node, statement):
-    class Mine(Walk):
-        def made(self, name, first, stop, step, body, values):
-            return super().made(name, first, stop, 1, body, values)
-
-    return Mine(statement).of(node, {})
-
-
-@wrong("did", "the number of turns is rounded down: the last one of a loop with a step is lost")
-def rounded_down(node, statement):
-    class Mine(Walk):
-        def made(self, name, first, stop, step, body, values):
-            turn = tir.Var(name, "int32")
-            inside = self.of(body, {**values, name: first + turn * step})
-            return tir.For(turn, 0, (stop - first) // step, tir.ForKind.SERIAL, inside)
-
-    return Mine(statement).of(node, {})
+always_inclusive = edited(
+    "did",
+    "every loop of isl is written with <=: one turn too many where it is <",
+    ("condition.get_op_type() == isl.ast_expr_op_type.lt", "False"),
+)
+extent_as_end = edited(
+    "did", "the second field of For is its end, not its extent", ("(last - first) // step", "last // step")
+)
+step_of_one = edited(
+    "did", "loops go up by one: the increment is not looked at", ("node.for_get_inc().get_val().to_python()", "1")
+)
+rounded_down = edited(
+    "did",
+    "the number of turns is rounded down: the last one of a loop with a step is lost",
+    ("(last - first) // step + 1", "(last + 1 - first) // step"),
+)
 
 
 @wrong("did", "min and max have two parts: a third bound is dropped")
@@ -269,101 +236,53 @@ def two_parts(node, statement):
             return super().applied(kind, numbers[:2])
 
         def number(self, given, values):
-            while given.get_type() == isl.ast_expr_type.op and given.get_op_type() in (OP.min, OP.max):
-                if given.get_op_arg(0).get_type() != isl.ast_expr_type.op:
-                    break
-                if given.get_op_arg(0).get_op_type() != given.get_op_type():
-                    break
-                given = given.get_op_arg(0)  # isl nests them
+            if given.get_type() == isl.ast_expr_type.op and given.get_op_type() in (OP.min, OP.max):
+                inner = given.get_op_arg(0)
+                if inner.get_type() == isl.ast_expr_type.op and inner.get_op_type() == given.get_op_type():
+                    return self.number(inner, values)  # isl nests them
             return super().number(given, values)
 
     return Mine(statement).of(node, {})
 
 
-@wrong("did", "conditions are for speed: the loops have the right bounds anyway")
-def no_branches(node, statement):
-    class Mine(Walk):
-        def branch(self, node, values):
-            return self.of(node.if_get_then_node(), values)
-
-    return Mine(statement).of(node, {})
-
-
-@wrong("did", "a condition has one branch: else is dropped")
-def drops_else(node, statement):
-    class Mine(Walk):
-        def branch(self, node, values):
-            test, then = self.number(node.if_get_cond(), values), self.of(node.if_get_then_node(), values)
-            return tir.IfThenElse(test, then, None)
-
-    return Mine(statement).of(node, {})
-
-
-@wrong("did", "the parts of a condition have to hold together, joined by or as well as by and")
-def or_as_and(node, statement):
-    class Mine(Walk):
-        meaning = MEANING | dict.fromkeys((OP.or_, OP.or_else), tir.all)
-
-    return Mine(statement).of(node, {})
-
-
-@wrong("did", "a choice has what is taken otherwise first")
-def swapped_arms(node, statement):
-    class Mine(Walk):
-        def applied(self, kind, numbers):
-            if kind in CHOICES:
-                test, then, other = numbers
-                return tir.Select(test, other, then)
-            return super().applied(kind, numbers)
-
-    return Mine(statement).of(node, {})
-
-
-@wrong("did", "of a block only the first part is walked")
-def first_of_block(node, statement):
-    class Mine(Walk):
-        def block(self, nodes, values):
-            return self.of(nodes[0], values)
-
-    return Mine(statement).of(node, {})
-
-
-@wrong("did", "a remainder that is compared with 0 is a quotient like the others")
-def remainder_as_quotient(node, statement):
-    class Mine(Walk):
-        meaning = MEANING | {OP.zdiv_r: lambda a, b: a // b, OP.pdiv_r: lambda a, b: a // b}
-
-    return Mine(statement).of(node, {})
-
-
-@wrong("did", "division rounds towards zero, as in C: floord of a negative number is one too large")
-def as_in_c(node, statement):
-    class Mine(Walk):
-        meaning = MEANING | {OP.fdiv_q: tir.truncdiv}
-
-    return Mine(statement).of(node, {})
-
-
-@wrong("valid", "a variable is known by its name: each place makes one of its own")
-def new_variables(node, statement):
-    class Mine(Walk):
-        def made(self, name, first, stop, step, body, values):
-            inside = self.of(body, {**values, name: first + tir.Var(name, "int32") * step})
-            turns = (stop - first + step - 1) // step
-            return tir.For(tir.Var(name, "int32"), 0, turns, tir.ForKind.SERIAL, inside)
-
-    return Mine(statement).of(node, {})
-
-
-@wrong("valid", "loops begin where isl's do, and have its step: TVM shifts them, and not what is inside")
-def with_a_step(node, statement):
-    class Mine(Walk):
-        def made(self, name, first, stop, step, body, values):
-            variable = tir.Var(name, "int32")
-            inside = self.of(body, {**values, name: variable})
-            return tir.For(variable, first, stop - first, tir.ForKind.SERIAL, inside, step=tir.const(step, "int32"))
-
-    return Mine(statement).of(node, {})
+no_branches = edited(
+    "did",
+    "conditions are for speed: the loops have the right bounds anyway",
+    (
+        "tirx.IfThenElse(test, loops(node.if_get_then_node(), statement, values), other)",
+        "loops(node.if_get_then_node(), statement, values)",
+    ),
+)
+drops_else = edited(
+    "did",
+    "a condition has one branch: else is dropped",
+    ("loops(node.if_get_else_node(), statement, values) if node.if_has_else_node() else None", "None"),
+)
+or_as_and = edited(
+    "did", "the parts of a condition have to hold together, joined by or as well as by and", ("tirx.any", "tirx.all")
+)
+swapped_arms = edited(
+    "did", "a choice has what is taken otherwise first", ("Select(first, *rest)", "Select(first, *rest[::-1])")
+)
+first_of_block = edited("did", "of a block only the first part is walked", ("tirx.SeqStmt(parts)", "parts[0]"))
+remainder_as_quotient = edited(
+    "did", "a remainder that is compared with 0 is a quotient like the others", ("a % b", "a // b")
+)
+as_in_c = edited(
+    "did", "division rounds towards zero, as in C, also for negative numbers", ("lambda a, b: a // b", "tirx.truncdiv")
+)
+new_variables = edited(
+    "valid", "makes a new variable of the same name at each use", ("step * turn}", 'step * tirx.Var(name, "int32")}')
+)
+with_a_step = edited(
+    "valid",
+    "loops begin where isl's do, and have its step: TVM shifts them, and not what is inside",
+    ("first + step * turn", "turn"),
+    (
+        "turn, 0, (last - first) // step + 1, tirx.ForKind.SERIAL, body",
+        'turn, first, last + 1 - first, tirx.ForKind.SERIAL, body, step=tirx.const(step, "int32")',
+    ),
+)
 
 
 @wrong("valid", "hands over the loops as text")

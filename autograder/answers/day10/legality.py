@@ -10,7 +10,7 @@ import random
 import islpy as isl
 
 from autograder.answers.day10._shared import drawn
-from autograder.authoring.answers import reference, right, wrong
+from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.exercises.day10._stencils import stencil
 from passlab.exercises.day10.legality import legality_case
 from passlab.exercises.day10.skew import JACOBI_2D, SEIDEL_1D
@@ -143,14 +143,14 @@ def small_sizes(dependences, schedule):
     return _sample(_at(dependences, 8).intersect(_not_before(schedule)))
 
 
-@wrong("did", "finds the violation, and names target and source instead of source and target")
-def target_first(dependences, schedule):
-    return _sample(dependences.intersect(_not_before(schedule)).reverse())
-
-
-@wrong("did", "names the first dependence that there is, violated or not")
-def any_dependence(dependences, schedule):
-    return dependences.sample() if by_intersection(dependences, schedule) else None
+target_first = edited(
+    "did",
+    "finds the violation, and names target and source instead of source and target",
+    ("violated.sample()", "violated.reverse().sample()"),
+)
+any_dependence = edited(
+    "did", "names the first dependence that there is, violated or not", ("violated.sample()", "dependences.sample()")
+)
 
 
 @wrong("did", "two instances that the schedule swaps are enough, dependent or not")
@@ -166,9 +166,11 @@ def always_legal(dependences, schedule):
     return None
 
 
-@wrong("spared", "a schedule that changes the order of the iterators is illegal")
-def any_change(dependences, schedule):
-    return by_intersection(dependences, schedule) or dependences.sample()
+any_change = edited(
+    "spared",
+    "a schedule that changes the order of the iterators is illegal",
+    ("return None", "return dependences.sample()"),
+)
 
 
 @wrong("did", "the numbers of the parameters are no part of the pair: projects them out")
@@ -177,17 +179,12 @@ def without_parameters(dependences, schedule):
     return None if pair is None else str(isl.UnionMap(pair).project_out_all_params())
 
 
-@wrong("valid", "returns all violations at once")
-def all_of_them(dependences, schedule):
-    violated = dependences.intersect(_not_before(schedule))
-    return None if violated.is_empty() else violated
-
-
-@wrong("valid", "returns whether it is legal")
-def yes_or_no(dependences, schedule):
-    return dependences.intersect(_not_before(schedule)).is_empty()
-
-
-@wrong("valid", "returns the two times, not the two instances, as Python tuples")
-def as_tuples(dependences, schedule):
-    return None if by_intersection(dependences, schedule) is None else ((0, 1), (1, 0))
+all_of_them = edited("valid", "returns all violations at once", ("violated.sample()", "violated"))
+yes_or_no = edited(
+    "valid",
+    "returns whether it is legal",
+    ("None if violated.is_empty() else violated.sample()", "violated.is_empty()"),
+)
+as_tuples = edited(
+    "valid", "returns the two times, not the two instances, as Python tuples", ("violated.sample()", "((0, 1), (1, 0))")
+)

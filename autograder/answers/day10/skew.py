@@ -14,7 +14,7 @@ from itertools import product
 import islpy as isl
 
 from autograder.answers.day10._shared import drawn
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day10._stencils import Stencil, Vector, flow_of, stencil
 from passlab.exercises.day10.skew import SEIDEL_2D, skew_case
 from passlab.judge import Case
@@ -61,15 +61,9 @@ def least(vectors: Sequence[Vector]) -> int:
 
 def _vectors(dependences):
     points = isl.Set.from_union_set(dependences.deltas()).project_out_all_params()
-    found = []
-    points.foreach_point(
-        lambda point: found.append(
-            tuple(
-                point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(points.dim(isl.dim_type.set))
-            )
-        )
-    )
-    return found
+    depth, found = points.dim(isl.dim_type.set), []
+    points.foreach_point(found.append)
+    return [tuple(point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(depth)) for point in found]
 
 
 def _schedule(rows):
@@ -95,8 +89,12 @@ def _by_time(dependences, factor):
     return _schedule(rows)
 
 
-def _ceil(a, b):
-    return -(-a // b)
+def _by_rows(vectors, factor):
+    """Iterator k plus `factor` times each row before it."""
+    rows = []
+    for k in range(len(vectors[0])):
+        rows.append([factor * sum(row[i] for row in rows) + int(i == k) for i in range(len(vectors[0]))])
+    return _schedule(rows)
 
 
 def _best(vectors):
@@ -139,42 +137,29 @@ def always_one(domain, dependences):
 
 @wrong("cost", "skews by 100 to be safe")
 def by_a_hundred(domain, dependences):
-    vectors = _vectors(dependences)
-    rows = []
-    for k in range(len(vectors[0])):
-        rows.append([100 * sum(row[i] for row in rows) + int(i == k) for i in range(len(vectors[0]))])
-    return _schedule(rows)
+    return _by_rows(_vectors(dependences), 100)
 
 
 @wrong("cost", "skews by the longest distance, in whichever direction it goes")
 def by_the_longest(domain, dependences):
     vectors = _vectors(dependences)
-    most = max(abs(step) for vector in vectors for step in vector)
-    rows = []
-    for k in range(len(vectors[0])):
-        rows.append([most * sum(row[i] for row in rows) + int(i == k) for i in range(len(vectors[0]))])
-    return _schedule(rows)
+    return _by_rows(vectors, max(abs(step) for vector in vectors for step in vector))
 
 
-@wrong("cost", "multiples are never negative: what goes forward is left as it is, however far it goes")
-def never_back(domain, dependences):
-    vectors = _vectors(dependences)
-    depth, most = len(vectors[0]), max(abs(step) for vector in vectors for step in vector)
-    rows = []
-    for k in range(depth):
-        found = []
-        for multiples in product(range(most + 1), repeat=k):
-            row = [sum(m * r[i] for m, r in zip(multiples, rows, strict=True)) + int(i == k) for i in range(depth)]
-            if min(_steps(row, vectors)) >= 0:
-                found.append((max(_steps(row, vectors)), row))
-        rows.append(min(found)[1])
-    return _schedule(rows)
+never_back = edited(
+    "cost",
+    "multiples are never negative: what goes forward is left as it is, however far it goes",
+    (
+        '(f"0 <= {step} <= reach" for step in steps)',
+        '([*(f"0 <= {step} <= reach" for step in steps), *(f"{m} >= 0" for m in multiples)])',
+    ),
+)
 
 
 @wrong("did", "skews by the time alone, where a row in place needs the row above")
 def by_time_alone(domain, dependences):
     def factor(k, vectors):
-        return max(0, *(_ceil(-vector[k], vector[0]) for vector in vectors if vector[0] > 0))
+        return max(0, *(-(vector[k] // vector[0]) for vector in vectors if vector[0] > 0))
 
     return _by_time(dependences, factor)
 

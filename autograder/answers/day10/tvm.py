@@ -1,18 +1,17 @@
 """Hidden cases and answers of day10.tvm.
 
-What a schedule says is read in one place; answers differ in what they make of it.
+Most wrong answers are the reference with a split, an order or a check changed.
 """
 
 from __future__ import annotations
 
-import math
 import random
 import re
 from itertools import pairwise
 
 import islpy as isl
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day10.tvm import PRODUCT, TRANSPOSE, tvm_case
 from passlab.judge import Case
 from passlab.relax import tvm
@@ -51,34 +50,26 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-def dimensions(schedule):
-    """(variable, n, what else there is) for each dimension: floor(v/n) or v, with n = 1; a number has no variable."""
-    times = isl.PwMultiAff.from_map(schedule)
+def grains(schedule):
+    """The (variable, n) in the order of their loops, for floor(variable/n), or None where that is not all there is."""
+    times, found, finest = isl.PwMultiAff.from_map(schedule), [], {}
     for dim in range(schedule.dim(isl.dim_type.out)):
         [(_, whole)] = times.get_pw_aff(dim).get_pieces()
         plain, size = whole, 1
+        if whole.is_cst():
+            continue
         if whole.dim(isl.dim_type.div):
             plain = whole.get_div(0)
             size = plain.get_denominator_val().to_python()
             if not (whole - plain.floor()).plain_is_zero():  # not only that floor: a remainder
-                yield [(0, 0)], size, 0
-                continue
+                return None
             plain = plain.scale_val(isl.Val(size))
         factors = [
-            plain.get_coefficient_val(isl.dim_type.in_, at).to_python() for at in range(plain.dim(isl.dim_type.in_))
+            plain.get_coefficient_val(isl.dim_type.in_, at).to_python() for at in range(schedule.dim(isl.dim_type.in_))
         ]
-        yield [(at, factor) for at, factor in enumerate(factors) if factor], size, plain.get_constant_val().to_python()
-
-
-def grains(schedule, strict=True):
-    """The (variable, grain) in the order of their loops, or None."""
-    found, finest = [], {}
-    for variables, size, constant in dimensions(schedule):
-        if not variables:
-            continue
-        if strict and (len(variables) > 1 or variables[0][1] != 1 or constant):
+        if sorted(factors) != [0] * (len(factors) - 1) + [1] or not plain.get_constant_val().is_zero():
             return None
-        variable = variables[0][0]
+        variable = factors.index(1)
         have = finest.get(variable)
         if have and size % have == 0:
             continue
@@ -98,15 +89,11 @@ def scheduled(function, order, factors):
     return schedule
 
 
-def plan(found, variables, factor=lambda outer, inner: outer // inner, first=None):
+def plan(found, variables):
     """The order, and the factors for split, from grains."""
     sizes = [[size for variable, size in found if variable == at] for at in range(variables)]
-    factors = [[first, *(factor(a, b) for a, b in pairwise(one))] for one in sizes]
-    seen = [0] * variables
-    order = []
-    for variable, _ in found:
-        order.append((variable, seen[variable]))
-        seen[variable] += 1
+    factors = [[None, *(outer // inner for outer, inner in pairwise(one))] for one in sizes]
+    order = [(variable, sum(one == variable for one, _ in found[:at])) for at, (variable, _) in enumerate(found)]
     return order, factors
 
 
@@ -157,96 +144,49 @@ def number_of_tiles(function, schedule):
     return scheduled(function, order, [f if len(f) < 2 else [f[1], None, *f[2:]] for f in factors]).mod
 
 
-@wrong("did", "splitting is tiling: the loops stay where they are")
-def no_reorder(function, schedule):
-    found = grains(schedule)
-    if found is None:
-        return None
-    order, factors = plan(found, len(set(variable for variable, _ in found)))
-    return scheduled(function, sorted(order), factors).mod
-
-
-@wrong("did", "the factors of a split are the sizes of the tiles, not of one tile in another")
-def absolute_sizes(function, schedule):
-    found = grains(schedule)
-    if found is None:
-        return None
-    order, factors = plan(found, len(set(variable for variable, _ in found)), lambda outer, inner: outer)
-    return scheduled(function, order, factors).mod
-
-
-@wrong("did", "tiles have to divide: otherwise there is no split")
-def only_whole_tiles(function, schedule):
-    found = grains(schedule)
-    if found is None:
-        return None
-    mine = tvm.s_tir.Schedule(function)
-    extents = [int(mine.get(loop).extent) for loop in mine.get_loops(mine.get_sblock("S"))]
-    if any(extents[variable] % size for variable, size in found):
-        return None
-    order, factors = plan(found, len(extents))
-    return scheduled(function, order, factors).mod
-
-
-@wrong("did", "a dimension that is known already is a split of its own")
-def known_again(function, schedule):
-    if grains(schedule) is None:
-        return None
-    found = []
-    for variables, size, _ in dimensions(schedule):
-        if variables and (variables[0][0], size) not in found:
-            found.append((variables[0][0], size))
-    order, factors = plan(found, len(set(variable for variable, _ in found)), lambda a, b: max(a // b, 2))
-    return scheduled(function, order, factors).mod
-
-
-@wrong("spared", "a minus is a matter of taste: the loop runs forward")
-def without_signs(function, schedule):
-    found = []
-    for variables, size, constant in dimensions(schedule):
-        if len(variables) > 1 or (variables and constant):
-            return None
-        if variables:
-            found.append((variables[0][0], size))
-    chains = {}
-    for variable, size in found:
-        chains.setdefault(variable, []).append(size)
-    if any(b % a and a % b for chain in chains.values() for a, b in pairwise(chain)):
-        return None
-    kept = [it for n, it in enumerate(found) if not any(v == it[0] and it[1] % s == 0 for v, s in found[:n])]
-    return scheduled(function, *plan(kept, len(chains))).mod
-
-
-@wrong("spared", "of i + j the i is what counts: skewing is an interchange")
-def first_variable(function, schedule):
-    found = grains(schedule, strict=False)
-    if found is None:
-        return None
-    count = schedule.dim(isl.dim_type.in_)
-    for variable in range(count):
-        if (variable, 1) not in found:
-            found.append((variable, 1))
-    return scheduled(function, *plan(found, count)).mod
-
-
-@wrong("spared", "tiles of four and of six share tiles of two")
-def common_factor(function, schedule):
-    rows = list(dimensions(schedule))
-    if any(len(them) > 1 or (them and (constant or them[0][1] != 1)) for them, _, constant in rows):
-        return None
-    found, finest = [], {}
-    for variables, size, _ in rows:
-        if not variables:
-            continue
-        variable = variables[0][0]
-        size = math.gcd(size, finest.get(variable, size))
-        if size != finest.get(variable):
-            found.append((variable, size))
-            finest[variable] = size
-    return scheduled(function, *plan(found, len(finest))).mod
-
-
-@wrong("valid", "hands over the schedule itself")
-def the_schedule(function, schedule):
-    found = grains(schedule)
-    return found and scheduled(function, *plan(found, len(set(variable for variable, _ in found))))
+no_reorder = edited(
+    "did",
+    "splits, but leaves the order alone",
+    ("result.reorder(*(parts[variable][part] for variable, part in order))", ""),
+)
+absolute_sizes = edited(
+    "did", "splits by the sizes of the tiles, not by their ratios", ("large // small for", "large for")
+)
+only_whole_tiles = edited(
+    "did",
+    "tiles have to divide: otherwise there is no split",
+    (
+        "turns = [",
+        "if any(int(result.get(loop).extent) % n for n in sizes):\n            return None\n        turns = [",
+    ),
+)
+known_again = edited(
+    "did",
+    "a dimension that is known already is a split of its own",
+    ("if finest and n % finest == 0:", "if n in grains[variable]:"),
+    ("finest % n:", "finest % n and n % finest:"),
+    ("large // small for", "max(large // small, 2) for"),
+)
+without_signs = edited(
+    "spared",
+    "a minus is a matter of taste: the loop runs forward",
+    (
+        "value.get_coefficient_val(isl.dim_type.in_, k).to_python()",
+        "abs(value.get_coefficient_val(isl.dim_type.in_, k).to_python())",
+    ),
+)
+first_variable = edited(
+    "spared",
+    "of i + j the i is what counts: skewing is an interchange",
+    ("not value.get_constant_val().is_zero() or sorted(factors) != [0] * (len(factors) - 1) + [1]", "not any(factors)"),
+    ("factors.index(1)", "next(k for k, factor in enumerate(factors) if factor)"),
+)
+common_factor = edited(
+    "spared",
+    "tiles of four and of six share tiles of two",
+    (
+        "if finest and finest % n:\n            return None",
+        "if finest:\n            n = isl.Val(n).gcd(isl.Val(finest)).to_python()",
+    ),
+)
+the_schedule = edited("valid", "hands over the schedule itself", ("return result.mod", "return result"))
