@@ -63,9 +63,10 @@ progress("day04")
 # **Lists.** What `cat` reads is a list, a separate value for Relay: in phases 1 and 2 no group joins a `cat`, and
 # none passes one that is between. No group ever joins the output.
 #
-# **Size.** No group grows beyond 256 nodes: those of the groups that would join and those of the group they would join
-# are counted, a `cat` as two, for its list. This also bounds the work on a large graph: a node with more than
-# 256 nodes between itself and its post-dominator need not be looked at.
+# **Size.** Each node has a number, at first 1, a `cat` 2, for its list. When groups join another, the number of its last
+# node grows by the numbers of *their* last nodes, which keep theirs. Nothing joins if the number of the last node in the
+# post-dominator's group, plus those of the node and of all between, is more than 256. This also bounds the work on a
+# large graph: a node with more than 256 nodes between itself and its post-dominator need not be looked at.
 
 
 # %%

@@ -273,8 +273,12 @@ with suppress(Exception):
 # | 4 (conv2d, dense, softmax, pooling, …) | 1 | 0 | at most 1 | at most 1 |
 # | 0, 1 or 2 | 3 | any | at most 2 | at most 2, where the post-dominator itself is a tuple |
 #
-# In phases 1 and 2 nothing joins a post-dominator of kind 7. And no group grows beyond `max_depth` nodes: those of all
-# the groups that would join, and those of the group they would join, are counted.
+# In phases 1 and 2 nothing joins a post-dominator of kind 7.
+#
+# **Size.** Each node has a number, at first 1. When groups join another, the number of its last node grows by the
+# numbers of *their* last nodes, which keep theirs. Nothing joins if the number of the last node in the post-dominator's
+# group, plus those of the node and of all between, is more than `max_depth`. (So what has joined before is counted
+# partly: the limit is an estimate, and TVM's groups can be larger.)
 
 
 # %%
@@ -304,12 +308,13 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
     # As in FuseOps: a node joins the place where all its readers meet, with everything on the way, so that a group has
     # one result. Phase 1 takes convolutions and element-wise chains, phase 2 injective ones, phase 3 tuples.
     kind, group = list(own), [{i} for i in range(len(nodes))]  # a group is one set, shared by its members
+    gathered = [1] * len(nodes)  # by the last node of a group; it keeps this number when its group joins another
 
     def joins(i, phase, sink, between):
         """May the groups of `between`, with i in it, join that of `sink`?"""
         inside = max((kind[max(group[n])] for n in between - {i}), default=ELEMWISE)
         end = kind[max(group[sink])]
-        if len(group[sink]) + sum(len(group[n]) for n in between) > max_depth:
+        if gathered[max(group[sink])] + sum(gathered[n] for n in between) > max_depth:
             return False
         if phase == 3:
             return kind[i] <= INJECTIVE and kind[sink] == TUPLE and max(inside, end) <= INJECTIVE
@@ -329,6 +334,8 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
             if joins(i, phase, sink, between):
                 if any(kind[max(group[n])] == OUT_FUSABLE for n in between):
                     kind[max(group[sink])] = OUT_FUSABLE
+                target = max(group[sink])
+                gathered[target] += sum(gathered[n] for n in {max(group[n]) for n in between} - {target})
                 whole = group[sink].union(*(group[n] for n in between))
                 for n in whole:
                     group[n] = whole

@@ -57,6 +57,10 @@ def hidden(seed: int) -> list[Case]:
         order = relay.argsort(relay.nn.relu(x), axis=1, dtype="int32")
         return relay.take(relay.exp(x), relay.reshape(order, (-1,)), axis=1) + relay.cast(number(2, "int32"), "float32")
 
+    def diamond(x: relay.Var) -> relay.Expr:
+        turned = relay.transpose(x)
+        return relay.tanh(turned) + relay.nn.relu(turned)
+
     return [
         *(groups_case(name, zoo(name, simplified=True)) for name in TEN_MODELS),
         *(
@@ -69,6 +73,7 @@ def hidden(seed: int) -> list[Case]:
         groups_case("broadcast into a convolution", program(broadcast, SHAPE)),
         groups_case("very long", program(long, (2, 3))),
         groups_case("an order", program(sorted_rows, (2, 3))),
+        groups_case("a limit that counts a diamond once", program(diamond, (2, 3)), rng.choice((6, 7, 8))),
         groups_case("a bound block", simplified(zoo("residual", bind=True)), rng.choice((4, 6))),
     ]
 
@@ -167,7 +172,7 @@ class _Partition:
                 if self.kind[i] == 8 or sink is None:
                     continue
                 between = self.between(i, sink)
-                if sum(self.size[self.root(n)] for n in {i, sink} | between) > self.most:
+                if self.size[self.root(sink)] + sum(self.size[n] for n in {i} | between) > self.most:
                     continue
                 end = self.kind[self.root(sink)]
                 inside = max((self.kind[self.root(n)] for n in between), default=0)
@@ -264,6 +269,11 @@ into_tuples = edited(
 )
 patterns_stay = edited(
     "spared", "forgets that a group has a convolution: two end in one kernel", ("] = OUT_FUSABLE", "] += 0")
+)
+whole_groups = edited(
+    "did",
+    "counts the whole groups of all nodes between, so a diamond's group several times",
+    ("gathered[n] for n in between)", "len(group[n]) for n in between)"),
 )
 no_limit = edited("spared", "knows no limit to the size of a group", ("> max_depth", "> 10**9"))
 counts_twice = edited(
