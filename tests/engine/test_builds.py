@@ -177,11 +177,7 @@ def made_of(mod, emit):
 ANSWERS = {
     "relax": {
         "right": ("return again_relax(mod)", 4.0, ""),
-        "right in TIR": (
-            "return of_tir(mod, 'B[v] = T.max(A[v] + T.float32(1.5), T.float32(0))')",
-            4.0,
-            "",
-        ),
+        "right in TIR": ("return of_tir(mod, 'B[v] = T.max(A[v] + T.float32(1.5), T.float32(0))')", 4.0, ""),
         "right, after a look at its kernels": (
             "import numpy as np; from passlab.tvm import builds\n"
             "    built = builds.run_module(mod, [(np.zeros(size_of(mod), 'float32'),)])\n"

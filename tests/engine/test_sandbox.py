@@ -362,11 +362,7 @@ def test_without_process_ids_of_its_own_a_daemon_stays():
 
 @pytest.mark.parametrize(
     ("source", "status"),
-    [
-        ("os._exit(7)", 7),
-        ("ctypes.string_at(0)", -signal.SIGSEGV),
-        ("while True: pass", -signal.SIGKILL),
-    ],
+    [("os._exit(7)", 7), ("ctypes.string_at(0)", -signal.SIGSEGV), ("while True: pass", -signal.SIGKILL)],
 )
 def test_how_the_child_ended_is_told(source, status, whole):
     assert whole.attempt(source, cpu_s=1) == (None, {"exit": status, "left": 0})

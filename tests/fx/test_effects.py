@@ -261,12 +261,7 @@ def test_reads_stay_on_their_side_of_a_write():
     graph.call_method("mul_", (y, 2))
     graph.call_function(torch.sin, (other,))
     graph.output((early, y))
-    assert order_of(graph) == {
-        "add_": {"exp", "view"},
-        "tanh": {"add_"},
-        "mul_": {"add_", "tanh"},
-        "output": {"mul_"},
-    }
+    assert order_of(graph) == {"add_": {"exp", "view"}, "tanh": {"add_"}, "mul_": {"add_", "tanh"}, "output": {"mul_"}}
 
 
 def test_draws_keep_their_order_and_a_graph_without_effects_has_none():

@@ -127,11 +127,7 @@ SCENARIOS = {
         by_hand("ada", "one-check", manual_score=0.0),
         (ALL | {"essay": "Because of this.", "one": 3}, ""),
     ],
-    "missing after a person": [
-        (ALL, ""),
-        by_hand("ada", "one-check", manual_score=1.0),
-        ({"six": 1}, ""),
-    ],
+    "missing after a person": [(ALL, ""), by_hand("ada", "one-check", manual_score=1.0), ({"six": 1}, "")],
     "extra credit": [(ALL, ""), by_hand("ada", "two-check", extra_credit=1.5), (ALL | {"two": 3}, "")],
     "task by hand": [(ALL, ""), by_hand("ada", "sketch", manual_score=6.0), (ALL, "")],
     "in time": [due, (ALL, "2029-12-31 23:00:00 UTC")],

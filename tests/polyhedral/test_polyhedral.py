@@ -209,10 +209,7 @@ def test_what_cannot_be_transformed_says_why(make, said):
         ("{ S[i, j] -> [i, j, 0, 0] }", "The schedule drops the statement T: it gives it no time."),
         ("{ S[i, j] -> [i, 0]; T[i, j, k] -> [j] }", "Times must have the same number of dimensions to be compared: "),
         ("{ X[i] -> [i] }", "The schedule orders X; the statements are S, T."),
-        (
-            "{ S[i] -> [i]; T[i, j, k] -> [i] }",
-            "The statement S is in 2 loops; the schedule gives it 1 variables.",
-        ),
+        ("{ S[i] -> [i]; T[i, j, k] -> [i] }", "The statement S is in 2 loops; the schedule gives it 1 variables."),
         ("{ S[i, j] -> A[i, j] }", "The times of S are named A: drop the name, S[…] -> […]."),
         ("[Q] -> { S[i, j] -> [i, Q] }", "The schedule uses a size Q; the program has M, N, K."),
         (

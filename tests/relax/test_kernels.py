@@ -112,14 +112,7 @@ def test_two_operands_broadcast_and_promote_as_in_torch():
         return (x + y, x * y, torch.maximum(x, y), x > y, x != y, torch.where(x > y, x, y), x - (y + x))
 
     def floats(x, y):
-        return (
-            x / y,
-            torch.pow(x, y),
-            torch.atan2(x, y),
-            torch.fmod(x, y),
-            x % y,
-            torch.lerp(x, x + y, 0.3),
-        )
+        return (x / y, torch.pow(x, y), torch.atan2(x, y), torch.fmod(x, y), x % y, torch.lerp(x, x + y, 0.3))
 
     f32, f16, bf16, i32, i64 = torch.float32, torch.float16, torch.bfloat16, torch.int32, torch.int64
     for a, b in [(f32, f32), (f32, f16), (bf16, bf16), (i32, f32), (i32, i64), (torch.float64, f32)]:
