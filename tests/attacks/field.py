@@ -36,25 +36,8 @@ _SHORT = {
     "autograder/engine/verifier/process.py": ("MOST_SECONDS = 30", "MOST_SECONDS = 2"),
 }
 #: Where an attack may have left a file called by its mark.
-_ELSEWHERE = [
-    "/",
-    "/tmp",
-    "/var/tmp",
-    "/dev",
-    "/dev/shm",
-    "/run",
-    "/etc",
-    "/etc/cron.d",
-    "/opt",
-    "/srv",
-    "/mnt",
-    "/media",
-    "/boot",
-    "/home",
-    "/usr/lib",
-    "/usr/local/bin",
-    "/var/spool/cron",
-]
+_ELSEWHERE = {"/", "/tmp", "/dev", "/run", "/etc", "/opt", "/srv", "/mnt", "/media", "/boot", "/home"}
+_ELSEWHERE |= {"/var/tmp", "/var/spool/cron", "/dev/shm", "/etc/cron.d", "/usr/lib", "/usr/local/bin"}
 
 
 @dataclass
