@@ -256,12 +256,8 @@ def test_files_are_those_of_the_last_grading(config):
         run = recorder.begin()
         recorder.record(run, books.paper(config, "ada", ALL, LATE), "", lambda nb, result, marks: "before")
         (folder / "autograded/ada/ps1/.p1.ipynb.1.tmp").write_text("half a")
-        recorder.record(
-            run,
-            books.paper(config, "ada", {"one": 3}),
-            "",
-            lambda nb, result, marks: f"{result.notebook} {marks.points['one-check']} {marks.comments}",
-        )
+        paper = books.paper(config, "ada", {"one": 3})
+        recorder.record(run, paper, "", lambda nb, result, m: f"{result.notebook} {m.points['one-check']} {m.comments}")
     assert [p.name for p in (folder / "autograded/ada/ps1").iterdir()] == ["p1.ipynb"]
     nb = nbformat.read(folder / "autograded/ada/ps1/p1.ipynb", as_version=4)
     assert nb.cells[1].source == "one = 3" and nb.cells[2].outputs[0].data["text/plain"] == "3.0"

@@ -17,9 +17,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-import nbformat
-
-from tests.support import tiny
+from tests.support import classes, tiny
 
 DAY, NOTEBOOK = "day00", "fx"
 
@@ -32,7 +30,7 @@ MARKS = (*SECRET, *GIVEN)
 class Question:
     """One exercise: the body of the reference answer, another right one as a whole cell, and a wrong one.
 
-    `wrong`: what stands in the reference → what stands there in the wrong answer; `lost`: the verdict that it loses,
+    `mistake`: what stands in the reference → what stands there in the wrong answer; `lost`: the verdict that it loses,
     with `note` its misconception.
     """
 
@@ -43,7 +41,7 @@ class Question:
     hidden: str
     reference: str
     right: str
-    wrong: dict[str, str]
+    mistake: dict[str, str]
     lost: str
     note: str
 
@@ -53,10 +51,10 @@ class Question:
         return f"def {self.signature}:\n{textwrap.indent(self.reference.strip(), '    ')}\n"
 
     @property
-    def mistaken(self) -> str:
+    def wrong(self) -> str:
         """The wrong answer as a cell."""
         text = self.good
-        for there, instead in self.wrong.items():
+        for there, instead in self.mistake.items():
             assert there in text
             text = text.replace(there, instead)
         return text
@@ -496,7 +494,7 @@ def _answers(name: str) -> str:
     definition = f"def {q.signature}:"
     marked = ('@right("made in another way")', definition.replace(name.replace("-", "_"), "another_way", 1))
     missed = (f'@wrong("{q.lost}", "{q.note}")', definition.replace(name.replace("-", "_"), "mistaken", 1))
-    right, wrong = (q.right.replace(definition, "\n".join(marked)), q.mistaken.replace(definition, "\n".join(missed)))
+    right, wrong = (q.right.replace(definition, "\n".join(marked)), q.wrong.replace(definition, "\n".join(missed)))
     return ANSWERS.format(name=name, cases=_cases(q.hidden), right=right, wrong=wrong)
 
 
@@ -523,17 +521,6 @@ def make(folder: Path) -> Path:
     return folder
 
 
-def released(folder: Path) -> nbformat.NotebookNode:
-    """The notebook as learners get it."""
-    return nbformat.read(folder / f"exercises/{DAY}/{NOTEBOOK}.ipynb", as_version=4)
-
-
-def submission(folder: Path, learner: str, answers: dict[str, str], where: Path | None = None) -> Path:
-    """Hand in the released notebook with these answer cells (question → source) under `where` (`folder`/class)."""
-    nb = released(folder)
-    for cell in nb.cells:
-        cell.source = answers.get(cell.id, cell.source)
-    path = (where or folder / "class") / learner / DAY / f"{NOTEBOOK}.ipynb"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(nb, path)
-    return path
+def submission(folder: Path, learner: str, answers: dict[str, str], where: Path | str = "class") -> Path:
+    """Hand in the released notebook with these answer cells (question → source) under `where`."""
+    return classes.submit(folder, learner, answers, where, f"{DAY}/{NOTEBOOK}.ipynb")
