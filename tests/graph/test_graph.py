@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import operator
 import random
-import subprocess
-import sys
 import warnings
 
 import pytest
@@ -126,9 +124,8 @@ def test_torchscript(tiny, block):
     }
     assert [node.shape for node in graph if node.kind == "compute"] == [(2, 8), (2, 8)]
     residual = view(torch.jit.trace(block, IMAGE))
-    assert [op.removeprefix("aten::") for op in computes(residual)] == [
-        *("_convolution", "batch_norm", "relu", "_convolution", "batch_norm", "add", "relu")
-    ]
+    names = "_convolution batch_norm relu _convolution batch_norm add relu"
+    assert " ".join(op.removeprefix("aten::") for op in computes(residual)) == names
     assert len(residual.consumers("x")) == 2
 
 
@@ -176,9 +173,8 @@ def test_export(tiny, block):
     ]
     assert graph.node("relu").type == "float32[2, 8]"
     residual = view(torch.export.export(block, (IMAGE,)))
-    assert computes(residual) == [
-        f"aten.{op}" for op in ("conv2d", "batch_norm", "relu", "conv2d", "batch_norm", "add.Tensor", "relu")
-    ]
+    names = "conv2d batch_norm relu conv2d batch_norm add.Tensor relu"
+    assert " ".join(op.removeprefix("aten.") for op in computes(residual)) == names
 
 
 class Nested(nn.Module):
@@ -506,15 +502,8 @@ def test_kinds_of_the_rest():
             return self.flat(x) * self.weight + torch.zeros_like(x)
 
     found = {node.op: node.kind for node in view(Model())}
-    assert found == {
-        "placeholder": "data",
-        "get_attr": "data",
-        "zeros_like": "data",
-        "output": "data",
-        "Flatten": "shape",
-        "mul": "compute",
-        "add": "compute",
-    }
+    data = dict.fromkeys(("placeholder", "get_attr", "zeros_like", "output"), "data")
+    assert found == data | {"Flatten": "shape", "mul": "compute", "add": "compute"}
 
 
 def test_operands_in_kwargs_lists_dicts_and_slices():
@@ -815,9 +804,3 @@ def test_nodes_and_graphs_cannot_be_changed(tiny):
         with pytest.raises(AttributeError):
             setattr(thing, name, ())
     assert isinstance(graph, Graph) and hash(graph.nodes[0])
-
-
-def test_importing_the_view_loads_no_framework():
-    check = "import sys, passlab.graph; print(*{'torch', 'onnx', 'jax', 'numpy'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == ""
