@@ -23,9 +23,7 @@ ATTACKS = (
     *_both(
         "kill-parent", "the process above is killed", "os.kill(os.getppid(), signal.SIGKILL)", harms=True, keeps=False
     ),
-    *_both(
-        "stop-self", "the process stops itself, and is neither running nor gone", "os.kill(os.getpid(), signal.SIGSTOP)"
-    ),
+    *_both("stop-self", "the process stops itself, neither running nor gone", "os.kill(os.getpid(), signal.SIGSTOP)"),
     *_both("sys-exit", "SystemExit leaves the cell", "sys.exit(0)"),
     *read(
         r"""

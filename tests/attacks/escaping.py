@@ -322,9 +322,7 @@ ATTACKS = (
     _notebook("twice", "every cell is there twice, the second check gives five points", _twice),
     _notebook("markdown-checks", "check cells become text", _retyped("markdown")),
     _notebook("raw-checks", "check cells become raw cells", _retyped("raw")),
-    _notebook(
-        "answers-in-checks", "right answers stand in the check cells, which are locked", _answer_in_check, honest=EARNED
-    ),
+    _notebook("answers-in-checks", "right answers stand in the check cells, which are locked", _answer_in_check),
     _notebook(
         "extra-cells",
         "cells of one's own before the first and after the last, one worth 50 points",

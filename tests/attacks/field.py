@@ -155,9 +155,8 @@ def run(folder: Path, attacks: dict[str, Attack], timeout: float = 400) -> Field
         ground.seconds = time.monotonic() - start
     ground.left = _processes(ground.course)
     after = _files(ground.course)
-    ground.changed = sorted(str(path) for path in {*files, *after} if files.get(path) != after.get(path)) + _marked(
-        ground
-    )
+    changed = sorted(str(path) for path in {*files, *after} if files.get(path) != after.get(path))
+    ground.changed = changed + _marked(ground)
     ground.yesterday = (before, _of(ground, YESTERDAY))
     with (ground.course / "autograder/run/grades.csv").open(newline="", encoding="utf-8") as lines:
         ground.rows = list(csv.DictReader(lines))

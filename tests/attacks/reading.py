@@ -77,7 +77,7 @@ try:
 except Exception as error:
     print(type(error).__name__)
 
-# %% cell bank-import binds forges_stock
+# %% cell answers-import binds forges_stock
 # the reference is asked for where the grader asks: `autograder.authoring.answers.reference`
 try:
     from autograder.authoring.answers import load, reference

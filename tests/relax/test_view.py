@@ -96,9 +96,8 @@ def seen() -> dict:
     seen["diff"] = diff(tiny, fused).text
     pattern = is_op("relax.add")(is_op("relax.matmul")(wildcard(), wildcard()), wildcard())
     seen["composite"] = plain(relax.transform.FuseOpsByPattern([("passlab.linear", pattern)])(tiny))
-    seen["codegen"] = plain(
-        relax.transform.FuseOpsByPattern([("passlab.linear", pattern)], annotate_codegen=True)(tiny)
-    )
+    codegen = relax.transform.FuseOpsByPattern([("passlab.linear", pattern)], annotate_codegen=True)
+    seen["codegen"] = plain(codegen(tiny))
     with tvm.target.Target("llvm"):
         seen["default"] = plain(relax.get_default_pipeline(tvm.target.Target("llvm"))(tiny))
 
