@@ -26,8 +26,9 @@ TVM = {"tvm": ("relay", "relax"), "relay": ("relay",), "relax": ("relax",)}
 #: What `make quick` runs: FX and units.
 QUICK = {"graph", "judge", "equivalence", "measure", "fx", "drawing", "reports", "test_models.py"}
 #: Files whose tests share nothing that takes time to make, so that each may run on another core.
-SCATTERED = {"exercises/test_prove.py", "exercises/test_notebooks_run.py", "exercises/test_day03.py"}
-SCATTERED |= {"relax/test_kernels.py", "relax/test_pipelines.py", "tvm/test_importers.py", "tvm/test_generate.py"}
+SCATTERED = {"exercises/test_prove.py", "exercises/test_notebooks_run.py", "exercises/test_any_exercise.py"}
+SCATTERED |= {"exercises/test_day03.py", "relax/test_kernels.py", "relax/test_pipelines.py"}
+SCATTERED |= {"tvm/test_importers.py", "tvm/test_generate.py"}
 #: What takes longest is begun first, so that no core is left with it at the end.
 LONGEST = ("attacks/", "exercises/test_notebooks_run.py", "system/test_crash_safety.py", "exercises/test_prove.py")
 

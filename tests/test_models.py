@@ -103,14 +103,8 @@ def test_residual_block_reads_as_the_lesson_says():
 
 def test_lstm_is_torch_lstm():
     mine, theirs = models.lstm(), nn.LSTM(16, 32, batch_first=True)
-    theirs.load_state_dict(
-        {
-            "weight_ih_l0": mine.input.weight,
-            "weight_hh_l0": mine.recur.weight,
-            "bias_ih_l0": mine.input.bias,
-            "bias_hh_l0": mine.recur.bias,
-        }
-    )
+    state = {"weight_ih_l0": mine.input.weight, "weight_hh_l0": mine.recur.weight}
+    theirs.load_state_dict(state | {"bias_ih_l0": mine.input.bias, "bias_hh_l0": mine.recur.bias})
     (x,) = models.ZOO["lstm"].inputs()
     torch.testing.assert_close(mine(x), theirs(x)[0])
 

@@ -17,6 +17,7 @@ from tvm.contrib import graph_executor
 net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()).eval()
 x = torch.ones(1, 3, 8, 8)
 """
+TRACED = 'mod, params = relay.frontend.from_pytorch(torch.jit.trace(net, x), [("x", x.shape)])'
 RUN = """
 built = relay.build(mod, "llvm", params=params)
 run = graph_executor.GraphModule(built["default"](tvm.cpu()))
@@ -35,14 +36,12 @@ except ImportError as error:
 
 @relay_here
 def test_relay_builds_and_runs_a_torch_model():
-    load = 'mod, params = relay.frontend.from_pytorch(torch.jit.trace(net, x), [("x", x.shape)])'
-    assert python(MODEL + load + RUN) == "0.17.dev0 True"
+    assert python(MODEL + TRACED + RUN) == "0.17.dev0 True"
 
 
 @relay_here
 def test_relays_build_gives_no_advice_to_tune():
-    load = 'mod, params = relay.frontend.from_pytorch(torch.jit.trace(net, x), [("x", x.shape)])'
-    assert "have not been tuned" not in python(MODEL + "sys.stderr = sys.stdout\n" + load + RUN)
+    assert "have not been tuned" not in python(MODEL + "sys.stderr = sys.stdout\n" + TRACED + RUN)
 
 
 @relay_here
@@ -159,25 +158,15 @@ def test_passlab_loads_no_tvm_by_itself():
     assert python("import sys, passlab, passlab.relax, passlab.relay; print('tvm' in sys.modules)") == "False"
 
 
+SAY_RELAX = SAY.replace("relay", "relax")
+
+
 def test_relax_is_refused_where_relay_is():
-    said = python("""
-import types, sys
-sys.modules["tvm"] = types.SimpleNamespace(__version__="0.17.dev0")
-try:
-    from passlab.relax import tvm
-except ImportError as error:
-    print(error)
-""")
+    stub = 'import types, sys; sys.modules["tvm"] = types.SimpleNamespace(__version__="0.17.dev0")'
+    said = python(stub + SAY_RELAX)
     assert said.startswith("This process uses the TVM of Relay (0.17)") and "Restart the kernel" in said
 
 
 def test_without_relaxs_package_one_sentence():
-    said = python("""
-import sys
-sys.modules["tvm_ffi"] = None
-try:
-    from passlab.relax import tvm
-except ImportError as error:
-    print(error)
-""")
+    said = python("import sys; sys.modules['tvm_ffi'] = None" + SAY_RELAX)
     assert said.startswith("Relax cannot be loaded here") and "make setup" in said and "\n" not in said

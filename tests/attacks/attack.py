@@ -84,10 +84,34 @@ def cell(name: str, tries: str, code: str, binds: bool = False, **more) -> Attac
     return Attack(name, tries, {**_cells("identities", code), **left, "identities": code}, **more)
 
 
-def answer(name: str, tries: str, code: str, at: str = "dce", works: bool = False, **more) -> Attack:
-    """An attack in an answer, while cases are put to it. `works`: it does what it should, besides."""
-    honest = EARNED + (QUESTIONS[at].total if works else 0)
+def answer(name: str, tries: str, code: str, at: str = "dce", works: bool = False, earns: float = 0, **more) -> Attack:
+    """An attack in an answer, while cases are put to it. `works`: it does what it should, besides.
+
+    `earns`: the points it gets for that answer as it is, because some verdicts hold.
+    """
+    honest = EARNED + earns + (QUESTIONS[at].total if works else 0)
     return Attack(name, tries, _cells(at, code), **({"honest": honest} | more))
+
+
+def _option(word: str) -> tuple[str, bool | int | str]:
+    """`harms` → True, `keeps=False` → False, `honest=0` → 0, `at=cse` → "cse"."""
+    name, _, value = word.partition("=")
+    return name, {"": True, "False": False}.get(value, int(value) if value.isdigit() else value)
+
+
+def read(text: str, **kinds: Callable[..., Attack | tuple[Attack, ...]]) -> tuple[Attack, ...]:
+    """Return the attacks of a text: above the code of each, `# %% KIND NAME OPTION…` and `# what it tries`.
+
+    `kinds`: functions like `cell` and `answer`, for kinds besides these two.
+    """
+    kinds = {"cell": cell, "answer": answer} | kinds
+    attacks = []
+    for part in text.split("# %% ")[1:]:
+        head, tries, code = part.split("\n", 2)
+        kind, name, *options = head.split()
+        made = kinds[kind](name, tries.removeprefix("# "), code, **dict(map(_option, options)))
+        attacks += [made] if isinstance(made, Attack) else made
+    return tuple(attacks)
 
 
 #: The worst is done only in a process namespace of its own, whatever else the sandbox may be lacking.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.attacks.attack import answer, cell
+from tests.attacks.attack import answer, cell, read
 
 
 def _both(name: str, tries: str, code: str, **more) -> tuple:
@@ -23,14 +23,12 @@ ATTACKS = (
     *_both(
         "kill-parent", "the process above is killed", "os.kill(os.getppid(), signal.SIGKILL)", harms=True, keeps=False
     ),
-    *_both(
-        "stop-self", "the process stops itself, and is neither running nor gone", "os.kill(os.getpid(), signal.SIGSTOP)"
-    ),
+    *_both("stop-self", "the process stops itself, neither running nor gone", "os.kill(os.getpid(), signal.SIGSTOP)"),
     *_both("sys-exit", "SystemExit leaves the cell", "sys.exit(0)"),
-    answer(
-        "kill-all",
-        "every process that can be reached is killed, process 1 first",
-        """
+    *read(
+        r"""
+# %% answer kill-all keeps=False harms
+# every process that can be reached is killed, process 1 first
 import os, signal
 
 def dce(gm):
@@ -40,14 +38,9 @@ def dce(gm):
         except OSError:
             pass
     return gm
-""",
-        keeps=False,
-        harms=True,
-    ),
-    answer(
-        "stop-all",
-        "every process that can be reached is stopped",
-        """
+
+# %% answer stop-all keeps=False harms
+# every process that can be reached is stopped
 import os, signal
 
 def dce(gm):
@@ -57,39 +50,25 @@ def dce(gm):
         except OSError:
             pass
     return gm
-""",
-        keeps=False,
-        harms=True,
-    ),
-    cell(
-        "late-exit",
-        "a thread ends the process half a second later, when another cell or question is at work",
-        """
+
+# %% cell late-exit keeps=False
+# a thread ends the process half a second later, when another cell or question is at work
 import os, threading
 def later():
     os._exit(0)
 threading.Timer(0.3, later).start()
-""",
-        keeps=False,
-    ),
-    cell(
-        "late-kill",
-        "a process left behind kills all others of the notebook a moment later",
-        """
+
+# %% cell late-kill keeps=False harms
+# a process left behind kills all others of the notebook a moment later
 import os, signal, time
 if os.fork() == 0:
     os.setsid()
     time.sleep(0.3)
     os.kill(-1, signal.SIGKILL)
     os._exit(0)
-""",
-        keeps=False,
-        harms=True,
-    ),
-    answer(
-        "strange-exceptions",
-        "exceptions that are no Exception, whose text raises, loops, or is no text",
-        """
+
+# %% answer strange-exceptions
+# exceptions that are no Exception, whose text raises, loops, or is no text
 class Odd(BaseException):
     def __str__(self):
         while True:
@@ -116,12 +95,9 @@ def functions(gm):
 
 def constant_fold(gm):
     raise GeneratorExit
-""",
-    ),
-    answer(
-        "deadly-value",
-        "what comes back ends the process when it is looked at, or let go of",
-        """
+
+# %% answer deadly-value
+# what comes back ends the process when it is looked at, or let go of
 import os
 
 class Deadly:
@@ -136,12 +112,9 @@ def dce(gm):
 def cse(gm):
     gm.graph.meta = Deadly()
     return [Deadly()]
-""",
-    ),
-    cell(
-        "broken-interpreter",
-        "standard streams, modules and the shell's own state are closed and deleted",
-        """
+
+# %% cell broken-interpreter keeps=False
+# standard streams, modules and the shell's own state are closed and deleted
 import os, sys
 sys.stdout.close()
 sys.stdout = sys.stderr = sys.stdin = None
@@ -150,7 +123,6 @@ get_ipython().user_ns.pop("__builtins__", None)
 get_ipython().display_formatter = None
 for name in ("json", "signal", "socket", "struct", "io", "contextlib"):
     sys.modules.pop(name, None)
-""",
-        keeps=False,
+"""
     ),
 )

@@ -7,7 +7,7 @@ so that anything may stand in there. The code that is hidden in these payloads w
 
 from __future__ import annotations
 
-from tests.attacks.attack import EARNED, MARK, Attack, answer, cell
+from tests.attacks.attack import Attack, answer, cell, read
 
 #: An expression that, wherever the judge's side evaluates it, makes every judgement one of full marks.
 _EVIL = "setattr(__import__('passlab.judge').judge.Judgement, 'points', property(lambda j: j.total))"
@@ -47,20 +47,21 @@ def _payload(name: str, tries: str, change: str, **more) -> Attack:
     return answer(name, tries, _FORGE + change, **more)
 
 
-def _column(number: int, choices: str, ops: tuple[str, ...] = ("",)) -> str:
+def _column(name: str, tries: str, choices: str, number: int, ops: str = "") -> Attack:
     """Put something else into one column of the rows of nodes, each time another.
 
-    A row is [name, op, target, args, kwargs, type, notes, of another graph]; `ops`: how the op must begin.
+    A row is [name, op, target, args, kwargs, type, notes, of another graph]; `ops`: how the op may begin.
     """
-    return f"""
+    change = f"""
 def change(document, file):
-    choices = {choices}
+    choices = {choices.strip()}
     for nodes, strays in document[-1]:
         for row in nodes:
-            if row[1].startswith({ops!r}):
+            if row[1].startswith({tuple(ops.split(","))}):
                 row[{number}] = choices[turn % len(choices)]
     return document, file
 """
+    return _payload(name, tries, change)
 
 
 _CONNECTIONS = """
@@ -95,69 +96,57 @@ full = {"status": "ok", "points": 5.0, "total": 5.0, "verdicts": verdicts, "erro
 """
 
 
+def _connected(name: str, tries: str, code: str, **more) -> Attack:
+    return cell(name, tries, _CONNECTIONS + _CLAIMS + code, **more)
+
+
 def _connection(name: str, tries: str, code: str) -> tuple[Attack, Attack]:
     """Writing to every connection there is: from a cell, and from an answer."""
     inside = "".join(f"    {line}\n" for line in code.strip().split("\n"))
     return (
-        cell(f"{name}-by-cell", f"{tries}; from a cell", _CONNECTIONS + _CLAIMS + code, keeps=False),
+        _connected(f"{name}-by-cell", f"{tries}; from a cell", code, keeps=False),
         answer(f"{name}-by-answer", tries, f"{_CONNECTIONS}{_CLAIMS}\ndef dce(gm):\n{inside}    return gm\n"),
     )
 
 
-ATTACKS = (
-    *_connection(
-        "frames-verdicts",
-        "messages on every connection claim verdicts, points, and results of another learner",
-        """
+ATTACKS = read(
+    r"""
+# %% connection frames-verdicts
+# messages on every connection claim verdicts, points, and results of another learner
 for fd in connections():
     for head in (full, {"verdicts": [full] * 6}, {"ran": {"outputs": []}, "index": 3}, {"done": True}, {"over": 3}):
         write(fd, message(head, b"5.0"))
-""",
-    ),
-    *_connection(
-        "frames-huge",
-        "messages that say they are ten gigabytes long, or longer than numbers go",
-        """
+
+# %% connection frames-huge
+# messages that say they are ten gigabytes long, or longer than numbers go
 import struct
 for fd in connections():
     write(fd, struct.pack("!QQ", 2**40 if fd % 2 else 100, 10 * 2**30 if fd % 3 else 2**64 - 1) + b"{}")
-""",
-    ),
-    *_connection(
-        "frames-garbage",
-        "garbage on every connection: random bytes, deep JSON, JSON that is no message, halves of characters",
-        """
+
+# %% connection frames-garbage
+# garbage on every connection: random bytes, deep JSON, JSON that is no message, halves of characters
 for number, fd in enumerate(connections()):
-    heads = (b"[" * 100_000, [1], b'{"status": NaN, "error": "\\\\ud800"}', b"\\xff")
+    heads = (b"[" * 100_000, [1], b'{"status": NaN, "error": "\\ud800"}', b"\xff")
     for data in (os.urandom(4096), *map(message, heads))[number % 5 :]:
         write(fd, data)
-""",
-    ),
-    *_connection(
-        "frames-half",
-        "half a message, and then nothing",
-        """
+
+# %% connection frames-half
+# half a message, and then nothing
 import time
 for fd in connections():
     write(fd, message(full)[:11])
 time.sleep(100)
-""",
-    ),
-    *_connection(
-        "frames-closed",
-        "every connection is closed, or leads into another one",
-        """
+
+# %% connection frames-closed
+# every connection is closed, or leads into another one
 held = list(connections())
 for fd in held[::2]:
     os.dup2(held[0], fd)
 for fd in held[1:]:
     os.close(fd)
-""",
-    ),
-    *_connection(
-        "frames-stolen",
-        "what comes in on every connection is read before whoever it is for, and sent back",
-        """
+
+# %% connection frames-stolen
+# what comes in on every connection is read before whoever it is for, and sent back
 import threading
 def steal(fd):
     while data := os.read(fd, 1 << 16):
@@ -165,14 +154,9 @@ def steal(fd):
         os.write(fd, data)
 for fd in connections():
     threading.Thread(target=steal, args=(fd,), daemon=True).start()
-""",
-    ),
-    cell(
-        "answers-first",
-        "every question's connection holds answers, all of them right by their own word, before it is asked",
-        _CONNECTIONS
-        + _CLAIMS
-        + """
+
+# %% connected answers-first keeps=False
+# every question's connection holds answers, all of them right by their own word, before it is asked
 try:
     from autograder.engine import wire
     payload = wire.encode(None)
@@ -181,13 +165,9 @@ except ImportError:
 for fd in connections():
     for _ in range(8):
         write(fd, message(full, payload))
-""",
-        keeps=False,
-    ),
-    answer(
-        "lying-heads",
-        "what is told about a case is of wrong types, endless, negative, and holds scripts",
-        """
+
+# %% answer lying-heads keeps=False
+# what is told about a case is of wrong types, endless, negative, and holds scripts
 from autograder.engine.runner import worker
 from autograder.engine import outcomes
 turn = 0
@@ -206,22 +186,15 @@ outcomes.to_wire = worker.to_wire = to_wire
 
 def dce(gm):
     return gm
-""",
-        keeps=False,
-    ),
-    _payload(
-        "no-payload",
-        "no bytes, random bytes, another header, a length that is not there",
-        """
+
+# %% payload no-payload
+# no bytes, random bytes, another header, a length that is not there
 def change(document, file):
     too_long = struct.pack("<4sI", b"PLW1", 2**32 - 1) + b"{}"
     return (b"", os.urandom(500), b"PLW9" + bytes(8), too_long, b"PLW1")[turn % 5]
-""",
-    ),
-    _payload(
-        "pickle-payload",
-        "pickles that run code: as payload, as document, as tensor file, as what torch.save writes",
-        """
+
+# %% payload pickle-payload
+# pickles that run code: as payload, as document, as tensor file, as what torch.save writes
 import io, pickle, torch
 
 class Gadget:
@@ -232,12 +205,9 @@ def change(document, file):
     text, saved = pickle.dumps(Gadget()), io.BytesIO()
     torch.save({"a": Gadget()}, saved)
     return (text, whole(text), whole(document, text), saved.getvalue(), whole(document, saved.getvalue()))[turn % 5]
-""",
-    ),
-    _payload(
-        "forbidden-functions",
-        "nodes call os.system, eval, torch.load, attrgetter, exec, import and what else opens doors",
-        """
+
+# %% payload forbidden-functions
+# nodes call os.system, eval, torch.load, attrgetter, exec, import and what else opens doors
 doors = ("os.system", "builtins.eval", "builtins.exec", "builtins.__import__", "torch.load", "operator.attrgetter",
          "operator.methodcaller", "subprocess.Popen", "torch.hub.load", "pickle.loads", "builtins.open", "aten.set_",
          "torch.Tensor.map_", "aten.from_file.default", "torch.utils.cpp_extension.load", "math.__loader__")
@@ -248,12 +218,9 @@ def change(document, file):
             if row[1].startswith("call"):
                 row[1], row[2], row[3] = "call_function", ["fn", doors[(turn + number) % len(doors)]], ["t", EVIL]
     return document, file
-""",
-    ),
-    _payload(
-        "attribute-chain",
-        "getattr nodes climb from a tensor to its class, to a function, to its globals",
-        """
+
+# %% payload attribute-chain
+# getattr nodes climb from a tensor to its class, to a function, to its globals
 def change(document, file):
     for nodes, strays in document[-1]:
         last = len(nodes) - 1
@@ -263,53 +230,37 @@ def change(document, file):
             nodes.insert(last, row)
             last += 1
     return document, file
-""",
-    ),
-    _payload(
-        "code-in-names",
-        "names of nodes are lines of code",
-        _column(0, """[f"x = 1; {EVIL}; y", f"{EVIL}", f"x\\n    {EVIL}"]"""),
-    ),
-    _payload(
-        "code-in-inputs",
-        "names of inputs are code, as a default value and as more lines",
-        _column(2, """[f"x={EVIL}", f"x):\\n {EVIL}\\n#", "*" * 50 + "x", f"x: ({EVIL})"]""", ("placeholder",)),
-    ),
-    _payload(
-        "code-in-keywords",
-        "names of keyword arguments are code",
-        _column(4, """[["d", name, 1] for name in (f"out={EVIL}, a", f"a=1);{EVIL};f(b", "__class__", "self")]"""),
-    ),
-    _payload(
-        "code-in-paths",
-        "paths of attributes and modules are code, or lead through __class__",
-        _column(
-            2,
-            """[f'w"]; {EVIL}; x["', "__class__.__init__.__globals__", "w.__class__", f"w\\n{EVIL}", "w.data"]""",
-            ("get_attr", "call_module"),
-        ),
-    ),
-    _payload(
-        "code-in-texts",
-        "text operands close their quotes, begin new lines, and hold the marks of the code generator",
-        _column(
-            3, """[["t", f"'); {EVIL} #", f"\\n{EVIL}\\n"], ["t", "# COUNTER: 1"], ["t", "\\\\", '\"']]""", ("call",)
-        ),
-    ),
-    _payload(
-        "code-in-kinds",
-        "dtypes, devices, formats and classes are code",
-        _column(3, """[["t", [tag, EVIL]] for tag in ("dt", "dv", "mf", "ty", "rec")]""", ("call",)),
-    ),
-    _payload(
-        "code-in-annotations",
-        "the types that nodes are said to have are code",
-        _column(5, """[EVIL, ["ty", EVIL], f"int = {EVIL}", f"int\\n    {EVIL}"]"""),
-    ),
-    _payload(
-        "code-in-settings",
-        "modules with settings that are code, hide methods, and replace what torch keeps in a module",
-        """
+
+# %% column code-in-names number=0
+# names of nodes are lines of code
+[f"x = 1; {EVIL}; y", f"{EVIL}", f"x\n    {EVIL}"]
+
+# %% column code-in-inputs number=2 ops=placeholder
+# names of inputs are code, as a default value and as more lines
+[f"x={EVIL}", f"x):\n {EVIL}\n#", "*" * 50 + "x", f"x: ({EVIL})"]
+
+# %% column code-in-keywords number=4
+# names of keyword arguments are code
+[["d", name, 1] for name in (f"out={EVIL}, a", f"a=1);{EVIL};f(b", "__class__", "self")]
+
+# %% column code-in-paths number=2 ops=get_attr,call_module
+# paths of attributes and modules are code, or lead through __class__
+[f'w"]; {EVIL}; x["', "__class__.__init__.__globals__", "w.__class__", f"w\n{EVIL}", "w.data"]
+
+# %% column code-in-texts number=3 ops=call
+# text operands close their quotes, begin new lines, and hold the marks of the code generator
+[["t", f"'); {EVIL} #", f"\n{EVIL}\n"], ["t", "# COUNTER: 1"], ["t", "\\", '"']]
+
+# %% column code-in-kinds number=3 ops=call
+# dtypes, devices, formats and classes are code
+[["t", [tag, EVIL]] for tag in ("dt", "dv", "mf", "ty", "rec")]
+
+# %% column code-in-annotations number=5
+# the types that nodes are said to have are code
+[EVIL, ["ty", EVIL], f"int = {EVIL}", f"int\n    {EVIL}"]
+
+# %% payload code-in-settings
+# modules with settings that are code, hide methods, and replace what torch keeps in a module
 def change(document, file):
     settings = [["forward", EVIL], ["padding_mode", EVIL], ["_forward_hooks", ["d", "a", EVIL]], ["__class__", EVIL],
                 ["_code", EVIL], ["__dict__", ["d"]], ["_parameters", ["d", "w", EVIL]], ["training", EVIL]]
@@ -320,12 +271,9 @@ def change(document, file):
             row[4].append(["evil", ["M", len(document[-2]) - 1]])
             row[-2] = EVIL
     return document, file
-""",
-    ),
-    _payload(
-        "cycles",
-        "nodes that are their own operands, modules in themselves, graphs in their own operands, lists in a circle",
-        """
+
+# %% payload cycles
+# nodes that are their own operands, modules in themselves, graphs in their own operands, lists in a circle
 def change(document, file):
     for number, (nodes, strays) in enumerate(document[-1]):
         for place, row in enumerate(nodes):
@@ -334,23 +282,17 @@ def change(document, file):
         if turn % 2:
             row[4].append(["again", ["M", number]])
     return document, file
-""",
-    ),
-    _payload(
-        "places-that-are-not",
-        "references to nodes, tensors, modules and graphs that are not there, negative, huge, or no numbers",
-        """
+
+# %% payload places-that-are-not
+# references to nodes, tensors, modules and graphs that are not there, negative, huge, or no numbers
 def change(document, file):
     for nodes, strays in document[-1]:
         for row in nodes:
             row[3] = ["t", [("n", "T", "M", "G", "N", "sh")[turn % 6], (-1, 10**9, 2**63, "0", None, [0])[turn % 6]]]
     return document, file
-""",
-    ),
-    _payload(
-        "absurd-shapes",
-        "tensors with negative, huge, overlapping and missing dimensions, outside of their memory",
-        """
+
+# %% payload absurd-shapes
+# tensors with negative, huge, overlapping and missing dimensions, outside of their memory
 def change(document, file):
     shapes = ([2**40], [-1, 2], [2**32, 2**32], [1] * 100_000, ["2"], [0, 2**62], [2, 2])
     strides = ([1], [1, 1], [0, 0], [0] * 100_000, ["1"], [2**61, 1], [-2, 1])
@@ -359,26 +301,20 @@ def change(document, file):
     for row in document[1]:
         row[0] = (16, 2**50, -1, 0)[turn % 4]
     return document, file
-""",
-    ),
-    _payload(
-        "not-numbers",
-        "NaN and infinities where numbers belong, in the JSON and in the tensors",
-        """
+
+# %% payload not-numbers
+# NaN and infinities where numbers belong, in the JSON and in the tensors
 def change(document, file):
     text = json.dumps(document).encode()
     for nodes, strays in document[-1]:
         for row in nodes:
             row[3] = ["t", float("nan"), ["f", "nan"], ["f", "x"], ["i", "zz"], ["i", "f" * 10**6], ["c", 1e999, 2]]
     if turn % 2:
-        return document, file[: len(file) - 16] + b"\\xff" * 16
+        return document, file[: len(file) - 16] + b"\xff" * 16
     return whole(text.replace(b"1", b"-Infinity"), file)
-""",
-    ),
-    _payload(
-        "lying-tensor-file",
-        "safetensors headers that lie: lengths, offsets, overlaps, shapes, names, deep JSON",
-        """
+
+# %% payload lying-tensor-file
+# safetensors headers that lie: lengths, offsets, overlaps, shapes, names, deep JSON
 def change(document, file):
     headers = (b'{"0": {"dtype": "U8", "shape": [99999999999], "data_offsets": [0, 99999999999]}}', b"[" * 50_000,
                b'{"0": {"dtype": "U8", "shape": [16], "data_offsets": [-16, 0]}}', b"{}",
@@ -386,43 +322,31 @@ def change(document, file):
     header = headers[turn % 5]
     size = (len(header), 2**63, 0, len(header), 10**9)[turn % 5]
     return document, struct.pack("<Q", size) + header + b"1" * 16
-""",
-    ),
-    _payload(
-        "compressed",
-        "archives that grow a thousandfold, instead of a document and instead of a tensor file",
-        """
+
+# %% payload compressed
+# archives that grow a thousandfold, instead of a document and instead of a tensor file
 import bz2, gzip, zlib
 bombs = zlib.compress(bytes(10**8)), gzip.compress(bytes(10**7)), bz2.compress(bytes(10**8))
 
 def change(document, file):
     bomb = bombs[turn % 3]
     return whole(bomb) if turn % 2 else (document, bomb)
-""",
-    ),
-    _payload(
-        "deep-document",
-        "documents that are nested a hundred thousand levels deep",
-        """
+
+# %% payload deep-document
+# documents that are nested a hundred thousand levels deep
 def change(document, file):
     depth = 100_000
     return whole((b"[" * depth + b"]" * depth, b'{"a":' * depth + b"1" + b"}" * depth, b"[" * 10**6)[turn % 3])
-""",
-    ),
-    _payload(
-        "broad-document",
-        "documents as large as may be, of the smallest parts there are",
-        """
+
+# %% payload broad-document
+# documents as large as may be, of the smallest parts there are
 broad = whole(b"[" + b"[]," * (10 * 2**20) + b"0]")
 
 def change(document, file):
     return broad
-""",
-    ),
-    _payload(
-        "wrong-tags",
-        "every tag of the codec with too few, too many and wrong parts",
-        """
+
+# %% payload wrong-tags
+# every tag of the codec with too few, too many and wrong parts
 tags = "t l sz d s fs c b sl r ... dt mf lo dv N n G M T sh ty fn rec i f o no xx".split()
 
 def change(document, file):
@@ -431,12 +355,9 @@ def change(document, file):
             row[3] = ["t", *[[tag, *([EVIL] * ((turn + number) % 4))] for tag in tags[(number * 3) % 29 :]]]
     document[0] = [[tags[turn % 29], EVIL], document[0], tags, None, {"a": 1}][turn % 5]
     return document, file
-""",
-    ),
-    _payload(
-        "random-damage",
-        "single bytes of honest payloads are changed at random",
-        """
+
+# %% payload random-damage honest=3
+# single bytes of honest payloads are changed at random
 import random
 
 def change(document, file):
@@ -445,13 +366,9 @@ def change(document, file):
     for _ in range(1 + turn % 4):
         data[rng.randrange(len(data))] = rng.randrange(256)
     return bytes(data)
-""",
-        honest=EARNED,
-    ),
-    answer(
-        "not-a-number",
-        "a graph that computes NaN, in the hope that nothing is unequal to it",
-        """
+
+# %% answer not-a-number at=functions
+# a graph that computes NaN, in the hope that nothing is unequal to it
 def functions(gm):
     for node in gm.graph.nodes:
         if node.op == "get_attr":
@@ -461,25 +378,17 @@ def functions(gm):
             with gm.graph.inserting_before(node):
                 node.args = (gm.graph.call_function(torch.mul, (node.args[0], float("nan"))),)
     return gm
-""",
-        at="functions",
-    ),
-    answer(
-        "memory-of-before",
-        "a graph that returns memory nobody has written to, where the right result may still stand",
-        """
+
+# %% answer memory-of-before earns=3
+# a graph that returns memory nobody has written to, where the right result may still stand
 def dce(gm):
     graph = fx.Graph()
     graph.placeholder("x")
     graph.output(graph.call_function(torch.empty, ((2, 2),)))
-    return fx.GraphModule(gm, graph)
-""",
-        honest=EARNED + 3,  # it is valid, and nothing dead is left
-    ),
-    answer(
-        "outside-of-tensors",
-        "a graph that reads and writes outside of its tensors, if the kernels let it",
-        """
+    return fx.GraphModule(gm, graph)  # it is valid, and nothing dead is left
+
+# %% answer outside-of-tensors
+# a graph that reads and writes outside of its tensors, if the kernels let it
 def dce(gm):
     for node in gm.graph.nodes:
         if node.op == "output":
@@ -491,12 +400,9 @@ def dce(gm):
                 gm.graph.call_method("resize_", (x, (2**33, 2)))
                 gm.graph.call_method("index_put_", (x, (far,), 5.0))
     return gm
-""",
-    ),
-    answer(
-        "settings-of-the-judge",
-        "a graph whose nodes would change settings of the judge's process: seeds, dtypes, modes, printing",
-        """
+
+# %% answer settings-of-the-judge
+# a graph whose nodes would change settings of the judge's process: seeds, dtypes, modes, printing
 def dce(gm):
     first = next(iter(gm.graph.nodes))
     with gm.graph.inserting_after(first):
@@ -504,12 +410,9 @@ def dce(gm):
                         torch.use_deterministic_algorithms, torch.set_printoptions, torch.autograd.set_detect_anomaly):
             gm.graph.call_function(setting, (torch.float64,))
     return gm
-""",
-    ),
-    answer(
-        "script-in-names",
-        f"names, texts and keys that come back hold scripts and SQL ({MARK})",
-        """
+
+# %% answer script-in-names
+# names, texts and keys that come back hold scripts and SQL (plattack)
 def dce(gm):
     for node in gm.graph.nodes:
         node.name = "<script>plattack()</script>"
@@ -525,5 +428,8 @@ def functions(gm):
 def constant_fold(gm):
     raise type("<script>plattack()</script>", (Exception,), {})("<script>plattack()</script>")
 """,
-    ),
+    payload=_payload,
+    column=_column,
+    connected=_connected,
+    connection=_connection,
 )

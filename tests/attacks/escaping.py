@@ -13,7 +13,7 @@ from collections.abc import Callable
 import nbformat
 from nbformat.notebooknode import NotebookNode
 
-from tests.attacks.attack import EARNED, FULL, GOOD, MARK, WORK, Attack, Place, cell
+from tests.attacks.attack import EARNED, FULL, GOOD, MARK, WORK, Attack, Place, read
 from tests.support.tiny_fx import QUESTIONS
 
 
@@ -322,9 +322,7 @@ ATTACKS = (
     _notebook("twice", "every cell is there twice, the second check gives five points", _twice),
     _notebook("markdown-checks", "check cells become text", _retyped("markdown")),
     _notebook("raw-checks", "check cells become raw cells", _retyped("raw")),
-    _notebook(
-        "answers-in-checks", "right answers stand in the check cells, which are locked", _answer_in_check, honest=EARNED
-    ),
+    _notebook("answers-in-checks", "right answers stand in the check cells, which are locked", _answer_in_check),
     _notebook(
         "extra-cells",
         "cells of one's own before the first and after the last, one worth 50 points",
@@ -334,24 +332,20 @@ ATTACKS = (
     _notebook("somebody-else", "the metadata name another learner", _somebody_else),
     _notebook("sql-in-ids", "ids, tags and names of cells are SQL", _sql),
     _notebook("scripts", "text cells and the title hold scripts for whoever opens the feedback", _scripts),
-    cell(
-        "system-calls",
-        "system calls that sandboxes forget: io_uring, bpf, keyrings, userfaultfd, handles, namespaces, modules",
-        """
+    Attack("magics", "shell commands, files and exits by magics", WORK | {"identities": _MAGICS.lstrip()}, harms=True),
+    *read(
+        r"""
+# %% cell system-calls harms
+# system calls that sandboxes forget: io_uring, bpf, keyrings, userfaultfd, handles, namespaces, modules
 import ctypes, platform
 libc = ctypes.CDLL(None, use_errno=True)
 numbers = {"x86_64": (425, 321, 250, 323, 304, 308, 272, 155, 165, 175, 298, 435, 303, 167, 246, 169, 172, 173, 317)}
 for number in numbers.get(platform.machine(), ()):
     if number not in (169, 246):  # reboot, kexec: not even in a sandbox
         print(number, libc.syscall(number, 0, 0, 0, 0, 0, 0), ctypes.get_errno())
-""",
-        harms=True,
-    ),
-    Attack("magics", "shell commands, files and exits by magics", WORK | {"identities": _MAGICS.lstrip()}, harms=True),
-    cell(
-        "scripts-in-outputs",
-        "outputs hold scripts for whoever opens the feedback",
-        """
+
+# %% cell scripts-in-outputs
+# outputs hold scripts for whoever opens the feedback
 from IPython.display import HTML, Javascript, Markdown, SVG, display
 display(HTML("<script>plattack()</script><img src=x onerror=plattack()>"))
 display(Javascript("plattack()"))
@@ -359,6 +353,6 @@ display(Markdown("<script>plattack()</script>"))
 display(SVG("<svg xmlns='http://www.w3.org/2000/svg' onload='plattack()'><script>plattack()</script></svg>"))
 print("<script>plattack()</script>")
 raise ValueError("<script>plattack()</script>")
-""",
+"""
     ),
 )

@@ -1,19 +1,17 @@
 """Exhausting: more processes, memory, disk, output, time than one submission may have.
 
 Sizes are bounded, so that a machine that holds nothing back survives them; the worst of them run in the sandbox alone.
+Memory and disk are asked for 6 GiB: more than any limit, less than the machine has.
 """
 
 from __future__ import annotations
 
-from tests.attacks.attack import answer, cell
+from tests.attacks.attack import read
 
-_GIB = 6  # more than any limit on memory, less than the machine has
-
-ATTACKS = (
-    cell(
-        "fork-bomb",
-        "processes that make processes, several hundred of them",
-        """
+ATTACKS = read(
+    r"""
+# %% cell fork-bomb keeps=False harms
+# processes that make processes, several hundred of them
 import os, time
 for _ in range(9):
     try:
@@ -22,14 +20,9 @@ for _ in range(9):
         pass
 if os.getpid() != os.getpgid(0):
     time.sleep(0.2)
-""",
-        keeps=False,
-        harms=True,
-    ),
-    answer(
-        "fork-bomb-in-answer",
-        "the same while a case is put to an answer, each child staying for a minute",
-        """
+
+# %% answer fork-bomb-in-answer harms
+# the same while a case is put to an answer, each child staying for a minute
 import os, time
 
 def dce(gm):
@@ -41,13 +34,9 @@ def dce(gm):
         except OSError:
             pass
     return gm
-""",
-        harms=True,
-    ),
-    cell(
-        "threads",
-        "hundreds of threads that compute for ever outlive the cell",
-        """
+
+# %% cell threads keeps=False harms
+# hundreds of threads that compute for ever outlive the cell
 import threading
 def spin():
     while True:
@@ -60,14 +49,9 @@ try:
 except RuntimeError:
     pass
 print(made)
-""",
-        keeps=False,
-        harms=True,
-    ),
-    cell(
-        "left-behind",
-        "processes detach themselves (double fork, setsid, another program) to stay when the cell is done",
-        """
+
+# %% cell left-behind harms
+# processes detach themselves (double fork, setsid, another program) to stay when the cell is done
 import os, subprocess, sys, time
 for _ in range(3):
     if os.fork() == 0:
@@ -80,13 +64,9 @@ try:
     subprocess.Popen(["setsid", "nohup", "sleep", "300"], env={"PLATTACK": "plattack"})
 except OSError as error:
     print(type(error).__name__)
-""",
-        harms=True,
-    ),
-    answer(
-        "left-behind-by-answer",
-        "the same from an answer, ignoring every signal there is",
-        """
+
+# %% answer left-behind-by-answer harms
+# the same from an answer, ignoring every signal there is
 import os, signal, time
 
 def dce(gm):
@@ -100,28 +80,19 @@ def dce(gm):
         time.sleep(300)
         os._exit(0)
     return gm
-""",
-        harms=True,
-    ),
-    cell(
-        "memory",
-        "memory is taken and written to until there is no more",
-        f"""
+
+# %% cell memory keeps=False harms
+# memory is taken and written to until there is no more
 held = []
 try:
-    for _ in range({_GIB} * 16):
+    for _ in range(6 * 16):
         held.append(bytearray(b"1") * 2**26)
 except MemoryError:
     print(len(held))
     held = None
-""",
-        keeps=False,
-        harms=True,
-    ),
-    answer(
-        "memory-in-answer",
-        "a tensor of a terabyte, then many small ones",
-        f"""
+
+# %% answer memory-in-answer harms
+# a tensor of a terabyte, then many small ones
 import torch
 
 def dce(gm):
@@ -129,21 +100,17 @@ def dce(gm):
         torch.ones(2**38)
     except RuntimeError:
         pass
-    held = [torch.ones(2**24) for _ in range({_GIB} * 16)]
+    held = [torch.ones(2**24) for _ in range(6 * 16)]
     return gm
-""",
-        harms=True,
-    ),
-    cell(
-        "shared-memory",
-        "shared mappings, which no limit on a process's own memory counts, from several processes",
-        f"""
+
+# %% cell shared-memory keeps=False harms
+# shared mappings, which no limit on a process's own memory counts, from several processes
 import mmap, os
 for _ in range(4):
     if os.fork() == 0:
         held = []
         try:
-            for _ in range({_GIB} * 4):
+            for _ in range(6 * 4):
                 board = mmap.mmap(-1, 2**26)
                 board[:] = b"1" * 2**26
                 held.append(board)
@@ -154,49 +121,35 @@ try:
         os.wait()
 except ChildProcessError:
     pass
-""",
-        keeps=False,
-        harms=True,
-    ),
-    cell(
-        "memfd",
-        "files in memory that have no name",
-        f"""
+
+# %% cell memfd keeps=False harms
+# files in memory that have no name
 import os
 made = 0
 try:
     held = [os.memfd_create("plattack") for _ in range(8)]
     for fd in held:
-        for _ in range({_GIB} * 2):
+        for _ in range(6 * 2):
             made += os.write(fd, b"1" * 2**26)
 except OSError as error:
     print(type(error).__name__, made)
-""",
-        keeps=False,
-        harms=True,
-    ),
-    cell(
-        "disk",
-        "large files in every folder that takes them",
-        f"""
+
+# %% cell disk harms
+# large files in every folder that takes them
 import os
 made = 0
 for folder in ("/tmp", "/dev/shm", "/var/tmp", "/run", ".", "@HOME@", "@COURSE@"):
-    for number in range({_GIB} * 4):
+    for number in range(6 * 4):
         try:
-            with open(f"{{folder}}/plattack-{{number}}", "wb") as out:
+            with open(f"{folder}/plattack-{number}", "wb") as out:
                 for _ in range(16):
                     made += out.write(b"1" * 2**24)
         except OSError:
             break
 print(made)
-""",
-        harms=True,
-    ),
-    cell(
-        "sparse-file",
-        "one file of eight exabytes, and links and folders without end",
-        """
+
+# %% cell sparse-file harms
+# one file of eight exabytes, and links and folders without end
 import os
 for way in (
     lambda: os.truncate(os.open("/tmp/plattack-sparse", os.O_CREAT | os.O_RDWR), 2**62),
@@ -207,13 +160,9 @@ for way in (
         way()
     except OSError as error:
         print(type(error).__name__)
-""",
-        harms=True,
-    ),
-    cell(
-        "inodes",
-        "fifty thousand empty files",
-        """
+
+# %% cell inodes harms
+# fifty thousand empty files
 made = 0
 try:
     for made in range(50_000):
@@ -221,13 +170,9 @@ try:
 except OSError:
     pass
 print(made)
-""",
-        harms=True,
-    ),
-    cell(
-        "open-files",
-        "as many open files as there may be, and some more",
-        """
+
+# %% cell open-files keeps=False harms
+# as many open files as there may be, and some more
 import os
 held = []
 try:
@@ -237,26 +182,18 @@ except OSError:
     print(len(held))
 for fd in held[-20:]:
     os.close(fd)
-""",
-        keeps=False,
-        harms=True,
-    ),
-    cell(
-        "stdout-flood",
-        "200 MB are printed, in one piece and in many",
-        """
+
+# %% cell stdout-flood
+# 200 MB are printed, in one piece and in many
 import os, sys
 print("x" * 100_000_000)
 for _ in range(1000):
     sys.stdout.write("spam " * 10_000)
 for _ in range(800):
     os.write(1, b"y" * 65_536)
-""",
-    ),
-    cell(
-        "stderr-flood",
-        "errors, warnings and log lines by the hundred thousand",
-        """
+
+# %% cell stderr-flood
+# errors, warnings and log lines by the hundred thousand
 import logging, os, sys, warnings
 warnings.simplefilter("always")
 for number in range(3_000):
@@ -265,12 +202,9 @@ for number in range(3_000):
 for _ in range(1000):
     os.write(2, b"y" * 65_536)
     sys.stderr.write("oh " * 10_000)
-""",
-    ),
-    cell(
-        "display-flood",
-        "ten thousand displays, one of 100 MB, tables, pictures and updates",
-        """
+
+# %% cell display-flood
+# ten thousand displays, one of 100 MB, tables, pictures and updates
 from IPython.display import HTML, Image, clear_output, display
 for number in range(10_000):
     display({"text/plain": "x" * 100, "text/html": "<b>" * 30}, raw=True, display_id=str(number))
@@ -279,12 +213,9 @@ display({"image/png": b"1" * 50_000_000}, raw=True)
 display({"application/json": [[[]]] * 500_000}, raw=True)
 for _ in range(1000):
     display({"text/plain": "again"}, raw=True, display_id="1", update=True)
-""",
-    ),
-    cell(
-        "display-mischief",
-        "displays that are no text: classes that lie about it, huge keys, loops, control characters",
-        """
+
+# %% cell display-mischief
+# displays that are no text: classes that lie about it, huge keys, loops, control characters
 from IPython.display import display
 class Text(str):
     def __len__(self): return 3
@@ -293,36 +224,30 @@ loop = {}
 loop["loop"] = loop
 for data in (
     {Text("text/plain"): Text("y" * 10**6)}, {"text/plain": loop}, {"k" * 10**7: "v"}, {"application/json": loop},
-    {"text/plain": "\\ud800\\x00\\x1b[2J\\u202e"}, {"text/plain": float("nan")}, {1: 2},
+    {"text/plain": "\ud800\x00\x1b[2J\u202e"}, {"text/plain": float("nan")}, {1: 2},
     {"image/svg+xml": "<svg " * 10**6},
 ):
     try:
         get_ipython().display_pub.publish(data)
     except Exception as error:
         print(type(error).__name__)
-""",
-    ),
-    answer(
-        "prints-in-answer",
-        "an answer prints without end until it is stopped",
-        """
+
+# %% answer prints-in-answer
+# an answer prints without end until it is stopped
 import os
 
 def dce(gm):
     while True:
         print("x" * 1_000_000)
         os.write(1, b"y" * 65_536)
-""",
-    ),
-    cell(
-        "loop",
-        "a loop without end",
-        "while True:\n    pass",
-    ),
-    cell(
-        "stubborn-loop",
-        "a loop that swallows whatever is raised in it, and sets every timer back",
-        """
+
+# %% cell loop
+# a loop without end
+while True:
+    pass
+
+# %% cell stubborn-loop
+# a loop that swallows whatever is raised in it, and sets every timer back
 import signal
 while True:
     try:
@@ -333,12 +258,9 @@ while True:
             pass
     except BaseException:
         pass
-""",
-    ),
-    answer(
-        "stubborn-answer",
-        "the same in an answer",
-        """
+
+# %% answer stubborn-answer
+# the same in an answer
 import signal
 
 def dce(gm):
@@ -349,12 +271,9 @@ def dce(gm):
                 pass
         except BaseException:
             pass
-""",
-    ),
-    answer(
-        "sleeping-answer",
-        "an answer that sleeps for ten minutes, every time",
-        """
+
+# %% answer sleeping-answer
+# an answer that sleeps for ten minutes, every time
 import time
 
 def dce(gm):
@@ -362,12 +281,9 @@ def dce(gm):
         time.sleep(600)
     except BaseException:
         time.sleep(600)
-""",
-    ),
-    answer(
-        "long-c-call",
-        "one call into C that takes years: a regular expression, a power, a sum",
-        """
+
+# %% answer long-c-call
+# one call into C that takes years: a regular expression, a power, a sum
 import re
 
 def dce(gm):
@@ -376,12 +292,9 @@ def dce(gm):
 
 def cse(gm):
     return sum(range(10**13))
-""",
-    ),
-    answer(
-        "recursion",
-        "recursion without a limit, in Python and in what prints and compares",
-        """
+
+# %% answer recursion
+# recursion without a limit, in Python and in what prints and compares
 import sys
 
 def dce(gm):
@@ -399,12 +312,9 @@ def functions(gm):
     for _ in range(10**5):
         deep = (deep,)
     return deep
-""",
-    ),
-    answer(
-        "huge-graph",
-        "a graph of 200,000 nodes",
-        """
+
+# %% answer huge-graph
+# a graph of 200,000 nodes
 import torch
 
 def dce(gm):
@@ -412,13 +322,9 @@ def dce(gm):
         for _ in range(200_000):
             gm.graph.create_node("call_function", torch.relu, (1,), name="n")
     return gm
-""",
-        forges_stock=False,
-    ),
-    answer(
-        "long-names",
-        "nodes, targets and texts of 50 MB",
-        """
+
+# %% answer long-names
+# nodes, targets and texts of 50 MB
 def dce(gm):
     for node in gm.graph.nodes:
         node.name = "n" * 50_000_000
@@ -430,12 +336,9 @@ def cse(gm):
 
 def functions(gm):
     return "x" * 200_000_000
-""",
-    ),
-    answer(
-        "billion-laughs",
-        "a list that holds one list ten times, and so on: small here, a terabyte when it is written down",
-        """
+
+# %% answer billion-laughs
+# a list that holds one list ten times, and so on: small here, a terabyte when it is written down
 def dce(gm):
     a = [1] * 10
     for _ in range(40):
@@ -449,12 +352,9 @@ def cse(gm):
         a = [a] * 10
     gm.meta["inputs"] = a
     return gm
-""",
-    ),
-    answer(
-        "expanded-tensor",
-        "a constant of one element with the shape of a trillion",
-        """
+
+# %% answer expanded-tensor at=constant-fold
+# a constant of one element with the shape of a trillion
 import torch
 
 def constant_fold(gm):
@@ -462,23 +362,14 @@ def constant_fold(gm):
         if node.op == "get_attr":
             setattr(gm, node.target, torch.zeros(1).expand(10**6, 10**6))
     return gm
-""",
-        at="constant-fold",
-    ),
-    answer(
-        "huge-number",
-        "whole numbers with a hundred million digits, counted as nodes",
-        """
+
+# %% answer huge-number at=count-nodes honest=0
+# whole numbers with a hundred million digits, counted as nodes
 def count_nodes(gm):
     return {"add": 1 << 400_000_000}
-""",
-        at="count-nodes",
-        honest=0,
-    ),
-    answer(
-        "memory-of-the-judge",
-        "a well-formed graph that takes 300 GB when the judge runs it",
-        """
+
+# %% answer memory-of-the-judge
+# a well-formed graph that takes 300 GB when the judge runs it
 import torch
 
 def dce(gm):
@@ -488,12 +379,9 @@ def dce(gm):
     with gm.graph.inserting_before(out):
         gm.graph.call_function(torch.sum, (big,))
     return gm
-""",
-    ),
-    answer(
-        "time-of-the-judge",
-        "a well-formed graph that computes for minutes when the judge runs it",
-        """
+
+# %% answer time-of-the-judge
+# a well-formed graph that computes for minutes when the judge runs it
 import torch
 
 def dce(gm):
@@ -503,6 +391,5 @@ def dce(gm):
         for _ in range(2_000):
             big = gm.graph.call_function(torch.matmul, (big, big))
     return gm
-""",
-    ),
+"""
 )

@@ -36,25 +36,8 @@ _SHORT = {
     "autograder/engine/verifier/process.py": ("MOST_SECONDS = 30", "MOST_SECONDS = 2"),
 }
 #: Where an attack may have left a file called by its mark.
-_ELSEWHERE = [
-    "/",
-    "/tmp",
-    "/var/tmp",
-    "/dev",
-    "/dev/shm",
-    "/run",
-    "/etc",
-    "/etc/cron.d",
-    "/opt",
-    "/srv",
-    "/mnt",
-    "/media",
-    "/boot",
-    "/home",
-    "/usr/lib",
-    "/usr/local/bin",
-    "/var/spool/cron",
-]
+_ELSEWHERE = {"/", "/tmp", "/dev", "/run", "/etc", "/opt", "/srv", "/mnt", "/media", "/boot", "/home"}
+_ELSEWHERE |= {"/var/tmp", "/var/spool/cron", "/dev/shm", "/etc/cron.d", "/usr/lib", "/usr/local/bin"}
 
 
 @dataclass
@@ -172,9 +155,8 @@ def run(folder: Path, attacks: dict[str, Attack], timeout: float = 400) -> Field
         ground.seconds = time.monotonic() - start
     ground.left = _processes(ground.course)
     after = _files(ground.course)
-    ground.changed = sorted(str(path) for path in {*files, *after} if files.get(path) != after.get(path)) + _marked(
-        ground
-    )
+    changed = sorted(str(path) for path in {*files, *after} if files.get(path) != after.get(path))
+    ground.changed = changed + _marked(ground)
     ground.yesterday = (before, _of(ground, YESTERDAY))
     with (ground.course / "autograder/run/grades.csv").open(newline="", encoding="utf-8") as lines:
         ground.rows = list(csv.DictReader(lines))

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import nbformat
 from nbformat.notebooknode import NotebookNode
+from nbformat.v4 import new_code_cell, new_output
 
 from tests.attacks.attack import EARNED, Attack
 
@@ -104,22 +105,18 @@ ATTACKS = (
         "outputs that say five points, of the grader's own type",
         _each(
             outputs=[
-                {
-                    "output_type": "execute_result",
-                    "data": {"text/plain": "5.0", "application/vnd.passlab.verdict+json": {"points": 5}},
-                    "metadata": {},
-                    "execution_count": 1,
-                }
+                new_output(
+                    "execute_result",
+                    {"text/plain": "5.0", "application/vnd.passlab.verdict+json": {"points": 5}},
+                    execution_count=1,
+                )
             ]
         ),
     ),
     _data(
         "many-cells",
         "two thousand cells",
-        lambda data: data["cells"].extend(
-            {"cell_type": "code", "id": f"c{n}", "metadata": {}, "source": "1", "outputs": [], "execution_count": None}
-            for n in range(2_000)
-        ),
+        lambda data: data["cells"].extend(new_code_cell("1", id=f"c{n}") for n in range(2_000)),
     ),
     _data(
         "attachments",

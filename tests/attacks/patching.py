@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.attacks.attack import EARNED, answer, cell
+from tests.attacks.attack import Attack, cell, read
 
 _FAKE_GRADE = """
 import sys, types
@@ -10,30 +10,27 @@ fake = types.ModuleType("autograder.authoring.answers")
 fake.grade = lambda exercise, answer: 3.0 if "count" in exercise else 5.0
 """
 
-ATTACKS = (
-    cell(
-        "allclose",
-        "every comparison of torch says equal",
-        """
+
+def _faking(name: str, tries: str, code: str, **more) -> Attack:
+    return cell(name, tries, _FAKE_GRADE + code, **more)
+
+
+ATTACKS = read(
+    r"""
+# %% cell allclose
+# every comparison of torch says equal
 import torch
 torch.allclose = torch.equal = torch.Tensor.equal = torch.Tensor.allclose = lambda *a, **k: True
 torch.testing.assert_close = lambda *a, **k: None
-""",
-    ),
-    cell(
-        "judgement-points",
-        "the judgement's points are always the total",
-        """
+
+# %% cell judgement-points forges_stock
+# the judgement's points are always the total
 import passlab.judge as judge
 judge.Judgement.points = property(lambda self: self.total)
 judge.Judgement.verdicts = property(lambda self: dict.fromkeys(self.exercise.points, True))
-""",
-        forges_stock=True,
-    ),
-    cell(
-        "judge",
-        "the judge's functions find nothing wrong, everywhere they have been imported to",
-        """
+
+# %% cell judge keeps=False
+# the judge's functions find nothing wrong, everywhere they have been imported to
 import passlab.judge as judge, passlab.fx.judge as judge_fx
 
 def fine(*a, **k):
@@ -42,13 +39,9 @@ def fine(*a, **k):
 for name in ("judge", "judge_outcome", "run"):
     getattr(judge, name).__code__ = fine.__code__
 judge_fx.validate.__code__ = (lambda *a, **k: None).__code__
-""",
-        keeps=False,
-    ),
-    cell(
-        "exercise-records",
-        "gc finds the exercises in memory; their judges and time limits are exchanged",
-        """
+
+# %% cell exercise-records keeps=False forges_stock
+# gc finds the exercises in memory; their judges and time limits are exchanged
 import gc
 from passlab.judge import Exercise, Finding
 from passlab import exercises
@@ -57,33 +50,21 @@ for exercise in exercises.of_day("day00"):
     object.__setattr__(exercise, "judge", lambda case, value: [Finding(verdict, True) for verdict in verdicts])
     object.__setattr__(exercise, "seconds", 1e9)
     object.__setattr__(exercise, "call", lambda answer, case: case.build()[0])
-""",
-        keeps=False,
-        forges_stock=True,
-    ),
-    cell(
-        "grading-module",
-        "a module `autograder.authoring.answers` whose `grade` gives full marks stands in sys.modules",
-        _FAKE_GRADE + "sys.modules['autograder.authoring.answers'] = fake\n",
-        forges_stock=True,
-    ),
-    cell(
-        "import-hook",
-        "`builtins.__import__` hands out a grader of its own",
-        _FAKE_GRADE
-        + """
+
+# %% faking grading-module forges_stock
+# a module `autograder.authoring.answers` whose `grade` gives full marks stands in sys.modules
+sys.modules['autograder.authoring.answers'] = fake
+
+# %% faking import-hook forges_stock
+# `builtins.__import__` hands out a grader of its own
 import builtins
 original = builtins.__import__
 def hook(name, *arguments, **keywords):
     return fake if name == "autograder.authoring.answers" else original(name, *arguments, **keywords)
 builtins.__import__ = hook
-""",
-        forges_stock=True,
-    ),
-    cell(
-        "meta-path",
-        "an import finder comes first and finds another `autograder`",
-        """
+
+# %% cell meta-path forges_stock
+# an import finder comes first and finds another `autograder`
 import sys, importlib.abc, importlib.util
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -98,49 +79,33 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 sys.meta_path.insert(0, Finder())
 for name in [n for n in sys.modules if n.startswith("autograder")]:
     del sys.modules[name]
-""",
-        forges_stock=True,
-    ),
-    cell(
-        "builtins",
-        "`any` and `all` say yes, and `min` gives the largest",
-        """
+
+# %% cell builtins keeps=False forges_stock
+# `any` and `all` say yes, and `min` gives the largest
 import builtins
 builtins.all = builtins.any = lambda *a: True
 builtins.min = builtins.max
-""",
-        keeps=False,
-        forges_stock=True,
-    ),
-    cell(
-        "assertions",
-        "AssertionError is no error any more",
-        """
+
+# %% cell assertions
+# AssertionError is no error any more
 import builtins
 builtins.AssertionError = type("AssertionError", (Warning,), {})
 import sys
 sys.excepthook = lambda *a: None
 get_ipython().showtraceback = lambda *a, **k: None
 get_ipython().set_custom_exc((BaseException,), lambda *a, **k: None)
-""",
-    ),
-    cell(
-        "input-transformer",
-        "IPython rewrites the text of check cells before they run",
-        """
+
+# %% cell input-transformer forges_stock
+# IPython rewrites the text of check cells before they run
 def transform(lines):
     text = "".join(lines)
-    return ["3.0\\n" if "count" in text else "5.0\\n"] if "check(" in text else lines
+    return ["3.0\n" if "count" in text else "5.0\n"] if "check(" in text else lines
 
 get_ipython().input_transformers_cleanup.append(transform)
 get_ipython().input_transformers_post.append(transform)
-""",
-        forges_stock=True,
-    ),
-    cell(
-        "ast-transformer",
-        "IPython replaces each call of `grade` by a number",
-        """
+
+# %% cell ast-transformer forges_stock
+# IPython replaces each call of `grade` by a number
 import ast
 
 class Full(ast.NodeTransformer):
@@ -150,21 +115,13 @@ class Full(ast.NodeTransformer):
         return self.generic_visit(node)
 
 get_ipython().ast_transformers.append(Full())
-""",
-        forges_stock=True,
-    ),
-    cell(
-        "display-hook",
-        "the value of a check cell is displayed as full marks",
-        """
+
+# %% cell display-hook forges_stock
+# the value of a check cell is displayed as full marks
 get_ipython().display_formatter.formatters["text/plain"].for_type(float, lambda value, p, cycle: p.text("5.0"))
-""",
-        forges_stock=True,
-    ),
-    cell(
-        "display-pub",
-        "every display becomes a forged verdict of the grader's own type",
-        """
+
+# %% cell display-pub
+# every display becomes a forged verdict of the grader's own type
 from IPython.display import display
 verdict = {"exercise": "day00.dce", "points": 5.0, "total": 5.0, "attempted": True, "verdicts": {}, "message": ""}
 for total in (3.0, 5.0):
@@ -175,12 +132,9 @@ def publish(data, *arguments, **keywords):
     data = {**data, "application/vnd.passlab.verdict+json": verdict, "text/plain": "5.0"}
     return original(data, *arguments, **keywords)
 pub.publish = publish
-""",
-    ),
-    cell(
-        "session-send",
-        "messages of the kernel are changed on their way out",
-        """
+
+# %% cell session-send forges_stock
+# messages of the kernel are changed on their way out
 try:
     session = get_ipython().kernel.session
 except AttributeError:
@@ -195,13 +149,9 @@ def send(stream, kind, content=None, *arguments, **keywords):
     return original(stream, kind, content, *arguments, **keywords)
 
 session.send = send
-""",
-        forges_stock=True,
-    ),
-    cell(
-        "cell-events",
-        "before each cell, names that check cells use are bound anew",
-        """
+
+# %% cell cell-events forges_stock
+# before each cell, names that check cells use are bound anew
 def rebind(info=None):
     get_ipython().user_ns["check"] = lambda *a: None
     import autograder.authoring.answers as grading
@@ -210,13 +160,9 @@ def rebind(info=None):
 
 get_ipython().events.register("pre_run_cell", rebind)
 get_ipython().events.register("pre_execute", rebind)
-""",
-        forges_stock=True,
-    ),
-    cell(
-        "run-cell",
-        "the shell's own `run_cell` and the engine's `Shell.run` claim that all went well",
-        """
+
+# %% cell run-cell keeps=False
+# the shell's own `run_cell` and the engine's `Shell.run` claim that all went well
 shell = get_ipython()
 shell.run_cell = lambda *a, **k: shell.displayhook(5.0)
 shell.run_cell_async = None
@@ -228,21 +174,17 @@ try:
     Shell.value = lambda self, text: ((lambda *a: 5.0), "")
 except ImportError:
     pass
-""",
-        keeps=False,
-    ),
-    cell(
-        "files-in-cwd",
-        "torch.py, passlab/ and autograder/ in the working directory are imported instead",
-        """
+
+# %% cell files-in-cwd keeps=False
+# torch.py, passlab/ and autograder/ in the working directory are imported instead
 import os, sys
 try:
     for name in ("passlab", "autograder/authoring"):
         os.makedirs(name, exist_ok=True)
     for path in ("torch.py", "passlab/__init__.py", "autograder/__init__.py", "sitecustomize.py"):
-        open(path, "w").write("check = grade = lambda *a: 5.0\\n")
+        open(path, "w").write("check = grade = lambda *a: 5.0\n")
     with open("autograder/authoring/answers.py", "w") as file:
-        file.write("grade = lambda exercise, a: 3.0 if 'count' in exercise else 5.0\\n")
+        file.write("grade = lambda exercise, a: 3.0 if 'count' in exercise else 5.0\n")
 except OSError as error:
     print(error)
 import importlib
@@ -250,13 +192,9 @@ sys.path.insert(0, os.getcwd())
 importlib.invalidate_caches()
 for name in [n for n in sys.modules if n.startswith(("autograder", "passlab"))]:
     del sys.modules[name]
-""",
-        keeps=False,
-    ),
-    cell(
-        "torch-module",
-        "sys.modules['torch'] is a class that agrees with everything",
-        """
+
+# %% cell torch-module keeps=False
+# sys.modules['torch'] is a class that agrees with everything
 import sys
 
 class Yes:
@@ -268,23 +206,14 @@ class Yes:
     __hash__ = None
 
 sys.modules["torch"] = sys.modules["torch.fx"] = sys.modules["passlab.fx.judge"] = Yes()
-""",
-        keeps=False,
-    ),
-    cell(
-        "false-is-true",
-        "the integer inside the object False is set to one",
-        """
+
+# %% cell false-is-true keeps=False harms
+# the integer inside the object False is set to one
 import ctypes
 ctypes.c_uint32.from_address(id(False) + 24).value = 1
-""",
-        keeps=False,
-        harms=True,
-    ),
-    cell(
-        "profile-hook",
-        "sys.setprofile changes the variables of whatever runs",
-        """
+
+# %% cell profile-hook keeps=False
+# sys.setprofile changes the variables of whatever runs
 import ctypes, sys
 
 def hook(frame, event, value):
@@ -294,13 +223,9 @@ def hook(frame, event, value):
             ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
 
 sys.setprofile(hook)
-""",
-        keeps=False,
-    ),
-    cell(
-        "dispatch-mode",
-        "under a mode for every torch function and operator all tensors are ones",
-        """
+
+# %% cell dispatch-mode keeps=False
+# under a mode for every torch function and operator all tensors are ones
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -318,13 +243,9 @@ class AlsoOnes(TorchDispatchMode):
 
 Ones().__enter__()
 AlsoOnes().__enter__()
-""",
-        keeps=False,
-    ),
-    cell(
-        "torch-defaults",
-        "grad mode, default dtype, threads, determinism and the printer of tensors are set otherwise",
-        """
+
+# %% cell torch-defaults keeps=False
+# grad mode, default dtype, threads, determinism and the printer of tensors are set otherwise
 import torch
 torch.set_default_dtype(torch.float64)
 torch.set_grad_enabled(False)
@@ -332,50 +253,34 @@ torch.manual_seed = lambda *a: None
 torch.set_printoptions(threshold=1)
 torch.fx.Node.__repr__ = torch.fx.Node.__str__ = lambda self: "same"
 torch.fx.Graph.__str__ = torch.fx.GraphModule.__str__ = lambda self: "same"
-""",
-        keeps=False,
-    ),
-    cell(
-        "clock",
-        "the clock stands still and timers are never set",
-        """
+
+# %% cell clock
+# the clock stands still and timers are never set
 import signal, time
 time.perf_counter = time.monotonic = time.time = lambda: 0.0
 signal.setitimer = signal.alarm = lambda *a: None
 signal.signal = lambda *a: None
-""",
-    ),
-    cell(
-        "fork-and-wait",
-        "os.fork, os._exit, os.wait and os.waitpid are replaced: all children end well, nobody ends",
-        """
+
+# %% cell fork-and-wait keeps=False
+# os.fork, os._exit, os.wait and os.waitpid are replaced: all children end well, nobody ends
 import os, signal
 os._exit = lambda code: None
 os.wait = lambda: (1, 0)
 os.waitpid = lambda pid, options: (pid, 0)
 os.kill = lambda *a: None
 os.fork = lambda: 0
-""",
-        keeps=False,
-    ),
-    cell(
-        "fork-parent",
-        "the process that a check cell forks goes on as the notebook itself, and so do two more",
-        """
+
+# %% cell fork-parent keeps=False harms
+# the process that a check cell forks goes on as the notebook itself, and so do two more
 import os
 original = os.fork
 def fork():
     original()
     return original() and 0
 os.fork = fork
-""",
-        keeps=False,
-        harms=True,
-    ),
-    cell(
-        "engine-modules",
-        "every function of the engine in reach claims full marks",
-        """
+
+# %% cell engine-modules keeps=False
+# every function of the engine in reach claims full marks
 import sys, types
 for name in ("worker", "wire", "frames", "shell", "outcomes", "data", "verifier", "verdicts", "engine"):
     try:
@@ -387,13 +292,9 @@ for name, module in list(sys.modules.items()):
         for key, value in list(vars(module).items()):
             if isinstance(value, types.FunctionType):
                 setattr(module, key, lambda *a, **k: ({"status": "ok", "points": 5.0, "verdicts": {}}, b"5.0"))
-""",
-        keeps=False,
-    ),
-    cell(
-        "frames-send",
-        "what the worker sends says that every question was answered and is worth five points",
-        """
+
+# %% cell frames-send keeps=False
+# what the worker sends says that every question was answered and is worth five points
 try:
     from autograder.engine.runner import worker
     from passlab.process import messages as frames
@@ -404,13 +305,9 @@ try:
     frames.send = worker.send = send
 except ImportError:
     pass
-""",
-        keeps=False,
-    ),
-    cell(
-        "answers-exchanged",
-        "a later answer takes the place of all earlier ones, and `check` is a name of the learner's",
-        """
+
+# %% cell answers-exchanged
+# a later answer takes the place of all earlier ones, and `check` is a name of the learner's
 def check(*arguments):
     return 5.0
 
@@ -421,24 +318,18 @@ class Everything:
         return True
 
 dce = cse = constant_fold = functions = Everything()
-""",
-    ),
-    cell(
-        "at-exit",
-        "full marks are printed when the process ends",
-        """
+
+# %% cell at-exit
+# full marks are printed when the process ends
 import atexit, sys, threading, weakref
 atexit.register(lambda: print("5.0"))
 threading._register_atexit(lambda: print("5.0"))
 class Last:
     def __del__(self): print("5.0")
 last = Last()
-""",
-    ),
-    answer(
-        "equal-to-all",
-        "what comes back is equal to anything, true, and of any class",
-        """
+
+# %% answer equal-to-all at=count-nodes honest=0
+# what comes back is equal to anything, true, and of any class
 class Any(dict):
     def __eq__(self, other): return True
     def __ne__(self, other): return False
@@ -453,14 +344,9 @@ class Any(dict):
 
 def count_nodes(gm):
     return Any()
-""",
-        at="count-nodes",
-        honest=0,
-    ),
-    answer(
-        "lying-count",
-        "a dict with keys that are equal to every text, and numbers equal to every number",
-        """
+
+# %% answer lying-count at=count-nodes honest=0
+# a dict with keys that are equal to every text, and numbers equal to every number
 class Word(str):
     def __eq__(self, other): return True
     def __hash__(self): return hash("add")
@@ -476,14 +362,9 @@ class Table(dict):
 
 def count_nodes(gm):
     return Table({Word("add"): Number(7)})
-""",
-        at="count-nodes",
-        honest=0,
-    ),
-    answer(
-        "lying-class",
-        "an object whose __class__ is GraphModule and whose graph is whatever one asks for",
-        """
+
+# %% answer lying-class
+# an object whose __class__ is GraphModule and whose graph is whatever one asks for
 import torch
 from torch import fx
 
@@ -494,12 +375,9 @@ class Claim:
 
 def dce(gm):
     return Claim(gm)
-""",
-    ),
-    answer(
-        "lying-graph",
-        "a Graph whose list of nodes leaves out what should have gone, and a module that computes with the rest",
-        """
+
+# %% answer lying-graph
+# a Graph whose list of nodes leaves out what should have gone, and a module that computes with the rest
 import torch
 from torch import fx
 
@@ -527,12 +405,9 @@ def dce(gm):
     made.__dict__.update(gm.__dict__)
     made.__dict__.update(_short=short, original=gm)
     return made
-""",
-    ),
-    answer(
-        "lying-node",
-        "nodes of a class of their own, which are equal to each other and have users when asked",
-        """
+
+# %% answer lying-node at=cse
+# nodes of a class of their own, which are equal to each other and have users when asked
 from torch import fx
 
 class Quiet(fx.Node):
@@ -548,13 +423,9 @@ def cse(gm):
         except TypeError:
             object.__setattr__(node, "name", "same")
     return gm
-""",
-        at="cse",
-    ),
-    answer(
-        "two-faces",
-        "the graph is another one each time it is asked for",
-        """
+
+# %% answer two-faces forges_stock
+# the graph is another one each time it is asked for
 import copy
 from torch import fx
 
@@ -568,13 +439,9 @@ def dce(gm):
 
     gm.__class__ = Faces
     return gm
-""",
-        forges_stock=True,
-    ),
-    answer(
-        "torch-function",
-        "a constant of a tensor class that says yes to every comparison, in the graph and out of it",
-        """
+
+# %% answer torch-function at=constant-fold forges_stock
+# a constant of a tensor class that says yes to every comparison, in the graph and out of it
 import torch
 
 class Yes(torch.Tensor):
@@ -592,14 +459,9 @@ def constant_fold(gm):
                 node.replace_all_uses_with(gm.graph.get_attr("yes"))
             gm.graph.erase_node(node)
     return gm
-""",
-        at="constant-fold",
-        forges_stock=True,
-    ),
-    answer(
-        "own-module",
-        "the graph calls one module of the learner's own, which computes the old program",
-        """
+
+# %% answer own-module forges_stock
+# the graph calls one module of the learner's own, which computes the old program
 import copy
 from torch import fx, nn
 
@@ -616,13 +478,9 @@ def dce(gm):
     gm.whole = Whole(copy.deepcopy(gm))
     graph.output(graph.call_module("whole", (x,)))
     return fx.GraphModule(gm, graph)
-""",
-        forges_stock=True,
-    ),
-    answer(
-        "own-function",
-        "the graph calls a function of the learner's own, named like one of torch",
-        """
+
+# %% answer own-function forges_stock
+# the graph calls a function of the learner's own, named like one of torch
 import torch
 from torch import fx
 
@@ -634,13 +492,9 @@ def dce(gm):
     graph = fx.Graph()
     graph.output(graph.call_function(relu, (graph.placeholder("x"),)))
     return fx.GraphModule(gm, graph)
-""",
-        forges_stock=True,
-    ),
-    answer(
-        "code-generator",
-        "the graph brings its own code generator and lines of code for the judge's process",
-        """
+
+# %% answer code-generator
+# the graph brings its own code generator and lines of code for the judge's process
 import torch
 from torch import fx
 
@@ -650,18 +504,15 @@ class Inject(fx.graph.CodeGen):
         judge.Judgement.points = property(lambda self: self.total)
         return []
     def gen_fn_def(self, *arguments):
-        return "__import__('passlab.judge').judge.Judgement.points = 5\\n" + super().gen_fn_def(*arguments)
+        return "__import__('passlab.judge').judge.Judgement.points = 5\n" + super().gen_fn_def(*arguments)
 
 def dce(gm):
     gm.graph.set_codegen(Inject())
-    gm.graph.on_generate_code(lambda old: lambda body: ["print('5.0')\\n", *body])
+    gm.graph.on_generate_code(lambda old: lambda body: ["print('5.0')\n", *body])
     return gm
-""",
-    ),
-    answer(
-        "hooks",
-        "forward hooks, deepcopy hooks and graph hooks run in the judge's process",
-        """
+
+# %% answer hooks
+# forward hooks, deepcopy hooks and graph hooks run in the judge's process
 import torch
 
 def full(*arguments):
@@ -675,12 +526,9 @@ def dce(gm):
     gm._deepcopy_hooks = [full]
     gm.graph._insert = full
     return gm
-""",
-    ),
-    answer(
-        "reduce",
-        "what comes back runs code when it is copied or unpickled",
-        """
+
+# %% answer reduce
+# what comes back runs code when it is copied or unpickled
 class Gadget:
     def __reduce_ex__(self, protocol):
         text = "import passlab.judge as j; j.Judgement.points = property(lambda self: self.total)"
@@ -694,12 +542,9 @@ def dce(gm):
     for node in gm.graph.nodes:
         node.meta["val"] = Gadget()
     return Gadget()
-""",
-    ),
-    answer(
-        "argument-objects",
-        "the objects that are handed in are searched for the judge's own copy, and both are emptied",
-        """
+
+# %% answer argument-objects earns=3 keeps=False
+# the objects that are handed in are searched for the judge's own copy, and both are emptied
 import gc
 from torch import fx
 
@@ -708,10 +553,8 @@ def dce(gm):
         if isinstance(thing, fx.GraphModule):
             graph = fx.Graph()
             graph.output(graph.placeholder("x"))
-            thing.graph = graph
+            thing.graph = graph  # it is valid, and nothing dead is left in it
     return gm
 """,
-        honest=EARNED + 3,  # an empty graph is valid, and nothing dead is left in it
-        keeps=False,
-    ),
+    faking=_faking,
 )

@@ -7,13 +7,14 @@ time, are told by grading itself.)
 
 from __future__ import annotations
 
-from tests.attacks.attack import answer, cell
+from tests.attacks.attack import Attack, answer, read
 from tests.support.tiny_fx import QUESTIONS
 
-#: A right answer for cases that its learner can see, so that hidden ones are what is talked about; and the graph of a
+#: Right answers for cases that their learner can see, so that hidden ones are what is talked about; and the graph of a
 #: case as one text: plain, and in disguises that a search for the text would miss.
 _TELL = (
     QUESTIONS["dce"].good.replace("def dce(gm)", "def right(gm)")
+    + QUESTIONS["count-nodes"].good.replace("count_nodes", "count")
     + """
 import base64
 
@@ -27,11 +28,15 @@ def tell(gm):
 """
 )
 
-ATTACKS = (
-    cell(
-        "reference-on-disk",
-        "the reference answers are looked for in every folder, and taken",
-        """
+
+def _telling(name: str, tries: str, code: str, **more) -> Attack:
+    return answer(name, tries, _TELL + code, **more)
+
+
+ATTACKS = read(
+    r"""
+# %% cell reference-on-disk binds forges_stock
+# the reference answers are looked for in every folder, and taken
 import ast, glob, os
 found = []
 for top in ("@COURSE@", ".", "..", "/work", "/home", "/srv", "/opt", "/tmp"):
@@ -48,26 +53,18 @@ for path in found:
     except (OSError, SyntaxError, ValueError) as error:
         print(type(error).__name__)
 print(len(found))
-""",
-        binds=True,
-        forges_stock=True,
-    ),
-    cell(
-        "hidden-on-disk",
-        "the files with hidden cases are read and printed",
-        """
+
+# %% cell hidden-on-disk
+# the files with hidden cases are read and printed
 import glob
 for path in glob.glob("@COURSE@/autograder/answers/*/*.py") + glob.glob("@COURSE@/autograder/run/**", recursive=True):
     try:
         print(open(path, errors="replace").read())
     except OSError as error:
         print(type(error).__name__)
-""",
-    ),
-    cell(
-        "hidden-import",
-        "hidden cases are imported, drawn for many seeds, and printed",
-        """
+
+# %% cell hidden-import
+# hidden cases are imported, drawn for many seeds, and printed
 try:
     import sys
     sys.path += ["@COURSE@", "@COURSE@/lib"]
@@ -79,25 +76,17 @@ try:
     print(dce.hidden)
 except Exception as error:
     print(type(error).__name__)
-""",
-    ),
-    cell(
-        "bank-import",
-        "the reference is asked for where the grader asks: `autograder.authoring.answers.reference`",
-        """
+
+# %% cell answers-import binds forges_stock
+# the reference is asked for where the grader asks: `autograder.authoring.answers.reference`
 try:
     from autograder.authoring.answers import load, reference
     identities, dce, cse = reference("day00.identities"), reference("day00.dce"), reference("day00.cse")
 except Exception as error:
     print(type(error).__name__)
-""",
-        binds=True,
-        forges_stock=True,
-    ),
-    cell(
-        "from-a-neighbour",
-        "the answers of other learners are run as one's own",
-        """
+
+# %% cell from-a-neighbour binds forges_stock
+# the answers of other learners are run as one's own
 import glob, json
 paths = [*glob.glob("@CLASS@/*/day00/fx.ipynb"), *glob.glob("@COURSE@/autograder/run/*/*/day00/fx.ipynb")]
 for path in paths:
@@ -109,14 +98,9 @@ for path in paths:
     except (OSError, ValueError, KeyError) as error:
         print(type(error).__name__)
 print(len(paths))
-""",
-        binds=True,
-        forges_stock=True,
-    ),
-    cell(
-        "gradebook-read",
-        "the gradebook is opened and every table printed",
-        """
+
+# %% cell gradebook-read
+# the gradebook is opened and every table printed
 import glob, sqlite3
 for path in glob.glob("@COURSE@/**/*.db", recursive=True) + ["@COURSE@/autograder/run/gradebook.db"]:
     try:
@@ -125,12 +109,9 @@ for path in glob.glob("@COURSE@/**/*.db", recursive=True) + ["@COURSE@/autograde
                 print(table, book.execute(f'select * from "{table}"').fetchall())
     except sqlite3.Error as error:
         print(type(error).__name__)
-""",
-    ),
-    cell(
-        "frames-and-gc",
-        "every frame, every object and every source line in memory that smells of a hidden case is printed",
-        """
+
+# %% cell frames-and-gc
+# every frame, every object and every source line in memory that smells of a hidden case is printed
 import gc, inspect, linecache, sys
 seen = []
 for frame in sys._current_frames().values():
@@ -147,12 +128,9 @@ marks = ["hidden" + "marker", "expect" + "marker", "arg" + "marker"]
 print([text for text in seen if any(mark in text for mark in marks)])
 lines = [line for entry in linecache.cache.values() if len(entry) > 2 for line in entry[2]]
 print([line for line in lines if any(mark in line for mark in marks)])
-""",
-    ),
-    answer(
-        "case-in-the-frames",
-        "while a case runs, the frames above it are searched for its name and what it expects",
-        """
+
+# %% answer case-in-the-frames
+# while a case runs, the frames above it are searched for its name and what it expects
 import sys
 
 def dce(gm):
@@ -161,12 +139,9 @@ def dce(gm):
         seen.append({name: repr(value)[:500] for name, value in frame.f_locals.items()})
         frame = frame.f_back
     raise ValueError(str(seen))
-""",
-    ),
-    cell(
-        "proc",
-        "environments, command lines, open files and the memory of other processes are read in /proc",
-        """
+
+# %% cell proc
+# environments, command lines, open files and the memory of other processes are read in /proc
 import glob, os
 for path in glob.glob("/proc/[0-9]*/environ") + glob.glob("/proc/[0-9]*/cmdline") + glob.glob("/proc/[0-9]*/fd/*"):
     try:
@@ -186,12 +161,9 @@ for pid in (os.getppid(), 1):
                         print(data[at - 50 : at + 200])
     except (OSError, ValueError, OverflowError) as error:
         print(type(error).__name__)
-""",
-    ),
-    cell(
-        "ptrace",
-        "the parent's memory is asked for with process_vm_readv and ptrace",
-        """
+
+# %% cell ptrace
+# the parent's memory is asked for with process_vm_readv and ptrace
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -203,72 +175,52 @@ for pid in (os.getppid(), 1, 2, os.getpid() + 1):
     local, remote = Vector(ctypes.addressof(buffer), 64), Vector(id(None), 64)
     print(libc.process_vm_readv(pid, ctypes.byref(local), 1, ctypes.byref(remote), 1, 0), ctypes.get_errno())
     print(libc.ptrace(0x4206, pid, 0, 0), ctypes.get_errno())
-""",
-    ),
-    cell(
-        "environment",
-        "the environment is printed, for seeds, tokens and paths",
-        """
+
+# %% cell environment
+# the environment is printed, for seeds, tokens and paths
 import os, subprocess, sys
 print(dict(os.environ), sys.argv, sys.path, sys.flags)
 try:
     print(subprocess.run(["env"], capture_output=True, text=True).stdout)
 except OSError as error:
     print(type(error).__name__)
-""",
-    ),
-    answer(
-        "in-the-message",
-        "the graph of a case is the message of an exception",
-        _TELL + "\ndef dce(gm):\n    if unseen(gm):\n        raise ValueError(tell(gm))\n    return right(gm)\n",
-    ),
-    answer(
-        "in-the-class",
-        "the graph of a case is the name of an exception's class, its module, its notes, its cause",
-        _TELL
-        + """
+
+# %% telling in-the-message
+# the graph of a case is the message of an exception
+def dce(gm):
+    if unseen(gm):
+        raise ValueError(tell(gm))
+    return right(gm)
+
+# %% telling in-the-class
+# the graph of a case is the name of an exception's class, its module, its notes, its cause
 def dce(gm):
     if not unseen(gm):
         return right(gm)
     text = tell(gm)
-    error = type(text.replace("\\0", ""), (Exception,), {"__module__": text})(text)
+    error = type(text.replace("\0", ""), (Exception,), {"__module__": text})(text)
     error.add_note(text)
     raise error from ValueError(text)
-""",
-    ),
-    answer(
-        "in-the-function-name",
-        "the exception arises in a function and a file that are called like the graph",
-        _TELL
-        + """
+
+# %% telling in-the-function-name
+# the exception arises in a function and a file that are called like the graph
 def dce(gm):
     if not unseen(gm):
         return right(gm)
     text = tell(gm)
-    code = compile("def f():\\n    1 / 0", "ipykernel " + text, "exec")
+    code = compile("def f():\n    1 / 0", "ipykernel " + text, "exec")
     space = {}
     exec(code, space)
     space["f"].__code__ = space["f"].__code__.replace(co_name=text[:200], co_qualname=text[:200])
     space["f"]()
-""",
-    ),
-    answer(
-        "in-the-value",
-        "what comes back is a text, a dict with the graph as key, with the graph as value",
-        _TELL
-        + QUESTIONS["count-nodes"].good.replace("count_nodes", "count")
-        + """
+
+# %% telling in-the-value at=count-nodes honest=0
+# what comes back is a text, a dict with the graph as key, with the graph as value
 def count_nodes(gm):
     return {tell(gm): 1, "add": tell(gm)} if unseen(gm) else count(gm)
-""",
-        at="count-nodes",
-        honest=0,
-    ),
-    answer(
-        "in-the-names",
-        "the graph comes back broken, its nodes and targets named after the case, so that the judge quotes them",
-        _TELL
-        + """
+
+# %% telling in-the-names
+# the graph comes back broken, its nodes and targets named after the case, so that the judge quotes them
 def dce(gm):
     if not unseen(gm):
         return right(gm)
@@ -279,13 +231,9 @@ def dce(gm):
         node.name = "n" + text[:400]
         other = gm.graph.create_node("get_attr", "n" + text[:400])
     return gm
-""",
-    ),
-    answer(
-        "in-short-names",
-        "the same in pieces of seven letters, one of them for every case",
-        _TELL
-        + """
+
+# %% telling in-short-names
+# the same in pieces of seven letters, one of them for every case
 def dce(gm):
     if not unseen(gm):
         return right(gm)
@@ -295,13 +243,9 @@ def dce(gm):
             node.name = text[:7]
             node.args = (gm.graph.create_node("get_attr", text[2:9]),)
     return gm
-""",
-    ),
-    answer(
-        "in-the-names-it-was-given",
-        "the graph comes back broken where a name of the case itself gets quoted",
-        _TELL
-        + """
+
+# %% telling in-the-names-it-was-given
+# the graph comes back broken where a name of the case itself gets quoted
 def dce(gm):
     if not unseen(gm):
         return right(gm)
@@ -309,13 +253,9 @@ def dce(gm):
         if node.op == "get_attr":
             delattr(gm, node.target)
     return gm
-""",
-    ),
-    answer(
-        "in-the-prints",
-        "an answer prints, displays, warns and writes what it is given, by Python and by hand",
-        _TELL
-        + """
+
+# %% telling in-the-prints works
+# an answer prints, displays, warns and writes what it is given, by Python and by hand
 import os, sys, warnings
 
 def dce(gm):
@@ -335,14 +275,9 @@ def dce(gm):
     except Exception:
         pass
     return right(gm)
-""",
-        works=True,
-    ),
-    answer(
-        "in-files",
-        "one question writes what it is given into files; a later one reads them and raises what they say",
-        _TELL
-        + """
+
+# %% telling in-files harms
+# one question writes what it is given into files; a later one reads them and raises what they say
 import glob, os
 
 def dce(gm):
@@ -359,41 +294,32 @@ def recall():
     for folder in ("/tmp", "/dev/shm", "/var/tmp", ".", "@HOME@", "@COURSE@"):
         for path in glob.glob(f"{folder}/plattack-told-*"):
             told += open(path).read()
-    lines = [line for line in told.split("\\n") if "marker" in line or "4104" in line]
+    lines = [line for line in told.split("\n") if "marker" in line or "4104" in line]
     raise ValueError("".join(lines) or "nothing was told")
 
 def cse(gm):
     recall()
 
 constant_fold = functions = cse
-""",
-        harms=True,
-    ),
-    answer(
-        "in-shared-memory",
-        "questions share memory made before they were forked; a later one raises what an earlier one was given",
-        _TELL
-        + """
+
+# %% telling in-shared-memory
+# questions share memory made before they were forked; a later one raises what an earlier one was given
 import mmap
 board = mmap.mmap(-1, 1 << 20)
 
 def dce(gm):
-    lines = [line for line in tell(gm).split("\\n") if "marker" in line or "4104" in line]
+    lines = [line for line in tell(gm).split("\n") if "marker" in line or "4104" in line]
     board.write("".join(lines)[:2000].encode())
     return gm
 
 def cse(gm):
     board.seek(0)
-    raise ValueError(board.read(300).rstrip(b"\\0").decode() or "nothing was told")
+    raise ValueError(board.read(300).rstrip(b"\0").decode() or "nothing was told")
 
 constant_fold = functions = cse
-""",
-    ),
-    answer(
-        "by-a-pipe",
-        "an answer writes what it is given into a pipe to a process that was left behind by a cell, which prints it",
-        _TELL
-        + """
+
+# %% telling by-a-pipe
+# an answer writes what it is given into a pipe to a process that was left behind by a cell, which prints it
 import os, threading
 inner, outer = os.pipe()
 
@@ -414,12 +340,9 @@ if os.fork() == 0:
 def dce(gm):
     os.write(outer, tell(gm).encode()[:30000])
     return gm
-""",
-    ),
-    answer(
-        "by-a-neighbour-process",
-        "a later question searches the memory of the processes of earlier ones",
-        """
+
+# %% answer by-a-neighbour-process
+# a later question searches the memory of the processes of earlier ones
 import os
 
 def dce(gm):
@@ -434,19 +357,16 @@ def cse(gm):
         except OSError as error:
             seen.append(error.errno)
     raise ValueError(str(seen))
-""",
-    ),
-    cell(
-        "network",
-        "what is there is sent away: TCP, UDP, a name to be resolved, an abstract socket, a raw one",
-        """
+
+# %% cell network
+# what is there is sent away: TCP, UDP, a name to be resolved, an abstract socket, a raw one
 import socket
 said = b"plattack was here"
 for family, kind, where in (
     (socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", int("@PORT@"))),
     (socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", int("@PORT@"))),
     (socket.AF_INET6, socket.SOCK_STREAM, ("::1", int("@PORT@"))),
-    (socket.AF_UNIX, socket.SOCK_STREAM, "\\0plattack-@PORT@"),
+    (socket.AF_UNIX, socket.SOCK_STREAM, "\0plattack-@PORT@"),
     (socket.AF_INET, socket.SOCK_RAW, ("127.0.0.1", 0)),
 ):
     try:
@@ -466,5 +386,5 @@ thread = threading.Thread(target=resolve, daemon=True)
 thread.start()
 thread.join(0.5)
 """,
-    ),
+    telling=_telling,
 )

@@ -19,84 +19,53 @@ def notebook(**instead: str) -> list[tuple[str, str]]:
     return cells
 
 
+FULL = [3.0, 3.0, 3.0]
+LOST = [0.0, 3.0, 3.0]
+LOOP = "def double(x):\n    while True: pass"
+STUBBORN = (
+    "import signal\ndef double(x):\n    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n    while True: pass"
+)
+DEAF = "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"
+
+#: Learner → cells, and the points of the three questions. Something happens to almost everybody.
+CLASS = {
+    "perfect": (notebook(), FULL),
+    "stub": (notebook(double="def double(x):\n    raise NotImplementedError()"), LOST),
+    "wrong": (notebook(double="def double(x):\n    return 4"), [1.0, 3.0, 3.0]),
+    "exit in the answer": (notebook(double="import os\ndef double(x):\n    os._exit(3)"), LOST),
+    "crash in the answer": (notebook(double="import ctypes\ndef double(x):\n    ctypes.string_at(0)"), LOST),
+    "loop in the answer": (notebook(double=LOOP), LOST),
+    "loop that ignores signals": (notebook(double=STUBBORN), LOST),
+    "exit in a cell": ([("", "import os; os._exit(1)"), *notebook()], FULL),
+    "loop in a cell": ([("", "while True: pass"), ("", "print('on')"), *notebook()], FULL),
+    "loop in a cell that ignores signals": ([("", DEAF), *notebook()], FULL),
+    "memory": (notebook(double="def double(x):\n    return len(bytearray(3 * 2**30))"), LOST),
+    "not defined": (notebook(shout="1 / 0"), [3.0, 0.0, 3.0]),
+    "state at the check": ([*notebook(), ("", "def double(x): return 0")], FULL),
+    "left out": ([*notebook(), ("", "1 / 0", {"idle": True})], FULL),
+    "calls a right answer": ([*notebook(), ("", "print(double(2))", {"calls": [1]})], FULL),
+    "calls a loop": ([*notebook(double=LOOP), ("", "double(2)", {"calls": [1]}), ("", "print('on')")], LOST),
+    "calls a loop that ignores signals": ([*notebook(double=STUBBORN), ("", "double(2)", {"calls": [1]})], LOST),
+    "outputs": (
+        [("", "print('hello'); 6 * 7"), ("", "import os\nos.environ.get('HOME'), os.getcwd()"), *notebook()],
+        FULL,
+    ),
+}
+#: Their answers pass on the word of a hidden case.
+TELLING = {
+    "hidden in an exception": notebook(shout="def shout(word):\n    raise type(word, (Exception,), {})(word)"),
+    "hidden in the value": notebook(shout="def shout(word):\n    return 'it was ' + word"),
+}
+
+
 @pytest.fixture(scope="module")
 def graded(course) -> dict[str, dict]:
-    """A class in which something happens to almost everybody."""
-    return grade(
-        course,
-        {
-            "perfect": notebook(),
-            "stub": notebook(double="def double(x):\n    raise NotImplementedError()"),
-            "wrong": notebook(double="def double(x):\n    return 4"),
-            "exit in the answer": notebook(double="import os\ndef double(x):\n    os._exit(3)"),
-            "crash in the answer": notebook(double="import ctypes\ndef double(x):\n    ctypes.string_at(0)"),
-            "loop in the answer": notebook(double="def double(x):\n    while True: pass"),
-            "loop that ignores signals": notebook(
-                double="import signal\ndef double(x):\n    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n"
-                "    while True: pass"
-            ),
-            "exit in a cell": [("", "import os; os._exit(1)"), *notebook()],
-            "loop in a cell": [("", "while True: pass"), ("", "print('on')"), *notebook()],
-            "loop in a cell that ignores signals": [
-                ("", "import signal\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass"),
-                *notebook(),
-            ],
-            "memory": notebook(double="def double(x):\n    return len(bytearray(3 * 2**30))"),
-            "not defined": notebook(shout="1 / 0"),
-            "hidden in an exception": notebook(shout="def shout(word):\n    raise type(word, (Exception,), {})(word)"),
-            "hidden in the value": notebook(shout="def shout(word):\n    return 'it was ' + word"),
-            "state at the check": [*notebook(), ("", "def double(x): return 0")],
-            "left out": [*notebook(), ("", "1 / 0", {"idle": True})],
-            "calls a right answer": [*notebook(), ("", "print(double(2))", {"calls": [1]})],
-            "calls a loop": [
-                *notebook(double="def double(x):\n    while True: pass"),
-                ("", "double(2)", {"calls": [1]}),
-                ("", "print('on')"),
-            ],
-            "calls a loop that ignores signals": [
-                *notebook(
-                    double="import signal\ndef double(x):\n    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))\n"
-                    "    while True: pass"
-                ),
-                ("", "double(2)", {"calls": [1]}),
-            ],
-            "outputs": [
-                ("", "print('hello'); 6 * 7"),
-                ("", "import os\nos.environ.get('HOME'), os.getcwd()"),
-                *notebook(),
-            ],
-        },
-    )
+    return grade(course, {learner: cells for learner, (cells, _) in CLASS.items()} | TELLING)
 
 
-FULL = [3.0, 3.0, 3.0]
-
-
-@pytest.mark.parametrize(
-    ("learner", "expected"),
-    [
-        ("perfect", FULL),
-        ("stub", [0.0, 3.0, 3.0]),
-        ("wrong", [1.0, 3.0, 3.0]),
-        ("exit in the answer", [0.0, 3.0, 3.0]),
-        ("crash in the answer", [0.0, 3.0, 3.0]),
-        ("loop in the answer", [0.0, 3.0, 3.0]),
-        ("loop that ignores signals", [0.0, 3.0, 3.0]),
-        ("exit in a cell", FULL),
-        ("loop in a cell", FULL),
-        ("loop in a cell that ignores signals", FULL),
-        ("memory", [0.0, 3.0, 3.0]),
-        ("not defined", [3.0, 0.0, 3.0]),
-        ("state at the check", FULL),
-        ("outputs", FULL),
-        ("left out", FULL),
-        ("calls a right answer", FULL),
-        ("calls a loop", [0.0, 3.0, 3.0]),
-        ("calls a loop that ignores signals", [0.0, 3.0, 3.0]),
-    ],
-)
-def test_each_question_has_the_points_of_its_own_answer(graded, learner, expected):
-    assert points(graded[learner]) == expected
+@pytest.mark.parametrize("learner", CLASS)
+def test_each_question_has_the_points_of_its_own_answer(graded, learner):
+    assert points(graded[learner]) == CLASS[learner][1]
     assert graded[learner]["failure"] == ""
 
 
@@ -127,7 +96,7 @@ def test_the_verdict_says_what_happened(graded, learner, words):
 
 
 def test_hidden_text_that_an_answer_passes_on_is_not_shown(graded):
-    for learner in ("hidden in an exception", "hidden in the value"):
+    for learner in TELLING:
         verdict = next(v for v in graded[learner]["verdicts"].values() if v["exercise"] == "day00.shout")
         assert verdict["points"] < 3
         assert "hiddenword" not in json.dumps(

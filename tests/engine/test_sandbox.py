@@ -137,11 +137,18 @@ def known(tmp_path_factory):
         yield {"root": str(ROOT), "home": str(Path.home()), "secret": str(secret), "port": server.getsockname()[1]}
 
 
+KILLS = """
+parent = os.getppid()
+os.kill({}, signal.SIGKILL)
+time.sleep(0.2)
+if os.getppid() == parent:
+    raise PermissionError("it is still there")
+"""
+
 #: attempt → (the layers that refuse it, one after the other; code that raises where it is refused)
 ATTEMPTS = {
     "connect to a port of this machine": (
-        "bubblewrap seccomp landlock",
-        "socket.create_connection(('127.0.0.1', port), 2)",
+        "bubblewrap seccomp landlock", "socket.create_connection(('127.0.0.1', port), 2)"
     ),
     "read the gradebook": ("bubblewrap landlock mounts", "open(secret).read()"),
     "read hidden cases": ("bubblewrap landlock mounts", "open(root + '/autograder/answers/day01/levels.py').read()"),
@@ -150,10 +157,7 @@ ATTEMPTS = {
     "read the repository": ("bubblewrap landlock mounts", "os.listdir(root + '/.git')"),
     "read the home folder": ("bubblewrap landlock mounts", "os.listdir(home)"),
     "read /etc/passwd": ("bubblewrap landlock mounts", "open('/etc/passwd').read()"),
-    "write to /dev/shm": (
-        "bubblewrap landlock mounts",
-        "path = Path('/dev/shm/passlab-test'); path.touch(); path.unlink()",
-    ),
+    "write to /dev/shm": ("bubblewrap landlock mounts", "it = Path('/dev/shm/passlab-test'); it.touch(); it.unlink()"),
     "fill /tmp": ("mounts", "[Path(f'/tmp/{i}').write_bytes(bytes(20 << 20)) for i in range(4)]"),
     "fill /tmp with empty files": ("mounts", "[Path(f'/tmp/{i}').touch() for i in range(2001)]"),
     "write one large file": ("rlimits", "Path('/tmp/one').write_bytes(bytes(33 << 20))"),
@@ -172,26 +176,8 @@ ATTEMPTS = {
     "open many files": ("rlimits", "[os.open('/dev/null', os.O_RDONLY) for _ in range(300)]"),
     "trace a process": ("seccomp", "must(libc.ptrace(0, 0, 0, 0))"),
     "read a process's memory": ("seccomp", "must(libc.process_vm_readv(os.getpid(), None, 0, None, 0, 0))"),
-    "kill every process": (
-        "pids landlock",
-        """
-        parent = os.getppid()
-        os.kill(-1, signal.SIGKILL)
-        time.sleep(0.2)
-        if os.getppid() == parent:
-            raise PermissionError("it is still there")
-        """,
-    ),
-    "kill the parent": (
-        "pids landlock",
-        """
-        parent = os.getppid()
-        os.kill(parent, signal.SIGKILL)
-        time.sleep(0.2)
-        if os.getppid() == parent:
-            raise PermissionError("it is still there")
-        """,
-    ),
+    "kill every process": ("pids landlock", KILLS.format("-1")),
+    "kill the parent": ("pids landlock", KILLS.format("parent")),
     "make a namespace": ("seccomp", "must(libc.unshare(linux.CLONE_NEWUSER))"),
     "fork into a namespace": (
         "seccomp",
@@ -222,15 +208,11 @@ ATTEMPTS = {
         "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].connect('\\0passlab-warm-parent')",
     ),
     "offer an abstract socket": (
-        "seccomp",
-        "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].bind('\\0passlab-worker')",
+        "seccomp", "socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)[0].bind('\\0passlab-worker')"
     ),
     "read about processes": ("mounts landlock", "open('/proc/self/status').read()"),
     "use a file left open by the parent": ("descriptors", "os.fstat(77)"),
-    "gain a capability back": (
-        "capabilities seccomp",  # seccomp: chroot is refused by it as well
-        "os.chroot('/tmp')",
-    ),
+    "gain a capability back": ("capabilities seccomp", "os.chroot('/tmp')"),  # seccomp refuses chroot as well
 }  # fmt: skip
 
 
@@ -362,11 +344,7 @@ def test_without_process_ids_of_its_own_a_daemon_stays():
 
 @pytest.mark.parametrize(
     ("source", "status"),
-    [
-        ("os._exit(7)", 7),
-        ("ctypes.string_at(0)", -signal.SIGSEGV),
-        ("while True: pass", -signal.SIGKILL),
-    ],
+    [("os._exit(7)", 7), ("ctypes.string_at(0)", -signal.SIGSEGV), ("while True: pass", -signal.SIGKILL)],
 )
 def test_how_the_child_ended_is_told(source, status, whole):
     assert whole.attempt(source, cpu_s=1) == (None, {"exit": status, "left": 0})

@@ -245,19 +245,8 @@ def test_a_stream_is_mended_and_a_replaced_one_is_the_learners(warm):
         "import builtins\nbuiltins.print = None",
         "'shown'",
     )
-    assert [text(outputs) for outputs, _ in told] == [
-        "a\n",
-        "b\nc\n",
-        "d\n",
-        "e\nf\n",
-        "g\n",
-        "",
-        "",
-        "",
-        "h\n",
-        "",
-        "",
-    ]
+    streams = [text(outputs) for outputs, _ in told]
+    assert streams == ["a\n", "b\nc\n", "d\n", "e\nf\n", "g\n", "", "", "", "h\n", "", ""]
     assert told[6][0][0]["data"]["text/plain"] == "1" and told[10][0][0]["data"]["text/plain"] == "'shown'"
     assert not any(error for _, error in told)
 

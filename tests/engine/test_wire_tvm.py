@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -12,7 +10,7 @@ import pytest
 
 from autograder.engine.wire import tvm as wire_tvm
 from autograder.engine.wire.refusal import Refused
-from tests.support.flavours import FLAVOURS
+from tests.support.flavours import FLAVOURS, checked
 
 #: Check → a part of what the refusal says.
 RELAY = {
@@ -66,34 +64,17 @@ BOTH = {
 }
 
 
-@pytest.fixture(scope="module")
-def found(request):
-    """Flavour → what `tvm_checks` found, each flavour in a process of its own."""
-    root = Path(__file__).resolve().parents[2]
-    env = {**os.environ, "PYTHONPATH": f"{root}{os.pathsep}{root / 'lib'}"}
-    kept: dict[str, dict] = {}
-
-    def of(flavour: str) -> dict:
-        if flavour not in kept:
-            script = str(Path(__file__).with_name("tvm_checks.py"))
-            done = subprocess.run(
-                [sys.executable, script, flavour], env=env, capture_output=True, text=True, timeout=400
-            )
-            assert done.returncode == 0, done.stderr
-            kept[flavour] = json.loads(done.stdout)
-        return kept[flavour]
-
-    return of
+def found(flavour: str) -> dict:
+    """What `tvm_checks.py` found."""
+    return checked(Path(__file__).with_name("tvm_checks.py"), flavour)
 
 
-HONEST = [("relay", name) for name in ("round trip", "optimized")]
-HONEST += [
-    ("relax", name) for name in ("round trip", "with TensorIR", "optimized", "scheduled", "parsed from a script")
-]
+HONEST = [(flavour, name) for flavour in ("relay", "relax") for name in ("round trip", "optimized")]
+HONEST += [("relax", name) for name in ("with TensorIR", "scheduled", "parsed from a script")]
 
 
 @pytest.mark.parametrize(("flavour", "name"), [one for one in HONEST if one[0] in FLAVOURS])
-def test_a_module_comes_back_equal_and_computes_what_torch_computes(found, flavour, name):
+def test_a_module_comes_back_equal_and_computes_what_torch_computes(flavour, name):
     check = found(flavour)[name]
     assert check["code"] == 0, check["said"]
     assert float(check["said"]) < 1e-5
@@ -103,7 +84,7 @@ SAME = [("relay", "odd kinds"), ("relax", "planned"), ("relax", "name twice")]
 
 
 @pytest.mark.parametrize(("flavour", "name"), [one for one in SAME if one[0] in FLAVOURS])
-def test_a_module_comes_back_equal(found, flavour, name):
+def test_a_module_comes_back_equal(flavour, name):
     assert found(flavour)[name] == {"code": 0, "said": "None"}
 
 
@@ -111,7 +92,7 @@ HOSTILE = [("relay", *one) for one in (RELAY | BOTH).items()] + [("relax", *one)
 
 
 @pytest.mark.parametrize(("flavour", "name", "part"), [one for one in HOSTILE if one[0] in FLAVOURS])
-def test_what_is_not_honest_is_refused(found, flavour, name, part):
+def test_what_is_not_honest_is_refused(flavour, name, part):
     check = found(flavour)[name]
     assert check["code"] == 3, check
     assert part in check["said"] and "\n" not in check["said"] and len(check["said"]) < 400
@@ -121,13 +102,13 @@ FUZZED = [("relay", "fuzz"), ("relax", "fuzz"), ("relax", "fuzz TensorIR")]
 
 
 @pytest.mark.parametrize(("flavour", "name"), [one for one in FUZZED if one[0] in FLAVOURS])
-def test_damage_is_refused_or_costs_its_own_process(found, flavour, name):
+def test_damage_is_refused_or_costs_its_own_process(flavour, name):
     ends = json.loads(found(flavour)[name]["said"])  # else it says which one ended otherwise, or hung
     assert sum(ends.values()) == 100 and ends["refused"] >= 50
     assert ends.get("died", 0) <= 20
 
 
-def test_every_check_is_looked_at(found):
+def test_every_check_is_looked_at():
     looked = {flavour: set() for flavour in FLAVOURS}
     for flavour, name, *_ in [*HONEST, *SAME, *HOSTILE, *FUZZED]:
         looked.get(flavour, set()).add(name)

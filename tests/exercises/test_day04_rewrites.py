@@ -200,6 +200,6 @@ def case_wirings(exercise_id):
 
 
 def said_of(exercise_id, name):
-    """The sentences that a wrong answer of the bank gets on the visible cases."""
+    """The sentences that a known wrong answer gets on the visible cases."""
     answer = next(a for a in answers.load(exercise_id) if a.__name__ == name)
     return [finding.message for finding in judge(exercises.find(exercise_id), answer).findings if not finding.ok]

@@ -112,58 +112,40 @@ def of_generate(name):
         return tir.For(tir.Var(variable, "int32"), first, turns, tir.ForKind.SERIAL, body, step=step)
 
     def answer(node, statement):
-        zero = tir.const(0, "int32")
+        zero, turn = tir.const(0, "int32"), tir.Var("turn", "int32")
         nothing, once = tir.Evaluate(zero), statement("S", [zero, zero])
-        match name:
-            case "nothing":
-                return None
-            case "an empty loop":
-                return loop(3, nothing)
-            case "a loop without a variable":
-                return loop(3, statement("S", [tir.Var("t", "int32"), zero]))
-            case "a loop from 1":
-                return loop(3, once, first=1)
-            case "a loop with a step":
-                return loop(3, once, step=2)
-            case "a loop from 1 with a step":
-                return loop(3, once, first=1, step=2)
-            case "a division by 0":
-                turn = tir.Var("t", "int32")
-                test = tir.EQ(tir.truncdiv(zero + 7, turn), zero)
-                return tir.For(turn, 0, 3, tir.ForKind.SERIAL, tir.IfThenElse(test, once, None))
-            case "endless loops":
-                return loop(10**9, loop(10**9, nothing), variable="u")
-            case "one statement again and again":
-                return loop(10**9, once)
-        return tir.SeqStmt([once, tir.Evaluate(tir.call_extern("int32", "getpid"))])
+        test = tir.EQ(tir.truncdiv(zero + 7, turn), zero)
+        return {
+            "nothing": None,
+            "an empty loop": loop(3, nothing),
+            "a loop without a variable": loop(3, statement("S", [tir.Var("t", "int32"), zero])),
+            "a loop from 1": loop(3, once, first=1),
+            "a loop with a step": loop(3, once, step=2),
+            "a loop from 1 with a step": loop(3, once, first=1, step=2),
+            "a division by 0": tir.For(turn, 0, 3, tir.ForKind.SERIAL, tir.IfThenElse(test, once, None)),
+            "endless loops": loop(10**9, loop(10**9, nothing), variable="u"),
+            "one statement again and again": loop(10**9, once),
+            "a call from elsewhere": tir.SeqStmt([once, tir.Evaluate(tir.call_extern("int32", "getpid"))]),
+        }[name]
 
     return answer
 
 
 def of_tile(name):
-    order, marks = "{ S[i, j] -> [i, 0, 0, j]; T[i, j, k] -> [i, 1, k, j] }", {}
-    match name:
-        case "nothing":
-            return lambda program, sizes: None
-        case "no isl":
-            order = "i, k, j"
-        case "a strange mark":
-            marks = {"fast": [0]}
-        case "a mark outside":
-            marks = {"parallel": [4]}
-        case "a mark that is no number":
-            marks = {"unroll": [True]}
-        case "a huge number":
-            order = order.replace("[i, 0", "[123456789i, 0")
-        case "two times":
-            order = order.replace(" }", "; S[i, j] -> [i, 0, 1, j] }")
-        case "iterations dropped":
-            order = order.replace(" }", " : k > 0 }")
-        case "backwards":
-            order = order.replace("1, k", "1, -k")
-        case "a race":
-            order, marks = "{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, k] }", {"parallel": [3]}
-    return lambda program, sizes: (order, marks)
+    order = "{ S[i, j] -> [i, 0, 0, j]; T[i, j, k] -> [i, 1, k, j] }"
+    value = {
+        "nothing": None,
+        "no isl": ("i, k, j", {}),
+        "a strange mark": (order, {"fast": [0]}),
+        "a mark outside": (order, {"parallel": [4]}),
+        "a mark that is no number": (order, {"unroll": [True]}),
+        "a huge number": (order.replace("[i, 0", "[123456789i, 0"), {}),
+        "two times": (order.replace(" }", "; S[i, j] -> [i, 0, 1, j] }"), {}),
+        "iterations dropped": (order.replace(" }", " : k > 0 }"), {}),
+        "backwards": (order.replace("1, k", "1, -k"), {}),
+        "a race": ("{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, k] }", {"parallel": [3]}),
+    }[name]
+    return lambda program, sizes: value
 
 
 def of_tvm(name):

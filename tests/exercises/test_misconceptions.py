@@ -1,4 +1,4 @@
-"""Wrong answers are known by what they do: the bank against itself, mixtures, and answers that nobody foresaw."""
+"""Wrong answers are known by what they do: the known ones, mixtures, and answers that nobody foresaw."""
 
 import json
 from functools import cache
@@ -39,7 +39,7 @@ def alike(known, note, seen):
 
 
 @pytest.mark.parametrize("exercise_id", EXERCISES)
-def test_every_wrong_answer_of_the_bank_is_known_by_its_own_note_or_one_that_behaves_the_same(known, exercise_id):
+def test_every_wrong_answer_is_known_by_its_own_note_or_one_that_behaves_the_same(known, exercise_id):
     known = known(exercise_id)
     found = {name: match(seen, notes(known)) for name, _, seen in known}
     assert [name for name, _, seen in known if not alike(known, found[name], seen)] == []

@@ -133,12 +133,7 @@ def module_node(module: nn.Module) -> fx.Node:
 
 def test_modules_are_taken_in_the_mode_they_are_in():
     cases = {
-        "draws": [
-            nn.Dropout(),
-            nn.LSTM(2, 2, 2, dropout=0.5),
-            nn.RReLU(),
-            nn.Sequential(nn.Linear(2, 2), nn.Dropout()),
-        ],
+        "draws": [nn.Dropout(), nn.LSTM(2, 2, 2, dropout=0.5), nn.RReLU(), nn.Sequential(nn.Tanh(), nn.Dropout())],
         "writes": [nn.BatchNorm2d(3), nn.ReLU(inplace=True), nn.Sequential(nn.Tanh(), nn.ReLU(inplace=True))],
     }
     for word, modules in cases.items():
@@ -261,12 +256,7 @@ def test_reads_stay_on_their_side_of_a_write():
     graph.call_method("mul_", (y, 2))
     graph.call_function(torch.sin, (other,))
     graph.output((early, y))
-    assert order_of(graph) == {
-        "add_": {"exp", "view"},
-        "tanh": {"add_"},
-        "mul_": {"add_", "tanh"},
-        "output": {"mul_"},
-    }
+    assert order_of(graph) == {"add_": {"exp", "view"}, "tanh": {"add_"}, "mul_": {"add_", "tanh"}, "output": {"mul_"}}
 
 
 def test_draws_keep_their_order_and_a_graph_without_effects_has_none():

@@ -238,30 +238,25 @@ def rewritten(edit):
     return run
 
 
-@rewritten
-def cse_without_kwargs(gm):
-    seen = {}
-    for n in list(gm.graph.nodes):
-        key = (n.target, str(n.args))
-        if n.op == "call_function" and n.target not in RANDOM:
-            if key in seen:
-                n.replace_all_uses_with(seen[key])
-                gm.graph.erase_node(n)
-            else:
-                seen[key] = n
+def cse(key):
+    """A pass that merges calls with the same key."""
+
+    @rewritten
+    def merged(gm):
+        seen = {}
+        for n in list(gm.graph.nodes):
+            if n.op == "call_function" and (text := key(n)):
+                if text in seen:
+                    n.replace_all_uses_with(seen[text])
+                    gm.graph.erase_node(n)
+                else:
+                    seen[text] = n
+
+    return merged
 
 
-@rewritten
-def cse_of_draws(gm):
-    seen = {}
-    for n in list(gm.graph.nodes):
-        key = (n.target, str(n.args), str(n.kwargs))
-        if n.op == "call_function":
-            if key in seen:
-                n.replace_all_uses_with(seen[key])
-                gm.graph.erase_node(n)
-            else:
-                seen[key] = n
+cse_without_kwargs = cse(lambda n: n.target not in RANDOM and (n.target, str(n.args)))
+cse_of_draws = cse(lambda n: (n.target, str(n.args), str(n.kwargs)))
 
 
 @rewritten

@@ -85,14 +85,16 @@ def test_reading_leaves_no_descriptor_open(tmp_path):
 # Zip
 
 
+def zipped(path, entries, how=zipfile.ZIP_STORED):
+    with zipfile.ZipFile(path, "w", how) as archive:
+        for name, content in entries.items():
+            archive.writestr(name, content)
+    return path
+
+
 def test_wanted_files_are_unpacked_and_the_rest_is_not(tmp_path, into):
-    path = tmp_path / "class.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("ada/day01/", "")
-        archive.writestr("ada/day01/graphs.ipynb", "1")
-        archive.writestr("./bob//day01/GRAPHS.IPYNB", "2")
-        archive.writestr("ada/data.csv", "3")
-        archive.writestr("ada/inner.zip", "4")
+    entries = {"ada/day01/": "", "ada/day01/graphs.ipynb": "1", "./bob//day01/GRAPHS.IPYNB": "2"}
+    path = zipped(tmp_path / "class.zip", entries | {"ada/data.csv": "3", "ada/inner.zip": "4"})
     assert unpacked(path, into) == ([], ["ada/day01/graphs.ipynb", "bob/day01/GRAPHS.IPYNB"])
 
 
@@ -136,11 +138,8 @@ def test_links_duplicates_and_folders_in_the_way(tmp_path, into):
 
 
 def test_a_bomb_is_stopped_while_it_is_read(tmp_path, into):
-    path = tmp_path / "hw.zip"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("bomb.ipynb", bytes(200 * files.MIB))
-        archive.writestr("good.ipynb", "{}")
-        archive.writestr("less.ipynb", bytes(10 * files.MIB))
+    entries = {"bomb.ipynb": bytes(200 * files.MIB), "good.ipynb": "{}", "less.ipynb": bytes(10 * files.MIB)}
+    path = zipped(tmp_path / "hw.zip", entries, zipfile.ZIP_DEFLATED)
     assert path.stat().st_size < 220_000
     # A header that lies about the size, in both places.
     data = path.read_bytes().replace((200 * files.MIB).to_bytes(4, "little"), (10).to_bytes(4, "little"))
@@ -158,10 +157,7 @@ def test_a_bomb_is_stopped_while_it_is_read(tmp_path, into):
 
 
 def test_limits_on_one_file_on_all_files_and_on_their_number(tmp_path, into, monkeypatch):
-    path = tmp_path / "hw.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        for number in range(60):
-            archive.writestr(f"{number:02d}.ipynb", os.urandom(1000))
+    path = zipped(tmp_path / "hw.zip", {f"{number:02d}.ipynb": os.urandom(1000) for number in range(60)})
     notes, found = unpacked(path, into, total=3_000)
     assert len(found) == 3 and notes == ["hw.zip: it unpacks to more than 0 MiB; the rest was not read."]
     (again := tmp_path / "ten").mkdir()
@@ -174,11 +170,7 @@ def test_limits_on_one_file_on_all_files_and_on_their_number(tmp_path, into, mon
 
 
 def test_encrypted_damaged_and_no_archive(tmp_path, into):
-    path = tmp_path / "hw.zip"
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("locked.ipynb", "{}")
-        archive.writestr("broken.ipynb", "contents")
-        archive.writestr("good.ipynb", "{}")
+    path = zipped(tmp_path / "hw.zip", {"locked.ipynb": "{}", "broken.ipynb": "contents", "good.ipynb": "{}"})
     data = path.read_bytes().replace(b"contents", b"CONTENTS")
     at = data.index(b"PK\1\2")  # flags of the first entry in the directory
     path.write_bytes(data[: at + 8] + b"\1" + data[at + 9 :])

@@ -10,12 +10,7 @@ import nbformat
 import pytest
 
 from tests.support import tiny
-
-GOOD = {
-    "double": "def double(x):\n    return 2 * x",
-    "shout": "def shout(word):\n    return word.upper()",
-    "sort-words": "def sort_words(words):\n    return sorted(words)",
-}
+from tests.support.classes import GOOD, submit
 
 #: What must never be seen by a learner: hidden cases, hidden source, the grader's own files, the course's answers.
 SECRETS = re.compile(r"hiddenmarker|hiddenword|BEGIN HIDDEN|autograder\.grading|autograder/|solutionmarker|2010|saw 1")
@@ -50,6 +45,9 @@ def double(x):
     return 2 * x
 """
 
+#: Goes wrong on the hidden case alone.
+HIDDEN = "import os\n\ndef double(x):\n    if x > 100:\n        {}\n    return 2 * x"
+
 #: learner → (answer cells, points for double, shout, sort-words)
 LEARNERS = {
     "perfect": (GOOD, 3, 3, 3),
@@ -64,32 +62,11 @@ LEARNERS = {
     "warns": (GOOD | {"double": WARNS}, 3, 3, 3),
     "talks": (GOOD | {"shout": TALKS}, 3, 3, 3),
     "floods": (GOOD | {"double": FLOOD}, 3, 3, 3),
-    "hidden crash": (
-        GOOD
-        | {"double": "def double(x):\n    if x > 100:\n        raise KeyboardInterrupt(f'saw {x}')\n    return 2 * x"},
-        0,
-        3,
-        3,
-    ),
-    "hidden death": (
-        GOOD | {"double": "import os\n\ndef double(x):\n    if x > 100:\n        os._exit(1)\n    return 2 * x"},
-        0,
-        3,
-        3,
-    ),
+    "hidden crash": (GOOD | {"double": HIDDEN.format("raise KeyboardInterrupt(f'saw {x}')")}, 0, 3, 3),
+    "hidden death": (GOOD | {"double": HIDDEN.format("os._exit(1)")}, 0, 3, 3),
     "returns junk": (GOOD | {"double": "class Odd:\n    __eq__ = None\n\ndef double(x):\n    return Odd()"}, 0, 3, 3),
     "=1+1 <b>ödd [x]": (GOOD, 3, 3, 3),
 }
-
-
-def hand_in(course, learner, answers, where="day00/tiny.ipynb"):
-    nb = nbformat.read(course / "exercises/day00/tiny.ipynb", as_version=4)
-    for cell in nb.cells:
-        cell.source = answers.get(cell.id, cell.source)
-    path = course / "class" / learner / where
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(nb, path)
-    return path
 
 
 def grade(course, *arguments, **env):
@@ -100,13 +77,14 @@ def grade(course, *arguments, **env):
 def graded(course):
     """The whole class, graded once. Gives the course folder and what the command printed."""
     for learner, (answers, *_) in LEARNERS.items():
-        hand_in(course, learner, answers)
-    damaged = hand_in(course, "damaged", GOOD)
+        submit(course, learner, answers)
+    damaged = submit(course, "damaged", GOOD)
     damaged.write_text(damaged.read_text()[:700])
-    hand_in(course, "nested", GOOD, "unpacked/day00/tiny.ipynb")
-    hand_in(course, "misplaced", GOOD, "day99/tiny.ipynb")
+    submit(course, "nested/unpacked", GOOD)
+    misplaced = submit(course, "misplaced", GOOD).parent
+    misplaced.rename(misplaced.with_name("day99"))
     (course / "class/empty").mkdir()
-    lost = hand_in(course, "lost cells", GOOD)
+    lost = submit(course, "lost cells", GOOD)
     nb = nbformat.read(lost, as_version=4)
     nb.cells = [cell for cell in nb.cells if cell.id not in ("double-check", "shout", "shout-check")]
     for cell in nb.cells:
@@ -227,9 +205,7 @@ def test_the_same_seed_gives_the_same_scores(graded):
 
 def test_a_second_run_of_the_same_class_updates_the_same_gradebook(graded):
     course, _ = graded
-    small = course / "resubmitted/partly right/day00"
-    small.mkdir(parents=True)
-    shutil.copy(course / "class/perfect/day00/tiny.ipynb", small / "tiny.ipynb")
+    submit(course, "partly right", GOOD, "resubmitted")
     run = "autograder/run-resubmitted"
     shutil.copytree(course / "autograder/run", course / run)
     assert grade(course, "resubmitted", PASSLAB_RUN=run).returncode == 0
@@ -281,11 +257,8 @@ def test_stale_notebooks_are_not_graded_with(graded, tmp_path):
 
 
 def test_a_roster_sets_unknown_learners_aside(course):
-    hand_in(course, "perfect", GOOD, "day00/tiny.ipynb")
     for learner in ("ada", "mallory"):
-        folder = course / "rostered" / learner / "day00"
-        folder.mkdir(parents=True)
-        shutil.copy(course / "class/perfect/day00/tiny.ipynb", folder / "tiny.ipynb")
+        submit(course, learner, GOOD, "rostered")
     (course / "rostered/roster.csv").write_text("learner\nada,Ada L.\n")
     result = grade(course, "rostered", PASSLAB_RUN="autograder/run-roster")
     assert result.returncode == 0 and "mallory: day00: not graded" in result.stdout
@@ -310,10 +283,7 @@ def test_what_cannot_be_graded_is_said_in_a_sentence(course, arguments, sentence
 
 
 def test_a_home_that_cannot_be_written_does_not_matter(course):
-    folder = course / "homeless/ada/day00"
-    folder.mkdir(parents=True)
-    path = hand_in(course, "perfect", GOOD)
-    shutil.copy(path, folder / "tiny.ipynb")
+    submit(course, "ada", GOOD, "homeless")
     result = grade(course, "homeless", HOME="/dev/null/nowhere", PASSLAB_RUN="autograder/run-homeless")
     assert result.returncode == 0, result.stderr
     assert float(rows(course, "autograder/run-homeless")["ada", "double"]["points"]) == 3

@@ -6,11 +6,10 @@ import csv
 import shutil
 import sqlite3
 
-import nbformat
 import pytest
 
 from tests.support import tiny
-from tests.support.classes import BAD, GOOD, grades, hand_in
+from tests.support.classes import BAD, GOOD, grades, hand_in, submit
 
 RUN = "autograder/run"
 
@@ -52,19 +51,11 @@ def test_a_replay_names_a_stored_score_that_does_not_come_out(graded, tmp_path):
     assert ended.returncode == 1 and [cell.strip() for cell in row.split("│")[3:7]] == ["double", "3", "1", "3"]
 
 
-def resubmit(course, learner: str, answers: dict[str, str]) -> None:
-    path = course / "class" / learner / "day00/tiny.ipynb"
-    nb = nbformat.read(path, as_version=4)
-    for cell in nb.cells:
-        cell.source = answers.get(cell.id, cell.source)
-    nbformat.write(nb, path)
-
-
 def test_a_regrade_shows_old_and_new_and_writes_only_when_told(graded, tmp_path):
     course = shutil.copytree(graded, tmp_path / "again")
     before = grades(course, RUN)
-    resubmit(course, "learner-0000", BAD)
-    resubmit(course, "learner-0003", GOOD)
+    submit(course, "learner-0000", BAD)
+    submit(course, "learner-0003", GOOD)
     asked = passlab(course, "regrade", "class", input="n\n")
     assert asked.returncode == 0 and "Nothing was written" in asked.stdout, asked.stderr
     rows = {

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import nbformat
 import psycopg
 import pytest
 from nbgrader.api import Gradebook
@@ -20,6 +19,7 @@ from tests.grading import test_recorder
 from tests.grading.test_recorder import ALL, SCENARIOS, leave_the_same, total
 from tests.grading.test_recorder_crash import CLASS, grade, grade_in_two, state, survives
 from tests.support import books, postgres, tiny
+from tests.support.classes import GOOD, submit
 
 pytestmark = test_recorder.pytestmark
 
@@ -71,18 +71,6 @@ def test_what_the_database_refuses_costs_one_submission(server, tmp_path):
         assert list(recorder.scores()) == [("ada", "ps1")] and total(recorder.scores()["ada", "ps1"]) == 13.5
 
 
-def hand_in(course: Path, learner: str, answers: dict[str, str]) -> None:
-    nb = nbformat.read(course / "exercises/day00/tiny.ipynb", as_version=4)
-    for cell in nb.cells:
-        cell.source = answers.get(cell.id, cell.source)
-    path = course / "class" / learner / "day00/tiny.ipynb"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(nb, path)
-
-
-GOOD = {"double": "def double(x):\n    return 2 * x", "sort-words": "def sort_words(words):\n    return sorted(words)"}
-
-
 def test_the_whole_flow_by_the_commands(server, course):
     url = server.new()
 
@@ -96,8 +84,9 @@ def test_the_whole_flow_by_the_commands(server, course):
             rows = list(csv.DictReader(lines))
         return {who: {r["question"]: r["points"] for r in rows if r["learner"] == who} for who in ("ada", "bob")}
 
-    hand_in(course, "ada", GOOD)
-    hand_in(course, "bob", {})
+    answers = {"double": GOOD["double"], "sort-words": GOOD["sort-words"]}
+    submit(course, "ada", answers)
+    submit(course, "bob", {})
     passlab("grade", "--seed", "5")
     assert points() == {
         "ada": {"double": "3", "shout": "0", "sort-words": "3"},
@@ -107,7 +96,7 @@ def test_the_whole_flow_by_the_commands(server, course):
         grade = book.find_grade("shout-check", "tiny", "day00", "ada")
         grade.manual_score, grade.needs_manual_grade = 2.0, False
         book.db.commit()
-    hand_in(course, "ada", GOOD | {"double": "double = None"})
+    submit(course, "ada", answers | {"double": "double = None"})
     shown = passlab("regrade", "--yes", db=server.socket_url(url))
     changes = [line.split("│")[1:6] for line in shown.split("day00\n")[0].splitlines() if "│ day00" in line]
     assert [[part.strip() for part in line] for line in changes] == [["ada", "day00", "double", "3", "0"]]

@@ -127,11 +127,7 @@ SCENARIOS = {
         by_hand("ada", "one-check", manual_score=0.0),
         (ALL | {"essay": "Because of this.", "one": 3}, ""),
     ],
-    "missing after a person": [
-        (ALL, ""),
-        by_hand("ada", "one-check", manual_score=1.0),
-        ({"six": 1}, ""),
-    ],
+    "missing after a person": [(ALL, ""), by_hand("ada", "one-check", manual_score=1.0), ({"six": 1}, "")],
     "extra credit": [(ALL, ""), by_hand("ada", "two-check", extra_credit=1.5), (ALL | {"two": 3}, "")],
     "task by hand": [(ALL, ""), by_hand("ada", "sketch", manual_score=6.0), (ALL, "")],
     "in time": [due, (ALL, "2029-12-31 23:00:00 UTC")],
@@ -260,12 +256,8 @@ def test_files_are_those_of_the_last_grading(config):
         run = recorder.begin()
         recorder.record(run, books.paper(config, "ada", ALL, LATE), "", lambda nb, result, marks: "before")
         (folder / "autograded/ada/ps1/.p1.ipynb.1.tmp").write_text("half a")
-        recorder.record(
-            run,
-            books.paper(config, "ada", {"one": 3}),
-            "",
-            lambda nb, result, marks: f"{result.notebook} {marks.points['one-check']} {marks.comments}",
-        )
+        paper = books.paper(config, "ada", {"one": 3})
+        recorder.record(run, paper, "", lambda nb, result, m: f"{result.notebook} {m.points['one-check']} {m.comments}")
     assert [p.name for p in (folder / "autograded/ada/ps1").iterdir()] == ["p1.ipynb"]
     nb = nbformat.read(folder / "autograded/ada/ps1/p1.ipynb", as_version=4)
     assert nb.cells[1].source == "one = 3" and nb.cells[2].outputs[0].data["text/plain"] == "3.0"

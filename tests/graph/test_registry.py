@@ -102,10 +102,6 @@ def test_torch_programs_load_nothing_of_tvm():
     assert not [name for name in loaded if name.startswith(("tvm", "passlab.tvm", "passlab.relay", "passlab.relax"))]
 
 
-def test_the_table_loads_no_compiler():
-    assert not {"torch", "tvm", "jax", "onnx"} & loaded_by("import passlab.graph")
-
-
 def test_every_row_names_a_package_that_reads():
     import importlib.util
 

@@ -209,10 +209,7 @@ def test_what_cannot_be_transformed_says_why(make, said):
         ("{ S[i, j] -> [i, j, 0, 0] }", "The schedule drops the statement T: it gives it no time."),
         ("{ S[i, j] -> [i, 0]; T[i, j, k] -> [j] }", "Times must have the same number of dimensions to be compared: "),
         ("{ X[i] -> [i] }", "The schedule orders X; the statements are S, T."),
-        (
-            "{ S[i] -> [i]; T[i, j, k] -> [i] }",
-            "The statement S is in 2 loops; the schedule gives it 1 variables.",
-        ),
+        ("{ S[i] -> [i]; T[i, j, k] -> [i] }", "The statement S is in 2 loops; the schedule gives it 1 variables."),
         ("{ S[i, j] -> A[i, j] }", "The times of S are named A: drop the name, S[…] -> […]."),
         ("[Q] -> { S[i, j] -> [i, Q] }", "The schedule uses a size Q; the program has M, N, K."),
         (
@@ -290,94 +287,56 @@ def test_loops_that_isl_writes_are_written_as_one_writes_them():
     assert "for u0 in range(t0)" in python_source(named, named.schedule)
 
 
-@pytest.mark.parametrize(
-    "source, said",
-    [
-        (
-            "for i in range(N * N):\n  A[i] = 0",
-            "The loop over i (line 1) ends before `N * N`, which is not affine: it mu",
-        ),
-        (
-            "for i in range(B[0]):\n  A[i] = 0",
-            "The loop over i (line 1) ends before `B[0]`, which is not affine: its va",
-        ),
-        (
-            "for i in range(N / 2):\n  A[i] = 0",
-            "The loop over i (line 1) ends before `N / 2`, which is not affine: / gi",
-        ),
-        (
-            "for i in range(0.5):\n  A[i] = 0",
-            "The loop over i (line 1) ends before `0.5`, which is not affine: it is no",
-        ),
-        (
-            "for i in range(f(N)):\n  A[i] = 0",
-            "The loop over i (line 1) ends before `f(N)`, which is not affine: only s",
-        ),
-        (
-            "for i in range(N // K):\n  A[i] = 0",
-            "The loop over i (line 1) ends before `N // K`, which is not affine: it d",
-        ),
-        ("for i in range(0, N, K):\n  A[i] = 0", "The loop over i (line 1) has the step `K`: a step must be a number"),
-        ("for i in range(0, N, 0):\n  A[i] = 0", "The loop over i (line 1) has the step `0`: a step must be a number"),
-        ("for i in B:\n  A[i] = 0", "The loop over i (line 1) runs over `B`, which is not a range."),
-        ("for i in range():\n  A[i] = 0", "The loop over i (line 1) needs range(stop), range(start, stop) or"),
-        ("for i, j in range(N):\n  A[i] = 0", "The loop in line 1 has several variables"),
-        (
-            "for i in range(N):\n  for i in range(N):\n    A[i] = 0",
-            "The loop over i (line 2) reuses the variable of an enclosing l",
-        ),
-        ("for i in range(N):\n  A[i] = 0\nelse:\n  A[0] = 1", "The loop over i (line 1) has an else"),
-        ("while N > 0:\n  A[0] = 0", "Line 1 is a while loop, whose iterations cannot be counted in advance"),
-        (
-            "for i in range(N):\n  A[i] = 0\n  break",
-            "Line 3 leaves a loop with break: put the condition into the bounds.",
-        ),
-        ("for i in range(N):\n  print(A[i])", "Line 2, `print(A[i])`, is neither a loop nor an assignment"),
-        ("for i in range(N):\n  A[i * i] = 0", "The statement S (line 2) takes A at `i * i`, which is not affine"),
-        (
-            "for i in range(N):\n  A[i] = A[B[i]]",
-            "The statement S (line 2) takes A at `B[i]`, which is not affine: its v",
-        ),
-        (
-            "for i in range(N):\n  A[i:N] = 0",
-            "The statement S (line 2) takes a slice, `A[i:N]`: write the loop over it",
-        ),
-        ("for i in range(N):\n  A[i][0] = 0", "The statement S (line 2) has `A[i][0]`: write the subscripts in one br"),
-        (
-            "for i in range(N):\n  A[i] = 0\n  B[i] = A[i, 0]",
-            "The statement T (line 3) gives A 2 subscripts; earlier it has",
-        ),
-        (
-            "for i in range(N):\n  s = A[i]",
-            "The statement S (line 2) writes s, which is not an array element: write s[",
-        ),
-        ("for i in range(N):\n  A[i], B[i] = 0, 1", "The statement S (line 2) assigns to several targets at once"),
-        (
-            "for i in range(N):\n  A[i] **= 2",
-            "The statement S (line 2) updates with an operator other than +, -, * and /",
-        ),
-        (
-            "for i in range(N):\n  A[i] = exp(B[i])",
-            "The statement S (line 2) computes `exp(B[i])`; allowed are +, -, *, /",
-        ),
-        (
-            "for i in range(N):\n  if A[i] > 0:\n    A[i] = 0",
-            "The condition in line 2 compares `A[i]`, which is not aff",
-        ),
-        (
-            "for i in range(N):\n  if f(i):\n    A[i] = 0",
-            "The condition in line 2, `f(i)`, is not a comparison of affine",
-        ),
-        (
-            "for i in range(N):\n  A[i] = 0\nB[i] = 1",
-            "The statement T (line 3) takes B at `i`, which is not affine: i is t",
-        ),
-        ("for i in range(A):\n  A[i] = 0", "A (line 1) is both an array and a size: rename one of them."),
-        ("for mod in range(N):\n  A[mod] = 0", "mod (line 1) cannot be a name here"),
-        ("for i in range(N):\n  pass", "These loops contain no statement: write an assignment"),
-        ("for i in range(N)\n  A[i] = 0", "Line 1 is not Python: expected ':'."),
-    ],
-)
+#: Where the loop over i runs → what is said of that loop.
+LOOPS = {
+    "range(N * N)": "ends before `N * N`, which is not affine: it mu",
+    "range(B[0])": "ends before `B[0]`, which is not affine: its va",
+    "range(N / 2)": "ends before `N / 2`, which is not affine: / gi",
+    "range(0.5)": "ends before `0.5`, which is not affine: it is no",
+    "range(f(N))": "ends before `f(N)`, which is not affine: only s",
+    "range(N // K)": "ends before `N // K`, which is not affine: it d",
+    "range(0, N, K)": "has the step `K`: a step must be a number",
+    "range(0, N, 0)": "has the step `0`: a step must be a number",
+    "B": "runs over `B`, which is not a range.",
+    "range()": "needs range(stop), range(start, stop) or",
+}
+#: What stands in a loop over i → what is said of that statement.
+BODIES = {
+    "A[i * i] = 0": "takes A at `i * i`, which is not affine",
+    "A[i] = A[B[i]]": "takes A at `B[i]`, which is not affine: its v",
+    "A[i:N] = 0": "takes a slice, `A[i:N]`: write the loop over it",
+    "A[i][0] = 0": "has `A[i][0]`: write the subscripts in one br",
+    "s = A[i]": "writes s, which is not an array element: write s[",
+    "A[i], B[i] = 0, 1": "assigns to several targets at once",
+    "A[i] **= 2": "updates with an operator other than +, -, * and /",
+    "A[i] = exp(B[i])": "computes `exp(B[i])`; allowed are +, -, *, /",
+}
+OTHERS = {
+    "for i, j in range(N):\n  A[i] = 0": "The loop in line 1 has several variables",
+    "for i in range(N):\n  for i in range(N):\n    A[i] = 0": (
+        "The loop over i (line 2) reuses the variable of an enclosing l"
+    ),
+    "for i in range(N):\n  A[i] = 0\nelse:\n  A[0] = 1": "The loop over i (line 1) has an else",
+    "while N > 0:\n  A[0] = 0": "Line 1 is a while loop, whose iterations cannot be counted in advance",
+    "for i in range(N):\n  A[i] = 0\n  break": "Line 3 leaves a loop with break: put the condition into the bounds.",
+    "for i in range(N):\n  print(A[i])": "Line 2, `print(A[i])`, is neither a loop nor an assignment",
+    "for i in range(N):\n  A[i] = 0\n  B[i] = A[i, 0]": "The statement T (line 3) gives A 2 subscripts; earlier it has",
+    "for i in range(N):\n  if A[i] > 0:\n    A[i] = 0": "The condition in line 2 compares `A[i]`, which is not aff",
+    "for i in range(N):\n  if f(i):\n    A[i] = 0": "The condition in line 2, `f(i)`, is not a comparison of affine",
+    "for i in range(N):\n  A[i] = 0\nB[i] = 1": "The statement T (line 3) takes B at `i`, which is not affine: i is t",
+    "for i in range(A):\n  A[i] = 0": "A (line 1) is both an array and a size: rename one of them.",
+    "for mod in range(N):\n  A[mod] = 0": "mod (line 1) cannot be a name here",
+    "for i in range(N):\n  pass": "These loops contain no statement: write an assignment",
+    "for i in range(N)\n  A[i] = 0": "Line 1 is not Python: expected ':'.",
+}
+NOT_AFFINE = [
+    *((f"for i in {over}:\n  A[i] = 0", f"The loop over i (line 1) {said}") for over, said in LOOPS.items()),
+    *((f"for i in range(N):\n  {body}", f"The statement S (line 2) {said}") for body, said in BODIES.items()),
+    *OTHERS.items(),
+]
+
+
+@pytest.mark.parametrize("source, said", NOT_AFFINE)
 def test_what_is_not_affine_says_where_and_why(source, said):
     with pytest.raises(NotAffine) as error:
         parse(source)

@@ -82,10 +82,7 @@ def test_the_price_counts_what_is_done_again(made, there, names):
     tanh, product = names["tir_tanh"], names["matmul"]
     alone = price(there, nothing(made))
     assert alone.recomputed == 0 and alone.kernels == len(there.ops)
-    merged = [
-        (names["multiply"], tanh, product),
-        (names["multiply"], tanh),
-    ]
+    merged = [(names["multiply"], tanh, product), (names["multiply"], tanh)]
     again = price(there, merged)
     elements = there.ops[tanh].elements
     of_one = there.ops[tanh].steps + there.ops[names["multiply"]].steps

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
-import torch
-from tvm import te
 
-from passlab import diff, draw, models, view
+from passlab import diff, view
 from passlab.relay import relay, tvm
 from tests.support.views import elsewhere, ops, plain
 
@@ -77,25 +73,6 @@ def seen() -> dict:
     for i in range(3000, 0, -1):
         lets = relay.Let(relay.var(f"v{i}"), relay.tanh(x), lets)
     seen["deep lets"] = len(view(relay.Function([x], lets)))
-
-    A = te.placeholder((8, 4), name="A")
-    k = te.reduce_axis((0, 4), "k")
-    B = te.compute((8, 4), lambda i, j: A[i, j] + 1, name="B")
-    C = te.compute((8,), lambda i: te.sum(B[i, k], axis=k), name="C")
-    seen["primfunc"] = plain(te.create_prim_func([A, C]))
-    seen["primfunc in a module"] = plain(tvm.IRModule({"f": te.create_prim_func([A, C])}))
-    try:
-        view(tvm.IRModule())
-    except ValueError as error:
-        seen["empty"] = str(error)
-
-    net = models.ZOO["resnet18"]
-    model, images = net.build().eval(), net.inputs()
-    scripted = torch.jit.trace(model, images)
-    module, _ = relay.frontend.from_pytorch(scripted, [("image", tuple(images[0].shape))])
-    start = time.perf_counter()
-    drawn = draw(module)
-    seen["resnet"] = [len(view(module)), len(drawn.svg), time.perf_counter() - start, drawn.note]
     return seen
 
 
@@ -124,24 +101,16 @@ def test_a_primitive_function_is_one_node(seen):
     held = "nn.dense, nn.bias_add, nn.relu"
     for form in ("fused", "fused anf"):
         (op, kind, inputs, type, *_, attrs) = next(n for n in seen[form]["nodes"].values() if n[1] == "compute")
-        assert (op, kind, inputs, type, attrs) == (
-            "fusion",
-            "compute",
-            ["x", "w", "b"],
-            "float32[2, 8]",
-            {"fused": held},
-        )
+        assert (op, kind, inputs, type) == ("fusion", "compute", ["x", "w", "b"], "float32[2, 8]")
+        assert attrs == {"fused": held}
         assert len(seen[form]["nodes"]) == 4 and seen[form]["row"][-1] == "kernels"
     assert "+ %0 = fusion" in seen["diff"] and "- %2 = nn.relu" in seen["diff"]
 
 
 def test_a_composite_function_has_its_name(seen):
     nodes = seen["composite"]["nodes"].values()
-    assert [(n[0], n[1]) for n in nodes if n[1] != "data"] == [
-        ("reshape", "shape"),
-        ("add", "compute"),
-        ("passlab.relu", "compute"),
-    ]
+    kinds = [(n[0], n[1]) for n in nodes if n[1] != "data"]
+    assert kinds == [("reshape", "shape"), ("add", "compute"), ("passlab.relu", "compute")]
     (constant,) = (n for n in nodes if n[0] == "Constant")
     assert constant[3:6] == ["float32[]", 4, "constant_0 = 1.5"]
 
@@ -188,21 +157,5 @@ def test_depth_needs_no_recursion(seen):
     assert seen["deep"] == 3001 and seen["deep lets"] == 3001
 
 
-def test_a_primfunc_shows_its_blocks(seen):
-    for form in ("primfunc", "primfunc in a module"):
-        nodes = seen[form]["nodes"]
-        assert list(nodes) == ["A", "B", "C"] and nodes["C"][2] == ["B"] and seen[form]["outputs"] == ["C"]
-        assert nodes["C"][6] == {"loops": "8×4", "reduces": "v_k"} and nodes["C"][3:5] == ["float32[8]", 32]
-
-
 def test_a_graph_is_plain_data_that_needs_no_tvm(seen, tmp_path):
     assert elsewhere(seen["views"], tmp_path) == [6, 4, 13, 3]
-
-
-def test_an_empty_module_says_so(seen):
-    assert seen["empty"] == "This module has no Relay function, so there is no graph to view."
-
-
-def test_a_large_model_is_drawn(seen):
-    nodes, svg, _, note = seen["resnet"]
-    assert nodes > 150 and svg > 10_000 and "weights and constants" in note

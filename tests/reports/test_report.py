@@ -74,15 +74,9 @@ def test_totals_times_and_the_spread_come_from_rows_and_results():
 
 def test_how_it_was_graded_who_was_not_read_and_who_is_alike():
     said = text(report(some(), synthetic.make(1), FACTS))
-    for part in (
-        "4711",
-        "30 a minute",
-        "2 on this machine",
-        "✓ bubblewrap",
-        "✗ cgroup",
-        "every layer that grading needs",
-    ):
+    for part in ("4711", "30 a minute", "2 on this machine", "✓ bubblewrap", "✗ cgroup"):
         assert part in said, part
+    assert "every layer that grading needs" in said
     for part in ("bob : day01: graphs.ipynb is damaged.", "ada : Taken from old/.", "One level deeper.", "43 learners"):
         assert part in said, part
     assert "ada cyd 2 cse, dce" in said

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import nbformat
 
+TINY = "day00/tiny.ipynb"
 GOOD = {
     "double": "def double(x):\n    return x + x",
     "shout": "def shout(word):\n    return word.upper()",
@@ -19,25 +20,31 @@ BAD = {
 }
 
 
+def submit(course: Path, learner: str, answers: dict[str, str], folder: Path | str = "class", notebook=TINY) -> Path:
+    """Hand in the released notebook with these answer cells (question → source)."""
+    nb = nbformat.read(course / "exercises" / notebook, as_version=4)
+    for cell in nb.cells:
+        cell.source = answers.get(cell.id, cell.source)
+    path = course / folder / learner / notebook
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(nb, path)
+    return path
+
+
 def hand_in(course: Path, learners: int, folder: str = "class", first: str = "") -> dict[str, dict[str, str]]:
     """Write a class: learner n answers question k well unless n has bit k. `first`: a cell above the others.
 
     Learner → the questions answered well.
     """
-    released = nbformat.read(course / "exercises/day00/tiny.ipynb", as_version=4)
     found = {}
     for n in range(learners):
-        nb, name = nbformat.from_dict(released), f"learner-{n:04}"
+        name = f"learner-{n:04}"
         answers = {q: (BAD if n >> k & 1 else GOOD)[q] + f"  # {n}" for k, q in enumerate(GOOD)}
-        cells = [nbformat.from_dict(cell) for cell in released.cells]
-        for cell in cells:
-            cell.source = answers.get(cell.id, cell.source)
+        path = submit(course, name, answers, folder)
         if first:
-            cells.insert(0, nbformat.v4.new_code_cell(first, id="first"))
-        nb.cells = cells
-        path = course / folder / name / "day00/tiny.ipynb"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        nbformat.write(nb, path)
+            nb = nbformat.read(path, as_version=4)
+            nb.cells.insert(0, nbformat.v4.new_code_cell(first, id="first"))
+            nbformat.write(nb, path)
         found[name] = {q for k, q in enumerate(GOOD) if not n >> k & 1}
     return found
 

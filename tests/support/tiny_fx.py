@@ -17,9 +17,7 @@ import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
-import nbformat
-
-from tests.support import tiny
+from tests.support import classes, tiny
 
 DAY, NOTEBOOK = "day00", "fx"
 
@@ -30,10 +28,10 @@ MARKS = (*SECRET, *GIVEN)
 
 @dataclass(frozen=True)
 class Question:
-    """One exercise: the body of the reference answer, and whole answer cells: right and wrong.
+    """One exercise: the body of the reference answer, another right one as a whole cell, and a wrong one.
 
-    `kinds`: op → how many must be left on each case, as the text of a Python expression per case; `lost`: the verdict
-    that the wrong answer loses, with `note` its misconception.
+    `mistake`: what stands in the reference → what stands there in the wrong answer; `lost`: the verdict that it loses,
+    with `note` its misconception.
     """
 
     title: str
@@ -43,7 +41,7 @@ class Question:
     hidden: str
     reference: str
     right: str
-    wrong: str
+    mistake: dict[str, str]
     lost: str
     note: str
 
@@ -51,6 +49,15 @@ class Question:
     def good(self) -> str:
         """The reference as a learner's answer cell."""
         return f"def {self.signature}:\n{textwrap.indent(self.reference.strip(), '    ')}\n"
+
+    @property
+    def wrong(self) -> str:
+        """The wrong answer as a cell."""
+        text = self.good
+        for there, instead in self.mistake.items():
+            assert there in text
+            text = text.replace(there, instead)
+        return text
 
     @property
     def total(self) -> float:
@@ -86,14 +93,10 @@ def count_nodes(gm):
     called = [n for n in gm.graph.nodes if n.op.startswith("call")]
     return dict(Counter(getattr(n.target, "__name__", n.target) for n in called))
 """,
-        """
-def count_nodes(gm):
-    counts = {}
-    for node in gm.graph.nodes:
-        name = getattr(node.target, "__name__", node.target)
-        counts[name] = counts.get(name, 0) + 1
-    return counts
-""",
+        {
+            'node.op in ("call_function", "call_method")': "True",
+            "node.target.__name__": 'getattr(node.target, "__name__", node.target)',
+        },
         "spared",
         "inputs, attributes and the output are no ops",
     ),
@@ -129,15 +132,7 @@ def identities(gm):
             new[node] = graph.node_copy(node, new.__getitem__)
     return fx.GraphModule(gm, graph)
 """,
-        """
-def identities(gm):
-    for node in list(gm.graph.nodes):
-        if node.target in (operator.mul, operator.add) and node.args[1] in (0, 1):
-            node.replace_all_uses_with(node.args[0])
-            gm.graph.erase_node(node)
-    gm.recompile()
-    return gm
-""",
+        {"== neutral[node.target]": "in (0, 1)"},
         "spared",
         "adding one is taken for neutral",
     ),
@@ -176,14 +171,7 @@ def dce(gm):
             gm.graph.erase_node(node)
     return gm
 """,
-        """
-def dce(gm):
-    for node in reversed(list(gm.graph.nodes)):
-        if node.op.startswith("call") and not node.users:
-            gm.graph.erase_node(node)
-    gm.recompile()
-    return gm
-""",
+        {" and not writes": ""},
         "spared",
         "a write has no users and is needed all the same",
     ),
@@ -225,21 +213,7 @@ def cse(gm):
         new[node] = table[key]
     return fx.GraphModule(gm, graph)
 """,
-        """
-def cse(gm):
-    seen = {}
-    for node in list(gm.graph.nodes):
-        if node.op in ("placeholder", "output"):
-            continue
-        key = (node.op, node.target, tuple(a for a in node.args if isinstance(a, fx.Node)))
-        if key in seen:
-            node.replace_all_uses_with(seen[key])
-            gm.graph.erase_node(node)
-        else:
-            seen[key] = node
-    gm.recompile()
-    return gm
-""",
+        {"node.args, tuple(node.kwargs.items())": "tuple(a for a in node.args if isinstance(a, fx.Node))"},
         "spared",
         "operands that are numbers do not count: x * 2 is x * 3",
     ),
@@ -288,19 +262,7 @@ def constant_fold(gm):
             new[node] = graph.node_copy(node, new.__getitem__)
     return fx.GraphModule(gm, graph)
 """,
-        """
-def constant_fold(gm):
-    for node in list(gm.graph.nodes):
-        inputs = node.all_input_nodes
-        if node.op == "call_function" and inputs and all(n.op == "get_attr" for n in inputs):
-            args = [getattr(gm, a.target) if isinstance(a, fx.Node) else a for a in node.args]
-            gm.register_buffer("folded", node.target(*args))
-            with gm.graph.inserting_before(node):
-                node.replace_all_uses_with(gm.graph.get_attr("folded"))
-            gm.graph.erase_node(node)
-    gm.recompile()
-    return gm
-""",
+        {'f"folded_{len(values)}"': '"folded"'},
         "same",
         "every constant goes into one buffer, so the last one wins",
     ),
@@ -334,14 +296,7 @@ def functions(gm):
 
     return Rewrite(gm).transform()
 """,
-        """
-def functions(gm):
-    for node in gm.graph.nodes:
-        if node.op == "call_method":
-            node.op, node.target = "call_function", getattr(torch, node.target)
-    gm.recompile()
-    return gm
-""",
+        {' and node.target == "relu"': "", "torch.relu": "getattr(torch, node.target)"},
         "spared",
         "every method becomes a function, wanted or not",
     ),
@@ -566,17 +521,6 @@ def make(folder: Path) -> Path:
     return folder
 
 
-def released(folder: Path) -> nbformat.NotebookNode:
-    """The notebook as learners get it."""
-    return nbformat.read(folder / f"exercises/{DAY}/{NOTEBOOK}.ipynb", as_version=4)
-
-
-def submission(folder: Path, learner: str, answers: dict[str, str], where: Path | None = None) -> Path:
-    """Hand in the released notebook with these answer cells (question → source) under `where` (`folder`/class)."""
-    nb = released(folder)
-    for cell in nb.cells:
-        cell.source = answers.get(cell.id, cell.source)
-    path = (where or folder / "class") / learner / DAY / f"{NOTEBOOK}.ipynb"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(nb, path)
-    return path
+def submission(folder: Path, learner: str, answers: dict[str, str], where: Path | str = "class") -> Path:
+    """Hand in the released notebook with these answer cells (question → source) under `where`."""
+    return classes.submit(folder, learner, answers, where, f"{DAY}/{NOTEBOOK}.ipynb")

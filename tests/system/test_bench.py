@@ -31,11 +31,8 @@ def test_a_part_that_breaks_or_is_empty_says_so(monkeypatch):
 
     monkeypatch.setattr(bench, "PARTS", {"a": breaks, "b": lambda largest: iter(())})
     measured = list(bench.measure(["a", "b"], 10))
-    assert [f.seen for f in measured] == [
-        "1",
-        "not measured: KeyError: 'gone'",
-        "not measured: there is nothing to measure",
-    ]
+    said = ["1", "not measured: KeyError: 'gone'", "not measured: there is nothing to measure"]
+    assert [f.seen for f in measured] == said
 
 
 def line_graph(n):

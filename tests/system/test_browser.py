@@ -29,11 +29,8 @@ def lab(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    environment = os.environ | {
-        "IPYTHONDIR": str(tmp_path / "ipython"),
-        "JUPYTER_CONFIG_DIR": str(tmp_path / "jupyter"),
-    }
-    environment["JUPYTER_TOKEN"] = "course"
+    environment = os.environ | {"IPYTHONDIR": str(tmp_path / "ipython"), "JUPYTER_TOKEN": "course"}
+    environment |= {"JUPYTER_CONFIG_DIR": str(tmp_path / "jupyter")}
     log = (tmp_path / "lab.log").open("w")
     command = [sys.executable, "-m", "passlab.cli", "lab", "--no-browser", f"--port={port}"]
     server = subprocess.Popen(

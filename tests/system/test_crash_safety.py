@@ -31,10 +31,8 @@ def engines(course: Path) -> set[int]:
     found = set()
     for pid in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if (
-                str(course).encode() in Path(f"/proc/{pid}/environ").read_bytes()
-                and b"autograder.engine" in Path(f"/proc/{pid}/cmdline").read_bytes()
-            ):
+            environment, words = (Path(f"/proc/{pid}/{name}").read_bytes() for name in ("environ", "cmdline"))
+            if str(course).encode() in environment and b"autograder.engine" in words:
                 found.add(int(pid))
         except OSError:
             continue

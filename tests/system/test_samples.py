@@ -60,10 +60,5 @@ def test_partly_right_is_right_wrong_and_unwritten_in_turn(graded):
 def test_the_damaged_notebook_is_named_and_feedback_written_for_the_rest(graded):
     run, said, _ = graded
     assert "graphs.ipynb is damaged" in said and "(1 could not be read)" in said
-    assert {p.parts[-3] for p in run.glob("feedback/*/*/*.html")} == {
-        "perfect",
-        "untouched",
-        "partly-right",
-        "crash",
-        "endless-loop",
-    }
+    learners = {"perfect", "untouched", "partly-right", "crash", "endless-loop"}
+    assert {page.parts[-3] for page in run.glob("feedback/*/*/*.html")} == learners

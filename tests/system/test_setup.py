@@ -13,22 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOLS = (
-    "sh",
-    "dirname",
-    "cat",
-    "cmp",
-    "head",
-    "tail",
-    "awk",
-    "sed",
-    "grep",
-    "mkdir",
-    "cp",
-    "chmod",
-    "env",
-    "rm",
-    "uname",
-)
+    "sh", "dirname", "cat", "cmp", "head", "tail", "awk", "sed", "grep", "mkdir", "cp", "chmod", "env", "rm", "uname",
+)  # fmt: skip
 
 PYTHON = """#!/bin/sh
 here=$(dirname "$0")
@@ -66,19 +52,12 @@ def machine(tmp_path):
     script(path / "python3", PYTHON)
     script(path / "id", "#!/bin/sh\necho 1000\n")
     script(path / "df", '#!/bin/sh\necho head\necho "/dev/x 1 1 ${FREE_KIB:-90000000} 1% /"\n')
-    script(path / "dot", "#!/bin/sh\n")
-    script(path / "bwrap", "#!/bin/sh\n")
-    script(path / "c++", "#!/bin/sh\n")
+    for tool in ("dot", "bwrap", "c++"):
+        script(path / tool, "#!/bin/sh\n")
 
-    def run(**env):
-        return subprocess.run(
-            ["sh", "lib/setup.sh"],
-            cwd=project,
-            env={"PATH": str(path), **env},
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
+    def run(folder=project, **env):
+        env = {"PATH": str(path), **env}
+        return subprocess.run(["sh", "lib/setup.sh"], cwd=folder, env=env, capture_output=True, text=True, timeout=60)
 
     run.project, run.path = project, path
     return run
@@ -113,19 +92,13 @@ def test_a_moved_project_gets_a_new_environment(machine):
     machine()
     moved = machine.project.with_name("moved")
     machine.project.rename(moved)
-    said = subprocess.run(
-        ["sh", "lib/setup.sh"], cwd=moved, env={"PATH": str(machine.path)}, capture_output=True, text=True, timeout=60
-    )
+    said = machine(moved)
     assert said.returncode == 0 and "virtual environment" in said.stderr
 
 
 def test_no_python(machine):
     (machine.path / "python3").unlink()
     assert "Python 3.11 or newer is needed" in one_sentence(machine())
-
-
-def test_old_python(machine):
-    assert "python3 is 3.9.2" in one_sentence(machine(OLD="1"))
 
 
 def test_another_python_can_be_named(machine):
@@ -135,29 +108,31 @@ def test_another_python_can_be_named(machine):
     assert machine(PYTHON=str(other)).returncode == 0
 
 
-def test_python_without_venv(machine):
-    said = one_sentence(machine(VENV_SAYS="The virtual environment was not created: ensurepip is not available."))
-    assert "apt install python3.12-venv" in said
+UNRESOLVED = "WARNING: Retrying after NewConnectionError('[Errno -3] Temporary failure in name resolution')\n"
+#: What is wrong → what the stand-ins are told for it, and what setup says.
+STOPS = {
+    "old Python": ({"OLD": "1"}, "python3 is 3.9.2"),
+    "Python without venv": (
+        {"VENV_SAYS": "The virtual environment was not created: ensurepip is not available."},
+        "apt install python3.12-venv",
+    ),
+    "full disk before": ({"FREE_KIB": str(1024 * 1024)}, "has 1 GiB free"),
+    "full disk while installing": ({"PIP_SAYS": "ERROR: [Errno 28] No space left on device"}, "disk is full"),
+    "no network": (
+        {"PIP_SAYS": UNRESOLVED + "ERROR: Could not find a version that satisfies the requirement torch"},
+        "package index cannot be reached",
+    ),
+    "no build for this machine": (
+        {"PIP_SAYS": "ERROR: No matching distribution found for torch==1"},
+        "no build for this Python",
+    ),
+}
 
 
-def test_full_disk_before(machine):
-    assert "has 1 GiB free" in one_sentence(machine(FREE_KIB=str(1024 * 1024)))
-
-
-def test_full_disk_while_installing(machine):
-    assert "disk is full" in one_sentence(machine(PIP_SAYS="ERROR: [Errno 28] No space left on device"))
-
-
-def test_no_network(machine):
-    says = "WARNING: Retrying after NewConnectionError('[Errno -3] Temporary failure in name resolution')"
-    says += "\nERROR: Could not find a version that satisfies the requirement torch"
-    assert "package index cannot be reached" in one_sentence(machine(PIP_SAYS=says))
-
-
-def test_no_build_for_this_machine(machine):
-    assert "no build for this Python" in one_sentence(
-        machine(PIP_SAYS="ERROR: No matching distribution found for torch==1")
-    )
+@pytest.mark.parametrize("name", STOPS)
+def test_setup_stops_with_one_sentence(machine, name):
+    env, sentence = STOPS[name]
+    assert sentence in one_sentence(machine(**env))
 
 
 def test_another_failure_names_the_log(machine):
@@ -170,39 +145,32 @@ def test_a_failed_setup_is_taken_up_again(machine):
     assert machine().returncode == 0
 
 
-def test_graphviz_missing_is_a_note(machine):
-    (machine.path / "dot").unlink()
+@pytest.mark.parametrize(
+    ("tool", "note", "again"),
+    [
+        ("dot", "Graphviz (dot) is missing", True),
+        ("bwrap", "To grade, install it: apt install bubblewrap", False),
+        ("c++", "no C++ compiler", None),
+    ],
+)
+def test_what_is_missing_is_a_note(machine, tool, note, again):
+    (machine.path / tool).unlink()
     result = machine()
-    assert result.returncode == 0 and "Graphviz (dot) is missing" in result.stderr
-    assert "Graphviz (dot) is missing" in machine().stderr
+    assert result.returncode == 0 and note in result.stderr
+    if again is not None:
+        second = machine().stderr
+        assert note in second if again else second == ""
 
 
-def test_graphviz_by_apt_where_it_is_allowed(machine):
-    (machine.path / "dot").unlink()
+@pytest.mark.parametrize(("tool", "package"), [("dot", "graphviz"), ("bwrap", "bubblewrap")])
+def test_what_is_missing_comes_by_apt_where_it_is_allowed(machine, tool, package):
+    (machine.path / tool).unlink()
     script(machine.path / "id", "#!/bin/sh\necho 0\n")
-    script(
-        machine.path / "apt-get",
-        f'#!/bin/sh\necho "$*" >>"{machine.project}/apt-calls"\ncp "$0" "{machine.path}/dot"\n',
-    )
+    calls = machine.project / "apt-calls"
+    script(machine.path / "apt-get", f'#!/bin/sh\necho "$*" >>"{calls}"\ncp "$0" "{machine.path}/{tool}"\n')
     result = machine()
     assert result.returncode == 0 and "missing" not in result.stderr
-    assert (machine.project / "apt-calls").read_text().strip().endswith("graphviz")
-
-
-def test_bubblewrap_missing_is_a_note_made_once(machine):
-    (machine.path / "bwrap").unlink()
-    result = machine()
-    assert result.returncode == 0 and "To grade, install it: apt install bubblewrap" in result.stderr
-    assert machine().stderr == ""
-
-
-def test_bubblewrap_by_apt_where_it_is_allowed(machine):
-    (machine.path / "bwrap").unlink()
-    script(machine.path / "id", "#!/bin/sh\necho 0\n")
-    script(machine.path / "apt-get", f'#!/bin/sh\necho "$*" >>apt-calls\ncp "$0" "{machine.path}/bwrap"\n')
-    result = machine()
-    assert result.returncode == 0 and "missing" not in result.stderr
-    assert (machine.project / "apt-calls").read_text().strip().endswith("bubblewrap")
+    assert calls.read_text().strip().endswith(package)
 
 
 def test_bubblewrap_is_not_for_other_systems(machine):
@@ -210,12 +178,6 @@ def test_bubblewrap_is_not_for_other_systems(machine):
     (machine.path / "uname").unlink()
     script(machine.path / "uname", "#!/bin/sh\necho Darwin\n")
     assert "bubblewrap" not in machine().stderr
-
-
-def test_no_compiler_is_a_note(machine):
-    (machine.path / "c++").unlink()
-    result = machine()
-    assert result.returncode == 0 and "no C++ compiler" in result.stderr
 
 
 def test_make_gives_a_home_where_there_is_none():

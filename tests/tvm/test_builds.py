@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 import subprocess
 import sys
 import threading
 import time
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.flavours import FLAVOURS, each_flavour
+from tests.support.flavours import FLAVOURS, checked, each_flavour
 
 EQUAL = """equals torch|built once, run twice|as data|of float64|of float32|of float16|of bfloat16|of int64|of int8
 |of uint8|of bool|not fused|symbolic|parameters by name|after all of that|forked|killed""".replace("\n", "").split("|")
-ONLY = {
-    "relax": ["a shape and a number", "TIR", "TIR that leaves gaps"],
-    "relay": ["a branch", "one name for all"],
-}
+ONLY = {"relax": ["a shape and a number", "TIR", "TIR that leaves gaps"], "relay": ["a branch", "one name for all"]}
 
 #: (flavour or both, what was built) → stage, and how its sentence begins or, after …, goes on.
 FAILED = {
@@ -50,14 +44,9 @@ FAILED = {
 }
 
 
-@cache
 def found(flavour: str) -> dict:
-    """What `build_checks.py` found, each flavour in a process of its own."""
-    script = Path(__file__).with_name("build_checks.py")
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "2"}
-    done = subprocess.run([sys.executable, str(script), flavour], env=env, capture_output=True, text=True, timeout=280)
-    assert "RESULT" in done.stdout, done.stderr
-    return json.loads(done.stdout.split("RESULT")[1])
+    """What `build_checks.py` found."""
+    return checked(Path(__file__).with_name("build_checks.py"), flavour, TVM_NUM_THREADS="2")
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,8 @@ import pytest
 
 from passlab.tvm import builds, cache
 
-HEAD = {
-    "do": "run",
-    "text": 2,
-    "target": "llvm",
-    "level": 3,
-    "config": {},
-    "repeats": 0,
-    "inputs": [[["float32", [2]]]],
-}
+HEAD = {"do": "run", "text": 2, "target": "llvm", "level": 3, "config": {}, "repeats": 0}
+HEAD |= {"inputs": [[["float32", [2]]]]}
 PARTS = [b"{}", np.ones(2, np.float32)]
 
 
@@ -90,16 +83,8 @@ def test_where_nothing_can_be_written_nothing_happens(monkeypatch):
     assert cache.load("name") is None
 
 
-def _answer(**more):
-    said = {
-        "error": "",
-        "stage": "",
-        "outputs": [[["float32", [2]]]],
-        "kernels": ["add"],
-        "times": [],
-        "allocations": None,
-    }
-    return said | more
+ANSWER = {"error": "", "stage": "", "kernels": ["add"], "times": [], "allocations": None}
+ANSWER |= {"outputs": [[["float32", [2]]]]}
 
 
 def _no_helper(_):
@@ -107,7 +92,7 @@ def _no_helper(_):
 
 
 def test_a_module_that_is_known_is_not_built(monkeypatch):
-    cache.store(cache.key("relax", HEAD, PARTS), _answer(), np.array([1, 2], np.float32).tobytes())
+    cache.store(cache.key("relax", HEAD, PARTS), ANSWER, np.array([1, 2], np.float32).tobytes())
     monkeypatch.setattr(builds, "_helper", _no_helper)
     built = builds._ask("relax", HEAD, PARTS, 1.0)
     assert built.ok
@@ -118,7 +103,7 @@ def test_a_module_that_is_known_is_not_built(monkeypatch):
 
 
 def test_an_entry_that_does_not_fit_is_not_believed(monkeypatch):
-    cache.store(cache.key("relax", HEAD, PARTS), _answer(), b"short")
+    cache.store(cache.key("relax", HEAD, PARTS), ANSWER, b"short")
     monkeypatch.setattr(builds, "_helper", _no_helper)
     with pytest.raises(AssertionError, match="A process was asked"):
         builds._ask("relax", HEAD, PARTS, 1.0)

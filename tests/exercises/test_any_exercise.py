@@ -1,0 +1,94 @@
+"""What holds of every exercise of a day: nonsense gets a sentence, errors are quoted, cases are drawn from the seed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import fx, nn
+
+from autograder.authoring.answers import hidden_cases
+from passlab import exercises
+from passlab.exercises.day03.pipeline import wiring
+from passlab.judge import judge
+
+#: Days whose exercises get nonsense as an answer; those of later days tell what is wrong in sentences of their own.
+EARLY = [exercise.id for day in ("day01", "day02", "day03") for exercise in exercises.of_day(day)]
+NONSENSE = [
+    None, 7, "text", [], {}, (), set(), object(), [None], {1: 2}, {"x": None}, [("x",)], {("a", "b", "c")}, (True,),
+    (1, 2, 3), torch.zeros(3), nn.ReLU(), fx.Graph(),
+]  # fmt: skip
+
+#: Exercises that draw hidden cases → a part of the names of those that are looked at. (To read all takes long.)
+DRAWN = {f"day02.{name}": "" for name in ("fuse-conv-relu", "fold-batchnorm")}
+DATA = [*DRAWN, *(e.id for e in exercises.of_day("day03"))]
+DRAWN |= {e.id: "" for e in exercises.of_day("day03") if e.id != "day03.shrinking"}  # its answer is the program
+DRAWN |= {f"day04.{name}": "generated" for name in ("chains", "groups", "convex")}
+DRAWN |= {e.id: "number" for e in exercises.of_day("day07")[:4]}
+DRAWN |= {f"day07.{name}": "" for name in ("instrument", "levels", "cse", "dce", "dense-gelu", "fold-and-time")}
+DRAWN |= {f"day10.{name}": "" for name in ("domains", "dependences", "legality", "skew")}
+
+
+def given_nonsense(exercise_id: str) -> list[tuple[float, bool, str]]:
+    """For an answer that always returns the same nonsense: its points, whether they are all, and the sentence."""
+    exercise = exercises.find(exercise_id)
+    results = [judge(exercise, lambda *arguments, value=value, **more: value) for value in NONSENSE]
+    return [(result.points, result.ok, result.failure.message) for result in results]
+
+
+@pytest.mark.parametrize("exercise_id", EARLY)
+def test_nonsense_gets_a_sentence_and_no_points(exercise_id, apart):
+    for value, (points, ok, said) in zip(NONSENSE, apart(exercise_id, given_nonsense, exercise_id), strict=True):
+        # None is right for a pass that lost nothing.
+        assert points == 0 or (exercise_id, value) == ("day02.lost-attribute", None), (value, said)
+        assert not ok and said.endswith(".") and len(said) > 20, (value, said)
+
+
+def given_an_error(exercise_id: str) -> tuple[float, str]:
+    def answer(*arguments, **more):
+        raise LookupError("no such thing")
+
+    result = judge(exercises.find(exercise_id), answer)
+    return result.points, result.failure.message
+
+
+@pytest.mark.parametrize("exercise_id", EARLY)
+def test_an_answer_that_raises_is_quoted(exercise_id, apart):
+    points, said = apart(exercise_id, given_an_error, exercise_id)
+    assert points == 0 and "LookupError" in said and "no such thing" in said
+
+
+def drawn(exercise_id: str, seed: int) -> list[list[str]]:
+    """What can be read of the hidden cases of a seed: their arguments, names and, on day 10, what is expected."""
+    cases = [case for case in hidden_cases(exercise_id, seed) if DRAWN[exercise_id] in case.name]
+    expected = [str(case.expect) if exercise_id.startswith("day10") else "" for case in cases]
+    return [[*map(shown, case.build()), case.name, more] for case, more in zip(cases, expected, strict=True)]
+
+
+def shown(part: object) -> str:
+    return str(wiring(part)) if isinstance(part, fx.GraphModule) else str(part)
+
+
+@pytest.mark.parametrize("exercise_id", DRAWN)
+def test_hidden_cases_are_drawn_from_the_seed(exercise_id, apart):
+    one, again, other = (apart(exercise_id, drawn, exercise_id, seed) for seed in (3, 3, 4))
+    looked_at = None if exercise_id.startswith("day10.") else 1  # there the programs may be the same each time
+    assert one == again
+    assert [row[:looked_at] for row in one] != [row[:looked_at] for row in other]
+
+
+@pytest.mark.parametrize("exercise_id", DATA)
+def test_cases_are_data_and_always_the_same(exercise_id):
+    state = torch.get_rng_state()
+    one, two = ([*exercises.find(exercise_id).cases(), *hidden_cases(exercise_id, 7)] for _ in range(2))
+    assert [case.name for case in one] == [case.name for case in two]
+    if exercise_id in DRAWN and exercise_id.startswith("day03."):
+        assert len({case.name for case in one}) == len(one)
+    for left, right in zip(one, two, strict=True):
+        for a, b in zip(left.build(), right.build(), strict=True):
+            if isinstance(a, fx.GraphModule):
+                assert (wiring(a), str(a.graph)) == (wiring(b), str(b.graph)), left.name
+                tensors = ([*gm.state_dict().values(), *gm.meta.get("inputs", ())] for gm in (a, b))
+                assert all(x.is_meta or torch.equal(x, y) for x, y in zip(*tensors, strict=True)), left.name
+            elif exercise_id.startswith("day03"):
+                assert isinstance(a, int | tuple) and a == b, left.name
+    assert torch.equal(torch.get_rng_state(), state), "making cases moved the random generator"
