@@ -328,8 +328,12 @@ def prove(
     jobs: Annotated[int, typer.Option(help="Number of exercises proved at the same time; 0: one per core.")] = 0,
     seed: Annotated[int, typer.Option(help="The seed of the hidden cases.")] = 0,
     seeds: Annotated[int, typer.Option(help="Right answers must hold on so many seeds, from this one on.")] = 1,
+    mutants: Annotated[int, typer.Option(help="Try so many small changes of each reference instead.")] = 0,
 ) -> None:
     """Prove the checks: reference, stub, wrong and alternative answers must each get the expected points."""
+    from autograder.authoring import mutants as mutating
     from autograder.authoring import prove as proving
 
+    if mutants:
+        raise typer.Exit(mutating.main(exercise or [], json, jobs, mutants, range(seed, seed + max(seeds, 3))))
     raise typer.Exit(proving.main(exercise or [], json, jobs, seed, seeds))

@@ -132,6 +132,11 @@ def hidden_cases(exercise_id: str, seed: int) -> list[Case]:
     return list(hidden(seed))
 
 
+def equivalent_mutants(exercise_id: str) -> dict[tuple[str, str], str]:
+    """Return (line before, line after) → why this change of the reference makes no difference (`EQUIVALENT`)."""
+    return getattr(_module(exercises.find(exercise_id).id), "EQUIVALENT", {})
+
+
 def reference(exercise_id: str) -> Any:
     """Return the course's own answer, taken from the answer cell in `solutions/`."""
     return answer_of(exercise_id)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from multiprocessing import get_context
 from typing import Any
 
@@ -153,19 +154,12 @@ def refused(
             yield f"seed {seed}: {name} is right, but loses {said}"
 
 
-def _task(task: tuple[str, int, int]) -> Proof:
-    name, seed, seeds = task
-    return prove(name, seed, seeds=seeds)
-
-
 def _keep_builds() -> None:
     os.environ.setdefault(cache.FOLDER, str(source.ROOT / cache.PLACE))
 
 
-def prove_all(
-    names: list[str], jobs: int = 0, seed: int = 0, console: Console | None = None, seeds: int = 1
-) -> list[Proof]:
-    """Prove several exercises in separate processes, with a progress bar on `console`.
+def for_each(names: list[str], task: Callable[[str], Any], jobs: int = 0, console: Console | None = None) -> list[Any]:
+    """Return `task(name)` for several exercises, called in separate processes, with a progress bar on `console`.
 
     Each flavour has its own processes, one flavour after the other: a process can hold only one TVM.
     """
@@ -174,19 +168,17 @@ def prove_all(
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // jobs)))
     columns = (TextColumn("Proving"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     flavours = {name: exercises.find(name).flavour for name in names}
-    proofs = {}
+    results = {}
     with Progress(*columns, console=console, transient=True, disable=console is None or not console.is_terminal) as bar:
-        task = bar.add_task("", total=len(names))
+        row = bar.add_task("", total=len(names))
         for flavour in dict.fromkeys(flavours.values()):
             of_flavour = [name for name in names if flavours[name] == flavour]
             spawn = get_context("spawn")
             with ProcessPoolExecutor(min(jobs, len(of_flavour)), mp_context=spawn, initializer=_keep_builds) as pool:
-                for name, proof in zip(
-                    of_flavour, pool.map(_task, [(n, seed, seeds) for n in of_flavour]), strict=True
-                ):
-                    proofs[name] = proof
-                    bar.advance(task)
-    return [proofs[name] for name in names]
+                for name, result in zip(of_flavour, pool.map(task, of_flavour), strict=True):
+                    results[name] = result
+                    bar.advance(row)
+    return [results[name] for name in names]
 
 
 def _table(proof: Proof) -> Table:
@@ -203,15 +195,22 @@ def _table(proof: Proof) -> Table:
     return table
 
 
-def main(names: list[str], as_json: bool, jobs: int, seed: int, seeds: int = 1) -> int:
-    """Print the kill tables; return 1 if any proof fails."""
+def choose(names: list[str]) -> list[str]:
+    """Return the ids of these exercises, of all if there are none; [] after a sentence on stderr about a wrong name."""
     try:
         chosen = [exercises.find(name).id for name in names]
     except KeyError as error:
         Console(stderr=True).print(error.args[0], markup=False)
+        return []
+    return chosen or [e.id for day in exercises.days() for e in exercises.of_day(day)]
+
+
+def main(names: list[str], as_json: bool, jobs: int, seed: int, seeds: int = 1) -> int:
+    """Print the kill tables; return 1 if any proof fails."""
+    chosen = choose(names)
+    if not chosen:
         return 1
-    chosen = chosen or [e.id for day in exercises.days() for e in exercises.of_day(day)]
-    proofs = prove_all(chosen, jobs, seed, Console(stderr=True), seeds)
+    proofs = for_each(chosen, partial(prove, seed=seed, seeds=seeds), jobs, Console(stderr=True))
     if as_json:
         print(json.dumps([asdict(proof) | {"ok": proof.ok} for proof in proofs], indent=1))
         return 0 if all(proof.ok for proof in proofs) else 1
