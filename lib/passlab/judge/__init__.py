@@ -18,16 +18,7 @@ from passlab.judge.running import (
     unfit,
 )
 from passlab.judge.travel import function_travels, module_travels, record
-from passlab.judge.verdicts import (
-    MEANING,
-    VERDICTS,
-    Case,
-    Exercise,
-    Finding,
-    Judgement,
-    Outcome,
-    call_answer,
-)
+from passlab.judge.verdicts import MEANING, VERDICTS, Case, Exercise, Finding, Judgement, Outcome, call_answer
 from passlab.judge.words import and_more, listed, plural
 
 __all__ = [

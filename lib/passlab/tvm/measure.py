@@ -24,12 +24,7 @@ from passlab.graph import Cost, Measured
 from passlab.tvm import builds
 from passlab.tvm.dialect import held, own
 from passlab.tvm.inputs import random_inputs
-from passlab.tvm.modules import (
-    counts,
-    functions,
-    type_of,
-    typed,
-)
+from passlab.tvm.modules import counts, functions, type_of, typed
 
 
 def launches(module: Any, *inputs: Any, target: str = "llvm", **run: Any) -> Measured:
