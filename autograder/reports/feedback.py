@@ -58,13 +58,9 @@ def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = Non
     )
 
 
-def _meta(cell: NotebookNode) -> dict:
-    return cell.metadata.get("nbgrader") or {}
-
-
 def _cell(cell: NotebookNode, verdict: Verdict | None) -> tuple[NotebookNode, str, str, Verdict | None]:
     """Return (the cell, its grade id, what to show it as, its verdict)."""
-    meta = _meta(cell)
+    meta = cell.metadata.get("nbgrader") or {}
     if cell.cell_type != "code":
         kind = "written" if meta.get("grade") or meta.get("solution") or meta.get("task") else "text"
     elif verdict or (meta.get("grade") and not meta.get("solution")):

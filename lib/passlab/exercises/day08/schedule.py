@@ -6,12 +6,11 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from passlab.exercises._tensorir import FOREIGN
+from passlab.exercises._tensorir import FOREIGN, host_target
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
 from passlab.tvm import builds
@@ -118,14 +117,7 @@ def _module(value: Any, sizes: Sizes) -> tuple[Any, str | None]:
 
 
 def _run(module: Any, a: np.ndarray, b: np.ndarray, repeats: int) -> builds.Built:
-    return builds.run_module(module, [(a, b)], target=_target(), repeats=repeats, seconds=15)
-
-
-@cache
-def _target() -> str:
-    from passlab.relax.pipelines import host
-
-    return str(host())
+    return builds.run_module(module, [(a, b)], target=host_target(), repeats=repeats, seconds=15)
 
 
 def _difference(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> str | None:

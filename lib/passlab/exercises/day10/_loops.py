@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from passlab import polyhedral
 from passlab.drawing.lattice import told
-from passlab.exercises._tensorir import FOREIGN
+from passlab.exercises._tensorir import FOREIGN, host_target
 from passlab.judge import OutOfTime, time_limit
 from passlab.polyhedral import tensor_ir
 from passlab.tvm import builds
@@ -99,7 +98,7 @@ def _how_shifted(loop: Any) -> str:
 def run(function: Any, arrays: Mapping[str, np.ndarray], repeats: int = 0, seconds: float = 10.0) -> builds.Built:
     """Run a function that changes its arrays. The outputs are all arrays as it leaves them."""
     return builds.run_module(
-        _with_copies(function), [tuple(arrays.values())], target=_target(), repeats=repeats, seconds=seconds
+        _with_copies(function), [tuple(arrays.values())], target=host_target(), repeats=repeats, seconds=seconds
     )
 
 
@@ -121,13 +120,6 @@ def _with_copies(function: Any) -> Any:
     root = s_tir.SBlock([], [], [], "root", tir.SeqStmt([function.body, *copies]))
     both = tir.PrimFunc([*function.params, *outputs], s_tir.SBlockRealize([], True, root))
     return tvm.IRModule({"main": both.with_attrs({"global_symbol": "main", "tirx.noalias": True, "s_tir": True})})
-
-
-@cache
-def _target() -> str:
-    from passlab.relax.pipelines import host
-
-    return str(host())
 
 
 def difference(built: builds.Built, want: Mapping[str, np.ndarray]) -> str | None:
