@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from passlab.relay import relay, tvm
-from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, itemsize
+from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, itemsize, synced
 
 
 def prepare(diagnoses: list[str]) -> None:
@@ -74,11 +74,7 @@ class _Graph:
         self.module.set_input(name, tvm.nd.array(value))
 
     def again(self, values: list[np.ndarray]) -> Callable[[], None]:
-        def once() -> None:
-            self.module.run()
-            self.device.sync()
-
-        return once
+        return synced(self.device, self.module.run)
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int]]:
         """Return the kernels in the executor's plan, and the count and bytes of the buffers that results share."""
@@ -111,11 +107,7 @@ class _Machine:
         return self.vm.run(*(tvm.nd.array(value, self.device) for value in values))
 
     def again(self, values: list[np.ndarray]) -> Callable[[], None]:
-        def once() -> None:
-            self.run(values)
-            self.device.sync()
-
-        return once
+        return synced(self.device, self.run, values)
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], None]:
         """Return the module's kernels, not in the order of a run."""

@@ -51,5 +51,15 @@ def device_of(tvm: Any, target: Any) -> Any:
     return tvm.device(target.kind.name if target.kind.name != "llvm" else "cpu", 0)
 
 
+def synced(device: Any, run: Callable[..., Any], *arguments: Any) -> Callable[[], None]:
+    """Return a function that makes this call and waits for the device."""
+
+    def once() -> None:
+        run(*arguments)
+        device.sync()
+
+    return once
+
+
 def context(tvm: Any, head: dict) -> Any:
     return tvm.transform.PassContext(opt_level=head["level"], disabled_pass=head["disabled"], config=head["config"])

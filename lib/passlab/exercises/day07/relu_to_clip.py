@@ -7,14 +7,10 @@ from collections import Counter
 import numpy as np
 
 from passlab.exercises.day07._shared import CONV, LEVEL, RELU, SHAPE, clip_case, conv, ladder, named, operands, outside
-from passlab.judge import Case
+from passlab.judge import Case, times
 from passlab.relay import relay, tvm
 from passlab.relay.cases import calls, number, program, tuple_of, weight
 from passlab.tvm.judge import counts, is_primitive, judge_pass
-
-
-def times(number_of: int) -> str:
-    return {1: "once", 2: "twice"}.get(number_of, f"{number_of} times")
 
 
 def _alone(module: tvm.IRModule) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from passlab import polyhedral
 from passlab.drawing.lattice import told
 from passlab.exercises._tensorir import FOREIGN, host_target
-from passlab.judge import OutOfTime, time_limit
+from passlab.judge import Finding, OutOfTime, time_limit
 from passlab.polyhedral import tensor_ir
 from passlab.tvm import builds
 
@@ -160,3 +160,10 @@ def other_order(function: Any, wanted: list[tuple[str, tuple[int, ...]]]) -> str
     return (
         f"Iteration number {place} in time, counted from 0, should be {told(wanted[place])}; it is {told(seen[place])}."
     )
+
+
+def same(function: Any, nest: Nest) -> Finding:
+    """Return whether a function leaves all arrays as the loops of its nest do."""
+    arrays = polyhedral.random_arrays(nest.program, nest.sizes)
+    wrong = difference(run(function, arrays), polyhedral.reference(nest.program, nest.sizes, arrays))
+    return Finding("same", not wrong, wrong or "")
