@@ -6,6 +6,7 @@ verdict that its misconception breaks.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
@@ -153,11 +154,6 @@ def refused(
             yield f"seed {seed}: {name} is right, but loses {said}"
 
 
-def _task(task: tuple[str, int, int]) -> Proof:
-    name, seed, seeds = task
-    return prove(name, seed, seeds=seeds)
-
-
 def _keep_builds() -> None:
     os.environ.setdefault(cache.FOLDER, str(source.ROOT / cache.PLACE))
 
@@ -181,9 +177,8 @@ def prove_all(
             of_flavour = [name for name in names if flavours[name] == flavour]
             spawn = get_context("spawn")
             with ProcessPoolExecutor(min(jobs, len(of_flavour)), mp_context=spawn, initializer=_keep_builds) as pool:
-                for name, proof in zip(
-                    of_flavour, pool.map(_task, [(n, seed, seeds) for n in of_flavour]), strict=True
-                ):
+                results = pool.map(functools.partial(prove, seed=seed, seeds=seeds), of_flavour)
+                for name, proof in zip(of_flavour, results, strict=True):
                     proofs[name] = proof
                     bar.advance(task)
     return [proofs[name] for name in names]

@@ -462,9 +462,9 @@ def job(
         if not _runs(cell):
             continue
         name, exercise, answer = _grade_id(cell), "", ""
-        if name in known and is_autograded(known[name]):
-            exercise, answer = _checks(known[name].source)
-        graded = name in known and is_autograded(known[name]) and not exercise
+        graded = name in known and is_autograded(known[name])
+        if graded and (check := checked(known[name].source)):
+            exercise, answer, graded = check.exercise, ast.unparse(check.answer), False
         cells.append(Cell(index, name or cell.id, cell.source, exercise, answer, graded))
     if not run_all:
         cells = _mark_idle(cells, nb, authored)
@@ -514,12 +514,6 @@ def is_autograded(cell: NotebookNode) -> bool:
     """Return whether nbgrader reads the points of this cell from its outputs."""
     meta = _meta(cell)
     return cell.cell_type == "code" and bool(meta.get("grade")) and not meta.get("solution")
-
-
-def _checks(text: str) -> tuple[str, str]:
-    """Return the exercise that an authored cell checks and the expression it passes; ("", "") if it checks none."""
-    found = checked(text)
-    return (found.exercise, ast.unparse(found.answer)) if found else ("", "")
 
 
 def fill(nb: NotebookNode, result: NotebookResult) -> None:

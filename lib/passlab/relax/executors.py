@@ -191,13 +191,13 @@ def runner(module: Any, target: str, pipeline: Any, level: int) -> Runner:
         pipeline = relax.get_default_pipeline(chosen)
     device = tvm.device(chosen.kind.name, 0) if chosen.kind.name != "llvm" else tvm.cpu()
     machine = relax.VirtualMachine(tvm.compile(module, chosen, relax_pipeline=pipeline), device)
-    held_inputs: list[Any] = []
+    inputs: list[Any] = []
 
     def give(arrays: list[np.ndarray]) -> None:
-        held_inputs[:] = [tvm.runtime.tensor(array, device) for array in arrays]
+        inputs[:] = [tvm.runtime.tensor(array, device) for array in arrays]
 
     def run() -> list[Any]:
-        result = machine["main"](*held_inputs)
+        result = machine["main"](*inputs)
         device.sync()
         return list(_flat(result))
 

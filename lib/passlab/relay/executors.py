@@ -65,10 +65,10 @@ class _Graph:
         return [self.module.get_output(at).copyto(tvm.cpu()) for at in range(self.module.get_num_outputs())]
 
     def _set(self, name: str, value: np.ndarray) -> None:
-        wanted = self.module.get_input(name)
-        if tuple(wanted.shape) != value.shape or wanted.dtype != value.dtype.name:
+        expected = self.module.get_input(name)
+        if tuple(expected.shape) != value.shape or expected.dtype != value.dtype.name:
             raise Failed(
-                f"The input {name} is {wanted.dtype} of shape {tuple(wanted.shape)}; "
+                f"The input {name} is {expected.dtype} of shape {tuple(expected.shape)}; "
                 f"got {value.dtype.name} of {value.shape}."
             )
         self.module.set_input(name, tvm.nd.array(value))

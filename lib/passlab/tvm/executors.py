@@ -29,12 +29,12 @@ class Executor(Protocol):
 
 @dataclass
 class Runner:
-    """A module, built in this process. `give(arrays)` sets the inputs (`wanted` of them); `run()` waits for the
+    """A module, built in this process. `give(arrays)` sets the inputs (`inputs` of them); `run()` waits for the
     outputs and returns them."""
 
     give: Callable[[list[np.ndarray]], None]
     run: Callable[[], list[Any]]
-    wanted: int
+    inputs: int
 
 
 class Failed(Exception):

@@ -159,8 +159,8 @@ def runner(
         if given and not (len(last) == len(given) and all(a is b for a, b in zip(last, given, strict=True))):
             built.give([_array(x) for x in given])
             last[:] = given
-        if not last and built.wanted:
-            raise ValueError(f"The module takes {built.wanted} inputs; got {len(given)}: call runner(module)(x).")
+        if not last and built.inputs:
+            raise ValueError(f"The module takes {built.inputs} inputs; got {len(given)}: call runner(module)(x).")
         return built.run()
 
     if inputs:

@@ -137,8 +137,11 @@ def _times(module: Any, first: builds.Built, a: np.ndarray, b: np.ndarray) -> tu
     """Return the least times of the kernel, the naive one and torch; repeat until the kernel is fast enough."""
     import torch
 
+    from passlab.relax import tvm
+
     left, right = torch.from_numpy(a), torch.from_numpy(b)
-    plain_module = _as_module(naive(a.shape[0], b.shape[1], a.shape[1]))
+    textbook = naive(a.shape[0], b.shape[1], a.shape[1])
+    plain_module = tvm.IRModule({"main": textbook.with_attr("global_symbol", "main")})
     mine, plain, blas = min(first.times), math.inf, math.inf
     for again in range(ROUNDS):
         if again:
@@ -151,9 +154,3 @@ def _times(module: Any, first: builds.Built, a: np.ndarray, b: np.ndarray) -> tu
         if plain / mine >= ENOUGH and blas / mine >= SHARE:
             break
     return mine, plain, blas
-
-
-def _as_module(function: Any) -> Any:
-    from passlab.relax import tvm
-
-    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
