@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from passlab.exercises.day02._shared import plain
+from passlab.exercises.day02._shared import plain, upstream
 from passlab.judge import Case, Finding
 
 
@@ -70,12 +70,7 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
     graph, root, keys = case.build()
     nodes = {n.name: n for n in graph.nodes}
     small = graph if len(nodes) <= 40 else None
-    reached, todo = set(), [nodes[root]]
-    while todo:
-        node = todo.pop()
-        if node not in reached:
-            reached.add(node)
-            todo.extend(node.all_input_nodes)
+    reached = upstream(nodes[root])
 
     def wrong(verdict: str, message: str, *mark: str) -> Finding:
         return Finding(verdict, False, message, before=small, mark=mark)
