@@ -177,8 +177,8 @@ def _unpack_class(path: Path, scratch: Path | None, found: Class) -> Path:
         raise Damaged(f"{path.name} is an archive, but there is no folder to unpack it into.")
     inside = scratch / "class"
     inside.mkdir()
-    wanted = (".ipynb", ".zip", "timestamp.txt", "roster.csv")
-    for note in files.unpack(path.resolve(), inside, wanted, files.CLASS_BYTES, files.CLASS_FILES):
+    suffixes = (".ipynb", ".zip", "timestamp.txt", "roster.csv")
+    for note in files.unpack(path.resolve(), inside, suffixes, files.CLASS_BYTES, files.CLASS_FILES):
         found.note("", note)
     return inside
 
@@ -216,8 +216,8 @@ class _Search:
         into = self.scratch / f"learner-{self.unpacked}"
         into.mkdir()
         try:
-            wanted = (".ipynb", "timestamp.txt")
-            for note in files.unpack(path, into, wanted, files.LEARNER_BYTES, files.LEARNER_FILES):
+            suffixes = (".ipynb", "timestamp.txt")
+            for note in files.unpack(path, into, suffixes, files.LEARNER_BYTES, files.LEARNER_FILES):
                 self.found.note(learner, note)
         except Damaged as error:
             self.found.note(learner, str(error))

@@ -105,16 +105,16 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
         if key != _spelled(should):
             message = f"{name} was passed to the callback for {key!r}; expected the one for {_spelled(should)!r}."
             yield wrong("spared", message, name)
-        wanted = tuple(number.get(o.name) for o in node.all_input_nodes)
+        expected = tuple(number.get(o.name) for o in node.all_input_nodes)
         late = [o.name for o in node.all_input_nodes if o.name not in number and key_of(o, keys) is not None]
         if late:
             yield wrong("did", f"{name} was visited before its operand {late[0]}. Visit operands first.", name, late[0])
             return
-        if results != wanted:
+        if results != expected:
             operands = ", ".join(o.name for o in node.all_input_nodes)
             yield wrong(
                 "did",
-                f"The callback of {name} got {results}; the results of its operands ({operands}) are {wanted}. "
+                f"The callback of {name} got {results}; the results of its operands ({operands}) are {expected}. "
                 f"An operand without a callback gives None, and so do the callbacks of placeholders here.",
                 name,
             )

@@ -98,14 +98,14 @@ def _module(value: Any, sizes: Sizes) -> tuple[Any, str | None]:
     if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
         return None, f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions."
     function = functions[0]
-    wanted = [(sizes.n, sizes.k), (sizes.k, sizes.m), (sizes.n, sizes.m)]
+    expected = [(sizes.n, sizes.k), (sizes.k, sizes.m), (sizes.n, sizes.m)]
     types = [parameter.ty for parameter in function.params]
     found = [tuple(getattr(size, "value", None) for size in getattr(t, "shape", ())) for t in types]
-    if found != wanted or any(str(getattr(t, "dtype", "")) != "float32" for t in types):
+    if found != expected or any(str(getattr(t, "dtype", "")) != "float32" for t in types):
         shapes = ", ".join(map(str, found))
         return (
             None,
-            f"The parameters must be A, B and C, float32 of shapes {', '.join(map(str, wanted))}; got {shapes}.",
+            f"The parameters must be A, B and C, float32 of shapes {', '.join(map(str, expected))}; got {shapes}.",
         )
     try:
         text = function.script()
