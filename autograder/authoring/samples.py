@@ -28,10 +28,6 @@ def reference_text(place: source.Place) -> str:
     return unmarked(place.answer.text)
 
 
-def _names(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-
-
 def _defines(statement: ast.stmt) -> set[str]:
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return {statement.name}
@@ -65,7 +61,7 @@ def answer_text(path: Path, kind: str, handed: ast.expr) -> str | None:
             wanted.append(statement)
             bare = copy.copy(statement)
             bare.decorator_list = []
-            todo += _names(bare)
+            todo += {node.id for node in ast.walk(bare) if isinstance(node, ast.Name)}
     cell = []
     for statement in (s for s in statements if s in wanted):
         if statement is answer:
@@ -80,14 +76,6 @@ def _is_mark(decorator: ast.expr, kind: str) -> bool:
     return isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == kind
 
 
-def _perfect(number: int, exercise: str, place: source.Place) -> str | None:
-    return reference_text(place)
-
-
-def _untouched(number: int, exercise: str, place: source.Place) -> str | None:
-    return None
-
-
 def _partly(number: int, exercise: str, place: source.Place) -> str | None:
     """Return a right answer, a wrong one and none, in turn."""
     if number % 3 == 2:
@@ -99,26 +87,19 @@ def _partly(number: int, exercise: str, place: source.Place) -> str | None:
     return wrong or reference_text(place)
 
 
-def _instead(body: str) -> Callable[[source.Place], str]:
-    def cell(place: source.Place) -> str:
-        return f"def {ast.unparse(place.handed)}(*given):\n{body}"
-
-    return cell
-
-
 def _accident(body: str) -> Fill:
     """Return a filler with right answers, except for the first question, whose answer has this body."""
 
     def fill(number: int, exercise: str, place: source.Place) -> str | None:
-        return _instead(body)(place) if number == 0 else reference_text(place)
+        return reference_text(place) if number else f"def {ast.unparse(place.handed)}(*given):\n{body}"
 
     return fill
 
 
 #: learner → how the answer cells are filled
 CLASS: dict[str, Fill] = {
-    "perfect": _perfect,
-    "untouched": _untouched,
+    "perfect": lambda number, exercise, place: reference_text(place),
+    "untouched": lambda number, exercise, place: None,
     "partly-right": _partly,
     "crash": _accident("    import os\n\n    os._exit(1)"),
     "endless-loop": _accident("    while True:\n        pass"),

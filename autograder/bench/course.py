@@ -33,6 +33,16 @@ def fresh(gm: Any) -> Any:
     return copy
 
 
+def on(gm: Any, run: Callable[[Any], Any]) -> Callable[[], Callable[[], Any]]:
+    """Return a candidate for `interleaved` that runs on a fresh copy of the graph."""
+
+    def prepare() -> Callable[[], Any]:
+        copy = fresh(gm)
+        return lambda: run(copy)
+
+    return prepare
+
+
 def _torch_passes() -> dict[str, tuple[str, Callable[[Any], Any]]]:
     """Return exercise → (name, pass) of torch's nearest equivalent. Each returns a graph ready to run, as ours do."""
     import torch
@@ -109,24 +119,17 @@ def _one_pass(exercise: str, mine: Callable, name: str, theirs: Callable, graphs
     for n, gm in graphs.items():
         yield f"{exercise} at {n:,} nodes"
 
-        def put(run: Callable, gm: Any = gm) -> Callable[[], Callable[[], Any]]:
-            def prepare() -> Callable[[], Any]:
-                copy = fresh(gm)
-                return lambda: run(copy)
-
-            return prepare
-
         rounds = 3 if n <= 10_000 else 1
         what = f"{exercise}: time at {n:,} nodes / torch's {name}"
         if 10 * max(torch_times.values(), default=0) > PATIENCE:
             why = f"torch's would take longer than {PATIENCE:g} s"
         try:
-            found = interleaved({"mine": put(mine)} if why else {"mine": put(mine), "theirs": put(theirs)}, rounds)
+            found = interleaved({"mine": on(gm, mine)} | ({} if why else {"theirs": on(gm, theirs)}), rounds)
         except Exception as error:
             if "theirs" not in error.__notes__:
                 raise
             why = f"torch's raised {type(error).__name__}: {str(error)[:120]}"
-            found = interleaved({"mine": put(mine)}, rounds)
+            found = interleaved({"mine": on(gm, mine)}, rounds)
         times[n] = found["mine"]
         if "theirs" in found:
             torch_times[n] = found["theirs"]

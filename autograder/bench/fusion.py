@@ -9,10 +9,10 @@ Candidates for the chain take turns, and ratios compare least times: other progr
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-from autograder.bench.course import SIZES, fresh
+from autograder.bench.course import SIZES, on
 from autograder.bench.figures import Figure, apart, at_least, at_most, exponent, interleaved, skipped, tell
 
 PART = "fusion"
@@ -42,13 +42,13 @@ def grouping(largest: int) -> Iterator[Figure | str]:
     times: dict[int, float] = {}
     for n in (n for n in SIZES if n <= largest):
         yield f"grouping {n:,} nodes"
-        times[n] = interleaved({"groups": _on(graph(n), groups)}, 3 if n <= 10_000 else 2)["groups"]
+        times[n] = interleaved({"groups": on(graph(n), groups)}, 3 if n <= 10_000 else 2)["groups"]
     if len(times) > 1:
         seen = ", ".join(f"{n:,}: {t:.3g} s" for n, t in times.items())
         yield at_most(PART, "grouping: growth, exponent of n", exponent(times), 1.2, "", seen)
     yield f"grouping {PARTITIONED:,} nodes, and torch's partitioner"
     gm = graph(PARTITIONED)
-    found = interleaved({"groups": _on(gm, groups), "partitioner": _on(gm, partitions)}, 2)
+    found = interleaved({"groups": on(gm, groups), "partitioner": on(gm, partitions)}, 2)
     ratio, base = found["partitioner"] / found["groups"], f"{found['groups']:.3g} s / {found['partitioner']:.3g} s"
     what = f"grouping {PARTITIONED:,} nodes, times as fast as CapabilityBasedPartitioner"
     yield at_least(PART, what, ratio, 20, "x", base)
@@ -58,16 +58,6 @@ def graph(nodes: int) -> Any:
     from passlab.fx.generate import random_graph
 
     return random_graph(0, size=nodes, views=False)
-
-
-def _on(gm: Any, run: Callable[[Any], Any]) -> Callable[[], Callable[[], Any]]:
-    """Return a candidate for `interleaved` that runs on a fresh copy of the graph."""
-
-    def prepare() -> Callable[[], Any]:
-        copy = fresh(gm)
-        return lambda: run(copy)
-
-    return prepare
 
 
 def partitions(gm: Any) -> list:

@@ -23,6 +23,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from autograder.engine.runner.snapshots import INSIDE, root, tables
 from passlab.process.parsing import parse
 
 #: Packages whose functions return a value and have no side effects, unless their name suggests one.
@@ -47,7 +48,6 @@ _FRAMES = set("__globals__ __main__ _getframe currentframe f_back f_globals f_lo
 #: IPython's variables with the results of cells.
 _HISTORY = re.compile(r"_+|_i*\d*|_[io]h|In|Out")
 _MAKES = (ast.Call, ast.List, ast.Dict, ast.Set, ast.ListComp, ast.DictComp, ast.SetComp)
-_INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 
 
 @dataclass
@@ -128,7 +128,7 @@ def _read(source: str) -> _Cell:
         top = symtable.symtable(source, "cell", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError):  # `await` at the top, for one
         return _Cell(tree, unseen=True)
-    inner = list(_tables(top))
+    inner = list(tables(top))
     cell = _Cell(tree)
     cell.uses = {s.get_name() for s in top.get_symbols() if s.is_referenced()}
     cell.uses |= {s.get_name() for table in inner for s in table.get_symbols() if s.is_global()}
@@ -179,12 +179,6 @@ def _unread(source: str) -> _Cell:
     return _Cell(unseen=True)
 
 
-def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
-    for child in table.get_children():
-        yield child
-        yield from _tables(child)
-
-
 def _top(node: ast.AST) -> Iterator[ast.AST]:
     """Return the parts of a cell that run with it: everything except the bodies of functions."""
     for child in ast.iter_child_nodes(node):
@@ -209,7 +203,7 @@ def _only_shows(key: int, cells: Mapping[int, _Cell], used: set[str]) -> bool:
     inside = {
         id(inner)
         for node in ast.walk(cell.tree)
-        if isinstance(node, _INSIDE)
+        if isinstance(node, INSIDE)
         for body in (node.body if isinstance(node.body, list) else [node.body])
         for inner in ast.walk(body)
     }
@@ -221,12 +215,12 @@ def _only_shows(key: int, cells: Mapping[int, _Cell], used: set[str]) -> bool:
             case ast.Import() | ast.ImportFrom() | ast.Global() | ast.Nonlocal():
                 return False
             case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
-                if id(node) not in inside or _root(node) in everywhere | {""}:
+                if id(node) not in inside or root(node) in everywhere | {""}:
                     return False
             case ast.Attribute(attr=name) if _SETS.match(name):
                 return False
             case ast.Attribute(attr=name) if name in _TAKES or (name in _CHANGES and id(node) not in valued):
-                if _root(node) not in own and _root(node) in everywhere:
+                if root(node) not in own and root(node) in everywhere:
                     return False
             case ast.Name(id=name, ctx=ast.Load()) if not _quiet(name, cells):
                 return False
@@ -256,10 +250,3 @@ def _quiet(name: str, cells: Mapping[int, _Cell]) -> bool:
         if not package or _SETS.match(home.rpartition(".")[2]):
             return False
     return name not in _LOUD
-
-
-def _root(node: ast.AST) -> str:
-    """Return the name that `name.a[0].b(…)` begins with, or ""."""
-    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""

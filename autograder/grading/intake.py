@@ -177,8 +177,8 @@ def _unpack_class(path: Path, scratch: Path | None, found: Class) -> Path:
         raise Damaged(f"{path.name} is an archive, but there is no folder to unpack it into.")
     inside = scratch / "class"
     inside.mkdir()
-    wanted = (".ipynb", ".zip", "timestamp.txt", "roster.csv")
-    for note in files.unpack(path.resolve(), inside, wanted, files.CLASS_BYTES, files.CLASS_FILES):
+    suffixes = (".ipynb", ".zip", "timestamp.txt", "roster.csv")
+    for note in files.unpack(path.resolve(), inside, suffixes, files.CLASS_BYTES, files.CLASS_FILES):
         found.note("", note)
     return inside
 
@@ -216,8 +216,8 @@ class _Search:
         into = self.scratch / f"learner-{self.unpacked}"
         into.mkdir()
         try:
-            wanted = (".ipynb", "timestamp.txt")
-            for note in files.unpack(path, into, wanted, files.LEARNER_BYTES, files.LEARNER_FILES):
+            suffixes = (".ipynb", "timestamp.txt")
+            for note in files.unpack(path, into, suffixes, files.LEARNER_BYTES, files.LEARNER_FILES):
                 self.found.note(learner, note)
         except Damaged as error:
             self.found.note(learner, str(error))
@@ -462,9 +462,9 @@ def job(
         if not _runs(cell):
             continue
         name, exercise, answer = _grade_id(cell), "", ""
-        if name in known and is_autograded(known[name]):
-            exercise, answer = _checks(known[name].source)
-        graded = name in known and is_autograded(known[name]) and not exercise
+        graded = name in known and is_autograded(known[name])
+        if graded and (check := checked(known[name].source)):
+            exercise, answer, graded = check.exercise, ast.unparse(check.answer), False
         cells.append(Cell(index, name or cell.id, cell.source, exercise, answer, graded))
     if not run_all:
         cells = _mark_idle(cells, nb, authored)
@@ -514,12 +514,6 @@ def is_autograded(cell: NotebookNode) -> bool:
     """Return whether nbgrader reads the points of this cell from its outputs."""
     meta = _meta(cell)
     return cell.cell_type == "code" and bool(meta.get("grade")) and not meta.get("solution")
-
-
-def _checks(text: str) -> tuple[str, str]:
-    """Return the exercise that an authored cell checks and the expression it passes; ("", "") if it checks none."""
-    found = checked(text)
-    return (found.exercise, ast.unparse(found.answer)) if found else ("", "")
 
 
 def fill(nb: NotebookNode, result: NotebookResult) -> None:

@@ -58,13 +58,9 @@ def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = Non
     )
 
 
-def _meta(cell: NotebookNode) -> dict:
-    return cell.metadata.get("nbgrader") or {}
-
-
 def _cell(cell: NotebookNode, verdict: Verdict | None) -> tuple[NotebookNode, str, str, Verdict | None]:
     """Return (the cell, its grade id, what to show it as, its verdict)."""
-    meta = _meta(cell)
+    meta = cell.metadata.get("nbgrader") or {}
     if cell.cell_type != "code":
         kind = "written" if meta.get("grade") or meta.get("solution") or meta.get("task") else "text"
     elif verdict or (meta.get("grade") and not meta.get("solution")):
@@ -94,13 +90,13 @@ def _tools() -> tuple[Any, Any, Any]:
     return render, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True)
 
 
-def _kept(render):
+def _remember(render):
     """Cache the results for short texts: the cells of a release are the same for a whole class."""
     remembered = lru_cache(2_000)(render)
     return lambda text: (remembered if len(text) <= MOST_KEPT else render)(text)
 
 
-@_kept
+@_remember
 def _code(source: str) -> Markup:
     if not source:
         return Markup()
@@ -112,7 +108,7 @@ def _code(source: str) -> Markup:
     return Markup(f'<pre class="code">{highlight(source, lexer, formatter)}</pre>')
 
 
-@_kept
+@_remember
 def _markdown(text: str) -> Markup:
     if len(text) <= MOST_COLOURED:
         try:

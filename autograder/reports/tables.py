@@ -92,7 +92,7 @@ def show(
                     notes.append(f"Not graded: {failures.get((learner, assignment), 'nothing was recorded')}")
                 cells = ["–"] * (len(questions) + 1)
             else:
-                notes += _lost(mine.values())
+                notes += [f"{score.question}: {score.error[:160]}" for score in mine.values() if score.error]
                 points = [mine[q].points if q in mine else None for q in questions]
                 cells = ["?" if p is None else f"{p:g}" for p in points] + [f"{sum(p or 0 for p in points):g}"]
             table.add_row(safe(learner), *cells, safe(" ".join(notes)))
@@ -103,11 +103,6 @@ def show(
         if learner not in with_rows:
             name = f"{safe(learner)}: " if learner else ""
             console.print(f"{name}{safe(' '.join(notes))}", highlight=False)
-
-
-def _lost(scores: Iterable[Score]) -> list[str]:
-    """Return why whole questions were lost, other than by a wrong answer."""
-    return [f"{score.question}: {score.error[:160]}" for score in scores if score.error]
 
 
 def changes(found: list[Difference]) -> Table:

@@ -93,10 +93,7 @@ LOOKS = {
         True,
         _tool("dot", "pictures", "install Graphviz (Debian: apt install graphviz; macOS: brew install graphviz)"),
     ),
-    "compiler": (
-        False,
-        _tool("c++", "torch.compile and later days", "install g++ (macOS: xcode-select --install)"),
-    ),
+    "compiler": (False, _tool("c++", "torch.compile and later days", "install g++ (macOS: xcode-select --install)")),
     "disk": (True, _disk),
     "devices": (True, _devices),
     "grading": (False, _grading),

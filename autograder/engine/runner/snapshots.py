@@ -13,26 +13,27 @@ from collections.abc import Iterable, Iterator
 from autograder.engine.data import Cell
 from passlab.process.parsing import parse
 
-_INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+INSIDE = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 #: Ways in which a cell can change names without naming them.
 _UNSEEN = {"globals", "locals", "vars", "exec", "eval", "setattr", "delattr", "get_ipython", "__import__"}
 
 
-def _tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+def tables(table: symtable.SymbolTable) -> Iterator[symtable.SymbolTable]:
+    """Yield the tables of the functions and classes in a cell, however deep."""
     for child in table.get_children():
         yield child
-        yield from _tables(child)
+        yield from tables(child)
 
 
 def _top(node: ast.AST) -> Iterator[ast.AST]:
     """Yield the parts of a cell that run with it: everything but the bodies of functions and classes."""
     for child in ast.iter_child_nodes(node):
         yield child
-        if not isinstance(child, _INSIDE):
+        if not isinstance(child, INSIDE):
             yield from _top(child)
 
 
-def _root(node: ast.AST) -> str:
+def root(node: ast.AST) -> str:
     """Return the name that `name.a[0].b(…)` begins with, or ""."""
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
         node = node.func if isinstance(node, ast.Call) else node.value
@@ -41,15 +42,15 @@ def _root(node: ast.AST) -> str:
 
 def _looked_up(source: str) -> set[str]:
     """Return the global names that the functions of a cell look up when they are called."""
-    tables = _tables(symtable.symtable(source, "cell", "exec"))
-    return {symbol.get_name() for table in tables for symbol in table.get_symbols() if symbol.is_global()}
+    top = symtable.symtable(source, "cell", "exec")
+    return {symbol.get_name() for table in tables(top) for symbol in table.get_symbols() if symbol.is_global()}
 
 
 def _changed(source: str) -> set[str] | None:
     """Return the global names that a cell binds, or whose objects it may change; None if that is unknown."""
     top = symtable.symtable(source, "cell", "exec")
     found = {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()}
-    found |= {s.get_name() for table in _tables(top) for s in table.get_symbols() if s.is_declared_global()}
+    found |= {s.get_name() for table in tables(top) for s in table.get_symbols() if s.is_declared_global()}
     for node in _top(parse(source)):
         match node:
             case ast.Name(id=name) if name in _UNSEEN:
@@ -59,9 +60,9 @@ def _changed(source: str) -> set[str] | None:
             case ast.Call(func=ast.Attribute(attr=attr)) if attr.startswith("set_"):
                 return None  # a process-wide setting: torch.set_default_dtype, …
             case ast.Attribute(ctx=ast.Store() | ast.Del()) | ast.Subscript(ctx=ast.Store() | ast.Del()):
-                found.add(_root(node))
+                found.add(root(node))
             case ast.Expr(value=ast.Call(func=ast.Attribute() as method)):
-                found.add(_root(method))  # table.append(x) changes the table; f(table) counts as a use
+                found.add(root(method))  # table.append(x) changes the table; f(table) counts as a use
     return found - {""}
 
 

@@ -16,6 +16,7 @@ import re
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from textwrap import wrap
 from typing import Any
 
 from passlab.drawing.boxes import RED
@@ -410,20 +411,11 @@ def _legend(scene: Scene, y: float, note: str, wide: float) -> tuple[str, float]
     sentences = [(violation(scene), RED, "bold")] if scene.violated else []
     sentences += [(note, PALE, "normal")] if note else []
     for sentence, fill, weight in sentences:
-        for line in _lines(sentence, int(wide / 6.2)):
+        for line in wrap(sentence, int(wide / 6.2), break_long_words=False, break_on_hyphens=False):
             look = f'fill="{fill}" font-weight="{weight}" font-size="12"'
             drawn.append(f'<text x="0" y="{y + more + 12:g}" {look}>{escape(line)}</text>')
             more += 17
     return "".join(drawn), more
-
-
-def _lines(sentence: str, most: int) -> list[str]:
-    lines = [""]
-    for word in sentence.split():
-        if len(lines[-1]) + len(word) >= most:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return lines
 
 
 def violation(scene: Scene) -> str:

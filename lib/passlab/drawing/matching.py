@@ -79,11 +79,7 @@ def _steady_names(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]
 
 def _structure(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) -> None:
     """Match by op, attributes and operands, all the way up; break ties by name, then by order."""
-    values, taken, same = (
-        _values(before, keys["before"]),
-        set(pairs.values()),
-        defaultdict(dict),
-    )
+    values, taken, same = _values(before, keys["before"]), set(pairs.values()), defaultdict(dict)
     for id, value in _values(after, keys["after"]).items():
         if id not in taken:
             same[value][id] = None

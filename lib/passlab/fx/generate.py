@@ -10,6 +10,7 @@ large are squashed at once. The features are a table of small functions, chosen 
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import random
@@ -228,10 +229,7 @@ class _Builder:
 
     def grow(self, size: int) -> None:
         ops, weights = zip(*self.ops, strict=True)
-        cumulative, total = [], 0.0
-        for w in weights:
-            total += w
-            cumulative.append(total)
+        cumulative = list(itertools.accumulate(weights))
         while len(self.value) < size:
             op = self.rng.choices(ops, cum_weights=cumulative)[0]
             op = _join if len(self.waiting) > 5 and self.on["pointwise"] and self.rng.random() < 0.6 else op

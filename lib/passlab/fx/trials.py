@@ -100,10 +100,6 @@ def draw(like: Tensor, gen: torch.Generator, shape: Sequence[int] | None = None,
     return torch.randint(low, high + 1, shape, generator=gen).to(like.dtype)
 
 
-def _is_float(x: Any) -> bool:
-    return isinstance(x, Tensor) and x.is_floating_point()
-
-
 def _extremes(dtype: torch.dtype, roomy: bool) -> tuple[float, ...]:
     """Return finite values at the edges of float32, or of `dtype` if it has no wider type (`roomy` False)."""
     huge = 1e30 if roomy else torch.finfo(dtype).max ** 0.25
@@ -154,7 +150,7 @@ class Trials:
     def __init__(self, examples: list[tuple], native: torch.dtype | None, seed: int = 0, thorough: bool = False):
         self.examples, self.args, self.native = examples, examples[0], native
         self.seed, self.thorough = seed, thorough
-        self.floats = [t for t in pytree.tree_leaves(self.args) if _is_float(t)]
+        self.floats = [t for t in pytree.tree_leaves(self.args) if isinstance(t, Tensor) and t.is_floating_point()]
         self.double = native is not None  # set to False once the program rejects float64
         self.spread = True  # False for programs that draw: dropout draws in memory order
 

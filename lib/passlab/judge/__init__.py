@@ -18,17 +18,8 @@ from passlab.judge.running import (
     unfit,
 )
 from passlab.judge.travel import function_travels, module_travels, record
-from passlab.judge.verdicts import (
-    MEANING,
-    VERDICTS,
-    Case,
-    Exercise,
-    Finding,
-    Judgement,
-    Outcome,
-    call_answer,
-)
-from passlab.judge.words import and_more, listed, plural
+from passlab.judge.verdicts import MEANING, VERDICTS, Case, Exercise, Finding, Judgement, Outcome, call_answer
+from passlab.judge.words import and_more, listed, plural, times
 
 __all__ = [
     "MEANING",
@@ -58,6 +49,7 @@ __all__ = [
     "record",
     "run",
     "time_limit",
+    "times",
     "too_many",
     "unfit",
 ]

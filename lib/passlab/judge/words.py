@@ -11,6 +11,10 @@ def plural(number: int, one: str, many: str = "") -> str:
     return f"{number} {one if number == 1 else many or one + 's'}"
 
 
+def times(number: int) -> str:
+    return {1: "once", 2: "twice"}.get(number, f"{number} times")
+
+
 def listed(names: Sequence[Any]) -> str:
     """Return "a, b and c", cut when long, of names or of nodes."""
     shown = [getattr(n, "name", str(n)) for n in names[:5]] + ([f"{len(names) - 5} more"] if len(names) > 5 else [])

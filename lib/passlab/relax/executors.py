@@ -14,7 +14,7 @@ import numpy as np
 
 from passlab.relax import relax, tvm
 from passlab.tvm.builds import dtype_of
-from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, itemsize
+from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, itemsize, synced
 
 
 def prepare(diagnoses: list[str]) -> None:
@@ -77,13 +77,7 @@ class _Machine:
         return self.vm[self.function](*self._arguments(values))
 
     def again(self, values: list[np.ndarray]) -> Callable[[], None]:
-        function, arguments = self.vm[self.function], self._arguments(values)
-
-        def once() -> None:
-            function(*arguments)
-            self.device.sync()
-
-        return once
+        return synced(self.device, self.vm[self.function], *self._arguments(values))
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int]]:
         """Return the kernels of one run, and the count and bytes of its storage."""
@@ -159,12 +153,7 @@ class _Tir:
 
     def again(self, values: list[np.ndarray]) -> Callable[[], None]:
         arguments, _ = self._arguments(values)
-
-        def once() -> None:
-            self.function(*arguments)
-            self.device.sync()
-
-        return once
+        return synced(self.device, self.function, *arguments)
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], None]:
         return [self.name], None
@@ -202,13 +191,13 @@ def runner(module: Any, target: str, pipeline: Any, level: int) -> Runner:
         pipeline = relax.get_default_pipeline(chosen)
     device = tvm.device(chosen.kind.name, 0) if chosen.kind.name != "llvm" else tvm.cpu()
     machine = relax.VirtualMachine(tvm.compile(module, chosen, relax_pipeline=pipeline), device)
-    held_inputs: list[Any] = []
+    inputs: list[Any] = []
 
     def give(arrays: list[np.ndarray]) -> None:
-        held_inputs[:] = [tvm.runtime.tensor(array, device) for array in arrays]
+        inputs[:] = [tvm.runtime.tensor(array, device) for array in arrays]
 
     def run() -> list[Any]:
-        result = machine["main"](*held_inputs)
+        result = machine["main"](*inputs)
         device.sync()
         return list(_flat(result))
 

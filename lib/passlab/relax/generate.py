@@ -31,7 +31,7 @@ _NAMES = {
 
 
 class Relax(Builder):
-    new_shape = "shape"
+    new_shape, operators = "shape", relax.op
 
     def start(self, params: list) -> None:
         self.build = relax.BlockBuilder()
@@ -74,10 +74,7 @@ class Relax(Builder):
         return relax.const(array, str(array.dtype))
 
     def operator(self, name: str) -> Callable:
-        found = relax.op
-        for part in _NAMES.get(name, name).split("."):
-            found = getattr(found, part)
-        return found
+        return super().operator(_NAMES.get(name, name))
 
     def emit(self, expr: Any) -> Any:
         return self.build.emit(expr)
@@ -112,12 +109,6 @@ class Relax(Builder):
         turned = self.op("transpose", w, axes=self.rng.choice((None, [1, 0])))
         return self.op("add", self.op("matmul", x, turned, bound=2 * x.bound), b)
 
-    def join(self, parts: list[Value], axis: int) -> Value:
-        for part in parts:
-            part.uses += 1
-        call = relax.op.concat([p.expr for p in parts], axis)
-        return self.keep(self.emit(call), max(p.bound for p in parts))
-
     def gelu(self, x: Value) -> Value:
         return self.op(self.rng.choice(("nn.gelu", "nn.gelu_tanh")), x)
 
@@ -126,6 +117,3 @@ class Relax(Builder):
 
     def slice(self, x: Value, axis: int, begin: int, end: int, step: int) -> Value:
         return self.op("strided_slice", x, axes=[axis], begin=[begin], end=[end], strides=[step])
-
-    def take(self, x: Value, indices: Value, axis: int) -> Value:
-        return self.op("take", x, indices, axis=axis, mode="clip", bound=x.bound)

@@ -242,16 +242,13 @@ def cpu_schedule(function: Any) -> Any:
             schedule = tried(schedule, lambda trial, block=block: trial.compute_inline(block)) or schedule
     for block in blocks(schedule):
         if not is_spatial(schedule, block):
-            ways = (_tile_with_reader, _tile_alone, _only_parallel)
-            schedule = tried(schedule, *(functools.partial(way, block=block) for way in ways)) or schedule
+            ways = [functools.partial(_tile, block=block, alone=alone) for alone in (False, True)]
+            schedule = tried(schedule, *ways, functools.partial(_only_parallel, block=block)) or schedule
     for block in blocks(schedule):
-        if is_spatial(schedule, block) and not _is_scheduled(schedule, block):
+        scheduled = any(int(schedule.get(loop).kind) for loop in schedule.get_loops(block))
+        if is_spatial(schedule, block) and not scheduled:
             schedule = tried(schedule, functools.partial(_spread, block=block)) or schedule
     return schedule
-
-
-def _is_scheduled(schedule: Any, block: Any) -> bool:
-    return any(int(schedule.get(loop).kind) for loop in schedule.get_loops(block))
 
 
 def _lanes(dtype: str) -> int:
@@ -325,14 +322,6 @@ def _tile(schedule: Any, block: Any, alone: bool) -> None:
     for rows in inside:
         schedule.unroll(rows)
     schedule.decompose_reduction(block, reducing[0])
-
-
-def _tile_with_reader(schedule: Any, block: Any) -> None:
-    _tile(schedule, block, alone=False)
-
-
-def _tile_alone(schedule: Any, block: Any) -> None:
-    _tile(schedule, block, alone=True)
 
 
 def _only_parallel(schedule: Any, block: Any) -> None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Iterable
-from itertools import count
-from typing import Any
+from typing import Any, ClassVar
 
 import tvm
 from tvm import relax
 from tvm.tirx import PrimFunc
 
 from passlab.graph import Graph, kinds
-from passlab.graph.assemble import UNKNOWN, Builder, Type, several, short, sized, strongest, value_of, walk
+from passlab.graph.assemble import UNKNOWN, Type, several, short, sized, strongest, value_of, walk
+from passlab.tvm.visits import Visits, element
 
 #: Attributes of a function that the compiler treats as one unit: its calls are not inlined.
 _UNITS = ("Composite", "Codegen", "Primitive")
@@ -35,9 +35,6 @@ _INTEGER = re.compile(r"T\.int\d+\((-?\d+)\)")
 #: Attributes that a line of text shows in another way or omits.
 _ASIDE = ("fused", "by", "primfunc")
 
-#: Calls are inlined until the graph has this many nodes.
-_MOST = 100_000
-
 
 def read(obj: Any, *inputs: Any) -> Graph:
     """Return the view of a Relax module (its `main`, or its only function) or of one function. Raises ValueError."""
@@ -51,35 +48,24 @@ def read(obj: Any, *inputs: Any) -> Graph:
     return reader.build.graph(obj.script())
 
 
-class _Reader:
-    """Makes the nodes in the order of the bindings. Its methods that yield are visits, see `walk`."""
+class _Reader(Visits):
+    """Makes the nodes in the order of the bindings."""
 
-    def __init__(self, name: str, functions: dict[str, Any]):
-        self.build = Builder(name, "Relax")
-        self.functions = functions
-        self.made: dict[Any, str] = {}  # expression → id of the node that makes its value
-        self.inside: set[Any] = set()  # functions that are being inlined
-        self.dataflow = False
-        self.constants, self.unnamed = count(), count()
+    ir, sigil, unnamed = "Relax", "", "_"
+    dataflow = False
+
+    def type(self, e: Any) -> Type:
+        return _of(e.ty)
+
+    def name(self, variable: Any) -> str:
+        return variable.name
 
     def entry(self, function: Any) -> Generator:
-        for parameter in function.params:
-            self._variable(parameter)
-        self.inside.add(function.__chandle__())
-        result = yield self.visit(function.body)
-        self.build.outputs = [result]
+        result = yield self.enter(function)
         self.build.add("return", "return", "data", [result], text=f"return {result}", ours=True)
 
-    def visit(self, e: Any, name: str = "") -> Generator:
-        """Return the id of the node that makes the value of `e`; `name`: its variable."""
-        key = e.__chandle__()
-        if key not in self.made:
-            how = next((how for base, how in _HOW.items() if isinstance(e, base)), _Reader._other)
-            self.made[key] = yield how(self, e, name)
-        return self.made[key]
-
-    def _add(self, e: Any, op: str, kind: str, inputs: list[str], name: str = "", attrs: dict | None = None) -> str:
-        name = name or f"_{next(self.unnamed)}"
+    def add(self, e: Any, op: str, kind: str, inputs: list[str], name: str = "", attrs: dict | None = None) -> str:
+        name = name or self.fresh()
         attrs = attrs or {}
         options = [f"{key}={short(value)}" for key, value in attrs.items() if key not in _ASIDE]
         said = ", ".join([*inputs, *options])
@@ -97,16 +83,6 @@ class _Reader:
             attrs = {**attrs, "dataflow": True}
         return self.build.add(name, op, kind, inputs, _of(e.ty), text, attrs, ours=True)
 
-    def _variable(self, e: Any, inputs: Iterable[str] = ()) -> str:
-        id = self.build.add(e.name, "Var", "data", inputs, _of(e.ty), e.name, ours=True)
-        self.made[e.__chandle__()] = id
-        return id
-
-    def _free(self, e: Any, name: str) -> Generator:
-        """Add a variable that no parameter and no earlier binding defines."""
-        return self.build.missing(e.name)
-        yield
-
     def _constant(self, e: Any, name: str) -> Generator:
         type = _of(e.ty)
         id = name or f"constant_{next(self.constants)}"
@@ -123,7 +99,7 @@ class _Reader:
                 variable = binding.var
                 if isinstance(binding, relax.MatchCast):
                     value = yield self.visit(binding.value)
-                    id = self._add(variable, "match_cast", "shape", [value], variable.name)
+                    id = self.add(variable, "match_cast", "shape", [value], variable.name)
                 else:
                     id = yield self.visit(binding.value, variable.name)
                 self.made[variable.__chandle__()] = id
@@ -132,31 +108,7 @@ class _Reader:
 
     def _tuple(self, e: Any, name: str) -> Generator:
         inputs, attrs = yield self._operands(e.fields, ())
-        return self._add(e, "Tuple", "shape", inputs, name, attrs)
-
-    def _item(self, e: Any, name: str) -> Generator:
-        value = yield self.visit(e.tuple_value)
-        return self._add(e, "TupleGetItem", "shape", [value], name, {"index": e.index})
-
-    def _if(self, e: Any, name: str) -> Generator:
-        inputs = [(yield self.visit(e.cond))]
-        name = name or f"_{next(self.unnamed)}"
-        for arm, branch in (("then", e.true_branch), ("else", e.false_branch)):
-            inputs.append((yield self._block(f"{name}:{arm}", branch)))
-        return self._add(e, "If", "control", inputs, name)
-
-    def _function(self, e: Any, name: str) -> Generator:
-        name = name or f"_{next(self.unnamed)}"
-        result = yield self._block(name, e.body, e.params)
-        return self._add(e, "Function", "control", [result], name)
-
-    def _block(self, name: str, body: Any, variables: Any = ()) -> Generator:
-        outer, self.build.block = self.build.block, name
-        for variable in variables:
-            self._variable(variable)
-        result = yield self.visit(body)
-        self.build.block = outer
-        return result
+        return self.add(e, "Tuple", "shape", inputs, name, attrs)
 
     def _call(self, e: Any, name: str) -> Generator:
         op, args = e.op, list(e.args)
@@ -166,12 +118,12 @@ class _Reader:
         if isinstance(op, tvm.ir.Op):
             inputs, said = yield self._operands(args, [a.name for a in op.arguments])
             kind = kinds.TVM.get(op.name.removeprefix("relax."), "compute")
-            return self._add(e, op.name, kind, inputs, name, said | attrs)
+            return self.add(e, op.name, kind, inputs, name, said | attrs)
         inputs, said = yield self._operands(args, ())
         attrs = {**({"by": how} if how else {}), **said, **attrs}
         if isinstance(op, relax.ExternFunc):
             symbol = str(op.global_symbol)
-            return self._add(e, symbol, kinds.TVM.get(symbol, "compute"), inputs, name, attrs)
+            return self.add(e, symbol, kinds.TVM.get(symbol, "compute"), inputs, name, attrs)
         called = op.name_hint if isinstance(op, tvm.ir.GlobalVar) else ""
         function = self.functions.get(called, op)
         if isinstance(function, PrimFunc):
@@ -182,30 +134,19 @@ class _Reader:
                 attrs["fused"] = ", ".join(fused)
                 if unit == "Composite":
                     called, attrs["function"] = str(function.attrs[unit]), called
-                return self._add(e, called or "fusion", strongest(map(_kind, fused)), inputs, name, attrs)
-            if function.__chandle__() not in self.inside and len(self.build.nodes) < _MOST:
-                return (yield self._inline(function, inputs))
+                return self.add(e, called or "fusion", strongest(map(_kind, fused)), inputs, name, attrs)
+            if self.may_inline(function):
+                return (yield self.inline(function, inputs))
         if not called:  # a closure: a value decides which function runs
             inputs = [(yield self.visit(op)), *inputs]
-        return self._add(e, "Call", "control", inputs, name, {"callee": called, **attrs})
+        return self.add(e, "Call", "control", inputs, name, {"callee": called, **attrs})
 
     def _primfunc(self, e: Any, called: str, inputs: list[str], name: str, attrs: dict) -> str:
         """Add a kernel. Called directly, not by call_tir, it writes into its last operand."""
         attrs["primfunc"] = True
         if attrs.get("by") == "call_tir_inplace" or ("by" not in attrs and inputs):
             attrs["mutates"] = inputs[-1]
-        return self._add(e, called, _kind(called), inputs, name, attrs)
-
-    def _inline(self, function: Any, inputs: list[str]) -> Generator:
-        known = set(self.made)
-        for parameter, operand in zip(function.params, inputs, strict=True):
-            self.made[parameter.__chandle__()] = operand
-        self.inside.add(function.__chandle__())
-        result = yield self.visit(function.body)
-        self.inside.remove(function.__chandle__())
-        for key in set(self.made) - known:  # the next call of it computes anew
-            del self.made[key]
-        return result
+        return self.add(e, called, _kind(called), inputs, name, attrs)
 
     def _operands(self, args: Iterable[Any], names: Any) -> Generator:
         """Return (ids of the operands that are values, the others by name). A literal tuple stands for its fields."""
@@ -251,23 +192,22 @@ class _Reader:
                 found += self._inside(inner) if isinstance(inner, relax.Function) else [str(name)]
         return found
 
-    def _other(self, e: Any, name: str) -> Generator:
+    def other(self, e: Any, name: str) -> Generator:
         """Add a shape, number, text or function used as a value."""
         kind = "shape" if isinstance(e, relax.ShapeExpr) else "data"
-        return self._add(e, type(e).__name__, kind, [], name, {"value": plain(e)})
+        return self.add(e, type(e).__name__, kind, [], name, {"value": plain(e)})
         yield
 
-
-_HOW = {
-    relax.SeqExpr: _Reader._sequence,
-    relax.Var: _Reader._free,  # those that are bound are in `made`
-    relax.Call: _Reader._call,
-    tvm.ir.GenericConst: _Reader._constant,
-    tvm.ir.Tuple: _Reader._tuple,
-    tvm.ir.TupleGetItem: _Reader._item,
-    relax.If: _Reader._if,
-    relax.Function: _Reader._function,
-}
+    how: ClassVar = {
+        relax.SeqExpr: _sequence,
+        relax.Var: Visits.free,  # those that are bound are in `made`
+        relax.Call: _call,
+        tvm.ir.GenericConst: _constant,
+        tvm.ir.Tuple: _tuple,
+        tvm.ir.TupleGetItem: Visits.item,
+        relax.If: Visits.choice,
+        relax.Function: Visits.function,
+    }
 
 
 def _unit(function: Any) -> str:
@@ -311,20 +251,9 @@ def plain(value: Any) -> Any:
     return _INTEGER.sub(r"\1", " ".join(str(value).split())).replace("T.", "")
 
 
-def _element(dtype: str) -> tuple[str, float | None]:
-    """Return the dtype, and the bytes of one element."""
-    if dtype == "bool":
-        return dtype, 1
-    try:
-        it = tvm.DataType(dtype)
-    except (ValueError, tvm.TVMError):
-        return dtype, None
-    return dtype, it.bits * it.lanes / 8
-
-
 def _of(type: Any) -> Type:
     if isinstance(type, relax.TensorType):
-        dtype, size = _element(str(type.dtype.dtype)) if type.dtype is not None else (None, None)
+        dtype, size = element(str(type.dtype.dtype)) if type.dtype is not None else (None, None)
         if isinstance(type.shape, relax.ShapeExpr):
             return sized([d if isinstance(d, int) else plain(d) for d in type.shape.values], dtype, size)
         return (None if type.ndim < 0 else ("?",) * type.ndim), dtype, None
@@ -335,5 +264,5 @@ def _of(type: Any) -> Type:
     if isinstance(type, relax.FuncType):
         return None, "fn", None
     if isinstance(type, tvm.ir.PrimType):
-        return sized((), *_element(str(type.dtype)))
+        return sized((), *element(str(type.dtype)))
     return (None, "object", None) if isinstance(type, relax.AnyType) else UNKNOWN

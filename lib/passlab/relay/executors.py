@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from passlab.relay import relay, tvm
-from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, itemsize
+from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, itemsize, synced
 
 
 def prepare(diagnoses: list[str]) -> None:
@@ -65,20 +65,16 @@ class _Graph:
         return [self.module.get_output(at).copyto(tvm.cpu()) for at in range(self.module.get_num_outputs())]
 
     def _set(self, name: str, value: np.ndarray) -> None:
-        wanted = self.module.get_input(name)
-        if tuple(wanted.shape) != value.shape or wanted.dtype != value.dtype.name:
+        expected = self.module.get_input(name)
+        if tuple(expected.shape) != value.shape or expected.dtype != value.dtype.name:
             raise Failed(
-                f"The input {name} is {wanted.dtype} of shape {tuple(wanted.shape)}; "
+                f"The input {name} is {expected.dtype} of shape {tuple(expected.shape)}; "
                 f"got {value.dtype.name} of {value.shape}."
             )
         self.module.set_input(name, tvm.nd.array(value))
 
     def again(self, values: list[np.ndarray]) -> Callable[[], None]:
-        def once() -> None:
-            self.module.run()
-            self.device.sync()
-
-        return once
+        return synced(self.device, self.module.run)
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int]]:
         """Return the kernels in the executor's plan, and the count and bytes of the buffers that results share."""
@@ -111,11 +107,7 @@ class _Machine:
         return self.vm.run(*(tvm.nd.array(value, self.device) for value in values))
 
     def again(self, values: list[np.ndarray]) -> Callable[[], None]:
-        def once() -> None:
-            self.run(values)
-            self.device.sync()
-
-        return once
+        return synced(self.device, self.run, values)
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], None]:
         """Return the module's kernels, not in the order of a run."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ def random_relay(seed: int, size: int = 12, features: Sequence[str] | None = Non
 
 
 class Relay(Builder):
-    new_shape = "newshape"
+    new_shape, operators = "newshape", relay
 
     def start(self, params: list) -> None:
         self.lets: list[tuple[Any, Any]] = []
@@ -40,20 +40,8 @@ class Relay(Builder):
     def halfway(self) -> None:
         pass
 
-    def join(self, parts: list[Value], axis: int) -> Value:
-        for part in parts:
-            part.uses += 1
-        call = relay.concatenate([p.expr for p in parts], axis)
-        return self.keep(self.emit(call), max(p.bound for p in parts))
-
     def constant(self, array: np.ndarray) -> Any:
         return relay.const(array, str(array.dtype))
-
-    def operator(self, name: str) -> Callable:
-        found = relay
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found
 
     def emit(self, expr: Any) -> Any:
         expr = expr.astuple() if isinstance(expr, relay.TupleWrapper) else expr
@@ -123,6 +111,3 @@ class Relay(Builder):
 
     def slice(self, x: Value, axis: int, begin: int, end: int, step: int) -> Value:
         return self.op("strided_slice", x, begin=[begin], end=[end], strides=[step], axes=[axis])
-
-    def take(self, x: Value, indices: Value, axis: int) -> Value:
-        return self.op("take", x, indices, axis=axis, mode="clip", bound=x.bound)

@@ -28,41 +28,14 @@ import torch
 from torch import Tensor
 
 from passlab.equivalence import Equivalence
-from passlab.equivalence.values import (
-    SUMS,
-    Difference,
-    Errors,
-    Tolerance,
-    compare,
-    leaves,
-    nan_or_inf,
-    unexcused,
-)
+from passlab.equivalence.values import SUMS, Difference, Errors, Tolerance, compare, leaves, nan_or_inf, unexcused
 from passlab.fx.equivalent import depth as torch_depth
 from passlab.fx.programs import Program
 from passlab.fx.trials import TRIALS
 from passlab.tvm import builds
 from passlab.tvm.dialect import held
-from passlab.tvm.inputs import (
-    ALL_KINDS,
-    KINDS,
-    after_example,
-    check_kinds,
-    inputs_of,
-    nudged_inputs,
-    plain,
-    tensor,
-)
-from passlab.tvm.modules import (
-    counts,
-    functions,
-    is_function,
-    is_module,
-    nodes,
-    signature,
-    type_of,
-    typed,
-)
+from passlab.tvm.inputs import ALL_KINDS, KINDS, after_example, check_kinds, inputs_of, nudged_inputs, plain, tensor
+from passlab.tvm.modules import counts, functions, is_function, is_module, nodes, signature, type_of, typed
 
 #: the trials where one side is torch's: TVM's kernels and torch's overflow at different places
 _MIXED = ("ordinary", "structured", "sizes")

@@ -29,12 +29,12 @@ class Executor(Protocol):
 
 @dataclass
 class Runner:
-    """A module, built in this process. `give(arrays)` sets the inputs (`wanted` of them); `run()` waits for the
+    """A module, built in this process. `give(arrays)` sets the inputs (`inputs` of them); `run()` waits for the
     outputs and returns them."""
 
     give: Callable[[list[np.ndarray]], None]
     run: Callable[[], list[Any]]
-    wanted: int
+    inputs: int
 
 
 class Failed(Exception):
@@ -49,6 +49,16 @@ def itemsize(dtype: Any) -> int:
 
 def device_of(tvm: Any, target: Any) -> Any:
     return tvm.device(target.kind.name if target.kind.name != "llvm" else "cpu", 0)
+
+
+def synced(device: Any, run: Callable[..., Any], *arguments: Any) -> Callable[[], None]:
+    """Return a function that makes this call and waits for the device."""
+
+    def once() -> None:
+        run(*arguments)
+        device.sync()
+
+    return once
 
 
 def context(tvm: Any, head: dict) -> Any:

@@ -14,6 +14,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -120,6 +121,19 @@ class Builder:
         far = _BOUNDS.get(name, lambda *b: max(b))(*[a.bound for a in args]) if bound is None else bound
         expr = self.emit(self.operator(name)(*[a.expr for a in args], **attributes))
         return self.keep(expr, far, all(a.constant for a in args))
+
+    def operator(self, name: str) -> Callable:
+        """Return an operator by Relay's name."""
+        return attrgetter(name)(self.operators)
+
+    def join(self, parts: list[Value], axis: int) -> Value:
+        for part in parts:
+            part.uses += 1
+        call = self.operator("concatenate")([p.expr for p in parts], axis)
+        return self.keep(self.emit(call), max(p.bound for p in parts))
+
+    def take(self, x: Value, indices: Value, axis: int) -> Value:
+        return self.op("take", x, indices, axis=axis, mode="clip", bound=x.bound)
 
     def const(self, array: Any, dtype: str = "float32") -> Value:
         array = np.asarray(array, dtype)

@@ -216,11 +216,7 @@ def _signature_change(before: Any, after: Any) -> str | None:
 
 
 def same(
-    before: Any,
-    after: Any,
-    inputs: Sequence[Any] | None = None,
-    reference: Callable | None = None,
-    **how: Any,
+    before: Any, after: Any, inputs: Sequence[Any] | None = None, reference: Callable | None = None, **how: Any
 ) -> str | None:
     """Return how `after` differs from `before`, built and run on every available target, as one sentence, or None.
 

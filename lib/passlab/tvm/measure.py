@@ -23,13 +23,9 @@ import torch
 from passlab.graph import Cost, Measured
 from passlab.tvm import builds
 from passlab.tvm.dialect import held, own
+from passlab.tvm.executors import itemsize
 from passlab.tvm.inputs import random_inputs
-from passlab.tvm.modules import (
-    counts,
-    functions,
-    type_of,
-    typed,
-)
+from passlab.tvm.modules import counts, functions, type_of, typed
 
 
 def launches(module: Any, *inputs: Any, target: str = "llvm", **run: Any) -> Measured:
@@ -39,19 +35,19 @@ def launches(module: Any, *inputs: Any, target: str = "llvm", **run: Any) -> Mea
     calls, `level=0` (Relay) fuses nothing. Without inputs, random ones. Raises ValueError for a module that does not
     build or run. The number is reported by the process that ran the module, which the module could falsify.
     """
-    given = inputs or random_inputs(module, kinds=("ordinary",))[0]
-    built = builds.run_module(module, [given], target=target, **run)
-    if not built.ok:
-        raise ValueError(f"launches: the module does not run on {target}: {built.error}")
-    return Measured(len(built.kernels), "launches", target, collections.Counter(built.kernels))
+    names = _kernels("launches", module, inputs, target, run)
+    return Measured(len(names), "launches", target, collections.Counter(names))
 
 
 def kernels(module: Any, *inputs: Any, target: str = "llvm", **run: Any) -> tuple[str, ...]:
     """Return the names of the kernels that one run starts, in order. Arguments and errors as for `launches`."""
-    given = inputs or random_inputs(module, kinds=("ordinary",))[0]
-    built = builds.run_module(module, [given], target=target, **run)
+    return _kernels("kernels", module, inputs, target, run)
+
+
+def _kernels(asked: str, module: Any, inputs: tuple, target: str, run: dict) -> tuple[str, ...]:
+    built = builds.run_module(module, [inputs or random_inputs(module, kinds=("ordinary",))[0]], target=target, **run)
     if not built.ok:
-        raise ValueError(f"kernels: the module does not run on {target}: {built.error}")
+        raise ValueError(f"{asked}: the module does not run on {target}: {built.error}")
     return built.kernels
 
 
@@ -114,12 +110,7 @@ def nbytes(type_: Any) -> int:
         raise ValueError(
             f"bytes_moved: the size of {type_} is not known. Bind its symbolic dimensions to numbers first."
         )
-    return math.prod(sizes) * _itemsize(str(type_.dtype))
-
-
-def _itemsize(dtype: str) -> int:
-    bits = int("".join(c for c in dtype if c.isdigit()) or 8)
-    return max(1, bits // 8)
+    return math.prod(sizes) * itemsize(type_.dtype)
 
 
 # ---------------------------------------------------------------------------------------------------- memory
@@ -168,8 +159,8 @@ def runner(
         if given and not (len(last) == len(given) and all(a is b for a, b in zip(last, given, strict=True))):
             built.give([_array(x) for x in given])
             last[:] = given
-        if not last and built.wanted:
-            raise ValueError(f"The module takes {built.wanted} inputs; got {len(given)}: call runner(module)(x).")
+        if not last and built.inputs:
+            raise ValueError(f"The module takes {built.inputs} inputs; got {len(given)}: call runner(module)(x).")
         return built.run()
 
     if inputs:

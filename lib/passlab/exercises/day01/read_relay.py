@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from passlab import models
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, times
 from passlab.relay import relay, tvm
 from passlab.tvm.importers import relay_module
 
@@ -154,7 +154,7 @@ def _differences(value: dict[str, Any], expected: dict[str, Any]) -> tuple[str |
     less, more = [], []
     for name in sorted({*value["operators"], *expected["operators"]}):
         got, want = value["operators"].get(name, 0), expected["operators"].get(name, 0)
-        said = f"{name} is called {_times(want)}; your count is {got}."
+        said = f"{name} is called {times(want)}; your count is {got}."
         (less if got < want else more if got > want else []).append(said)
     for name, want in expected["readers"].items():
         got = value["readers"][name]
@@ -167,7 +167,3 @@ def _differences(value: dict[str, Any], expected: dict[str, Any]) -> tuple[str |
     said = f"The constants take {want:,} bytes together; your answer is {got:,}."
     (less if got < want else more if got > want else []).append(said)
     return next(iter(less), None), next(iter(more), None)
-
-
-def _times(number: int) -> str:
-    return {1: "once", 2: "twice"}.get(number, f"{number} times")

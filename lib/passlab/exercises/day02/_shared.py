@@ -54,14 +54,20 @@ class Rewrite:
     why: str = ""
 
 
-def live(gm: fx.GraphModule) -> list[fx.Node]:
-    """Return the nodes that the output depends on, and the inputs."""
-    todo, found = [n for n in gm.graph.nodes if n.op == "output"], set()
+def upstream(*ends: fx.Node) -> set[fx.Node]:
+    """Return these nodes and all that they depend on."""
+    todo, found = [*ends], set()
     while todo:
         node = todo.pop()
         if node not in found:
             found.add(node)
             todo.extend(node.all_input_nodes)
+    return found
+
+
+def live(gm: fx.GraphModule) -> list[fx.Node]:
+    """Return the nodes that the output depends on, and the inputs."""
+    found = upstream(*gm.graph.find_nodes(op="output"))
     return [n for n in gm.graph.nodes if n in found or n.op == "placeholder"]
 
 

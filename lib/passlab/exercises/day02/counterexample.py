@@ -33,13 +33,9 @@ def _foreign(gm: fx.GraphModule) -> str | None:
     return None
 
 
-def _copies(inputs: tuple) -> tuple:
-    return tuple(x.detach().clone() if isinstance(x, Tensor) else x for x in inputs)
-
-
 def _effect(gm: fx.GraphModule, inputs: tuple) -> list:
     """Return everything a caller can see of a run: the outputs, and the inputs as they are afterwards."""
-    mine, found = _copies(inputs), []
+    mine, found = tuple(x.detach().clone() if isinstance(x, Tensor) else x for x in inputs), []
     torch.manual_seed(0)
     with torch.no_grad():
         result = gm.forward(*mine)  # not gm(…): when that fails, torch.fx imports its compiler to format the error

@@ -126,10 +126,7 @@ def cases() -> list[Case]:
             lambda m, x: x[:, :1].expand(4, 4) * 1.0,
             lambda m, x: x[:, :1] * 1.0,
             _normal(4, 4),
-            Pair(
-                False,
-                "The shapes are (4, 4) and (4, 1); subtraction broadcasts and finds no difference.",
-            ),
+            Pair(False, "The shapes are (4, 4) and (4, 1); subtraction broadcasts and finds no difference."),
         ),
         pair_case(
             "a number for a NaN",
@@ -179,10 +176,7 @@ def cases() -> list[Case]:
             lambda m, x: (x * 1e4).sum(1),
             lambda m, x: (x.flip(1) * 1e4).sum(1),
             _normal(8, 300),
-            Pair(
-                True,
-                "They add the same numbers in another order; near 1e5, float32 has rounding errors of 1e-2.",
-            ),
+            Pair(True, "They add the same numbers in another order; near 1e5, float32 has rounding errors of 1e-2."),
         ),
         pair_case(
             "half precision",

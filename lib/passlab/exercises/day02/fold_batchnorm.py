@@ -164,11 +164,7 @@ def cases() -> list[Case]:
     """Return the visible cases of batch-norm folding."""
     kept = ("valid", "same", "spared")
     return [
-        rewrite_case(
-            "a convolution with a bias",
-            _one_pair,
-            Rewrite(("conv → bn",)),
-        ),
+        rewrite_case("a convolution with a bias", _one_pair, Rewrite(("conv → bn",))),
         rewrite_case(
             "no bias and another eps; no weight and bias in the batch norm",
             _odd_pairs,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from passlab.exercises.day02._shared import plain
+from passlab.exercises.day02._shared import plain, upstream
 from passlab.judge import Case, Finding
 
 
@@ -70,12 +70,7 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
     graph, root, keys = case.build()
     nodes = {n.name: n for n in graph.nodes}
     small = graph if len(nodes) <= 40 else None
-    reached, todo = set(), [nodes[root]]
-    while todo:
-        node = todo.pop()
-        if node not in reached:
-            reached.add(node)
-            todo.extend(node.all_input_nodes)
+    reached = upstream(nodes[root])
 
     def wrong(verdict: str, message: str, *mark: str) -> Finding:
         return Finding(verdict, False, message, before=small, mark=mark)
@@ -110,16 +105,16 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
         if key != _spelled(should):
             message = f"{name} was passed to the callback for {key!r}; expected the one for {_spelled(should)!r}."
             yield wrong("spared", message, name)
-        wanted = tuple(number.get(o.name) for o in node.all_input_nodes)
+        expected = tuple(number.get(o.name) for o in node.all_input_nodes)
         late = [o.name for o in node.all_input_nodes if o.name not in number and key_of(o, keys) is not None]
         if late:
             yield wrong("did", f"{name} was visited before its operand {late[0]}. Visit operands first.", name, late[0])
             return
-        if results != wanted:
+        if results != expected:
             operands = ", ".join(o.name for o in node.all_input_nodes)
             yield wrong(
                 "did",
-                f"The callback of {name} got {results}; the results of its operands ({operands}) are {wanted}. "
+                f"The callback of {name} got {results}; the results of its operands ({operands}) are {expected}. "
                 f"An operand without a callback gives None, and so do the callbacks of placeholders here.",
                 name,
             )

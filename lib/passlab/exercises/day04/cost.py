@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import fx
 
+from passlab.exercises._tensorir import host_target
 from passlab.fx.reader import trace
 from passlab.judge import Case, Finding
 from passlab.judge.words import plural
@@ -373,7 +374,7 @@ class Sides:
         """Time another round. Raise RuntimeError if a side cannot be built or run."""
         for name, module in zip(("apart", "fused"), self.modules, strict=True):
             built = builds.run_module(
-                module, [self.inputs], target=_target(), pipeline="none", repeats=3, threads=1, seconds=20
+                module, [self.inputs], target=host_target(), pipeline="none", repeats=3, threads=1, seconds=20
             )
             if not built.ok:
                 raise RuntimeError(f"The module of the judge did not run: {built.error}")
@@ -428,13 +429,6 @@ def in_place(kernel: Any) -> Any:
 def _sizes(block: Any) -> list[int]:
     """Return the lengths of the loops that are not reductions."""
     return [int(axis.dom.extent) for axis in block.iter_vars if int(axis.iter_type) == 0]
-
-
-@cache
-def _target() -> str:
-    from passlab.relax.pipelines import host
-
-    return str(host())
 
 
 def judge(case: Case, value: object) -> Iterator[Finding]:

@@ -156,13 +156,7 @@ def cases() -> list[Case]:
             (2, 4),
             why="An intermediate value is also used outside and would be computed twice.",
         ),
-        spares(
-            "other biases",
-            biases,
-            (2, 4),
-            (6, 4),
-            why="A bias has one number for each unit, along the last axis.",
-        ),
+        spares("other biases", biases, (2, 4), (6, 4), why="A bias has one number for each unit, along the last axis."),
     ]
 
 

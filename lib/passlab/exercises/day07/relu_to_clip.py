@@ -7,14 +7,10 @@ from collections import Counter
 import numpy as np
 
 from passlab.exercises.day07._shared import CONV, LEVEL, RELU, SHAPE, clip_case, conv, ladder, named, operands, outside
-from passlab.judge import Case
+from passlab.judge import Case, times
 from passlab.relay import relay, tvm
 from passlab.relay.cases import calls, number, program, tuple_of, weight
 from passlab.tvm.judge import counts, is_primitive, judge_pass
-
-
-def times(number_of: int) -> str:
-    return {1: "once", 2: "twice"}.get(number_of, f"{number_of} times")
 
 
 def _alone(module: tvm.IRModule) -> int:
@@ -50,22 +46,22 @@ def _clip_did(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | No
     wrong = next((why for f in _instructions(after) if (why := _misformed(f))), None)
     if wrong:
         return wrong
-    wanted, there = _alone(before) + len(_instructions(before)), len(_instructions(after))
-    if there < wanted:
+    expected, there = _alone(before) + len(_instructions(before)), len(_instructions(after))
+    if there < expected:
         found = f"conv2d_relu occurs {times(there)}"
-        return f"{times(wanted).capitalize()} a relu is the only consumer of a convolution; {found}."
+        return f"{times(expected).capitalize()} a relu is the only consumer of a convolution; {found}."
     return None
 
 
 def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str | None:
-    wanted, there = _alone(before) + len(_instructions(before)), len(_instructions(after))
+    expected, there = _alone(before) + len(_instructions(before)), len(_instructions(after))
     convs, now = counts(before)[CONV], counts(after)[CONV]
     if now != convs:
         return (
             f"{calls(convs, CONV)} became {now}: one with other consumers has to stay, so fusing it computes it twice."
         )
-    if there > wanted:
-        return f"conv2d_relu occurs {times(there)}; expected {times(wanted)}."
+    if there > expected:
+        return f"conv2d_relu occurs {times(there)}; expected {times(expected)}."
     top = {float(tvm.tir.max_value(d).value) for d in ("float32", "float16", "int32", "int8")}
     odd = [
         e for e in outside(after["main"]) if named(e, "clip") and (e.attrs.a_min, e.attrs.a_max) not in _clips(before)

@@ -6,12 +6,11 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from passlab.exercises._tensorir import FOREIGN
+from passlab.exercises._tensorir import FOREIGN, host_target
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
 from passlab.tvm import builds
@@ -99,14 +98,14 @@ def _module(value: Any, sizes: Sizes) -> tuple[Any, str | None]:
     if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
         return None, f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions."
     function = functions[0]
-    wanted = [(sizes.n, sizes.k), (sizes.k, sizes.m), (sizes.n, sizes.m)]
+    expected = [(sizes.n, sizes.k), (sizes.k, sizes.m), (sizes.n, sizes.m)]
     types = [parameter.ty for parameter in function.params]
     found = [tuple(getattr(size, "value", None) for size in getattr(t, "shape", ())) for t in types]
-    if found != wanted or any(str(getattr(t, "dtype", "")) != "float32" for t in types):
+    if found != expected or any(str(getattr(t, "dtype", "")) != "float32" for t in types):
         shapes = ", ".join(map(str, found))
         return (
             None,
-            f"The parameters must be A, B and C, float32 of shapes {', '.join(map(str, wanted))}; got {shapes}.",
+            f"The parameters must be A, B and C, float32 of shapes {', '.join(map(str, expected))}; got {shapes}.",
         )
     try:
         text = function.script()
@@ -118,14 +117,7 @@ def _module(value: Any, sizes: Sizes) -> tuple[Any, str | None]:
 
 
 def _run(module: Any, a: np.ndarray, b: np.ndarray, repeats: int) -> builds.Built:
-    return builds.run_module(module, [(a, b)], target=_target(), repeats=repeats, seconds=15)
-
-
-@cache
-def _target() -> str:
-    from passlab.relax.pipelines import host
-
-    return str(host())
+    return builds.run_module(module, [(a, b)], target=host_target(), repeats=repeats, seconds=15)
 
 
 def _difference(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> str | None:
@@ -145,8 +137,11 @@ def _times(module: Any, first: builds.Built, a: np.ndarray, b: np.ndarray) -> tu
     """Return the least times of the kernel, the naive one and torch; repeat until the kernel is fast enough."""
     import torch
 
+    from passlab.relax import tvm
+
     left, right = torch.from_numpy(a), torch.from_numpy(b)
-    plain_module = _as_module(naive(a.shape[0], b.shape[1], a.shape[1]))
+    textbook = naive(a.shape[0], b.shape[1], a.shape[1])
+    plain_module = tvm.IRModule({"main": textbook.with_attr("global_symbol", "main")})
     mine, plain, blas = min(first.times), math.inf, math.inf
     for again in range(ROUNDS):
         if again:
@@ -159,9 +154,3 @@ def _times(module: Any, first: builds.Built, a: np.ndarray, b: np.ndarray) -> tu
         if plain / mine >= ENOUGH and blas / mine >= SHARE:
             break
     return mine, plain, blas
-
-
-def _as_module(function: Any) -> Any:
-    from passlab.relax import tvm
-
-    return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from passlab import polyhedral
 from passlab.drawing.lattice import told
-from passlab.exercises._tensorir import FOREIGN
-from passlab.judge import OutOfTime, time_limit
+from passlab.exercises._tensorir import FOREIGN, host_target
+from passlab.judge import Finding, OutOfTime, time_limit
 from passlab.polyhedral import tensor_ir
 from passlab.tvm import builds
 
@@ -50,11 +49,11 @@ def kernel(value: Any, program: polyhedral.Program, sizes: Sizes) -> tuple[Any, 
     if len(functions) != 1 or not isinstance(functions[0], tvm.tirx.PrimFunc):
         return None, f"The module must hold one PrimFunc and nothing else; it holds {len(functions)} functions."
     (function,) = functions
-    wanted = list(program.shapes(sizes).values())
+    expected = list(program.shapes(sizes).values())
     found = [tuple(getattr(size, "value", None) for size in getattr(p.ty, "shape", ())) for p in function.params]
-    if found != wanted or any(str(getattr(p.ty, "dtype", "")) != "float32" for p in function.params):
+    if found != expected or any(str(getattr(p.ty, "dtype", "")) != "float32" for p in function.params):
         shapes = ", ".join(map(str, found))
-        return None, f"The parameters must be float32 arrays of shapes {', '.join(map(str, wanted))}; got {shapes}."
+        return None, f"The parameters must be float32 arrays of shapes {', '.join(map(str, expected))}; got {shapes}."
     try:
         text = function.script()
     except Exception as error:
@@ -99,7 +98,7 @@ def _how_shifted(loop: Any) -> str:
 def run(function: Any, arrays: Mapping[str, np.ndarray], repeats: int = 0, seconds: float = 10.0) -> builds.Built:
     """Run a function that changes its arrays. The outputs are all arrays as it leaves them."""
     return builds.run_module(
-        _with_copies(function), [tuple(arrays.values())], target=_target(), repeats=repeats, seconds=seconds
+        _with_copies(function), [tuple(arrays.values())], target=host_target(), repeats=repeats, seconds=seconds
     )
 
 
@@ -123,48 +122,47 @@ def _with_copies(function: Any) -> Any:
     return tvm.IRModule({"main": both.with_attrs({"global_symbol": "main", "tirx.noalias": True, "s_tir": True})})
 
 
-@cache
-def _target() -> str:
-    from passlab.relax.pipelines import host
-
-    return str(host())
-
-
 def difference(built: builds.Built, want: Mapping[str, np.ndarray]) -> str | None:
     """Return where the arrays after a run differ from the expected ones, or None."""
     if built.error:
         return built.error
-    for (name, wanted), got in zip(want.items(), built.outputs[0], strict=True):
-        off = ~np.isclose(got, wanted, rtol=1e-4, atol=1e-5)
+    for (name, expected), got in zip(want.items(), built.outputs[0], strict=True):
+        off = ~np.isclose(got, expected, rtol=1e-4, atol=1e-5)
         if off.any():
             at = tuple(map(int, np.argwhere(off)[0]))
             where = f"{name}[{', '.join(map(str, at))}]"
             many = f"{int(off.sum())} of {off.size} elements of {name} are wrong"
-            return f"{where} is {got[at]:.6g}; expected {wanted[at]:.6g}; {many}."
+            return f"{where} is {got[at]:.6g}; expected {expected[at]:.6g}; {many}."
     return None
 
 
-def other_order(function: Any, wanted: list[tuple[str, tuple[int, ...]]]) -> str | None:
+def other_order(function: Any, expected: list[tuple[str, tuple[int, ...]]]) -> str | None:
     """Return where a function visits the wrong iterations, or visits them in the wrong order, or None."""
     try:
         with time_limit(PATIENCE):
-            seen = polyhedral.visits(function, most=2 * len(wanted))
+            seen = polyhedral.visits(function, most=2 * len(expected))
     except tensor_ir.TooMany as error:
-        return f"{error} There should be {len(wanted):,}: which loop runs too often?"
+        return f"{error} There should be {len(expected):,}: which loop runs too often?"
     except ValueError as error:
         return str(error)
     except OutOfTime:
         return f"Its loops are still running after {PATIENCE} s: how many iterations does each of them have?"
-    if seen == wanted:
+    if seen == expected:
         return None
-    if missing := sorted(set(wanted) - set(seen)):
-        return f"{told(missing[0])} never runs; {len(missing)} of {len(wanted)} iterations are missing."
-    if more := sorted(set(seen) - set(wanted)):
+    if missing := sorted(set(expected) - set(seen)):
+        return f"{told(missing[0])} never runs; {len(missing)} of {len(expected)} iterations are missing."
+    if more := sorted(set(seen) - set(expected)):
         return f"{told(more[0])} runs but is not in the domain; there are {len(more)} such iterations."
-    if len(seen) > len(wanted):
+    if len(seen) > len(expected):
         twice = next(at for at in seen if seen.count(at) > 1)
         return f"{told(twice)} runs {seen.count(twice)} times; each iteration must run once."
-    place = next(n for n, (a, b) in enumerate(zip(seen, wanted, strict=True)) if a != b)
-    return (
-        f"Iteration number {place} in time, counted from 0, should be {told(wanted[place])}; it is {told(seen[place])}."
-    )
+    place = next(n for n, (a, b) in enumerate(zip(seen, expected, strict=True)) if a != b)
+    want, got = told(expected[place]), told(seen[place])
+    return f"Iteration number {place} in time, counted from 0, should be {want}; it is {got}."
+
+
+def same(function: Any, nest: Nest) -> Finding:
+    """Return whether a function leaves all arrays as the loops of its nest do."""
+    arrays = polyhedral.random_arrays(nest.program, nest.sizes)
+    wrong = difference(run(function, arrays), polyhedral.reference(nest.program, nest.sizes, arrays))
+    return Finding("same", not wrong, wrong or "")

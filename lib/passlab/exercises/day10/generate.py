@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from passlab import polyhedral
-from passlab.exercises.day10._loops import Nest, difference, kernel, other_order, run
+from passlab.exercises.day10._loops import Nest, kernel, other_order, same
 from passlab.judge import Case, Finding
 from passlab.polyhedral import tensor_ir
 
@@ -121,8 +121,5 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     wrong = other_order(function, polyhedral.order(program, nest.schedule, nest.sizes))
     yield Finding("did", not wrong, wrong or "")
-    if not case.asks("same"):
-        return
-    arrays = polyhedral.random_arrays(program, nest.sizes)
-    wrong = difference(run(function, arrays), polyhedral.reference(program, nest.sizes, arrays))
-    yield Finding("same", not wrong, wrong or "")
+    if case.asks("same"):
+        yield same(function, nest)

@@ -8,7 +8,7 @@ from typing import Any
 import islpy as isl
 
 from passlab import polyhedral
-from passlab.exercises.day10._loops import Nest, difference, kernel, other_order, run
+from passlab.exercises.day10._loops import Nest, kernel, other_order, same
 from passlab.judge import Case, Finding
 
 PRODUCT = """
@@ -83,6 +83,4 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     yield Finding("did", not wrong, wrong or "")
     if case.asks("same"):
-        arrays = polyhedral.random_arrays(program, nest.sizes)
-        wrong = difference(run(function, arrays), polyhedral.reference(program, nest.sizes, arrays))
-        yield Finding("same", not wrong, wrong or "")
+        yield same(function, nest)
