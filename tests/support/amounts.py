@@ -6,6 +6,6 @@ FULL = os.environ.get("PASSLAB_TESTS") == "full"
 #: Random graphs or payloads for each property.
 EXAMPLES = 500 if FULL else 50
 #: How often a grader is killed in the test of crash safety, and a recorder in its own.
-KILLS = 50 if FULL else 8
+KILLS = 50 if FULL else 6
 #: Seeds with which the hidden cases of the proof are drawn.
 SEEDS = (0, 1) if FULL else (0,)

@@ -82,9 +82,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     level, expected = find_levels(gm)
     given = {frozenset(pair) for pair in pairs}
     wrong, mark = _wrong_level(value, level, nodes)
-    missed, extra = sorted(map(sorted, expected - given)), sorted(map(sorted, given - expected))
+    missed, extra = (min(map(sorted, odd), default=None) for odd in (expected - given, given - expected))
     if not wrong and missed:
-        a, b = missed[0]
+        a, b = missed
         mark = (a, b)
         wrong = f"{a} and {b} may run in parallel, because no path leads from one to the other; this pair is missing."
         if level[a] != level[b]:
@@ -92,15 +92,15 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     yield Finding("did", not wrong, wrong or "", before=gm, mark=mark)
     message = ""
     if extra:
-        pair, idle = extra[0], [name for name in extra[0] if nodes[name].op in IDLE]
-        message = f"{' and '.join(pair)} cannot be a pair: "
+        idle = [name for name in extra if nodes[name].op in IDLE]
+        message = f"{' and '.join(extra)} cannot be a pair: "
         if idle:
             message += f"{idle[0]} is {nodes[idle[0]].op} and does no work."
         else:
             message += (
-                "a node does not form a pair with itself." if len(pair) == 1 else "a path leads from one to the other."
+                "a node does not form a pair with itself." if len(extra) == 1 else "a path leads from one to the other."
             )
-    yield Finding("spared", not extra, message, before=gm, mark=tuple(extra[0]) if extra else ())
+    yield Finding("spared", not extra, message, before=gm, mark=tuple(extra or ()))
     if "cost" in case.about:
         yield Finding("cost", not wrong and not extra)
 
