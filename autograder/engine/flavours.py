@@ -31,6 +31,7 @@ _OF = {
     "passlab.relay.": "relay",
     "passlab.relax.": "relax",
     "passlab.tvm.tensorir": "relay relax",
+    "passlab.tvm.visits": "relay relax",
 }
 #: Modules that torch, onnx or passlab import at their first use, which takes from half a second to several.
 _LATE = (
