@@ -77,7 +77,7 @@ def test_progress_keeps_the_best_and_tells_three_states_apart(capsys):
     capsys.readouterr()
     ui.progress("day00")
     out = capsys.readouterr().out
-    assert "✓ day00.four" in out and "3 of 3 points" in out
+    assert "✓ day00.four" in out and "3 of 3 core points" in out
 
 
 def test_a_stub_is_not_an_attempt(capsys):

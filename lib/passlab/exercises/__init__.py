@@ -14,6 +14,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from types import ModuleType
@@ -60,6 +61,14 @@ def of_day(day: str) -> tuple[Exercise, ...]:
             )
         )
     return tuple(found)
+
+
+def extra_credit(exercise_id: str) -> float:
+    """Return the most extra credit of an exercise: 0 for one of the core, and for a question of another course."""
+    with suppress(KeyError):
+        exercise = find(exercise_id)
+        return exercise.total if exercise.stretch else 0.0
+    return 0.0
 
 
 def find(name: str) -> Exercise:

@@ -172,24 +172,28 @@ def _status(entry: dict | None, total: float) -> str:
 
 
 def progress(day: str | None = None) -> None:
-    """Show days × exercises with the points so far; with a day ("day03"), the details of its exercises."""
+    """Show the points so far in each exercise, core and stretch; with a day ("day03"), those of its exercises only."""
     if day is not None and day not in exercises.days():
         return show(say(f"No day {day!r}. The days are {', '.join(exercises.days())}."))
     record = load_progress()
-    lines, rows, got, of = [], [], 0.0, 0.0
+    lines, rows = [], []
+    sums = {"core": [0.0, 0.0], "stretch": [0.0, 0.0]}
     for each in [day] if day else exercises.days():
         for exercise in exercises.of_day(each):
             entry = record.get(exercise.id)
             points = float(entry["points"]) if entry else 0.0
-            got, of = got + points, of + exercise.total
+            part = "stretch" if exercise.stretch else "core"
+            sums[part] = [sums[part][0] + points, sums[part][1] + exercise.total]
             level = "●" * exercise.difficulty + "○" * (5 - exercise.difficulty)
             minutes = f"{exercise.minutes} min"
             score = f"{_number(points)} / {_number(exercise.total)}"
             status = _status(entry, exercise.total)
             lines.append(
-                f"{status[0]} {exercise.id:<24}{exercise.title:<44}{level}  {minutes:>7}  {score:>8}  {status[2:]}"
+                f"{status[0]} {exercise.id:<24}{exercise.title:<44}{part:<9}{level}  {minutes:>7}  {score:>8}  "
+                f"{status[2:]}"
             )
-            rows.append((exercise.id, exercise.title, level, minutes, score, status))
-    tail = f"{_number(got)} of {_number(of)} points"
+            rows.append((exercise.id, exercise.title, part, level, minutes, score, status))
+    told = [f"{_number(got)} of {_number(of)} {part} points" for part, (got, of) in sums.items() if of]
+    tail = ", ".join(told)
     lines.append(tail)
     show(Card("\n".join(lines), "progress", rows=rows, tail=tail))
