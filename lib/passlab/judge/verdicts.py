@@ -85,9 +85,9 @@ class Exercise:
     `flavour`: the compiler that the notebook needs, "torch", "relay" or "relax": a process can hold only one TVM.
     `stretch`: a harder question beyond the day's core; its points are extra credit.
     `closed`: dotted names of the functions that do the exercise, and cannot be called while the answer runs.
-    `meaning`: verdict → what it says here, where `MEANING` does not fit (the answer is no graph, say). `helps`: verdict →
-    the number of the hint to open if it is lost. `smaller`: the text of a smaller version of the question, for learners
-    who are stuck, or ""; its cases are those of `smaller_cases()`.
+    `meaning`: verdict → what it says here, where `MEANING` does not fit (the answer is not a graph, say). `helps`:
+    verdict → the number of the hint to open if it is lost. `smaller`: the text of a smaller version of the question,
+    for learners who are stuck, or ""; its cases are those of `smaller_cases()`.
     """
 
     id: str

@@ -115,10 +115,6 @@ def report(result: Judgement, *, draw: Callable[[Judgement], Any] = picture) -> 
             result.notes.append(f"The graph could not be drawn: {type(error).__name__}: {str(error)[:120]}")
         if drawn is not None:
             lines.append(drawn.text)
-    if not result.points and any(result.verdicts.values()):
-        result.notes.append(
-            "Nothing counts as long as “did” is lost on every case: doing nothing keeps other laws too."
-        )
     lines += result.notes
     facts = {"result": result, "points": points, "verdicts": verdicts, "where": where, "drawn": drawn}
     return Card("\n".join(lines), "judgement", **facts)
