@@ -44,6 +44,11 @@ EXERCISES = (
             "gm.graph.erase_node(node). Inputs and output have the effect 'signature'.",
         ),
         helps={"same": 2, "did": 1, "spared": 2},
+        smaller=(
+            "Write dce for graphs in which nothing has effects besides the inputs and the output: nothing writes, "
+            "draws random numbers or may stop the program. Remove every unused node, and then its operands, if they "
+            "are unused, too. Inputs stay, used or not."
+        ),
     ),
     Exercise(
         id="day03.cse",
