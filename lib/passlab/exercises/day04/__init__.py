@@ -106,6 +106,11 @@ EXERCISES = (
             "all if x, weight or bias is in written(gm.graph), or if a get_attr of the same path is.",
         ),
         helps={"valid": 3, "same": 2, "did": 1, "spared": 2, "cost": 3},
+        smaller=(
+            "Find one spelling only: F.relu of F.linear(x, w, b), with x, w and b by position. Replace the two by "
+            "linear_act(x, w, b, 'relu') if nothing but the relu reads the layer, and erase them. Ignore modules, "
+            "products that are written out, other activations, dtypes, and memory that the program writes."
+        ),
     ),
     Exercise(
         id="day04.attention",
@@ -127,6 +132,12 @@ EXERCISES = (
             "the mask) and dtypes, and pass scale=1.0 if the formula has no scale.",
         ),
         helps={"same": 3, "did": 2, "spared": 3},
+        smaller=(
+            "Find one spelling only: torch.softmax(q @ k.transpose(-2, -1) * c, -1) @ v, where c is a Python number. "
+            "Replace it by F.scaled_dot_product_attention(q, k, v, scale=c) if each value in between has one user, and "
+            "erase what is then unused. Ignore masks, dropouts, other scales and spellings, shapes and dtypes, and "
+            "memory that the program writes."
+        ),
     ),
     Exercise(
         id="day04.codegen",
