@@ -117,7 +117,7 @@ EXERCISES = (
             "name ends in _, or if module.inplace is set. The operand x is node.args[0] or node.kwargs['input'].",
         ),
         meaning={"same": "it computes the function with leaking ReLUs", "cost": "it has no more nodes than before"},
-        helps={"same": 3, "did": 2, "spared": 1, "cost": 3},
+        helps={"valid": 3, "same": 3, "did": 2, "spared": 1, "cost": 3},
     ),
     Exercise(
         id="day01.propagate",

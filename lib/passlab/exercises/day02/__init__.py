@@ -67,7 +67,7 @@ EXERCISES = (
             "module called by only one node? Then copy.deepcopy(conv), give the copy new parameters, and add it under "
             "a new name.",
         ),
-        helps={"same": 2, "did": 1, "spared": 3},
+        helps={"valid": 2, "same": 3, "did": 1, "spared": 3},
     ),
     Exercise(
         id="day02.pass-manager",

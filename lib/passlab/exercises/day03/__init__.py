@@ -26,7 +26,7 @@ EXERCISES = (
             "node.replace_all_uses_with(new). Put numbers into user.args with torch.fx.node.map_arg. At the end "
             "erase, in reverse order, the nodes that had a value and have no users.",
         ),
-        helps={"same": 1, "did": 1, "spared": 1, "cost": 3},
+        helps={"valid": 2, "same": 1, "did": 1, "spared": 1, "cost": 3},
     ),
     Exercise(
         id="day03.dce",
@@ -65,7 +65,7 @@ EXERCISES = (
             "two reads of an attribute refer to the same memory). For a node that reads one of them, put the number "
             "of writes seen so far into the key, so that a write in between gives a different key.",
         ),
-        helps={"same": 2, "did": 1, "spared": 2},
+        helps={"valid": 1, "same": 2, "did": 1, "spared": 2},
     ),
     Exercise(
         id="day03.simplify",

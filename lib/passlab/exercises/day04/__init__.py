@@ -32,7 +32,7 @@ EXERCISES = (
             "spared": "no group goes too far",
             "cost": "there are as few kernels as can be",
         },
-        helps={"same": 1, "did": 2, "spared": 2, "cost": 2},
+        helps={"same": 2, "did": 2, "spared": 2, "cost": 2},
     ),
     Exercise(
         id="day04.groups",
