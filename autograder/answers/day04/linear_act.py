@@ -124,8 +124,14 @@ def hidden(seed: int) -> list[Case]:
             torch.relu(torch.addmm(m.b, x, m.w)),
         )
 
-    def batched(m: Any, x: fx.Proxy) -> tuple:
-        return torch.relu(x @ m.stack.mT + m.b), torch.relu(torch.bmm(x, m.stack.transpose(1, 2)) + m.b)
+    def ranks(m: Any, x: fx.Proxy) -> tuple:
+        return (
+            torch.relu(x @ m.stack.mT),
+            torch.relu(x.matmul(m.stack.transpose(1, 2)) + m.b),
+            torch.relu(torch.bmm(x, m.stack.mT) + m.b),
+            torch.relu(F.linear(x, m.row)),
+            torch.relu(x @ m.row.t()),
+        )
 
     def types(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
         return torch.relu(x @ m.w.t() + m.narrow), torch.relu(n @ m.whole.t())
@@ -175,9 +181,9 @@ def hidden(seed: int) -> list[Case]:
             spared=[layers_at_most("alpha, a difference, two biases, a matrix, a weight as it is: none is a layer.")],
         ),
         case(
-            "a weight for each of the batch",
-            graph(batched, (2, 3, 4), stack=(2, 4, 4), b=(4,)),
-            spared=[layers_at_most("linear_act takes one matrix for all of the batch.")],
+            "a weight for each of the batch, and one row",
+            graph(ranks, (4, 3, 4), stack=(4, 4, 4), b=(4,), row=(4,)),
+            spared=[layers_at_most("The weight of a layer is one matrix.")],
         ),
         case(
             "integers, and a bias of another dtype",
@@ -337,6 +343,12 @@ any_dtype = edited(
     "does not look at dtypes: a bias in double made the sum double",
     (" or not weight.dtype.is_floating_point or x.dtype != weight.dtype", ""),
     ("bias.dtype == weight.dtype and ", ""),
+)
+any_rank = edited("same", "takes a weight of any rank, which linear_act cannot run", ("len(weight.shape) != 2 or ", ""))
+rows_too = edited(
+    "spared",
+    "a weight of one row is not a matrix, though F.linear takes it",
+    ("(weight.shape) != 2", "(weight.shape) > 2"),
 )
 loses_the_bias = edited("same", "leaves the added bias out", ("found[:2], b, [node", "found[:3], [node"))
 second_bias_wins = edited(
