@@ -150,6 +150,28 @@ def hidden(seed: int) -> list[Case]:
         s.mul_(2)
         return p @ v, torch.softmax(s, -1) @ k
 
+    def written_operand(which: int, filled: bool) -> Case:
+        """Write into one operand alone, after the scores have been masked."""
+
+        def body(m: Any, a: fx.Proxy, b: fx.Proxy, c: fx.Proxy, d: fx.Proxy) -> fx.Proxy:
+            q, k, v, mask = values = [torch.abs(x) for x in (a, b, c, d)]
+            mask = values[3] = mask > 0.5 if filled else mask
+            s = q @ k.mT * 0.5
+            s = s.masked_fill(mask, -INF) if filled else s + mask
+            p = torch.softmax(s, -1)
+            values[which].zero_()
+            return p @ v
+
+        name = ("q", "k", "v", "the mask")[which] + (" of masked_fill" if filled else "")
+        return case(
+            f"only {name} is overwritten",
+            graph(body, *[(2, 4, 4)] * 4),
+            spared=[attention_at_most(0, f"The program writes into {name}, and the op would read it at the end.")],
+        )
+
+    def ranks(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+        return torch.softmax(x @ x.mT * 0.5, -1) @ x, torch.softmax(y @ y.mT * 0.5, -1) @ y
+
     def drawing(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
         p = F.dropout(torch.softmax(q @ k.mT * 0.5, -1), 0.25, True)
         return p @ v
@@ -206,9 +228,23 @@ def hidden(seed: int) -> list[Case]:
             graph(written, four, four, four),
             spared=[attention_at_most(0, "The program writes into q, and into scores, before they are used up.")],
         ),
+        *(written_operand(which, False) for which in range(4)),
+        written_operand(3, True),
+        case(
+            "two dimensions, and five",
+            graph(ranks, (4, 3), (2, 2, 2, 4, 3)),
+            spared=[attention_at_most(0, "q, k and v are of three or four dimensions.")],
+        ),
         *written_graphs(rng),
     ]
 
+
+EQUIVALENT = {
+    (
+        "if any(n in memory for n in (q, k, v, mask, *inner)):",
+        "if any(n in memory for n in (q, v, mask, *inner)):",
+    ): "the transposition of k is one of `inner`, and shares its memory",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
@@ -435,6 +471,18 @@ any_batch = edited(
 ignores_writes = edited(
     "same", "does not ask what is written in between", ("memory = written(gm.graph)", "memory = set()")
 )
+mask_overwritten = edited(
+    "same", "asks what is written of everything but the mask", ("(q, k, v, mask, *inner)", "(q, k, v, *inner)")
+)
+queries_overwritten = edited(
+    "same", "asks what is written of everything but the queries", ("(q, k, v, mask, *inner)", "(k, v, mask, *inner)")
+)
+values_overwritten = edited(
+    "spared", "asks what is written of everything but the values", ("(q, k, v, mask, *inner)", "(q, k, mask, *inner)")
+)
+any_rank = edited("spared", "takes q, k and v of any rank", ("len(shape_of(q)) not in (3, 4)", "len(shape_of(q)) < 2"))
+matrices_too = edited("spared", "takes matrices for batches of one", ("not in (3, 4)", "not in (2, 3, 4)"))
+larger_too = edited("spared", "takes five dimensions, too", ("not in (3, 4)", "not in (3, 4, 5)"))
 no_quotients = edited("did", "knows the scale as a product, not as a quotient", ("in (*TIMES, *OVER)", "in TIMES"))
 query_stays_scaled = edited(
     "cost",
