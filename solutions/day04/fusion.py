@@ -867,8 +867,8 @@ with suppress(NotImplementedError):
 def measure(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, float]) -> dict[str, dict]:
     """Price a graph before and after fusing, from its shapes.
 
-    In:  gm: placeholders, calls and an output; node.meta["tensor_meta"] has shape and dtype. The calls are torch.matmul,
-         torch.sum, torch.mean, torch.amax, and element-wise ones, whose operands are broadcast.
+    In:  gm: placeholders, calls and an output; node.meta["tensor_meta"] has shape and dtype. The calls are torch.matmul
+         (of batches, too), torch.sum, torch.mean, torch.amax, and element-wise ones, whose operands are broadcast.
          groups: names of nodes that are one kernel after fusing; every other call is a kernel by itself. Before, every
          call is.
          machine: "bandwidth" in bytes/s, "flops" in operations/s, "launch" in s.
@@ -897,18 +897,17 @@ def measure(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, floa
 
 
 def row(kernels, machine):
-    moved, done = [traffic_of(kernel) for kernel in kernels], [sum(map(flops_of, kernel)) for kernel in kernels]
-    seconds = sum(
-        machine["launch"] + max(nbytes / machine["bandwidth"], flops / machine["flops"])
-        for nbytes, flops in zip(moved, done, strict=True)
-    )
-    intensity = sum(done) / sum(moved) if any(moved) else 0.0
+    each = [(traffic_of(kernel), sum(map(flops_of, kernel))) for kernel in kernels]
+    moved, done = sum(nbytes for nbytes, _ in each), sum(flops for _, flops in each)
+    intensity = done / moved if moved else 0.0
     return {
         "launches": len(kernels),
-        "bytes": sum(moved),
-        "flops": sum(done),
+        "bytes": moved,
+        "flops": done,
         "intensity": intensity,
-        "seconds": seconds,
+        "seconds": sum(
+            machine["launch"] + max(nbytes / machine["bandwidth"], flops / machine["flops"]) for nbytes, flops in each
+        ),
         "roof": "memory" if intensity < machine["flops"] / machine["bandwidth"] else "compute",
     }
 
