@@ -583,8 +583,8 @@ print(square)
 # %% [markdown]
 # An element of a buffer is an expression, and so is everything made of it: `a + b`, `-a`, `a > b` (operands of one
 # type), `a.astype("float32")`, `TIR.const(2, "float32")`, `TIR.exp(a)`, `TIR.tanh`, `TIR.sigmoid`, `TIR.sqrt`,
-# `TIR.abs`, `TIR.isnan`, `TIR.Select(condition, a, b)`. A buffer without dimensions is loaded with
-# `TIR.BufferLoad(buffer, [])`.
+# `TIR.abs`, `TIR.isnan`, `TIR.Select(condition, a, b)`, `TIR.And(p, q)`, `TIR.Or(p, q)`, `TIR.Not(p)`. A buffer without
+# dimensions is loaded with `TIR.BufferLoad(buffer, [])`.
 #
 # Four things are easy to get wrong. **Broadcasting** aligns shapes at their last dimension; an operand that has size 1
 # there is read at 0. **Types**: the result's is in `node.meta["tensor_meta"].dtype`, but a comparison works in the type
@@ -592,8 +592,9 @@ print(square)
 # to that type before they are compared, even a number: next to float16, 0.1 is `torch.tensor(0.1,
 # dtype=torch.float16).item()`. In float16 and bfloat16 compute in float32 and cast when you store: that is what kernels
 # do, and what TVM expects. An explicit `to` rounds at once. **NaN**: torch's relu, maximum and minimum propagate it;
-# `TIR.max` does not, and TVM takes `a != a` for False. `TIR.isnan` of bfloat16 raises an error ("not supported for
-# isnan op"): test it in float32. **Zero** has a sign: -x of 0.0 is -0.0, and 0 - x is not.
+# `TIR.max` does not. TVM simplifies as if all numbers were finite: `a.equal(a)` is True for NaN, too, and `a != a` False.
+# So ask `TIR.isnan`; that of bfloat16 raises an error ("not supported for isnan op"): test it in float32. (`a - a` and
+# `a * 0` become 0, too. No case asks for NaN there.) **Zero** has a sign: -x of 0.0 is -0.0, and 0 - x is not.
 
 
 # %%
@@ -699,7 +700,7 @@ EXPRESSIONS = {
     "neg": operator.neg,
     "gt": operator.gt,
     "lt": operator.lt,
-    "eq": lambda a, b: a.equal(b),
+    "eq": lambda a, b: TIR.And(a.equal(b), TIR.Not(TIR.isnan(a))),
     "abs": TIR.abs,
     "relu": lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a),
     "exp": TIR.exp,
