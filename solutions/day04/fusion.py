@@ -185,18 +185,24 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
 
     In:  a graph with shapes and dtypes on its nodes (`node.meta["tensor_meta"]`). To be found:
          - the product: a module of type nn.Linear (exactly), F.linear, x @ w.t(), or torch.addmm(b, x, w.t()) without
-           alpha and beta. @ may be torch.matmul, torch.mm or a method; w.t() may be w.T, w.mT, or transpose(0, 1) with
-           its two dimensions in any way, as function or method;
+           alpha and beta. @ may be torch.matmul, torch.mm or a method; w.t() may be w.T, w.mT, or transpose(0, 1) as
+           function or method, with its two dimensions in either order, counted from either end;
          - the bias: it is in the product, or is added to one without bias (+, torch.add or .add, on either side, no
            alpha), or there is none;
          - the activation: relu (nn.ReLU, torch.relu, F.relu, .relu()), gelu or gelu_tanh (nn.GELU, F.gelu, by
            `approximate`), silu (nn.SiLU, F.silu), in place or not.
+         Modules and functions of F may be given their operands by name.
     Out: each such group is one call of linear_act. Parameters are shared, not copied; a parameter p of the module fc is
          read by `gm.graph.get_attr("fc.p")`. Nodes that are no longer used are gone.
-    Stays: a product or sum that somebody else reads, or that is an output; a bias that is not of shape (outputs,), or a
-         second one; a weight that is not a matrix; what is not of one floating-point dtype; an x, weight or bias whose
-         memory the program writes (`written(gm.graph)`; a parameter of a module is written if a get_attr of its path
-         is), unless only an activation that is fused does; all other activations; other calls of a shared module.
+    Stays:
+         - a product or sum that somebody else reads, or that is an output         y = m.fc(x);  relu(y) + y
+         - a bias not of shape (outputs,), a second bias                           relu(m.fc(x) + b)
+         - a weight that is not a matrix, or not transposed                        relu(x @ w.transpose(1, 1))
+         - what is not of one floating-point dtype                                 relu(x @ w.t() + b.double())
+         - an x, weight or bias whose memory the program writes                    y = m.fc(x);  x.add_(1);  relu(y)
+           (`written(gm.graph)`; a parameter of a module is written if a get_attr of its path is), unless only an
+           activation that is fused does
+         - all other activations; other calls of a shared module                   relu6(m.fc(x))
 
     Example:  y = x @ w.t();  s = b + y;  return relu(s)     becomes     return linear_act(x, w, b, "relu")
     """
@@ -205,7 +211,7 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
     memory |= {node.target for node in memory if node.op == "get_attr"}  # parameters of modules are given by their path
     for node in list(gm.graph.nodes):
         name = activation(gm, node)
-        found = name and read_once(node.args[0]) and linear_layer(gm, node.args[0])
+        found = name and read_once(operand(node)) and linear_layer(gm, operand(node))
         if not found:
             continue
         x, weight, bias, inner = found
@@ -214,7 +220,7 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
         with gm.graph.inserting_before(node):
             weight, bias = (gm.graph.get_attr(n) if isinstance(n, str) else n for n in (weight, bias))
             fused = gm.graph.call_function(linear_act, (x, weight, bias, name))
-        fused.meta = dict(node.meta)
+        fused.meta = node.meta
         node.replace_all_uses_with(fused)
         for dead in (node, *inner):
             if not dead.users:
@@ -237,9 +243,14 @@ def activation(gm: fx.GraphModule, node: fx.Node) -> str | None:
         name = {nn.ReLU: "relu", nn.SiLU: "silu", nn.GELU: "gelu"}.get(type(module))
         tanh = name == "gelu" and module.approximate == "tanh"
     else:
-        name = ACTIVATIONS.get(node.target) if node.op in CALLS and node.args else None
+        name = ACTIVATIONS.get(node.target) if node.op in CALLS else None
         tanh = name == "gelu" and node.kwargs.get("approximate") == "tanh"
     return "gelu_tanh" if tanh else name
+
+
+def operand(node: fx.Node) -> Any:
+    """Return the first operand, given by place or by name."""
+    return node.args[0] if node.args else node.kwargs["input"]
 
 
 def read_once(node: Any) -> bool:
@@ -266,7 +277,7 @@ def linear_product(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
     """Return (x, weight, bias, nodes to replace) of a layer that is one op. A module's parameters are given by path."""
     if node.op == "call_module" and type(gm.get_submodule(node.target)) is nn.Linear:
         bias = gm.get_submodule(node.target).bias
-        return node.args[0], f"{node.target}.weight", None if bias is None else f"{node.target}.bias", [node]
+        return operand(node), f"{node.target}.weight", None if bias is None else f"{node.target}.bias", [node]
     if node.target is F.linear:
         given = dict(zip(("input", "weight", "bias"), node.args, strict=False)) | dict(node.kwargs)
         return given["input"], given["weight"], given.get("bias"), [node]
@@ -279,9 +290,9 @@ def linear_product(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
     return None
 
 
-def transposed(node: Any) -> fx.Node | None:
+def transposed(node: fx.Node) -> fx.Node | None:
     """Return w if the node is w.t() of a matrix w."""
-    if not isinstance(node, fx.Node) or node.kwargs or node.op not in CALLS:
+    if node.kwargs or node.op not in CALLS:
         return None
     attribute = node.target is getattr and node.args[1] in ("T", "mT")
     turned = node.target in TRANSPOSES and (len(node.args) == 1 or (node.args[1] - node.args[2]) % 2)
@@ -296,7 +307,7 @@ def fits_linear(gm: fx.GraphModule, x: fx.Node, weight: Any, bias: Any) -> bool:
     )
     if len(weight.shape) != 2 or not weight.dtype.is_floating_point or x.dtype != weight.dtype:
         return False
-    return bias is None or (bias.dtype == weight.dtype and tuple(bias.shape) == (weight.shape[0],))
+    return bias is None or (bias.dtype == weight.dtype and bias.shape == weight.shape[:1])
     ### END SOLUTION
 
 
@@ -368,14 +379,22 @@ def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
          - softmax over the last dimension (its number may be positive or negative; nn.Softmax is one, too);
          - any number of dropouts that draw nothing: training=False, p=0, or a module in eval mode;
          - the product with v by @, matmul or bmm.
+         Softmax and dropout may be given their operands by name.
     Out: each attention is one call of F.scaled_dot_product_attention, with attn_mask (or is_causal) and scale. Nodes
          that are no longer used are gone; one more node may invert a boolean mask.
-    Stays: a dropout that draws; scores or probabilities that somebody else reads, or that are an output; a scale behind
-         the mask, or one that is a tensor; another number than -inf; softmax with a dtype, without a dimension, or over
-         another one; a mask of fewer than two dimensions, one that makes the scores larger, or an added one of another
-         dtype than q's (a boolean one, which adds 0 and 1, too); q, k, v that are not of 3 or 4 dimensions, of the same
-         leading ones, and of one floating-point dtype; and what reads memory that the program writes
-         (`written(gm.graph)`).
+    Stays:
+         - a dropout that draws                                                F.dropout(p, 0.1, True) @ v
+         - scores or probabilities that others read, or that are an output     return p @ v, p
+         - a scale behind the mask; one that is a tensor; a division that      softmax((s + m) * 0.5, -1)
+           rounds
+         - another number than -inf                                            s.masked_fill(m, -1e9)
+         - softmax with a dtype, without a dimension, or over another one      softmax(s, -2)
+         - a mask of fewer than two dimensions; one that makes the scores      softmax(s + row, -1)
+           larger; an added one of another dtype than q's (a boolean one,
+           which adds 0 and 1, too)
+         - q, k, v not of 3 or 4 dimensions, not of the same leading ones,     softmax(x @ x.mT, -1) @ x of a matrix x
+           or not of one floating-point dtype
+         - what reads memory that the program writes (`written(gm.graph)`)     p = …;  v.add_(1);  p @ v
 
     Example:  s = q @ k.transpose(1, 2) / 8;  p = softmax(s + m, -1);  return p @ v
               becomes     return scaled_dot_product_attention(q, k, v, attn_mask=m, scale=0.125)
@@ -393,7 +412,7 @@ def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
             mask = gm.graph.call_function(torch.logical_not, (mask,)) if turn else mask
             options = {"scale": scale} | ({} if mask is None else {"attn_mask": mask})
             fused = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v), options)
-        fused.meta = dict(node.meta)
+        fused.meta = node.meta
         node.replace_all_uses_with(fused)
         for dead in (node, *inner):
             if not dead.users:
@@ -414,7 +433,7 @@ SWAP, ORDER, FILL = forms("transpose"), forms("permute"), forms("masked_fill")
 
 
 def inside(node: Any, *ops: Any) -> bool:
-    """Return whether the node calls one of these and is used once. (`read_once`, `CALLS`: see question 3.)"""
+    """Return whether the node calls one of these and is used once. (`read_once`, `operand`, `CALLS`: see question 3.)"""
     return read_once(node) and node.op in CALLS and node.target in ops
 
 
@@ -426,7 +445,7 @@ def attention(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
     inner = []
     while is_dropout(at):
         inner.append(at)
-        at = at.args[0]
+        at = operand(at)
     scores = softmax_operand(gm, at)
     if scores is None:
         return None
@@ -443,11 +462,11 @@ def attention(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
 
 def is_dropout(node: Any) -> bool:
     """Return whether the node is a dropout that draws nothing and has one user."""
-    if not read_once(node) or effects(node) or not node.args:
+    if not read_once(node) or effects(node):
         return False
     if node.op == "call_module":
         return type(node.graph.owning_module.get_submodule(node.target)) is nn.Dropout
-    return node.op in CALLS and node.target in DROPOUT
+    return node.target in DROPOUT
 
 
 def softmax_operand(gm: fx.GraphModule, node: Any) -> fx.Node | None:
@@ -461,8 +480,7 @@ def softmax_operand(gm: fx.GraphModule, node: Any) -> fx.Node | None:
         given = dict(zip(("input", "dim"), node.args, strict=False)) | dict(node.kwargs)
         plain = inside(node, *SOFTMAX) and len(node.args) <= 2 and given.get("dtype") is None
         dim = given.get("dim") if plain else None
-    scores = node.args[0] if node.args else node.kwargs.get("input")
-    return scores if dim is not None and dim in (-1, len(shape_of(scores)) - 1) else None
+    return operand(node) if dim is not None and dim % len(shape_of(node)) == len(shape_of(node)) - 1 else None
 
 
 def masked_scores(node: Any) -> Iterator[tuple]:
@@ -483,7 +501,7 @@ def times_number(node: Any) -> tuple[Any, float]:
     """Return (y, factor) of a node y * c, c * y or y / c with a number c; (node, 1.0) for any other."""
     if isinstance(node, fx.Node) and node.op in CALLS and node.target in (*TIMES, *OVER) and not node.kwargs:
         for y, c in (node.args, node.args[::-1]):
-            if isinstance(y, fx.Node) and isinstance(c, int | float):
+            if isinstance(c, int | float):
                 if node.target in TIMES:
                     return y, float(c)
                 if y is node.args[0] and c:
@@ -505,21 +523,18 @@ def scaled_product(node: Any) -> tuple | None:
     return q, k, scale * more, nodes
 
 
-def swapped_keys(node: Any) -> fx.Node | None:
+def swapped_keys(node: fx.Node) -> fx.Node | None:
     """Return k if the node swaps the last two dimensions of k."""
-    if not isinstance(node, fx.Node) or node.kwargs or node.op not in CALLS:
+    if node.kwargs or node.op not in CALLS:
         return None
-    rank = len(shape_of(node))
     if node.target is getattr:
         return node.args[0] if node.args[1] == "mT" else None
-    dims = node.args[1] if len(node.args) == 2 and isinstance(node.args[1], tuple | list) else node.args[1:]
-    dims = [d % rank for d in dims if isinstance(d, int)]
-    last = [rank - 2, rank - 1]
-    if (node.target in SWAP and sorted(dims) == last) or (
-        node.target in ORDER and dims == [*range(rank - 2), *last[::-1]]
-    ):
-        return node.args[0]
-    return None
+    if node.target not in (*SWAP, *ORDER):
+        return None
+    rank = len(shape_of(node))
+    dims = [d % rank for d in (node.args[1] if isinstance(node.args[1], tuple | list) else node.args[1:])]
+    other = dims if node.target in ORDER else [*range(rank - 2), *sorted(dims, reverse=True)]
+    return node.args[0] if other == [*range(rank - 2), rank - 1, rank - 2] else None
 
 
 def shape_of(node: Any) -> tuple:

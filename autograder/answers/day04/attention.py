@@ -59,6 +59,7 @@ SOFTMAXES = (
     lambda m, s, rank: torch.softmax(s, -1),
     lambda m, s, rank: F.softmax(s, dim=rank - 1),
     lambda m, s, rank: s.softmax(dim=-1),
+    lambda m, s, rank: torch.softmax(input=s, dim=-1),
     lambda m, s, rank: m.softmax(s),
 )
 DROPOUTS = (
@@ -66,6 +67,7 @@ DROPOUTS = (
     lambda m, p: m.drop(p),
     lambda m, p: F.dropout(p, 0.0, True),
     lambda m, p: F.dropout(m.drop(p), 0.2, training=False),
+    lambda m, p: F.dropout(input=p, p=0.4, training=False),
 )
 
 
@@ -122,13 +124,16 @@ def hidden(seed: int) -> list[Case]:
             torch.softmax(x @ x.mT * s + m.many, -1) @ x,
             torch.softmax(x @ k.mT * s, -1) @ k,
             torch.softmax(x @ x.permute(1, 0, 3, 2) * s, -1) @ x,
+            torch.softmax(x @ x.permute(0, 1, 2, 3) * s, -1) @ x,
+            torch.softmax(x @ x.transpose(3, -1) * s, -1) @ x,
             torch.softmax(x @ x.mT * s, 2) @ x,
             torch.softmax(x @ x.mT * s + m.whole, -1) @ x,
         )
 
     def selves(m: Any, x: fx.Proxy) -> tuple:
         p, s = torch.softmax(x @ x.mT, -1), x @ x.mT
-        return p @ p, torch.softmax(s + s, -1) @ x
+        off = F.dropout(torch.softmax(x @ x.mT, -1), 0.5, False)
+        return p @ p, torch.softmax(s + s, -1) @ x, off @ x, off.amax(-1)
 
     def constants(m: Any, x: fx.Proxy) -> tuple:
         s = 0.5
@@ -141,7 +146,13 @@ def hidden(seed: int) -> list[Case]:
             torch.softmax((x @ x.mT).masked_fill(m.hidden, -INF) * s, -1) @ x,
             torch.softmax(torch.add(x @ x.mT, m.bias, alpha=2), -1) @ x,
             torch.log_softmax(x @ x.mT * s, -1) @ x,
+            torch.softmax(torch.div(x @ x.mT, 0.3, rounding_mode="floor"), -1) @ x,
+            torch.softmax(torch.where(m.hidden, 1.0, -INF), -1) @ x,
         )
+
+    def names(m: Any, matmul: fx.Proxy, softmax: fx.Proxy, dropout: fx.Proxy, mul: fx.Proxy) -> tuple:
+        kept = torch.softmax(m.bmm(matmul, softmax.mT), -1) @ mul, m.softmax(matmul @ softmax.mT) @ mul
+        return *kept, torch.softmax(matmul @ m.transpose * 0.5, -1) @ m.add, dropout @ mul
 
     def written(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
         p = torch.softmax(q @ k.mT * 0.5, -1)
@@ -231,6 +242,18 @@ def hidden(seed: int) -> list[Case]:
         *(written_operand(which, False) for which in range(4)),
         written_operand(3, True),
         case(
+            "inputs, parameters and modules called like operations",
+            graph(
+                names,
+                *[four] * 4,
+                bmm=lambda: nn.Bilinear(4, 4, 4),
+                softmax=lambda: nn.LogSoftmax(-1),
+                transpose=four,
+                add=four,
+            ),
+            spared=[attention_at_most(0, "A name says nothing: look at what a node calls.")],
+        ),
+        case(
             "two dimensions, and five",
             graph(ranks, (4, 3), (2, 2, 2, 4, 3)),
             spared=[attention_at_most(0, "q, k and v are of three or four dimensions.")],
@@ -278,7 +301,7 @@ class _Walk:
         """Note a node between the scores and the end; False where it must stay."""
         self.own.append(node)
         reader = next(iter(node.users))
-        return len(node.users) == 1 and sum(a is node for a in reader.args) == 1
+        return len(node.users) == 1 and sum(a is node for a in (*reader.args, *reader.kwargs.values())) == 1
 
     def find(self, node):
         """(q, k, v, mask, turn, scale) or None."""
@@ -287,7 +310,7 @@ class _Walk:
         self.own = []
         at, v = node.args
         while _is(at, "dropout") and not effects(at) and self.take(at):
-            at = at.args[0]
+            at = at.args[0] if at.args else at.kwargs["input"]
         at = self.softmax(at)
         if at is None:
             return None
@@ -310,7 +333,7 @@ class _Walk:
         else:
             options = _operands(at, "input", "dim")
         last = options.get("dim") in (-1, len(_shape(at)) - 1)
-        return at.args[0] if last and options.get("dtype") is None else None
+        return _operands(at, "input")["input"] if last and options.get("dtype") is None else None
 
     def masks(self, at):
         if _is(at, "add") and not at.kwargs:
@@ -438,9 +461,9 @@ mask_upside_down = edited(
 any_dimension = edited(
     "spared",
     "does not ask over which dimension the softmax goes",
-    ("dim is not None and dim in (-1, len(shape_of(scores)) - 1)", "dim is not None"),
+    ("dim is not None and dim % len(shape_of(node)) == len(shape_of(node)) - 1", "dim is not None"),
 )
-drops_dropout = edited("same", "takes every dropout away, also in training", ("or effects(node) or", "or"))
+drops_dropout = edited("same", "takes every dropout away, also in training", (" or effects(node)", ""))
 any_readers = edited(
     "spared",
     "does not ask who else reads scores and probabilities: they are computed, and the op beside them",
@@ -457,8 +480,7 @@ low_is_infinite = edited(
 any_transposition = edited(
     "same",
     "takes any transposition of k for the right one",
-    (" and sorted(dims) == last", ""),
-    (" and dims == [*range(rank - 2), *last[::-1]]", ""),
+    (" if other == [*range(rank - 2), rank - 1, rank - 2] else None", ""),
 )
 any_mask = edited(
     "same",
@@ -513,6 +535,14 @@ additive_only = edited(
     "did", "knows added masks only", ('forms("masked_fill")', "()"), ("inside(node, torch.where)", "False")
 )
 no_permute = edited("did", "k is transposed by transpose, never by permute", ('forms("permute")', "()"))
+permute_to_the_end = edited(
+    "same",
+    "asks of permute only that the last two dimensions come last, in any order",
+    (
+        "dims if node.target in ORDER else",
+        "[*dims[:-2], *sorted(dims[-2:], reverse=True)] if node.target in ORDER else",
+    ),
+)
 dropout_in_the_way = edited(
     "did", "gives up at every dropout, also at one that does nothing", ("while is_dropout(at):", "while False:")
 )

@@ -122,7 +122,16 @@ def hidden(seed: int) -> list[Case]:
             torch.relu((x @ wt + m.b) + m.b),
             torch.relu(x @ wt + m.full),
             torch.relu(torch.addmm(m.b, x, m.w)),
+            torch.relu(x @ wt + 1.0),
+            torch.relu(x @ m.w.transpose(1, 1)),
+            torch.relu(x @ torch.transpose(m.w, dim0=0, dim1=0) + m.b),
         )
+
+    def names(m: Any, x: fx.Proxy, relu: fx.Proxy, linear: fx.Proxy) -> tuple:
+        return torch.relu(linear @ m.t), torch.tanh(relu), torch.relu(m.linear(x)), torch.relu(m.mm(x, relu) + m.silu)
+
+    def keywords(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return m.gelu(input=F.linear(input=F.relu(input=m.fc(input=x)), weight=m.w, bias=m.b))
 
     def ranks(m: Any, x: fx.Proxy) -> tuple:
         return (
@@ -178,7 +187,24 @@ def hidden(seed: int) -> list[Case]:
         case(
             "options and other sums",
             graph(options, (4, 4), w=(4, 4), b=(4,), full=(4, 4)),
-            spared=[layers_at_most("alpha, a difference, two biases, a matrix, a weight as it is: none is a layer.")],
+            spared=[
+                layers_at_most(
+                    "alpha, a difference, two biases, a matrix, a number, a weight as it is: none is a layer."
+                )
+            ],
+        ),
+        case(
+            "inputs, parameters and modules called like operations",
+            graph(
+                names, *[(4, 4)] * 3, t=(4, 4), silu=(4,), linear=nn.Tanh, mm=lambda: nn.Bilinear(4, 4, 4, bias=False)
+            ),
+            spared=[layers_at_most("A name says nothing: look at what a node calls.")],
+        ),
+        case(
+            "operands by name",
+            graph(keywords, (2, 4), fc=fc, gelu=nn.GELU, w=(4, 4), b=(4,)),
+            did=[layers_made("An operand may be given by its name.", relu=1, gelu=1)],
+            cost=[calls(2, "One node for each layer.")],
         ),
         case(
             "a weight for each of the batch, and one row",
@@ -201,6 +227,10 @@ def _is(node, *names):
     return isinstance(node, fx.Node) and canonical(node) in names
 
 
+def _first(node):
+    return node.args[0] if node.args else node.kwargs["input"]
+
+
 class _Matcher:
     """Finds layers by the names of the operations."""
 
@@ -218,17 +248,19 @@ class _Matcher:
         if not isinstance(node, fx.Node) or len(node.users) > 1:
             return False
         reader = next(iter(node.users))
-        return sum(a is node for a in reader.args) == 1
+        return sum(a is node for a in (*reader.args, *reader.kwargs.values())) == 1
 
     def weight(self, node):
-        return node.args[0] if _is(node, "t", "transpose", "getattr") else None
+        dims = [*node.args[1:], *node.kwargs.values()]
+        turned = _is(node, "t") or (_is(node, "transpose") and {d % 2 for d in dims} == {0, 1})
+        return node.args[0] if turned or (_is(node, "getattr") and dims[0] in ("T", "mT")) else None
 
     def product(self, node):
         """(x, weight, bias, own nodes); weight and bias of a module are paths."""
         if _is(node, "linear") and node.op == "call_module":
             module, path = self.gm.get_submodule(node.target), node.target
             bias = f"{path}.bias" if module.bias is not None else None
-            return (node.args[0], f"{path}.weight", bias, [node]) if type(module) is nn.Linear else None
+            return (_first(node), f"{path}.weight", bias, [node]) if type(module) is nn.Linear else None
         if _is(node, "linear"):
             names = dict(zip(("input", "weight", "bias"), node.args, strict=False)) | dict(node.kwargs)
             return names["input"], names["weight"], names.get("bias"), [node]
@@ -265,7 +297,7 @@ class _Matcher:
         memory |= {node.target for node in memory if node.op == "get_attr"}
         for node in list(self.gm.graph.nodes):
             name = self.activation(node)
-            layer = self.layer(node.args[0]) if name and node.args and self.free(node.args[0]) else None
+            layer = self.layer(_first(node)) if name and self.free(_first(node)) else None
             if layer and not any(value in memory for value in layer[:3]):
                 yield node, name, layer
 
@@ -336,7 +368,7 @@ reads_counted_by_nodes = edited(
 )
 one_gelu = edited("same", "GELU is GELU: the tanh form becomes the erf form", ('"gelu_tanh" if tanh else name', "name"))
 any_shape = edited(
-    "spared", "takes any addend for a bias: a column, a matrix", (" and tuple(bias.shape) == (weight.shape[0],)", "")
+    "spared", "takes any addend for a bias: a column, a matrix", (" and bias.shape == weight.shape[:1]", "")
 )
 any_dtype = edited(
     "same",
@@ -358,15 +390,15 @@ ignores_options = edited(
     "same",
     "reads add(y, b, alpha=2) as y + b",
     ("not in ADDS or node.kwargs", "not in ADDS"),
-    ("if node.kwargs or node.op", "if node.op"),
+    (
+        'return given["input"], given["weight"], given.get("bias"), [node]\n    if node.kwargs or',
+        'return given["input"], given["weight"], given.get("bias"), [node]\n    if',
+    ),
 )
 any_weight = edited(
     "same",
     "takes x @ w for x @ w.t(); with a square weight nothing complains",
-    (
-        "or node.kwargs or node.op not in CALLS:\n        return None",
-        "or node.kwargs:\n        return None\n    if node.op not in CALLS:\n        return node",
-    ),
+    ("return None\n    attribute", "return node\n    attribute"),
     ("node.args[0] if attribute or turned else None", "node.args[0] if attribute or turned else node"),
 )
 ignores_writes = edited(
