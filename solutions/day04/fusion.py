@@ -835,11 +835,12 @@ def steps_of(node, machine):
 
 
 def most_alive(kernel):
-    """Return the most values that are live at one time: computed or loaded, and still to be used."""
-    last = {operand: place for place, node in enumerate(kernel) for operand in node.all_input_nodes}
-    first = {operand: place for place, node in reversed(list(enumerate(kernel))) for operand in node.all_input_nodes}
-    first |= {node: place for place, node in enumerate(kernel)}
-    return max(sum(first[v] <= place <= last[v] for v in last) for place in range(len(kernel)))
+    """Return the most values that are live at one time: loaded or computed, and still to be used."""
+    alive, most = set(), 0
+    for node in reversed(kernel):
+        alive = alive - {node} | set(node.all_input_nodes)
+        most = max(most, len(alive))
+    return most
     ### END SOLUTION
 
 
