@@ -281,7 +281,7 @@ def many_alive(count: int, n: int) -> Situation:
 
     steps = 2 * count - 1
     apart = element_wise(count, n) + (Kernel(12 * n, n),) * (count - 1)
-    fused = (Kernel(8 * n, steps * n, alive=count + 1, elements=n),)  # the sums, and x until the last of them
+    fused = (Kernel(8 * n, steps * n, alive=count, elements=n),)  # the sums; x is given up for the last of them
     return Situation(f"a product of {count} sums", function, ((n,),), (), apart, fused)
 
 
@@ -342,7 +342,7 @@ def turned(rng: random.Random) -> list[Choice]:
         # ... a sum takes one step for a number, a product two, and so does a value that does not fit.
         ("step", every, started, (worth(every, 1.15), worth(every, 5))),
         ("step", product, started, (worth(product, 3.45), worth(product, 8))),
-        ("registers", many_alive(40, 20_000), idle | {"launch": 1.03e-6, "step": 1e-10}, (64, 2)),
+        ("registers", many_alive(40, 20_000), idle | {"launch": 1e-6, "step": 1e-10}, (64, 2)),
     ]
     return [
         Choice(situation, machine | {number: value}, number)
