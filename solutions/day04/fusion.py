@@ -208,7 +208,8 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
     """
     ### BEGIN SOLUTION
     memory = written(gm.graph)
-    memory |= {node.target for node in memory if node.op == "get_attr"}  # parameters of modules are given by their path
+    # Parameters of modules are given by their path.
+    memory |= {node.target for node in memory if node.op == "get_attr"}
     for node in list(gm.graph.nodes):
         name = activation(gm, node)
         found = name and read_once(operand(node)) and linear_layer(gm, operand(node))
@@ -265,10 +266,10 @@ def linear_layer(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
     """Return (x, weight, bias, nodes to replace) of a layer, with its bias inside or added after it, or None."""
     if node.op not in CALLS or node.target not in ADDS or node.kwargs:
         found = linear_product(gm, node)
-        return found if found and fits_linear(gm, *found[:3]) else None
+        return found if found and fits_linear(gm, *found[1:3]) else None
     for y, b in (node.args, node.args[::-1]):
         found = linear_product(gm, y) if read_once(y) and isinstance(b, fx.Node) else None
-        if found and found[2] is None and fits_linear(gm, *found[:2], b):
+        if found and found[2] is None and fits_linear(gm, found[1], b):
             return (*found[:2], b, [node, *found[3]])
     return None
 
@@ -279,7 +280,7 @@ def linear_product(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
         bias = gm.get_submodule(node.target).bias
         return operand(node), f"{node.target}.weight", None if bias is None else f"{node.target}.bias", [node]
     if node.target is F.linear:
-        given = dict(zip(("input", "weight", "bias"), node.args, strict=False)) | dict(node.kwargs)
+        given = dict(zip(("input", "weight", "bias"), node.args, strict=False)) | node.kwargs
         return given["input"], given["weight"], given.get("bias"), [node]
     if node.kwargs or node.op not in CALLS:
         return None
@@ -299,13 +300,13 @@ def transposed(node: fx.Node) -> fx.Node | None:
     return node.args[0] if attribute or turned else None
 
 
-def fits_linear(gm: fx.GraphModule, x: fx.Node, weight: Any, bias: Any) -> bool:
-    """Return whether weight is a matrix, bias a vector of its outputs, and all have one floating-point dtype."""
-    x, weight, bias = (
+def fits_linear(gm: fx.GraphModule, weight: Any, bias: Any) -> bool:
+    """Return whether weight is a matrix, bias a vector of its outputs, and both have one floating-point dtype."""
+    weight, bias = (
         operator.attrgetter(n)(gm) if isinstance(n, str) else n.meta["tensor_meta"] if n is not None else None
-        for n in (x, weight, bias)
+        for n in (weight, bias)
     )
-    if len(weight.shape) != 2 or not weight.dtype.is_floating_point or x.dtype != weight.dtype:
+    if len(weight.shape) != 2 or not weight.dtype.is_floating_point:
         return False
     return bias is None or (bias.dtype == weight.dtype and bias.shape == weight.shape[:1])
     ### END SOLUTION
@@ -447,8 +448,6 @@ def attention(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
         inner.append(at)
         at = operand(at)
     scores = softmax_operand(gm, at)
-    if scores is None:
-        return None
     inner.append(at)
     for masked, mask, turn in (*masked_scores(scores), (scores, None, False)):
         found = scaled_product(masked)
@@ -477,7 +476,7 @@ def softmax_operand(gm: fx.GraphModule, node: Any) -> fx.Node | None:
         module = gm.get_submodule(node.target)
         dim = module.dim if type(module) is nn.Softmax else None
     else:
-        given = dict(zip(("input", "dim"), node.args, strict=False)) | dict(node.kwargs)
+        given = dict(zip(("input", "dim"), node.args, strict=False)) | node.kwargs
         plain = inside(node, *SOFTMAX) and len(node.args) <= 2 and given.get("dtype") is None
         dim = given.get("dim") if plain else None
     return operand(node) if dim is not None and dim % len(shape_of(node)) == len(shape_of(node)) - 1 else None
@@ -488,11 +487,10 @@ def masked_scores(node: Any) -> Iterator[tuple]:
     if inside(node, *PLUS) and not node.kwargs:
         a, b = node.args
         yield from ((scores, mask, False) for scores, mask in ((a, b), (b, a)) if dtype_of(mask) == dtype_of(scores))
-    elif inside(node, *FILL):
-        given = dict(zip(("input", "mask", "value"), node.args, strict=False)) | dict(node.kwargs)
-        if given["value"] == -math.inf and dtype_of(given["mask"]) is torch.bool:
-            yield given["input"], given["mask"], True
-    elif inside(node, torch.where) and len(node.args) == 3 and dtype_of(node.args[0]) is torch.bool:
+    elif inside(node, *FILL) and not node.kwargs:
+        scores, mask, value = node.args
+        yield from [(scores, mask, True)] * (value == -math.inf)
+    elif inside(node, torch.where) and not node.kwargs:
         mask, a, b = node.args
         yield from [(a, mask, False)] * (b == -math.inf) + [(b, mask, True)] * (a == -math.inf)
 
@@ -515,12 +513,9 @@ def scaled_product(node: Any) -> tuple | None:
     if not inside(product, *PRODUCT) or product.kwargs or not read_once(node):
         return None
     left, right = product.args
-    k = swapped_keys(right)
-    if k is None:
-        return None
     q, more = times_number(left)
     nodes = [*([node] if product is not node else []), product, right, *([left] if q is not left else [])]
-    return q, k, scale * more, nodes
+    return q, swapped_keys(right), scale * more, nodes
 
 
 def swapped_keys(node: fx.Node) -> fx.Node | None:
@@ -540,7 +535,7 @@ def swapped_keys(node: fx.Node) -> fx.Node | None:
 def shape_of(node: Any) -> tuple:
     """Return the shape of a node's value; () if it is not a tensor."""
     meta = node.meta.get("tensor_meta") if isinstance(node, fx.Node) else None
-    return tuple(getattr(meta, "shape", ()))
+    return getattr(meta, "shape", ())
 
 
 def dtype_of(node: Any) -> torch.dtype | None:
@@ -550,9 +545,9 @@ def dtype_of(node: Any) -> torch.dtype | None:
 
 def fits_attention(q: Any, k: Any, v: Any, mask: Any, scores: fx.Node) -> bool:
     """Return whether ranks, leading dimensions and dtypes fit, and the mask does not broadcast the scores."""
-    if len(shape_of(q)) not in (3, 4) or not dtype_of(q) or not dtype_of(q).is_floating_point:
+    if len(shape_of(q)) not in (3, 4) or not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2]:
         return False
-    if not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2] or not dtype_of(q) == dtype_of(k) == dtype_of(v):
+    if not dtype_of(q) == dtype_of(k) == dtype_of(v):
         return False
     rows = (*shape_of(q)[:-1], shape_of(k)[-2])
     return shape_of(scores) == rows and (mask is None or 2 <= len(shape_of(mask)) <= len(rows))

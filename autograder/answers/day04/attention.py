@@ -117,7 +117,7 @@ def hidden(seed: int) -> list[Case]:
     def dark(m: Any, q: fx.Proxy, k: fx.Proxy) -> fx.Proxy:
         return torch.softmax((q @ k.mT).masked_fill(m.hidden, -INF), -1) @ k
 
-    def shapes(m: Any, x: fx.Proxy, k: fx.Proxy) -> tuple:
+    def shapes(m: Any, x: fx.Proxy, k: fx.Proxy, one: fx.Proxy, n: fx.Proxy) -> tuple:
         s = 0.5
         return (
             torch.softmax(x @ x.mT * s + m.row, -1) @ x,
@@ -128,12 +128,20 @@ def hidden(seed: int) -> list[Case]:
             torch.softmax(x @ x.transpose(3, -1) * s, -1) @ x,
             torch.softmax(x @ x.mT * s, 2) @ x,
             torch.softmax(x @ x.mT * s + m.whole, -1) @ x,
+            torch.softmax(one @ one.mT * s + m.heads, -1) @ one,
+            torch.softmax(n @ n.mT * s, -1) @ x,
         )
 
-    def selves(m: Any, x: fx.Proxy) -> tuple:
+    def read_twice(m: Any, x: fx.Proxy) -> tuple:
         p, s = torch.softmax(x @ x.mT, -1), x @ x.mT
-        off = F.dropout(torch.softmax(x @ x.mT, -1), 0.5, False)
-        return p @ p, torch.softmax(s + s, -1) @ x, off @ x, off.amax(-1)
+        kept = [
+            F.dropout(torch.softmax(x @ x.mT, -1), 0.5, False),
+            m.softmax(x @ x.mT),
+            x @ x.mT * 0.5,
+            x @ x.mT / 3,
+        ]
+        ends = kept[0] @ x, kept[1] @ x, torch.softmax(kept[2], -1) @ x, torch.softmax(kept[3] + m.bias, -1) @ x
+        return p @ p, torch.softmax(s + s, -1) @ x, *ends, *kept
 
     def constants(m: Any, x: fx.Proxy) -> tuple:
         s = 0.5
@@ -148,11 +156,37 @@ def hidden(seed: int) -> list[Case]:
             torch.log_softmax(x @ x.mT * s, -1) @ x,
             torch.softmax(torch.div(x @ x.mT, 0.3, rounding_mode="floor"), -1) @ x,
             torch.softmax(torch.where(m.hidden, 1.0, -INF), -1) @ x,
+            torch.softmax(x @ x.mT + 1.0, -1) @ x,
+            torch.softmax(x @ x.mT, -1, torch.float32) @ x,
+            torch.softmax(x @ x.mT, dim=-1, dtype=torch.float32) @ x,
         )
 
-    def names(m: Any, matmul: fx.Proxy, softmax: fx.Proxy, dropout: fx.Proxy, mul: fx.Proxy) -> tuple:
-        kept = torch.softmax(m.bmm(matmul, softmax.mT), -1) @ mul, m.softmax(matmul @ softmax.mT) @ mul
-        return *kept, torch.softmax(matmul @ m.transpose * 0.5, -1) @ m.add, dropout @ mul
+    def names(m: Any, matmul: fx.Proxy, softmax: fx.Proxy, mul: fx.Proxy, div: fx.Proxy) -> tuple:
+        kept = torch.softmax(m.bmm(mul, div.mT), -1) @ matmul, m.softmax(mul @ div.mT) @ matmul
+        return *kept, torch.softmax(mul @ m.transpose * 0.5, -1) @ m.add, softmax @ div
+
+    def named(m: Any, mul: fx.Proxy, div: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+        return torch.softmax(mul @ div.mT, -1) @ v
+
+    def by_name(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
+        return (
+            torch.matmul(torch.softmax(q @ k.mT, -1), other=v),
+            torch.softmax(torch.matmul(q, other=k.mT), -1) @ v,
+            torch.softmax(q @ torch.transpose(k, dim0=-1, dim1=-2), -1) @ v,
+            torch.softmax(torch.mul(q @ k.mT, other=0.5), -1) @ v,
+            torch.softmax(torch.add(q @ k.mT, other=m.bias), -1) @ v,
+            torch.softmax((q @ k.mT).masked_fill(mask=m.hidden, value=-INF), -1) @ v,
+            torch.softmax(torch.where(condition=m.hidden, input=q @ k.mT, other=m.bias), -1) @ v,
+            torch.softmax(q @ k.mT / 0.0, -1) @ v,
+        )
+
+    def for_each_head(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+        return torch.softmax(q @ k.mT + m.bias, -1) @ v
+
+    def one_of_two(m: Any, x: fx.Proxy) -> tuple:
+        q = x * 0.5
+        q.add_(1)
+        return torch.softmax(q @ x.mT, -1) @ x, torch.softmax(torch.tanh(x) @ torch.exp(x).mT, -1) @ torch.exp(x)
 
     def written(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
         p = torch.softmax(q @ k.mT * 0.5, -1)
@@ -188,7 +222,7 @@ def hidden(seed: int) -> list[Case]:
         return p @ v
 
     def switched_off(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
-        return m.off(m.still(torch.softmax(q @ k.mT, -1))) @ v
+        return m.off(m.still(torch.dropout(torch.softmax(q @ k.mT, -1), 0.5, False))) @ v
 
     four = (2, 2, 4, 4)
     upper = ~torch.ones(4, 4, dtype=torch.bool).tril()
@@ -221,12 +255,22 @@ def hidden(seed: int) -> list[Case]:
         ),
         case(
             "shapes and dtypes",
-            graph(shapes, four, (2, 1, 4, 4), row=(4,), many=(3, 1, 1, 4, 4), whole=torch.arange(16).reshape(4, 4)),
+            graph(
+                shapes,
+                four,
+                (2, 1, 4, 4),
+                (1, 2, 4, 4),
+                torch.arange(64).reshape(four) % 3,
+                row=(4,),
+                many=(3, 1, 1, 4, 4),
+                heads=(3, 1, 4, 4),
+                whole=torch.arange(16).reshape(4, 4),
+            ),
             spared=[attention_at_most(0, "Look at the shapes of masks, the leading dimensions, and the dtypes.")],
         ),
         case(
             "values that are their own operands",
-            graph(selves, (2, 4, 4)),
+            graph(read_twice, (2, 4, 4), bias=(4, 4), softmax=lambda: nn.Softmax(-1)),
             spared=[attention_at_most(0, "Probabilities and scores that are read twice have to be there.")],
         ),
         case(
@@ -254,6 +298,23 @@ def hidden(seed: int) -> list[Case]:
             spared=[attention_at_most(0, "A name says nothing: look at what a node calls.")],
         ),
         case(
+            "inputs called mul and div",
+            graph(named, *[four] * 3),
+            did=[attention_made(1, "A name says nothing: look at what a node calls.")],
+        ),
+        case("operands of products and masks by name", graph(by_name, *[four] * 3, bias=(4, 4), hidden=upper)),
+        case(
+            "a mask for each head",
+            graph(for_each_head, *[four] * 3, bias=four),
+            did=[attention_made(1, "A mask may have all dimensions of the scores.")],
+        ),
+        case(
+            "one of two reads what is written",
+            graph(one_of_two, (2, 4, 4)),
+            did=[attention_made(1, "The second reads nothing that is written.")],
+            spared=[attention_at_most(1, "The program writes into the scaled q of the first.")],
+        ),
+        case(
             "two dimensions, and five",
             graph(ranks, (4, 3), (2, 2, 2, 4, 3)),
             spared=[attention_at_most(0, "q, k and v are of three or four dimensions.")],
@@ -267,6 +328,16 @@ EQUIVALENT = {
         "if any(n in memory for n in (q, k, v, mask, *inner)):",
         "if any(n in memory for n in (q, v, mask, *inner)):",
     ): "the transposition of k is one of `inner`, and shares its memory",
+    ("for node in list(gm.graph.nodes):", "for node in (gm.graph.nodes):"): "torch.fx allows to erase during a walk",
+    ("gm.recompile()", "pass"): "the judge compiles the graph anew",
+    (
+        'options = {"scale": scale} | ({} if mask is None else {"attn_mask": mask})',
+        'options = {"scale": scale} | ({} if False else {"attn_mask": mask})',
+    ): "None is the op's default",
+    (
+        "return q, k, v, mask, turn, scale, [*inner, *([scores] if mask else []), *nodes]",
+        "return q, k, v, mask, turn, scale, [*inner, *([scores] if True else []), *nodes]",
+    ): "without a mask the scores are one of `nodes`",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -305,7 +376,7 @@ class _Walk:
 
     def find(self, node):
         """(q, k, v, mask, turn, scale) or None."""
-        if not _is(node, *PRODUCTS):
+        if not _is(node, *PRODUCTS) or node.kwargs:
             return None
         self.own = []
         at, v = node.args
@@ -332,7 +403,7 @@ class _Walk:
             options = {"dim": self.gm.get_submodule(at.target).dim}
         else:
             options = _operands(at, "input", "dim")
-        last = options.get("dim") in (-1, len(_shape(at)) - 1)
+        last = options.get("dim") in (-1, len(_shape(at)) - 1) and len(at.args) <= 2
         return _operands(at, "input")["input"] if last and options.get("dtype") is None else None
 
     def masks(self, at):
@@ -365,7 +436,7 @@ class _Walk:
         product, scale = self.times(at)
         if product is not at and not self.take(at):
             return None
-        if not _is(product, *PRODUCTS) or not self.take(product):
+        if not _is(product, *PRODUCTS) or product.kwargs or not self.take(product):
             return None
         left, right = product.args
         k = self.keys(right)
@@ -380,10 +451,10 @@ class _Walk:
         order = list(range(rank))
         if _is(node, "getattr"):
             order[-2:] = order[:-3:-1]
-        elif _is(node, "transpose"):
+        elif _is(node, "transpose") and not node.kwargs:
             a, b = node.args[1:]
             order[a], order[b] = order[b], order[a]
-        elif _is(node, "permute"):
+        elif _is(node, "permute") and not node.kwargs:
             dims = node.args[1] if isinstance(node.args[1], tuple | list) else node.args[1:]
             order = [d % rank for d in dims]
         return node.args[0] if rank and order == [*range(rank - 2), rank - 1, rank - 2] else None
@@ -456,7 +527,7 @@ never_a_scale = edited(
     "same", "takes the width of the example for the scale, and always leaves scale= out", ('{"scale": scale} | (', "(")
 )
 mask_upside_down = edited(
-    "same", "passes the mask of masked_fill on as it is", ('given["mask"], True', 'given["mask"], False')
+    "same", "passes the mask of masked_fill on as it is", ("(scores, mask, True)", "(scores, mask, False)")
 )
 any_dimension = edited(
     "spared",
@@ -475,7 +546,7 @@ reads_counted_by_nodes = edited(
     ("def forms(", "read_once = lambda node: isinstance(node, fx.Node) and len(node.users) == 1\n\n\ndef forms("),
 )
 low_is_infinite = edited(
-    "spared", "takes any very negative number for minus infinity", ('["value"] == -math.inf', '["value"] < -1000')
+    "spared", "takes any very negative number for minus infinity", ("(value == -math.inf)", "(value < -1000)")
 )
 any_transposition = edited(
     "same",
@@ -488,7 +559,7 @@ any_mask = edited(
     ("shape_of(scores) == rows and (mask is None or 2 <= len(shape_of(mask)) <= len(rows))", "True"),
 )
 any_batch = edited(
-    "spared", "ignores the leading dimensions", ("not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2] or ", "")
+    "spared", "ignores the leading dimensions", (" or not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2]", "")
 )
 ignores_writes = edited(
     "same", "does not ask what is written in between", ("memory = written(gm.graph)", "memory = set()")
