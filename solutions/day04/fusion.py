@@ -71,6 +71,7 @@ def chains(gm: fx.GraphModule) -> list[list[str]]:
     In no group: what has effects (its pattern is OPAQUE), and what touches memory that the program writes, as its
          operand or as its result: `passlab.fx.effects.written(gm.graph)` is the set of the nodes whose memory is written.
     Largest: no two groups, or a group and an operation, could be one.
+    Not to be called: passlab.exercises.day04.chains.largest_groups.
 
     Example:  a = x * 2;  b = exp(a);  c = relu(b) + b;  return sum(c), tanh(c)
               [["mul", "exp", "relu", "add"]]: b is read twice, both times inside; c leaves, so tanh is on its own.
@@ -125,6 +126,7 @@ def obstacle(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
          [a, u, …, w, b]   a way out of the group and back: a and b are members, all between them are not, and each node
                            reads the value of the one before it, or must stay behind it for the memory they touch.
          Where there are several reasons, any one will do.
+    Not to be called: passlab.exercises.day04.convex.way_back.
 
     Example:  e = exp(x);  s = sum(e);  y = e / s
               ["exp", "truediv"] cannot be: ["exp", "sum_1", "truediv"]. With "sum_1" in the group it can.
@@ -896,6 +898,7 @@ def measure(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, floa
          "intensity"  flops / bytes; 0.0 where no byte moves
          "seconds"    the sum over kernels of launch + the longer of bytes/bandwidth and flops/flops of the machine
          "roof"       "memory" if the intensity is less than the machine's flops/bandwidth, else "compute"
+    Not to be called: passlab.exercises.day04.measure.priced.
 
     Example:  for relu(x * 2) of 1000 float32 in one group: before 2 launches, 16,000 bytes; after 1 launch, 8,000 bytes;
               2,000 flops both times.

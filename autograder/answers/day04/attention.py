@@ -126,6 +126,8 @@ def hidden(seed: int) -> list[Case]:
             torch.softmax(x @ x.permute(1, 0, 3, 2) * s, -1) @ x,
             torch.softmax(x @ x.permute(0, 1, 2, 3) * s, -1) @ x,
             torch.softmax(x @ x.transpose(3, -1) * s, -1) @ x,
+            torch.softmax(x @ x.roll(2, 3) * s, -1) @ x,
+            torch.softmax(x @ x.real * s, -1) @ x,
             torch.softmax(x @ x.mT * s, 2) @ x,
             torch.softmax(x @ x.mT * s + m.whole, -1) @ x,
             torch.softmax(one @ one.mT * s + m.heads, -1) @ one,
@@ -338,6 +340,14 @@ EQUIVALENT = {
         "return q, k, v, mask, turn, scale, [*inner, *([scores] if mask else []), *nodes]",
         "return q, k, v, mask, turn, scale, [*inner, *([scores] if True else []), *nodes]",
     ): "without a mask the scores are one of `nodes`",
+    (
+        "nodes = [*([node] if product is not node else []), product, right, *([left] if q is not left else [])]",
+        "nodes = [*([node] if True else []), product, right, *([left] if q is not left else [])]",
+    ): "a node that stands there twice is erased once",
+    (
+        "nodes = [*([node] if product is not node else []), product, right, *([left] if q is not left else [])]",
+        "nodes = [*([node] if product is not node else []), product, right, *([left] if True else [])]",
+    ): "the op reads q, so it is not erased",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers

@@ -107,10 +107,11 @@ def hidden(seed: int) -> list[Case]:
         return torch.relu(y + y), torch.relu(z + m.b) + torch.relu(torch.add(z, 1.0))
 
     def written(m: Any, x: fx.Proxy) -> tuple:
-        y, z = m.fc(x), F.linear(torch.tanh(x), m.w)
+        t = torch.tanh(x)
+        y, z = m.fc(x), F.linear(t, m.w)
         x.mul_(2)
         read(x, "w").add_(1)
-        return torch.relu(y), F.gelu(z), torch.relu(m.other(torch.sigmoid(y)))
+        return torch.relu(y), F.gelu(z), torch.relu(m.other(t))
 
     def options(m: Any, x: fx.Proxy) -> tuple:
         wt = m.w.t()
@@ -229,6 +230,7 @@ EQUIVALENT = {
     ): "no other target is the path of a parameter",
     ("for node in list(gm.graph.nodes):", "for node in (gm.graph.nodes):"): "torch.fx allows to erase during a walk",
     ("gm.recompile()", "pass"): "the judge compiles the graph anew",
+    ("fused.meta = node.meta", "pass"): "no rule asks for the shape of a layer",
     (
         'tanh = name == "gelu" and node.kwargs.get("approximate") == "tanh"',
         'tanh = ((node.kwargs.get("approximate") == "tanh"))',

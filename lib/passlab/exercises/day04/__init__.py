@@ -26,6 +26,7 @@ EXERCISES = (
             "is that element; otherwise it is the node itself. At the end collect the names by last[node], in graph "
             "order.",
         ),
+        closed=("passlab.exercises.day04.chains.largest_groups",),
     ),
     Exercise(
         id="day04.groups",
@@ -66,6 +67,7 @@ EXERCISES = (
             "came_from back to the member where the path began. Trying all paths takes forever where they fork and "
             "join.",
         ),
+        closed=("passlab.exercises.day04.convex.way_back",),
     ),
     Exercise(
         id="day04.linear-act",
@@ -161,5 +163,6 @@ EXERCISES = (
             "The size of a tensor is shape.numel() * dtype.itemsize, however often it is broadcast or read. Fusing "
             "does not change the operations. seconds is a sum over kernels, each with its own maximum.",
         ),
+        closed=("passlab.exercises.day04.measure.priced",),
     ),
 )

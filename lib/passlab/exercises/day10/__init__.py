@@ -25,6 +25,7 @@ EXERCISES = (
             "with zeros. A guard is a level without an iterator. Start from isl.UnionSet('{ }') and add to it with "
             ".union.",
         ),
+        closed=("passlab.polyhedral.parse.parse",),
     ),
     Exercise(
         id="day10.dependences",
@@ -42,6 +43,10 @@ EXERCISES = (
             "set_must_source(writes), set_schedule_map(schedule), compute_flow(), get_must_dependence(). It finds, "
             "for each read and each cell, the last write.",
         ),
+        closed=(
+            "passlab.polyhedral.dependences.dependences",
+            "passlab.polyhedral.dependences._values",
+        ),
     ),
     Exercise(
         id="day10.legality",
@@ -56,6 +61,10 @@ EXERCISES = (
             "contain? Equal times are not smaller: two instances with the same time may run in either order.",
             "violated = dependences.subtract(…); is_empty() tells you whether there are any, and .sample() gives one, "
             "with numbers for the parameters, too.",
+        ),
+        closed=(
+            "passlab.polyhedral.dependences.violated",
+            "passlab.polyhedral.dependences.legal",
         ),
     ),
     Exercise(
@@ -103,6 +112,7 @@ EXERCISES = (
             "Only minus has one argument; select has three, tirx.Select(test, then, otherwise), and min and max can "
             "have three. // rounds down in TensorIR, as fdiv_q requires.",
         ),
+        closed=("passlab.polyhedral.tensor_ir._Builder.statement",),
     ),
     Exercise(
         id="day10.tile",
