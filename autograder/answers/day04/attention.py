@@ -459,7 +459,7 @@ class _Walk:
     def keys(self, node):
         rank = len(_shape(node))
         order = list(range(rank))
-        if _is(node, "getattr"):
+        if _is(node, "getattr") and node.args[1] == "mT":
             order[-2:] = order[:-3:-1]
         elif _is(node, "transpose") and not node.kwargs:
             a, b = node.args[1:]

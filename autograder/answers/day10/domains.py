@@ -224,7 +224,7 @@ no_negatives = edited(
 one_size = edited(
     "did",
     "N is 10, as in the test at hand",
-    ('" and ".join(conditions)', '" and ".join([*conditions, *(f"{name} = 10" for name in nest["parameters"])])'),
+    ("join(conditions)", 'join([*conditions, *(f"{name} = 10" for name in nest["parameters"])])'),
 )
 reads_without_updates = edited(
     "did",
