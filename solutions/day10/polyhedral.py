@@ -110,8 +110,9 @@ def domains(nest: dict) -> dict:
     for item, iterators, conditions, time in found:
         instance = f"{item['statement']}[{', '.join(iterators)}]"
         time = time + ["0"] * (length - len(time))
+        where = " and ".join(conditions)
         texts = {
-            "domain": [f"{instance} : {' and '.join(conditions)}"],
+            "domain": [f"{instance} : {where}"],
             "reads": [f"{instance} -> {cell}" for cell in item["reads"]],
             "writes": [f"{instance} -> {cell}" for cell in item["writes"]],
             "schedule": [f"{instance} -> [{', '.join(time)}]"],

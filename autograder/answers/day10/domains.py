@@ -121,6 +121,14 @@ def _drawn(rng: random.Random) -> Nest:
     return nest("N M", *body)
 
 
+EQUIVALENT = {
+    (
+        'inside = f"{start} <= {i} < {stop}" if step > 0 else f"{start} >= {i} > {stop}"',
+        'inside = f"{start} <= {i} < {stop}" if step >= 0 else f"{start} >= {i} > {stop}"',
+    ): "a step is not 0",
+    ('turn = i if step > 0 else f"-{i}"', 'turn = i if step >= 0 else f"-{i}"'): "a step is not 0",
+}
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 
