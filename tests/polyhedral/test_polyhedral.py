@@ -309,7 +309,9 @@ BODIES = {
     "s = A[i]": "writes s, which is not an array element: write s[",
     "A[i], B[i] = 0, 1": "assigns to several targets at once",
     "A[i] **= 2": "updates with an operator other than +, -, * and /",
-    "A[i] = exp(B[i])": "computes `exp(B[i])`; allowed are +, -, *, /",
+    "A[i] = sin(B[i])": "calls sin; the functions known here are max, min, abs, sqrt, exp",
+    "A[i] = B[i] ** 2": "computes `B[i] ** 2`; write it with +, -, *, /",
+    "A[i] = alpha * B[i]": "computes with alpha, which is neither the variable of a loop nor a size in",
 }
 OTHERS = {
     "for i, j in range(N):\n  A[i] = 0": "The loop in line 1 has several variables",

@@ -5,6 +5,7 @@ Most wrong answers are the reference with one step of its walk changed.
 
 from __future__ import annotations
 
+import inspect
 import random
 
 import islpy as isl
@@ -194,6 +195,11 @@ def fold(function):
         return first
 
     return of_all
+
+
+@wrong("valid", "lets the library build the loops")
+def by_the_library(node, statement):
+    return inspect.getclosurevars(statement).nonlocals["builder"].statement(node, {})
 
 
 @wrong("did", "a bound is the first number outside, as in range: the last turn of every <= loop is missing")

@@ -33,6 +33,7 @@ EXERCISES = (
             "cost": "there are as few kernels as can be",
         },
         helps={"same": 2, "did": 2, "spared": 2, "cost": 2},
+        closed=("passlab.exercises.day04.chains.largest_groups",),
     ),
     Exercise(
         id="day04.groups",
@@ -85,6 +86,7 @@ EXERCISES = (
             "spared": "it allows what can be one kernel",
         },
         helps={"did": 1, "spared": 1},
+        closed=("passlab.exercises.day04.convex.way_back",),
     ),
     Exercise(
         id="day04.linear-act",
@@ -213,5 +215,6 @@ EXERCISES = (
             "cost": "intensity, seconds and roof are right",
         },
         helps={"did": 2, "spared": 3, "cost": 3},
+        closed=("passlab.exercises.day04.measure.priced",),
     ),
 )

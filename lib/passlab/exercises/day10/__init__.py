@@ -32,6 +32,7 @@ EXERCISES = (
             "spared": "no instance and no access is too many",
         },
         helps={"valid": 1, "same": 3, "did": 2, "spared": 2},
+        closed=("passlab.polyhedral.parse.parse",),
     ),
     Exercise(
         id="day10.dependences",
@@ -55,6 +56,10 @@ EXERCISES = (
             "spared": "no pair is in it that does not belong",
         },
         helps={"did": 2, "spared": 1},
+        closed=(
+            "passlab.polyhedral.dependences.dependences",
+            "passlab.polyhedral.dependences._values",
+        ),
     ),
     Exercise(
         id="day10.legality",
@@ -76,6 +81,10 @@ EXERCISES = (
             "spared": "it accepts what is legal",
         },
         helps={"valid": 3, "did": 2, "spared": 1},
+        closed=(
+            "passlab.polyhedral.dependences.violated",
+            "passlab.polyhedral.dependences.legal",
+        ),
     ),
     Exercise(
         id="day10.skew",
@@ -131,6 +140,7 @@ EXERCISES = (
         ),
         meaning={"valid": "the result is well-formed TensorIR", "did": "it runs the same iterations in the same order"},
         helps={"valid": 2, "same": 2, "did": 2},
+        closed=("passlab.polyhedral.tensor_ir._Builder.statement",),
     ),
     Exercise(
         id="day10.tile",
