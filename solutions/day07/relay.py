@@ -120,9 +120,9 @@ def relu_to_clip(mod: tvm.IRModule) -> tvm.IRModule:
              fn (%data, %weight, Composite="conv2d_relu", Primitive=1) { nn.relu(nn.conv2d(%data, %weight, …)) }
 
          with the settings of the convolution. Every other relu has become clip(x, a_min=0, a_max=m), where m is
-         `tvm.tir.max_value(dtype).value` (so inf is cut off, which this chip does not have). All else is as it was,
-         and main takes and gives what it took and gave.
-    Read: by a call, by a tuple, by main itself that returns it.
+         `tvm.tir.max_value(dtype).value` (so inf is cut off, which this chip does not have). All else is as it was:
+         main keeps its attributes, and takes and gives what it took and gave.
+    Read: by a call (of an operator or of a function), by a tuple, by main itself that returns it.
     Stays: functions that are Primitive already are instructions; what is inside belongs to them.
 
     Example:  c = conv2d(x, w);  return (relu(c), relu(x))   becomes   f = fn (data, weight, Composite=…) {…}
@@ -192,11 +192,12 @@ def simplify_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
 
     In:  a module with one function, main, with types.
     Out: no first result of a batch norm is read from it any more. In its place stand one multiply and one add on tensors
-         of the size of x; all other arithmetic is on vectors with one number for each channel.
+         of the size of x, which all its projections share; all other arithmetic is on vectors with one number for each
+         channel.
     Settings: `axis` says which dimension of x the channels are (-1: the last); `epsilon`; without `scale`, γ counts
          as 1, without `center`, β counts as 0.
     Stays: a batch norm of which another result is read, or the whole tuple, is still there for that; so is every other
-         operator, layer norms and dropouts included.
+         operator, layer norms and dropouts included. main keeps its attributes.
 
     Example:  y = batch_norm(x, γ, β, μ, v);  return y.0
               becomes   s = γ * (1 / sqrt(v + ε));  return x * expand_dims(s) + expand_dims(β - μ * s)
@@ -207,11 +208,20 @@ def simplify_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 class Unpack(relay.ExprMutator):
+    def __init__(self):
+        super().__init__()
+        self.unpacked = {}  # batch norm -> what stands in place of its first result
+
     def visit_tuple_getitem(self, item):
         norm = item.tuple_value
         is_norm = isinstance(norm, relay.Call) and norm.op == relay.op.get("nn.batch_norm")
         if not is_norm or item.index != 0:
             return super().visit_tuple_getitem(item)
+        if norm not in self.unpacked:
+            self.unpacked[norm] = self.written_out(norm)
+        return self.unpacked[norm]
+
+    def written_out(self, norm):
         x, gamma, beta, mean, variance = (self.visit(a) for a in norm.args)
         attrs, shape = norm.attrs, norm.args[0].checked_type
         number = partial(relay.const, dtype=shape.dtype)

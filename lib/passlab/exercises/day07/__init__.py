@@ -52,7 +52,8 @@ EXERCISES = (
         minutes=20,
         hints=(
             "The result of nn.batch_norm is a tuple of three. Only a TupleGetItem with index 0 reads the first of "
-            "them: override visit_tuple_getitem(self, item), and leave the batch norm itself alone.",
+            "them: override visit_tuple_getitem(self, item), and leave the batch norm itself alone. There may be two "
+            "such projections of one batch norm: keep what the first was replaced with.",
             "The operands are data, gamma, beta, moving_mean, moving_var; the settings are call.attrs.axis, .epsilon, "
             ".center and .scale. x * a + b with vectors a and b is right only if the channels are the last dimension: "
             "relay.expand_dims(a, axis=1, num_newaxis=n) appends n dimensions of size 1.",
