@@ -328,8 +328,6 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
             return False
         if phase == 3:
             return kind[i] <= INJECTIVE and kind[sink] == TUPLE and max(inside, end) <= INJECTIVE
-        if kind[sink] == TUPLE or group[i] is group[sink]:
-            return False
         if kind[i] == OUT_FUSABLE:
             return phase == 1 and paths[i] == ELEMWISE and max(inside, end) <= BROADCAST
         if kind[i] <= BROADCAST:
@@ -388,16 +386,12 @@ def post_dominators(readers):
         (meet, path), *others = readers[i]
         for other, edge in others:
             path = max(path, edge)
-            while meet != other and meet is not None and other is not None:
+            while meet != other:
                 deep = max(depth[meet], depth[other])
                 one, two = depth[meet] == deep, depth[other] == deep
                 path = max([path] + [paths[meet]] * one + [paths[other]] * two)
                 meet, other = sinks[meet] if one else meet, sinks[other] if two else other
-            if meet is None or other is None:
-                meet = None
-                break
-        sinks[i], paths[i] = meet, path
-        depth[i] = 1 + (depth[meet] if meet is not None else 0)
+        sinks[i], paths[i], depth[i] = meet, path, 1 + depth[meet]
     return sinks, paths
 
 
@@ -534,7 +528,7 @@ def levels(mod, disabled=()):
     table = {}
     for level in range(5):
         log = PassLog()
-        with tvm.transform.PassContext(opt_level=level, disabled_pass=list(disabled), instruments=[log]):
+        with tvm.transform.PassContext(opt_level=level, disabled_pass=disabled, instruments=[log]):
             relay.optimize(mod, target="llvm")
         for name in {row["name"] for row in log.rows}:
             table.setdefault(name, []).append(level)
@@ -808,7 +802,8 @@ def fold_and_time(mod, x):
     plain:   the module as given, built so that every batch norm is still there, as a kernel, when it runs.
     folded:  no batch norm is left in the module, and its scales are in the weights, as far as TVM's own passes bring
              them there: SimplifyInference, FoldConstant, FoldScaleAxis, FoldConstant, at level 3.
-    The two are built in the same way: same level, same passes off.
+    The two are built in the same way: same level, same passes off. The seconds are those of runs on x, of a
+    `graph_executor.GraphModule` (`run` or `benchmark`) of what `relay.build` made of the module of that side.
     Time: 10 s of computing for each test case.
 
     Example:  found = fold_and_time(mod, x);  found["plain"]["module"] is mod, and found["ratio"] is above 1 if it pays
