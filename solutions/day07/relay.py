@@ -299,6 +299,7 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
     Out: a list of groups. A group is a list of numbers of calls; the calls of main are numbered 0, 1, 2, … in the order
          of `relay.analysis.post_order_visit`. Each call is in one group; the order, of groups and in them, is free.
     Time: 10 s of computing for each test case.
+    Not to be called: tvm.relay.transform.FuseOps.
 
     Example:  sum(relu(x)) gives [[0, 1]], relu(sum(x)) gives [[0], [1]].
     """

@@ -269,7 +269,7 @@ def test_the_search_for_broken_links_can_fail():
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=name)
-def test_the_time_an_answer_has_is_told(path):
+def test_the_time_an_answer_has_and_what_it_may_not_call_are_told(path):
     text = path.read_text()
     assert " ".join(text.replace("\n# ", " ").split()).count("an answer has five seconds of computing time") == 1
     places = [place for place in source.places(path.parent.name).values() if place.path == path]
@@ -277,3 +277,6 @@ def test_the_time_an_answer_has_is_told(path):
         exercise = exercises.find(ast.parse(place.check.text).body[0].value.args[0].value)
         told = re.findall(r"^    Time: (\d+) s of computing for each test case\.$", place.answer.text, re.M)
         assert told == ([] if exercise.seconds == 5 else [f"{exercise.seconds:g}"]), exercise.id
+        closed = re.search(r"^    Not to be called: (.*?)\.$", place.answer.text, re.M | re.S)
+        named = re.findall(r"[\w.]+\w", closed[1]) if closed else []
+        assert named == list(exercise.closed), exercise.id

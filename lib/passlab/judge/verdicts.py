@@ -83,6 +83,7 @@ class Exercise:
     these come from the exercise's own module (see `passlab.exercises`). `seconds`: the CPU time an answer may take for
     one case. `notebook`: default, the day's first.
     `flavour`: the compiler that the notebook needs, "torch", "relay" or "relax": a process can hold only one TVM.
+    `closed`: dotted names of the functions that do the exercise, and cannot be called while the answer runs.
     """
 
     id: str
@@ -97,6 +98,7 @@ class Exercise:
     seconds: float = 5.0
     notebook: str = ""
     flavour: str = "torch"
+    closed: tuple[str, ...] = ()
 
     def __post_init__(self):
         unknown = set(self.points) - set(VERDICTS)
