@@ -81,7 +81,7 @@ EXERCISES = (
             "concatenate.",
         ),
         seconds=10.0,
-        closed=("tvm.relay.transform.FuseOps",),
+        closed=("tvm.relay.transform.FuseOps", "tvm.relay.optimize", "tvm.relay.build"),
     ),
     Exercise(
         id="day07.instrument",
@@ -131,6 +131,7 @@ EXERCISES = (
             "visit_tuple_getitem: key (tuple_value, index). Each returns self.first.setdefault(key, expression). A "
             "call whose op is not a tvm.ir.Op, or has op.get_attr('TOpIsStateful'), is returned unchanged.",
         ),
+        closed=("tvm.relay.transform.EliminateCommonSubexpr",),
     ),
     Exercise(
         id="day07.dce",
