@@ -348,9 +348,12 @@ def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
 
     In:  sizes. A is n × k, B is k × m, C is n × m, all float32.
     Out: a module with one PrimFunc of the parameters A, B, C in this order (`schedule.mod`). It is right for all sizes,
-         odd ones and 1 among them, and calls nothing from outside. For 256 × 256 × 256 it is at least 8 times as fast
-         as the naive nest, and has at least 8 % of the speed of torch.matmul, on the same cores in the same run.
+         odd ones and 1 among them, and calls nothing from outside. For sizes around 300 that are multiples of 64 it
+         is, on one thread, at least 8 times as fast as the naive nest, and 1.4 times as fast as its loops in the order
+         i, r, j. No vector has more than 64 numbers.
     Time: 10 s of computing for each test case.
+    Not to be called: passlab.relax.pipelines.cpu_schedule, passlab.kernels.schedule.on_cpu,
+         passlab.exercises.day08.tuner.scheduled.
 
     Example:  schedule = tvm.s_tir.Schedule(tvm.te.create_prim_func([a, b, c]));  block = schedule.get_sblock("C")
               i, j, r = schedule.get_loops(block);  schedule.parallel(i);  return schedule.mod     (a first step)
