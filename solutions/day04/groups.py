@@ -14,7 +14,8 @@
 # %% [markdown]
 # # Day 4 · Fusion groups: exercises
 #
-# One question, about 35 minutes. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
+# One question. It is stretch, about 75 minutes: harder, and for extra credit. Its question, about 75 minutes, is
+# stretch: harder, and for extra credit. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write the answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.groups")` opens a hint, one of
@@ -36,7 +37,7 @@ from passlab.fx.patterns import Pattern, canonical, pattern
 progress("day04")
 
 # %% [markdown]
-# ## 1 · The groups of FuseOps, on FX
+# ## 1 · The groups of FuseOps, on FX · stretch
 #
 # Which nodes end in one kernel? Relay decides it by the op pattern of each node and by its post-dominator, the
 # first node that every path from it to the output passes through. Do the same on an FX graph. `pattern(node)` and

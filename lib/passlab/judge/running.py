@@ -205,5 +205,9 @@ def conclude(
         )
     if printed > 10_000:
         result.notes.append(f"Your code printed {printed:,} characters while it was checked; they are not shown.")
+    if not result.points and any(result.verdicts.values()):
+        result.notes.append(
+            "No law counts as long as “did” is lost on every case: doing nothing keeps the others."
+        )
     result.seconds = time.perf_counter() - start
     return result
