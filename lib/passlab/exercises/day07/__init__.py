@@ -57,7 +57,8 @@ EXERCISES = (
         stretch=True,
         hints=(
             "The result of nn.batch_norm is a tuple of three. Only a TupleGetItem with index 0 reads the first of "
-            "them: override visit_tuple_getitem(self, item), and leave the batch norm itself alone.",
+            "them: override visit_tuple_getitem(self, item), and leave the batch norm itself alone. There may be two "
+            "such projections of one batch norm: keep what the first was replaced with.",
             "The operands are data, gamma, beta, moving_mean, moving_var; the settings are call.attrs.axis, .epsilon, "
             ".center and .scale. x * a + b with vectors a and b is right only if the channels are the last dimension: "
             "relay.expand_dims(a, axis=1, num_newaxis=n) appends n dimensions of size 1.",
@@ -94,7 +95,7 @@ EXERCISES = (
         },
         helps={"did": 2, "spared": 3},
         seconds=10.0,
-        closed=("tvm.relay.transform.FuseOps",),
+        closed=("tvm.relay.transform.FuseOps", "tvm.relay.optimize", "tvm.relay.build"),
     ),
     Exercise(
         id="day07.instrument",
@@ -152,6 +153,7 @@ EXERCISES = (
         ),
         meaning={"valid": "the result is a well-formed function"},
         helps={"same": 2, "did": 1, "spared": 2},
+        closed=("tvm.relay.transform.EliminateCommonSubexpr",),
     ),
     Exercise(
         id="day07.dce",

@@ -87,8 +87,7 @@ EXERCISES = (
             "tvm.s_tir.Schedule(function) the block has the name that you gave te.compute. The innermost loop of the "
             "textbook version jumps through B with every step: which loop should be innermost instead?",
             "split(j, [None, 32]) and vectorize the inner part; split(i, [None, 8]) and unroll the inner part; use "
-            "reorder to put the reduction loop around these two. Use parallel on the outermost loop, or on the fuse "
-            "of several. If sizes do not divide evenly, TVM adds a condition.",
+            "reorder to put the reduction loop around these two. If sizes do not divide evenly, TVM adds a condition.",
             "The sums of a tile should stay in registers: local = schedule.cache_write(block, 0, 'local') before the "
             "splits, and after the reorder schedule.reverse_compute_at(local, tile) with the loop just outside the "
             "reduction loop. decompose_reduction(block, that loop) moves the zero initialization out of it.",
@@ -101,6 +100,11 @@ EXERCISES = (
         },
         helps={"did": 1, "cost": 2},
         seconds=10.0,
+        closed=(
+            "passlab.relax.pipelines.cpu_schedule",
+            "passlab.kernels.schedule.on_cpu",
+            "passlab.exercises.day08.tuner.scheduled",
+        ),
     ),
     Exercise(
         id="day08.tuner",
