@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from autograder.authoring import mutants
+from autograder.authoring import mutants, source
+from passlab import exercises
 from tests.support import tiny
 
 SHOUT = "autograder/answers/day00/shout.py"
@@ -53,6 +54,11 @@ def test_only_the_answer_between_the_marks_is_changed():
 def test_mutants_are_drawn_from_all_and_always_the_same_ones():
     few, many = mutants.mutants("day03.dce", 5), mutants.mutants("day03.dce", 10_000)
     assert len(few) == 5 and few == mutants.mutants("day03.dce", 5) and set(few) < set(many)
+
+
+def test_a_change_of_nothing_survives():
+    exercise, own = exercises.find("day03.dce"), source.find("day03.dce").answer.text
+    assert mutants._survives(exercise, exercise.id, own, mutants.Mutant(1, "", "", own), exercise.cases())
 
 
 def prove(course, *more):
