@@ -87,16 +87,18 @@ def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
 
     In:  a graph with shapes on its nodes (`node.meta["tensor_meta"]`), and a limit in bytes.
     Out: every node that depends on nothing but get_attr nodes and numbers is computed now. A tensor becomes a buffer of
-         gm and the node a get_attr of it; a Python number (a size, say, or what follows from one) goes straight into
-         the operands of its users. Constants that are no longer used leave the graph.
-    Not folded: what draws random numbers; what reads or writes memory that the program writes; a node whose result has
-         more than `limit` bytes (it is not even computed: that alone could take all memory), and so what depends on it.
+         gm, under a name that is free, and the node a get_attr of it; a Python number (a size, say, or what follows
+         from one) goes straight into the operands of its users. Constants that are no longer used leave the graph; a
+         parameter that is read as it is stays itself, and is not copied.
+    Not folded: what draws random numbers; what reads or writes memory that the program writes, before or after; a node
+         whose result has more than `limit` bytes (it is not even computed: that alone could take all memory), and so
+         what depends on it. A parameter is no result: it may have any size.
 
     Example:  w = self.w;  t = w.t();  return x @ t     becomes     folded_t = self.folded_t;  return x @ folded_t
     """
     ### BEGIN SOLUTION
     memory = written(gm.graph)
-    interpreter = fx.Interpreter(gm, garbage_collect_values=False)
+    interpreter = fx.Interpreter(gm)
     constant = interpreter.env  # node -> the value it has on every call
     with torch.no_grad():
         for node in gm.graph.nodes:
@@ -104,7 +106,7 @@ def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
             if not varies and (node.op == "get_attr" or nbytes(node.meta.get("tensor_meta")) <= limit):
                 constant[node] = interpreter.run_node(node)
 
-    for node, value in list(constant.items()):
+    for node, value in constant.items():
         if node.op == "get_attr" or all(user in constant for user in node.users):
             continue  # only the last node of a constant expression has to stay
         if isinstance(value, torch.Tensor):
@@ -220,9 +222,11 @@ def cse(gm: fx.GraphModule) -> fx.GraphModule:
     In:  any graph.
     Out: of nodes with the same op, target, operands and keywords only the first is left, and all users read it. Nodes
          whose operands became the same are the same, too. This holds for call_module and get_attr nodes, for operands
-         in lists and slices, and for reads with no write between them.
+         in lists and slices, and for reads with no write between them. Two get_attr nodes of one attribute are one,
+         even if the program writes into it: they are the same memory.
     Not merged: what draws random numbers; what writes; a value that is written later, since its twin may not be; two
-         reads of memory with a write between them; operands that only Python calls equal (1, 1.0 and True; 0.0, -0.0).
+         reads of memory that the program writes (a module reads its parameters, too), if between them stands a write or
+         a call that nothing is known about; operands that only Python calls equal (1, 1.0 and True; 0.0, -0.0).
 
     Example:  a = relu(x @ w);  b = relu(x @ w);  return a + b     becomes     a = relu(x @ w);  return a + a
     """
@@ -231,8 +235,7 @@ def cse(gm: fx.GraphModule) -> fx.GraphModule:
     representative, duplicates = {}, {}  # key → first node with it; later node → that first node
     for node in gm.graph.nodes:
         # In graph order, so that operands are already merged: equal expressions then have equal keys, however deep.
-        if any(n in duplicates for n in node.all_input_nodes):
-            node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: duplicates.get(n, n))
+        node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: duplicates.get(n, n))
         found = effects(node)
         epoch += bool(found & {"writes", "unknown"})
         # Not a value: a node with an effect does more than compute, and written memory holds different values over
@@ -241,26 +244,14 @@ def cse(gm: fx.GraphModule) -> fx.GraphModule:
             continue
         # Two reads of written memory agree only if no write lies between them.
         when = epoch if any(n in memory for n in node.all_input_nodes) else None
-        key = (node.op, node.target, when, frozen(node.args), frozen(node.kwargs))
+        # The text of operands has the names of nodes in it, and tells 1, 1.0 and True apart.
+        key = (node.op, node.target, when, repr(node.args), repr(sorted(node.kwargs.items())))
         if representative.setdefault(key, node) is not node:
             duplicates[node] = representative[key]
     for node in duplicates:
         gm.graph.erase_node(node)
     gm.recompile()
     return gm
-
-
-def frozen(arg: Any) -> Any:
-    """Return `arg` as a dictionary key; keys are equal only for operands that torch treats the same."""
-    if isinstance(arg, fx.Node):
-        return arg
-    if isinstance(arg, tuple | list):
-        return (isinstance(arg, list), *map(frozen, arg))
-    if isinstance(arg, dict):
-        return tuple((name, frozen(arg[name])) for name in sorted(arg))
-    if isinstance(arg, slice):
-        return (slice, frozen(arg.start), frozen(arg.stop), frozen(arg.step))
-    return (type(arg), repr(arg))
     ### END SOLUTION
 
 
