@@ -301,9 +301,9 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
          way round. A number is a Python number, or a parameter or buffer (read by get_attr) that holds it everywhere.
     Out: no law that holds can be applied any more, also not to what another law left. The replaced nodes are gone;
          operands that are no longer used may stay, for DCE.
-    Careful: the result has the dtype and shape of what it replaces. A call with options (alpha=2,
-         rounding_mode="floor") is another op. Values that the program writes into (`passlab.fx.effects.written`) are not
-         touched.
+    Careful: the result has the dtype and shape of what it replaces. `x.size(0)` is a number, not a tensor. A call with
+         options (alpha=2, rounding_mode="floor") is another op. Values that the program writes into
+         (`passlab.fx.effects.written`) are not touched.
 
     Example:  a = x * 1.0;  b = relu(relu(a));  return b + 0.0     becomes     b = relu(x);  return b + 0.0
               (the last law does not hold: for -0.0 the sum is +0.0).
@@ -311,20 +311,19 @@ def simplify(gm: fx.GraphModule) -> fx.GraphModule:
     ### BEGIN SOLUTION
     memory, same = written(gm.graph), {}
     for node in gm.graph.nodes:
-        if any(n in same for n in node.all_input_nodes):
-            node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: same.get(n, n))
+        node.args, node.kwargs = map_arg((node.args, node.kwargs), lambda n: same.get(n, n))
         simpler = node
         # One law can make another apply, so rewrite until none does. What is written has no laws: its value depends on
         # when it is read.
         while (result := rewrite(simpler)) is not None:
-            if any(n in memory for n in (simpler, *simpler.all_input_nodes, *result) if isinstance(n, fx.Node)):
+            if any(n in memory for n in (simpler, *simpler.all_input_nodes, *result)):
                 break
             if len(result) == 1:
                 simpler = result[0]
-                break
-            with gm.graph.inserting_before(node):
-                simpler = gm.graph.call_function(result[0], result[1:])
-            simpler.meta = dict(node.meta)
+            else:
+                with gm.graph.inserting_before(node):
+                    simpler = gm.graph.call_function(result[0], result[1:])
+                simpler.meta = dict(node.meta)
         if simpler is not node:
             same[node] = simpler
     for node in same:
@@ -370,11 +369,15 @@ def unsigned(x):  # there -1 is a large number
 
 
 def wider(n, x):  # n is of another type than the whole numbers x, so that it sees -x wrap around
-    return typed(x) is not None and typed(n) is not None and typed(n)[1] != typed(x)[1] and whole(x, x)
+    return typed(x) is not None and typed(n)[1] != typed(x)[1] and whole(x, x)
+
+
+def boolean(x):  # torch does not subtract from it
+    return isinstance(x, bool) or (typed(x) is not None and typed(x)[1] == torch.bool)
 
 
 def there_and_back(n, x, a, b):
-    if op(x) != "transpose" or typed(n) is None:
+    if op(x) != "transpose":
         return False
     rank = len(typed(n)[0])
     return {a % rank, b % rank} == {d % rank for d in x.args[1:]}
@@ -393,10 +396,12 @@ LAWS = (
     Law(
         "add",
         "x + (-y) = x - y",
-        lambda n, x, y: op(y) == "neg" and not wider(n, y),
+        lambda n, x, y: op(y) == "neg" and not wider(n, y) and not boolean(x),
         lambda n, x, y: (operator.sub, x, *y.args),
     ),
-    Law("abs", "abs(-x) = abs(x)", lambda n, x: op(x) == "neg" and not unsigned(x), lambda n, x: (torch.abs, *x.args)),
+    Law(
+        "abs", "abs(-x) = abs(x)", lambda n, x: op(x) == "neg" and not unsigned(x), lambda n, x: (operator.abs, *x.args)
+    ),
     Law("abs", "abs(abs(x)) = abs(x)", lambda n, x: op(x) == "abs", lambda n, x: (x,)),
     Law("relu", "relu(relu(x)) = relu(x)", lambda n, x: op(x) == "relu", lambda n, x: (x,)),
     Law("transpose", "there and back", there_and_back, lambda n, x, *dims: x.args[:1]),
@@ -408,14 +413,11 @@ LAWS = (
     ),
 )
 LAWS_OF = {op: [law for law in LAWS if law.op == op] for op in FORMS}
-ARITY = dict.fromkeys(("neg", "abs", "relu"), 1) | dict.fromkeys(("add", "sub", "mul", "div", "pow"), 2)
 
 
 def rewrite(node):
     """Return the replacement of `node` by the first law that holds: (x,), (function, *operands), or None."""
     name = op(node)
-    if len(node.args) != ARITY.get(name, len(node.args)):
-        return None
     for operands in [node.args, node.args[::-1]] if name in ("add", "mul") else [node.args]:
         for law in LAWS_OF.get(name, ()):
             if law.holds(node, *operands):
@@ -425,7 +427,7 @@ def rewrite(node):
 
 def op(x):
     """Return the op's name in the table; None for other nodes, for numbers, and for calls with options."""
-    if not isinstance(x, fx.Node) or any(option not in (None, False) for option in x.kwargs.values()):
+    if not isinstance(x, fx.Node) or any(option is not None and option is not False for option in x.kwargs.values()):
         return None
     return OP.get(x.target)
 
@@ -437,11 +439,11 @@ def typed(x):
 
 
 def number(x):
-    """Return an operand that is a number, or the value of all elements of a parameter or buffer, or None."""
+    """Return an operand, for a parameter or buffer the number that all its elements are, or None."""
     if isinstance(x, fx.Node) and x.op == "get_attr":
-        held = torch.as_tensor(operator.attrgetter(x.target)(x.graph.owning_module)).flatten()
-        return held[0].item() if len(held) and (held == held[0]).all() else None
-    return None if isinstance(x, fx.Node) else x
+        held = operator.attrgetter(x.target)(x.graph.owning_module).flatten().tolist()
+        return held[0] if len(set(map(repr, held))) == 1 else None  # 0.0 and -0.0 are two numbers
+    return x
     ### END SOLUTION
 
 
