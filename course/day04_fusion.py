@@ -18,10 +18,10 @@
 # operands from memory, and writes its result there for the next one to read back. **Fusion** makes one kernel of
 # several nodes. No arithmetic is saved. What goes away is the traffic between them, and the waiting.
 #
-# Today you count what that is worth, see which nodes may share a kernel and which may not, turn a group of nodes into
-# a kernel that runs, and meet the cases in which fusing loses. The exercises are in two notebooks:
+# Today you count what that is worth, see which nodes may share a kernel and which may not, turn a group of nodes into a
+# kernel that runs, and meet the cases in which fusing loses. The exercises are in two notebooks:
 # [work/day04/fusion.ipynb](../work/day04/fusion.ipynb), and [work/day04/groups.ipynb](../work/day04/groups.ipynb) for
-# the one that is compared with TVM's Relay. About 75 minutes.
+# the one that is compared with TVM's Relay. About 70 minutes, and 70 more for what is marked stretch.
 
 # %%
 import importlib.util
@@ -471,7 +471,7 @@ whole = [[node.name for node in all_five]]
 assert kernels.illegal(five, whole) is None
 
 # %% [markdown]
-# ## Find, check, rewrite
+# ## Find, check, rewrite · stretch
 #
 # Every fusion pass has these three phases, and it pays to keep them apart. **Find** may be clever, greedy or wrong;
 # **check** is the same for all; **rewrite** no longer asks questions. For the first, torch has a partitioner. It grows
@@ -523,7 +523,7 @@ assert len(find(strangers)) == 1
 # post-dominators, and these two would be two.
 
 # %% [markdown]
-# ## Groups with a name
+# ## Groups with a name · stretch
 #
 # Some groups occur so often that someone has written their kernel by hand, and better than a compiler would. Then
 # fusing is matching: find the group, check the conditions, put the one operation in its place. `passlab.fx.rewrites`
@@ -689,7 +689,7 @@ assert torch.allclose(streamed(*(30 * t for t in qkv)), named(*(30 * t for t in 
 # That is exercise 4.
 
 # %% [markdown]
-# ## From a group to a kernel
+# ## From a group to a kernel · stretch
 #
 # Now make the kernel. `passlab.kernels` turns a group into one function of TensorIR, the loop language of TVM (day 8),
 # and compiles that for this machine. Fusing is *inlining*: a value of the group is an expression where it is read, and
@@ -765,7 +765,7 @@ else:
     print("There is no CUDA GPU here.")
 
 # %% [markdown]
-# ## Measured
+# ## Measured · stretch
 #
 # Sixteen million floats, four candidates: eager torch, the kernel, the same into memory that is there already, and
 # `torch.compile`, which fuses by its own rules. And a copy, which moves the least bytes that any of them could.
@@ -807,7 +807,7 @@ points |= {"one kernel": (5 * elements, int(in_one), clock["our kernel, into a b
 roofline(points, machine)
 
 # %% [markdown]
-# ## When not to fuse
+# ## When not to fuse · stretch
 #
 # "Fuse as much as you can" is common advice. Three ways to lose with it, each measured.
 #
@@ -980,7 +980,7 @@ assert min(2048, 65536 // 64) == 1024
 # they were lowered, and took long to compile.)
 
 # %% [markdown]
-# ## A model that decides
+# ## A model that decides · stretch
 #
 # All of it in one line. A kernel costs its launch, and then its bytes or its operations, whichever takes longer, with
 # every operation counted as often as it is done:

@@ -17,8 +17,8 @@
 # For six days the graphs were small and the compiler was yours. Today you open one that was built to ship: TVM, as it
 # was in 2024, with **Relay**, the graph language in which its passes are written. You read programs in it, import a
 # ResNet-18 in two ways, watch every pass at work, and write your own in the three styles that Relay offers. In the
-# exercises your passes run inside the real compiler: [work/day07/relay.ipynb](../work/day07/relay.ipynb). About 75
-# minutes.
+# exercises your passes run inside the real compiler: [work/day07/relay.ipynb](../work/day07/relay.ipynb). About 70
+# minutes, and 20 more for what is marked stretch.
 #
 # The next cell loads Relay, which exists for Linux on x86-64 only. Elsewhere it stops with one sentence; the rest of
 # this lesson is then for reading, and day 8 runs everywhere.
@@ -323,7 +323,7 @@ chart("Bytes that one run moves", moved, "bytes")
 # Kernels and bytes shrink for certain. Time may or may not follow: the convolutions dominate, and they are the same on
 # both sides. "BN folding makes inference 5 to 15 % faster" is somebody's figure on somebody's machine; yours is above.
 #
-# ## Fusion
+# ## Fusion · stretch
 #
 # Every operator carries a number that says how it may fuse. It is data in the registry, so ask:
 
@@ -415,7 +415,7 @@ for depth in (2, 4, 256):
 
 
 # %% [markdown]
-# ## Equal subexpressions, other layouts
+# ## Equal subexpressions, other layouts · stretch
 #
 # `EliminateCommonSubexpr` compares operators, operands *and attributes*. Below, two softmaxes are equal and the third
 # differs in its axis alone.
@@ -658,7 +658,7 @@ diff(two, blind, title="A fusion that checks no users computes the convolution t
 # Both compute the same, and the most expensive operator of the program now runs twice. Counting consumers is half of
 # exercise 2.
 #
-# ## Build and run
+# ## Build and run · stretch
 #
 # `relay.build` runs Relay's pipeline, lowers every group to loops, and gives machine code and a plan. The graph
 # executor runs the plan. Where there is a GPU, the same module builds for it.

@@ -21,8 +21,8 @@
 # **Relax** is what came after. It is in administrative normal form: every value has a variable. Shapes are part of the
 # types, and may be symbols. And a graph may call loops: operators and TensorIR functions live in one module, so that
 # lowering is a sequence of small passes that you can stop anywhere. Today you stop everywhere. In the exercises,
-# [work/day08/relax.ipynb](../work/day08/relax.ipynb), you write passes, a fusion policy, a schedule and a tuner.
-# About 75 minutes.
+# [work/day08/relax.ipynb](../work/day08/relax.ipynb), you write passes, a fusion policy, a schedule and a tuner. About
+# 70 minutes, and 20 more for what is marked stretch.
 
 # %%
 import time
@@ -362,7 +362,7 @@ assert sizes[0,] == sizes[0, "FuseOps"] == len(annotated.functions) < sizes[2,]
 assert tvm.transform.PassContext.current().opt_level == 2
 
 # %% [markdown]
-# ## Two importers, one of them wrong
+# ## Two importers, one of them wrong · stretch
 #
 # There are two ways from torch to Relax. `from_exported_program` is right. `from_fx` takes a traced module, and:
 
@@ -404,7 +404,7 @@ for key in ("nn.conv2d", "relax.nn.conv2d"):
 diff(conv, converted, title="Channels last: converted at the borders")
 
 # %% [markdown]
-# ## Fusion that is yours
+# ## Fusion that is yours · stretch
 #
 # `FuseTIR` puts the loop nests of a group one after the other into one function. That saves launches; merging the loops
 # would save memory traffic, too, and can lose a lot: what is merged into a reduction is computed again at every turn.
@@ -434,7 +434,7 @@ assert taken["everything"] > 3 * taken["nothing"]
 # Fusing everything computes every tanh 128 times. That price comes from a model, which looks at kernels, bytes and
 # steps; the exercise has you search with it.
 #
-# ## Where fusion pays
+# ## Where fusion pays · stretch
 #
 # Six cheap operations on a large tensor. Each reads and writes memory, and computes next to nothing:
 
@@ -611,7 +611,7 @@ for name, value in {**history, "MetaSchedule": tuned.best.seconds, "torch.matmul
     print(f"{name:<22} {seconds(value):>10}   {'█' * max(1, round(40 * blas / value))}")
 
 # %% [markdown]
-# ## Your own step in TVM's pipeline
+# ## Your own step in TVM's pipeline · stretch
 #
 # `passlab.relax.pipelines` is small, and yours to keep: `pipeline(before=…, fuse=…, schedule=…)` is TVM's default
 # pipeline with passes, a fusion and a schedule of your choice plugged in. `cpu_schedule` is a rule of this kind: it
@@ -664,7 +664,7 @@ for name, value in spans.items():
 assert spans["NHWC, HWIO"] < spans["NCHW"]
 
 # %% [markdown]
-# ## The same module for a GPU you do not have
+# ## The same module for a GPU you do not have · stretch
 #
 # A GPU kernel needs its loops bound to threads. `dlight` has rules for that which need no search, and the compiler that
 # writes CUDA source needs no GPU:

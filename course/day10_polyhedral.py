@@ -26,7 +26,8 @@
 # be *affine*: bounds and subscripts are sums of loop variables and sizes, times numbers.
 #
 # In the exercises, [work/day10/polyhedral.ipynb](../work/day10/polyhedral.ipynb), you take loops apart, judge orders,
-# skew a stencil, generate code and make a product of matrices fast. About 75 minutes.
+# skew a stencil, generate code and make a product of matrices fast. About 65 minutes, and 20 more for what is marked
+# stretch.
 
 # %%
 import re
@@ -454,7 +455,7 @@ assert race["skewed"].min < race["as written"].min
 race
 
 # %% [markdown]
-# ## A convolution
+# ## A convolution · stretch
 #
 # Four loops, of which the two inner ones run over a window. As a map, the row can go inside of them:
 
@@ -479,7 +480,7 @@ assert gains[15] > 3
 # A small window of a known size LLVM unrolls by itself, and then it sees the row. In the larger one it does not, and
 # adds up one element after the other. What a schedule gains depends on what the compiler below it would have done.
 #
-# ## LU: one program, six orders
+# ## LU: one program, six orders · stretch
 #
 # Textbooks give the factorization in versions named by their loops. They are six schedules of one program: two
 # statements, and isl says that each of them is legal. (With T before S, the first of them is not.)
@@ -514,7 +515,7 @@ assert slowest.min > 3 * fastest.min
 race
 
 # %% [markdown]
-# ## Fusion and fission of loops
+# ## Fusion and fission of loops · stretch
 #
 # Two loops in a row differ in a dimension that is a number: 0 for the first, 1 for the second. Moving this number
 # inwards makes one loop of them, `fuse`; moving it outwards makes two, `distribute`. Legal or not is the same question:
@@ -555,7 +556,7 @@ assert race["i and j shared"].min > 3 * max(race["i shared"].min, race["nothing 
 race
 
 # %% [markdown]
-# ## The same order in TVM
+# ## The same order in TVM · stretch
 #
 # TVM's primitives from day 8 do to a loop nest what these maps do to times. `split` and `reorder` are tiling and
 # interchange. To check it, take the loops as `prim_func` made them, schedule them by hand, and walk through the result:

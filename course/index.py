@@ -48,8 +48,9 @@ equivalent(before, after)
 # %% [markdown]
 # ## The days
 #
-# Each day is a lesson to read and run (about an hour) and an exercise notebook that is graded (a little longer).
-# The lessons stand alone; the exercises use what the lessons show.
+# Each day is a lesson to read and run (at most an hour and a quarter) and an exercise notebook that is graded. A few of
+# its questions are the day's *core*: at most an hour and a half, and enough to go on with the next day. The others are
+# *stretch*: harder, and their points are extra credit. Lessons stand alone; the exercises use what the lessons show.
 #
 # | day | lesson | exercises |
 # |---|---|---|

@@ -50,13 +50,14 @@ def _mark(nb: NotebookNode, path: Path) -> None:
             answer = cell
         elif (found := checked(cell.source)) and answer is not None:
             try:
-                points = exercises.find(found.exercise).total
+                exercise = exercises.find(found.exercise)
             except KeyError as error:
                 raise ValueError(f"{path.name} checks {found.exercise!r}. {error.args[0]}") from None
             name = found.exercise.split(".")[1]
             common = {"schema_version": 3, "task": False}
             answer.metadata["nbgrader"] = common | {"grade_id": name, "solution": True, "grade": False, "locked": False}
             cell.metadata["nbgrader"] = common | {"grade_id": f"{name}-check", "solution": False, "grade": True}
+            points = 0 if exercise.stretch else exercise.total  # extra credit is not part of an assignment's maximum
             cell.metadata["nbgrader"] |= {"locked": True, "points": int(points) if points == int(points) else points}
             answer = None
     if answer is not None:

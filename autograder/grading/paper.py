@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import nbformat
 from nbformat.notebooknode import NotebookNode
@@ -13,6 +14,7 @@ from autograder.authoring.notebooks import source_notebook
 from autograder.engine.data import NotebookResult
 from autograder.grading import files, intake
 from autograder.grading.intake import Damaged, Submission
+from passlab import exercises
 
 #: The file with the time of submission, beside the notebooks, as nbgrader's exchange writes it.
 TIMESTAMP = "timestamp.txt"
@@ -76,19 +78,49 @@ def hand_over(paper: Paper, folder: Path) -> None:
         (target / TIMESTAMP).write_text(paper.timestamp, encoding="utf-8")
 
 
+class Mark(NamedTuple):
+    """The points of a question, extra credit included (None until a person has graded it), and the most it can give.
+
+    `stretch`: all of them are extra credit.
+    """
+
+    points: float | None
+    most: float
+    stretch: bool = False
+
+
 @dataclass(frozen=True)
 class Marks:
-    """The marks of a notebook. `points`: grade id → (points, None until a person has graded it; maximum). `comments`:
-    grade id → a grader's comment."""
+    """The marks of a notebook. `points`: grade id → its mark. `comments`: grade id → a grader's comment."""
 
-    points: Mapping[str, tuple[float | None, float]] = field(default_factory=dict)
+    points: Mapping[str, Mark] = field(default_factory=dict)
     comments: Mapping[str, str] = field(default_factory=dict)
     late_penalty: float = 0.0
+
+    @property
+    def most(self) -> float:
+        """The points without extra credit."""
+        return sum(mark.most for mark in self.points.values() if not mark.stretch)
+
+    @property
+    def core(self) -> float:
+        """The points that the learner got, without those for stretch questions."""
+        return sum(mark.points or 0.0 for mark in self.points.values() if not mark.stretch)
+
+    @property
+    def extra(self) -> float:
+        """The points that the learner got for stretch questions."""
+        return sum(mark.points or 0.0 for mark in self.points.values() if mark.stretch)
+
+
+def question(cell: str) -> str:
+    """Return the question that a check cell belongs to."""
+    return cell.removesuffix("-check")
 
 
 def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
     """Return the marks of automatic grading alone, before a person grades the notebook."""
-    found: dict[str, tuple[float | None, float]] = {}
+    found: dict[str, Mark] = {}
     for index, cell in enumerate(nb.cells):
         meta = cell.metadata.get("nbgrader") or {}
         if meta.get("grade") or meta.get("task"):
@@ -97,5 +129,6 @@ def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
                 points = verdict.points
             elif ran and not meta.get("solution"):
                 points = 0.0 if ran.error or ran.died else float(meta["points"])
-            found[meta["grade_id"]] = (points, float(meta.get("points", 0)))
+            extra = exercises.extra_credit(f"{result.assignment}.{question(meta['grade_id'])}")
+            found[meta["grade_id"]] = Mark(points, extra or float(meta.get("points", 0)), bool(extra))
     return Marks(found)

@@ -42,6 +42,7 @@ from autograder.grading.gradebook import INSERT, TABLES, Failed, add_learners, p
 from autograder.grading.intake import Submission
 from autograder.grading.paper import Marks
 from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
+from passlab import exercises
 
 if TYPE_CHECKING:
     from autograder.grading.paper import Paper
@@ -178,8 +179,17 @@ class Recorder:
             cells = self._assignment(db, result.assignment).cells
             known = next(known for name, known in cells.values() if name == result.notebook)
             scored, _ = _assess(nb, result, known)
-            totals = {name: cell.max_score for (name, _), cell in known.items()}
+            totals = {
+                name: auto.most or cell.max_score for (name, _), cell in known.items() if (auto := scored.get(name))
+            }
             rows = [auto.row | {"notebook": result.notebook, "total": totals[name]} for name, auto in scored.items()]
+            before = _before(db, learner, result.assignment)
+            extra = [
+                {"row": row.id, "extra_credit": scored[row.cell].extra(row.extra, before.get((row.notebook, row.cell)))}
+                for row in db.execute(scores.grades(learner, result.assignment))
+                if row.notebook == result.notebook and row.cell in scored
+            ]
+            _update(db, "grade", extra)  # of which nbgrader knows only what people give
             _keep(db, run, (learner, result.assignment), {result.notebook: result}, "", rows)
 
     def preview(self, paper: Paper) -> list[Score]:
@@ -216,23 +226,26 @@ class Recorder:
         grades = _rows(db, "grade", "notebook_id", ids.values(), "notebook_id", "cell_id")
         comments = _rows(db, "comment", "notebook_id", ids.values(), "notebook_id", "cell_id")
 
+        before = _before(db, learner, assignment)
         stored, new_grades, new_comments = [], {}, {}
         for notebook, (name, known) in cells.items():
             handed_in = name in paper.notebooks
             if handed_in:
                 scored, said = _assess(paper.notebooks[name], paper.results[name], known)
             else:
-                scored, said = _zeros(known, run.seed), {}
+                scored, said = _zeros(assignment, known, run.seed), {}
             for (cell, kind), entry in known.items():
                 at = (ids[notebook], entry.id)
                 if kind != "SolutionCell":
-                    auto, old = scored.get(cell), grades.get(at) if handed_in else None
-                    new_grades[at] = auto and auto.grade(old and old.manual_score)
+                    auto, old = scored.get(cell), grades.get(at)
+                    manual = old.manual_score if old and handed_in else None
+                    extra = auto and auto.extra(old and old.extra_credit, before.get((name, cell)))
+                    new_grades[at] = auto and auto.grade(manual, extra)
                     if auto:
-                        stored.append(auto.row | {"notebook": name, "total": entry.max_score})
+                        stored.append(auto.row | {"notebook": name, "total": auto.most or entry.max_score})
                 if kind != "GradeCell":
                     new_comments[at] = {"auto_comment": said[cell]} if cell in said else None
-        _put(db, "grade", grades, new_grades, {"auto_score": None, "needs_manual_grade": True})
+        _put(db, "grade", grades, new_grades, {"auto_score": None, "needs_manual_grade": True, "extra_credit": None})
         _put(db, "comment", comments, new_comments, {"auto_comment": None})
         graded = [ids[notebook] for notebook, (name, _) in cells.items() if name in paper.notebooks]
         self._penalties(db, learner, submission, duedate, graded)
@@ -331,18 +344,27 @@ class Recorder:
 class _Auto:
     """The automatic score of a question, None if a person has to grade it, and its row of `passlab_score`.
 
-    `task`: nbgrader leaves the grade of a task entirely to people.
+    `task`: nbgrader leaves the grade of a task entirely to people. `most`: the most extra credit of a stretch question.
     """
 
     points: float | None
     row: dict[str, Any]
     task: bool = False
+    most: float = 0.0
 
-    def grade(self, manual: float | None) -> dict[str, Any] | None:
+    def grade(self, manual: float | None, extra: float | None) -> dict[str, Any] | None:
         """Return the changes to nbgrader's grade. A question with a manual score is marked for another look."""
         if self.task:
             return None
-        return {"auto_score": self.points, "needs_manual_grade": manual is not None or self.points is None}
+        grade = {"needs_manual_grade": manual is not None or self.points is None, "extra_credit": extra}
+        return grade | {"auto_score": 0.0 if self.most else self.points}
+
+    def extra(self, there: float | None, before: float | None) -> float | None:
+        """Return the extra credit. `there`, `before`: the gradebook's, and what automatic grading gave last time.
+
+        If they differ, a person has changed it, and that stays.
+        """
+        return self.points if self.most and there in (None, before) else there
 
 
 def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str], _Cell]):
@@ -355,7 +377,8 @@ def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str
         if original := graded or solution or task:
             cell.metadata["nbgrader"]["checksum"] = original.checksum  # the submission's is not trusted
         if graded and utils.is_grade(cell):
-            scored[name] = _auto(index, cell, result, graded)
+            most = exercises.extra_credit(f"{result.assignment}.{question(name)}")
+            scored[name] = _auto(index, cell, result, graded.max_score, most)
         elif task:
             scored[name] = _Auto(None, _row(index, name, None, result.seed, None, ""), task=True)
         if (solution and utils.is_solution(cell)) or (task and utils.is_task(cell)):
@@ -364,27 +387,36 @@ def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str
     return scored, said
 
 
-def _auto(index: int, cell: NotebookNode, result: NotebookResult, graded: _Cell) -> _Auto:
+def _auto(index: int, cell: NotebookNode, result: NotebookResult, core: float, extra: float) -> _Auto:
+    """Return the score of a check cell that gives at most `core` points or `extra` credit; one of them is 0."""
     verdict, ran = result.verdicts.get(index), result.ran.get(index)
     error = ""
     if verdict:
-        points, error = min(max(round(verdict.points, 4), 0.0), graded.max_score), verdict.crash
+        points, error = min(max(round(verdict.points, 4), 0.0), extra or core), verdict.crash
     elif cell.cell_type == "code" and not utils.is_solution(cell) and (ran is None or ran.error or ran.died):
         # nbgrader would give full points to a cell that did not run, since it has no error.
         points, error = 0.0, (ran.error or ran.died) if ran else "Its cell did not run."
     else:
-        cell.metadata["nbgrader"]["points"] = graded.max_score
+        cell.metadata["nbgrader"]["points"] = core
         try:
             points, _ = utils.determine_grade(cell)
         except (ValueError, KeyError):  # its result exceeds the maximum or has no text, which nbgrader rejects
             points, error = None, "The result of the cell is not a number of points; it has to be graded by hand."
-    return _Auto(points, _row(index, cell.metadata["nbgrader"]["grade_id"], points, result.seed, verdict, error))
+    row = _row(index, cell.metadata["nbgrader"]["grade_id"], points, result.seed, verdict, error)
+    return _Auto(points, row, most=extra)
 
 
-def _zeros(known: dict[tuple[str, str], _Cell], seed: int) -> dict[str, _Auto]:
+def _zeros(assignment: str, known: dict[tuple[str, str], _Cell], seed: int) -> dict[str, _Auto]:
     """Return zero points for every question of a notebook that was not handed in."""
     names = [name for name, kind in known if kind != "SolutionCell"]
-    return {name: _Auto(0.0, _row(i, name, 0.0, seed, None, "not handed in")) for i, name in enumerate(names)}
+    most = {name: exercises.extra_credit(f"{assignment}.{question(name)}") for name in names}
+    rows = [_row(i, name, 0.0, seed, None, "not handed in") for i, name in enumerate(names)]
+    return {name: _Auto(0.0, row, most=most[name]) for name, row in zip(names, rows, strict=True)}
+
+
+def _before(db: Connection, learner: str, assignment: str) -> dict[tuple[str, str], float | None]:
+    """Return (notebook, check cell) → the points that automatic grading gave last time."""
+    return {(s.notebook, f"{s.question}-check"): s.points for s in scores.stored(db, learner, assignment)}
 
 
 def _row(index: int, cell: str, points: float | None, seed: int, verdict: Verdict | None, error: str) -> dict[str, Any]:

@@ -30,7 +30,8 @@ from sqlalchemy import (
 
 from autograder.engine.data import NotebookResult, Verdict, from_json, to_json, verdict_from_json
 from autograder.grading.gradebook import TABLES
-from autograder.grading.paper import Marks
+from autograder.grading.paper import Mark, Marks, question
+from passlab import exercises
 
 Key = tuple[str, str]  # learner, assignment
 
@@ -96,7 +97,8 @@ class Score:
     """One question of one submission.
 
     `points`: the points that count, extra credit included; None until a person has graded it. `auto`, `manual`,
-    `extra`: their parts. `error`: why the whole question was lost, unless the answer was just wrong.
+    `extra`: their parts. `total`: the most it gives; for a `stretch` question that is extra credit. `error`: why the
+    whole question was lost, unless the answer was just wrong.
     """
 
     notebook: str
@@ -109,6 +111,7 @@ class Score:
     seed: int | None = None
     verdict: Verdict | None = None
     error: str = ""
+    stretch: bool = False
 
 
 @dataclass(frozen=True)
@@ -133,11 +136,6 @@ def differences(old: dict[Key, list[Score]], new: dict[Key, list[Score]]) -> lis
             if was is None or now is None or (was.points, was.auto, was.total) != (now.points, now.auto, now.total):
                 found.append(Difference(learner, assignment, key[1], was, now))
     return found
-
-
-def question(cell: str) -> str:
-    """Return the question that a check cell belongs to."""
-    return cell.removesuffix("-check")
 
 
 def verdict_text(verdict: Verdict | None) -> str:
@@ -168,7 +166,7 @@ def _latest(db: Connection, table: Table, learner: str | None = None, assignment
     return [row for row in db.execute(rows) if last.get((row.learner, row.assignment)) == row.run]
 
 
-def _grades(learner: str | None, assignment: str | None):
+def grades(learner: str | None, assignment: str | None):
     """Return the query for nbgrader's grades of one submission, or of all."""
     submitted, page, grade, cell = (
         TABLES[name] for name in ("submitted_assignment", "submitted_notebook", "grade", "base_cell")
@@ -178,6 +176,7 @@ def _grades(learner: str | None, assignment: str | None):
     )
     query = (
         select(
+            grade.c.id,
             submitted.c.student_id.label("learner"),
             assigned.c.name.label("assignment"),
             notebook.c.name.label("notebook"),
@@ -203,13 +202,14 @@ def _grades(learner: str | None, assignment: str | None):
     return query
 
 
-def _counts(row: Row) -> tuple[float | None, float]:
-    """Return the points of a grade (None until a person has graded it) and their maximum."""
+def _counts(row: Row) -> Mark:
+    """Return the points of a grade that count now."""
     points = None
     if row.manual is not None or not row.waits:
         base = row.auto if row.manual is None else row.manual
         points = 0.0 if base is None else base + (row.extra or 0.0)
-    return points, row.task_score if row.max_score is None else row.max_score
+    stretch = exercises.extra_credit(f"{row.assignment}.{question(row.cell)}")
+    return Mark(points, stretch or (row.task_score if row.max_score is None else row.max_score), bool(stretch))
 
 
 def scores(db: Connection, learner: str | None = None, assignment: str | None = None) -> dict[Key, list[Score]]:
@@ -219,10 +219,13 @@ def scores(db: Connection, learner: str | None = None, assignment: str | None = 
         for row in _latest(db, SCORE, learner, assignment)
     }
     found: dict[Key, list[tuple]] = {}
-    for row in db.execute(_grades(learner, assignment)):
+    for row in db.execute(grades(learner, assignment)):
         name = question(row.cell)
         told = behind.get((row.learner, row.assignment, row.notebook, name))
-        score = Score(row.notebook, name, *_counts(row), row.auto, row.manual, row.extra)
+        mark = _counts(row)
+        auto = told.points if mark.stretch and told else row.auto
+        parts = {"auto": auto, "manual": row.manual, "extra": row.extra}
+        score = Score(row.notebook, name, mark.points, mark.most, **parts, stretch=mark.stretch)
         if told:
             score = replace(score, seed=told.seed, verdict=_verdict(told.verdict), error=told.error)
         order = (row.notebook, told.place if told else 10**6, name)
@@ -246,7 +249,7 @@ def marks(db: Connection, learner: str, assignment: str) -> dict[str, Marks]:
     )
     pages = db.execute(query).all()
     points: dict[str, dict] = {row.name: {} for row in pages}
-    for row in db.execute(_grades(learner, assignment)):
+    for row in db.execute(grades(learner, assignment)):
         points[row.notebook][row.cell] = _counts(row)
     said = select(comment.c.notebook_id, cell.c.name, comment.c.manual_comment, comment.c.auto_comment)
     said = said.join(cell, cell.c.id == comment.c.cell_id).where(comment.c.notebook_id.in_([row.id for row in pages]))

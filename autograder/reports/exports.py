@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from autograder.grading.recorder import Score
 
 COLUMNS = (
-    "learner", "assignment", "question", "points", "max_points", "seed", "lost", "message", "misconception", "status",
+    "learner", "assignment", "question", "points", "max_points", "seed", "lost", "message", "misconception",
+    "status", "credit",
 )  # fmt: skip
 
 #: First characters that make a spreadsheet read a field as a formula, full-width forms included.
@@ -41,7 +42,8 @@ _RUN = tuple("=+-@\t\r\n＝＋－＠")
 class Row:
     """One question of one learner. `points`: None until a person has graded it.
 
-    `status`: right, partly right, wrong, not attempted, crashed, or to be graded.
+    `stretch`: its points are extra credit, which an assignment's maximum does not contain (the column `credit` says
+    core or extra). `status`: right, partly right, wrong, not attempted, crashed, or to be graded.
     """
 
     learner: str
@@ -54,6 +56,7 @@ class Row:
     message: str = ""
     misconception: str = ""
     status: str = ""
+    stretch: bool = False
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,7 @@ def rows(scores: Mapping[tuple[str, str], Iterable[Score]]) -> list[Row]:
                 message=(verdict.crash or verdict.message if verdict else "") or score.error,
                 misconception=verdict.misconception if verdict else "",
                 status=status(verdict, score.points, score.total, score.error),
+                stretch=score.stretch,
             )
             found.append(row)
     return found
@@ -139,7 +143,8 @@ def write_grades(path: Path, rows: Iterable[Row]) -> None:
     for row in rows:
         points = "" if row.points is None else f"{row.points:g}"
         given = (row.learner, row.assignment, row.question, points, f"{row.max_points:g}", str(row.seed))
-        lines.append([harmless(f) for f in (*given, " ".join(row.lost), row.message, row.misconception, row.status)])
+        told = (" ".join(row.lost), row.message, row.misconception, row.status, "extra" if row.stretch else "core")
+        lines.append([harmless(field) for field in (*given, *told)])
     _write(path, lines)
 
 
@@ -179,7 +184,7 @@ def _sums(rows: Iterable[Row], roster: Mapping[str, Learner], penalties: Mapping
     most: dict[tuple[str, str], float] = {}
     for row in rows:
         key = (row.learner, row.assignment)
-        most[key] = most.get(key, 0.0) + row.max_points
+        most[key] = most.get(key, 0.0) + (0.0 if row.stretch else row.max_points)
         so_far = points.get(key, 0.0)
         points[key] = None if row.points is None or so_far is None else so_far + row.points
     worth: dict[str, float] = {}
@@ -250,7 +255,13 @@ def write_moodle(
         grades = (sums.points.get((learner, assignment)) for assignment in sums.worth)
         lines.append([identifier, harmless(who.name), *("-" if g is None else _number(g) for g in grades)])
     for assignment, total in sums.worth.items():
-        if total > 100:
+        best = max((points or 0.0 for (_, name), points in sums.points.items() if name == assignment), default=0.0)
+        if best > total:
+            notes.append(
+                f"{assignment} is worth {total:g} points, and with extra credit there are up to {best:g}: Moodle "
+                "accepts more than the maximum only with unlimitedgrades on."
+            )
+        elif total > 100:
             notes.append(
                 f"{assignment} is worth {total:g} points: Moodle accepts more than 100 only with unlimitedgrades on."
             )

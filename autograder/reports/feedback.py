@@ -38,14 +38,12 @@ _ATTACHED = re.compile(r'src="attachment:([^"]*)"')
 def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = None) -> str:
     """Return the page for one notebook with its outputs. `given`: the final marks; default, automatic grading's."""
     given = given or marks(nb, result)
-    points = [got for got, _ in given.points.values()]
     return page(
         "feedback.html",
         result=result,
         given=given,
-        got=sum(got or 0.0 for got in points) - given.late_penalty,
-        most=sum(most for _, most in given.points.values()),
-        waiting=points.count(None),
+        got=given.core + given.extra - given.late_penalty,
+        waiting=sum(mark.points is None for mark in given.points.values()),
         cells=[_cell(cell, result.verdicts.get(index)) for index, cell in enumerate(nb.cells)],
         question=lambda name: name.removesuffix("-check"),
         code=lambda source: _code(plain(source)),

@@ -56,6 +56,7 @@ class _Question(NamedTuple):
 
     assignment: str
     question: str
+    stretch: bool
     right: float
     count: Counter[str]
     told: str
@@ -134,6 +135,7 @@ def _questions(rows: Sequence[Row], results: Sequence[NotebookResult]) -> Iterat
         yield _Question(
             assignment,
             question,
+            stretch=mine[0].stretch,
             right=count["right"] / len(mine),
             count=count,
             told=", ".join(f"{n:,} {name}" for name, n in count.most_common()),
@@ -148,12 +150,12 @@ def _questions(rows: Sequence[Row], results: Sequence[NotebookResult]) -> Iterat
 
 
 def _totals(rows: Sequence[Row]) -> tuple[dict[tuple[str, str], float], dict[str, float]]:
-    """Return (learner, assignment) → points, and assignment → most points."""
+    """Return (learner, assignment) → points with extra credit, and assignment → most points without."""
     got: dict[tuple[str, str], float] = defaultdict(float)
     of: dict[tuple[str, str], float] = defaultdict(float)
     for row in rows:
         got[row.learner, row.assignment] += row.points or 0.0
-        of[row.learner, row.assignment] += row.max_points
+        of[row.learner, row.assignment] += 0.0 if row.stretch else row.max_points
     worth: dict[str, float] = {}
     for (_, assignment), most in of.items():
         worth[assignment] = max(worth.get(assignment, 0.0), most)

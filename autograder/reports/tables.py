@@ -29,7 +29,7 @@ def safe(text: str) -> str:
 
 
 def _questions(assignment: str, known: dict[str, set[str]]) -> dict[str, float]:
-    """Return question → maximum points, in the order of the notebooks."""
+    """Return question → maximum points, in the order of the notebooks; 0 where all points are extra credit."""
     from autograder.authoring.notebooks import source_notebook
 
     metas = (
@@ -53,11 +53,10 @@ def line(paper: Paper) -> str:
     who = ", ".join("".join(ch if ch.isprintable() else "?" for ch in part) for part in paper.key)
     if paper.failure or not paper.results:
         return f"{who}: not graded"
-    found = [
-        points for name, nb in paper.notebooks.items() for points in marks(nb, paper.results[name]).points.values()
-    ]
-    got, most = sum(points or 0.0 for points, _ in found), sum(most for _, most in found)
-    return f"{who}: {got:g} of {most:g} points, {sum(r.seconds for r in paper.results.values()):.1f} s"
+    found = [marks(nb, paper.results[name]) for name, nb in paper.notebooks.items()]
+    core, most, extra = (sum(getattr(each, part) for each in found) for part in ("core", "most", "extra"))
+    told = f" and {extra:g} extra" if extra else ""
+    return f"{who}: {core:g} of {most:g} points{told}, {sum(r.seconds for r in paper.results.values()):.1f} s"
 
 
 def show(
@@ -80,7 +79,7 @@ def show(
         table.caption = "  ".join(f"{n} {name}" for n, name in enumerate(questions, 1))
         table.add_column("learner", overflow="fold")
         for number, points in enumerate(questions.values(), 1):
-            table.add_column(f"{number}\n/{points:g}", justify="right")
+            table.add_column(f"{number}\n/{points:g}" if points else f"{number}\nextra", justify="right")
         table.add_column(f"total\n/{sum(questions.values()):g}", justify="right", style="bold")
         table.add_column("note", overflow="fold")
         for learner, submission in list(rows.items())[:MOST_ROWS]:

@@ -30,6 +30,7 @@ _HOME = {
     "cost": "measure",
     "check": "notebook.ui",
     "hint": "notebook.ui",
+    "smaller": "notebook.ui",
     "solution": "notebook.ui",
     "progress": "notebook.ui",
 }

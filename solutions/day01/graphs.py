@@ -14,8 +14,10 @@
 # %% [markdown]
 # # Day 1 · A model is a graph: exercises
 #
-# Seven questions, about 95 minutes. Read the lesson first: [day01_graphs.ipynb](../../course/day01_graphs.ipynb). An
-# eighth one, about Relay, is in [relay.ipynb](relay.ipynb).
+# Seven questions. The core is questions 1, 3 and 5, about 80 minutes; the rest, about 165 minutes, is stretch: harder,
+# and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest, about 165 minutes, is stretch:
+# harder, and for extra credit. Read the lesson first: [day01_graphs.ipynb](../../course/day01_graphs.ipynb). An eighth
+# one, about Relay, is in [relay.ipynb](relay.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day01.count-kinds")` opens a hint,
@@ -117,7 +119,7 @@ def count_kinds(gm: fx.GraphModule) -> dict[str, tuple[int, int]]:
 check("day01.count-kinds", count_kinds)
 
 # %% [markdown]
-# ## 2 · Find the residual edges
+# ## 2 · Find the residual edges · stretch
 #
 # `x + f(x)`: the value of `x` takes two paths, and both end in the same addition. The direct one is the residual edge.
 # It is what lets networks be deep, and it costs: `x` must stay in memory while `f` runs, and no pass may change what
@@ -240,7 +242,7 @@ def levels(gm: fx.GraphModule) -> dict:
 check("day01.levels", levels)
 
 # %% [markdown]
-# ## 4 · Match FX nodes with ONNX nodes
+# ## 4 · Match FX nodes with ONNX nodes · stretch
 #
 # An exporter does not translate node by node. It merges what it can compute beforehand, splits what the other IR has no
 # operator for, and drops what does nothing. If you are looking for a slow or wrong layer in an exported model, you have
@@ -415,7 +417,7 @@ def swap_relu(gm: fx.GraphModule, slope: float) -> fx.GraphModule:
 check("day01.swap-relu", swap_relu)
 
 # %% [markdown]
-# ## 6 · Shapes and dtypes without data
+# ## 6 · Shapes and dtypes without data · stretch
 #
 # Every plan a compiler makes needs shapes and dtypes: memory, tiles, layouts. Running the model to find them would be
 # cheating, and for a model of 64 GiB it would be slow cheating. Tensors on the `meta` device have a shape, a dtype and
@@ -488,7 +490,7 @@ def propagate(gm: fx.GraphModule, *inputs: torch.Tensor) -> dict[str, tuple[tupl
 check("day01.propagate", propagate)
 
 # %% [markdown]
-# ## 7 · Straight-line Python to SSA
+# ## 7 · Straight-line Python to SSA · stretch
 #
 # Why did every graph so far have a fresh name for every value, when the Python code had not? Because something renamed
 # them. Tracing does it in passing; a compiler that reads source code has to do it as a pass, and on straight-line code

@@ -14,7 +14,8 @@
 # %% [markdown]
 # # Day 1 · A model is a graph: an exercise in Relay
 #
-# One question, about 15 minutes: number 8 of the day. It has a separate notebook because a process can hold only one
+# One question: number 8 of the day. It is stretch, about 35 minutes: harder, and for extra credit. Its question, about
+# 35 minutes, is stretch: harder, and for extra credit. It has a separate notebook because a process can hold only one
 # TVM, and this one holds that of Relay (0.17). The lesson is [day01_graphs.ipynb](../../course/day01_graphs.ipynb), the
 # other seven questions are in [graphs.ipynb](graphs.ipynb). If Relay is not available on your machine, the first cell
 # tells you; then skip this notebook. For each test case an answer has five seconds of computing time, unless its text
@@ -35,7 +36,7 @@ from passlab.tvm.importers import relay_module
 progress("day01")
 
 # %% [markdown]
-# ## 8 · Read a Relay module
+# ## 8 · Read a Relay module · stretch
 #
 # Before a pass changes a module, it has to read it. A function of Relay is an expression that holds its operands,
 # which hold theirs; an expression that two others use is shared, not copied. There is no list of nodes:

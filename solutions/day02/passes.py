@@ -14,8 +14,10 @@
 # %% [markdown]
 # # Day 2 · Writing a pass: exercises
 #
-# Seven questions, about 100 minutes. Read the lesson first: [day02_passes.ipynb](../../course/day02_passes.ipynb). An
-# eighth one, in Relax, is in [relax.ipynb](relax.ipynb).
+# Seven questions. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes, is stretch: harder, and
+# for extra credit. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes, is stretch: harder,
+# and for extra credit. Read the lesson first: [day02_passes.ipynb](../../course/day02_passes.ipynb). An eighth one, in
+# Relax, is in [relax.ipynb](relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day02.visitor")` opens a hint, three
@@ -185,7 +187,7 @@ with suppress(Exception):  # shows nothing before `fuse_conv_relu` is written
     display(diff(net, fuse_conv_relu(copy.deepcopy(net)), *image, title="conv2d and relu, fused"))
 
 # %% [markdown]
-# ## 3 · Fold batch norm into the convolution
+# ## 3 · Fold batch norm into the convolution · stretch
 #
 # In evaluation mode a batch norm multiplies each channel by a number and adds another one. A convolution is linear, so
 # both numbers fit into its weights: one operation less, nothing lost. With running mean μ, running variance σ², and the
@@ -262,7 +264,7 @@ with suppress(Exception):  # shows nothing before both passes are written
     display(diff(net, both, *image, title="batch norm folded, then conv2d and relu fused"))
 
 # %% [markdown]
-# ## 4 · A pass manager that names the culprit
+# ## 4 · A pass manager that names the culprit · stretch
 #
 # With twenty passes in a row, a broken graph shows up far from the pass that broke it. A manager verifies the graph
 # after every pass, and so it can name the culprit. It also hands out the facts that passes need. A fact that was
@@ -351,7 +353,7 @@ with suppress(Exception):  # shows nothing before the manager and both passes ar
         print(f"{name:16} {before:3} → {after:3} nodes")
 
 # %% [markdown]
-# ## 5 · Are two programs the same function?
+# ## 5 · Are two programs the same function? · stretch
 #
 # The question behind every check in this course. Running both on random numbers is the start; the rest is knowing what
 # to compare, and how closely. `float16` has 11 bits and `float64` has 53: one tolerance for both is wrong for one.
@@ -444,7 +446,7 @@ with suppress(Exception):  # shows nothing before both are written
     print(f"same: {same}, largest difference {max_abs:.1e}, mean squared {mse:.1e}")
 
 # %% [markdown]
-# ## 6 · Eight planted passes: which attribute got lost?
+# ## 6 · Eight planted passes: which attribute got lost? · stretch
 #
 # Eight people wrote exercise 2. For each you get a graph before and after: a stack of `nn.Conv2d` with `nn.ReLU`, and
 # what the pass made of it. Some lost an attribute. Not every attribute that *looks* different makes a difference, so
@@ -510,7 +512,7 @@ def lost_attribute(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple)
 check("day02.lost-attribute", lost_attribute)
 
 # %% [markdown]
-# ## 7 · Break six wrong passes
+# ## 7 · Break six wrong passes · stretch
 #
 # Now the other way round. Here are six passes that somebody would merge after a quick look. Each matches, rewrites and
 # cleans up correctly; each takes something for granted. Find it, and prove it with a graph.

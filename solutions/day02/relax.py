@@ -14,7 +14,8 @@
 # %% [markdown]
 # # Day 2 · Writing a pass: an exercise in Relax
 #
-# One question, about 20 minutes: number 8 of the day. It has a separate notebook because a process can hold only one
+# One question: number 8 of the day. It is stretch, about 35 minutes: harder, and for extra credit. Its question, about
+# 35 minutes, is stretch: harder, and for extra credit. It has a separate notebook because a process can hold only one
 # TVM, and this one holds today's (0.27), with Relax. The lesson is
 # [day02_passes.ipynb](../../course/day02_passes.ipynb), the other seven questions are in [passes.ipynb](passes.ipynb).
 # For each test case an answer has five seconds of computing time, unless its text says otherwise.
@@ -34,7 +35,7 @@ from passlab.tvm.importers import relax_module
 progress("day02")
 
 # %% [markdown]
-# ## 8 · The same pass in Relax
+# ## 8 · The same pass in Relax · stretch
 #
 # In the lesson a pass for torch.fx turned `x * sigmoid(x)` into `silu(x)`. Here is the same law for Relax, and what is
 # different:

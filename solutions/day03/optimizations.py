@@ -14,7 +14,9 @@
 # %% [markdown]
 # # Day 3 · Graph-level optimizations: exercises
 #
-# Eight questions, about 140 minutes. Read the lesson first:
+# Eight questions. The core is questions 2, 3 and 5, about 90 minutes; the rest, about 315 minutes, is stretch: harder,
+# and for extra credit. The core is questions 2, 3 and 5, about 90 minutes; the rest, about 315 minutes, is stretch:
+# harder, and for extra credit. Read the lesson first:
 # [day03_optimizations.ipynb](../../course/day03_optimizations.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
@@ -74,7 +76,7 @@ for node in noisy.graph.nodes:
 EFFECTS
 
 # %% [markdown]
-# ## 1 · Constant folding
+# ## 1 · Constant folding · stretch
 #
 # Weights are transposed, scales are rooted and halved at every call, though they are the same at every call. Python
 # arithmetic is gone before the graph exists; what is left to fold are expressions over parameters, buffers and the
@@ -276,7 +278,7 @@ with suppress(Exception):
     display(diff(trace(Twins(), x), cse(trace(Twins(), x)), title="Common subexpressions: the dropouts stay two"))
 
 # %% [markdown]
-# ## 4 · Algebraic simplification
+# ## 4 · Algebraic simplification · stretch
 #
 # Every law below is in some textbook. Over tensors some hold always, some hold under a condition, and some never, since
 # there are NaN, ±inf, −0, integers and broadcasting. For each line decide: *always*, *if …* (on dtype, shape, operands)
@@ -536,7 +538,7 @@ with suppress(Exception):
     display(diff(before, after, title="All four, to the fixpoint"))
 
 # %% [markdown]
-# ## 6 · A GELU matcher
+# ## 6 · A GELU matcher · stretch
 #
 # GELU is the Gaussian's way to gate (Hendrycks and Gimpel, arXiv 1606.08415), and models write it out in two forms:
 #
@@ -671,7 +673,7 @@ with suppress(Exception):
     print([f"{n.name} = gelu({n.args[0]}, {n.kwargs})" for n in after.graph.nodes if n.target is F.gelu])
 
 # %% [markdown]
-# ## 7 · Channels last
+# ## 7 · Channels last · stretch
 #
 # Convolutions are faster on images that lie in memory as NHWC (`torch.channels_last`), flattening and the rest of the
 # world want NCHW. Every conversion copies the image. Wrapping each convolution in a pair of them loses twice over, so
@@ -744,7 +746,7 @@ with suppress(Exception):
     display(draw(after, title="Conversions at the borders", mark=[n.name for n in after.graph.nodes if converts(n)]))
 
 # %% [markdown]
-# ## 8 · The other way round
+# ## 8 · The other way round · stretch
 #
 # To understand what a pass needs, write the program that feeds it. Four stages of `passlab.fx.stages` run in sweeps:
 # `fold`, `simplify`, `cse`, `dce`, and again. Write a program in which *every* run of a stage removes at least one

@@ -14,7 +14,9 @@
 # %% [markdown]
 # # Day 4 · Fusion: exercises
 #
-# Seven questions. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
+# Seven questions. The core is questions 1 and 2, about 55 minutes; the rest, about 385 minutes, is stretch: harder, and
+# for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 385 minutes, is stretch: harder,
+# and for extra credit. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.chains")` opens a hint, three
@@ -168,7 +170,7 @@ with suppress(Exception):
         print(f"{' and '.join(pair):<20} {' → '.join(obstacle(softmax, list(pair)) or ['may be one kernel'])}")
 
 # %% [markdown]
-# ## 3 · Linear, bias and activation
+# ## 3 · Linear, bias and activation · stretch
 #
 # A matrix product is followed by a sum and an activation in every layer of every transformer. Each of the two reads and
 # writes the whole result again, for one addition and one function of a number. Libraries have one kernel for all three
@@ -323,7 +325,7 @@ with suppress(Exception):
     display(diff(trace(MLP(), x), fuse_linear_act(trace(MLP(), x)), title="Linear, bias and activation"))
 
 # %% [markdown]
-# ## 4 · Attention
+# ## 4 · Attention · stretch
 #
 # Between the two products there is a tokens × tokens matrix, the one value in a transformer that grows with the square
 # of the text length. `F.scaled_dot_product_attention` works through it piece by piece and never has it in memory as a
@@ -558,7 +560,7 @@ with suppress(Exception):
     display(diff(block, after, title="Attention as one op"))
 
 # %% [markdown]
-# ## 5 · From a group to a kernel
+# ## 5 · From a group to a kernel · stretch
 #
 # A group has been found; now it becomes a kernel. TensorIR is TVM's language for that: buffers, loops, stores. Here is
 # y = exp(x) · exp(x), with exp computed once: a value that is used twice goes into a buffer of one element, which
@@ -729,7 +731,7 @@ with suppress(NotImplementedError):
     print(codegen(trace(gelu_by_hand, torch.randn(4, 256))))
 
 # %% [markdown]
-# ## 6 · To fuse or not
+# ## 6 · To fuse or not · stretch
 #
 # A kernel that TVM makes of a group computes **one** value, its result, and everything else in place, wherever and as
 # often as it is used there. That costs no memory, and sometimes a lot of arithmetic: each element of a product reads a
@@ -855,7 +857,7 @@ with suppress(NotImplementedError):
 # kernel with many live values runs with fewer threads at a time, and there the term counts.
 
 # %% [markdown]
-# ## 7 · What fusion saves
+# ## 7 · What fusion saves · stretch
 #
 # Fusing saves two things: kernel launches, and bytes that travel to memory and back. Both follow from the graph alone,
 # and, with three numbers of a machine, so does a bound: a kernel is no faster than its bytes and no faster than its

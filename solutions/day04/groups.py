@@ -14,7 +14,8 @@
 # %% [markdown]
 # # Day 4 · Fusion groups: exercises
 #
-# One question, about 35 minutes. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
+# One question. It is stretch, about 75 minutes: harder, and for extra credit. Its question, about 75 minutes, is
+# stretch: harder, and for extra credit. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write the answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.groups")` opens a hint, one of
@@ -36,7 +37,7 @@ from passlab.fx.patterns import Pattern, canonical, pattern
 progress("day04")
 
 # %% [markdown]
-# ## 1 · The groups of FuseOps, on FX
+# ## 1 · The groups of FuseOps, on FX · stretch
 #
 # Which nodes end in one kernel? Relay decides it by the op pattern of each node and by its post-dominator, the
 # first node that every path from it to the output passes through. Do the same on an FX graph. `pattern(node)` and
@@ -78,6 +79,7 @@ def fusion_groups(gm: fx.GraphModule) -> list[list[str]]:
     Out: a list of groups. A group is a list of names of nodes. Each node that is called (all but inputs, attributes and
          the output) is in one group; the order, of groups and in them, is free. A `getitem` that takes a field of a
          tuple, as that which `chunk` gives, takes part like any node of pattern 2, but may be left out of the answer.
+    Not to be called: tvm.relay.transform.FuseOps.
 
     Example:  sum(relu(x)) gives [["relu", "sum_1"]], relu(sum(x)) gives [["sum_1"], ["relu"]].
     """

@@ -14,7 +14,9 @@
 # %% [markdown]
 # # Day 7 · TVM Relay: exercises
 #
-# Ten questions, about 175 minutes. Read the lesson first: [day07_relay.ipynb](../../course/day07_relay.ipynb).
+# Ten questions. The core is questions 1, 2 and 6, about 70 minutes; the rest, about 330 minutes, is stretch: harder,
+# and for extra credit. The core is questions 1, 2 and 6, about 70 minutes; the rest, about 330 minutes, is stretch:
+# harder, and for extra credit. Read the lesson first: [day07_relay.ipynb](../../course/day07_relay.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day07.batchnorm")` opens a hint,
@@ -179,7 +181,7 @@ with suppress(Exception):
     display(diff(before, relu_to_clip(before), title="For a chip without relu"))
 
 # %% [markdown]
-# ## 3 · Batch norm is two operations
+# ## 3 · Batch norm is two operations · stretch
 #
 # In inference a batch norm multiplies each channel by a number and adds another. `SimplifyInference` writes it out like
 # that, and then the numbers can be folded. Write it. (For the order of the operands of `nn.batch_norm` and its
@@ -243,7 +245,7 @@ with suppress(Exception):
     print(f"the same as SimplifyInference, node by node: {tvm.ir.structural_equal(mine, theirs)}")
 
 # %% [markdown]
-# ## 4 · What FuseOps will do
+# ## 4 · What FuseOps will do · stretch
 #
 # Which calls end in one kernel? Relay decides it with two things: a *pattern* for each operator, which says how hard it
 # is to fuse, and the *post-dominator* of each node, the first place through which everything that is computed from it
@@ -289,6 +291,7 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
     Out: a list of groups. A group is a list of numbers of calls; the calls of main are numbered 0, 1, 2, … in the order
          of `relay.analysis.post_order_visit`. Each call is in one group; the order, of groups and in them, is free.
     Time: 10 s of computing for each test case.
+    Not to be called: tvm.relay.transform.FuseOps.
 
     Example:  sum(relu(x)) gives [[0, 1]], relu(sum(x)) gives [[0], [1]].
     """
@@ -421,7 +424,7 @@ with suppress(Exception):
         print(f"{times:>3} × {kernel}")
 
 # %% [markdown]
-# ## 5 · A pass instrument
+# ## 5 · A pass instrument · stretch
 #
 # What runs when TVM builds a module? Documentation says one thing, tutorials another. A pass instrument is asked before
 # and after every pass, so it can simply write down what happens, and what each pass did to the size of the module.
@@ -542,7 +545,7 @@ with suppress(Exception):
 
 
 # %% [markdown]
-# ## 7 · Common subexpressions, as a function pass
+# ## 7 · Common subexpressions, as a function pass · stretch
 #
 # Day 3's pass on a typed graph. There are no names and no order any more: an expression that is read twice is one
 # object with two readers, and an `ExprMutator` visits it once. Two objects that compute the same are what you look for.
@@ -622,7 +625,7 @@ with suppress(Exception):
 
 
 # %% [markdown]
-# ## 8 · Dead code, as a function pass
+# ## 8 · Dead code, as a function pass · stretch
 #
 # In a graph without names, an unused value is not there at all. Dead code needs a name (`let`) or a tuple of which only
 # some fields are taken. Importers and passes make both.
@@ -696,7 +699,7 @@ with suppress(Exception):
 
 
 # %% [markdown]
-# ## 9 · dense + bias + GELU, by pattern
+# ## 9 · dense + bias + GELU, by pattern · stretch
 #
 # A kernel library has one function for this whole layer; the importers hand you seven calls. `dataflow_pattern` finds
 # them. A pattern is written like the expression: `is_op("add")(is_op("nn.dense")(x, w), b)`, with `wildcard()` for
@@ -775,7 +778,7 @@ with suppress(Exception):
 
 
 # %% [markdown]
-# ## 10 · What does folding a BatchNorm buy?
+# ## 10 · What does folding a BatchNorm buy? · stretch
 #
 # Build with and without, time both, divide: it could not be simpler, yet most published figures of this kind measure
 # something else. `relay.build` folds by itself, so both builds are folded ones. Switch off `SimplifyInference` and the

@@ -14,7 +14,9 @@
 # %% [markdown]
 # # Day 8 · TVM today: exercises
 #
-# Six questions, about 120 minutes. Read the lesson first: [day08_relax.ipynb](../../course/day08_relax.ipynb).
+# Six questions. The core is questions 2 and 4, about 85 minutes; the rest, about 160 minutes, is stretch: harder, and
+# for extra credit. The core is questions 2 and 4, about 85 minutes; the rest, about 160 minutes, is stretch: harder,
+# and for extra credit. Read the lesson first: [day08_relax.ipynb](../../course/day08_relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day08.port")` opens a hint, three
@@ -45,7 +47,7 @@ from passlab.tvm.judge import random_inputs
 progress("day08")
 
 # %% [markdown]
-# ## 1 · Yesterday's pass, ported
+# ## 1 · Yesterday's pass, ported · stretch
 #
 # In Relay a pass walked expressions; in Relax it walks **bindings**. Every intermediate value has a variable, so the
 # operand of a call is never another call: `self.lookup_binding(variable)` says what the variable is bound to. The
@@ -235,7 +237,7 @@ with suppress(Exception):
     display(draw(pattern(layer), title="One composite function"))
 
 # %% [markdown]
-# ## 3 · A fusion policy
+# ## 3 · A fusion policy · stretch
 #
 # TVM's own rule for fusing is fixed: patterns and post-dominators. What if the choice is yours? `passlab.relax.fusing`
 # makes kernels of any groups that you name, and merges their loops. A kernel computes **one** value, its result;
@@ -375,7 +377,7 @@ def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
 check("day08.schedule", schedule_matmul)
 
 # %% [markdown]
-# ## 5 · A tuner that learns
+# ## 5 · A tuner that learns · stretch
 #
 # There are 360 schedules of one matmul in the list, and time to measure two dozen. MetaSchedule's answer is a cost
 # model: learn from what was measured, and measure next what looks fast. The machines of this exercise are simulated
@@ -421,7 +423,7 @@ def features(candidate):
 check("day08.tuner", choose)
 
 # %% [markdown]
-# ## 6 · A whole pipeline
+# ## 6 · A whole pipeline · stretch
 #
 # From a torch model to kernels that one would ship: operators rewritten, fused, and their loops scheduled. TVM's
 # default pipeline does the first two and never touches a loop. `passlab.relax.pipelines` has its steps with places for

@@ -14,7 +14,9 @@
 # %% [markdown]
 # # Day 10 · The polyhedral model: exercises
 #
-# Seven questions. Read the lesson first: [day10_polyhedral.ipynb](../../course/day10_polyhedral.ipynb).
+# Seven questions. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 180 minutes, is stretch: harder,
+# and for extra credit. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 180 minutes, is stretch:
+# harder, and for extra credit. Read the lesson first: [day10_polyhedral.ipynb](../../course/day10_polyhedral.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day10.domains")` opens a hint, three
@@ -250,7 +252,7 @@ except Exception:
     print("The picture needs an answer to question 3.")
 
 # %% [markdown]
-# ## 4 · Skew a stencil
+# ## 4 · Skew a stencil · stretch
 #
 # A stencil may be cut into tiles along the dimensions of a schedule if no dependence goes backwards in any of them: a
 # tile then needs only tiles that come before it. And tiles with the same sum of coordinates are independent of each
@@ -329,7 +331,7 @@ except Exception:
     print("The picture needs an answer to question 4.")
 
 # %% [markdown]
-# ## 5 · From a schedule to a loop nest
+# ## 5 · From a schedule to a loop nest · stretch
 #
 # isl turns a schedule into a tree of loops, `isl.AstNode`, whose leaves run statements. Its bounds are exact, also
 # where tiles do not divide, and that is why they look as they do:
@@ -452,7 +454,7 @@ except Exception:
     print("The loops need an answer to question 5.")
 
 # %% [markdown]
-# ## 6 · A schedule that is fast
+# ## 6 · A schedule that is fast · stretch
 #
 # Now the clock decides. Two products of matrices, of which the second, A·Aᵀ of a matrix that is stored transposed,
 # has only a triangle to compute. The judge makes the loops of your schedule with
@@ -503,7 +505,7 @@ except Exception:
     print("The picture needs an answer to question 6.")
 
 # %% [markdown]
-# ## 7 · The same order in TVM
+# ## 7 · The same order in TVM · stretch
 #
 # TVM has no map from iterations to times: its schedules are made of primitives that change loops. With two of them,
 # `split` and `reorder`, loops become tiles, and many orders can be expressed in both languages. Not all: TVM loops

@@ -159,7 +159,8 @@ def test_points_and_ids_come_from_the_exercise():
     for exercise in exercises.of_day("day03"):
         name = exercise.id.split(".")[1]
         assert marks[name].solution and not marks[name].grade
-        assert marks[f"{name}-check"].points == exercise.total and marks[f"{name}-check"].locked
+        assert marks[f"{name}-check"].points == (0 if exercise.stretch else exercise.total)
+        assert marks[f"{name}-check"].locked
 
 
 def test_an_editor_that_saves_the_pair_keeps_the_source_short():
@@ -269,7 +270,7 @@ def test_the_search_for_broken_links_can_fail():
 
 
 @pytest.mark.parametrize("path", SOLUTIONS, ids=name)
-def test_the_time_an_answer_has_is_told(path):
+def test_the_time_an_answer_has_and_what_it_may_not_call_are_told(path):
     text = path.read_text()
     assert " ".join(text.replace("\n# ", " ").split()).count("an answer has five seconds of computing time") == 1
     places = [place for place in source.places(path.parent.name).values() if place.path == path]
@@ -277,3 +278,6 @@ def test_the_time_an_answer_has_is_told(path):
         exercise = exercises.find(ast.parse(place.check.text).body[0].value.args[0].value)
         told = re.findall(r"^    Time: (\d+) s of computing for each test case\.$", place.answer.text, re.M)
         assert told == ([] if exercise.seconds == 5 else [f"{exercise.seconds:g}"]), exercise.id
+        closed = re.search(r"^    Not to be called: (.*?)\.$", place.answer.text, re.M | re.S)
+        named = re.findall(r"[\w.]+\w", closed[1]) if closed else []
+        assert named == list(exercise.closed), exercise.id

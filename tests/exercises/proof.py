@@ -6,11 +6,13 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 
-from autograder.authoring.prove import prove
+from autograder.authoring import answers
+from autograder.authoring.prove import prove, refused
 from autograder.engine import wire
 from autograder.engine.data import CaseResult
 from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import signature
+from passlab import exercises
 from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run, unfit
 
 
@@ -54,6 +56,18 @@ class Seen:
 
 #: Exercises whose answers are timed. Another program may take the core meanwhile: only a second failure counts.
 TIMED = {"day07.fold-and-time", "day08.pipeline", "day08.schedule", "day10.generate", "day10.tile"}
+
+
+def refusals(exercise_id: str, seeds: Sequence[int]) -> list[str]:
+    """A sentence for each right answer that loses a point on the hidden cases of one of these seeds."""
+    exercise = exercises.find(exercise_id)
+    right = [answers.reference(exercise_id)]
+    right += [answer for answer in answers.load(exercise_id) if answer.mark.kind == "right"]
+    said: list[str] = []
+    for seed in seeds:
+        found = list(refused(exercise, seed, right))
+        said += list(refused(exercise, seed, right)) if found and exercise_id in TIMED else found
+    return said
 
 
 def report(exercise_id: str, seed: int) -> str:

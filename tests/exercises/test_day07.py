@@ -63,7 +63,7 @@ def test_the_judge_finds_the_groups_of_kernels_written_down_by_hand(apart):
 
 def test_fuse_ops_is_out_of_reach_for_the_answer_and_back_afterwards(apart):
     said, there_again = apart("day07.fusion-groups", asks_fuse_ops)
-    assert "FuseOps is what you foretell here" in said and there_again
+    assert "FuseOps does what this exercise asks" in said and there_again
 
 
 @pytest.mark.parametrize(

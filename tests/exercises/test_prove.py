@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
+from autograder.authoring import answers
+from autograder.authoring.answers import run_seed
 from passlab import exercises
+from tests.exercises.proof import refusals
 from tests.support import tiny
-from tests.support.amounts import SEEDS
+from tests.support.amounts import NEW_SEEDS, SEEDS
 
 EXERCISES = [exercise.id for day in exercises.days() for exercise in exercises.of_day(day)]
 
@@ -21,6 +25,23 @@ def test_the_proof_holds(proofs, exercise_id, seed):
         f"{row['kind']} {row['name']} {row['problem']}: {row['message']}" for row in proof["rows"] if row["problem"]
     ]
     assert proof["ok"], proof["problems"] + said
+
+
+@pytest.mark.parametrize("exercise_id", EXERCISES)
+def test_right_answers_have_all_points_on_seeds_that_nobody_has_seen(exercise_id, apart):
+    first = run_seed()
+    assert apart(exercise_id, refusals, exercise_id, range(first, first + NEW_SEEDS)) == []
+
+
+def test_a_right_answer_that_is_refused_is_named_with_its_seed(monkeypatch):
+    hidden = answers.hidden_cases
+
+    def broken(exercise_id, seed):
+        return [replace(case, build=lambda: (1, 2, 3)) if seed == 8 else case for case in hidden(exercise_id, seed)]
+
+    monkeypatch.setattr(answers, "hidden_cases", broken)
+    said = refusals("day01.count-kinds", [7, 8])
+    assert said and all(sentence.startswith("seed 8: ") and "is right, but loses" in sentence for sentence in said)
 
 
 ANSWERS = """

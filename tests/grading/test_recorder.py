@@ -21,6 +21,7 @@ from autograder.grading.gradebook import Failed, convert
 from autograder.grading.intake import Submission
 from autograder.grading.recorder import Recorder, digest
 from autograder.grading.scores import RUN, differences
+from passlab import exercises
 from tests.support import books
 
 #: nbgrader's own, from entering a submission.
@@ -188,12 +189,63 @@ def test_scores_are_what_counts_with_what_is_behind_them(config):
     assert list(scores)[:6] == ["one", "two", "three", "four", "five", "own"] and list(scores)[-1] == "six"
     points = {name: score.points for name, score in scores.items()}
     assert points == {
-        "one": 4, "two": 3, "three": 0, "four": 0, "five": 4, "own": 2, "six": 1,
+        "one": 4, "two": 3, "three": 0, "four": 0, "five": 4, "own": 2, "bonus": 0, "six": 1,
         "essay": None, "code-by-hand": 0, "sketch": None,
     }  # fmt: skip
     assert scores["two"].verdict.exercise == "ps1.two" and scores["two"].seed == 7
     assert scores["four"].error == "NameError: x" and scores["four"].verdict.crash == "NameError: x"
     assert (scores["sketch"].total, scores["sketch"].verdict) == (6, None)
+
+
+@pytest.fixture
+def bonus(monkeypatch):
+    """The question "bonus" gives up to 6 points of extra credit."""
+    monkeypatch.setattr(exercises, "extra_credit", lambda name: 6.0 if name == "ps1.bonus" else 0.0)
+
+
+def given(config) -> tuple[float, float, float, float | None]:
+    """Ada's score and its maximum, and the two parts of her bonus, as nbgrader has them."""
+    with Gradebook(config.CourseDirectory.db_url, "passlab") as book:
+        submission, grade = book.find_submission("ps1", "ada"), book.find_grade("bonus-check", "p2", "ps1", "ada")
+        return submission.score, submission.max_score, grade.auto_score, grade.extra_credit
+
+
+@pytest.mark.usefixtures("bonus")
+def test_a_stretch_question_gives_extra_credit_that_nbgrader_knows(config):
+    with Recorder(config) as recorder:
+        recorder.record(recorder.begin(seed=7), books.paper(config, "ada", {"one": 4, "own": "E", "bonus": 3}), "")
+        assert given(config) == (7, 37, 0, 3)
+        recorder.record(recorder.begin(seed=8), books.paper(config, "ada", {"one": 4, "own": "E", "bonus": 9}), "")
+        assert given(config) == (10, 37, 0, 6)
+        score = next(s for s in recorder.scores()["ada", "ps1"] if s.question == "bonus")
+        assert (score.points, score.total, score.stretch, score.auto) == (6, 6, True, 6)
+        assert recorder.stored("ada", "ps1")[-2].points == 6
+        recorder.record(recorder.begin(seed=9), books.paper(config, "ada", {"one": 4, "own": "E"}), "")
+        assert given(config) == (4, 37, 0, 0)
+
+
+@pytest.mark.usefixtures("bonus")
+def test_extra_credit_that_a_person_changed_stays(config):
+    with Recorder(config) as recorder:
+        recorder.record(recorder.begin(seed=7), books.paper(config, "ada", {"one": 4, "own": "E", "bonus": 3}), "")
+        with Gradebook(config.CourseDirectory.db_url, "passlab") as book:
+            book.find_grade("bonus-check", "p2", "ps1", "ada").extra_credit = 5.5
+            book.db.commit()
+        recorder.record(recorder.begin(seed=8), books.paper(config, "ada", {"one": 4, "own": "E", "bonus": 2}), "")
+        assert given(config) == (9.5, 37, 0, 5.5)
+        found = {s.question: (s.points, s.auto) for s in recorder.preview(books.paper(config, "ada", {"bonus": 2}))}
+        assert found["bonus"] == (5.5, 2)
+
+
+@pytest.mark.usefixtures("bonus")
+def test_grades_that_nbgrader_saves_get_their_extra_credit(config):
+    paper = books.paper(config, "ada", {"one": 4, "own": "E", "bonus": 3})
+    stock(config, paper)
+    assert given(config) == (4, 37, 0, None)
+    with Recorder(config) as recorder:
+        for name, nb in paper.notebooks.items():
+            recorder.note(recorder.aside(7), "ada", nb, paper.results[name])
+    assert given(config) == (7, 37, 0, 3)
 
 
 def test_what_was_graded_can_be_read_back_to_replay_it(config):
@@ -257,7 +309,9 @@ def test_files_are_those_of_the_last_grading(config):
         recorder.record(run, books.paper(config, "ada", ALL, LATE), "", lambda nb, result, marks: "before")
         (folder / "autograded/ada/ps1/.p1.ipynb.1.tmp").write_text("half a")
         paper = books.paper(config, "ada", {"one": 3})
-        recorder.record(run, paper, "", lambda nb, result, m: f"{result.notebook} {m.points['one-check']} {m.comments}")
+        recorder.record(
+            run, paper, "", lambda nb, result, m: f"{result.notebook} {m.points['one-check'][:2]} {m.comments}"
+        )
     assert [p.name for p in (folder / "autograded/ada/ps1").iterdir()] == ["p1.ipynb"]
     nb = nbformat.read(folder / "autograded/ada/ps1/p1.ipynb", as_version=4)
     assert nb.cells[1].source == "one = 3" and nb.cells[2].outputs[0].data["text/plain"] == "3.0"

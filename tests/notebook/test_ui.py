@@ -1,6 +1,7 @@
-"""The four verbs: what they show, and that nothing a learner has is lost."""
+"""The verbs of an exercise notebook: what they show, and that nothing a learner has is lost."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -77,7 +78,7 @@ def test_progress_keeps_the_best_and_tells_three_states_apart(capsys):
     capsys.readouterr()
     ui.progress("day00")
     out = capsys.readouterr().out
-    assert "✓ day00.four" in out and "3 of 3 points" in out
+    assert "✓ day00.four" in out and "3 of 3 core points" in out
 
 
 def test_a_stub_is_not_an_attempt(capsys):
@@ -95,6 +96,55 @@ def test_hints_open_one_at_a_time(capsys):
         out = capsys.readouterr().out
         assert [text in out for text in TOY.hints] == [n < opened for n in range(3)]
     assert "That was the last one" in out
+
+
+def test_a_lost_verdict_names_the_hint_that_helps(monkeypatch, capsys):
+    monkeypatch.setattr(exercises, "of_day", lambda day: (replace(TOY, helps={"did": 2}),))
+    ui.check("four", lambda a, b: "x")
+    assert "Hint" not in capsys.readouterr().out
+    ui.check("four", lambda a, b: 5)
+    assert "Hint 2 is about this: hint('day00.four', 2)." in capsys.readouterr().out
+    ui.hint("four", 2)
+    out = capsys.readouterr().out
+    assert [text in out for text in TOY.hints] == [True, True, False]
+    ui.hint("four", 1)
+    assert "Count to four." in capsys.readouterr().out and load_progress()["day00.four"]["hints"] == 2
+
+
+def test_after_three_failures_there_is_less_to_do(monkeypatch, capsys):
+    small = replace(TOY, smaller="Return 4.", smaller_cases=lambda: [Case("four", lambda: (4, 0))])
+    monkeypatch.setattr(exercises, "of_day", lambda day: (small,))
+    for offered in (False, False, True, True):
+        ui.check("four", lambda a, b: 5)
+        assert ("Stuck? smaller('day00.four')" in capsys.readouterr().out) == offered
+    before = load_progress()
+    ui.smaller("four")
+    assert "Return 4. Check it with smaller('day00.four', four)" in capsys.readouterr().out
+    ui.smaller("four", lambda a, b: a)
+    out = capsys.readouterr().out
+    assert "Four, the smaller version: 3 of 3 points" in out and "do not count" in out
+    assert load_progress() == before
+    ui.check("four", lambda a, b: 4)
+    assert "Stuck?" not in capsys.readouterr().out
+
+
+def test_an_exercise_without_a_smaller_version_says_so(capsys):
+    ui.smaller("four")
+    assert "day00.four has no smaller version" in capsys.readouterr().out
+
+
+def test_words_of_an_exercise_replace_those_for_graphs(monkeypatch, capsys):
+    monkeypatch.setattr(exercises, "of_day", lambda day: (replace(TOY, meaning={"valid": "it is a number"}),))
+    ui.check("four", lambda a, b: 5)
+    out = capsys.readouterr().out
+    assert "it is a number" in out and "well-formed graph" not in out and "it did what it must" in out
+    assert "No law counts as long as “did” is lost" in out
+
+
+@pytest.mark.parametrize("wrong", [{"helps": {"did": 4}}, {"helps": {"same": 1}}, {"meaning": {"cost": "cheap"}}])
+def test_a_verdict_or_hint_that_is_not_there_is_refused(wrong):
+    with pytest.raises(ValueError, match=r"day00\.four"):
+        replace(TOY, **wrong)
 
 
 def test_an_unknown_name_gets_the_nearest(capsys):

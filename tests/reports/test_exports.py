@@ -23,7 +23,7 @@ def test_grades_csv_keeps_its_columns_and_adds_misconception_and_status(tmp_path
     exports.write_grades(tmp_path / "grades.csv", exports.rows(synthetic.scores(results)))
     header, *lines = read(tmp_path / "grades.csv")
     assert header[:8] == ["learner", "assignment", "question", "points", "max_points", "seed", "lost", "message"]
-    assert header[8:] == ["misconception", "status"]
+    assert header[8:] == ["misconception", "status", "credit"]
     assert len(lines) == 20 * sum(len(q) for q in synthetic.COURSE.values())
     total = sum(v.points for r in results for v in r.verdicts.values())
     assert sum(float(line[3]) for line in lines) == pytest.approx(total)
@@ -48,6 +48,22 @@ def test_a_row_without_points_waits_for_a_person(tmp_path):
     assert read(tmp_path / "canvas.csv")[2][5] == "" and read(tmp_path / "canvas.csv")[1][5] == "10"
     exports.write_moodle(tmp_path / "moodle.csv", rows)
     assert read(tmp_path / "moodle.csv")[1] == ["ada", "", "-"]
+
+
+def test_extra_credit_counts_but_is_not_in_the_maximum(tmp_path):
+    rows = [
+        Row("ada", "day01", "a", 4, 4),
+        Row("ada", "day01", "b", 3, 6, stretch=True),
+        Row("bob", "day01", "a", 2, 4),
+    ]
+    exports.write_grades(tmp_path / "grades.csv", rows)
+    assert [line[10] for line in read(tmp_path / "grades.csv")] == ["credit", "core", "extra", "core"]
+    exports.write_canvas(tmp_path / "canvas.csv", rows)
+    assert [line[5] for line in read(tmp_path / "canvas.csv")[1:]] == ["4", "7", "2"]
+    assert exports.write_moodle(tmp_path / "moodle.csv", rows) == [
+        "day01 is worth 4 points, and with extra credit there are up to 7: Moodle accepts more than the maximum only "
+        "with unlimitedgrades on."
+    ]
 
 
 def test_canvas_finds_header_points_possible_learners_and_grades(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from autograder.engine.data import NotebookResult, Ran, Verdict
-from autograder.grading.paper import Marks
+from autograder.grading.paper import Mark, Marks
 from autograder.reports.feedback import feedback
 from tests.support.browser import QUIET, chromium
 
@@ -61,11 +61,17 @@ def test_scores_come_first_with_links_then_the_notebook_and_the_card():
 
 
 def test_given_marks_comments_and_a_late_penalty_count():
-    given = Marks({"dce-check": (5.0, 8.0), "essay": (2.5, 3.0)}, {"essay": "Nice, *but* <b>short</b>"}, 1.5)
+    points = {"dce-check": Mark(5.0, 8.0), "essay": Mark(2.5, 3.0)}
+    given = Marks(points, {"essay": "Nice, *but* <b>short</b>"}, 1.5)
     page = feedback(*make(), given)
     assert "6 of 11 points" in page and "−1.5" in page and "still to be read" not in page
     assert "Nice, <em>but</em> &lt;b&gt;short&lt;/b&gt;" in page
     assert '<a href="#comment-essay">' in page and 'id="comment-essay"' in page
+
+
+def test_extra_credit_is_said_and_not_in_the_maximum():
+    page = feedback(*make(), Marks({"dce-check": Mark(5.0, 8.0, stretch=True), "essay": Mark(2.5, 3.0)}))
+    assert "7.5 of 3 points, 5 of them extra credit" in page and "5 of 8 extra" in page
 
 
 def test_hidden_tests_are_not_in_it_closed_or_not():

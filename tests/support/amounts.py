@@ -9,3 +9,7 @@ EXAMPLES = 500 if FULL else 50
 KILLS = 50 if FULL else 6
 #: Seeds with which the hidden cases of the proof are drawn.
 SEEDS = (0, 1) if FULL else (0,)
+#: New seeds in each run, on which right answers must have all points.
+NEW_SEEDS = 50 if FULL else 3
+#: How often each lesson is run; from the second time on under load, with other random numbers.
+LESSONS = 30 if FULL else 1

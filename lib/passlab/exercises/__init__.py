@@ -7,6 +7,7 @@ exercise, "day03.channels-last" in `day03/channels_last.py`, imported when the e
     def cases() -> list[Case]: ...        # the visible cases
     def judge(case, value): ...           # yields findings on a returned value
     def call(answer, case): ...           # only where a case is not put to the answer by answer(*case.build())
+    def smaller_cases() -> list[Case]: ...  # only where the exercise has a text `smaller`
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from types import ModuleType
@@ -57,9 +59,18 @@ def of_day(day: str) -> tuple[Exercise, ...]:
                 cases=exercise.cases or _later(exercise.id, "cases"),
                 judge=exercise.judge or _later(exercise.id, "judge"),
                 call=exercise.call or _later(exercise.id, "call", call_answer),
+                smaller_cases=exercise.smaller_cases or _later(exercise.id, "smaller_cases"),
             )
         )
     return tuple(found)
+
+
+def extra_credit(exercise_id: str) -> float:
+    """Return the most extra credit of an exercise: 0 for one of the core, and for a question of another course."""
+    with suppress(KeyError):
+        exercise = find(exercise_id)
+        return exercise.total if exercise.stretch else 0.0
+    return 0.0
 
 
 def find(name: str) -> Exercise:

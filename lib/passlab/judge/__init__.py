@@ -1,7 +1,8 @@
 """The judge: run an answer on cases and say which of five laws it kept.
 
 Reading order: verdicts (the vocabulary), running, expect (the laws of a pass), words (for messages), travel (which
-objects may leave the process that ran an answer), state (what an answer changes in the process and must not).
+objects may leave the process that ran an answer), state (what an answer changes in the process and must not), closing
+(functions that an answer may not call).
 """
 
 from passlab.judge.expect import Expect, expecting, law_of, pass_judge, too_many

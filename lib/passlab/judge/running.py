@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from passlab.judge.closing import Closed
 from passlab.judge.state import unchanged
 from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
 
@@ -98,13 +99,15 @@ def out_of_time(exercise: Exercise) -> str:
 def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     """Run an answer on one case and return the outcome. Never raises for anything the answer does."""
     quiet, start, given = _Quiet(), time.perf_counter(), []
+    closed = Closed(exercise.closed)
 
     def outcome(status, value=None, error="", kind=""):
         in_place = value is not None and any(value is argument for argument in given)
         return Outcome(status, value, error, quiet.printed, time.perf_counter() - start, in_place, kind)
 
     def build():
-        arguments = case.build()
+        with closed.opened():
+            arguments = case.build()
         given.extend(arguments)
         return arguments
 
@@ -114,6 +117,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
             contextlib.redirect_stdout(quiet),
             contextlib.redirect_stderr(quiet),
             warnings.catch_warnings(),
+            closed,
         ):
             warnings.simplefilter("ignore")
             with answer_limit(exercise.seconds):
@@ -201,5 +205,9 @@ def conclude(
         )
     if printed > 10_000:
         result.notes.append(f"Your code printed {printed:,} characters while it was checked; they are not shown.")
+    if not result.points and any(result.verdicts.values()):
+        result.notes.append(
+            "No law counts as long as “did” is lost on every case: doing nothing keeps the others."
+        )
     result.seconds = time.perf_counter() - start
     return result

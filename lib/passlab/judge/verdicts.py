@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,6 +83,11 @@ class Exercise:
     these come from the exercise's own module (see `passlab.exercises`). `seconds`: the CPU time an answer may take for
     one case. `notebook`: default, the day's first.
     `flavour`: the compiler that the notebook needs, "torch", "relay" or "relax": a process can hold only one TVM.
+    `stretch`: a harder question beyond the day's core; its points are extra credit.
+    `closed`: dotted names of the functions that do the exercise, and cannot be called while the answer runs.
+    `meaning`: verdict → what it says here, where `MEANING` does not fit (the answer is not a graph, say). `helps`:
+    verdict → the number of the hint to open if it is lost. `smaller`: the text of a smaller version of the question,
+    for learners who are stuck, or ""; its cases are those of `smaller_cases()`.
     """
 
     id: str
@@ -97,6 +102,12 @@ class Exercise:
     seconds: float = 5.0
     notebook: str = ""
     flavour: str = "torch"
+    stretch: bool = False
+    closed: tuple[str, ...] = ()
+    meaning: Mapping[str, str] = field(default_factory=dict)
+    helps: Mapping[str, int] = field(default_factory=dict)
+    smaller: str = ""
+    smaller_cases: Callable[[], Sequence[Case]] | None = None
 
     def __post_init__(self):
         unknown = set(self.points) - set(VERDICTS)
@@ -104,6 +115,10 @@ class Exercise:
             raise ValueError(
                 f"{self.id}: points must name 'did' and only {', '.join(VERDICTS)}; got {list(self.points)}"
             )
+        if unknown := (set(self.meaning) | set(self.helps)) - set(self.points):
+            raise ValueError(f"{self.id}: meaning and helps name {', '.join(sorted(unknown))}, which gives no points.")
+        if wrong := {n for n in self.helps.values() if not 1 <= n <= len(self.hints)}:
+            raise ValueError(f"{self.id}: helps names hint {min(wrong)}; it has {len(self.hints)}.")
 
     @property
     def total(self) -> float:

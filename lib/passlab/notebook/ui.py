@@ -1,10 +1,11 @@
-"""The four verbs of an exercise notebook: `check`, `hint`, `solution`, `progress`."""
+"""The verbs of an exercise notebook: `check`, `hint`, `smaller`, `solution`, `progress`."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,9 @@ from passlab import exercises
 from passlab.judge import MEANING, Exercise, Judgement, judge
 from passlab.notebook.cells import questions, unmarked
 from passlab.notebook.project import load_progress, remember, root
+
+#: A learner whose check failed this often is offered a smaller version of the question.
+STUCK = 3
 
 
 @cache
@@ -96,7 +100,8 @@ def report(result: Judgement, *, draw: Callable[[Judgement], Any] = picture) -> 
     if not result.attempted:
         return say(f"{exercise.title}: not written yet. hint({exercise.id!r}) opens the first hint.")
     points = f"{_number(result.points)} of {_number(result.total)} points"
-    verdicts = [(v, held, MEANING[v], _number(exercise.points[v])) for v, held in result.verdicts.items()]
+    meaning = MEANING | exercise.meaning
+    verdicts = [(v, held, meaning[v], _number(exercise.points[v])) for v, held in result.verdicts.items()]
     lines = [f"{exercise.title}: {points}"]
     for verdict, held, meaning, worth in verdicts:
         lines.append(f"  {'✓' if held else '✗'} {verdict:<7}{meaning} ({worth})")
@@ -127,17 +132,49 @@ def check(name: str, answer: Callable) -> None:
     if result.attempted:
         attempts = load_progress().get(exercise.id, {}).get("attempts", 0) + 1
         remember(exercise.id, points=result.points, total=result.total, attempts=attempts)
+        result.notes += _advice(result, attempts)
     show(report(result))
     if os.environ.get("NBGRADER_VALIDATING") and not result.ok:  # nbgrader validate goes by exceptions
         raise AssertionError(f"{exercise.id}: {_number(result.points)} of {_number(result.total)} points")
 
 
-def hint(name: str) -> None:
-    """Open the next hint of an exercise and show it below those already open."""
+def _advice(result: Judgement, attempts: int) -> Iterator[str]:
+    """Yield what to do next after a failed check: the hint that helps and, after `STUCK` checks, less to do."""
+    exercise = result.exercise
+    lost = result.failure.verdict if result.failure else ""
+    if number := exercise.helps.get(lost):
+        yield f"Hint {number} is about this: hint({exercise.id!r}, {number})."
+    if exercise.smaller and attempts >= STUCK and not result.ok:
+        yield f"Stuck? smaller({exercise.id!r}) shows a smaller version of this question."
+
+
+def smaller(name: str, answer: Callable | None = None) -> None:
+    """Show the smaller version of an exercise or, with an answer, judge it on that version's cases. It gives no points.
+
+    >>> smaller("day04.linear-act", linear_act)
+    """
     exercise = _find(name)
     if exercise is None:
         return
-    opened = min(load_progress().get(exercise.id, {}).get("hints", 0) + 1, len(exercise.hints))
+    call = f"smaller({exercise.id!r}, {exercise.id.split('.')[1].replace('-', '_')})"
+    if not exercise.smaller:
+        show(say(f"{exercise.id} has no smaller version. hint({exercise.id!r}) opens the next hint."))
+    elif answer is None:
+        show(say(f"{exercise.smaller} Check it with {call}; what you have then is a start for the whole question."))
+    else:
+        titled = replace(exercise, title=f"{exercise.title}, the smaller version")
+        result = judge(titled, answer, exercise.smaller_cases())
+        result.notes.append(f"These points do not count. The whole question: check({exercise.id!r}, …).")
+        show(report(result))
+
+
+def hint(name: str, number: int | None = None) -> None:
+    """Open the next hint of an exercise, or all up to `number`, and show it below those already open."""
+    exercise = _find(name)
+    if exercise is None:
+        return
+    there = load_progress().get(exercise.id, {}).get("hints", 0)
+    opened = min(max(there, number or there + 1), len(exercise.hints))
     remember(exercise.id, hints=opened, total=exercise.total)
     shown = exercise.hints[:opened]
     if left := len(exercise.hints) - opened:
@@ -172,24 +209,28 @@ def _status(entry: dict | None, total: float) -> str:
 
 
 def progress(day: str | None = None) -> None:
-    """Show days × exercises with the points so far; with a day ("day03"), the details of its exercises."""
+    """Show the points so far in each exercise, core and stretch; with a day ("day03"), those of its exercises only."""
     if day is not None and day not in exercises.days():
         return show(say(f"No day {day!r}. The days are {', '.join(exercises.days())}."))
     record = load_progress()
-    lines, rows, got, of = [], [], 0.0, 0.0
+    lines, rows = [], []
+    sums = {"core": [0.0, 0.0], "stretch": [0.0, 0.0]}
     for each in [day] if day else exercises.days():
         for exercise in exercises.of_day(each):
             entry = record.get(exercise.id)
             points = float(entry["points"]) if entry else 0.0
-            got, of = got + points, of + exercise.total
+            part = "stretch" if exercise.stretch else "core"
+            sums[part] = [sums[part][0] + points, sums[part][1] + exercise.total]
             level = "●" * exercise.difficulty + "○" * (5 - exercise.difficulty)
             minutes = f"{exercise.minutes} min"
             score = f"{_number(points)} / {_number(exercise.total)}"
             status = _status(entry, exercise.total)
             lines.append(
-                f"{status[0]} {exercise.id:<24}{exercise.title:<44}{level}  {minutes:>7}  {score:>8}  {status[2:]}"
+                f"{status[0]} {exercise.id:<24}{exercise.title:<44}{part:<9}{level}  {minutes:>7}  {score:>8}  "
+                f"{status[2:]}"
             )
-            rows.append((exercise.id, exercise.title, level, minutes, score, status))
-    tail = f"{_number(got)} of {_number(of)} points"
+            rows.append((exercise.id, exercise.title, part, level, minutes, score, status))
+    told = [f"{_number(got)} of {_number(of)} {part} points" for part, (got, of) in sums.items() if of]
+    tail = ", ".join(told)
     lines.append(tail)
     show(Card("\n".join(lines), "progress", rows=rows, tail=tail))

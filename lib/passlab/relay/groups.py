@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
-from unittest import mock
 
-from passlab.judge import Case
 from passlab.relay import relay, tvm
 
 #: FuseOps' default for the most nodes of one group.
@@ -52,13 +49,3 @@ def fused_groups(module: tvm.IRModule, max_depth: int = MAX_DEPTH) -> list[list[
             parts = []
         todo += [(mine, theirs, bound, kernel) for mine, theirs in parts]
     return sorted(sorted(group) for group in groups.values())
-
-
-def call_groups(answer: Callable, case: Case) -> Any:
-    """Run an answer on a case with FuseOps, which it has to predict, disabled."""
-
-    def refuse(*_: Any, **__: Any) -> None:
-        raise RuntimeError("FuseOps is what you foretell here: read the module instead")
-
-    with mock.patch.object(relay.transform, "FuseOps", refuse):
-        return answer(*case.build())

@@ -13,7 +13,7 @@ EXERCISES = (
         title="Count nodes by kind",
         points={"valid": 1, "did": 2, "spared": 1},
         difficulty=1,
-        minutes=8,
+        minutes=30,
         hints=(
             "There are two questions for each node: which kind is it, and how many bytes does its value take? Write a "
             "small function for each. The opcode, node.op, tells you how to read the target.",
@@ -30,7 +30,8 @@ EXERCISES = (
         title="Find the residual edges",
         points={"valid": 1, "did": 3, "spared": 3, "cost": 1},
         difficulty=3,
-        minutes=12,
+        minutes=30,
+        stretch=True,
         hints=(
             "Look at each addition b and at its operands. A longer path from a to b must enter b through another "
             "operand c. So the question is: is there a path from a to c?",
@@ -46,7 +47,7 @@ EXERCISES = (
         title="Depth, levels, and what may run in parallel",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 2},
         difficulty=2,
-        minutes=12,
+        minutes=25,
         hints=(
             "A node's level is one more than the highest level among the working nodes that it reads. Go through "
             "gm.graph.nodes in order, and those levels are known by the time you need them.",
@@ -63,7 +64,8 @@ EXERCISES = (
         title="Match FX nodes with ONNX nodes",
         points={"valid": 1, "did": 4, "spared": 3},
         difficulty=4,
-        minutes=20,
+        minutes=55,
+        stretch=True,
         hints=(
             "Work backwards from the output: you know which ONNX value is the output of the FX graph. The ONNX node "
             "that produces it corresponds to the FX node that produces it. Their operands are the next pairs.",
@@ -83,7 +85,7 @@ EXERCISES = (
         title="Swap ReLU for LeakyReLU",
         points={"valid": 1, "same": 2, "did": 2, "spared": 2, "cost": 1},
         difficulty=2,
-        minutes=12,
+        minutes=25,
         hints=(
             "Check what each node calls, not what it is named: node.name and the name of a submodule are only names. "
             "The target of a call_function is the function itself, so compare with `is` or `in`.",
@@ -101,7 +103,8 @@ EXERCISES = (
         title="Shapes and dtypes without data",
         points={"valid": 1, "did": 3, "spared": 2, "cost": 2},
         difficulty=3,
-        minutes=15,
+        minutes=40,
+        stretch=True,
         hints=(
             "It is a loop over the nodes with a dict from node to value, where the values are meta tensors. Call "
             "whatever the node calls: on meta tensors, every torch operation works out shape and dtype without "
@@ -119,7 +122,8 @@ EXERCISES = (
         title="Straight-line Python to SSA",
         points={"valid": 1, "same": 3, "did": 2, "spared": 2, "cost": 1},
         difficulty=3,
-        minutes=15,
+        minutes=40,
+        stretch=True,
         hints=(
             "One dict is all the state you need: it maps each old name to the new name that holds its current value. "
             "A name that is not in it comes in from outside and keeps its name. Let the ast module tell names from "
@@ -138,7 +142,8 @@ EXERCISES = (
         title="Read a Relay module",
         points={"valid": 1, "did": 3, "spared": 2},
         difficulty=2,
-        minutes=15,
+        minutes=35,
+        stretch=True,
         hints=(
             "relay.analysis.post_order_visit(module['main'], look) calls look(e) exactly once for every expression, "
             "including those in functions inside main. So look need not remember what it has seen; it only checks "

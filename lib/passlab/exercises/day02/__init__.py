@@ -15,7 +15,7 @@ EXERCISES = (
         title="A post-order visitor",
         points={"did": 2, "spared": 1, "cost": 2},
         difficulty=2,
-        minutes=10,
+        minutes=25,
         hints=(
             "Post-order with an explicit stack: look at the node on top. If all of its operands are done, call its "
             "callback and pop it; if not, push the operands that are not done.",
@@ -31,7 +31,7 @@ EXERCISES = (
         title="Fuse conv2d and relu",
         points=PASS_POINTS,
         difficulty=3,
-        minutes=20,
+        minutes=45,
         hints=(
             "Walk over list(gm.graph.nodes) and look for ReLUs. For each one: what is its operand, is that a "
             "convolution, and how many users does the convolution have?",
@@ -49,7 +49,8 @@ EXERCISES = (
         title="Fold batch norm into the convolution",
         points=PASS_POINTS,
         difficulty=3,
-        minutes=15,
+        minutes=40,
+        stretch=True,
         hints=(
             "In eval mode bn(y) = (y - mean) * scale + bias with scale = weight / sqrt(var + eps), one number for "
             "each channel. Substitute y = conv(x), and collect what multiplies x.",
@@ -66,7 +67,8 @@ EXERCISES = (
         title="A pass manager that names the culprit",
         points={"valid": 3, "did": 2, "spared": 2, "cost": 1},
         difficulty=3,
-        minutes=20,
+        minutes=40,
+        stretch=True,
         hints=(
             "Write the loop without analyses first: verify the input, then for each pass run it, verify what it "
             "returned, and raise PassError with the name of the pass if the result is broken. Remember that None is a "
@@ -84,7 +86,8 @@ EXERCISES = (
         title="Are two programs the same function?",
         points={"did": 4, "spared": 2},
         difficulty=3,
-        minutes=20,
+        minutes=50,
+        stretch=True,
         hints=(
             "Write one function that runs a program: copy the inputs, set the seed, call, and return the outputs "
             "*and* the copied inputs as one flat list of tensors. Then compare two such lists.",
@@ -101,7 +104,8 @@ EXERCISES = (
         title="Eight planted passes: which attribute got lost?",
         points={"did": 3, "spared": 1},
         difficulty=4,
-        minutes=10,
+        minutes=45,
+        stretch=True,
         hints=(
             "First use your equivalent. Where it says the programs are the same, nothing was lost, however different "
             "the attributes look.",
@@ -117,7 +121,8 @@ EXERCISES = (
         title="Break six wrong passes",
         points={"valid": 1, "did": 4, "cost": 1},
         difficulty=3,
-        minutes=15,
+        minutes=30,
+        stretch=True,
         hints=(
             "Read the docstring of a pass as a claim about every graph, and look for what it does not check: who else "
             "uses the value? Which dimensions? Which dtype? Whose memory is it?",
@@ -134,7 +139,8 @@ EXERCISES = (
         title="The same pass in Relax",
         points=PASS_POINTS,
         difficulty=3,
-        minutes=20,
+        minutes=35,
+        stretch=True,
         hints=(
             "visit_call_ receives every call and returns its replacement. Begin with call = "
             "self.visit_expr_post_order(call), and return call for anything that does not match. Compare operators "

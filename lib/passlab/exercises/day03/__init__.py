@@ -13,7 +13,8 @@ EXERCISES = (
         title="Constant folding",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3, "cost": 1},
         difficulty=3,
-        minutes=15,
+        minutes=45,
+        stretch=True,
         hints=(
             "Walk the nodes in order and keep a dictionary from node to value. A node gets a value if all its "
             "operands have one, it has no effects, and its memory is not written. It starts with the get_attr nodes.",
@@ -31,7 +32,7 @@ EXERCISES = (
         title="Dead code elimination",
         points={"valid": 1, "same": 1, "did": 3, "spared": 3},
         difficulty=2,
-        minutes=10,
+        minutes=20,
         hints=(
             "When a node is erased, its operands may lose their last user. In which direction should you walk so that "
             "one pass is enough?",
@@ -47,7 +48,7 @@ EXERCISES = (
         title="Common subexpression elimination",
         points={"valid": 1, "same": 2, "did": 3, "spared": 4},
         difficulty=3,
-        minutes=15,
+        minutes=40,
         hints=(
             "The key of a node is (op, target, operands, keywords), where merged operands count as one. Dictionary "
             "keys must be hashable: slices are not, and lists need care.",
@@ -63,7 +64,8 @@ EXERCISES = (
         title="Algebraic simplification",
         points={"valid": 1, "same": 3, "did": 4, "spared": 4},
         difficulty=4,
-        minutes=20,
+        minutes=100,
+        stretch=True,
         hints=(
             "Make the table first: (op, test, replacement), one row for each law. The tests need to answer three "
             "questions: which number is this operand, does the result have the shape and dtype of x, and is x an "
@@ -83,7 +85,7 @@ EXERCISES = (
         title="The pipeline, to the fixpoint",
         points={"valid": 1, "same": 1, "did": 3, "cost": 3},
         difficulty=3,
-        minutes=15,
+        minutes=30,
         hints=(
             "itertools.permutations gives the orders. What does a pass do to the graph it is given, and what does the "
             "next order start from?",
@@ -99,7 +101,8 @@ EXERCISES = (
         title="A GELU matcher",
         points={"valid": 1, "same": 1, "did": 3, "spared": 3, "cost": 1},
         difficulty=4,
-        minutes=20,
+        minutes=80,
+        stretch=True,
         hints=(
             "Start at the rare node: each erf or tanh. Its operand has to be a formula in x, and what is computed "
             "from it has to be 0.5 * x * (1 + it). The order of operands stops mattering if you flatten products and "
@@ -117,7 +120,8 @@ EXERCISES = (
         title="Channels last, with the fewest conversions",
         points={"valid": 1, "same": 1, "did": 2, "spared": 2, "cost": 4},
         difficulty=5,
-        minutes=25,
+        minutes=50,
+        stretch=True,
         hints=(
             "Decide for each node whether it is on the NCHW or on the NHWC side. Some have no choice. An image is "
             "converted if one of its consumers is on the other side, once for all of them.",
@@ -135,7 +139,8 @@ EXERCISES = (
         title="A program that shrinks at every stage",
         points={"valid": 1, "same": 1, "did": 5, "cost": 1},
         difficulty=4,
-        minutes=20,
+        minutes=40,
+        stretch=True,
         hints=(
             "Read passlab.fx.stages. For one sweep: tanh(w) * 2 for fold, where(c, y, y) for simplify, two equal "
             "relus for cse, and dce removes what the where no longer reads. Then combine them all into one result.",

@@ -13,7 +13,7 @@ EXERCISES = (
         title="Chains of element-wise operations",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3, "cost": 2},
         difficulty=2,
-        minutes=20,
+        minutes=25,
         hints=(
             "Begin with what may be in a group at all: pattern(node) is at most Pattern.BROADCAST, and neither the "
             "node nor an operand is in written(gm.graph). It is easiest to decide whether a node may join once all "
@@ -33,7 +33,8 @@ EXERCISES = (
         title="The groups of FuseOps, on FX",
         points={"valid": 1, "did": 8, "spared": 3},
         difficulty=5,
-        minutes=35,
+        minutes=75,
+        stretch=True,
         hints=(
             "post_dominators(gm.graph) tells you where all paths from a node meet again, and nodes_between(node, "
             "sink, 256) which nodes lie between, or None if there are too many. Every edge on these paths leads from "
@@ -46,13 +47,14 @@ EXERCISES = (
             "the output; in phases 1 and 2 skip sinks that are a cat, in phase 3 skip all others; and in phases 1 and "
             "2 skip a node that is already in the sink's group. size[n] begins at 1, or at 2 for a cat.",
         ),
+        closed=("tvm.relay.transform.FuseOps",),
     ),
     Exercise(
         id="day04.convex",
         title="May this group be one kernel?",
         points={"valid": 1, "did": 5, "spared": 4},
         difficulty=3,
-        minutes=20,
+        minutes=30,
         hints=(
             "A member for which effects(node) is not empty is reason enough to refuse. For the rest, walk the graph "
             "once, in its order: which nodes outside the group have to stay behind some member, directly or through "
@@ -70,7 +72,8 @@ EXERCISES = (
         title="Linear, bias and activation",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3, "cost": 1},
         difficulty=3,
-        minutes=25,
+        minutes=80,
+        stretch=True,
         hints=(
             "Start at the activation and walk up: is its operand a product, or a sum of a product and a bias? Write "
             "one function that returns (x, weight, bias) for a node, however it is spelled, or None.",
@@ -89,7 +92,8 @@ EXERCISES = (
         title="Attention as one op",
         points={"valid": 1, "same": 2, "did": 4, "spared": 4, "cost": 1},
         difficulty=4,
-        minutes=35,
+        minutes=120,
+        stretch=True,
         hints=(
             "Begin at the last product and walk up, one step of the formula at a time: dropouts, softmax, mask, "
             "scale, scores. Each step is a function that looks at a node and returns what is above it, or None.",
@@ -108,7 +112,8 @@ EXERCISES = (
         title="From a group to a kernel",
         points={"valid": 1, "same": 4, "did": 2, "spared": 1, "cost": 2},
         difficulty=4,
-        minutes=35,
+        minutes=85,
+        stretch=True,
         hints=(
             "Walk the graph once, in its order: a placeholder becomes a load, a call becomes one line that stores "
             "into a register (a buffer of one element, scope='local'), an output becomes a store. At the end wrap all "
@@ -128,7 +133,8 @@ EXERCISES = (
         title="To fuse or not",
         points={"valid": 1, "did": 3, "spared": 3, "cost": 3},
         difficulty=4,
-        minutes=35,
+        minutes=60,
+        stretch=True,
         hints=(
             "Price one kernel, and compare two sums: over the groups and the calls outside any group, and over all "
             "calls separately. A kernel costs its launch, plus the larger of bytes / bandwidth and steps · step.",
@@ -145,7 +151,8 @@ EXERCISES = (
         title="What fusion saves",
         points={"valid": 1, "did": 4, "spared": 2, "cost": 3},
         difficulty=2,
-        minutes=20,
+        minutes=40,
+        stretch=True,
         hints=(
             "Make one list of kernels first: before, each call is a kernel of one; after, the groups, and a kernel "
             "for each call outside any group. One function then makes a row of either list.",

@@ -21,7 +21,7 @@ from passlab.fx.patterns import canonical
 from passlab.fx.reader import trace
 from passlab.judge import Case, Finding
 from passlab.relay import relay, tvm
-from passlab.relay.groups import call_groups, calls, fused_groups
+from passlab.relay.groups import calls, fused_groups
 
 
 def in_post_order(gm: fx.GraphModule) -> fx.GraphModule:
@@ -377,6 +377,3 @@ def cases() -> list[Case]:
         groups_case("dense, bias, GELU", graph(lambda m, x: gelu(dense(x, m.w, m.b)), (2, 4), w=(6, 4), b=(6,))),
         groups_case("a block of GPT-2", graph(block, (6, 8), **BLOCK)),
     ]
-
-
-call = call_groups

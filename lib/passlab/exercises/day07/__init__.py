@@ -13,7 +13,7 @@ EXERCISES = (
         title="What a pipeline leaves",
         points={"valid": 1, "did": 4, "spared": 2},
         difficulty=1,
-        minutes=10,
+        minutes=15,
         hints=(
             "getattr(relay.transform, name)() makes the pass of that name; call the pass with a module. Its result is "
             "the input of the next pass.",
@@ -30,7 +30,7 @@ EXERCISES = (
         title="A chip without relu",
         points={"valid": 1, "same": 2, "did": 4, "spared": 3},
         difficulty=3,
-        minutes=20,
+        minutes=40,
         hints=(
             "Begin with the clip alone: class M(relay.ExprMutator) with visit_call(self, call). For a relu, "
             "self.visit(call.args[0]) gives the new operand; for all other calls super().visit_call(call) does "
@@ -49,7 +49,8 @@ EXERCISES = (
         title="Batch norm is two operations",
         points={"valid": 1, "same": 3, "did": 3, "spared": 2, "cost": 1},
         difficulty=3,
-        minutes=20,
+        minutes=35,
+        stretch=True,
         hints=(
             "The result of nn.batch_norm is a tuple of three. Only a TupleGetItem with index 0 reads the first of "
             "them: override visit_tuple_getitem(self, item), and leave the batch norm itself alone.",
@@ -66,7 +67,8 @@ EXERCISES = (
         title="What FuseOps will do",
         points={"valid": 1, "did": 10, "spared": 3},
         difficulty=5,
-        minutes=35,
+        minutes=100,
+        stretch=True,
         hints=(
             "First make lists: the nodes in post-order, a dictionary from node to number, and for each node its kind "
             "and its consumers as (number, pattern of the edge). From then on work with numbers only.",
@@ -80,13 +82,15 @@ EXERCISES = (
             "concatenate.",
         ),
         seconds=10.0,
+        closed=("tvm.relay.transform.FuseOps",),
     ),
     Exercise(
         id="day07.instrument",
         title="A pass instrument",
         points={"valid": 1, "same": 2, "did": 5},
         difficulty=2,
-        minutes=15,
+        minutes=30,
+        stretch=True,
         hints=(
             "@tvm.instrument.pass_instrument makes an instrument from a class with the methods enter_pass_ctx(self), "
             "run_before_pass(self, mod, info) and run_after_pass(self, mod, info). When a run begins, which runs have "
@@ -104,7 +108,7 @@ EXERCISES = (
         title="What runs at which level",
         points={"valid": 1, "did": 3},
         difficulty=1,
-        minutes=5,
+        minutes=15,
         hints=(
             "You have the instrument. A table needs five contexts, one for each level.",
             "Use tvm.transform.PassContext(opt_level=level, disabled_pass=list(disabled), instruments=[PassLog()]), "
@@ -118,7 +122,8 @@ EXERCISES = (
         title="Common subexpressions, as a function pass",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3},
         difficulty=3,
-        minutes=15,
+        minutes=40,
+        stretch=True,
         hints=(
             "A relay.ExprMutator visits operands first: super().visit_call(call) returns the call with its new "
             "operands. Once equal operands are the same object, what can serve as a key for the call?",
@@ -135,7 +140,8 @@ EXERCISES = (
         title="Dead code, as a function pass",
         points={"valid": 1, "same": 1, "did": 3, "spared": 3},
         difficulty=3,
-        minutes=15,
+        minutes=40,
+        stretch=True,
         hints=(
             "In visit_let, what do you need to know before you can tell that the variable is unused: the old body, or "
             "the new one?",
@@ -151,7 +157,8 @@ EXERCISES = (
         title="dense + bias + GELU, by pattern",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3},
         difficulty=4,
-        minutes=20,
+        minutes=45,
+        stretch=True,
         hints=(
             "Write y as a pattern first, and use that same object in both places where y occurs. Operands of add and "
             "multiply are tried in both orders; | separates two ways to write something.",
@@ -169,7 +176,8 @@ EXERCISES = (
         title="What does folding a BatchNorm buy?",
         points={"valid": 1, "same": 2, "did": 3, "spared": 2, "cost": 1},
         difficulty=3,
-        minutes=20,
+        minutes=40,
+        stretch=True,
         hints=(
             "tvm.transform.Sequential([...])(mod) under `with tvm.transform.PassContext(opt_level=3)` folds. Look at "
             "the result: is there a multiply left? Which kernels does each build launch?",

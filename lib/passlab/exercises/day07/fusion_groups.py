@@ -10,7 +10,7 @@ from passlab.exercises.day07._shared import block
 from passlab.judge import Case, Finding
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of, weight
-from passlab.relay.groups import call_groups, calls, fused_groups
+from passlab.relay.groups import calls, fused_groups
 
 
 def _invalid(value: Any, number_of_calls: int) -> str | None:
@@ -116,6 +116,3 @@ def cases() -> list[Case]:
         groups_case("pieces", program(pieces, SHAPE)),
         groups_case("at most five", program(chain, (2, 3)), 5),
     ]
-
-
-call = call_groups

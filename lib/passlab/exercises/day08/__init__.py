@@ -13,7 +13,8 @@ EXERCISES = (
         title="Yesterday's pass, ported",
         points={"valid": 1, "same": 2, "did": 4, "spared": 3},
         difficulty=3,
-        minutes=25,
+        minutes=50,
+        stretch=True,
         hints=(
             "First count, then rewrite: how often is each variable read, in the bindings and in what the function "
             "returns? relax.analysis.post_order_visit(value, f) calls f on every expression of a binding. A variable "
@@ -32,7 +33,7 @@ EXERCISES = (
         title="Fusing by pattern, with a check",
         points={"valid": 1, "same": 1, "did": 3, "spared": 4},
         difficulty=3,
-        minutes=20,
+        minutes=45,
         hints=(
             "is_op('relax.add')(value, bias) is the pattern of a call, with a pattern for every operand; wildcard() "
             "matches anything. The operands of add and multiply match in either order. Keep the patterns of the parts "
@@ -52,7 +53,8 @@ EXERCISES = (
         title="A fusion policy with a cost function",
         points={"valid": 1, "same": 1, "did": 3, "spared": 2, "cost": 4},
         difficulty=4,
-        minutes=30,
+        minutes=45,
+        stretch=True,
         hints=(
             "Decide which values are kept, that is, written by a kernel: those that are returned, and which others? "
             "The groups follow from that: each kept value forms a group with everything it needs, back to the next "
@@ -68,7 +70,7 @@ EXERCISES = (
         title="A matmul and its schedule",
         points={"valid": 1, "same": 3, "did": 2, "cost": 4},
         difficulty=4,
-        minutes=30,
+        minutes=40,
         hints=(
             "Write it without a schedule first: two placeholders, a reduce_axis, te.compute, te.create_prim_func. In "
             "tvm.s_tir.Schedule(function) the block has the name that you gave te.compute. The innermost loop of the "
@@ -87,7 +89,8 @@ EXERCISES = (
         title="A tuner that learns",
         points={"valid": 1, "did": 5, "cost": 3},
         difficulty=4,
-        minutes=20,
+        minutes=35,
+        stretch=True,
         hints=(
             "Turn each candidate into a vector of numbers. Sizes that double belong on a logarithmic scale, and each "
             "word becomes its own 0/1 feature. Times that differ by factors need a logarithm, too: predict that.",
@@ -103,7 +106,8 @@ EXERCISES = (
         title="A whole pipeline",
         points={"valid": 1, "same": 3, "did": 3, "cost": 4},
         difficulty=4,
-        minutes=25,
+        minutes=30,
+        stretch=True,
         hints=(
             "Look at what TVM's default pipeline produces: relax.get_default_pipeline, or kernels()(module).show(). "
             "Which operator between a convolution and its relu is not fused with either? And which step that a CPU "

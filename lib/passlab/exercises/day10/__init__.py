@@ -13,7 +13,7 @@ EXERCISES = (
         title="Domains and accesses",
         points={"valid": 1, "same": 3, "did": 4, "spared": 3},
         difficulty=2,
-        minutes=25,
+        minutes=40,
         hints=(
             "Walk the nest with three lists that grow on the way down: the enclosing iterators, the conditions that "
             "hold there, and the time. At a statement all three are complete, and the rest is assembling text: '[N] "
@@ -31,7 +31,7 @@ EXERCISES = (
         title="Dependences",
         points={"valid": 1, "did": 4, "spared": 4},
         difficulty=3,
-        minutes=25,
+        minutes=30,
         hints=(
             "Begin with execution order: schedule.lex_lt_union_map(schedule) holds the pairs of instances of which "
             "the first has the smaller time. Restrict the schedule to the domain first.",
@@ -63,7 +63,8 @@ EXERCISES = (
         title="Skew a stencil",
         points={"valid": 1, "same": 2, "did": 4, "cost": 3},
         difficulty=4,
-        minutes=30,
+        minutes=45,
+        stretch=True,
         hints=(
             "dependences.deltas() holds the distances, target minus source. Write them down for jacobi-1d: (1, -1), "
             "(1, 0), (1, 1). A distance with -1 in the second dimension goes backwards there; what must you add to i "
@@ -86,7 +87,8 @@ EXERCISES = (
         title="From a schedule to a loop nest",
         points={"valid": 1, "same": 3, "did": 5},
         difficulty=3,
-        minutes=30,
+        minutes=60,
+        stretch=True,
         hints=(
             "Write two recursive functions: one for nodes, which returns statements, and one for expressions. Both "
             "take a dictionary from the names of isl's variables to TensorIR expressions, which grows at every loop.",
@@ -108,6 +110,7 @@ EXERCISES = (
         points={"valid": 1, "same": 3, "did": 2, "cost": 4},
         difficulty=4,
         minutes=30,
+        stretch=True,
         hints=(
             "The choice of the innermost loop matters most. With k innermost, the products jump through memory and "
             "each sum has to wait for the one before; with j innermost, neighbours are contiguous and independent. "
@@ -127,7 +130,8 @@ EXERCISES = (
         title="The same order in TVM",
         points={"valid": 1, "same": 1, "did": 4, "spared": 3},
         difficulty=3,
-        minutes=25,
+        minutes=45,
+        stretch=True,
         hints=(
             "Read the schedule as a list of (variable, n): floor(v/n), and v alone with n = 1. isl helps: "
             "isl.PwMultiAff.from_map(schedule).get_pw_aff(d).get_pieces() has one piece, a set and an isl.Aff. "

@@ -1,0 +1,148 @@
+"""Estimate how long a lesson and an exercise take, by a rule: `python -m autograder.authoring.minutes` lists them.
+
+The weights were fitted to seven days that people worked through with a clock, who knew Python and a little PyTorch. An
+exercise takes them a minute for 60 words of text, two thirds of a minute for a line of the reference answer, and six
+minutes for each step of difficulty; a lesson a minute for 40 words and a minute for 8 lines of code. All estimates are
+rounded to five minutes.
+
+A day fits a day: the core of a lesson takes at most `LESSON` minutes, the core exercises at most `EXERCISES`. The rest
+is stretch: its heading says so, and its points are extra credit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from autograder.authoring import source
+from passlab import exercises
+from passlab.judge import Exercise, listed
+from passlab.notebook.cells import Cell, cells
+
+LESSON, EXERCISES = 75, 90
+STRETCH = " · stretch"
+
+_HEADING = re.compile(r"^# ##? (.*)$", re.M)
+_NUMBER = re.compile(r"\d+")
+
+
+class Section(NamedTuple):
+    """A part of a notebook under one heading, with its cells."""
+
+    heading: str
+    cells: list[Cell]
+
+    @property
+    def stretch(self) -> bool:
+        return self.heading.endswith(STRETCH)
+
+
+def sections(path: Path) -> list[Section]:
+    """Return the sections of an authored notebook."""
+    found: list[Section] = []
+    for cell in cells(path.read_text(encoding="utf-8")):
+        if cell.markdown and (heading := _HEADING.search(cell.text)):
+            found.append(Section(heading[1], []))
+        if found:
+            found[-1].cells.append(cell)
+    return found
+
+
+def _rounded(minutes: float) -> int:
+    return max(5, round(minutes / 5) * 5)
+
+
+def _words(text: str) -> int:
+    return len(re.findall(r"\w+", text))
+
+
+def _lines(text: str) -> int:
+    return sum(bool(line.strip()) and not line.lstrip().startswith("#") for line in text.split("\n"))
+
+
+def lesson(path: Path, stretch: bool = False) -> int:
+    """Return the minutes that a lesson's core takes, or its sections marked stretch (0 if there are none)."""
+    mine = [cell for section in sections(path) if section.stretch == stretch for cell in section.cells]
+    words = sum(_words(cell.text) for cell in mine if cell.markdown)
+    lines = sum(_lines(cell.text) for cell in mine if not cell.markdown)
+    return _rounded(words / 40 + lines / 8) if mine else 0
+
+
+def exercise(one: Exercise) -> int:
+    """Return the minutes that an exercise takes: reading it, thinking, and writing an answer like the reference."""
+    place = source.find(one.id)
+    section = next(s for s in sections(place.path) if place.answer in s.cells)
+    before = section.cells[: section.cells.index(place.answer)]
+    blank = source.blank(place.answer.text)
+    words = _words(blank) + sum(_words(cell.text) for cell in before if cell.markdown)
+    lines = _lines(place.answer.text) - _lines(blank) + 1  # the stub is one line
+    return _rounded(words / 60 + lines * 2 / 3 + 6 * one.difficulty)
+
+
+def heading(one: Exercise) -> str:
+    """Return the heading of an exercise in its notebook."""
+    place = source.find(one.id)
+    return next(s.heading for s in sections(place.path) if place.answer in s.cells)
+
+
+def told(path: Path) -> str:
+    """Return the sentence in the head of an exercise notebook: its core and its stretch, with their minutes."""
+    mine = [e for e in exercises.of_day(path.parent.name) if e.notebook == path.stem]
+    core, stretch = ([e for e in mine if e.stretch == part] for part in (False, True))
+    minutes = [sum(e.minutes for e in part) for part in (core, stretch)]
+    if not core:
+        return f"It is stretch, about {minutes[1]} minutes: harder, and for extra credit."
+    numbers = listed([_NUMBER.match(heading(e))[0] for e in core])
+    first = f"The core is question{'s' * (len(core) > 1)} {numbers}, about {minutes[0]} minutes"
+    return (
+        f"{first}; the rest, about {minutes[1]} minutes, is stretch: harder, and for extra credit."
+        if stretch
+        else f"{first}."
+    )
+
+
+def told_of_lesson(path: Path) -> str:
+    """Return the sentence in the head of a lesson."""
+    stretch = lesson(path, stretch=True)
+    more = f", and {stretch} more for what is marked stretch" if stretch else ""
+    return f"About {lesson(path)} minutes{more}."
+
+
+def wrong() -> Iterator[str]:
+    """Yield one sentence for each estimate, heading or head of a notebook that does not follow from the rule."""
+    for day in exercises.days():
+        for one in exercises.of_day(day):
+            if one.minutes != (by_rule := exercise(one)):
+                yield f"{one.id}: minutes={by_rule} by the rule, not {one.minutes}."
+            if heading(one).endswith(STRETCH) != one.stretch:
+                yield f"{one.id}: its heading {'lacks' if one.stretch else 'has'} “{STRETCH.strip()}”."
+        core = sum(one.minutes for one in exercises.of_day(day) if not one.stretch)
+        if core > EXERCISES:
+            yield f"{day}: its core exercises take {core} minutes; at most {EXERCISES} fit a day."
+    for path in source.notebooks():
+        if told(path) not in _prose(path):
+            yield f"{path.parent.name}/{path.name}: its head should say: {told(path)}"
+    yield from _wrong_lessons(sorted((source.ROOT / "course").glob("day*.py")))
+
+
+def _wrong_lessons(paths: Iterable[Path]) -> Iterator[str]:
+    for path in paths:
+        if lesson(path) > LESSON:
+            yield f"{path.name}: its core takes {lesson(path)} minutes; at most {LESSON} fit a day."
+        if told_of_lesson(path) not in _prose(path):
+            yield f"{path.name}: its head should say: {told_of_lesson(path)}"
+
+
+def _prose(path: Path) -> str:
+    return " ".join(path.read_text(encoding="utf-8").replace("\n#", "\n").split())
+
+
+if __name__ == "__main__":
+    for path in sorted((source.ROOT / "course").glob("day*.py")):
+        print(f"{path.stem:<28}{lesson(path):4} min, stretch {lesson(path, stretch=True)}")
+    for day in exercises.days():
+        for one in exercises.of_day(day):
+            print(f"{one.id:<28}{exercise(one):4} min{' (stretch)' * one.stretch}")
+    print(*wrong(), sep="\n")

@@ -1,0 +1,64 @@
+"""A function that does an exercise cannot be called by an answer to it, and by everybody else all the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from passlab import judge as judging
+from passlab.judge import Case, Exercise, Finding, judge, listed
+from passlab.judge.closing import Closed
+
+taken_earlier = listed
+
+
+def exercise(*closed: str) -> Exercise:
+    return Exercise(
+        id="day00.closed",
+        title="Closed",
+        points={"did": 1},
+        difficulty=1,
+        minutes=1,
+        hints=(),
+        cases=lambda: [Case("a list", lambda: (listed(["a", "b"]),))],
+        judge=lambda case, value: [Finding("did", value == listed(["a", "b"]), f"got {value}")],
+        closed=closed,
+    )
+
+
+@pytest.mark.parametrize("call", [lambda _: taken_earlier(["a", "b"]), lambda _: judging.words.listed(["a", "b"])])
+def test_a_closed_function_raises_under_each_of_its_names(call):
+    assert judge(exercise(), call).ok
+    result = judge(exercise("passlab.judge.listed"), call)
+    assert not result.points
+    assert "passlab.judge.listed does what this exercise asks" in result.failure.message
+
+
+def test_the_cases_and_the_judge_may_call_it():
+    assert judge(exercise("passlab.judge.listed"), lambda given: given).ok
+
+
+def test_it_is_open_again_after_an_answer_that_raised():
+    judge(exercise("passlab.judge.listed"), lambda _: 1 / 0)
+    assert taken_earlier(["a"]) == "a"
+
+
+def test_functions_with_a_closure_and_classes_can_be_closed():
+    with Closed(["tests.judge.test_closing.within", "passlab.judge.Case"]):
+        with pytest.raises(RuntimeError, match="within does what"):
+            within()
+        with pytest.raises(RuntimeError, match="Case does what"):
+            Case("", tuple)
+    assert within() == 1 and Case("", tuple).name == ""
+
+
+def test_what_is_not_written_in_python_is_named():
+    with pytest.raises(ValueError, match=r"math\.floor cannot be closed"):
+        Closed(["math.floor"])
+
+
+def _made():
+    one = 1
+    return lambda: one
+
+
+within = _made()
