@@ -229,8 +229,24 @@ def test_a_module_in_training_mode_writes_its_own_statistics():
             return self.bn(x) + self.bn.weight
 
     gm = fx.symbolic_trace(Net().train())
-    assert names(written(gm.graph)) == {"bn_weight"}
+    assert names(written(gm.graph)) == {"bn", "bn_weight"}
     assert written(fx.symbolic_trace(Net().eval()).graph) == set()
+
+
+def test_a_module_reads_the_weights_that_it_holds():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear, self.other = nn.Linear(3, 3), nn.Linear(3, 3)
+
+        def forward(self, x):
+            before = self.linear(x) + self.other(x)
+            self.linear.weight.view(-1).add_(1)
+            return before + self.linear(x)
+
+    graph = fx.symbolic_trace(Net()).graph
+    assert names(written(graph)) == {"linear", "linear_1", "linear_weight", "view", "add_"}
+    assert order_of(graph) == {"add_": {"linear", "view"}, "linear_1": {"add_"}}
 
 
 def test_a_graph_without_writes_has_nothing_written():

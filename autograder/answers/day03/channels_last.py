@@ -59,12 +59,44 @@ def hidden(seed: int) -> list[Case]:
         y = F.conv2d(x, m.weight, padding=1)
         return F.avg_pool2d(y + m.bias, 2).mean((2, 3))
 
+    few = rng.randrange(3, 6)
+
+    def joined(number: int) -> Build:
+        """Join the results of `number` convolutions and `few` inputs in one op, which takes them in one layout."""
+
+        def body(m: Any, x: fx.Proxy) -> fx.Proxy:
+            inputs = [x[:, i : i + 1] for i in range(few)]
+            return torch.cat([getattr(m, f"c{i}")(x) for i in range(number)] + inputs, 1)
+
+        convs = {f"c{i}": lambda: nn.Conv2d(6, 1, 1) for i in range(number)}
+        return graph(body, (2, 6, 4, 4), **convs)
+
+    def knots(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> tuple:
+        """Two groups of ops, each cheapest as a whole on another side: one op alone never gains by changing sides."""
+
+        def knot(images: list[fx.Proxy]) -> fx.Proxy:
+            for _ in range(3):
+                images = [*images, torch.cat(images, 1)]
+            return images[-1]
+
+        plain = knot([m.one(x), y, torch.flip(y, (1,)), z])
+        return plain.flatten(1), m.last(knot([m.one(x + 1), m.two(x), m.two(x * 2), torch.flip(z, (1,))]))
+
+    def made_of_weights(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return m.two(m.one(x) + m.grid * 2)
+
     conv = {"one": lambda: nn.Conv2d(3, 3, 3, padding=1), "two": lambda: nn.Conv2d(3, 3, 1)}
     image = (2, 3, 4, 4)
     builds = {
         "one image, four readers": graph(two_readers, image, **conv),
         "turning back early pays": graph(ladder, image, image, image, **conv),
         "functions and weights": graph(functional, image, weight=(3, 3, 3, 3), bias=(1, 3, 1, 1)),
+    }
+    builds |= {
+        "more convolutions than inputs": joined(few + 2),
+        "as many convolutions as inputs": joined(few),
+        "two knots": graph(knots, image, image, image, last=lambda: nn.Conv2d(48, 2, 1), **conv),
+        "an image made of weights": graph(made_of_weights, image, grid=(1, 3, 4, 4), **conv),
     }
     builds |= {name: zoo(name) for name in ("residual", "skip", "unet", "vit")}
     builds |= {f"drawn, number {i + 1}": images(rng.randrange(10**6), rng.randrange(6, 13)) for i in range(5)}
@@ -193,6 +225,23 @@ def nchw_if_possible(gm):
     return _convert(gm, _greedy(gm, NCHW))
 
 
+@wrong("cost", "hill climbing: one op after the other changes sides, as long as that saves a conversion")
+def hill_climbing(gm):
+    def climbed(side):
+        free, least = [n for n in gm.graph.nodes if _fixed(n) is None], _conversions(gm, side)
+        while True:
+            for node in free:
+                other = side | {node: NCHW if side[node] == NHWC else NHWC}
+                if (count := _conversions(gm, other)) < least:
+                    side, least = other, count
+                    break
+            else:
+                return side
+
+    best = min((climbed(_greedy(gm, prefer)) for prefer in (NHWC, NCHW)), key=lambda side: _conversions(gm, side))
+    return _convert(gm, best)
+
+
 @wrong("cost", "every reader gets a conversion of its own")
 def one_each(gm):
     best = min((_greedy(gm, prefer) for prefer in (NHWC, NCHW)), key=lambda side: _conversions(gm, side))
@@ -247,3 +296,10 @@ def permutes(gm):
         with gm.graph.inserting_before(node):
             node.replace_input_with(image, gm.graph.call_method("permute", (image, 0, 2, 3, 1)))
     return gm
+
+
+EQUIVALENT = {
+    ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
+    ("converted.meta = dict(node.meta)", "pass"): "shapes on the result are for the next pass",
+    ("converted.meta = dict(node.meta)", "converted.meta = (node.meta)"): "nothing changes the dictionary later",
+}

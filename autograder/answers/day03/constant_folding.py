@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 import random
@@ -13,12 +14,21 @@ from torch.fx.node import map_arg
 
 from autograder.answers.day03._shared import generated
 from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day03.constant_folding import constants
-from passlab.fx.cases import case, graph, least, most, nodes, unrun
+from passlab.exercises.day03.constant_folding import constants, still_read
+from passlab.fx.cases import case, graph, least, most, nodes, read, unrun
 from passlab.fx.effects import effects, written
 from passlab.judge import Case, Expect
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
+
+#: Names that a pass could give to the value of tanh(w).
+TAKEN = ("folded", "folded_0", "folded_tanh", "folded_tanh_", "c_tanh", "const_tanh", "constant_tanh", "tanh_folded")
+
+
+class Part(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.large = nn.Parameter(torch.randn(40, 40), requires_grad=False)
 
 
 def hidden(seed: int) -> list[Case]:
@@ -56,7 +66,33 @@ def hidden(seed: int) -> list[Case]:
         return x.reshape(m.w.shape).flatten() / math.sqrt(2) * (m.w.dim() + m.w.numel())
 
     def returned(m: Any, x: fx.Proxy) -> tuple:
-        return x + 1, m.w.t() * 2
+        return x + 1, m.w.t() * 2, m.w.chunk(2)
+
+    def read_then_written(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = x * torch.exp(m.w)
+        m.w.add_(1)
+        return y
+
+    def layer_written(m: Any, x: fx.Proxy) -> fx.Proxy:
+        read(x, "lin.weight").view(-1).mul_(0.5)
+        return x + m.lin(m.w) + m.other(m.w)
+
+    def statistics(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return m.bn(x) * torch.rsqrt(read(x, "bn.running_var")) + m.bn.weight.abs()
+
+    def summed(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x * m.large.sum() + m.part.large.mean()
+
+    def grids(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x + torch.meshgrid(m.u, m.v, indexing="ij")[0].sum()
+
+    def also_plain(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x * m.w + torch.tanh(m.w)
+
+    def names_taken(m: Any, x: fx.Proxy) -> fx.Proxy:
+        for name in TAKEN:
+            x = x * getattr(m, name)
+        return x + torch.tanh(m.w)
 
     matrix = 4 * rows * rows
     blown = "Folding blew up memory."
@@ -101,7 +137,42 @@ def hidden(seed: int) -> list[Case]:
             expect=Expect(spared=[least("mul", 2, "The product of two vectors of 240,000 bytes has 14,400,000,000.")]),
         ),
         case("shapes of a weight", graph(sizes, (2, 3), w=(2, 3)), did=[most("add", 0, never), most("dim", 0, never)]),
-        case("a constant is returned", graph(returned, (2, 3), w=(2, 3)), did=[most("t", 0, never)]),
+        case("constants are returned", graph(returned, (2, 3), w=(2, 3)), did=[most("t", 0, never)]),
+        case("read, then written", graph(read_then_written, (2, 3), w=(2, 3)), spared=[least("exp", 1, written)]),
+        case(
+            "a layer's weight is written",
+            graph(layer_written, (3, 3), w=(3, 3), lin=lambda: nn.Linear(3, 3), other=lambda: nn.Linear(3, 3)),
+            did=[most("Linear", 1, "Nothing writes into this layer's weights.")],
+            spared=[least("Linear", 1, written)],
+        ),
+        case(
+            "statistics of a batch norm in training mode",
+            graph(statistics, (4, 3), training=True, bn=lambda: nn.BatchNorm1d(3)),
+            spared=[least("rsqrt", 1, "Each call of the batch norm updates its running variance.")],
+        ),
+        case(
+            "parameters over the limit",
+            graph(summed, (2, 3), large=(40, 40), part=lambda: Part()),
+            4096,
+            did=[most(op, 0, "Its result has four bytes, however large the parameter.") for op in ("sum", "mean")],
+        ),
+        case(
+            "two results over the limit",
+            graph(grids, (2, 3), u=(rows,), v=(rows,)),
+            2 * matrix - 1,
+            spared=[least("meshgrid", 1, f"Its two results together have {2 * matrix} bytes.")],
+        ),
+        case(
+            "a weight that is also read as it is",
+            graph(also_plain, (2, 3), w=(2, 3)),
+            did=[most("tanh", 0, never)],
+            cost=[still_read("w", "w itself was replaced: a copy of a parameter takes memory and saves nothing.")],
+        ),
+        case(
+            "names that are taken",
+            graph(names_taken, (2, 3), w=(2, 3), **dict.fromkeys(TAKEN, (2, 3))),
+            did=[most("tanh", 0, never)],
+        ),
         *generated("constant-folding", rng, 4, 25, never, only=("constant", "pointwise", "views", "random", "dead")),
     ]
 
@@ -117,7 +188,7 @@ def _size(meta):
 
 def _put(gm, node, value):
     """Return a get_attr node of a new buffer that holds `value`."""
-    name = f"c_{node.name}"
+    name = next(name for i in itertools.count() if not hasattr(gm, name := f"c{i}_{node.name}"))
     gm.register_buffer(name, value.detach().clone())
     with gm.graph.inserting_before(node):
         new = gm.graph.get_attr(name)
@@ -233,13 +304,48 @@ def folds_the_example(gm, limit=1 << 20):
 
 
 SMALL = 'nbytes(node.meta.get("tensor_meta")) <= limit'
-FOLD = "constant[node] = interpreter.run_node(node)"
+COMPUTED = "interpreter.run_node(node)"
+FOLD = f"constant[node] = {COMPUTED}"
 LATE = f'if node.op == "get_attr" or {SMALL}:\n                    constant[node] = value'
 
 ignores_writes = edited(
     "spared",
     "takes a parameter for a constant, even one that the program itself writes into",
     ("memory = written(gm.graph)", "memory = set()"),
+)
+ignores_later_writes = edited(
+    "spared",
+    "asks only what was written before: the next call reads the weight after the write",
+    (
+        "memory = written(gm.graph)",
+        'writers = [n for n in gm.graph.nodes if "writes" in effects(n)]\n'
+        "    memory = {n for n in written(gm.graph) if writers and n > writers[0]}",
+    ),
+)
+ignores_own_weights = edited(
+    "spared",
+    "looks at operands only: a layer's own weight may be written, too",
+    ("written(gm.graph)", '{n for n in written(gm.graph) if n.op != "call_module"}'),
+)
+copies_parameters = edited(
+    "cost",
+    "takes a parameter for a constant to fold: it is copied into a buffer",
+    ('if node.op == "get_attr" or all(', "if all("),
+)
+flat_names = edited(
+    "valid",
+    "looks for a parameter on the top module only: it may lie in a part, at lin.weight",
+    (FOLD, f'constant[node] = getattr(gm, node.target) if node.op == "get_attr" else {COMPUTED}'),
+)
+catches_the_error = edited(
+    "valid",
+    "computes first, and takes whatever raises an error for no constant",
+    (f' and (node.op == "get_attr" or {SMALL})', ""),
+    (
+        FOLD,
+        f"try:\n                    value = {COMPUTED}\n"
+        f"                except Exception:\n                    continue\n                {LATE}",
+    ),
 )
 ignores_the_limit = edited("spared", "folds whatever it can, and ignores the limit", (SMALL, "True"))
 looks_too_late = edited(
@@ -270,3 +376,13 @@ leaves_leftovers = edited(
     "leaves the weights it folded, and every step on the way, behind as unused constants",
     ("reversed(constant)", "()"),
 )
+
+EQUIVALENT = {
+    ("folded.meta = dict(node.meta)", "pass"): "shapes on the result are for the next pass",
+    ("folded.meta = dict(node.meta)", "folded.meta = (node.meta)"): "the node whose dictionary it shares is erased",
+    ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
+    (
+        "return sum(map(nbytes, meta)) if isinstance(meta, tuple | list) else 0",
+        "return sum(map(nbytes, meta)) if isinstance(meta, tuple | list) else 1",
+    ): "a number of one byte is under any limit",
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import random
 from typing import Any
 
@@ -75,6 +76,37 @@ def hidden(seed: int) -> list[Case]:
         b = torch.sum(x, dim=[0, 1], keepdim=True) + F.softmax(dim=-1, dtype=torch.float64, input=x)
         return a * b + torch.sum(x, keepdim=True, dim=[0, 1]) + F.softmax(input=x, dim=-1, dtype=torch.float32)
 
+    def read_again(m: Any, x: fx.Proxy) -> fx.Proxy:
+        read(x, "steps").add_(1)
+        twice = read(x, "steps").sum() * read(x, "steps").sum()
+        relus = torch.relu(x)
+        read(x, "steps").mul_(2)
+        return x * twice + relus * torch.relu(x)
+
+    def half_written(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y, z = torch.relu(x), torch.tanh(x)
+        before = y - z
+        y.add_(1)
+        return before * (y - z)
+
+    def weights(m: Any, x: fx.Proxy) -> fx.Proxy:
+        before = m.one(x) + m.two(x)
+        read(x, "one.weight").view(-1).mul_(2)
+        return before * (m.one(x) - m.two(x))
+
+    def statistics(m: Any, x: fx.Proxy) -> fx.Proxy:
+        before = read(x, "bn.running_mean").abs()
+        return m.bn(x) * before + read(x, "bn.running_mean").abs()
+
+    def unknown(m: Any, x: fx.Proxy) -> fx.Proxy:
+        read(x, "steps").add_(1)
+        before = read(x, "steps").sum()
+        return before * torch.pca_lowrank(x, 2)[0] + read(x, "steps").sum()
+
+    def spelled_alike(m: Any, x: fx.Proxy) -> tuple:
+        parts = x[0:1], x[0, 1, None], call(operator.getitem, x, (0, 1)), x[[0, 1]], x[1:], x[:1], x[1:2], x[::1]
+        return *parts, m.tanh(x), x.tanh(), torch.stack([x, x * 2]), torch.stack([x * 2, x])
+
     drew = "Your CSE merged two random draws, but each call draws new numbers."
     time = "The program writes between these two reads: they read the same memory at different times."
     layers: dict[str, Any] = {"one": lambda: nn.Linear(3, 3), "two": lambda: nn.Linear(3, 3), "drop": nn.Dropout}
@@ -110,6 +142,37 @@ def hidden(seed: int) -> list[Case]:
             graph(keywords, (2, 3)),
             did=[most("sum", 1, once), most("softmax", 2, once)],
             spared=[least("softmax", 2, other)],
+        ),
+        case(
+            "reads after the last write",
+            graph(read_again, (2, 3), steps=torch.zeros(3)),
+            did=[
+                most("get_attr", 1, "They are the same memory."),
+                most("sum", 1, "Nothing writes between these reads."),
+                most("relu", 1, "Nothing writes into what these read."),
+            ],
+        ),
+        case("one operand is written", graph(half_written, (2, 3)), spared=[least("sub", 2, time)]),
+        case(
+            "a layer's weight is written",
+            graph(weights, (3, 3), one=layers["one"], two=layers["two"]),
+            did=[most("Linear", 3, "Nothing writes into the second layer's weights.")],
+            spared=[least("Linear", 3, time)],
+        ),
+        case(
+            "statistics of a batch norm in training mode",
+            graph(statistics, (4, 3), training=True, bn=lambda: nn.BatchNorm1d(3)),
+            spared=[least("abs", 2, "Between these two reads the batch norm updates its running mean.")],
+        ),
+        case(
+            "a call that nothing is known about",
+            graph(unknown, (4, 2), steps=torch.zeros(3)),
+            spared=[least("sum", 2, "Nothing is known about the call between these reads, so it may write.")],
+        ),
+        case(
+            "spelled alike",
+            graph(spelled_alike, (3, 3), tanh=lambda: nn.Hardtanh()),
+            spared=[least("getitem", 8, other), least("tanh", 1, other), least("stack", 2, other)],
         ),
         case("GPT, where nothing is common", zoo("gpt"), spared=[least("Linear", 4, other)]),
         *generated("cse", rng, 5, 30, once),
@@ -198,8 +261,7 @@ def torch_ships_it(gm):
     return CSEPass()(gm).graph_module
 
 
-OPERAND = "(type(arg), repr(arg))"
-OPERANDS = "frozen(node.args), frozen(node.kwargs)"
+ARGS, KWARGS = "repr(node.args)", "repr(sorted(node.kwargs.items()))"
 STAYS = '(node in memory and node.op != "get_attr")'
 
 merges_draws = edited(
@@ -211,15 +273,65 @@ ignores_time = edited("spared", "takes two reads for equal whatever is written b
 ignores_twins = edited(
     "spared", "two equal values stay equal, even if one of them is written later", (f" or {STAYS}", "")
 )
+
+
+def _operand(instead):
+    """Return an edit: each operand `a` goes into the key as another value."""
+    return ARGS, f"repr(fx.node.map_aggregate(node.args, lambda a: {instead}))"
+
+
 python_equality = edited(
-    "spared", "takes numbers that Python calls equal for the same operand: 1, 1.0 and True", (OPERAND, "arg")
+    "spared",
+    "takes numbers that Python calls equal for the same operand: 1, 1.0 and True",
+    _operand("float(a) if isinstance(a, int) else a"),
 )
 one_zero = edited(
     "spared",
     "rounds away the sign of zero: 0.0 and -0.0 are one operand",
-    ("repr(arg)", "repr(arg + 0 if isinstance(arg, float) else arg)"),
+    _operand("a + 0 if isinstance(a, float) else a"),
 )
-nodes_only = edited("spared", "only operands that are nodes count: x * 2 and x * 3 are the same", (OPERAND, "None"))
+nodes_only = edited(
+    "spared",
+    "only operands that are nodes count: x * 2 and x * 3 are the same",
+    _operand("a if isinstance(a, fx.Node) else None"),
+)
+slice_or_tuple = edited(
+    "spared", "takes a slice for a tuple: x[0:1] and x[0, 1, None]", (ARGS, 'repr(node.args).replace("slice", "")')
+)
+list_or_tuple = edited(
+    "spared",
+    "takes a list for a tuple: x[[0, 1]] and x[0, 1]",
+    (ARGS, 'repr(node.args).replace("[", "(").replace("]", ")")'),
+)
+target_alone = edited(
+    "spared",
+    "takes a module for the method of its name: m.tanh(x) and x.tanh()",
+    ("node.op, node.target", "node.target"),
+)
+every_node_writes = edited(
+    "did",
+    "takes every node for a write: two reads are never the same",
+    ('bool(found & {"writes", "unknown"})', "1"),
+)
+one_written_operand = edited(
+    "spared", "a read of two memories is safe if one of them is not written", ("any(n in memory", "all(n in memory")
+)
+any_write = edited(
+    "did",
+    "a write ends all equality, also of values whose memory nothing writes",
+    ("if any(n in memory for n in node.all_input_nodes) else None", ""),
+)
+trusts_the_unknown = edited(
+    "spared", "a call that nothing is known about writes nothing", ('{"writes", "unknown"}', '{"writes"}')
+)
+ignores_weights = edited(
+    "spared",
+    "a call of a module reads its operands only, and not its weights",
+    ("written(gm.graph), 0", '{n for n in written(gm.graph) if n.op != "call_module"}, 0'),
+)
+leaves_duplicates = edited(
+    "did", "redirects the users, and leaves the duplicates in the graph", ("for node in duplicates:", "for node in ():")
+)
 modules_by_class = edited(
     "spared",
     "modules of one class do the same thing",
@@ -228,8 +340,8 @@ modules_by_class = edited(
 one_level = edited(
     "did",
     "compares the operands as they were before merging: misses twins of twins",
-    ("if any(n in duplicates", "old = node.args, node.kwargs\n        if any(n in duplicates"),
-    (OPERANDS, "frozen(old)"),
+    ("node.args, node.kwargs = map_arg", "old = node.args, node.kwargs\n        node.args, node.kwargs = map_arg"),
+    (f"{ARGS}, {KWARGS}", "repr(old)"),
 )
 no_modules = edited(
     "did",
@@ -251,5 +363,10 @@ afraid = edited(
 raw_key = edited(
     "valid",
     "uses the operands themselves as the key: a slice is not hashable",
-    (OPERANDS, "node.args, tuple(sorted(node.kwargs.items()))"),
+    (f"{ARGS}, {KWARGS}", "node.args, tuple(sorted(node.kwargs.items()))"),
 )
+
+EQUIVALENT = {
+    ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
+    ("memory, epoch = written(gm.graph), 0", "memory, epoch = written(gm.graph), 1"): "the numbers only have to differ",
+}

@@ -61,6 +61,11 @@ def hidden(seed: int) -> list[Case]:
         m.drop(x)
         return x - 1
 
+    def unknown(m: Any, x: fx.Proxy) -> fx.Proxy:
+        torch.pca_lowrank(x, 2)
+        torch.exp(x)
+        return F.dropout(x, 0.5, True)
+
     def long(m: Any, x: fx.Proxy) -> fx.Proxy:
         y = x
         for _ in range(1500):
@@ -107,6 +112,12 @@ def hidden(seed: int) -> list[Case]:
             spared=[least("add_", 1, writes), least("copy_", 1, writes)],
         ),
         case("switched off", graph(silent, (2, 3), drop=nn.Dropout), did=gone("dropout", "relu", "Dropout")),
+        case(
+            "nothing is known about it",
+            graph(unknown, (4, 3)),
+            did=gone("exp"),
+            spared=[least("pca_lowrank", 1, "Its effects are 'unknown', so it stays (it draws, in fact).")],
+        ),
         case("a long dead chain", graph(long, (2, 3)), did=[nodes(3, unused, dead=True)]),
         *generated("dce", rng, 4, 30, unused, dead=True),
     ]
@@ -247,6 +258,10 @@ forgets_draws = edited(
     "an unused draw does nothing (but without it every later draw is another one)",
     _stays('effects(node) - {"draws"}'),
 )
+forgets_the_unknown = edited(
+    "spared", "what nothing is known about has no effect that it knows of", _stays('effects(node) - {"unknown"}')
+)
+forgets_writes = edited("spared", "a write counts when its result is used", _stays('effects(node) - {"writes"}'))
 forgets_assertions = edited("spared", "an assertion has no result, so it is dead", _stays('effects(node) - {"stops"}'))
 modules_are_pure = edited(
     "spared",
@@ -263,3 +278,5 @@ keeps_attributes = edited(
     "did", "only computing counts: unused get_attr nodes stay", _stays('node.op == "get_attr" or effects(node)')
 )
 drops_inputs = edited("valid", "an unused input is dead, too", _stays('node.op != "placeholder" and effects(node)'))
+
+EQUIVALENT = {("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew"}

@@ -13,10 +13,10 @@ import torch.nn.functional as F
 from torch import fx
 
 from autograder.answers.day03._shared import Build, zoo
-from autograder.authoring.answers import edited, reference, right, wrong
+from autograder.authoring.answers import edited, reference, right
 from passlab import random_graph
 from passlab.exercises.day03.gelu import gelus, made, none_made
-from passlab.fx.cases import case, graph, nodes
+from passlab.fx.cases import call, case, graph, nodes
 from passlab.fx.effects import written
 from passlab.judge import Case
 
@@ -86,7 +86,7 @@ def hidden(seed: int) -> list[Case]:
 
     def shared(m: Any, x: fx.Proxy) -> tuple:
         gate = 1 + torch.erf(x / root)
-        return 0.5 * x * gate, gate * 3, gate * x / 2
+        return 0.5 * x * gate, gate * 3, gate * x / 2, 0.5 * x * (1 + torch.erf(input=x / root))
 
     def traps(m: Any, x: fx.Proxy, n: fx.Proxy) -> tuple:
         return (
@@ -101,6 +101,42 @@ def hidden(seed: int) -> list[Case]:
             0.5 * x * (2 + torch.erf(x / root)),
             0.5 * n * (1 + torch.erf(n / root)),
             (1 + torch.erf(x / root)) * 0.5,
+        )
+
+    def signs(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+        gate = torch.erf(-(-x / root)) - (-1)
+        return (
+            gate * x - 0.5 * x * gate,
+            -((-y) * (((-y).neg() * slope - (-slope * cubic) * y**3).tanh() + 1) / 2),
+            0.5 * y - torch.sub(0, y).mul(0.5) * torch.erf(torch.div(y, root)),
+            torch.neg(x * -0.5) * (1 + call(F.tanh, slope * x.sub(-cubic * x * x * x))),
+        )
+
+    def times_one(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+        erf, tanh = torch.special.erf(1.0 * x / root), torch.tanh(slope * (y * 2 / 2 + cubic * (y**1) ** 3))
+        return 0.5 * x * (1 + erf), y.pow(1) * 0.5 * (tanh + 1)
+
+    def nearly(m: Any, x: fx.Proxy) -> tuple:
+        return (
+            0.5 * x * (1 + torch.erf(x * 0.70711)),
+            0.5 * x * (1 + torch.erf(x / 1.41421)),
+            0.5 * x * (1 + torch.tanh(0.79788 * (x + cubic * x**3))),
+            0.5 * x * (1 + torch.tanh(slope * (x + 0.044717 * x**3))),
+            0.50001 * x * (1 + torch.erf(x / root)),
+            0.5 * x * (1.00001 + torch.erf(x / root)),
+        )
+
+    def no_polynomials(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+        return (
+            0.5 * x * (1 + torch.erf(x / y)),
+            0.5 * x * (1 + torch.erf(x / 0.0)),
+            0.5 * x * (1 + torch.erf(x**y)),
+            0.5 * x * (1 + torch.erf((x * x) ** 3)),
+            0.5 * x * (1 + torch.erf(x**0.5 / root)),
+            0.5 * x * (1 + torch.tanh(slope * (x + cubic * x**-3))),
+            0.5 * x * (1 + torch.tanh(slope * (x + cubic * 3**x))),
+            0.5 / x * (1 + torch.erf(x / root)),
+            0.5 * x - (1 + torch.erf(x / root)),
         )
 
     def written(m: Any, x: fx.Proxy) -> tuple:
@@ -137,6 +173,18 @@ def hidden(seed: int) -> list[Case]:
             graph(written, (2, 3)),
             spared=[none_made("The program writes into erf(…) and into x / 2: what is read later is another value.")],
         ),
+        case("minus signs", graph(signs, (2, 3), (2, 3)), did=[made(2, 2, "A minus is a factor of -1.")]),
+        case("times one", graph(times_one, (2, 3), (2, 3)), did=[made(1, 1, "1.0 * x, 2 * x / 2 and x ** 1 are x.")]),
+        case(
+            "constants that are nearly right",
+            graph(nearly, (2, 3)),
+            spared=[none_made("Each formula has a constant that is off in its fifth digit or before.")],
+        ),
+        case(
+            "quotients and powers of x",
+            graph(no_polynomials, (2, 3), (2, 3)),
+            spared=[none_made("None of these formulas is GELU.")],
+        ),
         case("more near-misses", graph(traps, (2, 3), torch.arange(3)), spared=[none_made(never)]),
     ]
 
@@ -148,87 +196,26 @@ DIV, NEG, POW = (operator.truediv, torch.div, "div"), (operator.neg, torch.neg, 
 ERF, TANH = (torch.erf, torch.special.erf, "erf"), (torch.tanh, F.tanh, "tanh")
 
 
-class _Matcher:
-    def __init__(self, memory):
-        self.memory = memory
+class _Points:
+    """Evaluate formulas at points. `gate`: a node that is a second unknown, or None to compute erf and tanh, too."""
 
-    def is_(self, node, op):
-        return isinstance(node, fx.Node) and node.target in op and node not in self.memory and not node.kwargs
+    def __init__(self, gm):
+        self.memory = written(gm.graph)
 
-    def factors(self, node, stop):
-        """Return (number, [other factors]) of a product, as flat as it gets; nodes in `stop` are taken whole."""
+    def value(self, node, known, depth=10):
+        """Return the value of `node` from those of the nodes in `known`, or None."""
         if not isinstance(node, fx.Node):
-            return node, []
-        if node in stop:
-            return 1, [node]
-        if self.is_(node, NEG):
-            number, rest = self.factors(node.args[0], stop)
-            return -number, rest
-        if self.is_(node, MUL):
-            (a, p), (b, q) = (self.factors(arg, stop) for arg in node.args)
-            return a * b, p + q
-        if self.is_(node, DIV) and not isinstance(node.args[1], fx.Node):
-            number, rest = self.factors(node.args[0], stop)
-            return number / node.args[1], rest
-        if self.is_(node, POW) and node.args[1] in (1, 2, 3) and node.args[0] in stop:
-            return 1, [node.args[0]] * int(node.args[1])
-        return 1, [node]
-
-    def terms(self, node):
-        """Return the operands of a sum, both ways round."""
-        return (node.args, node.args[::-1]) if self.is_(node, ADD) else ()
-
-    def cubic(self, inner, x):
-        """inner = √(2/π) (x + 0.044715 x³), as a product with that sum, or with x (1 + 0.044715 x²)."""
-        number, rest = self.factors(inner, {x})
-        if not _near(number, math.sqrt(2 / math.pi)):
-            return False
-        for total in rest:
-            others = list(rest)
-            others.remove(total)
-            for first, second in self.terms(total):
-                c, xs = self.factors(second, {x})
-                powers = len(xs) if all(f is x for f in xs) else 0
-                if not _near(c, 0.044715):
-                    continue
-                if first is x and not others and powers == 3:
-                    return True
-                if not isinstance(first, fx.Node) and first == 1 and others == [x] and powers == 2:
-                    return True
-        return False
-
-    def linear(self, inner, x):
-        number, rest = self.factors(inner, {x})
-        return rest == [x] and _near(number, math.sqrt(0.5))
-
-    def find(self, top):
-        """Return (x, approximate) if `top` is GELU of x, else None."""
-        if not (self.is_(top, MUL) or self.is_(top, DIV)):
+            return torch.tensor(node, dtype=torch.float64) if isinstance(node, int | float) else None
+        if node in self.memory or node in known or node.target not in KNOWN or node.kwargs or not depth:
+            return None if node in self.memory else known.get(node)
+        a, *rest = (self.value(arg, known, depth - 1) for arg in node.args)
+        if a is None or None in rest:
             return None
-        _, shallow = self.factors(top, set())
-        for total in shallow:
-            for one, gate in self.terms(total):
-                form = "none" if self.is_(gate, ERF) else "tanh" if self.is_(gate, TANH) else None
-                if form is None or isinstance(one, fx.Node) or one != 1:
-                    continue
-                for x in self.below(gate.args[0]):
-                    fits = self.linear(gate.args[0], x) if form == "none" else self.cubic(gate.args[0], x)
-                    number, rest = self.factors(top, {x, total})
-                    if fits and _near(number, 0.5) and sorted(map(id, rest)) == sorted((id(x), id(total))):
-                        return x, form
-        return None
-
-    def below(self, node):
-        found, todo = {}, [node]
-        while todo and len(found) < 24:
-            at = todo.pop(0)
-            found[at] = None
-            todo += at.all_input_nodes if any(self.is_(at, op) for op in (MUL, ADD, DIV, POW, NEG)) else []
-        return list(found)
+        return getattr(a, node.target)(*rest) if isinstance(node.target, str) else node.target(a, *rest)
 
 
-def _near(a, b):
-    return math.isclose(a, b, rel_tol=1e-6)
+KNOWN = {*MUL, *ADD, *SUB, *DIV, *NEG, *POW, *ERF, *TANH}
+POINTS = torch.tensor([-3.0, -1.25, -0.5, 0.75, 1.5, 2.75], dtype=torch.float64)
 
 
 def _floating(x):
@@ -236,85 +223,67 @@ def _floating(x):
     return hasattr(meta, "dtype") and meta.dtype.is_floating_point
 
 
-def _match(gm, *dropped):
-    matcher = _Matcher(written(gm.graph))
-    for node in list(gm.graph.nodes):
-        found = matcher.find(node) if node.op.startswith("call") else None
-        if found is None or found[0] in matcher.memory or not _floating(found[0]):
-            continue
-        x, approximate = found
-        with gm.graph.inserting_before(node):
-            form = "none" if "tanh form" in dropped else approximate
-            new = gm.graph.call_function(F.gelu, (x,), {"approximate": form})
-        new.meta = dict(node.meta)
-        node.replace_all_uses_with(new)
-        gm.graph.erase_node(node)
-    gm.recompile()
-    return gm
+def _near(node, step, depth):
+    found, layer = {}, [node]
+    for _ in range(depth):
+        layer = [n for at in layer for n in step(at)]
+        found |= dict.fromkeys(layer)
+    return list(found)
 
 
-@right("flattens products into a number and a list of factors")
-def flatten(gm):
-    return _match(gm)
-
-
-@right("evaluates the formula at a few points, and compares with what GELU gives there")
-def by_probing(gm):
-    points = [-3.0, -1.25, -0.5, 0.75, 1.5, 2.75]
-    known, memory = {*MUL, *ADD, *SUB, *DIV, *NEG, *POW, *ERF, *TANH}, written(gm.graph)
-
-    def value(node, x, point, depth=10):
-        if not isinstance(node, fx.Node):
-            return node if isinstance(node, int | float) else None
-        if node in memory:
-            return None
-        if node is x:
-            return point
-        if node.target not in known or node.kwargs or not depth:
-            return None
-        args = [value(arg, x, point, depth - 1) for arg in node.args]
-        if None in args:
-            return None
-        a, *b = (torch.as_tensor(arg, dtype=torch.float64) for arg in args)
-        return (getattr(a, node.target) if isinstance(node.target, str) else lambda *r: node.target(a, *r))(*b)
-
-    def is_gelu(node, x, form):
-        for point in points:
-            seen = value(node, x, point)
-            wanted = F.gelu(torch.tensor(point, dtype=torch.float64), approximate=form)
-            if seen is None or abs(float(seen) - float(wanted)) > 3e-7:
-                return False
-        return True
-
-    def near(node, step, depth):
-        found, layer = {}, [node]
-        for _ in range(depth):
-            layer = [n for at in layer for n in step(at)]
-            found |= dict.fromkeys(layer)
-        return list(found)
-
+def _match(gm, is_gelu):
+    """Replace y by GELU of x wherever `is_gelu(y, gate, x, form)`."""
     for gate in list(gm.graph.nodes):
         form = "none" if gate.target in ERF else "tanh" if gate.target in TANH else None
-        if form is None:
+        if form is None or gate.kwargs:
             continue
-        tops = near(gate, lambda n: [u for u in n.users if u.target in known], 5)
-        below = near(gate, lambda n, gate=gate: n.all_input_nodes if n is gate or n.target in known else [], 6)
-        below = [x for x in below if _floating(x)]
-        for top in [n for n in tops if n.target in {*MUL, *DIV}]:
-            x = next((x for x in below if is_gelu(top, x, form)), None)
+        tops = _near(gate, lambda n: [u for u in n.users if u.target in KNOWN], 5)
+        below = _near(gate, lambda n, gate=gate: n.all_input_nodes if n is gate or n.target in KNOWN else [], 7)
+        for top in tops:
+            x = next((x for x in below if _floating(x) and is_gelu(top, gate, x, form)), None)
             if x is not None:
                 with gm.graph.inserting_before(top):
                     new = gm.graph.call_function(F.gelu, (x,), {"approximate": form})
                 new.meta = dict(top.meta)
                 top.replace_all_uses_with(new)
                 gm.graph.erase_node(top)
+    gm.recompile()
     return gm
 
 
-@wrong("did", "GELU is GELU: the tanh form becomes plain gelu(x)")
-def plain_gelu(gm):
-    return _match(gm, "tanh form")
+@right("evaluates the formula at a few points, and compares with what GELU gives there")
+def by_probing(gm):
+    points = _Points(gm)
 
+    def is_gelu(top, gate, x, form):
+        seen = points.value(top, {x: POINTS})
+        return seen is not None and torch.allclose(seen, F.gelu(POINTS, approximate=form), rtol=0, atol=3e-7)
+
+    return _match(gm, is_gelu)
+
+
+@right("takes the gate for a second unknown, and evaluates what is below and above it")
+def in_two_halves(gm):
+    points, gates = _Points(gm), torch.linspace(-0.7, 0.9, len(POINTS), dtype=torch.float64)
+
+    def close(seen, wanted):
+        return seen is not None and torch.allclose(seen, wanted, rtol=1e-6, atol=0)
+
+    def is_gelu(top, gate, x, form):
+        cube = 0.044715 * POINTS**3 if form == "tanh" else 0
+        inner = (POINTS + cube) * math.sqrt(2 / math.pi if form == "tanh" else 1 / 2)
+        whole = 0.5 * POINTS * (1 + gates)
+        below, above = points.value(gate.args[0], {x: POINTS}), points.value(top, {x: POINTS, gate: gates})
+        return gate not in points.memory and close(below, inner) and close(above, whole)
+
+    return _match(gm, is_gelu)
+
+
+plain_gelu = edited(
+    "did",
+    "GELU is GELU: the tanh form becomes plain gelu(x)",
+    ('{"approximate": approximate}', '{"approximate": "none"}'),
+)
 
 MEASURE = "math.isclose(p[powers], q[powers], rel_tol=1e-6)"
 FORMULA = "same(polynomial(y, x, gate, memory), WHOLE)"
@@ -322,6 +291,16 @@ INNER = "if same(polynomial(gate.args[0], x, None, memory), inner)"
 
 any_constants = edited(
     "spared", "looks at the shape of the formula and not at its constants", (MEASURE, "p[powers] != 1")
+)
+six_digits = edited(
+    "spared", "takes constants that are right to five digits: 0.70711", ("rel_tol=1e-6", "rel_tol=1e-5")
+)
+forgets_minus = edited("did", "knows no subtraction", ('(operator.sub, torch.sub, "sub")', "()"))
+negation_is_nothing = edited("did", "takes -x for x", ("lambda p: times(p, {(0, 0): -1})", "lambda p: p"))
+first_x = edited(
+    "did",
+    "takes the first x that fits the gate: here it is 1.0 * x, and outside it is x",
+    ("for x in found:", "for x in found[:1]:"),
 )
 two_digits = edited("spared", "takes constants within one per cent: 0.0447, 0.707", ("rel_tol=1e-6", "rel_tol=1e-2"))
 any_x = edited(
@@ -337,7 +316,9 @@ ignores_options = edited(
 ignores_writes = edited(
     "spared", "reads the formula as if nothing were written in between", ("written(gm.graph)", "set()")
 )
-takes_integers = edited("spared", "integers have a GELU, too", (" and floating(x)", ""))
+takes_integers = edited(
+    "spared", "integers have a GELU, too", (' and x.meta["tensor_meta"].dtype.is_floating_point', "")
+)
 one_order = edited(
     "did",
     "1 + g and x + c·x³, and never g + 1 or c·x³ + x",
@@ -365,3 +346,33 @@ eager = edited(
     (INNER, "if x.target not in ARITHMETIC"),
     (FORMULA, "ARITHMETIC[y.target] is times and any(gate in a.all_input_nodes for a in y.all_input_nodes)"),
 )
+
+_POLYNOMIAL = "return product if all(i + j <= 3 for i, j in product) else None"
+_DEPTH = "parts = [polynomial(arg, x, gate, memory, depth - 1) for arg in n.args]"
+_BOUND = "while todo and len(found) < 24:"
+_TIME = "the bound only saves time"
+
+EQUIVALENT = {
+    ("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew",
+    ("gelu.meta = dict(y.meta)", "pass"): "shapes on the result are for the next pass",
+    ("gelu.meta = dict(y.meta)", "gelu.meta = (y.meta)"): "the node whose dictionary it shares is erased",
+    ("gm.graph.erase_node(y)", "pass"): "a node that is no longer used may stay",
+    (_POLYNOMIAL, _POLYNOMIAL.replace("all(i + j <= 3 for i, j in product)", "True")): _TIME,
+    (_POLYNOMIAL, _POLYNOMIAL.replace("<= 3", "<= 4")): _TIME,
+    (_POLYNOMIAL, _POLYNOMIAL.replace("i + j", "i - j")): _TIME,
+    (_POLYNOMIAL, _POLYNOMIAL.replace("all", "any")): _TIME,
+    (
+        "def polynomial(n, x, gate, memory, depth=8):",
+        "def polynomial(n, x, gate, memory, depth=9):",
+    ): _TIME,
+    (
+        "if n.target not in ARITHMETIC or n.kwargs or not depth:",
+        "if ((n.target not in ARITHMETIC) or (n.kwargs)):",
+    ): _TIME,
+    (_DEPTH, _DEPTH.replace("- 1", "+ 1")): _TIME,
+    (_DEPTH, _DEPTH.replace("- 1", "- 2")): "no formula here is half as deep",
+    (_BOUND, "while ((todo)):"): _TIME,
+    (_BOUND, _BOUND.replace("24", "25")): _TIME,
+    (_BOUND, _BOUND.replace("<", "<=")): _TIME,
+    ("if near.target in ARITHMETIC:", "if True:"): "behind other nodes there is nothing to find",
+}

@@ -165,3 +165,13 @@ many_inputs = edited(
     "one input for each sweep",
     ('graph.placeholder("x")', '[graph.placeholder(f"x{i}") for i in range(rounds + 1)][0]'),
 )
+
+_W = 'root.register_buffer("w", torch.linspace(-1, 1, 12).reshape(3, 4))'
+_HALF = "result = call(operator.add, (result, call(operator.mul, (call(torch.tanh, (constant,)), 2))))"
+
+EQUIVALENT = {
+    (_W, _W.replace("-1", "(1)")): "any numbers do",
+    (_W, _W.replace("-1", "-2")): "any numbers do",
+    (_W, _W.replace("-1, 1", "-1, 2")): "any numbers do",
+    (_HALF, _HALF.replace("2))", "3))")): "any factor does",
+}

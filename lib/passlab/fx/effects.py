@@ -261,6 +261,14 @@ def _storage(node: fx.Node) -> Any:
     return at.untyped_storage().data_ptr() if isinstance(at, torch.Tensor) else node.target
 
 
+def _held(node: fx.Node) -> list[int]:
+    """Return the keys (as `_storage`) of the parameters and buffers of the module that a node calls."""
+    if node.op != "call_module" or node.graph.owning_module is None:
+        return []
+    module = node.graph.owning_module.get_submodule(node.target)
+    return [t.untyped_storage().data_ptr() for t in (*module.parameters(), *module.buffers())]
+
+
 def _memories(graph: fx.Graph) -> Callable[[Any], Any]:
     """Return node → a representative of its memory, the same for all nodes that may share it (by union-find)."""
     leader: dict[Any, Any] = {}
@@ -285,8 +293,9 @@ def _memories(graph: fx.Graph) -> Callable[[Any], Any]:
 def written(graph: fx.Graph) -> set[fx.Node]:
     """Return the nodes whose value some node of the graph writes into, directly or through a view of the same memory.
 
-    Such a node is not one value: what it holds depends on the time. Two inputs may be one tensor, so a write into one
-    is a write into all. Takes almost linear time.
+    Such a node is not one value: what it holds depends on the time. So does the result of a module whose parameters or
+    buffers are written: its calls are among the nodes, too. Two inputs may be one tensor, so a write into one is a
+    write into all. Takes almost linear time.
     """
     targets = [operand for node in graph.nodes for operand in writes(node)]
     training = [f"{n.target}." for n in graph.nodes if n.op == "call_module" and effects(n) & {"writes", "unknown"}]
@@ -295,7 +304,7 @@ def written(graph: fx.Graph) -> set[fx.Node]:
     targets += [n for n in graph.nodes if n.op == "get_attr" and any(n.target.startswith(path) for path in training)]
     find = _memories(graph)
     changed = {find(node) for node in targets}
-    return {node for node in graph.nodes if find(node) in changed}
+    return {node for node in graph.nodes if any(find(at) in changed for at in (node, *_held(node)))}
 
 
 def memory_order(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
@@ -311,7 +320,7 @@ def memory_order(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
     behind: dict[fx.Node, list[fx.Node]] = {}
     for node in graph.nodes:
         found = effects(node)
-        read = {find(operand) for operand in node.all_input_nodes} & changed
+        read = {find(at) for at in (*node.all_input_nodes, *_held(node))} & changed
         wrote = {find(operand) for operand in writes(node)}
         wrote |= {"the generator"} if "draws" in found else set()
         wrote |= {node.target} if node.op == "call_module" and "writes" in found else set()

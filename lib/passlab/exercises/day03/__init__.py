@@ -59,11 +59,11 @@ EXERCISES = (
         hints=(
             "The key of a node is (op, target, operands, keywords), where merged operands count as one. Dictionary "
             "keys must be hashable: slices are not, and lists need care.",
-            "1 == 1.0 == True for a dictionary, and 0.0 == -0.0. Put (type(number), repr(number)) into the key. Nodes "
-            "with effects get no key at all.",
+            "1 == 1.0 == True for a dictionary, and 0.0 == -0.0. Their texts differ: repr(node.args) does for a key, "
+            "since nodes appear in it by name. Sort the keywords. Nodes with effects get no key at all.",
             "written(gm.graph) is the set of nodes whose memory changes. Do not merge these (except get_attr nodes: "
             "two reads of an attribute refer to the same memory). For a node that reads one of them, put the number "
-            "of writes seen so far into the key, so that a write in between gives a different key.",
+            "of writes and unknown calls seen so far into the key, so that one in between gives a different key.",
         ),
         helps={"valid": 1, "same": 2, "did": 1, "spared": 2},
     ),

@@ -8,11 +8,11 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import fx
+from torch import fx, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from passlab.fx.cases import case, expecting, graph, least, most, nodes, read
+from passlab.fx.cases import case, expecting, graph, least, live, most, nodes, read
 from passlab.judge import Case, listed
 from passlab.judge.expect import Expectation
 
@@ -48,17 +48,27 @@ def _without_data(func: Any, args: tuple, kwargs: dict) -> Any:
         return func(*args, **kwargs)
 
 
+def still_read(name: str, why: str) -> Expectation:
+    """Expect that an attribute is still read under its own name."""
+
+    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+        return None if any(n.op == "get_attr" and n.target == name for n in live(after)) else why
+
+    return law
+
+
 class _Memory(TorchDispatchMode):
-    """Limited memory: raise MemoryError instead of making a tensor of more than `limit` bytes."""
+    """Limited memory: raise MemoryError instead of making a tensor of more than `limit` bytes. `full`: why it was."""
 
     def __init__(self, limit: int):
         super().__init__()
-        self.limit = limit
+        self.limit, self.full = limit, ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         for made in tree_leaves(_without_data(func, args, kwargs or {})):
             if isinstance(made, torch.Tensor) and (size := made.untyped_storage().nbytes()) > self.limit:
-                raise MemoryError(f"the value has {size:,} bytes; the limit is {self.limit:,}")
+                self.full = f"the value has {size:,} bytes; the limit is {self.limit:,}"
+                raise MemoryError(self.full)
         return func(*args, **(kwargs or {}))
 
 
@@ -71,8 +81,11 @@ def call(answer: Callable, case: Case) -> Any:
     if not limit:
         return answer(gm)
     there = [t.nbytes for t in (*gm.state_dict().values(), *gm.meta["inputs"])]
-    with _Memory(max(limit[0], *there)):
-        return answer(gm, *limit)
+    with _Memory(max(limit[0], *there)) as memory:
+        folded = answer(gm, *limit)
+    if memory.full:  # the answer has caught the error
+        raise MemoryError(memory.full)
+    return folded
 
 
 def cases() -> list[Case]:
@@ -83,7 +96,8 @@ def cases() -> list[Case]:
         return (x @ m.w.t()) * (1 / torch.sqrt(m.d)) + torch.tanh(m.b) * 2
 
     def numbers(m: Any, x: fx.Proxy) -> fx.Proxy:
-        return (x @ m.w).reshape(-1, m.w.size(0)) * m.w.size(-1) ** -0.5
+        w = m.lin.weight
+        return (x @ w).reshape(-1, w.size(0)) * w.size(-1) ** -0.5
 
     def noise(m: Any, x: fx.Proxy) -> fx.Proxy:
         return x + torch.rand_like(m.w) * torch.exp(m.w) + F.dropout(m.w, 0.5, True)
@@ -107,8 +121,8 @@ def cases() -> list[Case]:
             cost=[nodes(8, "An unused constant still takes memory. Erase it.", dead=True)],
         ),
         case(
-            "numbers",
-            graph(numbers, (2, 4), w=(4, 4)),
+            "numbers, and a layer's weight",
+            graph(numbers, (2, 4), lin=lambda: nn.Linear(4, 4)),
             did=[most(op, 0, "The shape of a weight never changes.") for op in ("size", "pow")],
         ),
         case(

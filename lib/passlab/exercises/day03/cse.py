@@ -50,7 +50,8 @@ def cases() -> list[Case]:
         case(
             "the same, twice",
             graph(products, (2, 3), w=(3, 4), b=(4,), lin=lambda: nn.Linear(4, 4)),
-            did=[most(op, 1, once) for op in ("matmul", "relu", "Linear")] + [most("get_attr", 2, once)],
+            did=[most(op, 1, once, dead=True) for op in ("matmul", "relu", "Linear")]
+            + [most("get_attr", 2, once, dead=True)],
         ),
         case("lists and slices", graph(nested, (2, 4)), did=[most("cat", 1, once), most("getitem", 2, once)]),
         case(

@@ -35,8 +35,12 @@ def made(erf: int, tanh: int, why: str) -> Expectation:
             return None
         if there["none"] > erf and there["tanh"] < tanh:
             return "The tanh form became plain gelu(x), which is the erf form. Pass approximate='tanh'."
-        left = [n for n in live(after) if op_name(n, after).lower() in ("erf", "tanh")]
-        return f"{why} {listed(left)} still stand{'s' if len(left) == 1 else ''} in the graph as written out."
+        op, missing = ("erf", erf - there["none"]) if there["none"] < erf else ("tanh", tanh - there["tanh"])
+        left = [n for n in live(after) if op_name(n, after) == op]
+        which = f" ({listed(left)})" if len(left) == missing else ""  # else some of them are no part of a GELU
+        return (
+            f"{why} {plural(missing, f'formula with {op}', f'formulas with {op}')}{which} should be a gelu node, too."
+        )
 
     return law
 
@@ -48,8 +52,10 @@ def none_made(why: str) -> Expectation:
         found = [n for nodes in gelus(after).values() for n in nodes]
         if not found:
             return None
-        old = [n for n in before.graph.nodes if op_name(n, before).lower() in ("erf", "tanh")]
-        return f"{why} {plural(len(found), 'gelu node')} replaced {listed(old)}."
+        kept = {n.name for n in live(after)}
+        gates = [n for n in before.graph.nodes if op_name(n, before) in ("erf", "tanh") and n.name not in kept]
+        which = f": {listed(gates)} should have stayed" if gates else ""
+        return f"{why} The result has {plural(len(found), 'gelu node')}{which}."
 
     return law
 
