@@ -18,7 +18,7 @@
 # was in 2024, with **Relay**, the graph language in which its passes are written. You read programs in it, import a
 # ResNet-18 in two ways, watch every pass at work, and write your own in the three styles that Relay offers. In the
 # exercises your passes run inside the real compiler: [work/day07/relay.ipynb](../work/day07/relay.ipynb). About 70
-# minutes, and 20 more for what is marked stretch.
+# minutes, and 30 more for what is marked stretch.
 #
 # The next cell loads Relay, which exists for Linux on x86-64 only. Elsewhere it stops with one sentence; the rest of
 # this lesson is then for reading, and day 8 runs everywhere.
@@ -590,7 +590,7 @@ print(inlined)
 assert len(callers.functions) == 2 and len(inlined.functions) == 1 and counts(inlined)["multiply"] == 2
 
 # %% [markdown]
-# ### Names, functions as values, effects
+# ### Names, functions as values, effects · stretch
 #
 # `Let(var, value, body)` names a value; the body of a `Let` is often the next `Let`, so a list of bindings is a chain.
 # `free_vars` tells which names an expression reads from outside of itself:

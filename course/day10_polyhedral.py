@@ -26,7 +26,7 @@
 # be *affine*: bounds and subscripts are sums of loop variables and sizes, times numbers.
 #
 # In the exercises, [work/day10/polyhedral.ipynb](../work/day10/polyhedral.ipynb), you take loops apart, judge orders,
-# skew a stencil, generate code and make a product of matrices fast. About 65 minutes, and 20 more for what is marked
+# skew a stencil, generate code and make a product of matrices fast. About 70 minutes, and 20 more for what is marked
 # stretch.
 
 # %%

@@ -24,27 +24,27 @@ from passlab.notebook.cells import Cell, cells
 LESSON, EXERCISES = 75, 90
 STRETCH = " · stretch"
 
-_HEADING = re.compile(r"^# ##? (.*)$", re.M)
+_HEADING = re.compile(r"^# (#{1,3}) (.*)$", re.M)
 _NUMBER = re.compile(r"\d+")
 
 
 class Section(NamedTuple):
-    """A part of a notebook under one heading, with its cells."""
+    """A part of a notebook under one heading, with its cells. A part of a stretch section is stretch, too."""
 
     heading: str
     cells: list[Cell]
-
-    @property
-    def stretch(self) -> bool:
-        return self.heading.endswith(STRETCH)
+    stretch: bool
 
 
 def sections(path: Path) -> list[Section]:
     """Return the sections of an authored notebook."""
     found: list[Section] = []
+    inside = False
     for cell in cells(path.read_text(encoding="utf-8")):
         if cell.markdown and (heading := _HEADING.search(cell.text)):
-            found.append(Section(heading[1], []))
+            marked = heading[2].endswith(STRETCH)
+            inside = marked if len(heading[1]) < 3 else inside
+            found.append(Section(heading[2], [], marked or inside))
         if found:
             found[-1].cells.append(cell)
     return found

@@ -55,7 +55,7 @@ EXERCISES = (
         title="Common subexpression elimination",
         points={"valid": 1, "same": 2, "did": 3, "spared": 4},
         difficulty=3,
-        minutes=40,
+        minutes=30,
         hints=(
             "The key of a node is (op, target, operands, keywords), where merged operands count as one. Dictionary "
             "keys must be hashable: slices are not, and lists need care.",
@@ -115,7 +115,7 @@ EXERCISES = (
         title="A GELU matcher",
         points={"valid": 1, "same": 1, "did": 3, "spared": 3, "cost": 1},
         difficulty=4,
-        minutes=80,
+        minutes=75,
         stretch=True,
         hints=(
             "Start at the rare node: each erf or tanh. Its operand has to be a formula in x, and what is computed "

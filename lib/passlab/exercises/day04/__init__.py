@@ -119,7 +119,7 @@ EXERCISES = (
         title="Attention as one op",
         points={"valid": 1, "same": 2, "did": 4, "spared": 4, "cost": 1},
         difficulty=4,
-        minutes=120,
+        minutes=115,
         stretch=True,
         hints=(
             "Begin at the last product and walk up, one step of the formula at a time: dropouts, softmax, mask, "

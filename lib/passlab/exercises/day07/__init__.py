@@ -53,7 +53,7 @@ EXERCISES = (
         title="Batch norm is two operations",
         points={"valid": 1, "same": 3, "did": 3, "spared": 2, "cost": 1},
         difficulty=3,
-        minutes=35,
+        minutes=40,
         stretch=True,
         hints=(
             "The result of nn.batch_norm is a tuple of three. Only a TupleGetItem with index 0 reads the first of "
@@ -74,7 +74,7 @@ EXERCISES = (
         title="What FuseOps will do",
         points={"valid": 1, "did": 10, "spared": 3},
         difficulty=5,
-        minutes=100,
+        minutes=95,
         stretch=True,
         hints=(
             "First make lists: the nodes in post-order, a dictionary from node to number, and for each node its kind "
