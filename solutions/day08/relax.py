@@ -426,7 +426,7 @@ def choose(candidates: list[dict], history: list[tuple[int, float]], k: int) -> 
 def features(candidate):
     x, y = np.log2(candidate["rows"]), np.log2(candidate["columns"])
     words = [candidate["innermost"] == word for word in ("columns", "rows")]
-    return [1, x, y, x * x, y * y, x * y, candidate["depth"] == 0, candidate["local"], *words]
+    return [1, x, y, x * x, y * y, candidate["depth"] == 0, candidate["local"], *words]
     ### END SOLUTION
 
 

@@ -92,6 +92,7 @@ def hidden(seed: int) -> list[Case]:
 
 
 _PATH, _STEP = "path = max([path] + [paths[meet]] * one + [paths[other]] * two)", "the last edge of every way has it"
+_BEGIN = "sinks, paths, depth = [None] * len(readers), [OPAQUE] * len(readers), [1] * len(readers)"
 _ENDS = "sinks[i], paths[i], depth[i] = meet, path, 1 + depth[meet]"
 
 #: Between a node and its post-dominator, no pattern is larger than that of the edges into the post-dominator, or the
@@ -102,6 +103,7 @@ EQUIVALENT = {
     (_PATH, _PATH.replace("[paths[meet]]", "[]")): _STEP,
     (_PATH, _PATH.replace("[paths[other]]", "[]")): _STEP,
     (_ENDS, _ENDS.replace("1 +", "2 +")): "depths are compared with each other only",
+    (_BEGIN, _BEGIN.replace("[1] *", "[2] *")): "depths are compared with each other only",
 }
 
 
