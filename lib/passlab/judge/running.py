@@ -82,7 +82,7 @@ def answer_limit(seconds: float):
 #: Folders of code that is not the learner's: this library, Python's own and installed packages.
 _OTHERS = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
 #: TVM puts frames of its C++ code into Python's tracebacks.
-_NOT_PYTHON = (".cc", ".cpp", ".h", ".pyx", ".pxi")
+_NOT_PYTHON = (".cc", ".cpp", ".h", ".pyx", ".pxi", "<unknown>")
 
 
 def _where(error: BaseException) -> str:
@@ -98,9 +98,11 @@ def _where(error: BaseException) -> str:
 
 #: A place in TVM's sources, as it stands in its messages: "[10:51:21] /tmp/tvm/src/ir/module.cc:164: ".
 _ITS_PLACE = re.compile(r"\[\d+:\d+:\d+\] /\S+?:\d+: ?")
-#: What a compiler's message means for the learner: (what it says, what to do).
+#: What a compiler's message means for the learner: (what it says, the same in words that help).
 _REMEDIES = (
-    (re.compile(r"contains free variables: \[Var\((\w+).*"), "nothing defines {}; make it a parameter, or bind it"),
+    (re.compile(r"Check failed: \(.*?\) is false: *(?=\S)"), ""),
+    (re.compile(r"contains free variables: \[Var\((\w+).*"), r"nothing defines \1; make it a parameter, or bind it"),
+    (re.compile(r".*Found null pointer node.*"), "a part of the program is None: does each visit_ method return?"),
 )
 
 
@@ -109,8 +111,8 @@ def _told(kind: str, error: BaseException) -> str:
     lines = _ITS_PLACE.sub("", str(error)).strip().split("\n")
     text = lines[-1 if lines[0].startswith("Traceback") else 0]  # TVM puts its C++ stack before the message
     for said, remedy in _REMEDIES:
-        text = said.sub(lambda found, remedy=remedy: remedy.format(found[1]), text)
-    text = text.removeprefix(f"{kind}: ")
+        text = said.sub(remedy, text)
+    text = text.removeprefix(f"{kind}: ").rstrip(". ")
     text = text if len(text) <= 250 else f"{text[:250]}…"
     return f": {text}" if text else ""
 
