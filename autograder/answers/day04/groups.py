@@ -84,6 +84,10 @@ def hidden(seed: int) -> list[Case]:
         y = torch.exp(x)
         return torch.relu(y.transpose(2, 3) + y)
 
+    def turned_into_a_diamond(m: Any, x: fx.Proxy) -> fx.Proxy:  # the sum is in the convolution's group by then
+        c = conv(m, x)
+        return (c + x.transpose(2, 3)) * torch.sigmoid(c)
+
     def diamond_at_the_limit(m: Any, x: fx.Proxy) -> fx.Proxy:
         for _ in range(254):  # with the two between and the product 257
             x = torch.tanh(x)
@@ -166,6 +170,7 @@ def hidden(seed: int) -> list[Case]:
         groups_case("a transpose meets a convolution", graph(turned, IMAGE, w=(4, 4, 3, 3))),
         groups_case("the list counts, too", graph(long_into_cat, (2, 3), (2, 3))),
         groups_case("a transpose in between", graph(turned_between, IMAGE)),
+        groups_case("a transpose into a diamond", graph(turned_into_a_diamond, IMAGE, w=(4, 4, 3, 3))),
         groups_case("what is between counts, too", graph(diamond_at_the_limit, (2, 3))),
         groups_case("a ladder", graph(ladder, (2, 3))),
         groups_case("returned in the middle", graph(returned, IMAGE, w=(4, 4, 3, 3))),
@@ -367,6 +372,14 @@ patterns_stay = edited(
     "does not look at what a group has become: two convolutions end in one kernel",
     ("kind[target] = kind[m] if", "kind[target] = kind[target] if"),
 )
+kinds_of_nodes = edited(
+    "did",
+    "asks the kinds of nodes, not of the groups that they are in by now",
+    ("(kind[last(m)] for m in between)", "(own[m] for m in between)"),
+    ("end = kind[last(sink)]", "end = own[sink]"),
+)
+kind_between = edited("did", "asks the kinds of the nodes between", ("(kind[last(m)] for m", "(kind[m] for m"))
+kind_of_the_sink = edited("did", "asks the kind of the post-dominator itself", ("kind[last(sink)]", "kind[sink]"))
 no_limit = edited("spared", "knows no limit to the size of a group", ("behind = 256,", "behind = 10**9,"))
 own_edges = edited(
     "spared",
