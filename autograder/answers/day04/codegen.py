@@ -120,6 +120,28 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
+_REGISTER = 'register = TIR.decl_buffer((1,), str(value.ty.dtype), node.name, scope="local", layout=None)'
+_NEST = "for loop, size in reversed(list(zip(loops, shape, strict=True))):"
+EQUIVALENT = {
+    (_REGISTER, _REGISTER.replace(', scope="local"', "")): "TVM keeps one element in a register all the same",
+    (_REGISTER, _REGISTER.replace(", layout=None", "")): "only the layouts of parameters are looked at",
+    (_NEST, "for loop, size in (list(zip(loops, shape, strict=True))):"): "the order of the loops is free",
+    (_NEST, _NEST.replace(", strict=True", "")): "there is one loop for each dimension",
+    (_NEST, _NEST.replace("True", "False")): "there is one loop for each dimension",
+    (
+        'return "float32" if dtype in (torch.float16, torch.bfloat16) else name_of(dtype)',
+        'return "float32" if dtype in (torch.bfloat16,) else name_of(dtype)',
+    ): "LLVM computes in float16, too, and rounds as torch does",
+    (
+        'torch.empty(a.meta["tensor_meta"].shape, dtype=a.meta["tensor_meta"].dtype, device="meta")',
+        'torch.empty(a.meta["tensor_meta"].shape, dtype=a.meta["tensor_meta"].dtype)',
+    ): "only its type is asked for",
+    (
+        "return TIR.Select(TIR.Or(a > b, TIR.isnan(a)), a, b)",
+        "return TIR.Select(TIR.Or(a >= b, TIR.isnan(a)), a, b)",
+    ): "of two equal values either will do",
+}
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 TIR, te = tvm.tirx, tvm.te

@@ -60,6 +60,13 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
+_COMPARED = "**{op.eq: tirx.EQ, op.le: tirx.LE, op.lt: tirx.LT, op.ge: tirx.GE, op.gt: tirx.GT},"
+EQUIVALENT = {
+    ("if node.for_is_degenerate():", "if False:"): "a loop of one turn does no harm",
+    (_COMPARED, _COMPARED.replace(" op.lt: tirx.LT,", "")): "isl writes <= for whole numbers",
+    (_COMPARED, _COMPARED.replace(", op.gt: tirx.GT", "")): "isl writes >= for whole numbers",
+}
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 tir = tvm.tirx

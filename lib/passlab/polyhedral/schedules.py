@@ -21,14 +21,17 @@ Schedule = isl.UnionMap | isl.Map | str
 _UNKNOWN = {"==": "=", "&&": "and", "||": "or", "**": "a product by a number", "//": "floor(a/b)"}
 
 
-def cannot_read(text: str) -> str:
-    """Return what to say of a text that isl cannot read."""
-    said = f"isl cannot read {text[:120]!r}."
+def remedy(text: str) -> str:
+    """Return what to write in a text that isl cannot read, as a sentence after another one; "" if that is not known."""
     for opening, closing in ("{}", "[]", "()"):
         if text.count(opening) != text.count(closing):
-            return f"{said} It has {text.count(opening)} {opening} and {text.count(closing)} {closing}."
-    found = [f"{there!r} as {write!r}" for there, write in _UNKNOWN.items() if there in text]
-    return f"{said} Write {', '.join(found)}." if found else said
+            return f" It has {text.count(opening)} {opening} and {text.count(closing)} {closing}."
+    found = [f"{write!r} for {there!r}" for there, write in _UNKNOWN.items() if there in text]
+    return f" Write {', '.join(found)}." if found else ""
+
+
+def cannot_read(text: str) -> str:
+    return f"isl cannot read {text[:120]!r}.{remedy(text)}"
 
 
 def schedule_of(schedule: Schedule) -> isl.UnionMap:

@@ -11,7 +11,7 @@ from typing import Any
 import islpy as isl
 
 from passlab.judge import Case, Finding
-from passlab.polyhedral.schedules import cannot_read
+from passlab.polyhedral.schedules import cannot_read, remedy
 
 #: Limits on the length of a text, the numbers in one bracket, and the steps of isl to judge it: all far more than a
 #: right answer needs.
@@ -62,7 +62,8 @@ class Reader:
             return kind.read_from_str(self.context, text)
         except isl.Error:
             self.raise_if_too_long()
-            raise Unreadable(f"{name} is not a {kind.__name__}. {cannot_read(text)}") from None
+            said = f"isl cannot read {name} as a {kind.__name__}: {text[:80]!r}.{remedy(text)}"
+            raise Unreadable(said) from None
 
     def raise_if_too_long(self) -> None:
         """Raise GaveUp if isl failed because of the limit: then it refuses all work, whatever its error said."""
