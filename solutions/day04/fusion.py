@@ -16,9 +16,11 @@
 #
 # Seven questions. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes, is stretch: harder, and
 # for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes, is stretch: harder,
-# and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 385 minutes, is stretch:
+# and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes, is stretch:
 # harder, and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 385 minutes, is
-# stretch: harder, and for extra credit. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
+# stretch: harder, and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 385 minutes,
+# is stretch: harder, and for extra credit. Read the lesson first:
+# [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.chains")` opens a hint, three
@@ -38,7 +40,7 @@ from IPython.display import display
 from torch import fx, nn
 from torch.nn import functional as F
 
-from passlab import bytes_moved, check, diff, draw, launches, models, progress, timed, trace
+from passlab import bytes_moved, check, diff, draw, hint, launches, models, progress, smaller, timed, trace
 from passlab.drawing import roofline, traffic
 from passlab.exercises.day04.cost import MACHINE, sides, situations
 from passlab.fx.effects import effects, memory_order, written

@@ -18,7 +18,8 @@
 # and for extra credit. The core is questions 1, 2 and 6, about 70 minutes; the rest, about 330 minutes, is stretch:
 # harder, and for extra credit. The core is questions 1, 2 and 6, about 70 minutes; the rest, about 330 minutes, is
 # stretch: harder, and for extra credit. The core is questions 1, 2 and 6, about 70 minutes; the rest, about 330
-# minutes, is stretch: harder, and for extra credit. Read the lesson first:
+# minutes, is stretch: harder, and for extra credit. The core is questions 1, 2 and 6, about 70 minutes; the rest, about
+# 330 minutes, is stretch: harder, and for extra credit. Read the lesson first:
 # [day07_relay.ipynb](../../course/day07_relay.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
@@ -40,7 +41,7 @@ import torch
 from IPython.display import display
 from torch import nn
 
-from passlab import check, diff, models, progress
+from passlab import check, diff, hint, models, progress
 from passlab.relay import relay, tvm
 from passlab.tvm import builds
 from passlab.tvm.importers import relay_module

@@ -18,7 +18,8 @@
 # for extra credit. The core is questions 2 and 4, about 85 minutes; the rest, about 160 minutes, is stretch: harder,
 # and for extra credit. The core is questions 2 and 4, about 85 minutes; the rest, about 160 minutes, is stretch:
 # harder, and for extra credit. The core is questions 2 and 4, about 85 minutes; the rest, about 160 minutes, is
-# stretch: harder, and for extra credit. Read the lesson first: [day08_relax.ipynb](../../course/day08_relax.ipynb).
+# stretch: harder, and for extra credit. The core is questions 2 and 4, about 85 minutes; the rest, about 160 minutes,
+# is stretch: harder, and for extra credit. Read the lesson first: [day08_relax.ipynb](../../course/day08_relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day08.port")` opens a hint, three
@@ -36,7 +37,7 @@ import torch
 from IPython.display import display
 from torch import nn
 
-from passlab import check, diff, draw, exercises, progress
+from passlab import check, diff, draw, exercises, hint, progress
 from passlab.exercises.day08.tuner import cases as tuner_cases
 from passlab.relax import relax, tvm
 from passlab.relax.fusing import everything, fuse, illegal, nothing, prepare, price, program

@@ -18,7 +18,8 @@
 # and for extra credit. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 180 minutes, is stretch:
 # harder, and for extra credit. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 180 minutes, is
 # stretch: harder, and for extra credit. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 180
-# minutes, is stretch: harder, and for extra credit. Read the lesson first:
+# minutes, is stretch: harder, and for extra credit. The core is questions 1, 2 and 3, about 85 minutes; the rest, about
+# 180 minutes, is stretch: harder, and for extra credit. Read the lesson first:
 # [day10_polyhedral.ipynb](../../course/day10_polyhedral.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
@@ -32,7 +33,7 @@ from itertools import pairwise
 import islpy as isl
 from IPython.display import display
 
-from passlab import check, exercises, polyhedral, progress
+from passlab import check, exercises, hint, polyhedral, progress
 from passlab.drawing import lattice
 from passlab.exercises.day10.domains import as_python
 from passlab.exercises.day10.tile import SOURCES

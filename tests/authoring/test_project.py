@@ -301,6 +301,7 @@ def test_the_search_for_broken_links_can_fail():
 def test_the_time_an_answer_has_and_what_it_may_not_call_are_told(path):
     text = path.read_text()
     assert " ".join(text.replace("\n# ", " ").split()).count("an answer has five seconds of computing time") == 1
+    assert re.search(r"^from passlab import .*\bhint\b", text, re.M), "a learner has no hint(…) to call"
     places = [place for place in source.places(path.parent.name).values() if place.path == path]
     for place in places:
         exercise = exercises.find(ast.parse(place.check.text).body[0].value.args[0].value)
