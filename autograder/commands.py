@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import socket
 import sys
 import tempfile
 import time
@@ -77,7 +78,10 @@ Unsafe = Annotated[
 RunAll = Annotated[
     bool, typer.Option("--run-all", help="Run all cells as nbgrader would, even those that only show something.")
 ]
-Scheduler = Annotated[str, typer.Option(help="Grade on a Dask cluster: tcp://host:8786.")]
+Scheduler = Annotated[str, typer.Option(help="Grade on a cluster: the address that `passlab cluster` prints.")]
+WithoutTls = Annotated[
+    bool, typer.Option("--without-tls", help="Use a scheduler that anybody who can reach it may run code on.")
+]
 
 
 def grade(
@@ -88,6 +92,7 @@ def grade(
     seed: Seed = None,
     db: Db = "",
     scheduler: Scheduler = "",
+    without_tls: WithoutTls = False,
     run_all: RunAll = False,
     replay: Annotated[
         bool, typer.Option("--replay", help="Grade again on the stored cases, compare the scores, and write nothing.")
@@ -96,7 +101,9 @@ def grade(
 ) -> None:
     """Grade a class: run and judge every notebook, write feedback, grades and a report, and show the scores."""
     start = time.perf_counter()
-    with _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_all, keep=replay) as work:
+    with _session(
+        submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, keep=replay
+    ) as work:
         if replay:
             found = work.session.replay(work.tasks)
             Console().print(tables.changes(found) if found else "Every score is the same as the stored one.")
@@ -116,6 +123,7 @@ def regrade(
     seed: Seed = None,
     db: Db = "",
     scheduler: Scheduler = "",
+    without_tls: WithoutTls = False,
     run_all: RunAll = False,
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
     unsafe: Unsafe = False,
@@ -125,7 +133,9 @@ def regrade(
     It uses the stored hidden cases, so that only changes to a notebook or a check change a score; --seed draws others.
     """
     start = time.perf_counter()
-    with _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_all, keep=True) as work:
+    with _session(
+        submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, keep=True
+    ) as work:
         run = work.session.recorder.begin(seed)
         found, papers = work.session.regrade(work.tasks, run, fresh=seed is not None)
         console = Console(width=None if sys.stdout.isatty() else 140)
@@ -168,12 +178,12 @@ def _set_aside(found: Class, learners: dict[str, Learner]) -> None:
         found.note(key[0], f"{key[1]}: not graded, because this learner is not on the roster.")
 
 
-def _grader(jobs: int, scheduler: str, unsafe: bool) -> Grader:
+def _grader(jobs: int, scheduler: str, unsafe: bool, without_tls: bool) -> Grader:
     from autograder.engine.engine import Engine, Unsafe
     from autograder.grading.cluster import Cluster, NoCluster
 
     try:
-        return Cluster(scheduler, unsafe) if scheduler else Engine(jobs, unsafe)
+        return Cluster(scheduler, unsafe, without_tls) if scheduler else Engine(jobs, unsafe)
     except NoCluster as error:
         _fail(str(error))
     except Unsafe as error:
@@ -240,7 +250,9 @@ class Work:
 
 
 @contextlib.contextmanager
-def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_all, keep) -> Iterator[Work]:
+def _session(
+    submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, keep
+) -> Iterator[Work]:
     """Provide everything that grading needs, from the submissions to a gradebook that contains the release."""
     from passlab.notebook.workspace import writable_home
 
@@ -270,7 +282,7 @@ def _session(submissions, assignment, jobs, roster, db, scheduler, unsafe, run_a
         from autograder.grading.class_run import Session, flavours, soonest
         from autograder.reports.feedback import feedback
 
-        with _grader(jobs, scheduler, unsafe) as grader:
+        with _grader(jobs, scheduler, unsafe, without_tls) as grader:
             if not scheduler:
                 for flavour in flavours(soonest(work.tasks)[:1]):  # while the release is entered below
                     grader.expect(flavour)
@@ -337,3 +349,29 @@ def prove(
     if mutants:
         raise typer.Exit(mutating.main(exercise or [], json, jobs, mutants, range(seed, seed + max(seeds, 3))))
     raise typer.Exit(proving.main(exercise or [], json, jobs, seed, seeds))
+
+
+def cluster(
+    scheduler: Annotated[
+        str, typer.Argument(help="Start a worker of this scheduler. Default: start a scheduler.")
+    ] = "",
+    port: Annotated[int, typer.Option(help="The port of the scheduler.")] = 8786,
+    threads: Annotated[int, typer.Option(help="How many notebooks a worker grades at once; 0: one per core.")] = 0,
+) -> None:
+    """Start this machine's part of a cluster for grading, the scheduler or a worker; both ends show a certificate."""
+    from autograder.grading import cluster as clusters
+
+    try:
+        words = clusters.command(scheduler, threads or os.cpu_count() or 1, port)
+    except clusters.NoCluster as error:
+        _fail(str(error))
+    if not scheduler:
+        here = f"tls://{socket.getfqdn()}:{port}"
+        Console().print(
+            f"On each other machine: set the project up in a folder, copy {clusters.CERTIFICATE} into it, and run\n"
+            f"    passlab cluster {here}\nThen here, in another terminal: passlab grade path --scheduler {here}",
+            soft_wrap=True,
+            highlight=False,
+        )
+    os.chdir(source.ROOT)
+    os.execv(words[0], words)

@@ -1,16 +1,23 @@
 """Grading on several machines: notebooks are sent to the workers of a Dask cluster.
 
-Set up the project on each machine (`make setup`) and start a Dask worker in its folder:
-`.venv/bin/dask worker tcp://scheduler:8786 --nworkers 1 --nthreads 4`. Each worker runs its own engine, sandbox
-included; only jobs and results travel, as JSON. The gradebook stays on this machine.
+Set up the project on each machine (`make setup`). `passlab cluster` starts the scheduler here and makes a certificate
+for this cluster; with a copy of its folder, `passlab cluster tls://here:8786` starts a worker on another machine. Each
+worker runs its own engine, sandbox included; only jobs and results travel, as JSON. The gradebook stays here.
+
+Whoever may speak to a Dask scheduler or worker may run code on it, outside every sandbox. So both sides of each
+connection have to show the cluster's certificate (mutual TLS), and a scheduler without is refused unless it is on this
+machine, or the instructor insists.
 """
 
 from __future__ import annotations
 
 import hashlib
+import ipaddress
 import json
+import os
 import re
 import socket
+import sys
 import threading
 from dataclasses import asdict
 from functools import cache
@@ -27,8 +34,60 @@ RETRIES = 3
 _starting = threading.Lock()
 
 
+#: The certificate of this course's cluster, and its key, which each of its machines has.
+CERTIFICATE = "autograder/run/cluster"
+
+
 class NoCluster(Exception):
     """The cluster cannot be used. The message tells why and what to do."""
+
+
+def certificate(new: bool = False) -> dict[str, str]:
+    """Return the files of this cluster's certificate, by Dask's names: ca-file, cert, key.
+
+    new: make one if there is none; it is valid for a year. Raises NoCluster if there is none.
+    """
+    folder = source.ROOT / CERTIFICATE
+    cert, key = folder / "certificate.pem", folder / "key.pem"
+    if not (cert.is_file() and key.is_file()):
+        if not new:
+            raise NoCluster(
+                f"This machine has no certificate of the cluster. Copy the folder {CERTIFICATE} from the machine on "
+                "which `passlab cluster` runs, over a connection that nobody else can read."
+            )
+        from distributed.security import Security
+
+        made = Security.temporary()
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for path, text in ((key, made.tls_scheduler_key), (cert, made.tls_ca_file)):
+            with open(path, "w", opener=lambda p, flags: os.open(p, flags, 0o600)) as out:
+                out.write(text)
+    return {"ca-file": str(cert), "cert": str(cert), "key": str(key)}
+
+
+def command(scheduler: str, threads: int, port: int) -> list[str]:
+    """Return the command of a worker of this scheduler or, with "", of a scheduler at this port. Raises NoCluster."""
+    if scheduler and not scheduler.startswith("tls://"):
+        raise NoCluster(
+            f"{scheduler} is not the address of a scheduler with TLS. Expected a form like tls://host:8786."
+        )
+    files = certificate(new=not scheduler)
+    tls = [word for name, path in files.items() for word in (f"--tls-{name}", path)]
+    if scheduler:
+        role = ["worker", scheduler, "--nworkers", "1", "--nthreads", str(threads)]
+    else:
+        role = ["scheduler", "--protocol", "tls", "--port", str(port), "--no-show"]
+    return [sys.executable, "-m", "dask", *role, "--no-dashboard", *tls]
+
+
+def _is_here(address: str) -> bool:
+    """Return whether an address is this machine's own, which no other machine can reach."""
+    host = address.split("://")[1].rpartition(":")[0].strip("[]")
+    try:
+        found = {info[4][0] for info in socket.getaddrinfo(host, None)}
+    except OSError:
+        return False
+    return all(ipaddress.ip_address(ip.split("%")[0]).is_loopback for ip in found)
 
 
 def edition() -> str:
@@ -63,19 +122,30 @@ def grade_here(job: str, unsafe: bool, wanted: str) -> str:
 class Cluster:
     """A Dask cluster with the interface of Engine: `jobs` and `grade`. Raises NoCluster if it cannot be used."""
 
-    def __init__(self, address: str, unsafe: bool = False):
+    def __init__(self, address: str, unsafe: bool = False, without_tls: bool = False):
         from distributed import Client
+        from distributed.security import Security
 
         if not re.fullmatch(r"[a-z]+://.+:\d+", address):
-            raise NoCluster(f"{address} is not the address of a Dask scheduler. Expected a form like tcp://host:8786.")
+            raise NoCluster(f"{address} is not the address of a Dask scheduler. Expected a form like tls://host:8786.")
+        security = None
+        if address.startswith("tls://"):
+            files = certificate()
+            names = {"tls_ca_file": files["ca-file"], "tls_client_cert": files["cert"], "tls_client_key": files["key"]}
+            security = Security(require_encryption=True, **names)
+        elif not without_tls and not _is_here(address):
+            raise NoCluster(
+                f"{address} is on the network and has no TLS: anybody there could run code on its machines. Start it "
+                "with `passlab cluster`, or add --without-tls if nobody else can reach it."
+            )
         try:
-            self.client = Client(address, timeout="10s", set_as_default=False)
+            self.client = Client(address, timeout="10s", set_as_default=False, security=security)
         except (OSError, ValueError) as error:
             raise NoCluster(f"No Dask scheduler answers at {address}: {error}") from None
         workers = self.client.scheduler_info(n_workers=-1)["workers"]
         if not workers:
             self.client.close()
-            raise NoCluster(f"The scheduler at {address} has no workers. Start one with: dask worker {address}")
+            raise NoCluster(f"The scheduler at {address} has no workers. Start one with: passlab cluster {address}")
         self.jobs = sum(worker["nthreads"] for worker in workers.values())
         self.unsafe, self.edition = unsafe, edition()
 
