@@ -323,7 +323,7 @@ no_seed = edited(
 random_indices = edited(
     "spared",
     "draws random numbers in place of indices, too",
-    ("isinstance(x, Tensor) and x.is_floating_point() for", "isinstance(x, Tensor) for"),
+    ("return isinstance(x, Tensor) and x.is_floating_point()", "return isinstance(x, Tensor)"),
 )
 by_mse = edited(
     "did",
