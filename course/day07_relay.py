@@ -18,7 +18,7 @@
 # was in 2024, with **Relay**, the graph language in which its passes are written. You read programs in it, import a
 # ResNet-18 in two ways, watch every pass at work, and write your own in the three styles that Relay offers. In the
 # exercises your passes run inside the real compiler: [work/day07/relay.ipynb](../work/day07/relay.ipynb). About 70
-# minutes, and 20 more for what is marked stretch.
+# minutes, and 30 more for what is marked stretch.
 #
 # The next cell loads Relay, which exists for Linux on x86-64 only. Elsewhere it stops with one sentence; the rest of
 # this lesson is then for reading, and day 8 runs everywhere.
@@ -588,6 +588,71 @@ with tvm.transform.PassContext(opt_level=1):
 print([v.name_hint for v in callers.functions], "→", [v.name_hint for v in inlined.functions])
 print(inlined)
 assert len(callers.functions) == 2 and len(inlined.functions) == 1 and counts(inlined)["multiply"] == 2
+
+# %% [markdown]
+# ### Names, functions as values, effects · stretch
+#
+# `Let(var, value, body)` names a value; the body of a `Let` is often the next `Let`, so a list of bindings is a chain.
+# `free_vars` tells which names an expression reads from outside of itself:
+
+# %%
+u, v = relay.var("u"), relay.var("v")
+inner = relay.Let(v, relay.exp(u), v * v)
+chain = module(relay.Let(u, x4, inner))
+print(chain["main"].body)
+print("the inner let reads", [var.name_hint for var in relay.analysis.free_vars(inner)])
+
+# %% [markdown]
+# A mutator meets such a chain from the outside: `visit_let` decides when to visit the value, when the body, and what to
+# do between. This one knows that `let u = x; body` is the body with x in place of u. It enters that into the memo,
+# `memo_map`, before it visits the body:
+
+
+# %%
+class NoSecondNames(relay.ExprMutator):
+    def visit_let(self, let):
+        value = self.visit(let.value)
+        if isinstance(value, relay.Var):
+            self.memo_map[let.var] = value
+            return self.visit(let.body)
+        return relay.Let(let.var, value, self.visit(let.body))
+
+
+print(NoSecondNames().visit(chain["main"]).body)
+
+# %% [markdown]
+# A function is a value, too. Bound by `let` and reading a variable from outside, it is a **closure**. So what a call
+# calls, `call.op`, is not always an operator: it may be a function of the module (a `GlobalVar`), a variable, or the
+# function itself. Visits go into functions:
+
+# %%
+f, q = relay.var("f"), relay.var("q", shape=(4,))
+closure = module(relay.Let(f, relay.Function([q], relay.tanh(q + x4)), f(relay.nn.relu(x4))))
+called = []
+relay.analysis.post_order_visit(closure["main"], lambda e: called.append(e.op) if isinstance(e, relay.Call) else None)
+print([f"{type(op).__name__} {getattr(op, 'name', None) or op.name_hint}" for op in called])
+assert {type(op).__name__ for op in called} == {"Op", "Var"}
+
+# %% [markdown]
+# Most operators only give a value. Those that do more, such as drawing random numbers, say so in the registry. Two
+# calls of one must not become one, and one that nobody reads must stay: it changes what later draws give. An expression
+# does what anything inside of it does: `exp(dropout(x))` draws, and a call of a variable does what nobody knows.
+
+# %%
+for name in ("exp", "nn.dense", "nn.dropout"):
+    print(f"{name:<12}", "has an effect" if relay.op.get(name).get_attr("TOpIsStateful") else "gives a value")
+
+
+def operators(expr):
+    """All operators that an expression calls, however deep inside."""
+    found = []
+    relay.analysis.post_order_visit(expr, lambda e: found.append(e) if isinstance(e, tvm.ir.Op) else None)
+    return found
+
+
+drawn = relay.exp(relay.nn.dropout(x4, 0.5))
+print("outermost:", bool(drawn.op.get_attr("TOpIsStateful")), " inside:", [op.name for op in operators(drawn)])
+assert any(op.get_attr("TOpIsStateful") for op in operators(drawn))
 
 # %% [markdown]
 # ### Saying what, not how: patterns

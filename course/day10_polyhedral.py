@@ -26,7 +26,7 @@
 # be *affine*: bounds and subscripts are sums of loop variables and sizes, times numbers.
 #
 # In the exercises, [work/day10/polyhedral.ipynb](../work/day10/polyhedral.ipynb), you take loops apart, judge orders,
-# skew a stencil, generate code and make a product of matrices fast. About 65 minutes, and 20 more for what is marked
+# skew a stencil, generate code and make a product of matrices fast. About 70 minutes, and 20 more for what is marked
 # stretch.
 
 # %%
@@ -367,6 +367,52 @@ assert walked == order(jacobi, fronts, {"T": 6, "N": 20})
 print(len(walked), "instances, in the order of the schedule")
 
 # %% [markdown]
+# ## Python numbers out of isl
+#
+# A set may be infinite, so isl answers with sets. Code of your own needs numbers at some point, and the exercises do,
+# too. There are three ways. The **points** of a finite set: `foreach_point` calls a function with each of them.
+
+# %%
+ahead_by, found = isl.Set.from_union_set(deps.deltas()).project_out_all_params(), []
+ahead_by.foreach_point(found.append)
+print([[point.get_coordinate_val(isl.dim_type.set, k).to_python() for k in range(2)] for point in found])
+print("the farthest in each dimension:", [ahead_by.dim_max_val(k).to_python() for k in range(2)])
+assert len(found) == 3
+
+# %% [markdown]
+# The **coefficients** of a map. One that gives each point a single value is a `PwMultiAff`: for each dimension a list
+# of pieces, a part of the domain and an affine expression. `get_coefficient_val` is the number before a variable of the
+# domain (`in_`), `get_div` what stands inside a floor:
+
+# %%
+example = isl.PwMultiAff.from_map(isl.Map("{ S[t, i] -> [floor((t + 1)/3), 2t - i + 5] }"))
+for dim in range(2):
+    [(part, value)] = example.get_pw_aff(dim).get_pieces()
+    factors = [value.get_coefficient_val(isl.dim_type.in_, k).to_python() for k in range(2)]
+    floors = [value.get_div(k) for k in range(value.dim(isl.dim_type.div))]
+    print(value, "  factors", factors, " constant", value.get_constant_val().to_python(), " inside floors", floors)
+assert factors == [2, -1]
+
+# %% [markdown]
+# The **expressions** in the tree of loops. An `AstExpr` is a number, a name, or an operation on other expressions:
+
+
+# %%
+def spelled(given):
+    if given.get_type() == isl.ast_expr_type.int:
+        return given.get_val().to_python()
+    if given.get_type() == isl.ast_expr_type.id:
+        return given.get_id().get_name()
+    return [given.get_op_type().name, *(spelled(given.get_op_arg(k)) for k in range(given.get_op_n_arg()))]
+
+
+node = ast(jacobi, tiles, {"T": 6, "N": 20})
+while node.get_type() == isl.ast_node_type.for_:
+    print("from", spelled(node.for_get_init()), "while", spelled(node.for_get_cond()))
+    node = node.for_get_body()
+assert node.get_type() == isl.ast_node_type.user
+
+# %% [markdown]
 # ## A product of matrices
 #
 # Now with a clock. `distribute` first takes the statement that sets `C` to zero into a separate nest (more on that
@@ -536,7 +582,7 @@ assert violated(dependences(ahead), fuse(ahead.schedule, 0)) == ("S[1]", "T[0]")
 behind = "{ S[i] -> [i, 0]; T[i] -> [i + 1, 1] }"
 assert legal(ahead, behind) and proposed(ahead).get_map().is_subset(isl.UnionMap(behind))
 print(python_source(ahead, behind, {"N": 6}))
-lattice(ahead, behind, {"N": 8}, dependences=dependences(ahead), title="Fused, one behind")
+lattice(ahead, behind, {"N": 8}, dependences=dependences(ahead), title="Fused: T[i] runs in the turn after S[i]")
 
 # %% [markdown]
 # Fusing saves traffic: `B` is used while it is near. It can also lose. In `matmul` as written, the statement that

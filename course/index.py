@@ -62,6 +62,18 @@ equivalent(before, after)
 # | 8 | [TVM today: Relax, TensorIR, tuning](day08_relax.ipynb) | [Port, schedule, tune](../work/day08/relax.ipynb) |
 # | 10 | [The polyhedral model](day10_polyhedral.ipynb) | [Dependences, orders, loops](../work/day10/polyhedral.ipynb) |
 #
+# In minutes, core + stretch, for somebody who knows Python and a little PyTorch:
+#
+# | day | lesson | exercises |
+# |---|---|---|
+# | 1 | 70 | 80 + 200 |
+# | 2 | 65 + 20 | 70 + 240 |
+# | 3 | 70 | 80 + 310 |
+# | 4 | 70 + 70 | 55 + 455 |
+# | 7 | 70 + 30 | 70 + 330 |
+# | 8 | 70 + 20 | 85 + 160 |
+# | 10 | 70 + 20 | 85 + 180 |
+#
 # Days 1, 2 and 4 have a second exercise notebook each, for a compiler that needs a separate process:
 # [Relay](../work/day01/relay.ipynb), [Relax](../work/day02/relax.ipynb) and
 # [Relay's fusion](../work/day04/groups.ipynb).
@@ -83,7 +95,8 @@ equivalent(before, after)
 # | spared | did it leave alone what it must not touch? |
 # | cost | did it save what it promised? |
 #
-# Where one is missing you get a sentence and a small graph. `hint("day03.cse")` opens one hint at a time,
+# Where one is missing you get a sentence, a small graph, and the number of the hint that helps. `hint("day03.cse")`
+# opens one hint at a time, `smaller("day03.dce")` shows a smaller version of a question (the hardest have one),
 # `solution("day03.cse")` shows an answer, and `progress()` shows how far you are:
 
 # %%

@@ -24,27 +24,27 @@ from passlab.notebook.cells import Cell, cells
 LESSON, EXERCISES = 75, 90
 STRETCH = " · stretch"
 
-_HEADING = re.compile(r"^# ##? (.*)$", re.M)
+_HEADING = re.compile(r"^# (#{1,3}) (.*)$", re.M)
 _NUMBER = re.compile(r"\d+")
 
 
 class Section(NamedTuple):
-    """A part of a notebook under one heading, with its cells."""
+    """A part of a notebook under one heading, with its cells. A part of a stretch section is stretch, too."""
 
     heading: str
     cells: list[Cell]
-
-    @property
-    def stretch(self) -> bool:
-        return self.heading.endswith(STRETCH)
+    stretch: bool
 
 
 def sections(path: Path) -> list[Section]:
     """Return the sections of an authored notebook."""
     found: list[Section] = []
+    inside = False
     for cell in cells(path.read_text(encoding="utf-8")):
         if cell.markdown and (heading := _HEADING.search(cell.text)):
-            found.append(Section(heading[1], []))
+            marked = heading[2].endswith(STRETCH)
+            inside = marked if len(heading[1]) < 3 else inside
+            found.append(Section(heading[2], [], marked or inside))
         if found:
             found[-1].cells.append(cell)
     return found
@@ -110,6 +110,16 @@ def told_of_lesson(path: Path) -> str:
     return f"About {lesson(path)} minutes{more}."
 
 
+def rows(lessons: Iterable[Path]) -> Iterator[str]:
+    """Yield the rows of the index's table of minutes: day, lesson and exercises, each core + stretch."""
+    for path in lessons:
+        day = path.stem.split("_")[0]
+        times = [lesson(path), lesson(path, stretch=True)]
+        times += [sum(e.minutes for e in exercises.of_day(day) if e.stretch == part) for part in (False, True)]
+        told = [f"{core} + {more}" if more else f"{core}" for core, more in (times[:2], times[2:])]
+        yield f"| {int(day.removeprefix('day'))} | {' | '.join(told)} |"
+
+
 def wrong() -> Iterator[str]:
     """Yield one sentence for each estimate, heading or head of a notebook that does not follow from the rule."""
     for day in exercises.days():
@@ -124,7 +134,10 @@ def wrong() -> Iterator[str]:
     for path in source.notebooks():
         if told(path) not in _prose(path):
             yield f"{path.parent.name}/{path.name}: its head should say: {told(path)}"
-    yield from _wrong_lessons(sorted((source.ROOT / "course").glob("day*.py")))
+    lessons = sorted((source.ROOT / "course").glob("day*.py"))
+    yield from _wrong_lessons(lessons)
+    index = (source.ROOT / "course" / "index.py").read_text(encoding="utf-8")
+    yield from (f"course/index.py should have the row: {row}" for row in rows(lessons) if row not in index)
 
 
 def _wrong_lessons(paths: Iterable[Path]) -> Iterator[str]:

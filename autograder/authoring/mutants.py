@@ -113,8 +113,11 @@ def _all(text: str, first: int) -> Iterator[Mutant]:
     starts = [0]
     for line in text.encode().split(b"\n"):
         starts.append(starts[-1] + len(line) + 1)
-    data = text.encode()
-    for node in ast.walk(parse(text)):
+    data, tree = text.encode(), parse(text)
+    types = {part for node in ast.walk(tree) for kind in _annotations(node) for part in ast.walk(kind)}
+    for node in ast.walk(tree):
+        if node in types:
+            continue
         for at, to, new in _changes(node, data, starts):
             row = next(i for i, start in enumerate(starts) if start > at) - 1
             if row not in inside or data[at:to] == new.encode():
@@ -125,6 +128,10 @@ def _all(text: str, first: int) -> Iterator[Mutant]:
             except SyntaxError:
                 continue
             yield Mutant(first + row, lines[row].strip(), changed.split("\n")[row].strip(), changed)
+
+
+def _annotations(node: ast.AST) -> list[ast.expr]:
+    return [kind for name in ("annotation", "returns") if (kind := getattr(node, name, None)) is not None]
 
 
 def _changes(node: ast.AST, data: bytes, starts: list[int]) -> Iterator[tuple[int, int, str]]:
@@ -195,7 +202,7 @@ def _changes(node: ast.AST, data: bytes, starts: list[int]) -> Iterator[tuple[in
             yield *span(node), "continue"
     if isinstance(node, ast.Call):
         for keyword in node.keywords:
-            if keyword.arg:
+            if keyword.arg and ast.unparse(keyword) != "strict=False":
                 parts = [text(a) for a in node.args] + [text(k) for k in node.keywords if k is not keyword]
                 yield *span(node), f"{text(node.func)}({', '.join(parts)})"
     if isinstance(node, ast.Expr | ast.Assign | ast.AugAssign | ast.Delete | ast.For) and not _says_nothing(node):

@@ -148,10 +148,9 @@ def refused(
     cases = answers.hidden_cases(exercise.id, seed)
     for answer in right:
         result = judge(exercise, answer, cases)
-        if not result.ok:
-            name, found = getattr(answer, "__name__", "the reference"), result.failure
-            said = f"{found.verdict} on {found.case!r}: {found.message}" if found else "is not attempted"
-            yield f"seed {seed}: {name} is right, but loses {said}"
+        if found := result.failure:  # a verdict that no hidden case is about is earned on the visible ones
+            name = getattr(answer, "__name__", "the reference")
+            yield f"seed {seed}: {name} is right, but loses {found.verdict} on {found.case!r}: {found.message}"
 
 
 def _keep_builds() -> None:

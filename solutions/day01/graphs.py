@@ -16,8 +16,11 @@
 #
 # Seven questions. The core is questions 1, 3 and 5, about 80 minutes; the rest, about 165 minutes, is stretch: harder,
 # and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest, about 165 minutes, is stretch:
-# harder, and for extra credit. Read the lesson first: [day01_graphs.ipynb](../../course/day01_graphs.ipynb). An eighth
-# one, about Relay, is in [relay.ipynb](relay.ipynb).
+# harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest, about 165 minutes, is
+# stretch: harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest, about 165
+# minutes, is stretch: harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest, about
+# 165 minutes, is stretch: harder, and for extra credit. Read the lesson first:
+# [day01_graphs.ipynb](../../course/day01_graphs.ipynb). An eighth one, about Relay, is in [relay.ipynb](relay.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day01.count-kinds")` opens a hint,
@@ -36,7 +39,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
-from passlab import check, draw, models, progress, trace
+from passlab import check, draw, hint, models, progress, trace
 from passlab.graph import KINDS
 
 logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it would report that torchvision is not installed

@@ -16,8 +16,11 @@
 #
 # Seven questions. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes, is stretch: harder, and
 # for extra credit. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes, is stretch: harder,
-# and for extra credit. Read the lesson first: [day02_passes.ipynb](../../course/day02_passes.ipynb). An eighth one, in
-# Relax, is in [relax.ipynb](relax.ipynb).
+# and for extra credit. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes, is stretch:
+# harder, and for extra credit. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes, is
+# stretch: harder, and for extra credit. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes,
+# is stretch: harder, and for extra credit. Read the lesson first:
+# [day02_passes.ipynb](../../course/day02_passes.ipynb). An eighth one, in Relax, is in [relax.ipynb](relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day02.visitor")` opens a hint, three
@@ -36,7 +39,7 @@ from IPython.display import display
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-from passlab import check, diff, draw, models, progress, trace
+from passlab import check, diff, draw, hint, models, progress, trace
 from passlab.exercises import find
 from passlab.fx.manager import Analysis, Pass, PassError
 from passlab.fx.ops import ConvReLU2d, conv2d_relu

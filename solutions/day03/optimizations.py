@@ -14,9 +14,12 @@
 # %% [markdown]
 # # Day 3 · Graph-level optimizations: exercises
 #
-# Eight questions. The core is questions 2, 3 and 5, about 90 minutes; the rest, about 315 minutes, is stretch: harder,
-# and for extra credit. The core is questions 2, 3 and 5, about 90 minutes; the rest, about 315 minutes, is stretch:
-# harder, and for extra credit. Read the lesson first:
+# Eight questions. The core is questions 2, 3 and 5, about 80 minutes; the rest, about 310 minutes, is stretch: harder,
+# and for extra credit. The core is questions 2, 3 and 5, about 80 minutes; the rest, about 310 minutes, is stretch:
+# harder, and for extra credit. The core is questions 2, 3 and 5, about 80 minutes; the rest, about 310 minutes, is
+# stretch: harder, and for extra credit. The core is questions 2, 3 and 5, about 90 minutes; the rest, about 315
+# minutes, is stretch: harder, and for extra credit. The core is questions 2, 3 and 5, about 90 minutes; the rest, about
+# 315 minutes, is stretch: harder, and for extra credit. Read the lesson first:
 # [day03_optimizations.ipynb](../../course/day03_optimizations.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
@@ -40,7 +43,7 @@ from torch import fx, nn
 from torch.fx.node import map_arg
 from torch.nn import functional as F
 
-from passlab import check, diff, draw, models, progress, steps, trace
+from passlab import check, diff, draw, hint, models, progress, smaller, steps, trace
 from passlab.fx.effects import EFFECTS, effects, written
 from passlab.fx.layout import NCHW, NHWC, converts, is_image, wants
 from passlab.fx.stages import STAGES

@@ -14,9 +14,13 @@
 # %% [markdown]
 # # Day 4 · Fusion: exercises
 #
-# Seven questions. The core is questions 1 and 2, about 55 minutes; the rest, about 385 minutes, is stretch: harder, and
-# for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 385 minutes, is stretch: harder,
-# and for extra credit. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
+# Seven questions. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes, is stretch: harder, and
+# for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes, is stretch: harder,
+# and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes, is stretch:
+# harder, and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 385 minutes, is
+# stretch: harder, and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 385 minutes,
+# is stretch: harder, and for extra credit. Read the lesson first:
+# [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.chains")` opens a hint, three
@@ -36,7 +40,7 @@ from IPython.display import display
 from torch import fx, nn
 from torch.nn import functional as F
 
-from passlab import bytes_moved, check, diff, draw, launches, models, progress, timed, trace
+from passlab import bytes_moved, check, diff, draw, hint, launches, models, progress, smaller, timed, trace
 from passlab.drawing import roofline, traffic
 from passlab.exercises.day04.cost import MACHINE, sides, situations
 from passlab.fx.effects import effects, memory_order, written
@@ -71,6 +75,7 @@ def chains(gm: fx.GraphModule) -> list[list[str]]:
     In no group: what has effects (its pattern is OPAQUE), and what touches memory that the program writes, as its
          operand or as its result: `passlab.fx.effects.written(gm.graph)` is the set of the nodes whose memory is written.
     Largest: no two groups, or a group and an operation, could be one.
+    Not to be called: passlab.exercises.day04.chains.largest_groups.
 
     Example:  a = x * 2;  b = exp(a);  c = relu(b) + b;  return sum(c), tanh(c)
               [["mul", "exp", "relu", "add"]]: b is read twice, both times inside; c leaves, so tanh is on its own.
@@ -125,6 +130,7 @@ def obstacle(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
          [a, u, …, w, b]   a way out of the group and back: a and b are members, all between them are not, and each node
                            reads the value of the one before it, or must stay behind it for the memory they touch.
          Where there are several reasons, any one will do.
+    Not to be called: passlab.exercises.day04.convex.way_back.
 
     Example:  e = exp(x);  s = sum(e);  y = e / s
               ["exp", "truediv"] cannot be: ["exp", "sum_1", "truediv"]. With "sum_1" in the group it can.
@@ -187,27 +193,34 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
 
     In:  a graph with shapes and dtypes on its nodes (`node.meta["tensor_meta"]`). To be found:
          - the product: a module of type nn.Linear (exactly), F.linear, x @ w.t(), or torch.addmm(b, x, w.t()) without
-           alpha and beta. @ may be torch.matmul, torch.mm or a method; w.t() may be w.T, w.mT, or transpose(0, 1) with
-           its two dimensions in any way, as function or method;
+           alpha and beta. @ may be torch.matmul, torch.mm or a method; w.t() may be w.T, w.mT, or transpose(0, 1) as
+           function or method, with its two dimensions in either order, counted from either end;
          - the bias: it is in the product, or is added to one without bias (+, torch.add or .add, on either side, no
            alpha), or there is none;
          - the activation: relu (nn.ReLU, torch.relu, F.relu, .relu()), gelu or gelu_tanh (nn.GELU, F.gelu, by
            `approximate`), silu (nn.SiLU, F.silu), in place or not.
+         Modules and functions of F may be given their operands by name.
     Out: each such group is one call of linear_act. Parameters are shared, not copied; a parameter p of the module fc is
          read by `gm.graph.get_attr("fc.p")`. Nodes that are no longer used are gone.
-    Stays: a product or sum that somebody else reads, or that is an output; a bias that is not of shape (outputs,), or a
-         second one; a weight that is not a matrix; what is not of one floating-point dtype; an x, weight or bias whose
-         memory the program writes (`written(gm.graph)`; a parameter of a module is written if a get_attr of its path
-         is), unless only an activation that is fused does; all other activations; other calls of a shared module.
+    Stays:
+         - a product or sum that somebody else reads, or that is an output         y = m.fc(x);  relu(y) + y
+         - a bias not of shape (outputs,), a second bias                           relu(m.fc(x) + b)
+         - a weight that is not a matrix, or not transposed                        relu(x @ w.transpose(1, 1))
+         - what is not of one floating-point dtype                                 relu(x @ w.t() + b.double())
+         - an x, weight or bias whose memory the program writes                    y = m.fc(x);  x.add_(1);  relu(y)
+           (`written(gm.graph)`; a parameter of a module is written if a get_attr of its path is), unless only an
+           activation that is fused does
+         - all other activations; other calls of a shared module                   relu6(m.fc(x))
 
     Example:  y = x @ w.t();  s = b + y;  return relu(s)     becomes     return linear_act(x, w, b, "relu")
     """
     ### BEGIN SOLUTION
     memory = written(gm.graph)
-    memory |= {node.target for node in memory if node.op == "get_attr"}  # parameters of modules are given by their path
+    # Parameters of modules are given by their path.
+    memory |= {node.target for node in memory if node.op == "get_attr"}
     for node in list(gm.graph.nodes):
         name = activation(gm, node)
-        found = name and read_once(node.args[0]) and linear_layer(gm, node.args[0])
+        found = name and read_once(operand(node)) and linear_layer(gm, operand(node))
         if not found:
             continue
         x, weight, bias, inner = found
@@ -216,7 +229,7 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
         with gm.graph.inserting_before(node):
             weight, bias = (gm.graph.get_attr(n) if isinstance(n, str) else n for n in (weight, bias))
             fused = gm.graph.call_function(linear_act, (x, weight, bias, name))
-        fused.meta = dict(node.meta)
+        fused.meta = node.meta
         node.replace_all_uses_with(fused)
         for dead in (node, *inner):
             if not dead.users:
@@ -239,9 +252,14 @@ def activation(gm: fx.GraphModule, node: fx.Node) -> str | None:
         name = {nn.ReLU: "relu", nn.SiLU: "silu", nn.GELU: "gelu"}.get(type(module))
         tanh = name == "gelu" and module.approximate == "tanh"
     else:
-        name = ACTIVATIONS.get(node.target) if node.op in CALLS and node.args else None
+        name = ACTIVATIONS.get(node.target) if node.op in CALLS else None
         tanh = name == "gelu" and node.kwargs.get("approximate") == "tanh"
     return "gelu_tanh" if tanh else name
+
+
+def operand(node: fx.Node) -> Any:
+    """Return the first operand, given by place or by name."""
+    return node.args[0] if node.args else node.kwargs["input"]
 
 
 def read_once(node: Any) -> bool:
@@ -256,10 +274,10 @@ def linear_layer(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
     """Return (x, weight, bias, nodes to replace) of a layer, with its bias inside or added after it, or None."""
     if node.op not in CALLS or node.target not in ADDS or node.kwargs:
         found = linear_product(gm, node)
-        return found if found and fits_linear(gm, *found[:3]) else None
+        return found if found and fits_linear(gm, *found[1:3]) else None
     for y, b in (node.args, node.args[::-1]):
         found = linear_product(gm, y) if read_once(y) and isinstance(b, fx.Node) else None
-        if found and found[2] is None and fits_linear(gm, *found[:2], b):
+        if found and found[2] is None and fits_linear(gm, found[1], b):
             return (*found[:2], b, [node, *found[3]])
     return None
 
@@ -268,9 +286,9 @@ def linear_product(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
     """Return (x, weight, bias, nodes to replace) of a layer that is one op. A module's parameters are given by path."""
     if node.op == "call_module" and type(gm.get_submodule(node.target)) is nn.Linear:
         bias = gm.get_submodule(node.target).bias
-        return node.args[0], f"{node.target}.weight", None if bias is None else f"{node.target}.bias", [node]
+        return operand(node), f"{node.target}.weight", None if bias is None else f"{node.target}.bias", [node]
     if node.target is F.linear:
-        given = dict(zip(("input", "weight", "bias"), node.args, strict=False)) | dict(node.kwargs)
+        given = dict(zip(("input", "weight", "bias"), node.args, strict=False)) | node.kwargs
         return given["input"], given["weight"], given.get("bias"), [node]
     if node.kwargs or node.op not in CALLS:
         return None
@@ -281,24 +299,24 @@ def linear_product(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
     return None
 
 
-def transposed(node: Any) -> fx.Node | None:
+def transposed(node: fx.Node) -> fx.Node | None:
     """Return w if the node is w.t() of a matrix w."""
-    if not isinstance(node, fx.Node) or node.kwargs or node.op not in CALLS:
+    if node.kwargs or node.op not in CALLS:
         return None
     attribute = node.target is getattr and node.args[1] in ("T", "mT")
     turned = node.target in TRANSPOSES and (len(node.args) == 1 or (node.args[1] - node.args[2]) % 2)
     return node.args[0] if attribute or turned else None
 
 
-def fits_linear(gm: fx.GraphModule, x: fx.Node, weight: Any, bias: Any) -> bool:
-    """Return whether weight is a matrix, bias a vector of its outputs, and all have one floating-point dtype."""
-    x, weight, bias = (
+def fits_linear(gm: fx.GraphModule, weight: Any, bias: Any) -> bool:
+    """Return whether weight is a matrix, bias a vector of its outputs, and both have one floating-point dtype."""
+    weight, bias = (
         operator.attrgetter(n)(gm) if isinstance(n, str) else n.meta["tensor_meta"] if n is not None else None
-        for n in (x, weight, bias)
+        for n in (weight, bias)
     )
-    if len(weight.shape) != 2 or not weight.dtype.is_floating_point or x.dtype != weight.dtype:
+    if len(weight.shape) != 2 or not weight.dtype.is_floating_point:
         return False
-    return bias is None or (bias.dtype == weight.dtype and tuple(bias.shape) == (weight.shape[0],))
+    return bias is None or (bias.dtype == weight.dtype and bias.shape == weight.shape[:1])
     ### END SOLUTION
 
 
@@ -370,14 +388,22 @@ def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
          - softmax over the last dimension (its number may be positive or negative; nn.Softmax is one, too);
          - any number of dropouts that draw nothing: training=False, p=0, or a module in eval mode;
          - the product with v by @, matmul or bmm.
+         Softmax and dropout may be given their operands by name.
     Out: each attention is one call of F.scaled_dot_product_attention, with attn_mask (or is_causal) and scale. Nodes
          that are no longer used are gone; one more node may invert a boolean mask.
-    Stays: a dropout that draws; scores or probabilities that somebody else reads, or that are an output; a scale behind
-         the mask, or one that is a tensor; another number than -inf; softmax with a dtype, without a dimension, or over
-         another one; a mask of fewer than two dimensions, one that makes the scores larger, or an added one of another
-         dtype than q's (a boolean one, which adds 0 and 1, too); q, k, v that are not of 3 or 4 dimensions, of the same
-         leading ones, and of one floating-point dtype; and what reads memory that the program writes
-         (`written(gm.graph)`).
+    Stays:
+         - a dropout that draws                                                F.dropout(p, 0.1, True) @ v
+         - scores or probabilities that others read, or that are an output     return p @ v, p
+         - a scale behind the mask; one that is a tensor; a division that      softmax((s + m) * 0.5, -1)
+           rounds
+         - another number than -inf                                            s.masked_fill(m, -1e9)
+         - softmax with a dtype, without a dimension, or over another one      softmax(s, -2)
+         - a mask of fewer than two dimensions; one that makes the scores      softmax(s + row, -1)
+           larger; an added one of another dtype than q's (a boolean one,
+           which adds 0 and 1, too)
+         - q, k, v not of 3 or 4 dimensions, not of the same leading ones,     softmax(x @ x.mT, -1) @ x of a matrix x
+           or not of one floating-point dtype
+         - what reads memory that the program writes (`written(gm.graph)`)     p = …;  v.add_(1);  p @ v
 
     Example:  s = q @ k.transpose(1, 2) / 8;  p = softmax(s + m, -1);  return p @ v
               becomes     return scaled_dot_product_attention(q, k, v, attn_mask=m, scale=0.125)
@@ -395,7 +421,7 @@ def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
             mask = gm.graph.call_function(torch.logical_not, (mask,)) if turn else mask
             options = {"scale": scale} | ({} if mask is None else {"attn_mask": mask})
             fused = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v), options)
-        fused.meta = dict(node.meta)
+        fused.meta = node.meta
         node.replace_all_uses_with(fused)
         for dead in (node, *inner):
             if not dead.users:
@@ -416,7 +442,7 @@ SWAP, ORDER, FILL = forms("transpose"), forms("permute"), forms("masked_fill")
 
 
 def inside(node: Any, *ops: Any) -> bool:
-    """Return whether the node calls one of these and is used once. (`read_once`, `CALLS`: see question 3.)"""
+    """Return whether the node calls one of these and is used once. (`read_once`, `operand`, `CALLS`: see question 3.)"""
     return read_once(node) and node.op in CALLS and node.target in ops
 
 
@@ -428,10 +454,8 @@ def attention(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
     inner = []
     while is_dropout(at):
         inner.append(at)
-        at = at.args[0]
+        at = operand(at)
     scores = softmax_operand(gm, at)
-    if scores is None:
-        return None
     inner.append(at)
     for masked, mask, turn in (*masked_scores(scores), (scores, None, False)):
         found = scaled_product(masked)
@@ -445,11 +469,11 @@ def attention(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
 
 def is_dropout(node: Any) -> bool:
     """Return whether the node is a dropout that draws nothing and has one user."""
-    if not read_once(node) or effects(node) or not node.args:
+    if not read_once(node) or effects(node):
         return False
     if node.op == "call_module":
         return type(node.graph.owning_module.get_submodule(node.target)) is nn.Dropout
-    return node.op in CALLS and node.target in DROPOUT
+    return node.target in DROPOUT
 
 
 def softmax_operand(gm: fx.GraphModule, node: Any) -> fx.Node | None:
@@ -460,11 +484,10 @@ def softmax_operand(gm: fx.GraphModule, node: Any) -> fx.Node | None:
         module = gm.get_submodule(node.target)
         dim = module.dim if type(module) is nn.Softmax else None
     else:
-        given = dict(zip(("input", "dim"), node.args, strict=False)) | dict(node.kwargs)
+        given = dict(zip(("input", "dim"), node.args, strict=False)) | node.kwargs
         plain = inside(node, *SOFTMAX) and len(node.args) <= 2 and given.get("dtype") is None
         dim = given.get("dim") if plain else None
-    scores = node.args[0] if node.args else node.kwargs.get("input")
-    return scores if dim is not None and dim in (-1, len(shape_of(scores)) - 1) else None
+    return operand(node) if dim is not None and dim % len(shape_of(node)) == len(shape_of(node)) - 1 else None
 
 
 def masked_scores(node: Any) -> Iterator[tuple]:
@@ -472,11 +495,10 @@ def masked_scores(node: Any) -> Iterator[tuple]:
     if inside(node, *PLUS) and not node.kwargs:
         a, b = node.args
         yield from ((scores, mask, False) for scores, mask in ((a, b), (b, a)) if dtype_of(mask) == dtype_of(scores))
-    elif inside(node, *FILL):
-        given = dict(zip(("input", "mask", "value"), node.args, strict=False)) | dict(node.kwargs)
-        if given["value"] == -math.inf and dtype_of(given["mask"]) is torch.bool:
-            yield given["input"], given["mask"], True
-    elif inside(node, torch.where) and len(node.args) == 3 and dtype_of(node.args[0]) is torch.bool:
+    elif inside(node, *FILL) and not node.kwargs:
+        scores, mask, value = node.args
+        yield from [(scores, mask, True)] * (value == -math.inf)
+    elif inside(node, torch.where) and not node.kwargs:
         mask, a, b = node.args
         yield from [(a, mask, False)] * (b == -math.inf) + [(b, mask, True)] * (a == -math.inf)
 
@@ -485,7 +507,7 @@ def times_number(node: Any) -> tuple[Any, float]:
     """Return (y, factor) of a node y * c, c * y or y / c with a number c; (node, 1.0) for any other."""
     if isinstance(node, fx.Node) and node.op in CALLS and node.target in (*TIMES, *OVER) and not node.kwargs:
         for y, c in (node.args, node.args[::-1]):
-            if isinstance(y, fx.Node) and isinstance(c, int | float):
+            if isinstance(c, int | float):
                 if node.target in TIMES:
                     return y, float(c)
                 if y is node.args[0] and c:
@@ -499,35 +521,29 @@ def scaled_product(node: Any) -> tuple | None:
     if not inside(product, *PRODUCT) or product.kwargs or not read_once(node):
         return None
     left, right = product.args
-    k = swapped_keys(right)
-    if k is None:
-        return None
     q, more = times_number(left)
     nodes = [*([node] if product is not node else []), product, right, *([left] if q is not left else [])]
-    return q, k, scale * more, nodes
+    return q, swapped_keys(right), scale * more, nodes
 
 
-def swapped_keys(node: Any) -> fx.Node | None:
+def swapped_keys(node: fx.Node) -> fx.Node | None:
     """Return k if the node swaps the last two dimensions of k."""
-    if not isinstance(node, fx.Node) or node.kwargs or node.op not in CALLS:
+    if node.kwargs or node.op not in CALLS:
         return None
-    rank = len(shape_of(node))
     if node.target is getattr:
         return node.args[0] if node.args[1] == "mT" else None
-    dims = node.args[1] if len(node.args) == 2 and isinstance(node.args[1], tuple | list) else node.args[1:]
-    dims = [d % rank for d in dims if isinstance(d, int)]
-    last = [rank - 2, rank - 1]
-    if (node.target in SWAP and sorted(dims) == last) or (
-        node.target in ORDER and dims == [*range(rank - 2), *last[::-1]]
-    ):
-        return node.args[0]
-    return None
+    if node.target not in (*SWAP, *ORDER):
+        return None
+    rank = len(shape_of(node))
+    dims = [d % rank for d in (node.args[1] if isinstance(node.args[1], tuple | list) else node.args[1:])]
+    other = dims if node.target in ORDER else [*range(rank - 2), *sorted(dims, reverse=True)]
+    return node.args[0] if other == [*range(rank - 2), rank - 1, rank - 2] else None
 
 
 def shape_of(node: Any) -> tuple:
     """Return the shape of a node's value; () if it is not a tensor."""
     meta = node.meta.get("tensor_meta") if isinstance(node, fx.Node) else None
-    return tuple(getattr(meta, "shape", ()))
+    return getattr(meta, "shape", ())
 
 
 def dtype_of(node: Any) -> torch.dtype | None:
@@ -537,9 +553,9 @@ def dtype_of(node: Any) -> torch.dtype | None:
 
 def fits_attention(q: Any, k: Any, v: Any, mask: Any, scores: fx.Node) -> bool:
     """Return whether ranks, leading dimensions and dtypes fit, and the mask does not broadcast the scores."""
-    if len(shape_of(q)) not in (3, 4) or not dtype_of(q) or not dtype_of(q).is_floating_point:
+    if len(shape_of(q)) not in (3, 4) or not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2]:
         return False
-    if not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2] or not dtype_of(q) == dtype_of(k) == dtype_of(v):
+    if not dtype_of(q) == dtype_of(k) == dtype_of(v):
         return False
     rows = (*shape_of(q)[:-1], shape_of(k)[-2])
     return shape_of(scores) == rows and (mask is None or 2 <= len(shape_of(mask)) <= len(rows))
@@ -585,8 +601,8 @@ print(square)
 # %% [markdown]
 # An element of a buffer is an expression, and so is everything made of it: `a + b`, `-a`, `a > b` (operands of one
 # type), `a.astype("float32")`, `TIR.const(2, "float32")`, `TIR.exp(a)`, `TIR.tanh`, `TIR.sigmoid`, `TIR.sqrt`,
-# `TIR.abs`, `TIR.isnan`, `TIR.Select(condition, a, b)`. A buffer without dimensions is loaded with
-# `TIR.BufferLoad(buffer, [])`.
+# `TIR.abs`, `TIR.isnan`, `TIR.Select(condition, a, b)`, `TIR.And(p, q)`, `TIR.Or(p, q)`, `TIR.Not(p)`. A buffer without
+# dimensions is loaded with `TIR.BufferLoad(buffer, [])`.
 #
 # Four things are easy to get wrong. **Broadcasting** aligns shapes at their last dimension; an operand that has size 1
 # there is read at 0. **Types**: the result's is in `node.meta["tensor_meta"].dtype`, but a comparison works in the type
@@ -594,8 +610,9 @@ print(square)
 # to that type before they are compared, even a number: next to float16, 0.1 is `torch.tensor(0.1,
 # dtype=torch.float16).item()`. In float16 and bfloat16 compute in float32 and cast when you store: that is what kernels
 # do, and what TVM expects. An explicit `to` rounds at once. **NaN**: torch's relu, maximum and minimum propagate it;
-# `TIR.max` does not, and TVM takes `a != a` for False. `TIR.isnan` of bfloat16 raises an error ("not supported for
-# isnan op"): test it in float32. **Zero** has a sign: -x of 0.0 is -0.0, and 0 - x is not.
+# `TIR.max` does not. TVM simplifies as if all numbers were finite: `a.equal(a)` is True for NaN, too, and `a != a` False.
+# So ask `TIR.isnan`; that of bfloat16 raises an error ("not supported for isnan op"): test it in float32. (`a - a` and
+# `a * 0` become 0, too. No case asks for NaN there.) **Zero** has a sign: -x of 0.0 is -0.0, and 0 - x is not.
 
 
 # %%
@@ -701,7 +718,7 @@ EXPRESSIONS = {
     "neg": operator.neg,
     "gt": operator.gt,
     "lt": operator.lt,
-    "eq": lambda a, b: a.equal(b),
+    "eq": lambda a, b: TIR.And(a.equal(b), TIR.Not(TIR.isnan(a))),
     "abs": TIR.abs,
     "relu": lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a),
     "exp": TIR.exp,
@@ -821,11 +838,12 @@ def steps_of(node, machine):
 
 
 def most_alive(kernel):
-    """Return the most values that are live at one time: computed or loaded, and still to be used."""
-    last = {operand: place for place, node in enumerate(kernel) for operand in node.all_input_nodes}
-    first = {operand: place for place, node in reversed(list(enumerate(kernel))) for operand in node.all_input_nodes}
-    first |= {node: place for place, node in enumerate(kernel)}
-    return max(sum(first[v] <= place <= last[v] for v in last) for place in range(len(kernel)))
+    """Return the most values that are live at one time: loaded or computed, and still to be used."""
+    alive, most = set(), 0
+    for node in reversed(kernel):
+        alive = alive - {node} | set(node.all_input_nodes)
+        most = max(most, len(alive))
+    return most
     ### END SOLUTION
 
 
@@ -869,8 +887,8 @@ with suppress(NotImplementedError):
 def measure(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, float]) -> dict[str, dict]:
     """Price a graph before and after fusing, from its shapes.
 
-    In:  gm: placeholders, calls and an output; node.meta["tensor_meta"] has shape and dtype. The calls are torch.matmul,
-         torch.sum, torch.mean, torch.amax, and element-wise ones, whose operands are broadcast.
+    In:  gm: placeholders, calls and an output; node.meta["tensor_meta"] has shape and dtype. The calls are torch.matmul
+         (of batches, too), torch.sum, torch.mean, torch.amax, and element-wise ones, whose operands are broadcast.
          groups: names of nodes that are one kernel after fusing; every other call is a kernel by itself. Before, every
          call is.
          machine: "bandwidth" in bytes/s, "flops" in operations/s, "launch" in s.
@@ -884,6 +902,7 @@ def measure(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, floa
          "intensity"  flops / bytes; 0.0 where no byte moves
          "seconds"    the sum over kernels of launch + the longer of bytes/bandwidth and flops/flops of the machine
          "roof"       "memory" if the intensity is less than the machine's flops/bandwidth, else "compute"
+    Not to be called: passlab.exercises.day04.measure.priced.
 
     Example:  for relu(x * 2) of 1000 float32 in one group: before 2 launches, 16,000 bytes; after 1 launch, 8,000 bytes;
               2,000 flops both times.
@@ -899,18 +918,17 @@ def measure(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, floa
 
 
 def row(kernels, machine):
-    moved, done = [traffic_of(kernel) for kernel in kernels], [sum(map(flops_of, kernel)) for kernel in kernels]
-    seconds = sum(
-        machine["launch"] + max(nbytes / machine["bandwidth"], flops / machine["flops"])
-        for nbytes, flops in zip(moved, done, strict=True)
-    )
-    intensity = sum(done) / sum(moved) if any(moved) else 0.0
+    each = [(traffic_of(kernel), sum(map(flops_of, kernel))) for kernel in kernels]
+    moved, done = sum(nbytes for nbytes, _ in each), sum(flops for _, flops in each)
+    intensity = done / moved if moved else 0.0
     return {
         "launches": len(kernels),
-        "bytes": sum(moved),
-        "flops": sum(done),
+        "bytes": moved,
+        "flops": done,
         "intensity": intensity,
-        "seconds": seconds,
+        "seconds": sum(
+            machine["launch"] + max(nbytes / machine["bandwidth"], flops / machine["flops"]) for nbytes, flops in each
+        ),
         "roof": "memory" if intensity < machine["flops"] / machine["bandwidth"] else "compute",
     }
 

@@ -14,8 +14,10 @@
 # %% [markdown]
 # # Day 4 · Fusion groups: exercises
 #
-# One question. It is stretch, about 75 minutes: harder, and for extra credit. Its question, about 75 minutes, is
-# stretch: harder, and for extra credit. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
+# One question. It is stretch, about 75 minutes: harder, and for extra credit. It is stretch, about 75 minutes: harder,
+# and for extra credit. It is stretch, about 75 minutes: harder, and for extra credit. It is stretch, about 75 minutes:
+# harder, and for extra credit. Its question, about 75 minutes, is stretch: harder, and for extra credit. Read the
+# lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write the answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day04.groups")` opens a hint, one of
@@ -28,7 +30,7 @@ from contextlib import suppress
 
 from torch import fx
 
-from passlab import check, progress
+from passlab import check, hint, progress
 from passlab.exercises.day04.groups import zoo
 from passlab.fx.dominators import nodes_between, post_dominators
 from passlab.fx.patterns import Pattern, canonical, pattern

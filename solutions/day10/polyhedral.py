@@ -16,7 +16,11 @@
 #
 # Seven questions. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 180 minutes, is stretch: harder,
 # and for extra credit. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 180 minutes, is stretch:
-# harder, and for extra credit. Read the lesson first: [day10_polyhedral.ipynb](../../course/day10_polyhedral.ipynb).
+# harder, and for extra credit. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 180 minutes, is
+# stretch: harder, and for extra credit. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 180
+# minutes, is stretch: harder, and for extra credit. The core is questions 1, 2 and 3, about 85 minutes; the rest, about
+# 180 minutes, is stretch: harder, and for extra credit. Read the lesson first:
+# [day10_polyhedral.ipynb](../../course/day10_polyhedral.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day10.domains")` opens a hint, three
@@ -29,7 +33,7 @@ from itertools import pairwise
 import islpy as isl
 from IPython.display import display
 
-from passlab import check, exercises, polyhedral, progress
+from passlab import check, exercises, hint, polyhedral, progress
 from passlab.drawing import lattice
 from passlab.exercises.day10.domains import as_python
 from passlab.exercises.day10.tile import SOURCES
@@ -96,6 +100,7 @@ def domains(nest: dict) -> dict:
          "reads", "writes": isl.UnionMap from instances to cells (what they say outside the domain does not matter),
          "schedule": isl.UnionMap from instances to times, all of one length, so that instances run in the order of
                      their times. Any numbers will do that say the right order.
+    Not to be called: passlab.polyhedral.parse.parse.
 
     Example:  for the nest above, "domain" is [N] -> { S[i] : 0 <= i < N and i % 2 = 0;
               T[i, j] : 3 < i < N and i % 2 = 0 and 0 <= j <= i },
@@ -109,7 +114,7 @@ def domains(nest: dict) -> dict:
     for item, iterators, conditions, time in found:
         instance = f"{item['statement']}[{', '.join(iterators)}]"
         time = time + ["0"] * (length - len(time))
-        where = " and ".join(conditions) or "true"
+        where = " and ".join(conditions)
         texts = {
             "domain": [f"{instance} : {where}"],
             "reads": [f"{instance} -> {cell}" for cell in item["reads"]],
@@ -172,6 +177,7 @@ def dependences(
          "values": the pairs of flow where the target reads what the source wrote: some cell that the one writes and
                    the other reads is written by no instance between them.
          An instance reads before it writes, and does not depend on itself.
+    Not to be called: passlab.polyhedral.dependences.dependences, passlab.polyhedral.dependences._values.
 
     Example:  for (i = 0; i < N; i++) s[] = S(s[], A[i]) has flow, anti and output
               [N] -> { S[i] -> S[j] : 0 <= i < j < N }, and values [N] -> { S[i] -> S[i + 1] : 0 <= i < N - 1 }.
@@ -222,6 +228,7 @@ def legality(dependences: isl.UnionMap, schedule: isl.UnionMap) -> isl.BasicMap 
 
     In:  what depends on what, for all values of the parameters; a time for every instance, all of one length.
     Out: None, or a relation with one element, numbers for the parameters included.
+    Not to be called: passlab.polyhedral.dependences.violated, passlab.polyhedral.dependences.legal.
 
     Example:  dependences { S[i, j] -> S[i + 1, j - 1] : 0 <= i < 9 and 0 < j < 10 }, schedule { S[i, j] -> [j, i] }:
               { S[i = 0, j = 1] -> S[1, 0] } is such a pair. For { S[i, j] -> [i, j] } it is None.
@@ -364,6 +371,7 @@ def generate(node: isl.AstNode, statement: Callable[[str, list], tvm.tirx.Stmt])
          iterations in the same order.
          All loops begin at 0 and have no step: TVM 0.27 is wrong about nested loops that do not.
     Stays: the order, and how often: no iteration runs twice, and none outside of the domain.
+    Not to be called: passlab.polyhedral.tensor_ir._Builder.statement.
 
     Example:  for (int t0 = 0; t0 <= 6; t0 += 2) S(t0, 1);   becomes
               For(turn, 0, 4, ForKind.SERIAL, statement("S", [2 * turn, const(1)])), all of tvm.tirx
@@ -416,7 +424,7 @@ def number(given, values):
     first, *rest = (number(part, values) for part in arguments(given))
     if not rest:  # minus
         return -first
-    if given.get_op_type() in (op.select, op.cond):
+    if given.get_op_type() == op.select:
         return tirx.Select(first, *rest)
     for other in rest:
         first = OPERATIONS[given.get_op_type()](first, other)
@@ -433,8 +441,8 @@ OPERATIONS = {
     **dict.fromkeys((op.div, op.fdiv_q, op.pdiv_q), lambda a, b: a // b),
     **dict.fromkeys((op.pdiv_r, op.zdiv_r), lambda a, b: a % b),
     **{op.eq: tirx.EQ, op.le: tirx.LE, op.lt: tirx.LT, op.ge: tirx.GE, op.gt: tirx.GT},
-    **dict.fromkeys((op.and_, op.and_then), tirx.all),
-    **dict.fromkeys((op.or_, op.or_else), tirx.any),
+    op.and_: tirx.all,
+    op.or_: tirx.any,
 }
 ### END SOLUTION
 
@@ -558,7 +566,7 @@ def primitives(function: tvm.tirx.PrimFunc, schedule: isl.Map) -> tvm.tirx.PrimF
     parts = []
     for loop, sizes in zip(result.get_loops(result.get_sblock("S")), grains, strict=True):
         turns = [large // small for large, small in pairwise(sizes)]
-        parts.append(result.split(loop, [None, *turns]) if turns else [loop])
+        parts.append(result.split(loop, [None, *turns]))
     result.reorder(*(parts[variable][part] for variable, part in order))
     return result.mod
 
@@ -569,7 +577,7 @@ def variable_of(value):
     if value.dim(isl.dim_type.div):
         inside = value.get_div(0)
         n = inside.get_denominator_val().to_python()
-        if not (value - inside.floor()).is_cst() or not (value - inside.floor()).get_constant_val().is_zero():
+        if not (value - inside.floor()).is_cst():
             return None, 0
         value = inside.scale_val(isl.Val(n))
     factors = [value.get_coefficient_val(isl.dim_type.in_, k).to_python() for k in range(value.dim(isl.dim_type.in_))]

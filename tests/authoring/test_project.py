@@ -168,6 +168,34 @@ def test_an_editor_that_saves_the_pair_keeps_the_source_short():
     assert "nbgrader" not in jupytext.writes(notebooks.notebook(path), fmt="py:percent")
 
 
+# Help
+
+
+def test_every_exercise_names_a_hint_for_what_it_must_do():
+    every = [exercise for day in exercises.days() for exercise in exercises.of_day(day)]
+    assert [exercise.id for exercise in every if "did" not in exercise.helps] == []
+
+
+def test_the_words_of_an_exercise_for_its_laws_fit_the_line_of_a_verdict():
+    every = [exercise for day in exercises.days() for exercise in exercises.of_day(day)]
+    words = {(e.id, verdict): said for e in every for verdict, said in e.meaning.items()}
+    long = [at for at, said in words.items() if len(said.split()) > 9 or said[:1].isupper() or said.endswith(".")]
+    assert long == []
+
+
+def test_a_smaller_version_has_a_text_and_cases():
+    """A module is read, not imported: it may need a compiler that this process does not hold."""
+
+    def has_cases(exercise_id: str) -> bool:
+        path = (ROOT / "lib" / exercises.module_name(exercise_id).replace(".", "/")).with_suffix(".py")
+        body = ast.parse(path.read_text()).body
+        return any(isinstance(part, ast.FunctionDef) and part.name == "smaller_cases" for part in body)
+
+    every = [exercise for day in exercises.days() for exercise in exercises.of_day(day)]
+    assert [e.id for e in every if has_cases(e.id) != bool(e.smaller)] == []
+    assert any(e.smaller for e in every)
+
+
 # Pins
 
 
@@ -273,6 +301,7 @@ def test_the_search_for_broken_links_can_fail():
 def test_the_time_an_answer_has_and_what_it_may_not_call_are_told(path):
     text = path.read_text()
     assert " ".join(text.replace("\n# ", " ").split()).count("an answer has five seconds of computing time") == 1
+    assert re.search(r"^from passlab import .*\bhint\b", text, re.M), "a learner has no hint(…) to call"
     places = [place for place in source.places(path.parent.name).values() if place.path == path]
     for place in places:
         exercise = exercises.find(ast.parse(place.check.text).body[0].value.args[0].value)

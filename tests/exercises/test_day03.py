@@ -152,6 +152,18 @@ def test_a_pass_that_does_nothing_earns_nothing_where_there_is_something_to_do()
             assert judge(exercises.find(exercise_id), lambda gm, *rest: gm).points == 0
 
 
+def test_the_smaller_dce_needs_no_effects():
+    def pure(gm):
+        for node in reversed(gm.graph.nodes):
+            if not node.users and node.op not in ("placeholder", "output"):
+                gm.graph.erase_node(node)
+        return gm
+
+    dce = exercises.find("day03.dce")
+    assert judge(dce, pure, dce.smaller_cases()).ok and judge(dce, answer(dce.id), dce.smaller_cases()).ok
+    assert not judge(dce, pure).ok
+
+
 # ---------------------------------------------------------------------------------------------------- single laws
 
 

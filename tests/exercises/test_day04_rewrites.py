@@ -6,6 +6,7 @@ The notebook of the answers holds Relax: what is below `# There` runs in a proce
 from __future__ import annotations
 
 import math
+import operator
 
 import pytest
 import torch
@@ -154,6 +155,53 @@ def test_messages_say_what_to_look_at(exercise_id, answer, sentence, apart):
     assert any(sentence in message for message in said), said
 
 
+# ---------------------------------------------------------------------------------------------------- smaller versions
+
+
+def one_linear_act(gm):
+    """Answer the smaller version of linear-act: F.relu(F.linear(x, w, b)) only."""
+    for node in list(gm.graph.nodes):
+        layer = node.args[0] if node.target is F.relu else None
+        if layer is not None and layer.target is F.linear and len(layer.users) == 1:
+            with gm.graph.inserting_before(node):
+                node.replace_all_uses_with(gm.graph.call_function(linear_act, (*layer.args, "relu")))
+            gm.graph.erase_node(node)
+            gm.graph.erase_node(layer)
+    return gm
+
+
+def one_attention(gm):
+    """Answer the smaller version of attention: softmax(q @ k.transpose(-2, -1) * c, -1) @ v only."""
+
+    def operands(node, target, *last):
+        found = isinstance(node, fx.Node) and node.target == target and node.args[len(node.args) - len(last) :] == last
+        return node.args if found else (None, None)
+
+    for node in list(gm.graph.nodes):
+        weights, v = operands(node, operator.matmul)
+        scaled, _ = operands(weights, torch.softmax, -1)
+        scores, c = operands(scaled, operator.mul)
+        q, turned = operands(scores, operator.matmul)
+        k, *_ = operands(turned, "transpose", -2, -1)
+        if k is None or any(len(n.users) > 1 for n in (weights, scaled, scores)):
+            continue
+        with gm.graph.inserting_before(node):
+            whole = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v), {"scale": c})
+        node.replace_all_uses_with(whole)
+        for dead in (node, weights, scaled, scores, turned):
+            gm.graph.erase_node(dead)
+    return gm
+
+
+@pytest.mark.parametrize(("exercise_id", "small"), [(IDS[0], one_linear_act), (IDS[1], one_attention)])
+def test_the_smaller_version_asks_for_one_spelling(exercise_id, small, apart):
+    exercise = exercises.find(exercise_id)
+    assert judge(exercise, small, exercise.smaller_cases()).ok
+    assert not judge(exercise, small).ok
+    assert judge(exercise, lambda gm: gm, exercise.smaller_cases()).points == 0
+    assert apart(exercise_id, points_of_the_reference_on_the_smaller, exercise_id) == exercise.total
+
+
 # There
 
 
@@ -203,3 +251,8 @@ def said_of(exercise_id, name):
     """The sentences that a known wrong answer gets on the visible cases."""
     answer = next(a for a in answers.load(exercise_id) if a.__name__ == name)
     return [finding.message for finding in judge(exercises.find(exercise_id), answer).findings if not finding.ok]
+
+
+def points_of_the_reference_on_the_smaller(exercise_id):
+    exercise = exercises.find(exercise_id)
+    return judge(exercise, answers.reference(exercise_id), exercise.smaller_cases()).points

@@ -223,7 +223,7 @@ def test_editing_the_given_graph_is_said_and_judged_against_an_untouched_copy():
 
 
 def test_a_call_instead_of_the_function_is_explained():
-    assert "expects the function itself, relu; got Net" in judge(exercise(), traced()).failure.message
+    assert "expects your function itself, without a call; got Net" in judge(exercise(), traced()).failure.message
 
 
 def test_run_brings_back_warnings_and_output_nowhere(capfd):
@@ -280,3 +280,28 @@ def test_the_limit_is_on_cpu_time_so_that_other_programs_cost_an_answer_nothing(
     start = time.process_time()
     assert run(timed, busy, timed.cases()[0]).status == "timeout"
     assert time.process_time() - start >= 0.15  # the timer counts whole ticks: on a busy machine it is early
+
+
+def as_tvm_raises(said):
+    """An answer whose error has passed through a compiler: its frame is the last one, and its message has its place."""
+    namespace = {}
+    source = f"def inside():\n    raise ValueError({said!r})\n"
+    exec(compile(source, "/project/src/ir/op.cc", "exec"), namespace)
+    return lambda gm: namespace["inside"]()
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("[10:51:21] /tmp/tvm/src/ir/module.cc:164: No such thing", ": No such thing (line "),
+        (
+            "contains free variables: [Var(z, ty=TensorType([2]))]",
+            ": nothing defines z; make it a parameter, or bind it",
+        ),
+        ('Traceback (most recent call last):\n  File "base.h"\nValueError: a rank of 2', ": a rank of 2 (line "),
+    ],
+)
+def test_a_compilers_error_is_told_with_the_learners_own_line(said, told):
+    timed = exercise()
+    error = run(timed, as_tvm_raises(said), timed.cases()[0]).error
+    assert error.startswith("It raised ValueError" + told) and "of <lambda>)" in error and ".cc" not in error

@@ -119,7 +119,7 @@ def test_after_three_failures_there_is_less_to_do(monkeypatch, capsys):
         assert ("Stuck? smaller('day00.four')" in capsys.readouterr().out) == offered
     before = load_progress()
     ui.smaller("four")
-    assert "Return 4. Check it with smaller('day00.four', four)" in capsys.readouterr().out
+    assert "Return 4. Check it with smaller('day00.four', …)" in capsys.readouterr().out
     ui.smaller("four", lambda a, b: a)
     out = capsys.readouterr().out
     assert "Four, the smaller version: 3 of 3 points" in out and "do not count" in out

@@ -59,6 +59,7 @@ SOFTMAXES = (
     lambda m, s, rank: torch.softmax(s, -1),
     lambda m, s, rank: F.softmax(s, dim=rank - 1),
     lambda m, s, rank: s.softmax(dim=-1),
+    lambda m, s, rank: torch.softmax(input=s, dim=-1),
     lambda m, s, rank: m.softmax(s),
 )
 DROPOUTS = (
@@ -66,6 +67,7 @@ DROPOUTS = (
     lambda m, p: m.drop(p),
     lambda m, p: F.dropout(p, 0.0, True),
     lambda m, p: F.dropout(m.drop(p), 0.2, training=False),
+    lambda m, p: F.dropout(input=p, p=0.4, training=False),
 )
 
 
@@ -115,20 +117,33 @@ def hidden(seed: int) -> list[Case]:
     def dark(m: Any, q: fx.Proxy, k: fx.Proxy) -> fx.Proxy:
         return torch.softmax((q @ k.mT).masked_fill(m.hidden, -INF), -1) @ k
 
-    def shapes(m: Any, x: fx.Proxy, k: fx.Proxy) -> tuple:
+    def shapes(m: Any, x: fx.Proxy, k: fx.Proxy, one: fx.Proxy, n: fx.Proxy) -> tuple:
         s = 0.5
         return (
             torch.softmax(x @ x.mT * s + m.row, -1) @ x,
             torch.softmax(x @ x.mT * s + m.many, -1) @ x,
             torch.softmax(x @ k.mT * s, -1) @ k,
             torch.softmax(x @ x.permute(1, 0, 3, 2) * s, -1) @ x,
+            torch.softmax(x @ x.permute(0, 1, 2, 3) * s, -1) @ x,
+            torch.softmax(x @ x.transpose(3, -1) * s, -1) @ x,
+            torch.softmax(x @ x.roll(2, 3) * s, -1) @ x,
+            torch.softmax(x @ x.real * s, -1) @ x,
             torch.softmax(x @ x.mT * s, 2) @ x,
             torch.softmax(x @ x.mT * s + m.whole, -1) @ x,
+            torch.softmax(one @ one.mT * s + m.heads, -1) @ one,
+            torch.softmax(n @ n.mT * s, -1) @ x,
         )
 
-    def selves(m: Any, x: fx.Proxy) -> tuple:
+    def read_twice(m: Any, x: fx.Proxy) -> tuple:
         p, s = torch.softmax(x @ x.mT, -1), x @ x.mT
-        return p @ p, torch.softmax(s + s, -1) @ x
+        kept = [
+            F.dropout(torch.softmax(x @ x.mT, -1), 0.5, False),
+            m.softmax(x @ x.mT),
+            x @ x.mT * 0.5,
+            x @ x.mT / 3,
+        ]
+        ends = kept[0] @ x, kept[1] @ x, torch.softmax(kept[2], -1) @ x, torch.softmax(kept[3] + m.bias, -1) @ x
+        return p @ p, torch.softmax(s + s, -1) @ x, *ends, *kept
 
     def constants(m: Any, x: fx.Proxy) -> tuple:
         s = 0.5
@@ -141,7 +156,39 @@ def hidden(seed: int) -> list[Case]:
             torch.softmax((x @ x.mT).masked_fill(m.hidden, -INF) * s, -1) @ x,
             torch.softmax(torch.add(x @ x.mT, m.bias, alpha=2), -1) @ x,
             torch.log_softmax(x @ x.mT * s, -1) @ x,
+            torch.softmax(torch.div(x @ x.mT, 0.3, rounding_mode="floor"), -1) @ x,
+            torch.softmax(torch.where(m.hidden, 1.0, -INF), -1) @ x,
+            torch.softmax(x @ x.mT + 1.0, -1) @ x,
+            torch.softmax(x @ x.mT, -1, torch.float32) @ x,
+            torch.softmax(x @ x.mT, dim=-1, dtype=torch.float32) @ x,
         )
+
+    def names(m: Any, matmul: fx.Proxy, softmax: fx.Proxy, mul: fx.Proxy, div: fx.Proxy) -> tuple:
+        kept = torch.softmax(m.bmm(mul, div.mT), -1) @ matmul, m.softmax(mul @ div.mT) @ matmul
+        return *kept, torch.softmax(mul @ m.transpose * 0.5, -1) @ m.add, softmax @ div
+
+    def named(m: Any, mul: fx.Proxy, div: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+        return torch.softmax(mul @ div.mT, -1) @ v
+
+    def by_name(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
+        return (
+            torch.matmul(torch.softmax(q @ k.mT, -1), other=v),
+            torch.softmax(torch.matmul(q, other=k.mT), -1) @ v,
+            torch.softmax(q @ torch.transpose(k, dim0=-1, dim1=-2), -1) @ v,
+            torch.softmax(torch.mul(q @ k.mT, other=0.5), -1) @ v,
+            torch.softmax(torch.add(q @ k.mT, other=m.bias), -1) @ v,
+            torch.softmax((q @ k.mT).masked_fill(mask=m.hidden, value=-INF), -1) @ v,
+            torch.softmax(torch.where(condition=m.hidden, input=q @ k.mT, other=m.bias), -1) @ v,
+            torch.softmax(q @ k.mT / 0.0, -1) @ v,
+        )
+
+    def for_each_head(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+        return torch.softmax(q @ k.mT + m.bias, -1) @ v
+
+    def one_of_two(m: Any, x: fx.Proxy) -> tuple:
+        q = x * 0.5
+        q.add_(1)
+        return torch.softmax(q @ x.mT, -1) @ x, torch.softmax(torch.tanh(x) @ torch.exp(x).mT, -1) @ torch.exp(x)
 
     def written(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
         p = torch.softmax(q @ k.mT * 0.5, -1)
@@ -150,12 +197,34 @@ def hidden(seed: int) -> list[Case]:
         s.mul_(2)
         return p @ v, torch.softmax(s, -1) @ k
 
+    def written_operand(which: int, filled: bool) -> Case:
+        """Write into one operand alone, after the scores have been masked."""
+
+        def body(m: Any, a: fx.Proxy, b: fx.Proxy, c: fx.Proxy, d: fx.Proxy) -> fx.Proxy:
+            q, k, v, mask = values = [torch.abs(x) for x in (a, b, c, d)]
+            mask = values[3] = mask > 0.5 if filled else mask
+            s = q @ k.mT * 0.5
+            s = s.masked_fill(mask, -INF) if filled else s + mask
+            p = torch.softmax(s, -1)
+            values[which].zero_()
+            return p @ v
+
+        name = ("q", "k", "v", "the mask")[which] + (" of masked_fill" if filled else "")
+        return case(
+            f"only {name} is overwritten",
+            graph(body, *[(2, 4, 4)] * 4),
+            spared=[attention_at_most(0, f"The program writes into {name}, and the op would read it at the end.")],
+        )
+
+    def ranks(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+        return torch.softmax(x @ x.mT * 0.5, -1) @ x, torch.softmax(y @ y.mT * 0.5, -1) @ y
+
     def drawing(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
         p = F.dropout(torch.softmax(q @ k.mT * 0.5, -1), 0.25, True)
         return p @ v
 
     def switched_off(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
-        return m.off(m.still(torch.softmax(q @ k.mT, -1))) @ v
+        return m.off(m.still(torch.dropout(torch.softmax(q @ k.mT, -1), 0.5, False))) @ v
 
     four = (2, 2, 4, 4)
     upper = ~torch.ones(4, 4, dtype=torch.bool).tril()
@@ -188,12 +257,22 @@ def hidden(seed: int) -> list[Case]:
         ),
         case(
             "shapes and dtypes",
-            graph(shapes, four, (2, 1, 4, 4), row=(4,), many=(3, 1, 1, 4, 4), whole=torch.arange(16).reshape(4, 4)),
+            graph(
+                shapes,
+                four,
+                (2, 1, 4, 4),
+                (1, 2, 4, 4),
+                torch.arange(64).reshape(four) % 3,
+                row=(4,),
+                many=(3, 1, 1, 4, 4),
+                heads=(3, 1, 4, 4),
+                whole=torch.arange(16).reshape(4, 4),
+            ),
             spared=[attention_at_most(0, "Look at the shapes of masks, the leading dimensions, and the dtypes.")],
         ),
         case(
             "values that are their own operands",
-            graph(selves, (2, 4, 4)),
+            graph(read_twice, (2, 4, 4), bias=(4, 4), softmax=lambda: nn.Softmax(-1)),
             spared=[attention_at_most(0, "Probabilities and scores that are read twice have to be there.")],
         ),
         case(
@@ -206,9 +285,70 @@ def hidden(seed: int) -> list[Case]:
             graph(written, four, four, four),
             spared=[attention_at_most(0, "The program writes into q, and into scores, before they are used up.")],
         ),
+        *(written_operand(which, False) for which in range(4)),
+        written_operand(3, True),
+        case(
+            "inputs, parameters and modules called like operations",
+            graph(
+                names,
+                *[four] * 4,
+                bmm=lambda: nn.Bilinear(4, 4, 4),
+                softmax=lambda: nn.LogSoftmax(-1),
+                transpose=four,
+                add=four,
+            ),
+            spared=[attention_at_most(0, "A name says nothing: look at what a node calls.")],
+        ),
+        case(
+            "inputs called mul and div",
+            graph(named, *[four] * 3),
+            did=[attention_made(1, "A name says nothing: look at what a node calls.")],
+        ),
+        case("operands of products and masks by name", graph(by_name, *[four] * 3, bias=(4, 4), hidden=upper)),
+        case(
+            "a mask for each head",
+            graph(for_each_head, *[four] * 3, bias=four),
+            did=[attention_made(1, "A mask may have all dimensions of the scores.")],
+        ),
+        case(
+            "one of two reads what is written",
+            graph(one_of_two, (2, 4, 4)),
+            did=[attention_made(1, "The second reads nothing that is written.")],
+            spared=[attention_at_most(1, "The program writes into the scaled q of the first.")],
+        ),
+        case(
+            "two dimensions, and five",
+            graph(ranks, (4, 3), (2, 2, 2, 4, 3)),
+            spared=[attention_at_most(0, "q, k and v are of three or four dimensions.")],
+        ),
         *written_graphs(rng),
     ]
 
+
+EQUIVALENT = {
+    (
+        "if any(n in memory for n in (q, k, v, mask, *inner)):",
+        "if any(n in memory for n in (q, v, mask, *inner)):",
+    ): "the transposition of k is one of `inner`, and shares its memory",
+    ("for node in list(gm.graph.nodes):", "for node in (gm.graph.nodes):"): "torch.fx allows to erase during a walk",
+    ("gm.recompile()", "pass"): "the judge compiles the graph anew",
+    (
+        'options = {"scale": scale} | ({} if mask is None else {"attn_mask": mask})',
+        'options = {"scale": scale} | ({} if False else {"attn_mask": mask})',
+    ): "None is the op's default",
+    (
+        "return q, k, v, mask, turn, scale, [*inner, *([scores] if mask else []), *nodes]",
+        "return q, k, v, mask, turn, scale, [*inner, *([scores] if True else []), *nodes]",
+    ): "without a mask the scores are one of `nodes`",
+    (
+        "nodes = [*([node] if product is not node else []), product, right, *([left] if q is not left else [])]",
+        "nodes = [*([node] if True else []), product, right, *([left] if q is not left else [])]",
+    ): "a node that stands there twice is erased once",
+    (
+        "nodes = [*([node] if product is not node else []), product, right, *([left] if q is not left else [])]",
+        "nodes = [*([node] if product is not node else []), product, right, *([left] if True else [])]",
+    ): "the op reads q, so it is not erased",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
@@ -242,16 +382,16 @@ class _Walk:
         """Note a node between the scores and the end; False where it must stay."""
         self.own.append(node)
         reader = next(iter(node.users))
-        return len(node.users) == 1 and sum(a is node for a in reader.args) == 1
+        return len(node.users) == 1 and sum(a is node for a in (*reader.args, *reader.kwargs.values())) == 1
 
     def find(self, node):
         """(q, k, v, mask, turn, scale) or None."""
-        if not _is(node, *PRODUCTS):
+        if not _is(node, *PRODUCTS) or node.kwargs:
             return None
         self.own = []
         at, v = node.args
         while _is(at, "dropout") and not effects(at) and self.take(at):
-            at = at.args[0]
+            at = at.args[0] if at.args else at.kwargs["input"]
         at = self.softmax(at)
         if at is None:
             return None
@@ -273,8 +413,8 @@ class _Walk:
             options = {"dim": self.gm.get_submodule(at.target).dim}
         else:
             options = _operands(at, "input", "dim")
-        last = options.get("dim") in (-1, len(_shape(at)) - 1)
-        return at.args[0] if last and options.get("dtype") is None else None
+        last = options.get("dim") in (-1, len(_shape(at)) - 1) and len(at.args) <= 2
+        return _operands(at, "input")["input"] if last and options.get("dtype") is None else None
 
     def masks(self, at):
         if _is(at, "add") and not at.kwargs:
@@ -306,7 +446,7 @@ class _Walk:
         product, scale = self.times(at)
         if product is not at and not self.take(at):
             return None
-        if not _is(product, *PRODUCTS) or not self.take(product):
+        if not _is(product, *PRODUCTS) or product.kwargs or not self.take(product):
             return None
         left, right = product.args
         k = self.keys(right)
@@ -319,12 +459,12 @@ class _Walk:
     def keys(self, node):
         rank = len(_shape(node))
         order = list(range(rank))
-        if _is(node, "getattr"):
+        if _is(node, "getattr") and node.args[1] == "mT":
             order[-2:] = order[:-3:-1]
-        elif _is(node, "transpose"):
+        elif _is(node, "transpose") and not node.kwargs:
             a, b = node.args[1:]
             order[a], order[b] = order[b], order[a]
-        elif _is(node, "permute"):
+        elif _is(node, "permute") and not node.kwargs:
             dims = node.args[1] if isinstance(node.args[1], tuple | list) else node.args[1:]
             order = [d % rank for d in dims]
         return node.args[0] if rank and order == [*range(rank - 2), rank - 1, rank - 2] else None
@@ -397,14 +537,14 @@ never_a_scale = edited(
     "same", "takes the width of the example for the scale, and always leaves scale= out", ('{"scale": scale} | (', "(")
 )
 mask_upside_down = edited(
-    "same", "passes the mask of masked_fill on as it is", ('given["mask"], True', 'given["mask"], False')
+    "same", "passes the mask of masked_fill on as it is", ("(scores, mask, True)", "(scores, mask, False)")
 )
 any_dimension = edited(
     "spared",
     "does not ask over which dimension the softmax goes",
-    ("dim is not None and dim in (-1, len(shape_of(scores)) - 1)", "dim is not None"),
+    ("dim is not None and dim % len(shape_of(node)) == len(shape_of(node)) - 1", "dim is not None"),
 )
-drops_dropout = edited("same", "takes every dropout away, also in training", ("or effects(node) or", "or"))
+drops_dropout = edited("same", "takes every dropout away, also in training", (" or effects(node)", ""))
 any_readers = edited(
     "spared",
     "does not ask who else reads scores and probabilities: they are computed, and the op beside them",
@@ -416,13 +556,12 @@ reads_counted_by_nodes = edited(
     ("def forms(", "read_once = lambda node: isinstance(node, fx.Node) and len(node.users) == 1\n\n\ndef forms("),
 )
 low_is_infinite = edited(
-    "spared", "takes any very negative number for minus infinity", ('["value"] == -math.inf', '["value"] < -1000')
+    "spared", "takes any very negative number for minus infinity", ("(value == -math.inf)", "(value < -1000)")
 )
 any_transposition = edited(
     "same",
     "takes any transposition of k for the right one",
-    (" and sorted(dims) == last", ""),
-    (" and dims == [*range(rank - 2), *last[::-1]]", ""),
+    (" if other == [*range(rank - 2), rank - 1, rank - 2] else None", ""),
 )
 any_mask = edited(
     "same",
@@ -430,11 +569,23 @@ any_mask = edited(
     ("shape_of(scores) == rows and (mask is None or 2 <= len(shape_of(mask)) <= len(rows))", "True"),
 )
 any_batch = edited(
-    "spared", "ignores the leading dimensions", ("not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2] or ", "")
+    "spared", "ignores the leading dimensions", (" or not shape_of(q)[:-2] == shape_of(k)[:-2] == shape_of(v)[:-2]", "")
 )
 ignores_writes = edited(
     "same", "does not ask what is written in between", ("memory = written(gm.graph)", "memory = set()")
 )
+mask_overwritten = edited(
+    "same", "asks what is written of everything but the mask", ("(q, k, v, mask, *inner)", "(q, k, v, *inner)")
+)
+queries_overwritten = edited(
+    "same", "asks what is written of everything but the queries", ("(q, k, v, mask, *inner)", "(k, v, mask, *inner)")
+)
+values_overwritten = edited(
+    "spared", "asks what is written of everything but the values", ("(q, k, v, mask, *inner)", "(q, k, mask, *inner)")
+)
+any_rank = edited("spared", "takes q, k and v of any rank", ("len(shape_of(q)) not in (3, 4)", "len(shape_of(q)) < 2"))
+matrices_too = edited("spared", "takes matrices for batches of one", ("not in (3, 4)", "not in (2, 3, 4)"))
+larger_too = edited("spared", "takes five dimensions, too", ("not in (3, 4)", "not in (3, 4, 5)"))
 no_quotients = edited("did", "knows the scale as a product, not as a quotient", ("in (*TIMES, *OVER)", "in TIMES"))
 query_stays_scaled = edited(
     "cost",
@@ -465,6 +616,14 @@ additive_only = edited(
     "did", "knows added masks only", ('forms("masked_fill")', "()"), ("inside(node, torch.where)", "False")
 )
 no_permute = edited("did", "k is transposed by transpose, never by permute", ('forms("permute")', "()"))
+permute_to_the_end = edited(
+    "same",
+    "asks of permute only that the last two dimensions come last, in any order",
+    (
+        "dims if node.target in ORDER else",
+        "[*dims[:-2], *sorted(dims[-2:], reverse=True)] if node.target in ORDER else",
+    ),
+)
 dropout_in_the_way = edited(
     "did", "gives up at every dropout, also at one that does nothing", ("while is_dropout(at):", "while False:")
 )

@@ -170,6 +170,12 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
+_LARGE = "return [group for group in groups.values() if len(group) > 1]"
+EQUIVALENT = {
+    (_LARGE, _LARGE.replace("len(group) > 1", "True")): "groups of one may be left out",
+    (_LARGE, _LARGE.replace(">", ">=")): "groups of one may be left out",
+}
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 

@@ -82,6 +82,9 @@ def hidden(seed: int) -> list[Case]:
     def compared(x, n):
         return x == 0.1, x < 0.1, x == 2049, x == n
 
+    def itself(x, h):
+        return torch.where(x == x, x, 0.5), h == h, torch.where(x < x, 1.0, -x)
+
     def truths(x, n):
         return torch.where(x.to(torch.bool), 1.0, 0.0) + n.to(torch.bool) * 2.0
 
@@ -96,6 +99,7 @@ def hidden(seed: int) -> list[Case]:
         codegen_case("float16 and float32", halves, half(n, m, dtype=torch.float16), numbers(m)),
         codegen_case("bfloat16 and a number without dimensions", halves, half(m), half(), edges=False),
         codegen_case("float16 beside what it cannot hold", compared, halved, counts),
+        codegen_case("compared with itself", itself, numbers(11), half(11, dtype=torch.float16)),
         codegen_case("to bool", truths, torch.tensor((0.5, 0.0, -0.25, 2.0)), counts),
         codegen_case("one over minus nothing", lambda x: 1 / -x, numbers(n, 2)),
         codegen_case("to whole numbers", casts, numbers(n, m), whole(m), edges=False),
@@ -115,6 +119,28 @@ def hidden(seed: int) -> list[Case]:
         ),
     ]
 
+
+_REGISTER = 'register = TIR.decl_buffer((1,), str(value.ty.dtype), node.name, scope="local", layout=None)'
+_NEST = "for loop, size in reversed(list(zip(loops, shape, strict=True))):"
+EQUIVALENT = {
+    (_REGISTER, _REGISTER.replace(', scope="local"', "")): "TVM keeps one element in a register all the same",
+    (_REGISTER, _REGISTER.replace(", layout=None", "")): "only the layouts of parameters are looked at",
+    (_NEST, "for loop, size in (list(zip(loops, shape, strict=True))):"): "the order of the loops is free",
+    (_NEST, _NEST.replace(", strict=True", "")): "there is one loop for each dimension",
+    (_NEST, _NEST.replace("True", "False")): "there is one loop for each dimension",
+    (
+        'return "float32" if dtype in (torch.float16, torch.bfloat16) else name_of(dtype)',
+        'return "float32" if dtype in (torch.bfloat16,) else name_of(dtype)',
+    ): "LLVM computes in float16, too, and rounds as torch does",
+    (
+        'torch.empty(a.meta["tensor_meta"].shape, dtype=a.meta["tensor_meta"].dtype, device="meta")',
+        'torch.empty(a.meta["tensor_meta"].shape, dtype=a.meta["tensor_meta"].dtype)',
+    ): "only its type is asked for",
+    (
+        "return TIR.Select(TIR.Or(a > b, TIR.isnan(a)), a, b)",
+        "return TIR.Select(TIR.Or(a >= b, TIR.isnan(a)), a, b)",
+    ): "of two equal values either will do",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
@@ -140,7 +166,7 @@ def _select(compare):
 TABLE = {
     **{name: getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "neg", "gt", "lt")},
     **{name: getattr(TIR, name) for name in ("abs", "exp", "tanh", "sigmoid", "sqrt")},
-    "eq": lambda a, b: a.equal(b),
+    "eq": lambda a, b: TIR.And(a.equal(b), TIR.Not(TIR.isnan(a))),
     "relu": lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a),
     "maximum": _select(operator.gt),
     "minimum": _select(operator.lt),
@@ -224,7 +250,7 @@ def _nest(loops, shape, lines):
 @right("a text of TVMScript, parsed at the end")
 def as_text(gm):
     types = {"bool": "T.bool", "int32": "T.int32", "float32": "T.float32"}
-    symbols = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "gt": ">", "lt": "<", "eq": "=="}
+    symbols = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "gt": ">", "lt": "<"}
     outputs, places = _outputs(gm), []
     loops = [f"i{k}" for k in range(len(_meta(outputs[0]).shape))]
     values, lines = {}, []
@@ -249,6 +275,8 @@ def as_text(gm):
             zero = f"{types[work]}(0)"
             if name in symbols:
                 text = f"{given[0]} {symbols[name]} {given[1]}"
+            elif name == "eq":
+                text = f"T.And({given[0]} == {given[1]}, T.Not(T.isnan({given[0]})))"
             elif name == "to":
                 text = f"T.Cast('{work}', T.Cast('{_name(dtype)}', {values[node.args[0]]}))"
             elif name == "where":
@@ -348,6 +376,11 @@ relu_by_max = edited(
 )
 larger = edited(
     "same", "maximum is the larger of the two, whichever side NaN is on", ("TIR.Or(a > b, TIR.isnan(a))", "a > b")
+)
+equal_to_itself = edited(
+    "same",
+    "a.equal(b) and no more: NaN is equal to itself",
+    ("TIR.And(a.equal(b), TIR.Not(TIR.isnan(a)))", "a.equal(b)"),
 )
 numbers_are_whole = edited(
     "same",

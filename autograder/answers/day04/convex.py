@@ -119,8 +119,22 @@ def hidden(seed: int) -> list[Case]:
     def switched_off(m: Any, x: fx.Proxy) -> fx.Proxy:
         return torch.relu(F.dropout(x * 2, 0.5, False))
 
+    def asserted(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = torch.exp(x)
+        torch._assert(torch.all(y > 0), "a power is positive")
+        return torch.neg(y)
+
+    def not_known(m: Any, x: fx.Proxy) -> tuple:
+        a = torch.exp(x)
+        found = call(torch.unique, a)
+        return torch.neg(a), found, torch.tanh(found)
+
     shape = (2, 3)
     return [
+        refused("an assertion is a member", graph(asserted, shape), "exp", "gt", "all_1", "_assert"),
+        allowed("an assertion is not a member", graph(asserted, shape), "exp", "neg"),
+        refused("a member that nothing is known about", graph(not_known, shape), "unique", "tanh"),
+        refused("what nothing is known about may write", graph(not_known, shape), "exp", "neg"),
         allowed("a ladder beside it", graph(ladder, shape), "exp", "tanh"),
         refused("a ladder on the way", graph(closed_ladder, shape), "exp", "maximum"),
         refused("a long way", graph(deep, shape), "exp", "maximum"),
@@ -233,6 +247,26 @@ memory_unseen = edited(
 )
 effects_unseen = edited(
     "did", "forgets effects: a dropout may be a member", ("node in inside and effects(node)", "False")
+)
+draws_and_writes = edited(
+    "did",
+    "knows effects by name, and only two of them",
+    ("node in inside and effects(node)", 'node in inside and effects(node) & {"draws", "writes"}'),
+)
+assertions_unseen = edited(
+    "did",
+    "an assertion only looks at values",
+    ("node in inside and effects(node)", 'node in inside and effects(node) - {"stops"}'),
+)
+unknown_is_pure = edited(
+    "did",
+    "what nothing is known about does nothing",
+    ("node in inside and effects(node)", 'node in inside and effects(node) - {"unknown"}'),
+)
+effects_anywhere = edited(
+    "spared",
+    "an effect anywhere in the graph is in the way",
+    ("node in inside and effects(node)", 'effects(node) - {"signature"}'),
 )
 
 

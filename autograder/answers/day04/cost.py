@@ -10,7 +10,17 @@ import random
 import torch
 
 from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day04.cost import MACHINE, Choice, cost_case, situations, turned
+from passlab.exercises.day04.cost import DEAR as FUNCTIONS
+from passlab.exercises.day04.cost import (
+    MACHINE,
+    Choice,
+    centred_and_read,
+    chained,
+    cost_case,
+    into_product,
+    situations,
+    turned,
+)
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -25,11 +35,40 @@ def hidden(seed: int) -> list[Case]:
         "step": MACHINE["step"] * slower,
     }
     choices = [Choice(situation, machine) for situation in situations(rng)]
+    dear, free = rng.choice(list(FUNCTIONS)), {"bandwidth": 1e15, "launch": 2.5e-6, "registers": 2}
+    few = into_product(dear, 64, 4, 1), into_product(dear, 64, 64, 16), centred_and_read(32, 384)
+    choices += [Choice(situation, machine) for situation in few]
+    choices.append(Choice(chained("many elements", 24, 50_000), MACHINE | free))  # needs one register
     pairs = turned(rng)
     rng.shuffle(choices)
     rng.shuffle(pairs)
     return [cost_case("one of each kind", choices), cost_case("each number of the machine decides", pairs)]
 
+
+_CLOSE = "you are asked only where one side takes at least 1.3 times as long"
+EQUIVALENT = {
+    (
+        "return sum(price(kernel, machine) for kernel in fused) < sum(price(kernel, machine) for kernel in apart)",
+        "return sum(price(kernel, machine) for kernel in fused) <= sum(price(kernel, machine) for kernel in apart)",
+    ): _CLOSE,
+    (
+        "moved = sum(4 * elements(node) for node in {result, *read})",
+        "moved = sum(5 * elements(node) for node in {result, *read})",
+    ): _CLOSE,
+    (
+        'steps += 2 * max(0, most_alive(kernel) - machine["registers"]) * times[result]',
+        'steps += 3 * max(0, most_alive(kernel) - machine["registers"]) * times[result]',
+    ): _CLOSE,
+    (
+        "times = dict.fromkeys(kernel, 0) | {result: elements(result)}",
+        "times = dict.fromkeys(kernel, 1) | {result: elements(result)}",
+    ): _CLOSE,
+    (
+        'return node.args[0].meta["tensor_meta"].shape[-1]',
+        'return node.args[0].meta["tensor_meta"].shape[(1)]',
+    ): "products are of two matrices",
+    ("alive, most = set(), 0", "alive, most = set(), 1"): "every operation reads something",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
@@ -161,6 +200,12 @@ launches_only = edited(
 )
 no_launch = edited("cost", "a launch costs nothing", ('machine["launch"] + max', "max"))
 no_bytes = edited("cost", "memory is as fast as it needs to be", ('moved / machine["bandwidth"]', "0.0"))
+read_only = edited("cost", "counts what is read and not what is written", ("{result, *read}", "read"))
+inside_too = edited("cost", "moves what is read inside a kernel, too", (" if operand not in kernel}", "}"))
+product_of_k = edited(
+    "cost", "a product takes one step for a number, like a sum", ("return 2 * added_up", "return added_up")
+)
+all_alive = edited("did", "a value stays in its register to the end", ("alive - {node} |", "alive |"))
 written_only = edited("cost", "counts what is written and not what is read", ("{result, *read}", "{result}"))
 
 

@@ -80,6 +80,19 @@ def hidden(seed: int) -> list[Case]:
             x = torch.tanh(x)
         return torch.cat([x, y], 1)
 
+    def turned_between(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = torch.exp(x)
+        return torch.relu(y.transpose(2, 3) + y)
+
+    def turned_into_a_diamond(m: Any, x: fx.Proxy) -> fx.Proxy:  # the sum is in the convolution's group by then
+        c = conv(m, x)
+        return (c + x.transpose(2, 3)) * torch.sigmoid(c)
+
+    def diamond_at_the_limit(m: Any, x: fx.Proxy) -> fx.Proxy:
+        for _ in range(254):  # with the two between and the product 257
+            x = torch.tanh(x)
+        return torch.relu(x) * torch.sigmoid(x)
+
     def two_convs(m: Any, x: fx.Proxy) -> fx.Proxy:
         joined = conv(m, x) + F.conv2d(x, m.v, None, 1, 1)
         return torch.relu(joined + m.b) * F.max_pool2d(joined, 1)
@@ -156,12 +169,28 @@ def hidden(seed: int) -> list[Case]:
         groups_case("a product at the end of two ways", graph(late_product, (4, 4))),
         groups_case("a transpose meets a convolution", graph(turned, IMAGE, w=(4, 4, 3, 3))),
         groups_case("the list counts, too", graph(long_into_cat, (2, 3), (2, 3))),
+        groups_case("a transpose in between", graph(turned_between, IMAGE)),
+        groups_case("a transpose into a diamond", graph(turned_into_a_diamond, IMAGE, w=(4, 4, 3, 3))),
+        groups_case("what is between counts, too", graph(diamond_at_the_limit, (2, 3))),
         groups_case("a ladder", graph(ladder, (2, 3))),
         groups_case("returned in the middle", graph(returned, IMAGE, w=(4, 4, 3, 3))),
         groups_case("layers", graph(layers, (6, 8), **BLOCK)),
         groups_case("two blocks", graph(lambda m, x: block(m, block(m, x)), (6, 8), **BLOCK)),
     ]
 
+
+_TURN = "if is_cat[sink] != (phase == 3) or (phase < 3 and last(n) is last(sink)):"
+EQUIVALENT = {
+    (
+        'if kind[n] == Pattern.OPAQUE or sink is None or sink.op == "output":',
+        "if ((kind[n] == Pattern.OPAQUE) or (sink is None)):",
+    ): "the output is of pattern 8, which nothing joins",
+    (
+        _TURN,
+        "if is_cat[sink] != (phase == 3) or (((last(n) is last(sink)))):",
+    ): "what lies between a node and a cat of its group is in it, too",
+    (_TURN, _TURN.replace("<", "<=")): "what lies between a node and a cat of its group is in it, too",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
@@ -343,6 +372,14 @@ patterns_stay = edited(
     "does not look at what a group has become: two convolutions end in one kernel",
     ("kind[target] = kind[m] if", "kind[target] = kind[target] if"),
 )
+kinds_of_nodes = edited(
+    "did",
+    "asks the kinds of nodes, not of the groups that they are in by now",
+    ("(kind[last(m)] for m in between)", "(own[m] for m in between)"),
+    ("end = kind[last(sink)]", "end = own[sink]"),
+)
+kind_between = edited("did", "asks the kinds of the nodes between", ("(kind[last(m)] for m", "(kind[m] for m"))
+kind_of_the_sink = edited("did", "asks the kind of the post-dominator itself", ("kind[last(sink)]", "kind[sink]"))
 no_limit = edited("spared", "knows no limit to the size of a group", ("behind = 256,", "behind = 10**9,"))
 own_edges = edited(
     "spared",

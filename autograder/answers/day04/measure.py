@@ -88,12 +88,20 @@ def hidden(seed: int) -> list[Case]:
     def steps(x):
         return torch.relu(x * 2.0 + 1.0)
 
+    def batched(x, y, weight):
+        return torch.matmul(torch.matmul(x, y), weight)
+
+    def backwards(x, row):
+        return 1.0 / (row - x)
+
     slow = {"bandwidth": 2e9, "flops": 5e8, "launch": 1e-6}
     fast = {"bandwidth": 2e12, "flops": 6e13, "launch": 4e-6}
     level = {"bandwidth": 8e9, "flops": 3e9, "launch": 1e-6}  # its ridge is the intensity of `steps` in one kernel
     return [
         measure_case("a norm by hand", means, [(n, m)], [("mean", "sub"), ("mul", "mean_1", "add", "rsqrt", "mul_1")]),
         measure_case("a gate", gate, [(2 * n, m), (m, n), (n,)], [("add", "sigmoid", "mul")], slow),
+        measure_case("products of a batch", batched, [(3, n, m), (3, m, 5), (5, n)], [("matmul", "matmul_1")]),
+        measure_case("a small operand comes first", backwards, [(n, m), (m,)], [("sub", "truediv")]),
         measure_case("no groups", gate, [(n, m), (m, n), (n,)], [], fast),
         measure_case("unused values", unread, [(n, m)], [("mul", "abs_1")], unread=True),
         measure_case("on the ridge", steps, [(n, m)], [("mul", "add", "relu")], level),
@@ -224,6 +232,26 @@ fewer_operations = edited(
 half_a_product = edited(
     "spared", "multiplying and adding is one operation: a product has k, not 2·k", ("return 2 * node", "return node")
 )
+first_matrix = edited(
+    "spared",
+    "takes k from the place where a matrix has it, also in a batch",
+    ("shape[-1] * elements", "shape[1] * elements"),
+)
+other_operand = edited(
+    "spared",
+    "takes k from the first dimension of the second operand, also in a batch",
+    ('node.args[0].meta["tensor_meta"].shape[-1] * elements', 'node.args[1].meta["tensor_meta"].shape[0] * elements'),
+)
+no_batch = edited(
+    "spared",
+    "counts the elements of one product out of a batch",
+    ("return 2 * node", 'elements = math.prod(node.meta["tensor_meta"].shape[-2:])\n        return 2 * node'),
+)
+first_operand = edited(
+    "spared",
+    "an element-wise operation does one operation per element of its first operand",
+    ("    return elements\n", '    return getattr(node.args[0], "meta", node.meta)["tensor_meta"].shape.numel()\n'),
+)
 cheap_sums = edited(
     "spared", "a sum does one operation per element that it writes", ("in (torch.sum, torch.mean, torch.amax)", "in ()")
 )
@@ -239,9 +267,8 @@ one_maximum = edited(
     "cost",
     "one maximum over the whole program, as if the kernels ran at the same time",
     (
-        '"seconds": seconds',
-        '"seconds": len(kernels) * machine["launch"]'
-        ' + max(sum(moved) / machine["bandwidth"], sum(done) / machine["flops"])',
+        'machine["launch"] + max(nbytes / machine["bandwidth"], flops / machine["flops"]) for nbytes, flops in each',
+        '[len(kernels) * machine["launch"], max(moved / machine["bandwidth"], done / machine["flops"])]',
     ),
 )
 no_launches = edited("cost", "forgets that kernels have to be started", ('machine["launch"] + max', "max"))
@@ -254,9 +281,9 @@ memory_at_the_ridge = edited(
 endless_intensity = edited(
     "cost",
     "where no byte moves the intensity has no bound, and so the operations decide",
-    ("if any(moved) else 0.0", "if any(moved) else math.inf"),
+    ("if moved else 0.0", "if moved else math.inf"),
 )
-divides_by_nothing = edited("valid", "divides by the bytes, also where none moves", (" if any(moved) else 0.0", ""))
+divides_by_nothing = edited("valid", "divides by the bytes, also where none moves", (" if moved else 0.0", ""))
 a_pair = edited(
     "valid",
     "a pair of rows instead of a dictionary",

@@ -88,11 +88,17 @@ def _is_norm(e):
 class _Norm(relay.ExprMutator):
     """The pass, with parts that a subclass can replace."""
 
+    def __init__(self):
+        super().__init__()
+        self.made = {}
+
     def visit_tuple_getitem(self, item):
         norm = item.tuple_value
         if not _is_norm(norm) or item.index != 0:
             return super().visit_tuple_getitem(item)
-        return self.unpacked(norm, [self.visit(a) for a in norm.args])
+        if norm not in self.made:
+            self.made[norm] = self.unpacked(norm, [self.visit(a) for a in norm.args])
+        return self.made[norm]
 
     def epsilon(self, attrs):
         return float(attrs.epsilon)
@@ -130,11 +136,15 @@ def by_pattern(mod):
 
         def __init__(self):
             super().__init__(require_type=True)
-            self.pattern = is_tuple_get_item(wildcard(), 0)
+            self.pattern, self.made = is_tuple_get_item(wildcard(), 0), {}
 
         def callback(self, pre, post, found):
-            norm = post.tuple_value
-            return _Norm().unpacked(pre.tuple_value, list(norm.args)) if _is_norm(norm) else post
+            norm, old = post.tuple_value, pre.tuple_value
+            if not _is_norm(norm):
+                return post
+            if old not in self.made:
+                self.made[old] = _Norm().unpacked(old, list(norm.args))
+            return self.made[old]
 
     return typed(rewrite(Callback(), mod["main"]))
 
@@ -196,6 +206,24 @@ def all_or_nothing(mod):
     return Whole.run(mod)
 
 
+for_each_projection = edited(
+    "cost",
+    "writes the batch norm out anew for every projection of it",
+    ("if norm not in self.unpacked:", "if True:"),
+)
+one_projection = edited(
+    "did",
+    "replaces the first projection of a batch norm that it meets, and no other",
+    (
+        "        if norm not in self.unpacked:\n",
+        "        if norm in self.unpacked:\n            return super().visit_tuple_getitem(item)\n        if True:\n",
+    ),
+)
+bare_function = edited(
+    "spared",
+    "makes main anew from parameters and body: its attributes are gone",
+    ("from_expr(main))", "from_expr(relay.Function(main.params, main.body)))"),
+)
 after_convolutions = edited(
     "did",
     "unpacks what follows a convolution alone",

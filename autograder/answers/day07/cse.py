@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+import numpy as np
+
 from autograder.answers.day07._recipes import apply, generated, recipe, with_helper
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07.cse import DRAWS, ONCE, OTHER
@@ -68,6 +70,18 @@ def hidden(seed: int) -> list[Case]:
     def same_tuple(x: relay.Var) -> relay.Expr:
         return tuple_of(tuple_of(x, relay.tanh(x)), tuple_of(x, relay.tanh(x)))
 
+    zero = rng.choice((0, -3, 7))
+
+    def same_bytes(x: relay.Var) -> relay.Expr:
+        whole = np.array(zero, "int32")
+        return tuple_of(x + relay.const(whole.view("float32")), relay.cast(x, "int32") + relay.const(whole))
+
+    def twice(x: relay.Var, helper: relay.GlobalVar) -> relay.Expr:
+        return helper(x) + helper(x) * relay.tanh(x) + relay.tanh(x)
+
+    def drawing(z: relay.Var) -> relay.Expr:
+        return relay.nn.dropout(z, 0.5)
+
     def inside(z: relay.Var) -> relay.Expr:
         return relay.tanh(z) * relay.tanh(z)
 
@@ -80,6 +94,19 @@ def hidden(seed: int) -> list[Case]:
             program(types, (2, 4)),
             run=False,
             spared=[least("cast", 4, OTHER), least("multiply", 2, OTHER)],
+        ),
+        case(
+            "constants of other types and the same bytes",
+            program(same_bytes, (2, 4)),
+            run=False,
+            spared=[least("add", 2, OTHER)],
+        ),
+        case(
+            "two calls of a function that draws",
+            with_helper(twice, drawing),
+            run=False,
+            did=[most("tanh", 1, ONCE)],
+            spared=[_two_calls],
         ),
         case("NaN is the same NaN", program(nan, (2, 4)), run=False, did=[most("maximum", 1, ONCE)]),
         case("sums both ways", program(sums, (2, 4), (2, 4)), did=[most("tanh", 1, ONCE)]),
@@ -106,6 +133,13 @@ def hidden(seed: int) -> list[Case]:
         ),
         *generated("cse", [graph_of(recipe(rng, 10), 3) for _ in range(2)], ONCE),
     ]
+
+
+def _two_calls(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
+    found: list[relay.Expr] = []
+    relay.analysis.post_order_visit(after["main"], found.append)
+    there = sum(isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.GlobalVar) for e in found)
+    return None if there == 2 else f"Two calls of @helper became {there}: it draws, and each call draws anew."
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -216,6 +250,16 @@ numbers_only = edited(
 one_zero = edited(
     "spared", "adds 0 to constants before comparing: 0 and -0 become one", ("value.tobytes()", "(value + 0).tobytes()")
 )
+by_bytes = edited(
+    "valid",
+    "constants of the same bytes are equal, an integer and a floating-point number, too",
+    ("str(value.dtype), value.shape", "value.shape"),
+)
+calls_of_functions = edited(
+    "spared",
+    "two calls of one function on one value are the same value",
+    ("not isinstance(call.op, tvm.ir.Op)", "False"),
+)
 by_type = edited("spared", "constants are the same if their types are", (", value.tobytes()", ""))
 
 
@@ -270,6 +314,15 @@ settings_by_identity = edited(
 @wrong("did", "TVM ships this pass: it compares calls and single numbers")
 def tvm_ships_it(mod):
     return relay.transform.EliminateCommonSubexpr()(mod)
+
+
+@wrong("valid", "makes equal constants and tuples one object, and leaves the calls to TVM's pass")
+def tvm_does_the_calls(mod):
+    class Leaves(_Merge):
+        visit_call = relay.ExprMutator.visit_call
+
+    merged = relay.transform.function_pass(lambda f, mod, context: Leaves().visit(f), opt_level=0)(mod)
+    return relay.transform.EliminateCommonSubexpr()(merged)
 
 
 @wrong("did", "works on main, where a function pass sees every function")

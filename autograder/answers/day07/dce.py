@@ -75,6 +75,20 @@ def hidden(seed: int) -> list[Case]:
             lambda f: let(f(x), lambda _: let(relay.tanh(x), lambda _: relay.nn.relu(x))),
         )
 
+    def in_closure(x: relay.Var) -> relay.Expr:
+        z = relay.var("z", shape=(2, 4))
+        inner = let(relay.tanh(z), lambda _: field(tuple_of(relay.nn.relu(z), relay.sigmoid(x)), 0))
+        return let(relay.Function([z], inner), lambda f: f(relay.exp(x)))
+
+    def in_literal(x: relay.Var) -> relay.Expr:
+        z = relay.var("z", shape=(2, 4))
+        inner = let(relay.exp(z), lambda kept: let(relay.tanh(kept), lambda _: relay.nn.relu(kept)))
+        return relay.Function([z], inner)(x)
+
+    def unused_closure(x: relay.Var) -> relay.Expr:
+        z = relay.var("z", shape=(2, 4))
+        return let(relay.Function([z], relay.tanh(z)), lambda _: relay.nn.relu(x))
+
     def literal(x: relay.Var) -> relay.Expr:
         return let(relay.tanh(x), lambda _: field(tuple_of(relay.nn.dropout(x, 0.5), relay.nn.relu(x)), 1))
 
@@ -113,6 +127,15 @@ def hidden(seed: int) -> list[Case]:
             program(closure, (2, 4)),
             least("nn.dropout", 1, "The function is called, and what it does is not known."),
         ),
+        case(
+            "inside a closure",
+            program(in_closure, (2, 4)),
+            run=False,
+            did=[most("tanh", 0, UNREAD), most("sigmoid", 0, not_taken), lets(1, UNREAD)],
+            spared=list(both),
+        ),
+        prunes("inside a function that is called where it stands", program(in_literal, (2, 4)), *both),
+        prunes("a function that nobody calls", program(unused_closure, (2, 4)), both[1]),
         prunes("a draw in a tuple without a name", program(literal, (2, 4)), draws),
         prunes(
             "what a draw reads", program(late, (2, 4)), draws, least("tanh", 1, "The draw reads it."), gone="multiply"
@@ -218,6 +241,18 @@ names_only = edited(
 )
 values_as_they_are = edited(
     "did", "does not look into the values that are bound", ("self.visit(let.value)", "let.value")
+)
+outside_only = edited(
+    "did",
+    "never looks into inner functions",
+    (
+        "    def visit_let(self, let):",
+        "    def visit_call(self, call):\n"
+        "        return relay.Call(call.op, list(map(self.visit, call.args)), call.attrs)\n\n"
+        "    def visit_let(self, let):\n"
+        "        if isinstance(let.value, relay.Function):\n"
+        "            return relay.Let(let.var, let.value, self.visit(let.body))",
+    ),
 )
 no_effects = edited("spared", "removes unused values, even draws", ("return any(found)", "return False"))
 outermost = edited(

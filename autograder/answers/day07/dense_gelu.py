@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -72,6 +73,17 @@ def hidden(seed: int) -> list[Case]:
     def digits(x: relay.Var) -> relay.Expr:
         return tuple_of(from_torch(layer(x), root=0.7071), from_onnx(layer(x, 1), root=1.4142))
 
+    def one_by_one(x: relay.Var) -> relay.Expr:
+        def row(value: float, *size: int) -> relay.Constant:
+            return relay.const(np.full(size, value, "float32"))
+
+        y, z, u = layer(x), layer(x, 1), layer(x, 2)
+        return tuple_of(
+            y * (row(0.5, 1) + relay.erf(y * row(0.5**0.5, 1)) * row(0.5, 1)),
+            z * (relay.erf(z / number(2**0.5)) + row(1.0, 1)) * number(0.5),
+            u * (number(0.5) + relay.erf(u * number(0.5**0.5)) * row(0.5, 1, 6)),
+        )
+
     def mixed(x: relay.Var) -> relay.Expr:
         return tuple_of(from_torch(layer(x, 1)), from_torch(layer(x), phi_of=layer(x, 2)), from_torch(relay.tanh(x)))
 
@@ -107,6 +119,7 @@ def hidden(seed: int) -> list[Case]:
         ),
         spares("other numbers", numbers, (2, 4), why=formulas),
         spares("four digits", digits, (2, 4), why="0.7071 is not 0.70710678."),
+        spares("numbers in a row", one_by_one, (2, 4), why="These constants have a dimension."),
         spares("one of three", mixed, (2, 4), why="Only the first is gelu(dense(x, w) + b).", allowed=1),
         spares("readers of erf and of phi", inner_readers, (2, 4), why="It would be computed twice."),
         spares("no bias of the units", biases, (2, 4), (6, 4), (6,), why="A bias has one number for each unit."),
@@ -317,6 +330,18 @@ def three_digits(mod):
         wanted = ([0.5, 0.5, 0.5**0.5], [0.5, 1.0, 2**0.5])
         near = [all(abs(a - b) < 1e-3 for a, b in zip(sorted(numbers), w, strict=True)) for w in wanted]
         return any(near) and _fits(whole)
+
+    return _partition(mod, _forms(_y(), number=_any), check=check)
+
+
+@wrong("spared", "takes a constant by its value, whatever its shape")
+def any_shape(mod):
+    def check(whole):
+        sizes = []
+        relay.analysis.post_order_visit(whole, lambda e: sizes.append(e) if isinstance(e, relay.Constant) else None)
+        values = [float(c.data.numpy().ravel()[0]) for c in sizes if c.data.numpy().size == 1]
+        wanted = ([0.5, 0.5, 0.5**0.5], [0.5, 1.0, 2**0.5])
+        return any(np.allclose(sorted(values), w, rtol=1e-7) for w in wanted if len(values) == 3) and _fits(whole)
 
     return _partition(mod, _forms(_y(), number=_any), check=check)
 

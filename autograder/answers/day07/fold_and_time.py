@@ -1,16 +1,17 @@
 """Hidden cases and answers of day07.fold-and-time.
 
-The wrong ones do not measure: their times are made up, which nobody can see.
+Most wrong answers measure as they should, and measure the wrong thing.
 """
 
 from __future__ import annotations
 
 import random
 import statistics
+from functools import partial
 
 import numpy as np
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day07.fold_and_time import conv, network, norm
 from passlab.judge import Case
 from passlab.relay import relay, tvm
@@ -46,10 +47,27 @@ def hidden(seed: int) -> list[Case]:
     return [*rng.sample(networks, 2), elsewhere]
 
 
+_FOLD = "fold = (passes.SimplifyInference(), passes.FoldConstant(), passes.FoldScaleAxis(), passes.FoldConstant())"
+_RUNS = "for _ in range(20):  # in turns, so that a slow moment of the machine meets both"
+
+EQUIVALENT = {
+    (_FOLD, "fold = (passes.SimplifyInference(), passes.FoldConstant(), passes.FoldScaleAxis())"): (
+        "FoldScaleAxis is a sequence that ends with FoldConstant"
+    ),
+    (_FOLD, "fold = (passes.SimplifyInference(), passes.FoldScaleAxis(), passes.FoldConstant())"): (
+        "FoldScaleAxis moves the scale into the weights before it is computed, too"
+    ),
+    ("with tvm.transform.PassContext(opt_level=3):", "with tvm.transform.PassContext(opt_level=4):"): (
+        "these passes want level 3 at most"
+    ),
+    (_RUNS, _RUNS.replace("20", "21")): "at least 5 runs are asked",
+    ("graph.run()", "pass"): "the median of 20 runs does not see the first",
+}
+
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 OFF = ("SimplifyInference", "AlterOpLayout")
-PLAIN, FOLDED = [1.3e-5, 1.2e-5, 1.25e-5, 1.2e-5, 9e-5], [1.0e-5, 1.1e-5, 1.0e-5, 1.05e-5, 1.0e-5]
 
 
 def _folded(mod, *names, level=3):
@@ -61,31 +79,34 @@ def _folded(mod, *names, level=3):
 ALL = ("SimplifyInference", "FoldConstant", "FoldScaleAxis", "FoldConstant")
 
 
-def _answer(plain, folded, off=OFF, folded_off=None, level=3, seconds=(PLAIN, FOLDED), mean=statistics.median):
-    sides = {
-        name: {"module": module, "level": level, "disabled": list(disabled), "seconds": list(times)}
-        for name, module, disabled, times in (
-            ("plain", plain, off, seconds[0]),
-            ("folded", folded, off if folded_off is None else folded_off, seconds[1]),
-        )
-    }
-    return {**sides, "ratio": mean(seconds[0]) / mean(seconds[1])}
-
-
-def _graph(mod, x):
-    with tvm.transform.PassContext(opt_level=3, disabled_pass=list(OFF)):
+def _graph(mod, x, off=OFF, level=3):
+    with tvm.transform.PassContext(opt_level=level, disabled_pass=list(off)):
         built = relay.build(mod, target="llvm")
     graph = tvm.contrib.graph_executor.GraphModule(built["default"](tvm.cpu()))
     graph.set_input(mod["main"].params[0].name_hint, x)
     return graph
 
 
+def _times(mod, x, off=OFF, level=3, runs=5):
+    return _graph(mod, x, off, level).benchmark(tvm.cpu(), repeat=runs, number=2).results
+
+
+def _answer(plain, folded, x, off=OFF, folded_off=None, level=3, times=_times, mean=statistics.median):
+    sides = {}
+    for name, module, disabled in (
+        ("plain", plain, off),
+        ("folded", folded, off if folded_off is None else folded_off),
+    ):
+        seconds = list(times(module, x, disabled, level))
+        sides[name] = {"module": module, "level": level, "disabled": list(disabled), "seconds": seconds}
+    return {**sides, "ratio": mean(sides["plain"]["seconds"]) / mean(sides["folded"]["seconds"])}
+
+
 @right("folds with the parts of FoldScaleAxis, and lets TVM take the times")
 def by_parts(mod, x):
     parts = ("SimplifyInference", "FoldConstant", "BackwardFoldScaleAxis", "ForwardFoldScaleAxis", "FoldConstant")
     folded = _folded(mod, *parts)
-    times = [_graph(m, x).benchmark(tvm.cpu(), repeat=7, number=3).results for m in (mod, folded)]
-    return _answer(mod, folded, seconds=times)
+    return _answer(mod, folded, x)
 
 
 @right("calls the passes one by one, which asks for no level, and takes the times in the process that builds")
@@ -95,43 +116,44 @@ def one_by_one(mod, x):
     folded = mod
     for name in ("SimplifyInference", "FoldConstant", "BackwardFoldScaleAxis", "ForwardFoldScaleAxis", "FoldConstant"):
         folded = getattr(relay.transform, name)()(folded)
-    times = [run_module(m, [(x,)], disabled=OFF, repeats=9).times for m in (mod, folded)]
-    return _answer(mod, folded, seconds=times)
+    return _answer(
+        mod, folded, x, times=lambda m, x, off, level: run_module(m, [(x,)], level=level, disabled=off, repeats=9).times
+    )
 
 
 @wrong("did", "builds the plain side as usual: the build folds it, too")
 def as_usual(mod, x):
-    return _answer(mod, _folded(mod, *ALL), off=())
+    return _answer(mod, _folded(mod, *ALL), x, off=())
 
 
 @wrong("did", "switches SimplifyInference off and nothing else: the plain side does not build")
 def one_off(mod, x):
-    return _answer(mod, _folded(mod, *ALL), off=("SimplifyInference",))
+    return _answer(mod, _folded(mod, *ALL), x, off=("SimplifyInference",))
 
 
 @wrong("spared", "switches off for the plain side only: half of the ratio is the layout")
 def one_side(mod, x):
-    return _answer(mod, _folded(mod, *ALL), folded_off=())
+    return _answer(mod, _folded(mod, *ALL), x, folded_off=())
 
 
 @wrong("spared", "builds at level 2, where AlterOpLayout does not run")
 def level_two(mod, x):
-    return _answer(mod, _folded(mod, *ALL), off=("SimplifyInference",), level=2)
+    return _answer(mod, _folded(mod, *ALL), x, off=("SimplifyInference",), level=2)
 
 
 @wrong("did", "SimplifyInference and FoldConstant: the scale is still a multiply")
 def no_scale_axis(mod, x):
-    return _answer(mod, _folded(mod, "SimplifyInference", "FoldConstant"))
+    return _answer(mod, _folded(mod, "SimplifyInference", "FoldConstant"), x)
 
 
 @wrong("did", "a Sequential at the default level: FoldScaleAxis is left out without a word")
 def default_level(mod, x):
-    return _answer(mod, _folded(mod, *ALL, level=2))
+    return _answer(mod, _folded(mod, *ALL, level=2), x)
 
 
 @wrong("did", "SimplifyInference alone: what could be computed once is computed at every call")
 def taken_apart(mod, x):
-    return _answer(mod, _folded(mod, "SimplifyInference"))
+    return _answer(mod, _folded(mod, "SimplifyInference"), x)
 
 
 @wrong("same", "a batch norm does nothing in inference: takes it out")
@@ -144,7 +166,7 @@ def taken_out(mod, x):
             return super().visit_tuple_getitem(get)
 
     folded = relay.transform.InferType()(tvm.IRModule.from_expr(Out().visit(mod["main"])))
-    return _answer(mod, folded)
+    return _answer(mod, folded, x)
 
 
 @wrong("same", "forgets the shift: takes scale and variance into account, mean and beta not")
@@ -159,29 +181,59 @@ def no_shift(mod, x):
             return relay.nn.batch_norm(self.visit(data), gamma, zero, zero, var, epsilon=call.attrs.epsilon)[0]
 
     bare = relay.transform.InferType()(tvm.IRModule.from_expr(Scales().visit(mod["main"])))
-    return _answer(mod, _folded(bare, *ALL))
+    return _answer(mod, _folded(bare, *ALL), x)
 
 
 @wrong("spared", "the plain side is the folded module: two times the same")
 def twice_the_same(mod, x):
     folded = _folded(mod, *ALL)
-    return _answer(folded, folded)
+    return _answer(folded, folded, x)
 
 
 @wrong("did", "folded over plain: the ratio is upside down")
 def upside_down(mod, x):
-    found = _answer(mod, _folded(mod, *ALL))
+    found = _answer(mod, _folded(mod, *ALL), x)
     return {**found, "ratio": 1 / found["ratio"]}
 
 
 @wrong("did", "divides means: one slow run says how fast the network is")
 def means(mod, x):
-    return _answer(mod, _folded(mod, *ALL), mean=statistics.fmean)
+    def slow_once(module, *how):
+        first, *others = _times(module, *how, runs=6)
+        return [100 * first, *others] if module is mod else [first, *others]
+
+    return _answer(mod, _folded(mod, *ALL), x, times=slow_once, mean=statistics.fmean)
 
 
 @wrong("did", "runs each side once")
 def once(mod, x):
-    return _answer(mod, _folded(mod, *ALL), seconds=(PLAIN[:1], FOLDED[:1]))
+    return _answer(mod, _folded(mod, *ALL), x, times=partial(_times, runs=1))
+
+
+@wrong("did", "measures nothing: the times are made up")
+def made_up(mod, x):
+    return _answer(mod, _folded(mod, *ALL), x, times=lambda *_: [1.3e-5, 1.2e-5, 1.25e-5, 1.2e-5, 9e-5])
+
+
+@wrong("did", "runs each side once, to see that it works, and makes the times up")
+def run_once(mod, x):
+    def five(*how):
+        (seconds,) = _times(*how, runs=1)
+        return [seconds * factor for factor in (0.98, 1.01, 1.0, 1.02, 0.99)]
+
+    return _answer(mod, _folded(mod, *ALL), x, times=five)
+
+
+built_as_usual = edited(
+    "did", "says that passes are off, and builds with them on", ("opt_level=3, disabled_pass=off", "opt_level=3")
+)
+built_at_the_default = edited(
+    "did", "says level 3, and builds at the default level", ("opt_level=3, disabled_pass=off", "disabled_pass=off")
+)
+no_input = edited(
+    "did", "times runs on whatever is in memory", ('graph.set_input(mod["main"].params[0].name_hint, x)\n    ', "")
+)
+not_run = edited("did", "times the clock: nothing is run between its two looks", ("            run()\n", ""))
 
 
 @wrong("valid", "gives the two modules and not how they are built")

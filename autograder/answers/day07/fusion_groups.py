@@ -9,7 +9,7 @@ import random
 
 from autograder.answers.day07._shared import SHAPE, generated
 from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day07._shared import conv, operands
+from passlab.exercises.day07._shared import conv, ladder, operands
 from passlab.exercises.day07.fusion_groups import groups_case, simplified
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.judge import Case
@@ -48,6 +48,16 @@ def hidden(seed: int) -> list[Case]:
         small = relay.sum(x, axis=[2, 3], keepdims=True)
         return conv(x) * relay.sigmoid(small) + relay.expand_dims(weight(6), 0) + number(1.0)
 
+    def enlarged(x: relay.Var) -> relay.Expr:
+        return relay.nn.relu(conv(x) + weight(2, 4, 6, 6))
+
+    def two_ways(x: relay.Var) -> relay.Expr:
+        y = relay.nn.relu(x)
+        return relay.nn.dense(relay.tanh(y), relay.exp(y))
+
+    def from_the_start(x: relay.Var) -> relay.Expr:
+        return ladder(x) * x
+
     def long(x: relay.Var) -> relay.Expr:
         for at in range(300):
             x = relay.tanh(x) if at % 3 else x + number(1.0)
@@ -71,11 +81,30 @@ def hidden(seed: int) -> list[Case]:
         groups_case("two convolutions meet", program(two_convs, SHAPE)),
         groups_case("two tuples", program(inception, SHAPE)),
         groups_case("broadcast into a convolution", program(broadcast, SHAPE)),
+        groups_case("a convolution in a larger tensor", program(enlarged, SHAPE)),
+        groups_case("two ways into a product", program(two_ways, (4, 4))),
+        groups_case("a ladder that is read at its end", program(from_the_start, (2, 3))),
         groups_case("very long", program(long, (2, 3))),
         groups_case("an order", program(sorted_rows, (2, 3))),
         groups_case("a limit that counts a diamond once", program(diamond, (2, 3)), rng.choice((6, 7, 8))),
         groups_case("a bound block", simplified(zoo("residual", bind=True)), rng.choice((4, 6))),
     ]
+
+
+_PATH, _STEP = "path = max([path] + [paths[meet]] * one + [paths[other]] * two)", "the last edge of every way has it"
+_BEGIN = "sinks, paths, depth = [None] * len(readers), [OPAQUE] * len(readers), [1] * len(readers)"
+_ENDS = "sinks[i], paths[i], depth[i] = meet, path, 1 + depth[meet]"
+
+#: Between a node and its post-dominator, no pattern is larger than that of the edges into the post-dominator, or the
+#: table refuses what is between.
+EQUIVALENT = {
+    ("path = max(path, edge)", "pass"): _STEP,
+    (_PATH, _PATH.replace("[path]", "[]")): _STEP,
+    (_PATH, _PATH.replace("[paths[meet]]", "[]")): _STEP,
+    (_PATH, _PATH.replace("[paths[other]]", "[]")): _STEP,
+    (_ENDS, _ENDS.replace("1 +", "2 +")): "depths are compared with each other only",
+    (_BEGIN, _BEGIN.replace("[1] *", "[2] *")): "depths are compared with each other only",
+}
 
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -248,6 +277,16 @@ shapes_unseen = edited(
     "a broadcasting operator stays broadcasting, even if the operand has the shape of the result",
     ("ELEMWISE if pattern(e) == BROADCAST and shape(a) == shape(e) else pattern(e)", "pattern(e)"),
 )
+always_elementwise = edited(
+    "spared",
+    "takes every broadcast for element-wise, even into a larger tensor",
+    (" and shape(a) == shape(e) else", " else"),
+)
+own_edges = edited(
+    "spared",
+    "takes a node's own edges for its path: what lies further on may be a product",
+    ("path = max([path] + [paths[meet]] * one + [paths[other]] * two)", "pass"),
+)
 shapes_behind_convolutions = edited(
     "spared",
     "lets a convolution take a transpose or a reshape with it",
@@ -262,10 +301,7 @@ no_third_phase = edited(
 into_tuples = edited(
     "spared",
     "fuses into the tuple that main returns: its fields become one kernel",
-    (
-        "is group[sink]:\n            return False",
-        "is group[sink]:\n            return group[i] is not group[sink] and max(kind[i], inside) <= INJECTIVE",
-    ),
+    ("end <= OUT_FUSABLE", "end <= TUPLE"),
 )
 patterns_stay = edited(
     "spared", "forgets that a group has a convolution: two end in one kernel", ("] = OUT_FUSABLE", "] += 0")
@@ -294,6 +330,12 @@ no_singles = edited(
     "lists only kernels of several calls",
     ("list(found.values())", "[g for g in found.values() if len(g) > 1]"),
 )
+
+
+@wrong("valid", "asks relay.optimize, which runs FuseOps, too")
+def asks_optimize(mod, max_depth=256):
+    relay.optimize(mod, target="llvm")
+    return []
 
 
 @wrong("valid", "asks FuseOps, and reads the answer off its module")

@@ -92,7 +92,11 @@ def outermost(mod, disabled=()):
     return table
 
 
-nothing_off = edited("did", "takes the names that `disabled` has, and switches nothing off", ("list(disabled)", "[]"))
+nothing_off = edited(
+    "did",
+    "takes the names that `disabled` has, and switches nothing off",
+    ("disabled_pass=disabled", "disabled_pass=[]"),
+)
 
 
 @wrong("did", "leaves out of the table what was switched off, but lets it, and what it would have run, run")

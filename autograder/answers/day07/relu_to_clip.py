@@ -70,6 +70,10 @@ def hidden(seed: int) -> list[Case]:
         y = instruction(relu(x))
         return relu(conv(y, 1)) * relu(y)
 
+    def by_an_instruction(x: relay.Var) -> relay.Expr:
+        c = conv(x, 3)
+        return instruction(c, 1) + relu(c)
+
     def whole_numbers(n: relay.Var) -> relay.Expr:
         return tuple_of(relu(relay.cast(n * number(100.0), "int32")), relu(relay.cast(n, "int8")))
 
@@ -100,10 +104,12 @@ def hidden(seed: int) -> list[Case]:
         clip_case("two relus of one convolution", program(two_relus, SHAPE), "spared", run=False),
         clip_case("an instruction that is read twice", program(shared, SHAPE), "did", "spared", run=False),
         clip_case("among instructions", program(among_instructions, SHAPE), "did", "spared", run=False),
+        clip_case("read by an instruction", program(by_an_instruction, SHAPE), "spared", run=False),
         clip_case("whole numbers", program(whole_numbers, (5,)), "did"),
         clip_case("half precision", program(half, (5,)), "did", "spared", run=False),
         clip_case("an unused input", program(unread, SHAPE, SHAPE), "did", run=False),
         clip_case("other convolutions, other relus", program(other_convs, SHAPE), "did", "spared", run=False),
+        clip_case("a note on main", program(two_relus, SHAPE, note="kept"), "did", "spared", run=False),
         clip_case("ResNet-18", zoo("resnet18", simplified=True), "did", "spared", run=False),
     ]
 
@@ -232,6 +238,16 @@ calls_only = edited(
     "spared",
     "counts calls alone: a convolution that main returns is read by a tuple",
     ("self.readers.update(operands(e))", "self.readers.update(e.args if isinstance(e, relay.Call) else [])"),
+)
+operators_only = edited(
+    "spared",
+    "counts calls of operators and tuples: a function that is called reads, too",
+    ("        return e.args\n", "        return e.args if isinstance(e.op, tvm.ir.Op) else []\n"),
+)
+bare_function = edited(
+    "spared",
+    "makes main anew from parameters and body: its attributes are gone",
+    ("from_expr(main))", "from_expr(relay.Function(main.params, main.body)))"),
 )
 clips_only = edited("did", "clips everything: no convolution gets its instruction", ("self.readers[x] == 1", "False"))
 instructions_only = edited(

@@ -48,6 +48,11 @@ def hidden(seed: int) -> list[Case]:
         product = e(op.matmul(x, y))
         return e(op.nn.gelu(e(op.add(product, product)))), e(op.nn.gelu(e(op.add(e(op.matmul(x, y)), w))))
 
+    def other_layouts(e: Any, x: Any, y: Any, w: Any) -> Any:
+        hows = {"data_layout": "NHWC"}, {"kernel_layout": "HWIO"}, {"kernel_layout": "IOHW"}, {"out_layout": "NHWC"}
+        made = [e(op.nn.relu(e(op.add(e(op.nn.conv2d(x, y, padding=(1, 1, 2, 2), **how)), w)))) for how in hows]
+        return tuple(made)
+
     features = ("conv", "dense", "pointwise", "outputs")
     half = [(IMAGE, "float16"), (WEIGHT, "float16"), ((1, 4, 1, 1), "float16")]
     square, bias = (1, 4, 4, 4), (4, 1, 1)
@@ -61,6 +66,7 @@ def hidden(seed: int) -> list[Case]:
     return [
         case("a bias along the rows of an image", module(wrong_axis, square, WEIGHT, (4,)), "spared", run=False),
         case("a bias in three dimensions", module(wrong_axis, square, WEIGHT, bias), "did", "spared"),
+        case("other layouts", module(other_layouts, *[(4, 4, 4, 4)] * 2, bias), "spared", run=False),
         case("half precision", module(wrong_axis, *half), "spared", run=False),
         case("a number for each row", module(rows, (8, 8), SQUARE, (8, 1)), "spared", run=False),
         case("a batch of products", module(rows, (3, 2, 8), (3, 8, 8), (8,)), "spared", run=False),
@@ -85,7 +91,7 @@ def _sizes(expr):
 
 def _layout(context):
     attrs = context.annotated_expr["product"].attrs
-    return (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")
+    return (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) == ("NCHW", "OIHW", "NCHW")
 
 
 def _flat(context):
@@ -187,11 +193,19 @@ counts_elements = edited(
         "sorted(there)[-1:] == [wanted[channel]] and sum(size > 1 for size in there) == 1",
     ),
 )
+_LAYOUTS = 'layouts = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout) == ("NCHW", "OIHW", "NCHW")'
 any_layout = edited(
     "spared",
     "does not look at the layout: dimension 1 of an NHWC image is its height",
-    ('layouts = (attrs.data_layout, attrs.kernel_layout) == ("NCHW", "OIHW")', "layouts = True"),
+    (_LAYOUTS, "layouts = True"),
     ("per_channel(context, 1)", 'per_channel(context, 3 if attrs.data_layout == "NHWC" else 1)'),
+)
+stated_layouts_ignored = edited("spared", "does not look at the layouts at all", (_LAYOUTS, "layouts = True"))
+data_only = edited(
+    "spared", "looks at the layout of the image alone", (_LAYOUTS, 'layouts = attrs.data_layout == "NCHW"')
+)
+weights_only = edited(
+    "spared", "looks at the layout of the weights alone", (_LAYOUTS, 'layouts = attrs.kernel_layout == "OIHW"')
 )
 any_dtype = edited("spared", "does not look at the dtype", ('str(product.dtype) == "float32" and ', ""))
 any_product = edited("spared", "takes a product of batches for one with a weight", ("return flat and", "return"))

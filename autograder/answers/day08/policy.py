@@ -8,16 +8,17 @@ from __future__ import annotations
 import itertools
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 from autograder.answers.day08._shared import Build
 from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.exercises.day08._shared import WEIGHT, conv
-from passlab.exercises.day08.policy import number, policy_case
+from passlab.exercises.day08.policy import best_of_all, number, policy_case
 from passlab.judge import Case
 from passlab.relax import fusing, relax
 from passlab.relax.cases import module, op
-from passlab.relax.fusing import illegal, price, program
+from passlab.relax.fusing import illegal, prepare, price, program
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -55,6 +56,16 @@ def drawn(seed: int, size: int) -> Build:
     return module(body, (width, width), (width, width))
 
 
+def worth_choosing(name: str, rng: random.Random, size: int, best: Callable[[Any], list]) -> Case:
+    """Return a case with a drawn program for which fusing nothing and fusing everything can both be beaten."""
+    while True:
+        build = drawn(rng.randrange(10**6), size)
+        there = prepare(build())
+        groups = best(there)
+        if all(_cheaper(program(there), groups, policy(there)) for policy in (fusing.nothing, fusing.everything)):
+            return policy_case(name, build, "did", "spared", "cost", best=lambda _, groups=groups: groups)
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -72,16 +83,13 @@ def hidden(seed: int) -> list[Case]:
         return e(op.nn.relu(e(op.add(e(op.add(y, number(0.1))), x))))
 
     all_three = ("did", "spared", "cost")
-    cases = [
+    return [
         policy_case("a softmax by hand", module(softmax_by_hand, (96, 96)), *all_three),
         policy_case("a gate", module(gated, (64, 64), (64, 64)), *all_three),
         policy_case("two convolutions", module(images, (1, 4, 12, 12), WEIGHT), *all_three),
+        *(worth_choosing(f"drawn, number {i + 1}", rng, 7, best_of_all) for i in range(3)),
+        worth_choosing("drawn, a large one", rng, 24, reference("day08.policy")),
     ]
-    for i in range(3):
-        cases.append(policy_case(f"drawn, number {i + 1}", drawn(rng.randrange(10**6), 7), *all_three))
-    big = drawn(rng.randrange(10**6), 24)
-    cases.append(policy_case("drawn, a large one", big, *all_three, best=reference("day08.policy")))
-    return cases
 
 
 # ---------------------------------------------------------------------------------------------------- answers

@@ -64,10 +64,27 @@ def hidden(seed: int) -> list[Case]:
         wide = e(op.nn.relu(e(op.nn.conv2d(x, w, dilation=(1, 2), padding=(2, 0, 1, 3)))))
         return e(op.nn.relu(e(op.nn.conv2d(wide, w, strides=(2, 1))))), e(op.nn.conv2d(x, w))
 
+    def two_blocks() -> tvm.IRModule:
+        builder, (x, w) = (
+            relax.BlockBuilder(),
+            (relax.Var(n, relax.TensorType(s)) for n, s in (("x", IMAGE), ("w", WEIGHT))),
+        )
+        with builder.function("main", [x, w]):
+            with builder.dataflow():
+                first = builder.emit(op.nn.relu(builder.emit(conv(x, w))))
+                left = builder.emit_output(conv(first, w))
+            half = builder.emit(op.sigmoid(x))  # blocks that follow each other become one
+            with builder.dataflow():
+                joined = builder.emit(op.nn.relu(builder.emit(conv(builder.emit(op.nn.relu(left)), w))))
+                result = builder.emit_output(op.add(joined, half))
+            builder.emit_func_output(result)
+        return builder.get()
+
     both = ("did", "spared")
     return [
         case("two relus of one conv", module(two_relus, IMAGE, WEIGHT), *both, run=False),
         case("a call of a function in between", module(no_operator, IMAGE, WEIGHT, helper=helper), *both),
+        case("two dataflow blocks", two_blocks, *both),
         case("odd attributes", module(attributes, IMAGE, WEIGHT), *both),
         *(case(f"drawn, number {i + 1}", convolutions(rng.randrange(10**6)), *both, run=not i) for i in range(3)),
         case("generated", generated(rng, 14, "conv", "pointwise", "diamond", "tuples", "outputs"), *both, run=False),
@@ -203,6 +220,14 @@ forgets_the_output = edited(
         "isinstance(binding.value, tvm.ir.Call) and relax.analysis.post_order_visit(binding",
     ),
     ("note(function.body.body)", ""),
+)
+across_blocks = edited(
+    "spared",
+    "takes a value that leaves its block for one of the block's own, since one relu is all that reads it",
+    ("isinstance(call.args[0], relax.DataflowVar) and ", ""),
+)
+one_block = edited(
+    "did", "takes a function for one block", ("in function.body.blocks:", "in function.body.blocks[:1]:")
 )
 every_call_has_a_name = edited(
     "valid",

@@ -11,6 +11,7 @@ from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day08.schedule import naive, schedule_case
 from passlab.judge import Case
 from passlab.relax import tvm
+from passlab.relax.pipelines import cpu_schedule
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -19,7 +20,7 @@ def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     prime = rng.choice((59, 67, 83, 101))
     return [
-        schedule_case(256, 384, 256, timed=True),
+        schedule_case(*rng.choice(((256, 384, 320), (320, 384, 256), (384, 320, 320))), timed=True),
         schedule_case(rng.randrange(3, 60), rng.randrange(33, 90), prime),
         schedule_case(prime, 1, rng.randrange(2, 40)),
         schedule_case(1, prime, 1),
@@ -35,11 +36,17 @@ def _start(n, m, k):
     return schedule, block, schedule.get_loops(block)
 
 
-@right("reorders the loops and leaves vectors to LLVM; each core has rows of its own")
-def order_alone(n, m, k):
+@right("the steps of the lesson: a tile of 4 rows and 16 columns, and rows of tiles for each core")
+def as_in_the_lesson(n, m, k):
     schedule, block, (i, j, r) = _start(n, m, k)
-    schedule.reorder(i, r, j)
-    schedule.parallel(i)
+    columns, column = schedule.split(j, [None, 16])
+    rows, row = schedule.split(i, [None, 4])
+    schedule.reorder(rows, columns, r, row, column)
+    schedule.vectorize(column)
+    local = schedule.cache_write(block, 0, "local")
+    schedule.reverse_compute_at(local, columns)
+    schedule.unroll(row)
+    schedule.parallel(rows)
     schedule.decompose_reduction(block, r)
     return schedule.mod
 
@@ -85,6 +92,47 @@ def only_parallel(n, m, k):
     schedule, _, (i, _, _) = _start(n, m, k)
     schedule.parallel(i)
     return schedule.mod
+
+
+@wrong("cost", "one reorder, and the rest is LLVM's: the row of C is loaded and stored for every term")
+def one_reorder(n, m, k):
+    schedule, _, (i, j, r) = _start(n, m, k)
+    schedule.reorder(i, r, j)
+    return schedule.mod
+
+
+@wrong("cost", "reorders the loops, sets C to zero first, and gives each core rows of its own")
+def order_alone(n, m, k):
+    schedule, block, (i, j, r) = _start(n, m, k)
+    schedule.reorder(i, r, j)
+    schedule.parallel(i)
+    schedule.decompose_reduction(block, r)
+    return schedule.mod
+
+
+@wrong("cost", "makes the whole row of C one vector: the longer, the faster")
+def long_vectors(n, m, k):
+    schedule, block, (i, j, r) = _start(n, m, k)
+    schedule.reorder(i, r, j)
+    schedule.parallel(i)
+    schedule.vectorize(j)
+    schedule.decompose_reduction(block, r)
+    return schedule.mod
+
+
+@wrong("cost", "makes vectors of 16, and none of them stays in a register for a second use")
+def vectors_alone(n, m, k):
+    schedule, block, (i, j, r) = _start(n, m, k)
+    columns, column = schedule.split(j, [None, 16])
+    schedule.reorder(i, r, columns, column)
+    schedule.vectorize(column)
+    schedule.decompose_reduction(block, r)
+    return schedule.mod
+
+
+@wrong("valid", "hands the naive nest to passlab's own rule")
+def by_rule(n, m, k):
+    return cpu_schedule(naive(n, m, k)).mod
 
 
 @wrong("cost", "unrolls the sum: fewer jumps, and the same strides through B")

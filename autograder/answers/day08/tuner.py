@@ -22,6 +22,26 @@ def hidden(seed: int) -> list[Case]:
     return [tuner_case(f"machine {i + 1}", drawn_machine(rng.randrange(100, 10**6)), i) for i in range(5)]
 
 
+_ROW = 'return [1, x, y, x * x, y * y, candidate["depth"] == 0, candidate["local"], *words]'
+_LESS = "without it the choice is still within 15 % of the best, on 200 machines: eight choices make up for it"
+_SPAN = "another basis of the same features"
+
+EQUIVALENT = {
+    (_ROW, _ROW.replace(" x, y,", " y,")): _LESS,
+    (_ROW, _ROW.replace(" x * x,", "")): _LESS,
+    (_ROW, _ROW.replace("x * x", "x + x")): _LESS,
+    (_ROW, _ROW.replace(' candidate["depth"] == 0,', "")): _LESS,
+    (_ROW, _ROW.replace('["depth"] == 0', '["depth"] == 1')): _LESS,
+    (_ROW, _ROW.replace(' candidate["local"],', "")): _LESS,
+    (_ROW, _ROW.replace('["depth"] == 0', '["depth"] != 0')): _SPAN,
+    (_ROW, _ROW.replace("[1,", "[2,")): _SPAN,
+    (
+        'words = [candidate["innermost"] == word for word in ("columns", "rows")]',
+        'words = [candidate["innermost"] != word for word in ("columns", "rows")]',
+    ): _SPAN,
+}
+
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 
@@ -74,10 +94,10 @@ def gaussian_process(candidates, history, k):
 def bagging(candidates, history, k):
     rng, votes = random.Random(0), dict.fromkeys(_left(candidates, history), 0.0)
     for _ in range(15):
-        part = rng.sample(history, len(history) - 3)
+        part = rng.sample(history, len(history) - 1)
         points = np.array([[1, *_bent(c)] for c in candidates], float)
         known, y = points[[i for i, _ in part]], np.log([t for _, t in part])
-        gram = known.T @ known + 0.1 * np.eye(points.shape[1])
+        gram = known.T @ known + 0.03 * np.eye(points.shape[1])
         predicted = y.mean() + points @ np.linalg.solve(gram, known.T @ (y - y.mean()))
         for index in votes:
             votes[index] += predicted[index]
@@ -128,7 +148,7 @@ raw_numbers = edited(
     "did",
     "sizes as they are, times as they are: 128 columns weigh as much as all else",
     (
-        '[1, x, y, x * x, y * y, x * y, candidate["depth"] == 0,',
+        '[1, x, y, x * x, y * y, candidate["depth"] == 0,',
         '[1, candidate["rows"], candidate["columns"], candidate["depth"],',
     ),
     (", *words]", "]"),

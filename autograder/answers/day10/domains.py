@@ -10,8 +10,9 @@ import random
 import islpy as isl
 
 from autograder.authoring.answers import edited, reference, right, wrong
+from passlab import polyhedral
 from passlab.exercises.day10._isl import as_text
-from passlab.exercises.day10.domains import Nest, domains_case, loop, nest, statement, when
+from passlab.exercises.day10.domains import Nest, as_python, domains_case, loop, nest, statement, when
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -41,6 +42,20 @@ def hidden(seed: int) -> list[Case]:
             loop("i", "0", "N", deep, statement("Between", "B[i]", "s[]")),
             statement("Last", "r[]", "s[]", "B[0]"),
         ),
+    }
+    made |= {
+        "below zero": nest(
+            "N",
+            loop(
+                "i",
+                f"-N - {cut}",
+                "N",
+                when(f"i % {cut} == 1", statement("S", "A[i]", "A[-i]")),
+                loop("j", "i", f"-{stride}", statement("T", "B[i, j]", "B[i, -j]"), step=-2),
+                step=stride,
+            ),
+        ),
+        "from one below zero down": nest("", loop("i", "-1", "-20", statement("S", "A[i]", "A[i + 1]"), step=-cut)),
     }
     made |= {f"drawn, number {i + 1}": drawn(rng) for i in range(4)}
     answer = reference("day10.domains")
@@ -90,7 +105,10 @@ def _drawn(rng: random.Random) -> Nest:
             else:
                 name = "ijk"[len(iterators)]
                 inner = [f"{iterators[-1]} + 1", f"max(0, {iterators[-1]} - 2)"] if iterators else []
-                start, stop = rng.choice(["0", "1", *inner]), rng.choice(["N", "M", f"min(N, {rng.randint(4, 9)})"])
+                start, stop = (
+                    rng.choice(["0", "1", "-N", *inner]),
+                    rng.choice(["N", "M", f"min(N, {rng.randint(4, 9)})"]),
+                )
                 step = rng.choice((1, 1, 2, 3, -1, -2))
                 if step < 0:
                     start, stop = f"{stop} - 1", f"{start} - 1"
@@ -102,6 +120,14 @@ def _drawn(rng: random.Random) -> Nest:
         body += block([])
     return nest("N M", *body)
 
+
+EQUIVALENT = {
+    (
+        'inside = f"{start} <= {i} < {stop}" if step > 0 else f"{start} >= {i} > {stop}"',
+        'inside = f"{start} <= {i} < {stop}" if step >= 0 else f"{start} >= {i} > {stop}"',
+    ): "a step is not 0",
+    ('turn = i if step > 0 else f"-{i}"', 'turn = i if step >= 0 else f"-{i}"'): "a step is not 0",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
@@ -198,10 +224,15 @@ no_guards = edited(
 only_upwards = edited(
     "did", "a loop whose start is above its stop never runs", (' if step > 0 else f"{start} >= {i} > {stop}"', "")
 )
+no_negatives = edited(
+    "did",
+    "an iterator is never negative",
+    ("[*conditions, inside, steps]", '[*conditions, inside, steps, f"{i} >= 0"]'),
+)
 one_size = edited(
     "did",
     "N is 10, as in the test at hand",
-    ('" and ".join(conditions)', '" and ".join([*conditions, *(f"{name} = 10" for name in nest["parameters"])])'),
+    ("join(conditions)", 'join([*conditions, *(f"{name} = 10" for name in nest["parameters"])])'),
 )
 reads_without_updates = edited(
     "did",
@@ -227,6 +258,12 @@ zeros_in_front = edited(
     "fills up times with zeros in front, where the outermost loop belongs",
     ('time + ["0"] * (length - len(time))', '["0"] * (length - len(time)) + time'),
 )
+
+
+@wrong("valid", "lets the library take the loops apart")
+def by_the_library(nest):
+    program = polyhedral.parse(as_python(nest))
+    return {part: getattr(program, part) for part in ("domain", "reads", "writes", "schedule")}
 
 
 @wrong("valid", "returns a list of statements, each with its own sets")

@@ -5,6 +5,7 @@ Most wrong answers are the reference with one step of its walk changed.
 
 from __future__ import annotations
 
+import inspect
 import random
 
 import islpy as isl
@@ -58,6 +59,13 @@ def hidden(seed: int) -> list[Case]:
         generate_case("a stencil by fronts", STENCIL, "{ S[t, i] -> [2t + i, t] }", T=n, N=m),
     ]
 
+
+_COMPARED = "**{op.eq: tirx.EQ, op.le: tirx.LE, op.lt: tirx.LT, op.ge: tirx.GE, op.gt: tirx.GT},"
+EQUIVALENT = {
+    ("if node.for_is_degenerate():", "if False:"): "a loop of one turn does no harm",
+    (_COMPARED, _COMPARED.replace(" op.lt: tirx.LT,", "")): "isl writes <= for whole numbers",
+    (_COMPARED, _COMPARED.replace(", op.gt: tirx.GT", "")): "isl writes >= for whole numbers",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
@@ -194,6 +202,11 @@ def fold(function):
         return first
 
     return of_all
+
+
+@wrong("valid", "lets the library build the loops")
+def by_the_library(node, statement):
+    return inspect.getclosurevars(statement).nonlocals["builder"].statement(node, {})
 
 
 @wrong("did", "a bound is the first number outside, as in range: the last turn of every <= loop is missing")

@@ -29,6 +29,7 @@ def hidden(seed: int) -> list[Case]:
         "two steps back": stencil("t i", (1, 0), (2, -3), (1, 1)),
         "heat-2d of two radii": stencil("t i j", *flow_of((0, 0), (-2, 0), (2, 0), (0, 1), (0, -1))),
         "wind from the right": stencil("t i j", *flow_of((0, 0), (1, 0), (0, -1))),
+        "one distance": stencil("t i", (1, -2)),
         "wave equation": stencil("t i", *flow_of((-1,), (0,), (1,)), *flow_of((0,), lag=2)),
         "only the second loop carries": stencil("t i j", (0, 1, -2), (0, 1, 0), (0, 1, 1)),
         "seidel-2d with five points": stencil("t i j", (0, 0, 1), (0, 1, 0), (1, 0, 0), (1, -1, 0), (1, 0, -1)),

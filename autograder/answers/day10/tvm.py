@@ -47,6 +47,13 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
+_LOOPS = 'for loop, sizes in zip(result.get_loops(result.get_sblock("S")), grains, strict=True):'
+EQUIVALENT = {
+    (_LOOPS, _LOOPS.replace(", strict=True", "")): "there is one loop for each variable",
+    (_LOOPS, _LOOPS.replace("True", "False")): "there is one loop for each variable",
+    ("return None, 0", "return None, 1"): "without a variable the number is not read",
+}
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 import signal
 import sysconfig
 import threading
@@ -80,16 +81,40 @@ def answer_limit(seconds: float):
 
 #: Folders of code that is not the learner's: this library, Python's own and installed packages.
 _OTHERS = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
+#: TVM puts frames of its C++ code into Python's tracebacks.
+_NOT_PYTHON = (".cc", ".cpp", ".h", ".pyx", ".pxi", "<unknown>")
 
 
 def _where(error: BaseException) -> str:
     """Return the last line of the learner's own code in a traceback: " (line 7 of dce)"."""
     place, tb = "", error.__traceback__
     while tb:
-        if not tb.tb_frame.f_code.co_filename.startswith(_OTHERS):
+        file = tb.tb_frame.f_code.co_filename
+        if tb.tb_lineno and not file.startswith(_OTHERS) and not file.endswith(_NOT_PYTHON):
             place = f" (line {tb.tb_lineno} of {tb.tb_frame.f_code.co_name})"
         tb = tb.tb_next
     return place
+
+
+#: A place in TVM's sources, as it stands in its messages: "[10:51:21] /tmp/tvm/src/ir/module.cc:164: ".
+_ITS_PLACE = re.compile(r"\[\d+:\d+:\d+\] /\S+?:\d+: ?")
+#: What a compiler's message means for the learner: (what it says, the same in words that help).
+_REMEDIES = (
+    (re.compile(r"Check failed: \(.*?\) is false: *(?=\S)"), ""),
+    (re.compile(r"contains free variables: \[Var\((\w+).*"), r"nothing defines \1; make it a parameter, or bind it"),
+    (re.compile(r".*Found null pointer node.*"), "a part of the program is None: does each visit_ method return?"),
+)
+
+
+def _told(kind: str, error: BaseException) -> str:
+    """Return the sentence of an error, without a compiler's stack and places: ": it must be a number"."""
+    lines = _ITS_PLACE.sub("", str(error)).strip().split("\n")
+    text = lines[-1 if lines[0].startswith("Traceback") else 0]  # TVM puts its C++ stack before the message
+    for said, remedy in _REMEDIES:
+        text = said.sub(remedy, text)
+    text = text.removeprefix(f"{kind}: ").rstrip(". ")
+    text = text if len(text) <= 250 else f"{text[:250]}…"
+    return f": {text}" if text else ""
 
 
 def out_of_time(exercise: Exercise) -> str:
@@ -135,10 +160,8 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         said = "It called itself without end (RecursionError): what stops the recursion?"
         return outcome("raised", error=said, kind="RecursionError")
     except BaseException as error:  # an answer may raise SystemExit and the like, too
-        kind, lines = type(error).__name__, str(error).strip().split("\n")
-        text = lines[-1 if lines[0].startswith("Traceback") else 0][:200]  # TVM puts its C++ stack before the message
-        text = text.removeprefix(f"{kind}: ")
-        return outcome("raised", error=f"It raised {kind}{': ' + text if text else ''}{_where(error)}.", kind=kind)
+        kind = type(error).__name__
+        return outcome("raised", error=f"It raised {kind}{_told(kind, error)}{_where(error)}.", kind=kind)
 
 
 def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
@@ -167,8 +190,7 @@ def unfit(exercise: Exercise, answer: Any) -> str:
     is_module = any(base.__module__ == "torch.nn.modules.module" for base in type(answer).__mro__)
     if callable(answer) and not is_module:
         return ""
-    name = exercise.id.split(".")[1].replace("-", "_")
-    return f"check expects the function itself, {name}; got {type(answer).__name__}."
+    return f"check expects your function itself, without a call; got {type(answer).__name__}."
 
 
 def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
@@ -206,8 +228,6 @@ def conclude(
     if printed > 10_000:
         result.notes.append(f"Your code printed {printed:,} characters while it was checked; they are not shown.")
     if not result.points and any(result.verdicts.values()):
-        result.notes.append(
-            "No law counts as long as “did” is lost on every case: doing nothing keeps the others."
-        )
+        result.notes.append("No law counts as long as “did” is lost on every case: doing nothing keeps the others.")
     result.seconds = time.perf_counter() - start
     return result

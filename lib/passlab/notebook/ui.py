@@ -151,12 +151,12 @@ def _advice(result: Judgement, attempts: int) -> Iterator[str]:
 def smaller(name: str, answer: Callable | None = None) -> None:
     """Show the smaller version of an exercise or, with an answer, judge it on that version's cases. It gives no points.
 
-    >>> smaller("day04.linear-act", linear_act)
+    >>> smaller("day04.linear-act", fuse_linear_act)
     """
     exercise = _find(name)
     if exercise is None:
         return
-    call = f"smaller({exercise.id!r}, {exercise.id.split('.')[1].replace('-', '_')})"
+    call = f"smaller({exercise.id!r}, …)"
     if not exercise.smaller:
         show(say(f"{exercise.id} has no smaller version. hint({exercise.id!r}) opens the next hint."))
     elif answer is None:

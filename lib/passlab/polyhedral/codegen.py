@@ -250,7 +250,7 @@ def reference(program: Program, sizes: Mapping[str, int], arrays: Mapping[str, n
 def run_python(source: str, sizes: Mapping[str, int], arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Run Python source on copies of the arrays and return the copies."""
     arrays = {name: array.copy() for name, array in arrays.items()}
-    exec(compile(textwrap.dedent(source), "<loops>", "exec"), {**sizes, **arrays})
+    exec(compile(textwrap.dedent(source), "<loops>", "exec"), {"sqrt": np.sqrt, "exp": np.exp, **sizes, **arrays})
     return arrays
 
 

@@ -10,8 +10,8 @@ import islpy as isl
 
 from passlab.polyhedral.program import Program, Statement
 
-#: The functions that a statement may call; Python and TensorIR share these names.
-FUNCTIONS = ("max", "min", "abs")
+#: The functions that a statement may call; numpy, or Python, and TensorIR share these names.
+FUNCTIONS = ("max", "min", "abs", "sqrt", "exp")
 _NAMES = "STUVWXYZPQRO"
 _RESERVED = {"exists", "floor", "ceil", "mod", "max", "min", "rat", "infty", "infinity", "nan", "true", "false", "abs"}
 _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "=", ast.NotEq: "!="}
@@ -29,8 +29,9 @@ def parse(source: str, name: str = "main") -> Program:
             A[i] = A[i - 1] + B[2 * i]
         ''')
 
-    Names that no loop defines are parameters; `//` and `%` by a number, `min`, `max` and an `if` on such expressions
-    are allowed. Raise NotAffine, naming the statement or loop and its line, for anything else.
+    Names in bounds and subscripts that no loop defines are parameters; `//` and `%` by a number, `min`, `max` and an
+    `if` on such expressions are allowed. A number in memory is an array of one cell, alpha[0]. Raise NotAffine, naming
+    the statement or loop and its line, for anything else.
     """
     text = textwrap.dedent(source).strip("\n") + "\n"
     try:
@@ -55,6 +56,7 @@ class _Reader:
         self.found: list[tuple[str, ast.stmt, list[str], list[str], list]] = []
         self.ranks: dict[str, int] = {}
         self.parameters: dict[str, int] = {}  # name → line of its first use
+        self.numbers: dict[str, str] = {}  # name that a statement computes with → which statement
         self.loops = {n.target.id for n in ast.walk(tree) if isinstance(n, ast.For) and isinstance(n.target, ast.Name)}
         taken = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         self.free = [letter for letter in _NAMES if letter not in taken]
@@ -152,10 +154,17 @@ class _Reader:
                     self.value(argument, loops, who, reads)
             case ast.Constant(value=int() | float()):
                 pass
+            case ast.Name(id=name) if name not in self.loops:
+                self.named(name, node.lineno)
+                self.numbers.setdefault(name, who)
             case ast.Name():
                 self.affine(node, loops, f"{who} computes with")
+            case ast.Call(func=ast.Name(id=function)):
+                raise NotAffine(f"{who} calls {function}; the functions known here are {', '.join(FUNCTIONS)}.")
             case _:
-                raise NotAffine(f"{who} computes `{_short(node)}`; allowed are +, -, *, /, {', '.join(FUNCTIONS)}.")
+                raise NotAffine(
+                    f"{who} computes `{_short(node)}`; write it with +, -, *, / and {', '.join(FUNCTIONS)}."
+                )
 
     def access(self, node: ast.Subscript, loops: list[str], who: str) -> str:
         if not isinstance(node.value, ast.Name):
@@ -240,6 +249,12 @@ class _Reader:
     def program(self, source: str, name: str) -> Program:
         for both in self.parameters.keys() & self.ranks.keys():
             raise NotAffine(f"{both} (line {self.parameters[both]}) is both an array and a size: rename one of them.")
+        for name, who in self.numbers.items():
+            if name not in self.parameters:
+                raise NotAffine(
+                    f"{who} computes with {name}, which is neither the variable of a loop nor a size in a bound: write "
+                    f"{name}[0], an array of one cell."
+                )
         head = f"[{', '.join(self.parameters)}] -> "
         statements = []
         for label, node, loops, conditions, _, reads, writes in self.found:

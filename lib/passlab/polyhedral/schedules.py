@@ -17,6 +17,23 @@ from passlab.polyhedral.program import Program, coordinates, first_of, first_pai
 Schedule = isl.UnionMap | isl.Map | str
 
 
+#: What isl does not know → what to write in its place.
+_UNKNOWN = {"==": "=", "&&": "and", "||": "or", "**": "a product by a number", "//": "floor(a/b)"}
+
+
+def remedy(text: str) -> str:
+    """Return what to write in a text that isl cannot read, as a sentence after another one; "" if that is not known."""
+    for opening, closing in ("{}", "[]", "()"):
+        if text.count(opening) != text.count(closing):
+            return f" It has {text.count(opening)} {opening} and {text.count(closing)} {closing}."
+    found = [f"{write!r} for {there!r}" for there, write in _UNKNOWN.items() if there in text]
+    return f" Write {', '.join(found)}." if found else ""
+
+
+def cannot_read(text: str) -> str:
+    return f"isl cannot read {text[:120]!r}.{remedy(text)}"
+
+
 def schedule_of(schedule: Schedule) -> isl.UnionMap:
     """Return the schedule as an isl object. Raise ValueError for text that cannot be parsed."""
     if isinstance(schedule, isl.UnionMap):
@@ -27,11 +44,8 @@ def schedule_of(schedule: Schedule) -> isl.UnionMap:
         raise TypeError(f"A schedule is a map of isl or its text; got {type(schedule).__name__}.")
     try:
         return isl.UnionMap(schedule)
-    except isl.Error as error:
-        said = str(error).strip().splitlines()[0][:120]
-        raise ValueError(
-            f"The text {schedule[:80]!r} is not a map in isl's syntax ({said}): write {{ S[i, j] -> [j, i] }}."
-        ) from None
+    except isl.Error:
+        raise ValueError(f"{cannot_read(schedule)} A schedule is written {{ S[i, j] -> [j, i] }}.") from None
 
 
 # ── From a schedule to another ────────────────────────────────────────────────────────────────────────────────────────

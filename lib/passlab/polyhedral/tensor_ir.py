@@ -231,8 +231,8 @@ class _Builder:
                 return _REAL[type(node.op)](self.value(node.left, values), self.value(node.right, values))
             case python.Call(func=python.Name(id=function)):
                 first, *rest = (self.value(part, values) for part in node.args)
-                if function == "abs":
-                    return tir.abs(first)
+                if function in ("abs", "sqrt", "exp"):
+                    return getattr(tir, function)(first)
                 for other in rest:
                     first = getattr(tir, function)(first, other)
                 return first

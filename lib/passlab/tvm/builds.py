@@ -106,6 +106,7 @@ def run_module(
     config: Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
     repeats: int = 0,
+    enough: float = 0.0,
     threads: int = 0,
     seconds: float = 60.0,
 ) -> Built:
@@ -113,8 +114,9 @@ def run_module(
 
     level, disabled, config: of the PassContext for the build. pipeline (Relax): None is TVM's default for the target,
     "none" only lowers operators to loops (nothing is folded or fused). params: values for parameters, by name. repeats:
-    number of timed runs on the first inputs. threads: per kernel, 0 for one per core; on a busy machine only times of
-    one thread are comparable. seconds: limit for everything, once TVM is loaded.
+    number of timed runs on the first inputs. enough: a run of at most so many seconds is the last; after a slower one
+    there is a pause, in which another program may end. threads: per kernel, 0 for one per core; on a busy machine only
+    times of one thread are comparable. seconds: limit for everything, once TVM is loaded.
 
     A module of TIR alone is called with the inputs and a buffer for each remaining parameter, which is an output.
     Raises Unreachable where that TVM cannot be used on this machine.
@@ -138,6 +140,7 @@ def run_module(
         "disabled": list(disabled),
         "config": dict(config or {}),
         "repeats": repeats,
+        "enough": enough,
         "threads": threads,
         "optimize": bool(repeats) or size > SMALL,
     }

@@ -35,6 +35,8 @@ from passlab.tvm.reach import Unreachable, reach
 _MOST_SAID = 2**14
 #: Seconds that the runs behind one measured time must take together.
 _LONG_ENOUGH = 1e-3
+#: Seconds between two timings, when the first was not fast enough.
+_PAUSE = 0.1
 
 # ── The parent: a child for each request ──────────────────────────────────────────────────────────────────────────────
 
@@ -165,7 +167,7 @@ def answer(
             _use_threads(head["threads"])
         outputs = [[_flat_array(leaf) for leaf in _leaves(program.run(values))] for values in given]
         kernels, allocations = program.trace(given[0]) if given else ((), None)
-        times = tuple(_times(program, given[0], head["repeats"])) if given else ()
+        times = tuple(_times(program, given[0], head["repeats"], head["enough"])) if given else ()
     except Failed as error:
         send(sock, {"error": str(error), "stage": stage})
     except MemoryError:
@@ -217,8 +219,8 @@ def _use_threads(count: int) -> None:
     tvm.get_global_func("runtime.config_threadpool")(big_cores, count)
 
 
-def _times(program: Any, values: list, repeats: int) -> Iterator[float]:
-    """Yield the seconds of one run, `repeats` times."""
+def _times(program: Any, values: list, repeats: int, enough: float) -> Iterator[float]:
+    """Yield the seconds of one run, `repeats` times, or until one takes at most `enough` (0: all, without pauses)."""
     if not repeats:
         return
     again = program.again(values)
@@ -230,7 +232,12 @@ def _times(program: Any, values: list, repeats: int) -> Iterator[float]:
         start = time.perf_counter()
         for _ in range(number):
             again()
-        yield (time.perf_counter() - start) / number
+        took = (time.perf_counter() - start) / number
+        yield took
+        if took <= enough:
+            return
+        if enough:
+            time.sleep(_PAUSE)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -25,6 +25,11 @@ EXERCISES = (
             "results]; if todo: stack.extend(todo), else: stack.pop() and, if node is not in results yet, call its "
             "callback.",
         ),
+        meaning={
+            "spared": "it calls no callback that it must not",
+            "cost": "it visits each node once, without recursion",
+        },
+        helps={"did": 1, "cost": 1},
     ),
     Exercise(
         id="day02.fuse-conv-relu",
@@ -43,6 +48,7 @@ EXERCISES = (
             "call_function(conv2d_relu, conv_node.args, conv_node.kwargs). Redirect the users "
             "(replace_all_uses_with), then erase the relu, then the conv.",
         ),
+        helps={"valid": 3, "same": 2, "did": 1, "spared": 1, "cost": 3},
     ),
     Exercise(
         id="day02.fold-batchnorm",
@@ -61,6 +67,7 @@ EXERCISES = (
             "module called by only one node? Then copy.deepcopy(conv), give the copy new parameters, and add it under "
             "a new name.",
         ),
+        helps={"valid": 2, "same": 3, "did": 1, "spared": 3},
     ),
     Exercise(
         id="day02.pass-manager",
@@ -80,6 +87,12 @@ EXERCISES = (
             "...). Facts: facts = {name: value for name, value in facts.items() if name in p.preserves}. Errors: "
             "except Exception as error: raise PassError(p.name, ...) from error.",
         ),
+        meaning={
+            "valid": "it verifies every graph and names the culprit",
+            "spared": "every pass gets its facts, none of them stale",
+            "cost": "it computes no analysis again without need",
+        },
+        helps={"valid": 1, "did": 1, "spared": 2, "cost": 2},
     ),
     Exercise(
         id="day02.equivalent",
@@ -98,6 +111,11 @@ EXERCISES = (
             "b[b.isfinite()].abs().max(). As inputs, use the example and, for its floating-point tensors, a few draws "
             "of torch.randn, scaled by 1 and by 100. If after raises, return (False, inf, inf).",
         ),
+        meaning={
+            "did": "it tells different programs apart",
+            "spared": "it accepts programs that only round differently",
+        },
+        helps={"did": 2, "spared": 2},
     ),
     Exercise(
         id="day02.lost-attribute",
@@ -114,6 +132,8 @@ EXERCISES = (
             "To convict a suspect, change only this attribute in a copy of before and see whether that alone makes a "
             "difference: build nn.Conv2d(…) with all the old attributes except this one, and give it the old weights.",
         ),
+        meaning={"did": "it names the attribute that was lost", "spared": "it acquits the passes that lost nothing"},
+        helps={"did": 2, "spared": 1},
         seconds=10.0,
     ),
     Exercise(
@@ -132,6 +152,12 @@ EXERCISES = (
             "Make a graph with fx.symbolic_trace(lambda x: …); the inputs are a tuple. The average of relu and the "
             "relu of an average differ as soon as one window holds both signs.",
         ),
+        meaning={
+            "valid": "the result is a graph that runs",
+            "did": "the pass changes what it computes",
+            "cost": "the graph has at most three calls",
+        },
+        helps={"valid": 3, "did": 1},
     ),
     Exercise(
         id="day02.fuse-silu",
@@ -152,5 +178,7 @@ EXERCISES = (
             "mutator.visit_expr(f)). Then mutator.builder_.get() is the new module; "
             "relax.transform.DeadCodeElimination()(…) removes the sigmoids that are now unused.",
         ),
+        meaning={"valid": "the result is a well-formed module"},
+        helps={"did": 2, "spared": 2, "cost": 3},
     ),
 )

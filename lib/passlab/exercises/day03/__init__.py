@@ -26,6 +26,7 @@ EXERCISES = (
             "node.replace_all_uses_with(new). Put numbers into user.args with torch.fx.node.map_arg. At the end "
             "erase, in reverse order, the nodes that had a value and have no users.",
         ),
+        helps={"valid": 2, "same": 1, "did": 1, "spared": 1, "cost": 3},
     ),
     Exercise(
         id="day03.dce",
@@ -42,13 +43,19 @@ EXERCISES = (
             "for node in reversed(gm.graph.nodes): if not node.users and not effects(node): "
             "gm.graph.erase_node(node). Inputs and output have the effect 'signature'.",
         ),
+        helps={"same": 2, "did": 1, "spared": 2},
+        smaller=(
+            "Write dce for graphs in which nothing has effects besides the inputs and the output: nothing writes, "
+            "draws random numbers or may stop the program. Remove every unused node, and then its operands, if they "
+            "are unused, too. Inputs stay, used or not."
+        ),
     ),
     Exercise(
         id="day03.cse",
         title="Common subexpression elimination",
         points={"valid": 1, "same": 2, "did": 3, "spared": 4},
         difficulty=3,
-        minutes=40,
+        minutes=30,
         hints=(
             "The key of a node is (op, target, operands, keywords), where merged operands count as one. Dictionary "
             "keys must be hashable: slices are not, and lists need care.",
@@ -58,6 +65,7 @@ EXERCISES = (
             "two reads of an attribute refer to the same memory). For a node that reads one of them, put the number "
             "of writes and unknown calls seen so far into the key, so that one in between gives a different key.",
         ),
+        helps={"valid": 1, "same": 2, "did": 1, "spared": 2},
     ),
     Exercise(
         id="day03.simplify",
@@ -79,6 +87,7 @@ EXERCISES = (
             "node.args = …, and try again). Nodes in written(gm.graph) are off limits, both as x and as the node "
             "itself.",
         ),
+        helps={"same": 2, "did": 1, "spared": 2},
     ),
     Exercise(
         id="day03.pipeline",
@@ -95,13 +104,18 @@ EXERCISES = (
             "Keep (graph, order, counts) of each order and take the min with the key (counts[-1], len(counts)). "
             "copy.deepcopy(gm) is an untouched copy.",
         ),
+        meaning={
+            "valid": "the result is a graph, an order, node counts",
+            "cost": "no other order ends smaller or sooner",
+        },
+        helps={"same": 1, "did": 2, "cost": 1},
     ),
     Exercise(
         id="day03.gelu",
         title="A GELU matcher",
         points={"valid": 1, "same": 1, "did": 3, "spared": 3, "cost": 1},
         difficulty=4,
-        minutes=80,
+        minutes=75,
         stretch=True,
         hints=(
             "Start at the rare node: each erf or tanh. Its operand has to be a formula in x, and what is computed "
@@ -114,6 +128,7 @@ EXERCISES = (
             "node of the formula, try the users of erf, their users, and so on, while they are arithmetic. Compare "
             "coefficients with math.isclose(…, rel_tol=1e-6), and give up on calls with keywords.",
         ),
+        helps={"same": 2, "did": 1, "spared": 2},
     ),
     Exercise(
         id="day03.channels-last",
@@ -133,6 +148,7 @@ EXERCISES = (
             "r and r → ('to NCHW', p) without a capacity. Nodes without a choice get edges without a capacity, from "
             "'NCHW' to the node or from the node to 'NHWC'.",
         ),
+        helps={"did": 1, "spared": 2, "cost": 2},
     ),
     Exercise(
         id="day03.shrinking",
@@ -151,5 +167,11 @@ EXERCISES = (
             "fx.Graph(): call_function, get_attr, output. Give each where its own condition, so that dce has "
             "something to remove every time.",
         ),
+        meaning={
+            "same": "the stages keep what it computes",
+            "did": "every stage removes something in every sweep",
+            "cost": "it has no more nodes than allowed",
+        },
+        helps={"did": 1},
     ),
 )

@@ -75,4 +75,26 @@ def cases() -> list[Case]:
     ]
 
 
+def smaller_cases() -> list[Case]:
+    """Return the cases in which nothing has effects besides the inputs and the output."""
+    pure = {"a dead chain", "an unused input"}
+
+    def forked(m: Any, x: fx.Proxy) -> fx.Proxy:
+        a = torch.relu(x)
+        (torch.tanh(a) * torch.exp(x)).sum()
+        return a + torch.exp(x)
+
+    return [
+        *(each for each in cases() if each.name in pure),
+        case(
+            "dead and live consumers",
+            graph(forked, (2, 4)),
+            did=[
+                most(op, n, "It is unused.", dead=True) for op, n in {"tanh": 0, "mul": 0, "sum": 0, "exp": 1}.items()
+            ],
+            spared=[least("relu", 1, "It is used."), least("exp", 1, "One of the two is used.")],
+        ),
+    ]
+
+
 judge = expecting()

@@ -26,6 +26,14 @@ EXERCISES = (
             "is that element; otherwise it is the node itself. At the end collect the names by last[node], in graph "
             "order.",
         ),
+        meaning={
+            "valid": "the result is a list of groups of operations",
+            "same": "built as kernels, the groups compute the same",
+            "spared": "no group goes too far",
+            "cost": "there are as few kernels as can be",
+        },
+        helps={"same": 2, "did": 2, "spared": 2, "cost": 2},
+        closed=("passlab.exercises.day04.chains.largest_groups",),
     ),
     Exercise(
         id="day04.groups",
@@ -47,6 +55,12 @@ EXERCISES = (
             "the output; in phases 1 and 2 skip sinks that are a cat, in phase 3 skip all others; and in phases 1 and "
             "2 skip a node that is already in the sink's group. size[n] begins at 1, or at 2 for a cat.",
         ),
+        meaning={
+            "valid": "each operation is in exactly one group",
+            "did": "the groups are those of FuseOps",
+            "spared": "it joins nothing that FuseOps keeps apart",
+        },
+        helps={"did": 1},
         closed=("tvm.relay.transform.FuseOps",),
     ),
     Exercise(
@@ -66,6 +80,13 @@ EXERCISES = (
             "came_from back to the member where the path began. Trying all paths takes forever where they fork and "
             "join.",
         ),
+        meaning={
+            "valid": "the result is None or names of nodes",
+            "did": "it refuses what cannot be one kernel",
+            "spared": "it allows what can be one kernel",
+        },
+        helps={"did": 1, "spared": 1},
+        closed=("passlab.exercises.day04.convex.way_back",),
     ),
     Exercise(
         id="day04.linear-act",
@@ -86,13 +107,19 @@ EXERCISES = (
             "activation, the sum, the product and w.t(), in this order, each if it has no users. Do not rewrite at "
             "all if x, weight or bias is in written(gm.graph), or if a get_attr of the same path is.",
         ),
+        helps={"valid": 3, "same": 2, "did": 1, "spared": 2, "cost": 3},
+        smaller=(
+            "Find one spelling only: F.relu of F.linear(x, w, b), with x, w and b by position. Replace the two by "
+            "linear_act(x, w, b, 'relu') if nothing but the relu reads the layer, and erase them. Ignore modules, "
+            "products that are written out, other activations, dtypes, and memory that the program writes."
+        ),
     ),
     Exercise(
         id="day04.attention",
         title="Attention as one op",
         points={"valid": 1, "same": 2, "did": 4, "spared": 4, "cost": 1},
         difficulty=4,
-        minutes=120,
+        minutes=115,
         stretch=True,
         hints=(
             "Begin at the last product and walk up, one step of the formula at a time: dropouts, softmax, mask, "
@@ -105,6 +132,13 @@ EXERCISES = (
             "torch.logical_not. Every value between the scores and the probabilities must have exactly one consumer, "
             "which reads it once. Finally compare shapes (leading dimensions of q, k, v; the scores before and after "
             "the mask) and dtypes, and pass scale=1.0 if the formula has no scale.",
+        ),
+        helps={"same": 3, "did": 2, "spared": 3},
+        smaller=(
+            "Find one spelling only: torch.softmax(q @ k.transpose(-2, -1) * c, -1) @ v, where c is a Python number. "
+            "Replace it by F.scaled_dot_product_attention(q, k, v, scale=c) if each value in between has one user, and "
+            "erase what is then unused. Ignore masks, dropouts, other scales and spellings, shapes and dtypes, and "
+            "memory that the program writes."
         ),
     ),
     Exercise(
@@ -126,6 +160,12 @@ EXERCISES = (
             "isnan(a), else b. to(float16) has to round, even if the next line computes in float32: cast there and "
             "back.",
         ),
+        meaning={
+            "valid": "the result is a kernel for these tensors",
+            "did": "one kernel writes each output element once",
+            "cost": "nothing is computed more often than needed",
+        },
+        helps={"same": 3, "did": 1, "cost": 1},
         seconds=10.0,
     ),
     Exercise(
@@ -145,6 +185,13 @@ EXERCISES = (
             "is computed as often as its consumer, however small it is itself. Bytes: what the kernel reads from "
             "outside, and its result, each once.",
         ),
+        meaning={
+            "valid": "every answer is True or False",
+            "did": "every choice is the faster side",
+            "spared": "it does not fuse where that is slower",
+            "cost": "its choices follow the numbers of the machine",
+        },
+        helps={"did": 2, "cost": 1},
     ),
     Exercise(
         id="day04.measure",
@@ -161,5 +208,13 @@ EXERCISES = (
             "The size of a tensor is shape.numel() * dtype.itemsize, however often it is broadcast or read. Fusing "
             "does not change the operations. seconds is a sum over kernels, each with its own maximum.",
         ),
+        meaning={
+            "valid": "the result has both rows with every number",
+            "did": "the launches and the bytes are right",
+            "spared": "the operations are counted right",
+            "cost": "intensity, seconds and roof are right",
+        },
+        helps={"did": 2, "spared": 3, "cost": 3},
+        closed=("passlab.exercises.day04.measure.priced",),
     ),
 )

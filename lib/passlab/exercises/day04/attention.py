@@ -145,3 +145,38 @@ def cases() -> list[Case]:
             ],
         ),
     ]
+
+
+def smaller_cases() -> list[Case]:
+    """Return cases of one spelling, torch.softmax(q @ k.transpose(-2, -1) * c, -1) @ v."""
+    heads = (2, 2, 4, 8)
+
+    def probabilities(q: fx.Proxy, k: fx.Proxy, dim: int = -1) -> fx.Proxy:
+        return torch.softmax(q @ k.transpose(-2, -1) * 0.3, dim)
+
+    def in_a_row(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
+        return probabilities(probabilities(q, k) @ v, k) @ v
+
+    def read_twice(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
+        p = probabilities(q, k)
+        scores = q @ k.transpose(-2, -1)
+        return p @ v, p, torch.softmax(scores * 0.3, -1) @ v, scores.amax(-1)
+
+    def near(m: Any, x: fx.Proxy) -> tuple:
+        return probabilities(x, x, -2) @ x, x @ probabilities(x, x), torch.softmax(x @ x * 0.3, -1) @ x
+
+    near_misses = "The softmax is over the last dimension, v is on the right, and k is transposed: each breaks one."
+    return [
+        case(
+            "two in a row",
+            graph(in_a_row, heads, heads, heads),
+            did=[attention_made(2, "Each is softmax(q @ k.transpose(-2, -1) * c, -1) @ v.")],
+            cost=[calls(2, "The op includes the whole formula: the transposition and the scale, too.")],
+        ),
+        case(
+            "scores and probabilities with other consumers",
+            graph(read_twice, heads, heads, heads),
+            spared=[attention_at_most(0, "Another node reads the scores or the probabilities, so they must be kept.")],
+        ),
+        case("near-misses", graph(near, (2, 2, 4, 4)), spared=[attention_at_most(0, near_misses)]),
+    ]

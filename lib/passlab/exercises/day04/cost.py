@@ -214,15 +214,47 @@ def centred(name: str, m: int, n: int) -> Situation:
     return Situation(name, lambda x: torch.relu(x - torch.sum(x, -1, True)), ((m, n),), (), apart, fused)
 
 
-def shifted(m: int, n: int, k: int) -> Situation:
-    """Return a matrix plus a column that is a product: fused, each element computes its element of the column."""
+def centred_and_read(m: int, n: int) -> Situation:
+    """Return the same with another consumer of the sums, which is in a group with them, too."""
+
+    def function(x: Any) -> tuple:
+        value = torch.sum(x, -1, True)
+        return torch.relu(x - value), value + 2.0
+
+    every = centred("", m, n)
+    apart, (fused,) = (*every.apart, *element_wise(1, m)), every.fused
+    groups = ("sum_1", "sub", "relu"), ("sum_1", "add")
+    rows = Kernel(4 * (m * n + m), m * n + m)
+    return Situation("a sum used by every element, and once", function, ((m, n),), groups, apart, (fused, rows))
+
+
+def of_four(n: int) -> Situation:
+    """Return four consumers of a chain that begins with four inputs: each of four kernels reads them all."""
+
+    def function(a: Any, b: Any, c: Any, d: Any) -> tuple:
+        value = chain(5)(a + b + c + d)
+        return value + 2.0, torch.relu(value), value * 2.0, torch.abs(value)
+
+    before = ("add", "add_1", "add_2", "mul", "add_3", "relu", "mul_1", "add_4")
+    groups = tuple((*before, reader) for reader in ("add_5", "relu_1", "mul_2", "abs_1"))
+    apart = (Kernel(12 * n, n),) * 3 + element_wise(9, n)
+    return Situation(
+        "four consumers of four inputs", function, ((n,),) * 4, groups, apart, (Kernel(20 * n, 9 * n),) * 4
+    )
+
+
+def shifted(m: int, n: int, k: int, more: int = 0) -> Situation:
+    """Return a matrix plus a column that is a product: fused, each element computes its element of the column.
+
+    `more`: how many operations follow.
+    """
     product = Kernel(4 * (m * k + k + m), 2 * m * k)
     return Situation(
-        "a product used by every element",
-        lambda x, a, b: x + torch.matmul(a, b),
+        "a product used by every element" + (f", and {more} operations" if more else ""),
+        lambda x, a, b: chain(more)(x + torch.matmul(a, b)),
         ((m, n), (m, k), (k, 1)),
-        apart=(product, Kernel(4 * (2 * m * n + m), m * n)),
-        fused=(Kernel(4 * (m * k + k + 2 * m * n), (2 * k + 1) * m * n),),
+        apart=(product, Kernel(4 * (2 * m * n + m), m * n), *element_wise(more, m * n)),
+        fused=(Kernel(4 * (m * k + k + 2 * m * n), (2 * k + 1 + more) * m * n),),
     )
 
 
@@ -249,11 +281,11 @@ def many_alive(count: int, n: int) -> Situation:
 
     steps = 2 * count - 1
     apart = element_wise(count, n) + (Kernel(12 * n, n),) * (count - 1)
-    fused = (Kernel(8 * n, steps * n, alive=count + 1, elements=n),)  # the sums, and x until the last of them
+    fused = (Kernel(8 * n, steps * n, alive=count, elements=n),)  # the sums; x is given up for the last of them
     return Situation(f"a product of {count} sums", function, ((n,),), (), apart, fused)
 
 
-DEAR = {"exp": torch.exp, "erf": torch.erf, "sigmoid": torch.sigmoid}
+DEAR = {"exp": torch.exp, "erf": torch.erf, "sigmoid": torch.sigmoid, "tanh": torch.tanh}
 
 
 def situations(rng: random.Random) -> list[Situation]:
@@ -286,14 +318,31 @@ def turned(rng: random.Random) -> list[Choice]:
     n, rows = rng.choice((50_000, 80_000)), rng.choice((16, 24))
     dear = rng.choice(list(DEAR))
     idle = MACHINE | {"launch": 1e-9, "bandwidth": 1e15, "step": 1e-15}  # nothing on it takes long
+    started = idle | {"launch": 1e-6}
+    every, product = centred("a sum used by every element", rows, 64), shifted(rows, 64, 256, 4)
+
+    def worth(situation: Situation, launches: float) -> float:
+        """Return the step with which the fused kernel computes as long as so many launches take."""
+        return launches * started["launch"] / situation.fused[0].steps
+
     turns = [
         ("launch", along_rows(dear, (300,), rows, 300), MACHINE | {"bandwidth": 1e12}, (1e-3, 1e-8)),
         ("launch", sum_to_two(rows, 20_000), idle | {"bandwidth": 2e10}, (1e-2, 1e-8)),
         ("bandwidth", to_two("a cheap chain with two consumers", n), MACHINE | {"launch": 1e-9}, (1e8, 1e13)),
         ("bandwidth", sum_to_two(rows, 20_000), idle | {"launch": 1e-5}, (1e14, 1e9)),
         ("step", centred("a sum used by every element", rows, 400), MACHINE | {"launch": 1e-9}, (1e-14, 1e-9)),
-        ("dear", to_two(f"{dear} with two consumers", n, dear), MACHINE | {"launch": 1e-9}, (1, 2000)),
+        *(
+            ("dear", to_two(f"{name} with two consumers", n, name), MACHINE | {"launch": 1e-9}, (1, 2000))
+            for name in DEAR
+        ),
         ("registers", many_alive(rows, 24_000), idle | {"launch": 1e-6, "step": 1e-10}, (64, 2)),
+        # Closer ones, which half or double of a term turns: what is read inside moves no bytes, ...
+        ("bandwidth", to_three(dear, n), idle | {"launch": 1e-12, "step": 1e-13}, (1e9, 1e14)),
+        ("bandwidth", of_four(n), idle | {"launch": 1e-12, "step": 1e-13}, (1e9, 1e14)),
+        # ... a sum takes one step for a number, a product two, and so does a value that does not fit.
+        ("step", every, started, (worth(every, 1.15), worth(every, 5))),
+        ("step", product, started, (worth(product, 3.45), worth(product, 8))),
+        ("registers", many_alive(40, 20_000), idle | {"launch": 1e-6, "step": 1e-10}, (64, 2)),
     ]
     return [
         Choice(situation, machine | {number: value}, number)

@@ -171,3 +171,36 @@ def cases() -> list[Case]:
             ],
         ),
     ]
+
+
+def smaller_cases() -> list[Case]:
+    """Return cases of one spelling, F.relu(F.linear(x, w, b))."""
+
+    def layers_in_a_row(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return F.relu(F.linear(F.relu(F.linear(x, m.w1, m.b1)), m.w2, m.b2))
+
+    def read_twice(m: Any, x: fx.Proxy) -> tuple:
+        y, z = F.linear(x, m.w, m.b), F.linear(x, m.w, m.b)
+        return F.relu(y) * y, F.relu(z), z
+
+    def others(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return torch.tanh(F.linear(F.relu(x), m.w, m.b))
+
+    reader = "The value of the layer has another consumer, or is an output."
+    return [
+        case(
+            "two layers in a row",
+            graph(layers_in_a_row, (2, 3), w1=(4, 3), b1=(4,), w2=(5, 4), b2=(5,)),
+            did=[layers_made("Each is F.relu(F.linear(x, w, b)).", relu=2)],
+            spared=[layers_at_most("There are only two layers.", relu=2)],
+            cost=[calls(2, "One node should replace the layer and the relu.")],
+        ),
+        case(
+            "layers with other consumers", graph(read_twice, (2, 3), w=(4, 3), b=(4,)), spared=[layers_at_most(reader)]
+        ),
+        case(
+            "a relu and a layer apart",
+            graph(others, (2, 3), w=(4, 3), b=(4,)),
+            spared=[layers_at_most("The relu comes before the layer, not after it.")],
+        ),
+    ]

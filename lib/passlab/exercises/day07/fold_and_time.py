@@ -1,43 +1,107 @@
 """Day 7: visible cases of the measurement of what folding a batch norm buys.
 
-Times measured by the learner's code are not judged, but the measured modules are: both sides are built here again,
-in another process, their kernels counted and their outputs compared.
+While the answer works, a witness writes down what it builds and how long each run takes: what the answer says must fit
+that. Both sides are built here again, in another process, their kernels counted and their outputs compared.
 """
 
 from __future__ import annotations
 
+import contextlib
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
 
 from passlab.equivalence.values import Tolerance, compare
 from passlab.judge import Case, Finding
+from passlab.measure import seconds as duration
 from passlab.relay import relay, tvm
 from passlab.relay.cases import program, weight
-from passlab.tvm.builds import Built, as_torch, packed, run_module
+from passlab.tvm import builds
+from passlab.tvm.builds import Built, as_torch, packed
 from passlab.tvm.judge import counts, first_difference, random_inputs, valid
 
 LEVEL, RUNS = 3, 5
+#: Seconds between two looks at the clock in which another program may run.
+HICCUP = 1e-4
+
+
+@contextlib.contextmanager
+def watched(x: np.ndarray) -> Iterator[tuple[list[tuple], list[float]]]:
+    """Give two lists that grow: (module, level, passes off) of each build, and the seconds of each run on `x`."""
+    from tvm.contrib.graph_executor import GraphModule
+
+    built, runs = [], []
+    run, build, run_module = GraphModule.run, relay.build, builds.run_module
+    time_evaluator = tvm.runtime.Module.time_evaluator
+
+    def note(graph: Any, seconds: list[float]) -> None:
+        inputs = [graph["get_input"](at).numpy() for at in range(graph["get_num_inputs"]())]
+        runs.extend(seconds if any(np.array_equal(there, x) for there in inputs) else ())
+
+    def noted_build(module: Any, *args: Any, **how: Any) -> Any:
+        context = tvm.transform.PassContext.current()
+        built.append((module, context.opt_level, context.disabled_pass))
+        return build(module, *args, **how)
+
+    def noted_run(graph: Any, **inputs: Any) -> None:
+        start = time.perf_counter()
+        run(graph, **inputs)
+        note(graph.module, [time.perf_counter() - start])
+
+    def noted_evaluator(module: Any, *args: Any, **how: Any) -> Callable:
+        def measured(*given: Any) -> Any:
+            found = time_evaluator(module, *args, **how)(*given)
+            note(module, found.results)
+            return found
+
+        return measured
+
+    def noted_run_module(module: Any, inputs: Any, **how: Any) -> Built:
+        found = run_module(module, inputs, **how)
+        built.append((module, how.get("level", LEVEL), how.get("disabled", ())))
+        runs.extend(found.times)
+        return found
+
+    with (
+        mock.patch.object(relay, "build", noted_build),
+        mock.patch.object(GraphModule, "run", noted_run),
+        mock.patch.object(tvm.runtime.Module, "time_evaluator", noted_evaluator),
+        mock.patch.object(builds, "run_module", noted_run_module),
+    ):
+        yield built, runs
 
 
 def call(answer: Callable, case: Case) -> Any:
-    """Return the answer's sides as plain data: lists of numbers and text. The image travels as a torch tensor."""
+    """Return the answer's sides as plain data: lists of numbers and text. The image travels as a torch tensor.
+
+    Each side gets `built`, [level, passes off] of the builds of its module; `runs` are the seconds of all runs.
+    """
     module, x = case.build()
-    found = answer(module, x.numpy())
+    with watched(x.numpy()) as (built, runs):
+        found = answer(module, x.numpy())
     if not isinstance(found, dict):
         return found
-    plain = {}
+    plain = {"runs": [float(one) for one in runs]}
     for name, side in found.items():
         if isinstance(side, dict):
             side = dict(side)
             side["disabled"] = [str(one) for one in side.get("disabled") or ()]
             side["seconds"] = [float(one) for one in side.get("seconds") or ()]
+            own = [(level, off) for module, level, off in built if _equal(module, side.get("module"))]
+            side["built"] = [[level, sorted(map(str, off))] for level, off in own]
         plain[str(name)] = side if isinstance(side, dict) else float(side)
     return plain
+
+
+def _equal(one: Any, other: Any) -> bool:
+    one = tvm.IRModule.from_expr(one) if isinstance(one, relay.Function) else one
+    return isinstance(other, tvm.IRModule) and tvm.ir.structural_equal(one, other)
 
 
 def _unfit(before: tvm.IRModule, found: Any) -> str | None:
@@ -85,17 +149,33 @@ def _unfolded(folded: tvm.IRModule, limits: dict[str, int]) -> str | None:
 
 
 def _unmeasured(found: dict) -> str | None:
-    """Return why the ratio does not follow from the times, or None."""
-    medians = {}
+    """Return why the times are not those of runs of the two sides, or the ratio does not follow from them, or None."""
+    medians, runs = {}, found["runs"]
     for name in ("plain", "folded"):
-        seconds = found[name]["seconds"]
+        seconds, said = found[name]["seconds"], [found[name]["level"], sorted(found[name]["disabled"])]
+        if said not in found[name]["built"]:
+            others = " and ".join(_told(*way) for way in found[name]["built"]) or "not at all"
+            return f"The side {name!r} says that it is built {_told(*said)}. Your function builds this module {others}."
         if len(seconds) < RUNS or not all(isinstance(s, float) and 0 < s < math.inf for s in seconds):
             return f"The side {name!r} has {len(seconds)} times; at least {RUNS} are needed, all above 0."
         medians[name] = statistics.median(seconds)
+    reported = sum(len(found[name]["seconds"]) for name in medians)
+    if len(runs) < reported:
+        return f"You report {reported} times, but your function ran the modules {len(runs)} times on the input given."
+    for name, median in medians.items():
+        if not 0.9 * min(runs) <= median <= 1.1 * max(runs) + HICCUP:
+            return (
+                f"The median of the side {name!r} is {duration(median)}, but the runs of your function took between "
+                f"{duration(min(runs))} and {duration(max(runs))}."
+            )
     ratio = medians["plain"] / medians["folded"]
     if math.isclose(ratio, found["ratio"], rel_tol=1e-3):
         return None
     return f"The medians of your times give a ratio of {ratio:.3f}; yours is {found['ratio']:.3f}."
+
+
+def _told(level: int, disabled: list[str]) -> str:
+    return f"at level {level} with {', '.join(disabled) or 'nothing'} disabled"
 
 
 _kept: dict[tuple, Built] = {}
@@ -107,7 +187,7 @@ def _built(side: dict, inputs: list[tuple]) -> Built:
     data = b"".join(array.tobytes() for arrays in inputs for array in arrays)
     key = (module.text, side["level"], tuple(sorted(side["disabled"])), data)
     if key not in _kept:
-        built = run_module(module, inputs, level=side["level"], disabled=side["disabled"])
+        built = builds.run_module(module, inputs, level=side["level"], disabled=side["disabled"])
         if not built.ok:
             return built
         if len(_kept) == 16:

@@ -9,7 +9,7 @@ import numpy as np
 from passlab.exercises.day07._shared import CONV, LEVEL, RELU, SHAPE, clip_case, conv, ladder, named, operands, outside
 from passlab.judge import Case, times
 from passlab.relay import relay, tvm
-from passlab.relay.cases import calls, number, program, tuple_of, weight
+from passlab.relay.cases import attributes_kept, calls, number, program, tuple_of, weight
 from passlab.tvm.judge import counts, is_primitive, judge_pass
 
 
@@ -21,8 +21,9 @@ def _alone(module: tvm.IRModule) -> int:
 
 
 def _instructions(module: tvm.IRModule) -> list[relay.Function]:
-    """Return the functions whose Composite is conv2d_relu."""
-    there = [e for e in outside(module["main"]) if isinstance(e, relay.Function) and e.attrs]
+    """Return the function of each call of one whose Composite is conv2d_relu."""
+    called = [e.op for e in outside(module["main"]) if isinstance(e, relay.Call)]
+    there = [f for f in called if isinstance(f, relay.Function) and f.attrs]
     return [f for f in there if "Composite" in f.attrs and str(f.attrs["Composite"]) == "conv2d_relu"]
 
 
@@ -73,7 +74,7 @@ def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str |
     if old != new:
         op = min(op for op in old.keys() | new.keys() if old[op] != new[op])
         return f"{calls(old[op], op)} became {new[op]}; replace only relu."
-    return None
+    return attributes_kept(before, after)
 
 
 def _clips(module: tvm.IRModule) -> set[tuple[float, float]]:
@@ -120,7 +121,7 @@ def cases() -> list[Case]:
     return [
         clip_case("settings", program(settings, SHAPE), "did"),
         clip_case("convolutions with other consumers", program(read_twice, SHAPE), "spared", run=False),
-        clip_case("relu elsewhere", program(elsewhere, SHAPE), "did", "spared"),
+        clip_case("relu elsewhere", program(elsewhere, SHAPE, note="kept"), "did", "spared"),
         clip_case("one after another", program(one_after_another, SHAPE), "did", "spared", run=False),
         clip_case("instructions that are there already", program(already, SHAPE), "did", "spared", run=False),
         clip_case("integers", program(integers, (7,)), "did"),

@@ -27,6 +27,8 @@ EXERCISES = (
             "operands) calls it. tvm.ir.Call(conv.op, parameters, conv.attrs, conv.ty_args) is the same convolution "
             "with other operands. The old one is then dead: relax.transform.DeadCodeElimination().",
         ),
+        meaning={"valid": "the result is a well-formed module"},
+        helps={"same": 3, "did": 2, "spared": 1},
     ),
     Exercise(
         id="day08.pattern",
@@ -47,6 +49,8 @@ EXERCISES = (
             "dimension must be 1, except the channels, which must match: dimension 1 of an image, the last one of a "
             "product.",
         ),
+        meaning={"valid": "the result is a well-formed module"},
+        helps={"did": 1, "spared": 2},
     ),
     Exercise(
         id="day08.policy",
@@ -64,6 +68,13 @@ EXERCISES = (
             "Also try keeping one value more. Compute there = program(module) once, then price(there, groups): with "
             "thirty operations that is thirty prices a round, and a round either saves something or is the last.",
         ),
+        meaning={
+            "valid": "the groups are legal",
+            "did": "it beats fusing nothing and fusing everything",
+            "spared": "little is computed again",
+            "cost": "it costs little more than the best groups",
+        },
+        helps={"valid": 2, "did": 2, "spared": 1, "cost": 3},
     ),
     Exercise(
         id="day08.schedule",
@@ -76,13 +87,24 @@ EXERCISES = (
             "tvm.s_tir.Schedule(function) the block has the name that you gave te.compute. The innermost loop of the "
             "textbook version jumps through B with every step: which loop should be innermost instead?",
             "split(j, [None, 32]) and vectorize the inner part; split(i, [None, 8]) and unroll the inner part; use "
-            "reorder to put the reduction loop around these two. Use parallel on the outermost loop, or on the fuse "
-            "of several. If sizes do not divide evenly, TVM adds a condition.",
+            "reorder to put the reduction loop around these two. If sizes do not divide evenly, TVM adds a condition.",
             "The sums of a tile should stay in registers: local = schedule.cache_write(block, 0, 'local') before the "
             "splits, and after the reorder schedule.reverse_compute_at(local, tile) with the loop just outside the "
             "reduction loop. decompose_reduction(block, that loop) moves the zero initialization out of it.",
         ),
+        meaning={
+            "valid": "the result is a module with one PrimFunc",
+            "same": "it computes the product of A and B",
+            "did": "it is faster than the naive loop nest",
+            "cost": "it is as fast as promised",
+        },
+        helps={"did": 1, "cost": 2},
         seconds=10.0,
+        closed=(
+            "passlab.relax.pipelines.cpu_schedule",
+            "passlab.kernels.schedule.on_cpu",
+            "passlab.exercises.day08.tuner.scheduled",
+        ),
     ),
     Exercise(
         id="day08.tuner",
@@ -100,6 +122,12 @@ EXERCISES = (
             "np.linalg.solve(A.T @ A + 0.1 * np.eye(p), A.T @ y). Predict all candidates, leave out those already "
             "measured, and return the first k.",
         ),
+        meaning={
+            "valid": "the choices are different, and not measured yet",
+            "did": "it finds better ones than random search",
+            "cost": "what it finds is near the best",
+        },
+        helps={"did": 1, "cost": 2},
     ),
     Exercise(
         id="day08.pipeline",
@@ -120,6 +148,12 @@ EXERCISES = (
             "are more channels than columns in a small image. ConvertLayout({'relax.nn.conv2d': ['NHWC', 'HWIO']}), "
             "then Normalize(). (The keys need their prefix, or nothing happens.)",
         ),
+        meaning={
+            "valid": "the result is a well-formed module",
+            "did": "it launches few enough kernels",
+            "cost": "it is as fast as promised",
+        },
+        helps={"did": 1, "cost": 2},
         seconds=60.0,
     ),
 )

@@ -15,8 +15,8 @@ from passlab.judge import Case, Finding
 from passlab.measure import seconds
 from passlab.tvm import builds
 
-#: Another program may take a core in the middle of a measurement: only several failures in a row are one.
-ROUNDS = 3
+#: The most timings of a module: another program may take the core in the middle of some.
+TIMINGS = 12
 #: The required speedup over TVM's default pipeline. Both get one thread: a second core may be busy.
 FASTER = 4.0
 
@@ -61,12 +61,13 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("valid", broken is None, broken or "")
     if broken:
         return
-    mine = _run(value, task, "none")
+    default = _default(case, before)
+    base = min(default.times)
+    mine = _run(value, task, "none", base / task.faster)
     wrong = mine.error or _difference(mine, task)
     yield Finding("same", not wrong, wrong or "")
     if wrong:
         return
-    default = _default(case, before)
     here, there = len(mine.kernels), len(default.kernels)
     most = there - task.fewer
     said = f"One run launches {here} kernels, with TVM's default pipeline {there}"
@@ -74,23 +75,17 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding(
         "did", here <= most, "" if here <= most else f"{said} The last ones are {', '.join(mine.kernels[-3:])}."
     )
-    least, base = min(mine.times), min(default.times)
-    for _ in range(ROUNDS - 1):
-        if base / least >= task.faster:
-            break
-        least = min(least, *_run(value, task, "none").times)
-        base = min(base, *_run(before, task, None).times)
+    least = min(mine.times)
     slow = f"On one thread it takes {seconds(least)}, TVM's default pipeline {seconds(base)}: "
     slow += f"{base / least:.1f} times as fast; at least {task.faster:g} times is required."
     yield Finding("cost", base / least >= task.faster, "" if base / least >= task.faster else slow)
 
 
-def _run(module: Any, task: Task, pipeline: str | None) -> builds.Built:
+def _run(module: Any, task: Task, pipeline: str | None, enough: float = 0.0) -> builds.Built:
     from passlab.relax.pipelines import host
 
-    return builds.run_module(
-        module, [task.inputs], target=str(host()), pipeline=pipeline, repeats=3, threads=1, seconds=60
-    )
+    how = {"repeats": TIMINGS, "enough": enough} if enough else {"repeats": 3}
+    return builds.run_module(module, [task.inputs], target=str(host()), pipeline=pipeline, threads=1, seconds=60, **how)
 
 
 def _default(case: Case, module: Any) -> builds.Built:

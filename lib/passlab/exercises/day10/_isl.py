@@ -11,6 +11,7 @@ from typing import Any
 import islpy as isl
 
 from passlab.judge import Case, Finding
+from passlab.polyhedral.schedules import cannot_read, remedy
 
 #: Limits on the length of a text, the numbers in one bracket, and the steps of isl to judge it: all far more than a
 #: right answer needs.
@@ -61,7 +62,8 @@ class Reader:
             return kind.read_from_str(self.context, text)
         except isl.Error:
             self.raise_if_too_long()
-            raise Unreadable(f"isl cannot read {name} as a {kind.__name__}: {text[:80]!r}.") from None
+            said = f"isl cannot read {name} as a {kind.__name__}: {text[:80]!r}.{remedy(text)}"
+            raise Unreadable(said) from None
 
     def raise_if_too_long(self) -> None:
         """Raise GaveUp if isl failed because of the limit: then it refuses all work, whatever its error said."""
@@ -123,9 +125,48 @@ def as_text(value: Any) -> Any:
     return value
 
 
+def told(call: Callable[[Callable, Case], Any]) -> Callable[[Callable, Case], Any]:
+    """Let a `call` say isl's errors in words: the text that isl could not read, or the operation that failed."""
+
+    @wraps(call)
+    def telling(answer: Callable, case: Case) -> Any:
+        try:
+            return call(answer, case)
+        except isl.Error as error:
+            raise ValueError(_said(error)).with_traceback(error.__traceback__) from None
+
+    return telling
+
+
+def _said(error: isl.Error) -> str:
+    named = re.search(r"isl_(\w+) failed: (.*?)(?: in /.*)?$", str(error))
+    operation, reason = named.groups() if named else ("an operation", str(error))
+    if not operation.endswith("read_from_str"):
+        return f"isl cannot do {operation}: {reason}"
+    frame = error.__traceback__
+    while frame.tb_next:
+        frame = frame.tb_next
+    texts = [text for text in frame.tb_frame.f_locals.values() if isinstance(text, str) and "{" in text]
+    unread = next((text for text in reversed(texts) if not _reads(text)), None)
+    if unread is None:
+        return f"isl cannot read the text of this {operation.removesuffix('_read_from_str')} ({reason}): print it"
+    return cannot_read(unread).rstrip(".")
+
+
+def _reads(text: str) -> bool:
+    for kind in (isl.UnionSet, isl.UnionMap):
+        try:
+            kind(text)
+        except isl.Error:
+            continue
+        return True
+    return False
+
+
 def call_with(*kinds: str) -> Callable[[Callable, Case], Any]:
     """Return a `call` that turns the texts of a case into isl objects; kinds are names of isl's classes."""
 
+    @told
     def call(answer: Callable, case: Case) -> Any:
         return as_text(answer(*(getattr(isl, kind)(text) for kind, text in zip(kinds, case.build(), strict=True))))
 

@@ -14,6 +14,7 @@ from passlab.exercises.day10._isl import (
     not_a_function,
     not_before,
     said_type,
+    told,
 )
 from passlab.judge import Case, Finding
 
@@ -150,6 +151,7 @@ def cases() -> list[Case]:
     ]
 
 
+@told
 def call(answer: Callable, case: Case) -> Any:
     return as_text(answer(*case.build()))
 

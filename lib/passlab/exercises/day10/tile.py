@@ -12,7 +12,7 @@ from typing import Any
 import islpy as isl
 
 from passlab import polyhedral
-from passlab.exercises.day10._isl import Reader, Unreadable, as_text
+from passlab.exercises.day10._isl import Reader, Unreadable, as_text, told
 from passlab.exercises.day10._loops import Sizes, difference, run
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
@@ -73,6 +73,7 @@ def cases() -> list[Case]:
     ]
 
 
+@told
 def call(answer: Callable, case: Case) -> Any:
     """Call the answer with the program of the case, and return its schedule as text."""
     name, sizes = case.build()
