@@ -486,6 +486,28 @@ if "Relax" in rows:
 # No form is the best one: fusion is easy where operators are small, recognising attention is easy where they are large.
 
 # %% [markdown]
+# ## The same node in two graphs · stretch
+#
+# Which node of one IR became which of another? Names are no help, since every exporter has its own, and order is not
+# either. But the result is the result in both, and from there both graphs can be walked back together: when two values
+# correspond, so do the nodes that make them, and then their operands, one by one.
+
+# %%
+traced, model = trace(tiny, x), onnx_program.model_proto
+maker = {name: node for node in model.graph.node for name in node.output}
+*_, output = traced.graph.nodes
+value = {output.args[0]: model.graph.output[0].name}  # FX node → the ONNX value that it corresponds to
+for node in reversed(traced.graph.nodes):
+    if node in value and value[node] in maker:
+        twin = maker[value[node]]
+        print(f"{node.name} ({node.target if node.op == 'call_module' else node.op}) is {twin.name} ({twin.op_type})")
+        value.update(zip(node.all_input_nodes, twin.input, strict=False))
+assert len(value) == 3
+
+# %% [markdown]
+# Here each node has one twin. Where one became several, or two became one, the walk has to step over the whole group
+# before it goes on: exercise 4.
+#
 # ## Forks and joins
 #
 # Real networks are not chains. A residual block sends its input along two ways and adds the results:

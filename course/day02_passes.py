@@ -693,6 +693,9 @@ print(verdict)
 diff(before, after, title="conv2d_relu in Relax")
 
 # %% [markdown]
+# Exercise 8 is a mutator of this kind for `x * sigmoid(x)`: for each factor of a product, look up what it is bound to,
+# and ask whether that is the sigmoid of the other factor. Relay's mutators come back on day 7.
+#
 # The underscore in `visit_call_` is a trap. A method `visit_call`, as in Relay, is never called, and no error tells
 # you:
 

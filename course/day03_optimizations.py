@@ -31,6 +31,7 @@ import math
 import operator
 import warnings
 
+import networkx
 import torch
 import torch.nn.functional as F
 from torch import fx, nn
@@ -419,6 +420,46 @@ assert list(hits) == ["add", "add_1", "add_2", "add_3"]
 draw(gm, title="Four sums of products share a factor", mark=tuple(hits))
 
 # %% [markdown]
+# ## Formulas in normal form · stretch
+#
+# The other way out, one form for all spellings, can do more than order operands: it can multiply out. Read a formula as
+# a **polynomial** in some unknowns, a table from powers to coefficients. A sum adds tables, a product multiplies each
+# term of one with each term of the other. What is no polynomial, as erf(x), is one more unknown.
+
+
+# %%
+def polynomial(node, *unknowns):
+    """A formula of + and * as {powers of the unknowns: coefficient}."""
+    if not isinstance(node, fx.Node):
+        return {(0,) * len(unknowns): node}
+    if node in unknowns:
+        return {tuple(int(node is unknown) for unknown in unknowns): 1}
+    p, q = (polynomial(operand, *unknowns) for operand in node.args)
+    if node.target is operator.add:
+        return {powers: p.get(powers, 0) + q.get(powers, 0) for powers in p | q}
+    product = {}
+    for (m, a), (n, b) in itertools.product(p.items(), q.items()):
+        powers = tuple(map(operator.add, m, n))
+        product[powers] = product.get(powers, 0) + a * b
+    return product
+
+
+# %%
+class TwoWays(nn.Module):
+    def forward(self, x):
+        gate = torch.erf(x)
+        return 0.5 * x * (1 + gate), gate * x * 0.5 + x * 0.5
+
+
+x, gate, *_, output = trace(TwoWays(), torch.randn(3)).graph.nodes
+tables = [polynomial(result, x, gate) for result in output.args[0]]
+print(*tables, sep="\n")
+assert tables[0] == tables[1] == {(1, 0): 0.5, (1, 1): 0.5}
+
+# %% [markdown]
+# Both ways are ½·x + ½·x·gate. Coefficients are rounded, so they are compared with a tolerance. Exercise 6 needs two
+# such tables: one of what goes into erf, and one of what becomes of it.
+#
 # ## Layout
 #
 # The four axes of an image tensor are named N, C, H, W, in this order. In memory they may lie in another: channels
@@ -460,6 +501,37 @@ timed({"never": layers, "at every layer": wrapped, "at the borders": propagated}
 # conversions in place of eight. Between the borders, element-wise operations (ReLU, the residual addition) take any
 # layout as it comes, so the layout flows through them. Finding the places where a conversion is unavoidable, and no
 # others, is exercise 7.
+#
+# ## The fewest conversions: a minimum cut · stretch
+#
+# Give each operation one of two layouts; some have no choice. Where two neighbours differ, a conversion is due. The
+# choice with the fewest is a **minimum cut** (Ford and Fulkerson 1956): an arrow each way between neighbours, of
+# capacity 1; arrows that cannot be cut tie the operations without a choice to one of two poles. Now cut arrows of the
+# least capacity in all so that no way is left from one pole to the other. Here is `conv(x) + a + b`:
+
+# %%
+net = networkx.DiGraph()
+for node in ("x", "a", "b", "output"):
+    net.add_edge("NCHW", node)  # no capacity: this arrow cannot be cut
+net.add_edge("conv", "NHWC")
+for node, reader in (
+    ("x", "conv"),
+    ("conv", "sum"),
+    ("a", "sum"),
+    ("sum", "total"),
+    ("b", "total"),
+    ("total", "output"),
+):
+    net.add_edge(node, reader, capacity=1)
+    net.add_edge(reader, node, capacity=1)
+number, (contiguous, converted) = networkx.minimum_cut(net, "NCHW", "NHWC")
+print(f"{number} conversions; channels last: {', '.join(converted - {'NHWC'})}")
+assert number == 2 and converted == {"conv", "NHWC"}
+
+# %% [markdown]
+# The sums stay NCHW, although they could take any layout: channels last would cost a conversion of `a` and one of `b`.
+# One thing is left for exercise 7. An image with three readers on the other side is converted once, not three times; so
+# its conversion needs one arrow, with a node behind it from which uncuttable arrows lead to the readers.
 #
 # ## In which order?
 #

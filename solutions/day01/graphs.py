@@ -63,10 +63,11 @@ draw(trace(attention.build(), *attention.inputs()), title="Attention: more shape
 # These are the kinds; the first that fits, from top to bottom, counts:
 #
 # - **data**: the opcodes placeholder, get_attr and output.
-# - **memory**: whatever works in place: a function or method of torch whose name ends in `_`, a keyword
-#   `inplace=True`, or a module with `inplace=True`; also `clone` and `contiguous`.
+# - **memory**: whatever works in place: a function or method of torch whose name ends in `_` (not `and_` of Python's
+#   `operator`), a keyword `inplace=True`, or a module with `inplace=True`; also `clone` and `contiguous`.
 # - **shape**: `reshape` `view` `flatten` `unflatten` `transpose` `t` `permute` `expand` `squeeze` `unsqueeze` `cat`
-#   `stack` `chunk` `split` `size` `getitem` `getattr`, as function or method, and the module `nn.Flatten`.
+#   `stack` `chunk` `split` `size` `getitem` `getattr`, as function or method, and the modules `nn.Flatten` and
+#   `nn.Unflatten`.
 # - **control**: `torch._assert`.
 # - **compute**: everything else.
 
@@ -79,7 +80,7 @@ def count_kinds(gm: fx.GraphModule) -> dict[str, tuple[int, int]]:
          a tensor, a tuple of them where it is several, and not there where it is a number, as for `x.size(0)`.
     Out: a dict with all five KINDS as keys; each entry is (number of nodes, bytes of their values together). A number
          has no bytes here, and the output node counts as a node and has none either, for it makes no value.
-         `gm.graph` stays as it is.
+         `gm.graph` stays as it is. `passlab.view`, which knows the answer, is closed while yours runs.
 
     Example: for `torch.relu(x)` with a float32 x of shape (2, 4):
 
@@ -96,9 +97,10 @@ def count_kinds(gm: fx.GraphModule) -> dict[str, tuple[int, int]]:
             module = gm.get_submodule(node.target)
             if getattr(module, "inplace", False):
                 return "memory"
-            return "shape" if isinstance(module, nn.Flatten) else "compute"
+            return "shape" if isinstance(module, nn.Flatten | nn.Unflatten) else "compute"
         name = node.target if node.op == "call_method" else node.target.__name__
-        if name.endswith("_") or node.kwargs.get("inplace") or name in ("clone", "contiguous"):
+        named_so = name.endswith("_") and getattr(node.target, "__module__", "") != "_operator"
+        if named_so or node.kwargs.get("inplace") or name in ("clone", "contiguous"):
             return "memory"
         return "shape" if name in shapes else "control" if name == "_assert" else "compute"
 
@@ -214,7 +216,7 @@ def levels(gm: fx.GraphModule) -> dict:
     Out: a dict with three entries:
          "depth": the number of levels;
          "levels": a list with one list of names for each level, level 0 first (the order within a level is free);
-         "parallel": a set of pairs of names, each pair once, in either order.
+         "parallel": a set of pairs of names, each pair once: (a, b) or (b, a), and not both.
          The limits of exercise 2 hold here too: 1,000,000 function calls, 1,200 nodes in a row.
 
     Example: for the graph drawn above
@@ -392,17 +394,18 @@ def swap_relu(gm: fx.GraphModule, slope: float) -> fx.GraphModule:
     In:  a graph, and the slope for negative values: LeakyReLU(x) is x where x > 0, else slope * x.
     Out: the graph, edited or a new one, in which every ReLU in any of the forms above is a LeakyReLU, one node for one.
          A ReLU that works in place becomes a LeakyReLU that works in place: others may read the overwritten tensor.
-         A module that is called twice leaks at both calls. All other nodes are as before, whatever their names.
+         A module that is called twice leaks at both calls. All other nodes are as before, whatever their names, and
+         whatever is inside the modules that they call.
 
     Example: the graph of `F.relu(x, inplace=True)` becomes that of `F.leaky_relu(x, slope, inplace=True)`.
     """
     ### BEGIN SOLUTION
-    for node in list(gm.graph.nodes):
+    for node in gm.graph.nodes:
         if node.op == "call_module" and type(module := gm.get_submodule(node.target)) is nn.ReLU:
             inplace = module.inplace
         elif node.op == "call_method" and node.target in ("relu", "relu_"):
             inplace = node.target == "relu_"
-        elif node.op == "call_function" and node.target in (torch.relu, torch.relu_, F.relu):
+        elif node.target in (torch.relu, torch.relu_, F.relu):
             inplace = node.target is torch.relu_ or node.kwargs.get("inplace", (*node.args, False, False)[1])
         else:
             continue
@@ -468,7 +471,7 @@ def propagate(gm: fx.GraphModule, *inputs: torch.Tensor) -> dict[str, tuple[tupl
             return next(waiting)
         if node.op == "get_attr":
             return operator.attrgetter(node.target)(gm).to("meta")
-        if node.op == "call_function" and node.target in FUNCTIONS:
+        if node.target in FUNCTIONS:
             return node.target(*args, **kwargs)
         if node.op == "call_method" and node.target in METHODS:
             return getattr(args[0], node.target)(*args[1:], **kwargs)

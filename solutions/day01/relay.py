@@ -64,7 +64,7 @@ def read_relay(module: tvm.IRModule) -> dict:
                        counts once, however often its value is read.
          "readers"     {parameter of main: how many expressions read it}. One that reads it twice is one reader. main
                        reads its body, so a parameter that is returned as it came has a reader, too.
-         "parameters"  {parameter of main: its bytes}
+         "parameters"  {parameter of main: its bytes}, for a tuple those of all its tensors
          "constants"   the bytes of all constants together. One that is read several times is stored once.
          Parameters are listed by name, unused ones too; all numbers are ints.
 
@@ -100,6 +100,8 @@ def reads(e):
 
 
 def size(kind):
+    if isinstance(kind, tvm.ir.TupleType):
+        return sum(map(size, kind.fields))
     return int(np.prod([int(dim) for dim in kind.shape], dtype=int)) * np.dtype(kind.dtype).itemsize
     ### END SOLUTION
 

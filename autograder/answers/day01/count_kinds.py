@@ -39,6 +39,15 @@ def _tuples() -> nn.Module:
     return net(forward, table=torch.arange(5))
 
 
+def _named_like_in_place() -> nn.Module:
+    def forward(self, x, y):
+        mask = (x > 0) & (y > 0) | ~(x > 1)
+        a, b = x.chunk(2, -1)[0], x.split(3, -1)
+        return mask, self.rows(x), y.view(-1), a * 2, b[1], torch.chunk(y, 4, -1)
+
+    return net(forward, rows=nn.Unflatten(1, (5, 1)))
+
+
 def _misleading() -> nn.Module:
     def forward(self, flatten, output):
         x = self.cat.chunk(flatten) + self.contiguous
@@ -57,6 +66,7 @@ def hidden(seed: int) -> list[Case]:
         Case("a network with a skip", zoo_case("skip"), both),
         Case("in place and not", traced(_in_place, (2, 4), (2, 4)), ("valid", "did", "spared")),
         Case("tuples, numbers, dtypes", traced(_tuples, (2, 6)), both),
+        Case("operators, uneven pieces", traced(_named_like_in_place, (2, 5), (2, 5)), ("valid", "did", "spared")),
         Case("misleading names", traced(_misleading, (2, 4), (2, 3)), ("valid", "spared")),
     ]
 
@@ -77,8 +87,10 @@ def _kind(node: fx.Node, gm: fx.GraphModule) -> str:
         return "data"
     if node.op == "call_module":
         module = gm.get_submodule(node.target)
-        return "memory" if getattr(module, "inplace", False) else "shape" if type(module) is nn.Flatten else "compute"
-    if _called(node).endswith("_") or node.kwargs.get("inplace"):
+        moves = isinstance(module, nn.Flatten | nn.Unflatten)
+        return "memory" if getattr(module, "inplace", False) else "shape" if moves else "compute"
+    in_torch = getattr(node.target, "__module__", "") != "_operator"
+    if (_called(node).endswith("_") and in_torch) or node.kwargs.get("inplace"):
         return "memory"
     return KIND_OF.get(_called(node), "compute")
 
@@ -98,13 +110,24 @@ def by_table(gm):
     return _count(gm, _kind)
 
 
-@right("reads kinds and bytes off the view that passlab draws")
+@wrong("valid", "reads kinds and bytes off the view that passlab draws, which is closed")
 def by_view(gm):
     counts = {kind: [0, 0] for kind in KINDS}
     for node in view(gm).nodes:
         counts[node.kind][0] += 1
         counts[node.kind][1] += node.bytes or 0
     return {kind: tuple(pair) for kind, pair in counts.items()}
+
+
+@right("adds up kinds and bytes in two sweeps, with bytes from empty tensors")
+def in_two_sweeps(gm):
+    counts = Counter(_kind(node, gm) for node in gm.graph.nodes)
+    held = Counter()
+    for node in gm.graph.nodes:
+        meta = node.meta.get("tensor_meta", ()) if node.op != "output" else ()
+        for part in [meta] if hasattr(meta, "dtype") else meta:
+            held[_kind(node, gm)] += torch.empty(part.shape, dtype=part.dtype, device="meta").nbytes
+    return {kind: (counts[kind], held[kind]) for kind in KINDS}
 
 
 @wrong("spared", "goes by a node's name, which says nothing about what it calls")
@@ -121,7 +144,7 @@ by_target = edited(
     "spared",
     "takes the path of a module for the operation it does",
     ('getattr(module, "inplace", False)', 'node.target in ("clone", "contiguous")'),
-    ("isinstance(module, nn.Flatten)", 'node.target.split(".")[-1] in shapes'),
+    ("isinstance(module, nn.Flatten | nn.Unflatten)", 'node.target.split(".")[-1] in shapes'),
 )
 modules_compute = edited(
     "did",
@@ -135,7 +158,14 @@ no_in_place = edited(
     "did",
     "does not ask whether a node works in place: relu_ and inplace=True are counted as compute",
     ('getattr(module, "inplace", False)', "False"),
-    ('name.endswith("_") or node.kwargs.get("inplace") or ', ""),
+    ('named_so or node.kwargs.get("inplace") or ', ""),
+)
+operators_in_place = edited(
+    "spared", "takes and_ for a function in place", (' and getattr(node.target, "__module__", "") != "_operator"', "")
+)
+no_unflatten = edited("did", "does not know nn.Unflatten", (" | nn.Unflatten", ""))
+even_pieces = edited(
+    "did", "takes all pieces for as large as the first", ("sum(map(size, meta))", "len(meta) * size(meta[0])")
 )
 four_bytes = edited("did", "takes four bytes for every element, whatever the dtype", ("meta.dtype.itemsize", "4"))
 first_of_tuple = edited("did", "counts only the first of several tensors", ("sum(map(size, meta))", "size(meta[0])"))

@@ -164,6 +164,9 @@ shortest_way = edited(
     ("max((level[a] for a in operands)", "min((level.get(a, -1) for a in node.all_input_nodes)"),
 )
 no_dead_nodes = edited("did", "leaves out unused nodes", ('"output"):', '"output") or not node.users:'))
+pairs_twice = edited(
+    "valid", "lists each pair in both orders", ('"parallel": pairs', '"parallel": pairs | {(b, a) for a, b in pairs}')
+)
 depth_in_edges = edited(
     "did", "counts the arrows of the longest chain, not its nodes", ('{"depth": depth', '{"depth": max(depth - 1, 0)')
 )

@@ -325,3 +325,14 @@ dropout_has_a_node = edited(
 gelu_is_one_node = edited(
     "did", "does not know that GELU may be written out", (', nn.GELU: ["Div", "Erf", "Add", "Mul", "Mul"]', ""), LOST
 )
+
+EQUIVALENT = {
+    (
+        "operands = [a for a in node.args if isinstance(a, fx.Node)]",
+        "operands = [a for a in node.args if True]",
+    ): "an operand that is no node stands last, and nothing asks for its value",
+    (
+        "value.update(zip(operands, reads, strict=False))",
+        "value.update(zip(operands, reads))",
+    ): "strict=False is what zip does without it",
+}

@@ -61,13 +61,13 @@ def _pieces() -> nn.Module:
         parts = x.chunk(3, dim=1)
         y = torch.cat(tensors=(parts[-1], parts[0]), dim=-1)
         z = y[:, None, ..., ::2] + x[0, 0]
-        return self.norm(torch.flatten(z, start_dim=1, end_dim=-2)), z.view(x.size(0), -1).relu()
+        return self.view(torch.flatten(z, start_dim=1, end_dim=-2)), z.view(x.size(0), -1).relu()
 
-    return net(forward, norm=nn.LayerNorm(2))
+    return net(forward, view=nn.LayerNorm(2))
 
 
 def _outside(then: Callable) -> Callable[[], nn.Module]:
-    parts = dict(quiet=nn.modules.linear.NonDynamicallyQuantizableLinear(4, 4), act=nn.ReLU6())
+    parts = dict(softmax=nn.ReLU(), quiet=nn.modules.linear.NonDynamicallyQuantizableLinear(4, 4), act=nn.ReLU6())
     return lambda: net(lambda self, x: then(self, x, torch.relu(x)), **parts)
 
 
@@ -102,6 +102,7 @@ def hidden(seed: int) -> list[Case]:
         shapes.case("no data: a pipeline", make, image, about=("cost",)),
         outside("a function", lambda m, x, y: (F.gelu(y) + x).relu(), "gelu"),
         outside("a method", lambda m, x, y: y.softmax(-1) @ x, "softmax"),
+        outside("a method named like a module", lambda m, x, y: m.softmax(y).softmax(), "softmax_1"),
         outside("a subclass", lambda m, x, y: m.quiet(y), "quiet"),
         outside("a module", lambda m, x, y: m.act(y), "act"),
         outside("an unused node", lambda m, x, y: (y.cumsum(0), y)[1], "cumsum"),
@@ -377,7 +378,7 @@ def weights_stay(gm, *inputs):
 anything_goes = edited(
     "spared",
     "knows no limits: asks torch for every operation, in the lists or not",
-    (" and node.target in FUNCTIONS", ""),
+    ("if node.target in FUNCTIONS:", 'if node.op == "call_function":'),
     (" and node.target in METHODS", ""),
     (
         " and type(module := gm.get_submodule(node.target)) in MODULES:",
@@ -422,3 +423,11 @@ output_too = edited(
     ),
 )
 tensors = edited("valid", "returns the meta tensors themselves", ("(tuple(value.shape), value.dtype)", "value"))
+
+EQUIVALENT = {
+    ("break", "continue"): "nothing stands behind the output",
+    (
+        "return {node.name: (tuple(value.shape), value.dtype) for node, value in tensors.items()}",
+        "return {node.name: ((value.shape), value.dtype) for node, value in tensors.items()}",
+    ): "a torch.Size is a tuple",
+}

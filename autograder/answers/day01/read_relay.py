@@ -41,6 +41,17 @@ def _returned() -> tvm.IRModule:
     return typed(relay.Tuple([flags, parts[0], parts[1], parts[0], table, table]), flags, x)
 
 
+def _tuples() -> tvm.IRModule:
+    """Parameters that are tuples, one inside the other."""
+    pair = relay.TupleType([relay.TensorType((2, 3), "float16"), relay.TensorType((), "int64")])
+    x = relay.var("x", shape=(2, 3), dtype="float16")
+    state = relay.Var("state", pair)
+    nested = relay.Var("nested", relay.TupleType([pair, relay.TensorType((5,), "bool")]))
+    first = relay.TupleGetItem(state, 0)
+    inner = relay.TupleGetItem(relay.TupleGetItem(nested, 0), 0)
+    return typed(relay.Tuple([relay.add(first, x), relay.multiply(first, inner), state]), x, state, nested)
+
+
 def _identity() -> tvm.IRModule:
     x, other = relay.var("x", shape=(3, 3)), relay.var("other", shape=(1,))
     return typed(x, x, other)
@@ -61,6 +72,7 @@ def hidden(seed: int) -> list[Case]:
         case("a parameter is returned", _returned),
         case("nothing but a parameter", _identity),
         case("names that mislead", _names),
+        case("parameters that are tuples", _tuples),
         case("a longer ladder", lambda: ladder(14)),
         case("a convolutional network", _zoo("convnet", bind=True)),
         case("attention, weights as parameters", _zoo("attention", bind=False)),
@@ -113,8 +125,14 @@ def _is_operator(e):
 
 
 def _bytes(parameter):
-    shape = [int(dim) for dim in parameter.checked_type.shape]
-    return int(np.prod(shape, dtype=np.int64)) * np.dtype(parameter.checked_type.dtype).itemsize
+    tensors, found = [parameter.checked_type], 0
+    for kind in tensors:
+        if isinstance(kind, tvm.ir.TupleType):
+            tensors += kind.fields
+        else:
+            shape = [int(dim) for dim in kind.shape]
+            found += int(np.prod(shape, dtype=np.int64)) * np.dtype(kind.dtype).itemsize
+    return found
 
 
 def _readers(main, there):
@@ -189,6 +207,10 @@ def main_only(module):
     return _read(module, operators=_outside)
 
 
+no_tuples = edited("valid", "takes each parameter for a tensor", ("isinstance(kind, tvm.ir.TupleType)", "False"))
+first_of_tuple = edited(
+    "did", "counts the first tensor of a tuple only", ("sum(map(size, kind.fields))", "size(kind.fields[0])")
+)
 reads_not_readers = edited(
     "spared",
     "counts reads, not readers: multiply(x, x) reads x twice and is one reader",

@@ -29,7 +29,8 @@ def _overwrites() -> nn.Module:
         d = c - 0.25
         d.relu_()
         e = F.relu(d - 0.5, inplace=False)
-        return a * b, c, d, self.block.act(e - 0.1), e
+        f = self.block.act(e - 0.1)
+        return a * b, c, d, f, e, (f - 0.2).relu(), e.relu()
 
     return net(forward, block=nn.ModuleDict({"act": nn.ReLU(inplace=True)}))
 
@@ -43,6 +44,20 @@ def _others() -> nn.Module:
 
     parts = dict(prelu=nn.PReLU(), clipped=swapping.Clipped(), ReLU=nn.GELU())
     return net(forward, **parts, stack=nn.Sequential(nn.ReLU(), nn.LeakyReLU(0.3), nn.ReLU6(), swapping.ReLU()))
+
+
+def _inside() -> nn.Module:
+    return net(lambda self, x: self.gate(self.act(x)) - torch.relu(x), gate=swapping.Gate(), act=nn.ReLU())
+
+
+def _by_position() -> fx.GraphModule:
+    """F.relu(x, True) and F.relu(x, False) with positional flags: tracing writes keywords."""
+    graph = fx.Graph()
+    a = graph.call_function(torch.mul, (graph.placeholder("x"), 2))
+    b = graph.call_function(F.relu, (a, True))
+    c = graph.call_function(torch.sub, (b, 0.5))
+    graph.output((a, b, c, graph.call_function(F.relu, (c, False))))
+    return fx.GraphModule(nn.Module(), graph)
 
 
 def _twice() -> nn.Module:
@@ -76,9 +91,11 @@ def hidden(seed: int) -> list[Case]:
         ("overwritten tensors", _overwrites),
         ("activations of all sorts", _others),
         ("one module under two names", _twice),
+        ("a ReLU inside a layer", _inside),
     ):
         inputs = seeded(lambda: (torch.randn(3, 4),), seed)
         add(name, lambda make=make: swapping.graph_of(seeded(make)()), inputs)
+    add("in place by position", _by_position, seeded(lambda: (torch.randn(3, 4),), seed))
     return cases
 
 
@@ -108,6 +125,23 @@ def _replace(gm, node, target, args):
         new = gm.graph.call_function(target, args)
     node.replace_all_uses_with(new)
     gm.graph.erase_node(node)
+
+
+@wrong("spared", "swaps the ReLUs inside the layers that the graph calls, too")
+def inside_layers(gm, slope):
+    for module in list(gm.modules()):
+        for name, part in module.named_children():
+            if type(part) is nn.ReLU:
+                setattr(module, name, nn.LeakyReLU(slope, part.inplace))
+    return _swap(gm, slope)
+
+
+@wrong("same", "reads inplace from keywords only")
+def keywords_only(gm, slope):
+    for node in gm.graph.nodes:
+        if node.op == "call_function" and node.target in FUNCTIONS:
+            node.args = node.args[:1]
+    return _swap(gm, slope)
 
 
 def _swap(gm, slope, forms=("call_function", "call_method", "call_module")):
@@ -201,7 +235,7 @@ functional_only = edited("did", "knows no function but F.relu", ("(torch.relu, t
 first_call_only = edited(
     "did",
     "takes a module as done once it has been swapped; its second call still finds the old one",
-    ("for node in list", "done = set()\n    for node in list"),
+    ("for node in gm", "done = set()\n    for node in gm"),
     ("is nn.ReLU:", "is nn.ReLU and node.target not in done:\n            done.add(node.target)"),
 )
 never_in_place = edited("same", "forgets that the old ReLU worked in place", ("bool(inplace)", "False"))
@@ -249,3 +283,5 @@ returns_nothing = edited("valid", "edits the graph and returns nothing", ("retur
 readers_left = edited(
     "valid", "erases the old node without handing over its users", ("node.replace_all_uses_with(leaky)\n        ", "")
 )
+
+EQUIVALENT = {("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew"}

@@ -8,6 +8,7 @@ import itertools
 import random
 import re
 import tokenize
+from collections import Counter
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day01 import to_ssa as ssa
@@ -55,6 +56,7 @@ def _program(seed: int, lines: int = 8) -> str:
 def hidden(seed: int) -> list[Case]:
     texts = {
         "names that are taken": "x = x + 1\ny = x_1 + x\nx_1 = x - y\nx = x_1 * x_2\nx_1_1 = x_1\nx_1 = 3\n",
+        "numbers that meet": "x1 = x + 1\n" + "x = x + x1\n" * 12 + "x_1 = x\nx1 = x1 + x_1\n" + "x_ = x1\nx1_ = x_\n",
         "parentheses": "x *= y - 1\nx -= y - x\ny //= x + 7 - 4\ny %= 5 - 2\nx = -x\nx *= -x + y\n",
         "one name on both sides": "x -= x - 3\ny = x, x + 1\nx, y = y\nx += x * y\n",
         "several targets": "a = b = a + 1\na, b = b, a\n(a, c), b = (b, a + 2), c\nb, b = a, b + c\n",
@@ -196,6 +198,17 @@ def no_parentheses(source):
     return _rename("\n".join(lines), _counter(source))
 
 
+@wrong("did", "puts a number right behind each name: the 11th x and the first x1 are both x11")
+def numbers_meet(source):
+    text, made = _names(ast.parse(source)), Counter()
+
+    def fresh(name):
+        made[name] += 1
+        return f"{name}{made[name]}" if f"{name}{made[name]}" not in text else fresh(name)
+
+    return _rename(source, fresh)
+
+
 @wrong("cost", "copies what comes in into a first version of its own")
 def copies_inputs(source):
     text, last = _rename(source, fresh := _counter(source))
@@ -265,3 +278,8 @@ by_line = edited(
 text_only = edited(
     "valid", "returns the program and forgets where the last values are", ('"".join(lines), last', '"".join(lines)')
 )
+
+EQUIVALENT = {
+    ("number = 1", "number = 2"): "the choice of names is free",
+    ("number += 1", "number += 2"): "the choice of names is free",
+}

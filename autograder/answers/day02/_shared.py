@@ -18,6 +18,10 @@ from passlab.judge import Case
 KEPT = ("valid", "same", "spared")
 
 
+def free_name(gm: fx.GraphModule, name: str) -> str:
+    return name if not hasattr(gm, name) else free_name(gm, f"{name}_")
+
+
 def random_conv(rng: random.Random, channels: int) -> nn.Conv2d:
     kernel, dilation = rng.choice(((1, 1), (3, 3), (3, 1))), rng.choice((1, 1, 2))
     groups, mode = rng.choice((1, 2, channels)), rng.choice(("zeros", "zeros", "reflect", "circular", "replicate"))

@@ -154,3 +154,25 @@ no_tuple = edited("valid", "returns a tensor instead of a tuple of inputs", ("(e
 does_not_run = edited(
     "valid", "inputs of a shape on which the graph does not run", ("torch.randn(2, 3, 4)", "torch.randn(())")
 )
+
+
+_X = "x = torch.tensor([[-2.0, 0.3], [1.0, 8.1]])"
+_BACK = '"cancel_transposes": (lambda x: x.transpose(0, 1).transpose(1, 2), torch.randn(2, 3, 4)),'
+_ANY = "other numbers, or another program, break the pass as well"
+
+#: What a learner hands in is a program: many others do as well.
+EQUIVALENT = {
+    ("return torch.relu(total) + total", "return torch.relu(total) - total"): _ANY,
+    **{(_X, _X.replace(*new)): _ANY for new in (("8.1", "9.1"), ("1.0", "2.0"), ("0.3", "1.3"), ("-2.0", "-3.0"))},
+    **{
+        (_BACK, _BACK.replace(*new)): _ANY
+        for new in (
+            ("randn(2, 3, 4)", "randn(2, 3, 5)"),
+            ("randn(2, 3, 4)", "randn(2, 4, 4)"),
+            ("randn(2, 3, 4)", "randn(3, 3, 4)"),
+            ("(1, 2)", "(2, 2)"),
+            ("(0, 1)", "(0, 2)"),
+            ("(0, 1)", "(1, 1)"),
+        )
+    },
+}

@@ -95,6 +95,22 @@ def hidden(seed: int) -> list[Case]:
         "zeros as the example": (
             lambda x: x * 2, lambda x: x * 3, zeros, "2·0 = 3·0; on other numbers the programs differ."
         ),
+        "the example only": (
+            lambda x: x * 1, lambda x: x.where(x != 0, 1), zeros, "They differ where x is 0, as in the example."
+        ),
+        "a special number in the example": (
+            lambda x: x.sqrt(), lambda x: x.sqrt().where(x != shift, 0), lambda: (torch.full((3, 2), shift),),
+            f"They differ where x is {shift}, as in the example.",
+        ),
+        "ordinary numbers only": (
+            lambda x: x.tanh(), lambda x: x.clamp(-1, 1), zeros, "At 0 and at ±100 they agree, at 1 they do not."
+        ),
+        "infinity on one side": (
+            torch.exp, lambda x: x.exp().clamp(max=1e30), normal(rows, columns), "One overflows to inf, one does not."
+        ),
+        "large negative numbers": (
+            lambda x: x, lambda x: x.clamp(min=-20), lambda: (torch.rand(rows, 2),), "They differ below -20."
+        ),
         "one element of many": (
             torch.sigmoid, lambda x: x.sigmoid() + pick * 1e-3, normal(rows, columns),
             "One column is 1e-3 off: an average over many elements hides it.",
@@ -122,6 +138,13 @@ def hidden(seed: int) -> list[Case]:
             lambda x: torch.exp(x * 1e4), lambda x: torch.exp(1e4 * x), normal(4, 5),
             "Both give inf and 0 at the same places; inf - inf is NaN.",
         ),
+        "nothing but infinity": (
+            lambda x: (x * 0).exp() / 0, lambda x: 1 / (x * 0).abs(), normal(4, 5), "Both give inf everywhere.",
+            (0.0, 0.0),
+        ),
+        "None beside a tensor": (
+            lambda x: (x, None), lambda x: (x * 1, None), normal(4), "Both return a tensor and None."
+        ),
         "booleans": (lambda x: x > 0, lambda x: torch.gt(x, 0), normal(4, 5), "Both give the same booleans."),
         "bfloat16": (
             lambda x: x * 3, lambda x: x + x + x, bfloat16,
@@ -142,6 +165,13 @@ def hidden(seed: int) -> list[Case]:
         for name, (before, after, inputs, *expect) in table.items()
     ]
     cases += [
+        pair_case(
+            "a number among the inputs",
+            lambda m, x, k: x * k,
+            lambda m, x, k: k * x,
+            lambda: (torch.randn(3), 2.5),
+            Pair(True, "The second input is a Python number, which is passed on as it is."),
+        ),
         _fold_pair("a folded batch norm", 0.01, Pair(True, "Folding rounds the weights once more."), seed),
         _fold_pair("a batch norm folded without its eps", 0.0, Pair(False, "eps was left out."), seed),
     ]
@@ -243,6 +273,9 @@ def example_only(before, after, inputs):
 
 ALLOWED = "32 * eps * a.abs().max().item()"
 
+never_the_example = edited(
+    "did", "tries random numbers only, and never the example", ("trials = [inputs]", "trials = []")
+)
 first_output = edited(
     "did",
     "compares the first output only",
@@ -290,7 +323,7 @@ no_seed = edited(
 random_indices = edited(
     "spared",
     "draws random numbers in place of indices, too",
-    ("isinstance(x, Tensor) and x.is_floating_point() for", "isinstance(x, Tensor) for"),
+    ("return isinstance(x, Tensor) and x.is_floating_point()", "return isinstance(x, Tensor)"),
 )
 by_mse = edited(
     "did",
@@ -303,3 +336,23 @@ lets_errors_through = edited(
     ("except Exception:\n            return False, math.inf, math.inf", "except Exception:\n            raise"),
 )
 only_a_bool = edited("did", "answers yes or no, without the figures", ("return same, max_abs, mse", "return same"))
+
+
+_INF = "return math.inf, math.inf, 0.0"
+_FIGURES = "return gap.max().item(), gap.square().mean().item(), 32 * eps * a.abs().max().item()"
+_TRIAL = "trials.append([size * torch.randn(x.shape, generator=gen).to(x.dtype) if floats(x) else x for x in inputs])"
+_SIZES = "for size in (1, 100):"
+_PAIRS = "for a, b in zip(old, new, strict=True):"
+
+EQUIVALENT = {
+    ("torch.manual_seed(0)", "torch.manual_seed(1)"): "any seed does",
+    ("gen = torch.Generator().manual_seed(0)", "gen = torch.Generator().manual_seed(1)"): "any seed does",
+    (_INF, _INF.replace("0.0", "1.0")): "inf is more than is allowed in any case",
+    ("return 0.0, 0.0, 0.0", "return 0.0, 0.0, 1.0"): "no difference is allowed in any case",
+    (_FIGURES, _FIGURES.replace("32", "33")): "rounding is much less, errors are much more",
+    (_TRIAL, _TRIAL.replace(", generator=gen", "")): "any numbers do",
+    (_SIZES, _SIZES.replace("(1,", "(2,")): "any ordinary size does",
+    (_SIZES, _SIZES.replace("100", "101")): "any large size does",
+    (_PAIRS, _PAIRS.replace(", strict=True", "")): "they have the same length",
+    (_PAIRS, _PAIRS.replace("True", "False")): "they have the same length",
+}

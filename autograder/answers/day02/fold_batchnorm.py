@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from autograder.answers.day02._shared import KEPT, net_case, program_of, random_conv, zoo_case
+from autograder.answers.day02._shared import KEPT, free_name, net_case, program_of, random_conv, zoo_case
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02._shared import Rewrite, op_of, program, rewrite_case
 from passlab.exercises.day02.fold_batchnorm import batch_norm
@@ -22,14 +22,18 @@ from passlab.judge import Case
 
 def conv_bn_pairs(gm: fx.GraphModule) -> tuple[str, ...]:
     """The pairs that can be folded in a graph without dead nodes."""
-    calls = [n.target for n in gm.graph.nodes if n.op == "call_module"]
+    calls = [gm.get_submodule(n.target) for n in gm.graph.nodes if n.op == "call_module"]
     pairs = []
     for node in gm.graph.nodes:
         if node.op == "call_module" and op_of(gm, node) == "batch_norm":
             norm, before = gm.get_submodule(node.target), node.all_input_nodes[0]
             if norm.training or not norm.track_running_stats or before.op != "call_module":
                 continue
-            if op_of(gm, before) == "conv2d" and len(before.users) == 1 and calls.count(before.target) == 1:
+            if (
+                op_of(gm, before) == "conv2d"
+                and len(before.users) == 1
+                and calls.count(gm.get_submodule(before.target)) == 1
+            ):
                 pairs.append(f"{before.name} → {node.name}")
     return tuple(pairs)
 
@@ -71,6 +75,44 @@ def _nested_doubles() -> fx.GraphModule:
     return program(lambda m, x: m.block(x), torch.randn(2, 3, 9, 9).double(), block=block)
 
 
+def _two_names() -> fx.GraphModule:
+    """One convolution, held under two names and called under both."""
+    parts = {"conv": nn.Conv2d(3, 3, 1), "other": nn.Conv2d(3, 3, 1), "bn": batch_norm(3)}
+    gm = program(lambda m, x: m.bn(m.conv(x)) + m.bn(m.other(torch.tanh(x))), torch.randn(2, 3, 5, 5), **parts)
+    gm.set_submodule("other", gm.conv)
+    return gm
+
+
+def _frozen() -> fx.GraphModule:
+    """A model in training whose batch norm is frozen."""
+    parts = {"conv": nn.Conv2d(3, 4, 3), "bn": batch_norm(4)}
+    gm = program(lambda m, x: m.bn(m.conv(x)), torch.randn(2, 3, 5, 5), training=True, **parts)
+    gm.bn.eval()
+    return gm
+
+
+def _one_in_training() -> fx.GraphModule:
+    parts = {"conv": nn.Conv2d(3, 4, 3), "bn": batch_norm(4)}
+    gm = program(lambda m, x: m.bn(m.conv(x)), torch.randn(2, 3, 5, 5), **parts)
+    gm.bn.train()
+    return gm
+
+
+#: Names that a pass could give to the folded form of the module conv.
+TAKEN = ("conv_folded", "folded_conv", "conv_bn", "conv_fused", "fused_conv", "conv_and_bn", "folded", "own_conv")
+
+
+def _names_taken() -> fx.GraphModule:
+    def body(m, x):
+        x = m.bn(m.conv(x))
+        for name in TAKEN:
+            x = torch.tanh(getattr(m, name)(x))
+        return x
+
+    convs = {name: nn.Conv2d(3, 3, 1) for name in ("conv", *TAKEN)}
+    return program(body, torch.randn(1, 3, 5, 5), bn=batch_norm(3), **convs)
+
+
 def _one_and_three() -> fx.GraphModule:
     parts = {
         "relu": nn.ReLU(),
@@ -78,8 +120,11 @@ def _one_and_three() -> fx.GraphModule:
         "bn": batch_norm(3),
         "linear": nn.Linear(6, 6),
         "bn2": batch_norm(3),
+        "conv": nn.Conv2d(3, 3, 1),
+        "norm": nn.InstanceNorm2d(3, track_running_stats=True),
     }
-    return program(lambda m, x: m.bn2(m.linear(m.relu(m.bn(m.up(x))))), torch.randn(2, 3, 3, 3), **parts)
+    body = lambda m, x: m.norm(m.conv(m.bn2(m.linear(m.relu(m.bn(m.up(x)))))))  # noqa: E731
+    return program(body, torch.randn(2, 3, 3, 3), **parts)
 
 
 def hidden(seed: int) -> list[Case]:
@@ -94,10 +139,24 @@ def hidden(seed: int) -> list[Case]:
         rewrite_case(
             "float64, nested modules", _nested_doubles, Rewrite(("block_0_0 → block_0_1", "block_1 → block_2"))
         ),
+        rewrite_case("a frozen batch norm in a model in training", _frozen, Rewrite(("conv → bn",))),
         rewrite_case(
-            "no convolution in front",
+            "one batch norm in training",
+            _one_in_training,
+            Rewrite(why="bn is in training, though the model around it is not"),
+            *KEPT,
+        ),
+        rewrite_case(
+            "one convolution under two names",
+            _two_names,
+            Rewrite(why="conv and other are one module, which is called twice: two weights for one"),
+            *KEPT,
+        ),
+        rewrite_case("names that are taken", _names_taken, Rewrite(("conv → bn",))),
+        rewrite_case(
+            "other convolutions, other norms",
             _one_and_three,
-            Rewrite(why="a transposed convolution has its output channels elsewhere, and a Linear is none"),
+            Rewrite(why="up is a transposed convolution, linear is none, and norm is an InstanceNorm2d"),
             *KEPT,
         ),
     ]
@@ -122,8 +181,9 @@ def _numbers(conv, norm, eps=None):
 
 
 def _allowed(gm, node, norm):
-    calls = [n.target for n in gm.graph.nodes if n.op == "call_module"]
-    return not norm.training and norm.track_running_stats and len(node.users) == 1 and calls.count(node.target) == 1
+    calls = [gm.get_submodule(n.target) for n in gm.graph.nodes if n.op == "call_module"]
+    alone = len(node.users) == 1 and calls.count(gm.get_submodule(node.target)) == 1
+    return not norm.training and norm.track_running_stats and alone
 
 
 def _foldable(gm):
@@ -143,7 +203,7 @@ def _fold(gm, numbers=_numbers):
         with torch.no_grad():
             weight, bias = numbers(conv, norm)
         new.weight, new.bias = nn.Parameter(weight), nn.Parameter(bias)
-        node.target = f"folded_{node.name}"
+        node.target = free_name(gm, f"folded_{node.name}")
         gm.add_submodule(node.target, new)
         bn.replace_all_uses_with(node)
         gm.graph.erase_node(bn)
@@ -153,8 +213,8 @@ def _fold(gm, numbers=_numbers):
 @right("lets torch's own fuse_conv_bn_eval do the arithmetic, and redirects the convolution's node")
 def with_torch(gm):
     for bn, node, conv, norm in _foldable(gm):
-        node.target = f"{node.name}_and_{bn.name}"
-        gm.add_submodule(node.target, fuse_conv_bn_eval(conv, norm))
+        node.target = free_name(gm, f"{node.name}_and_{bn.name}")
+        gm.add_submodule(node.target, fuse_conv_bn_eval(copy.deepcopy(conv).eval(), norm))
         bn.replace_all_uses_with(node)
         gm.graph.erase_node(bn)
     return gm
@@ -179,9 +239,10 @@ def in_double(gm):
                 new.weight.copy_(torch.einsum("oihw,o->oihw", conv.weight.double(), scale))
                 old = torch.zeros_like(scale) if conv.bias is None else conv.bias.double()
                 new.bias.copy_((old - double.running_mean) * scale + (double.bias if norm.affine else 0))
-            gm.add_submodule(f"{node.name}_bn", new)
+            name = free_name(gm, f"{node.name}_bn")
+            gm.add_submodule(name, new)
             args, kwargs = fx.node.map_arg((node.args, node.kwargs), copies.__getitem__)
-            copies[node] = graph.create_node("call_module", f"{node.name}_bn", args, kwargs)
+            copies[node] = graph.create_node("call_module", name, args, kwargs)
         elif node in behind:
             copies[node] = copies[behind[node]]
         else:
@@ -197,8 +258,8 @@ def on_a_copy(gm):
         tied = sum(any(p is conv.weight for p in m.parameters(recurse=False)) for m in gm.modules()) > 1
         if tied or node.target in read:
             conv = copy.deepcopy(conv)
-            gm.add_submodule(f"own_{node.name}", conv)
-            node.target = f"own_{node.name}"
+            node.target = free_name(gm, f"own_{node.name}")
+            gm.add_submodule(node.target, conv)
         with torch.no_grad():
             weight, bias = _numbers(conv, norm)
             conv.weight.data, conv.bias = weight, nn.Parameter(bias)
@@ -235,7 +296,7 @@ def also_before(gm):
 
 
 EPS = "bn.running_var + bn.eps"
-ALONE = " or len(conv.users) != 1 or calls.count(conv.target) != 1"
+ALONE = "alone and "
 STATISTICS = " and norm.running_mean is not None"
 WEIGHT = "new.weight = nn.Parameter(conv.weight * scale.reshape(-1, 1, 1, 1))"
 
@@ -259,7 +320,7 @@ needs_affine = edited(
 also_in_training = edited(
     "spared",
     "folds a model that is in training, where the statistics are those of the batch",
-    (" and not norm.training", ""),
+    ("not norm.training and ", ""),
 )
 in_place = edited(
     "spared",
@@ -276,7 +337,23 @@ ignores_other_users = edited(
 called_twice = edited(
     "spared",
     "folds a convolution that is called twice: two sets of weights instead of one",
-    (" or calls.count(conv.target) != 1", ""),
+    (" and calls.count(module) == 1", ""),
+)
+by_path = edited(
+    "spared",
+    "counts calls by name: one convolution may have two",
+    ("calls = [gm.get_submodule(node.target) for", "calls = [node.target for"),
+    ("calls.count(module)", "calls.count(conv.target)"),
+)
+asks_the_model = edited(
+    "did",
+    "asks whether the model is in training, and not the batch norm",
+    ("not norm.training", "not gm.training"),
+)
+takes_a_name = edited(
+    "same",
+    "puts the new convolution under a name that another module has",
+    ("while hasattr(gm, name):", "while False:"),
 )
 invents_statistics = edited(
     "spared",
@@ -289,8 +366,8 @@ by_isinstance = edited(
     "same",
     "asks isinstance: a ConvReLU2d is a Conv2d too, but its batch norm comes after a ReLU",
     (
-        "types == (nn.Conv2d, nn.BatchNorm2d)",
-        "isinstance(gm.get_submodule(conv.target), nn.Conv2d) and types[1] is nn.BatchNorm2d",
+        "type(module) is nn.Conv2d",
+        "isinstance(module, nn.Conv2d)",
     ),
 )
 leaves_dead_nodes = edited(
@@ -307,3 +384,5 @@ identity_stays = edited(
     ),
     ("        gm.graph.erase_node(bn)\n", ""),
 )
+
+EQUIVALENT = {("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew"}

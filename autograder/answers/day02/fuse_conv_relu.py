@@ -10,9 +10,10 @@ import torch
 from torch import fx, nn
 from torch.nn import functional as F
 
-from autograder.answers.day02._shared import KEPT, net_case, random_conv, zoo_case
+from autograder.answers.day02._shared import KEPT, free_name, net_case, random_conv, zoo_case
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02._shared import Rewrite, op_of, program, rewrite_case
+from passlab.exercises.day02.fuse_conv_relu import Clipped
 from passlab.exercises.day02.fuse_conv_relu import cases as visible
 from passlab.fx.generate import random_graph
 from passlab.fx.ops import ConvReLU2d, conv2d_relu
@@ -97,6 +98,40 @@ def _fused_before() -> fx.GraphModule:
     return program(body, torch.randn(1, 3, 6, 6), **parts)
 
 
+def _written_between() -> fx.GraphModule:
+    def body(m, x):
+        image = torch.tanh(x)
+        y = m.conv(image)
+        image.mul_(2)
+        z = F.conv2d(image, m.weight)
+        image.add_(1)
+        return torch.relu(y), torch.relu(z), image
+
+    return program(body, torch.randn(1, 3, 5, 5), conv=nn.Conv2d(3, 3, 1), weight=nn.Parameter(torch.randn(3, 3, 3, 3)))
+
+
+#: Names that a pass could give to the fused form of the module conv.
+TAKEN = ("conv_relu", "relu_conv", "conv_fused", "fused_conv", "fused", "fused_0", "conv_relu_fused", "fused_conv_relu")
+
+
+def _names_taken() -> fx.GraphModule:
+    def body(m, x):
+        x = torch.relu(m.conv(torch.relu(x)))
+        for name in TAKEN:
+            x = torch.tanh(getattr(m, name)(x))
+        return x
+
+    return program(body, torch.randn(1, 3, 5, 5), **{name: nn.Conv2d(3, 3, 1) for name in ("conv", *TAKEN)})
+
+
+def _subclasses() -> fx.GraphModule:
+    def body(m, x):
+        return m.clipped(m.conv(x)), m.relu(m.fused(x))
+
+    parts = {"conv": nn.Conv2d(3, 4, 1), "clipped": Clipped(), "fused": ConvReLU2d(3, 4, 1), "relu": nn.ReLU()}
+    return program(body, 3 * torch.randn(1, 3, 5, 5), **parts)
+
+
 def _sum_and_conv() -> fx.GraphModule:
     """The ReLU is of a sum that has a convolution in it; the convolution's one user is not the ReLU."""
 
@@ -126,6 +161,16 @@ def hidden(seed: int) -> list[Case]:
             "what is fused already, and a 3-D convolution",
             _fused_before,
             Rewrite(why="ConvReLU2d is a Conv2d by inheritance only, conv3 is a Conv3d, and hardtanh is no ReLU"),
+            *KEPT,
+        ),
+        rewrite_case(
+            "an image that is written in between", _written_between, Rewrite(("conv → relu", "conv2d → relu_1"))
+        ),
+        rewrite_case("names that are taken", _names_taken, Rewrite(("conv → relu_1",))),
+        rewrite_case(
+            "subclasses",
+            _subclasses,
+            Rewrite(why="Clipped is a ReLU by inheritance only, as ConvReLU2d is a Conv2d"),
             *KEPT,
         ),
         rewrite_case("a ReLU further down", _sum_and_conv, Rewrite(why="the ReLU is not of the convolution"), *KEPT),
@@ -174,7 +219,7 @@ def _fuse(gm, make):
         if conv is F.conv2d:
             node.target = conv2d_relu
         else:
-            node.target = f"fused_{node.name}"
+            node.target = free_name(gm, f"fused_{node.name}")
             gm.add_submodule(node.target, make(conv))
         relu.replace_all_uses_with(node)
         gm.graph.erase_node(relu)
@@ -193,19 +238,20 @@ def in_the_conv_node(gm):
 
 @right("rebuilds the graph node by node and never edits the old one")
 def rebuilt(gm):
-    graph, copies, skipped = fx.Graph(), {}, {}
+    graph, copies, fused = fx.Graph(), {}, set()
     for node in gm.graph.nodes:
         conv = _convolution(gm, node)
         if conv is not None and _alone(gm, node):
-            skipped[node] = conv
-        elif _is_relu(gm, node) and node.all_input_nodes[0] in skipped:
-            old = node.all_input_nodes[0]
-            args, kwargs = fx.node.map_arg((old.args, old.kwargs), copies.__getitem__)
-            if skipped[old] is F.conv2d:
+            args, kwargs = fx.node.map_arg((node.args, node.kwargs), copies.__getitem__)
+            if conv is F.conv2d:
                 copies[node] = graph.call_function(conv2d_relu, args, kwargs)
             else:
-                gm.add_submodule(f"relu_of_{old.name}", _module(skipped[old]))
-                copies[node] = graph.create_node("call_module", f"relu_of_{old.name}", args, kwargs)
+                name = free_name(gm, f"relu_of_{node.name}")
+                gm.add_submodule(name, _module(conv))
+                copies[node] = graph.create_node("call_module", name, args, kwargs)
+            fused.add(node)
+        elif _is_relu(gm, node) and node.all_input_nodes[0] in fused:
+            copies[node] = copies[node.all_input_nodes[0]]
         else:
             copies[node] = graph.node_copy(node, copies.__getitem__)
     return fx.GraphModule(gm, graph)
@@ -240,7 +286,9 @@ SHARE = "fused.weight, fused.bias = conv.weight, conv.bias"
 ONE_USER = "        if len(conv.users) != 1:\n            continue\n"
 
 loses_padding_mode = edited(
-    "same", "leaves the padding mode at zeros: only the border of the image is wrong", (", conv.padding_mode)", ")")
+    "same",
+    "leaves the padding mode at zeros: only the border of the image is wrong",
+    (", padding_mode=conv.padding_mode)", ")"),
 )
 loses_dilation = edited(
     "same", "leaves the dilation at its default", ("conv.padding, conv.dilation)", "conv.padding, 1)")
@@ -250,7 +298,6 @@ every_user_gets_the_relu = edited(
     "same",
     "fuses although the convolution has a second user, which now sees the ReLU too",
     (ONE_USER, ""),
-    ("inserting_before(relu)", "inserting_before(conv)"),
     (
         "relu.replace_all_uses_with(fused)",
         "relu.replace_all_uses_with(fused)\n        conv.replace_all_uses_with(fused)",
@@ -265,7 +312,7 @@ computed_twice = edited(
 swaps_the_module = edited(
     "same",
     "puts the fused module in the place of the old one: other calls of it get a ReLU too",
-    ('name = f"{conv.name}_relu"', "name = conv.target"),
+    ('name = free_name(f"{conv.name}_relu")', "name = conv.target"),
     ("gm.add_submodule", "gm.set_submodule"),
 )
 modules_only = edited("did", "knows ReLU as a module only", ("return (node.op", "return False and (node.op"))
@@ -279,6 +326,31 @@ leaves_dead_nodes = edited(
     "cost", "leaves the old convolution in the graph, unused", ("        gm.graph.erase_node(conv)\n", "")
 )
 returns_nothing = edited("valid", "forgets to return the graph", ("return gm", "return None"))
+at_the_relu = edited(
+    "same",
+    "puts the fused node where the ReLU was: it reads x after what was written in between",
+    ("inserting_before(conv)", "inserting_before(relu)"),
+)
+takes_a_name = edited(
+    "same",
+    "puts the fused module under a name that another module has",
+    ('free_name(f"{conv.name}_relu")', 'f"{conv.name}_relu"'),
+)
+relu_by_isinstance = edited(
+    "same",
+    "asks isinstance of the ReLU: a subclass may compute something else",
+    ("type(gm.get_submodule(node.target)) is nn.ReLU", "isinstance(gm.get_submodule(node.target), nn.ReLU)"),
+)
+conv_by_isinstance = edited(
+    "spared",
+    "asks isinstance of the convolution: a ConvReLU2d has its ReLU already",
+    ("type(gm.get_submodule(conv.target)) is nn.Conv2d", "isinstance(gm.get_submodule(conv.target), nn.Conv2d)"),
+)
+stops_at_another_relu = edited(
+    "did",
+    "stops at the first ReLU that is not of a convolution",
+    ("                continue\n        relu.", "                break\n        relu."),
+)
 by_name = edited(
     "spared",
     "asks isinstance: a ConvReLU2d is a Conv2d as well, and a relu6 has relu in its name",
@@ -286,3 +358,5 @@ by_name = edited(
     ('("call_function", F.relu)', '("call_function", F.relu), ("call_function", F.relu6)'),
     ("type(gm.get_submodule(conv.target)) is nn.Conv2d", "isinstance(gm.get_submodule(conv.target), nn.Conv2d)"),
 )
+
+EQUIVALENT = {("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew"}

@@ -80,6 +80,23 @@ def _branches() -> tvm.IRModule:
     return builder.get()
 
 
+def _with_kernel() -> tvm.IRModule:
+    """A module in which the addition is a kernel already."""
+    program = module(lambda e, x: e(op.add(x, e(op.multiply(x, e(op.sigmoid(x)))))), (5,))()
+    return relax.transform.LegalizeOps(skip_ops=[MULTIPLY, SIGMOID])(program)
+
+
+def _one_name() -> tvm.IRModule:
+    """Two inputs of one name: the sigmoid of the one is no gate of the other."""
+    x, other = (relax.Var("x", relax.TensorType((4,), "float32")) for _ in range(2))
+    builder = relax.BlockBuilder()
+    with builder.function("main", [x, other]):
+        gate = builder.emit(op.sigmoid(x))
+        both = builder.emit(op.multiply(other, gate)), builder.emit(op.multiply(gate, x))
+        builder.emit_func_output(builder.emit(op.add(*both)))
+    return builder.get()
+
+
 def _gated_layer(e: Any, x: Any, up: Any, gate: Any, down: Any) -> Any:
     """As it stands in many language models, with one more gate behind it that is none of its own value."""
     gated = e(op.matmul(x, gate))
@@ -104,6 +121,8 @@ def hidden(seed: int) -> list[Case]:
         case("sigmoids of sigmoids", module(_chain, (5,)), *all_of_them),
         case("a gate that leaves its block", module(_handed_out, (5,)), *all_of_them),
         case("an unknown size, in half precision", module(_symbolic, ((n, 3), "float16")), *all_of_them, run=False),
+        case("a function that is a kernel", _with_kernel, *all_of_them, run=False),
+        case("two inputs of one name", _one_name, *all_of_them, run=False),
         case("branches", _branches, *all_of_them, run=False),
         case("a gated layer", module(_gated_layer, (3, 6), (6, 8), (6, 8), (8, 6)), *all_of_them),
         case("a helper's result is no gate", module(_calls_helper, (5,), helper=_helper), *all_of_them, run=False),
@@ -208,6 +227,14 @@ any_gate = edited("same", "takes the sigmoid of any value for a gate", (" and ma
 tanh_too = edited(
     "same", "takes tanh for a gate, too", ("made.op == SIGMOID", 'made.op in (SIGMOID, tvm.ir.Op.get("relax.tanh"))')
 )
+by_name = edited(
+    "spared",
+    "compares the names of variables, which may repeat",
+    ("made.args[0].same_as(x)", "made.args[0].name == x.name"),
+)
+every_function = edited(
+    "valid", "visits kernels, too, which are no functions of Relax", ("isinstance(function, relax.Function)", "True")
+)
 main_only = edited(
     "did",
     "visits main, and no other function",
@@ -229,3 +256,10 @@ gate_only = edited(
     ("relax.op.nn.silu(x)", "relax.op.sigmoid(x)"),
 )
 returns_nothing = edited("valid", "forgets to return the module", ("return relax.transform", "relax.transform"))
+
+EQUIVALENT = {
+    (
+        "call = self.visit_expr_post_order(call)",
+        "pass",
+    ): "an operand is a variable, which stays the same if the type of its value does",
+}

@@ -42,6 +42,22 @@ def _stack(rng: random.Random, lost: str | None, weights: str = "kept") -> list[
     return layers
 
 
+def _all_differ(lost: str | None, place: int) -> list[tuple[dict, dict]]:
+    """Convolutions of which each looks different in another attribute; only the loss of `lost` has an effect."""
+    layers = [
+        (convolution(4, 4, padding="same", dilation=2), {"padding": 2}),
+        (convolution(4, 4, 1, padding_mode="reflect"), {"padding_mode": "zeros"}),
+        (convolution(4, 4, 1, dilation=3), {"dilation": 1}),
+    ]
+    if lost != "groups":  # whose kernels then have zeros between the groups
+        layers.append((convolution(4, 4, padding=1, groups=2), {"groups": 1}))
+    if lost:
+        odd = convolution(4, 4, 3, padding=1, **{} if lost in ("padding", "bias") else {lost: _OTHER[lost]})
+        layers.insert(place, (odd, {lost: _DEFAULT[lost]}))
+    rest = {"stride": 4, "dilation": 6}.get(lost, 8)  # what is left of an image of 8 × 8: one step, whatever the stride
+    return [*layers, (convolution(4, 4, rest, stride=2), {"stride": 1})]
+
+
 def hidden(seed: int) -> list[Case]:
     """Each attribute lost in a random stack; groups also with weights that fit; stacks that only look different."""
     cases = []
@@ -55,6 +71,15 @@ def hidden(seed: int) -> list[Case]:
     block = Planted(None, "The kernel of one group has zeros between the old groups: the same function.", "block")
     cases.append(planted_case("groups, repeated", [(grouped, {"groups": 1})], 8, repeated, seed))
     cases.append(planted_case("groups, block by block", [(grouped, {"groups": 1})], 8, block, seed))
+    for name in (*ATTRIBUTES, None):
+        why = f"Only the loss of {name} has an effect." if name else "None of the differences has an effect."
+        weights = "repeated" if name == "groups" else "block"
+        layers = _all_differ(name, rng.randrange(4))
+        cases.append(planted_case(f"all look different, {name}", layers, 8, Planted(name, why, weights), seed))
+    small = convolution(4, 4, 1, groups=2, dilation=3, padding_mode="reflect")
+    gone = {"groups": 1, "dilation": 1, "padding_mode": "zeros"}
+    repeated = Planted("groups", "A kernel of one pixel has no dilation and no border.", "repeated")
+    cases.append(planted_case("three differences in one layer", [(small, gone)], 6, repeated, seed))
     return [*visible(), *cases]
 
 
@@ -148,6 +173,23 @@ def first_suspect(before, after, inputs):
     return _first(before, after, inputs)
 
 
+@wrong("did", "guesses: takes what is lost most often of all that looks different")
+def by_guess(before, after, inputs):
+    if in_steps(before, after, inputs)[0]:
+        return None
+    suspects = {name for _, name in _suspects(before, after)}
+    return next(
+        name for name in ("bias", "groups", "stride", "padding", "padding_mode", "dilation") if name in suspects
+    )
+
+
+@wrong("did", "takes the last attribute that looks different")
+def last_suspect(before, after, inputs):
+    if in_steps(before, after, inputs)[0]:
+        return None
+    return [name for _, name in _suspects(before, after)][-1]
+
+
 @wrong("did", "looks at the first convolution only")
 def first_layer(before, after, inputs):
     return _first(before, after, inputs, lambda layer, name: layer == 0)
@@ -204,3 +246,11 @@ def values(before, after, inputs):
     if name in (None, "bias"):
         return name
     return next((getattr(a, name), getattr(b, name)) for a, b in zip(_convs(before), _convs(after), strict=True))
+
+
+_PAIRS = "for (path, conv), (_, fused) in zip(convolutions(before), convolutions(after), strict=True):"
+
+EQUIVALENT = {
+    (_PAIRS, _PAIRS.replace(", strict=True", "")): "there are as many of both",
+    (_PAIRS, _PAIRS.replace("True", "False")): "there are as many of both",
+}

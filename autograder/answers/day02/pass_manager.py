@@ -33,7 +33,9 @@ def _plan(rng: random.Random) -> tuple[Scenario, Managed]:
 
 def hidden(seed: int) -> list[Case]:
     """Random pipelines that are right, and such with one culprit."""
-    cases = visible()
+    nested = Managed(("grow", "nested"), "nested", "an inner pass broke it", "nested raised PassError('inner', …)")
+    inner = Scenario((Step("grow", "add"), Step("nested", "blame"), Step("shrink", "remove")))
+    cases = [*visible(), Case("a pass that runs a manager of its own", lambda: (inner,), ("valid",), expect=nested)]
     for i in range(6):
         rng = random.Random(f"{seed}/{i}")
         scenario, expect = _plan(rng)
@@ -179,6 +181,11 @@ TrustsTheInput = edited(
 )
 LetsErrorsThrough = edited(
     "valid", "lets a pass's own exception through, without a name", ("except Exception", "except PassError")
+)
+NamesAnother = edited(
+    "valid",
+    "lets the PassError of an inner manager through: it names a pass that this manager does not have",
+    ("except Exception as error:", "except PassError:\n                raise\n            except Exception as error:"),
 )
 OnlyPrints = edited("valid", "prints what is wrong and goes on", (CULPRIT, "print(p.name, broken)"))
 IgnoresOrder = edited(

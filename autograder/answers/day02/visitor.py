@@ -49,6 +49,16 @@ def _inputs_read_late() -> tuple:
     return graph, root.name, ("placeholder", "call_function", "output")
 
 
+def _at_work() -> tuple:
+    """A graph that a pass is at work on: an operand stands behind its user."""
+    graph = fx.Graph()
+    x = graph.placeholder("x")
+    relu = graph.call_function(torch.relu, (x,))
+    root = graph.output(graph.call_function(torch.add, (graph.call_method("tanh", (relu,)), relu)))
+    relu.replace_input_with(x, graph.call_function(torch.neg, (x,)))
+    return graph, root.name, ("placeholder", "call_function", "call_method", "output")
+
+
 def hidden(seed: int) -> list[Case]:
     """Random DAGs, a generated program, inputs read late, a very deep and a very repetitive graph."""
 
@@ -66,6 +76,7 @@ def hidden(seed: int) -> list[Case]:
         *visible(),
         *dags,
         Case("a generated program", generated),
+        Case("a graph that a pass is at work on", _at_work),
         Case("inputs read beside what is computed from them", _inputs_read_late),
         *(Case(name, build, ("cost",)) for name, build in deep),
     ]
@@ -110,7 +121,7 @@ def two_colours(root, callbacks):
     return results[root]
 
 
-@right("finds what the root depends on, then goes along the node list, which torch.fx keeps in order")
+@wrong("did", "goes along the node list, which a pass that is at work may have left out of order")
 def along_the_list(root, callbacks):
     needed, results = set(_needed(root)), {}
     for node in root.graph.nodes:

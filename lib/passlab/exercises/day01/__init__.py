@@ -11,6 +11,7 @@ EXERCISES = (
     Exercise(
         id="day01.count-kinds",
         title="Count nodes by kind",
+        closed=("passlab.graph.view",),
         points={"valid": 1, "did": 2, "spared": 1},
         difficulty=1,
         minutes=30,

@@ -162,4 +162,6 @@ def read_pairs(value: Any, nodes: dict, wanted: str) -> tuple[set[tuple[str, str
             if not isinstance(name, str) or name not in nodes:
                 return set(), f"{wanted}; the graph has no node called {str(name)[:60]!r}."
         pairs.add(tuple(entry))
+    if twice := next(((a, b) for a, b in pairs if a < b and (b, a) in pairs), None):
+        return set(), f"{wanted}; it holds {' and '.join(twice)} in both orders. Give each pair once."
     return pairs, None

@@ -34,8 +34,10 @@ def reads(e: Any) -> list[Any]:
     return [e.tuple_value] if isinstance(e, relay.TupleGetItem) else []
 
 
-def size(type: tvm.ir.TensorType) -> int:
-    """Return the size of a tensor in bytes."""
+def size(type: tvm.ir.Type) -> int:
+    """Return the size of a tensor, or of all tensors of a tuple, in bytes."""
+    if isinstance(type, tvm.ir.TupleType):
+        return sum(map(size, type.fields))
     return math.prod(int(dim) for dim in type.shape) * np.dtype(type.dtype).itemsize
 
 

@@ -42,13 +42,25 @@ class Clipped(nn.ReLU):
         return super().forward(x).clamp(max=0.75)
 
 
+@module_travels
+class Gate(nn.Module):
+    """A layer that is one node of the graph, and has a ReLU inside."""
+
+    def __init__(self):
+        super().__init__()
+        self.act = nn.ReLU()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * self.act(x + 0.5)
+
+
 class _Tracer(fx.Tracer):
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-        return isinstance(module, Clipped | ReLU) or super().is_leaf_module(module, name)
+        return isinstance(module, Clipped | Gate | ReLU) or super().is_leaf_module(module, name)
 
 
 def graph_of(model: nn.Module) -> fx.GraphModule:
-    """Return the model's graph, with the calls of this module's `relu`, `ReLU` and `Clipped` kept as they are."""
+    """Return the model's graph, with the calls of this module's `relu` and of its layers kept as they are."""
     tracer = _Tracer(autowrap_functions=(relu,))
     return fx.GraphModule(model, tracer.trace(model))
 

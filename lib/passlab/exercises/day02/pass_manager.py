@@ -18,7 +18,7 @@ from passlab.judge import Case, Finding, record
 @record
 @dataclass(frozen=True)
 class Step:
-    """One pass of a scenario. `does`: add or remove (a node), rebuild (a new graph), break, forget, raise, keep."""
+    """One pass of a scenario. `does`: add or remove a node, rebuild the graph, break, forget, raise, blame, keep."""
 
     name: str
     does: str = "keep"
@@ -94,6 +94,8 @@ def _do(what: str, gm: fx.GraphModule) -> Any:
         return None
     elif what == "raise":
         raise KeyError("shape")
+    elif what == "blame":  # as a pass does that runs a manager of its own
+        raise PassError("inner", "an inner pass broke it")
     return gm
 
 
