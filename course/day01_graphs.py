@@ -19,8 +19,9 @@
 # go where. That is a **graph**, and the form in which it is written down is an **intermediate representation**, IR.
 #
 # Today you look at one small model in eight IRs, drawn by the same function, and find out what each of them says and
-# what it leaves unsaid. About 70 minutes. The exercises are in [work/day01/graphs.ipynb](../work/day01/graphs.ipynb);
-# one more, about Relay, is in [work/day01/relay.ipynb](../work/day01/relay.ipynb).
+# what it leaves unsaid. About 70 minutes, and 5 more for what is marked stretch. The exercises are in
+# [work/day01/graphs.ipynb](../work/day01/graphs.ipynb); one more, about Relay, is in
+# [work/day01/relay.ipynb](../work/day01/relay.ipynb).
 
 # %%
 import logging

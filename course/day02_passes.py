@@ -20,7 +20,7 @@
 # and they are the day: in which order does one walk a graph, when is a rewrite allowed, and how does one know that
 # the result is still the same function?
 #
-# About 65 minutes, and 20 more for what is marked stretch. The exercises are in
+# About 65 minutes, and 25 more for what is marked stretch. The exercises are in
 # [work/day02/passes.ipynb](../work/day02/passes.ipynb); one more, in Relax, is in
 # [work/day02/relax.ipynb](../work/day02/relax.ipynb).
 

@@ -23,7 +23,8 @@
 #
 # Every one of these lines has a word in it that is harder than it looks: *depend*, *reads*, *equal*, *equal* again.
 # Today you see each optimization work, and then you see it go wrong, mostly in code that ships. In the exercises you
-# write versions that do not: [work/day03/optimizations.ipynb](../work/day03/optimizations.ipynb). About 70 minutes.
+# write versions that do not: [work/day03/optimizations.ipynb](../work/day03/optimizations.ipynb). About 70 minutes, and
+# 10 more for what is marked stretch.
 
 # %%
 import itertools

@@ -55,7 +55,7 @@ EXERCISES = (
         title="Fold batch norm into the convolution",
         points=PASS_POINTS,
         difficulty=3,
-        minutes=40,
+        minutes=45,
         stretch=True,
         hints=(
             "In eval mode bn(y) = (y - mean) * scale + bias with scale = weight / sqrt(var + eps), one number for "
@@ -122,7 +122,7 @@ EXERCISES = (
         title="Eight planted passes: which attribute got lost?",
         points={"did": 3, "spared": 1},
         difficulty=4,
-        minutes=45,
+        minutes=40,
         stretch=True,
         hints=(
             "First use your equivalent. Where it says the programs are the same, nothing was lost, however different "
