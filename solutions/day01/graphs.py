@@ -20,7 +20,8 @@
 # stretch: harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest, about 165
 # minutes, is stretch: harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest, about
 # 165 minutes, is stretch: harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest,
-# about 165 minutes, is stretch: harder, and for extra credit. Read the lesson first:
+# about 165 minutes, is stretch: harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the
+# rest, about 165 minutes, is stretch: harder, and for extra credit. Read the lesson first:
 # [day01_graphs.ipynb](../../course/day01_graphs.ipynb). An eighth one, about Relay, is in [relay.ipynb](relay.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
@@ -81,7 +82,8 @@ def count_kinds(gm: fx.GraphModule) -> dict[str, tuple[int, int]]:
          a tensor, a tuple of them where it is several, and not there where it is a number, as for `x.size(0)`.
     Out: a dict with all five KINDS as keys; each entry is (number of nodes, bytes of their values together). A number
          has no bytes here, and the output node counts as a node and has none either, for it makes no value.
-         `gm.graph` stays as it is. `passlab.view`, which knows the answer, is closed while yours runs.
+         `gm.graph` stays as it is.
+    Not to be called: passlab.graph.view.
 
     Example: for `torch.relu(x)` with a float32 x of shape (2, 4):
 
