@@ -38,8 +38,9 @@ COLUMNS = (
 
 #: Where a spreadsheet may begin to read a formula: at the start of a field or after any separator, blanks and quotes
 #: skipped (after a comma only quotes: `, -1` is in many messages, and quoting holds there). Full-width forms included.
+_SIGN = "[=+\\-@＝＋－＠]"
 _RUN = re.compile(
-    r"""^(?=[\t\r\n])|(?:^|(?<=[;\t\r\n\v\f\x85\u2028\u2029]))(?=[ \xa0"]*[=+\-@＝＋－＠])|(?<=,)(?="*[=+\-@＝＋－＠])"""
+    rf"""^(?=[\t\r\n])|(?:^|(?<=[;\t\r\n\v\f\x85\u2028\u2029]))(?=[ \xa0"]*{_SIGN})|(?<=,)(?="*{_SIGN})"""
 )
 
 
@@ -74,6 +75,7 @@ class Learner:
     section: str = ""
     canvas_id: str = ""
     sis_id: str = ""
+    moodle_id: str = ""
 
 
 def status(verdict: Verdict | None, points: float | None, total: float, error: str = "") -> str:
@@ -156,7 +158,7 @@ def write_grades(path: Path, rows: Iterable[Row]) -> None:
 def read_roster(path: Path) -> dict[str, Learner]:
     """Read a roster; return id → learner.
 
-    The first line names the columns (id, name, email, section, canvas_id, sis_id, in any order) if one of them is `id`.
+    The first line names the columns (id, name, email, section, canvas_id, moodle_id, sis_id) if one of them is `id`.
     Otherwise every line is a learner whose id is in the first column.
     """
     with path.open(newline="", encoding="utf-8-sig") as lines:
