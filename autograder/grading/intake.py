@@ -21,9 +21,9 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_output
 
-from autograder.engine import outputs
+from autograder.engine import aside, outputs
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
-from autograder.grading import files, idle
+from autograder.grading import files
 from autograder.grading.files import Damaged, read_text
 from passlab.notebook.cells import checked
 
@@ -42,7 +42,7 @@ MAX_SOURCE = 2**20  # characters of one cell
 
 _PATTERN = str.maketrans({"[": "(", "]": ")", "*": "_", "?": "_"})
 _LITTER = {"__MACOSX", "__pycache__", "node_modules"}
-_HIDDEN_TESTS = re.compile(r"^[ \t]*### BEGIN HIDDEN TESTS.*?^[ \t]*### END HIDDEN TESTS[^\n]*$", re.S | re.M)
+_BEGIN_HIDDEN, _END_HIDDEN = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 #: Canvas's names of submitted files: lovelaceada_12345_67890_graphs.ipynb, with _LATE after the learner's name if late.
 _CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_(?P<file>.+\.(?:ipynb|zip))")
@@ -470,8 +470,16 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
 
 def _visible_lines(text: str) -> list[str]:
     """Return the lines of a cell as learners get them: no hidden tests, and none of the space that editors change."""
-    text = _HIDDEN_TESTS.sub("", text)
-    return [line.rstrip() for line in text.strip().splitlines() if line.strip()]
+    lines: list[str] = []
+    begin = None
+    for line in filter(str.strip, text.splitlines()):
+        if begin is None and line.lstrip().startswith(_BEGIN_HIDDEN):
+            begin = len(lines)
+        lines.append(line.rstrip())
+        if begin is not None and line.lstrip().startswith(_END_HIDDEN):
+            del lines[begin:]
+            begin = None
+    return [line.lstrip() if not at else line for at, line in enumerate(lines)]  # as `strip` on the whole text
 
 
 def _index(nb: NotebookNode, cell: NotebookNode) -> int:
@@ -544,19 +552,13 @@ def job(
 def _mark_idle(cells: list[Cell], nb: NotebookNode, authored: NotebookNode) -> list[Cell]:
     """Return the cells, with `idle` and `calls` set on those that may be skipped: always, or after a lost answer."""
     shown = {cell.source for cell in authored.cells if _is_shown(cell) and RUNS not in cell.metadata.get("tags", ())}
-    checks = {cell.index: cell for cell in cells if cell.exercise}
-    sources = {cell.index: cell.answer if cell.exercise else cell.source for cell in cells}
-    free = {cell.index for cell in cells if _is_shown(nb.cells[cell.index])}
-    course = {index for index in free if sources[index] in shown}
-    never = idle.left_out(sources, course, checks)
-    rest = {index: source for index, source in sources.items() if index not in never}
-    spare = idle.left_out(rest, rest.keys() & free, checks)
-    calls: dict[int, list[int]] = {}
-    for at, check in checks.items():
-        for index in spare & idle.reaching(rest, idle.names(check.answer)):
-            if index > at:
-                calls.setdefault(index, []).append(at)
-    return [replace(cell, idle=cell.index in never, calls=tuple(calls.get(cell.index, ()))) for cell in cells]
+    free = [cell.index for cell in cells if _is_shown(nb.cells[cell.index])]
+    course = [cell.index for cell in cells if cell.index in free and cell.source in shown]
+    asked = [(cell.index, cell.answer if cell.exercise else cell.source) for cell in cells]
+    checks = [cell.index for cell in cells if cell.exercise]
+    planned = aside.call("autograder.grading.idle:plan", asked, course, free, checks) or ((), ())
+    never, calls = set(planned[0]), {at: tuple(answers) for at, answers in planned[1]}
+    return [replace(cell, idle=cell.index in never, calls=calls.get(cell.index, ())) for cell in cells]
 
 
 def _is_shown(cell: NotebookNode) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -18,6 +19,9 @@ from autograder.engine.data import NotebookResult
 from autograder.grading import files, intake
 from autograder.grading.intake import TIMESTAMP, Damaged, Submission
 from passlab import exercises
+
+#: The longest answer, in characters, that is kept as it is.
+LONGEST = 50_000
 
 
 @dataclass
@@ -38,12 +42,13 @@ class Paper:
         return next((result.failure for result in self.results.values() if result.failure), "")
 
     def answers(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (learner, question, source) of the answer cells."""
+        """Yield (learner, question, source) of the answer cells; a digest for a long source: a class keeps them all."""
         for nb in self.notebooks.values():
             for cell in nb.cells:
                 meta = cell.metadata.get("nbgrader", {})
                 if meta.get("solution") and cell.cell_type == "code":
-                    yield self.submission.learner, meta["grade_id"], cell.source
+                    long = len(cell.source) > LONGEST and hashlib.sha256(cell.source.encode()).hexdigest()
+                    yield self.submission.learner, meta["grade_id"], long or cell.source
 
 
 def read(submission: Submission) -> Paper:
