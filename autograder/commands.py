@@ -9,6 +9,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -171,6 +172,19 @@ def _roster(given: Path | None, folder: Path) -> dict[str, Learner]:
     return {}
 
 
+def _whose(learners: dict[str, Learner]) -> tuple[dict[str, str], ...]:
+    """Return Canvas's numbers, Moodle's numbers and full names → learner, without those that two learners have."""
+    everybody, unique = learners.values(), []
+    numbers = [(number, one.id) for one in everybody for number in one.moodle_id.split()]
+    names = [(name, one.id) for one in everybody for name in {one.name, one.id}]
+    for pairs in ([(one.canvas_id, one.id) for one in everybody], numbers, names):
+        often = Counter(key for key, _ in pairs)
+        unique.append({key: learner for key, learner in pairs if key and often[key] == 1})
+    # A folder with the name of a learner whose number is known, and another number, is somebody else's.
+    unique[2] = {name: learner for name, learner in unique[2].items() if not learners[learner].moodle_id}
+    return tuple(unique)
+
+
 def _set_aside(found: Class, learners: dict[str, Learner]) -> None:
     """Remove the submissions of learners who are not on the roster, if there is one, and note their names."""
     for key in [key for key in found.submissions if learners and key[0] not in learners]:
@@ -267,8 +281,7 @@ def _session(
     with tempfile.TemporaryDirectory(prefix="passlab-") as scratch:
         learners = _roster(roster, folder)
         try:
-            numbers = {learner.canvas_id: learner.id for learner in learners.values() if learner.canvas_id}
-            found = collect(folder, known, Path(scratch), numbers)
+            found = collect(folder, known, Path(scratch), *_whose(learners))
         except Damaged as error:
             _fail(str(error))
         _set_aside(found, learners)

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from autograder.grading import gradebook, preprocessors
+from autograder.reports.export_plugin import SafeCsv
 
 c = get_config()  # noqa: F821  (given by traitlets)
 
@@ -37,6 +38,7 @@ c.GenerateAssignment.preprocessors = preprocessors.RELEASING
 c.Autograde.sanitize_preprocessors = preprocessors.SANITIZING
 c.Autograde.autograde_preprocessors = preprocessors.GRADING
 c.GenerateFeedback.preprocessors = preprocessors.FEEDBACK
+c.ExportApp.plugin_class = SafeCsv
 preprocessors.use_for_validation()
 
 # A cell gets a minute, then it is interrupted. Answers have a shorter limit of their own, kept by the judge.

@@ -25,7 +25,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autograder.engine import flavours, outputs, sandbox
+from autograder.engine import aside, flavours, outputs, sandbox
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict, verdict_from_json
 from autograder.engine.outcomes import failure, plain
 from autograder.engine.runner import snapshots
@@ -47,6 +47,8 @@ MOST_STARTS = 25
 QUICK_FORK = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 #: The results of TVM modules, kept from one grading to the next. See `passlab.tvm.cache`.
 BUILDS = os.environ.get(cache.FOLDER) or sandbox.ROOT / cache.PLACE
+#: The limit, in characters, for the outputs of a notebook's cells together.
+MOST_SHOWN = 16 * 2**20
 #: How much is sent to the verifier at once, and how much an answer may return for all its test cases together.
 BATCH_BYTES, MOST_BYTES = 32 * 2**20, 48 * 2**20
 
@@ -315,8 +317,9 @@ class _Run:
         self.result.ran = {at: Ran(idle=True) for at in self.idle}
         #: Questions that run at the position of their check, before a cell below may call an answer that never ends.
         self.early = {at for cell in job.cells for at in cell.calls}
-        needed = snapshots.needed([cell for cell in job.cells if not cell.idle])
-        self.snapshots = sorted(needed | self.early)
+        needed = aside.call(f"{snapshots.__name__}:needed_of", [asdict(cell) for cell in job.cells if not cell.idle])
+        self.snapshots = sorted({*(self.checks if needed is None else needed), *self.early})
+        self.shown = 0
         self.dead: set[int] = set()
         self.heads: dict[int, list[dict]] = {at: [] for at in self.checks}
         self.values: dict[int, list[bytes]] = {at: [] for at in self.checks}
@@ -396,7 +399,9 @@ class _Run:
             return f"This cell wrote to the grader's connection ({what})."
         if begun.get("at") != cell.index or head.get("index") != cell.index:
             return "This cell wrote to the grader's connection."
-        self.result.ran[cell.index] = outputs.ran(head.get("ran"))
+        ran = outputs.ran(head.get("ran"), MOST_SHOWN - self.shown)
+        self.shown += outputs.size(ran.outputs)
+        self.result.ran[cell.index] = ran
         return ""
 
     def _question(self, worker: Worker, cell: Cell, hidden: bool) -> bool:

@@ -21,8 +21,9 @@ MIMES = {
     "image/svg+xml",
 }
 MOST_OUTPUTS = 1_000
-#: The limit, in characters, for the stored outputs of one cell of a notebook file. If they exceed it, none are shown.
+#: The limit, in characters, for the outputs of one cell.
 MOST_STORED = 4 * 2**20
+_TOO_MUCH = "… more outputs than are kept; they are not shown.\n"
 
 
 def _text(value: Any) -> str:
@@ -52,18 +53,34 @@ def _output(raw: Any) -> dict[str, Any] | None:
     return None
 
 
-def ran(raw: Any) -> Ran:
-    """Return the result of one cell from a worker's report, which is not trusted."""
+def size(outputs: Any) -> int:
+    """Return about how many characters outputs take in a notebook."""
+    if isinstance(outputs, dict):
+        return 20 + sum(size(key) + size(value) for key, value in outputs.items())
+    if isinstance(outputs, str):
+        return len(outputs)
+    return 10 + sum(map(size, outputs)) if isinstance(outputs, list) else 10
+
+
+def ran(raw: Any, left: int = MOST_STORED) -> Ran:
+    """Return the result of one cell from a worker's report, which is not trusted.
+
+    left: how many characters of outputs are kept at most, besides MOST_STORED; a sentence stands for what is not.
+    """
     raw = raw if isinstance(raw, dict) else {}
-    outputs = raw.get("outputs")
-    made = [_output(one) for one in outputs[:MOST_OUTPUTS]] if isinstance(outputs, list) else []
-    return Ran([one for one in made if one], printable(raw.get("error")))
+    outputs, kept, left = raw.get("outputs"), [], min(left, MOST_STORED)
+    for one in map(_output, outputs[:MOST_OUTPUTS] if isinstance(outputs, list) else []):
+        if one and (left := left - size(one)) < 0:
+            kept.append({"output_type": "stream", "name": "stdout", "text": _TOO_MUCH})
+            break
+        kept += [one] if one else []
+    return Ran(kept, printable(raw.get("error")))
 
 
 def stored(raw: Any) -> list[dict[str, Any]]:
     """Return the stored outputs of a cell of a notebook file, in the form that `ran` produces."""
     made = ran({"outputs": _joined(raw)}).outputs
-    return made if sum(len(str(output)) for output in made) <= MOST_STORED else []
+    return [] if made and made[-1].get("text") == _TOO_MUCH else made
 
 
 def _joined(raw: Any) -> list[Any]:

@@ -5,6 +5,7 @@ Only those being graded at once are in memory. The gradebook keeps the data for 
 
 from __future__ import annotations
 
+import contextlib
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
@@ -128,16 +129,26 @@ class Session:
             key = (submission.learner, submission.assignment)
             digests[key] = digest(submission)
             if done.get(key) == digests[key]:
-                self.answers += read(submission).answers()
+                with self._only(key):
+                    self.answers += read(submission).answers()
                 self.advance(None)
             else:
                 todo.append(submission)
         for paper in self._papers(todo, lambda _: run.seed):
-            try:
+            with self._only(paper.key):
                 self.recorder.record(run, paper, digests[paper.key], self.page)
-            except Failed as error:
-                self.failures[paper.key] = str(error)
         return len(digests) - len(todo)
+
+    @contextlib.contextmanager
+    def _only(self, key: Key) -> Iterator[None]:
+        """Note whatever goes wrong inside as the failure of this submission, and go on with the class."""
+        try:
+            yield
+        except Failed as error:
+            self.failures[key] = str(error)
+        except Exception as error:
+            traceback.print_exc()
+            self.failures[key] = f"{', '.join(key)}: {type(error).__name__}: {str(error)[:200]}"
 
     def _stored_seed(self, submission: Submission, otherwise: int) -> int:
         seeds = (score.seed for score in self.recorder.stored(submission.learner, submission.assignment))
@@ -148,8 +159,9 @@ class Session:
         known = [s for s in submissions if self.recorder.stored(s.learner, s.assignment)]
         found = []
         for paper in self._papers(known, lambda s: self._stored_seed(s, 0)):
-            new = [replace(score, points=score.auto) for score in self.recorder.preview(paper)]
-            found += differences({paper.key: self.recorder.stored(*paper.key)}, {paper.key: new})
+            with self._only(paper.key):
+                new = [replace(score, points=score.auto) for score in self.recorder.preview(paper)]
+                found += differences({paper.key: self.recorder.stored(*paper.key)}, {paper.key: new})
         return found
 
     def regrade(self, submissions: Iterable[Submission], run: Run, fresh: bool) -> tuple[list[Difference], list[Paper]]:
@@ -157,12 +169,13 @@ class Session:
         before = self.recorder.scores()
         found, changed = [], []
         for paper in self._papers(submissions, lambda s: run.seed if fresh else self._stored_seed(s, run.seed)):
-            mine = differences(before, {paper.key: self.recorder.preview(paper)})
-            if mine:
-                found += mine
-                changed.append(paper)
+            with self._only(paper.key):
+                if mine := differences(before, {paper.key: self.recorder.preview(paper)}):
+                    found += mine
+                    changed.append(paper)
         return found, changed
 
     def record(self, papers: Iterable[Paper], run: Run) -> None:
         for paper in papers:
-            self.recorder.record(run, paper, digest(paper.submission), self.page)
+            with self._only(paper.key):
+                self.recorder.record(run, paper, digest(paper.submission), self.page)

@@ -88,6 +88,25 @@ def left_out(sources: Mapping[int, str], candidates: Collection[int], checks: Co
         runs |= more
 
 
+def plan(
+    sources: list[tuple[int, str]], course: list[int], free: list[int], checks: list[int]
+) -> tuple[list[int], list[tuple[int, list[int]]]]:
+    """Return the cells of the course that need not run, and for others the answers without which they need not.
+
+    sources: (index, text) of the cells, of a check the answer. free: cells that are neither answers nor checks.
+    """
+    texts = dict(map(tuple, sources))
+    never = left_out(texts, set(course), checks)
+    rest = {index: source for index, source in texts.items() if index not in never}
+    spare = left_out(rest, rest.keys() & {*free}, checks)
+    calls: dict[int, list[int]] = {}
+    for at in checks:
+        for index in spare & reaching(rest, names(texts[at])):
+            if index > at:
+                calls.setdefault(index, []).append(at)
+    return sorted(never), list(calls.items())
+
+
 def _needed(key: int, cells: Mapping[int, _Cell], runs: Collection[int]) -> bool:
     """Return whether a cell that is run uses a name as this cell binds it."""
     below = [cells[at] for at in list(cells)[list(cells).index(key) + 1 :] if at in runs]

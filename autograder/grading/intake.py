@@ -6,12 +6,14 @@ Nothing here changes a submitted file or runs learner code.
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
+import hashlib
 import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
@@ -19,14 +21,16 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_output
 
-from autograder.engine import outputs
+from autograder.engine import aside, outputs
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
-from autograder.grading import files, idle
+from autograder.grading import files
 from autograder.grading.files import Damaged, read_text
 from passlab.notebook.cells import checked
 
 __all__ = ["Class", "Damaged", "Submission", "collect", "fill", "job", "read", "read_text", "repair"]
 
+#: The file with the time of submission, which nbgrader writes into learner/assignment/ when it collects.
+TIMESTAMP = "timestamp.txt"
 #: Marks the grader's verdict in a check cell's outputs.
 VERDICT = "application/vnd.passlab.verdict+json"
 
@@ -38,22 +42,26 @@ MAX_SOURCE = 2**20  # characters of one cell
 
 _PATTERN = str.maketrans({"[": "(", "]": ")", "*": "_", "?": "_"})
 _LITTER = {"__MACOSX", "__pycache__", "node_modules"}
-_HIDDEN_TESTS = re.compile(r"^[ \t]*### BEGIN HIDDEN TESTS.*?^[ \t]*### END HIDDEN TESTS[^\n]*$", re.S | re.M)
+_BEGIN_HIDDEN, _END_HIDDEN = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 #: Canvas's names of submitted files: lovelaceada_12345_67890_graphs.ipynb, with _LATE after the learner's name if late.
 _CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_(?P<file>.+\.(?:ipynb|zip))")
 #: Moodle's names of learners' folders: Ada Lovelace_12345_assignsubmission_file.
-_MOODLE = re.compile(r"(?P<who>.+)_\d+_assignsubmission_(?P<what>file|onlinetext)_?")
+_MOODLE = re.compile(r"(?P<who>.+)_(?P<number>\d+)_assignsubmission_(?P<what>file|onlinetext)_?")
 
 
 @dataclass
 class Submission:
-    """A learner's submission for one assignment: its notebooks by name, and notes for the report."""
+    """A learner's submission for one assignment: its notebooks by name, and notes for the report.
+
+    `times`: the files with the times at which it was collected; never one that the learner may have packed.
+    """
 
     learner: str
     assignment: str
     notebooks: dict[str, Path] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    times: list[Path] = field(default_factory=list)
 
 
 @dataclass
@@ -67,6 +75,14 @@ class Class:
         said = self.notes.setdefault(learner, [])
         if sentence not in said:
             said.append(sentence)
+
+    @contextlib.contextmanager
+    def only(self, learner: str) -> Iterator[None]:
+        """Note whatever goes wrong inside as this learner's, and go on with the class."""
+        try:
+            yield
+        except Exception as error:
+            self.note(learner, f"Not everything could be read ({type(error).__name__}: {files.shown(str(error))}).")
 
 
 def _folders(path: Path) -> list[Path]:
@@ -92,6 +108,8 @@ def _class_folder(path: Path, known: dict[str, set[str]], found: Class) -> Path:
         inside = _folders(path)
         if len(inside) != 1 or any(p.suffix == ".ipynb" for p in path.iterdir()):
             return path
+        if _MOODLE.fullmatch(inside[0].name):  # a class of one: what is below is the learner's
+            return path
         below = {p.name for p in _folders(inside[0])}
         holds_learners = any(set(known) & {q.name for q in _folders(p)} for p in _folders(inside[0])) or any(
             _MOODLE.fullmatch(p.name) or _CANVAS.fullmatch(p.name) for p in inside[0].iterdir()
@@ -102,47 +120,83 @@ def _class_folder(path: Path, known: dict[str, set[str]], found: Class) -> Path:
         path = inside[0]
 
 
-def _learner(folder: str, found: Class, taken: set[str]) -> str:
-    """Return the learner's id: the folder's name, without characters that nbgrader reads as a pattern or strips."""
-    name = "".join(ch if ch.isprintable() else "_" for ch in folder).translate(_PATTERN).strip() or "_"
-    if name != folder:
-        found.note(name, f"The folder is called {folder!r}, a name that nbgrader cannot use.")
-    number, plain = 1, name
-    while name in taken:
-        number += 1
-        name = f"{plain} ({number})"
-    if name != plain:
-        found.note(name, f"Another learner is also called {plain!r}.")
-    taken.add(name)
-    return name
+def _learners(
+    folders: list[Path], found: Class, numbers: Mapping[str, str], names: Mapping[str, str]
+) -> dict[Path, str]:
+    """Return folder → learner's id: its name without characters that nbgrader reads as a pattern or strips.
+
+    numbers, names: Moodle's number, or a full name that only one learner has → learner. Moodle's number decides; a name
+    counts if no other folder has it; otherwise the number stays in the id. Two folders share an id only if Moodle gave
+    them one number. Of others, the one that is called exactly so keeps it: no order decides whose work is whose.
+    """
+    moodle = {folder: _MOODLE.fullmatch(folder.name) for folder in folders}
+    having: dict[str, set[str]] = {}
+    for m in filter(None, moodle.values()):
+        having.setdefault(m["who"], set()).add(m["number"])
+    ids: dict[Path, str] = {}
+    claims: dict[str, set[str]] = {}
+    for folder, m in moodle.items():
+        known = m and (numbers.get(m["number"]) or (len(having[m["who"]]) == 1 and names.get(m["who"])))
+        ids[folder] = known or _usable(f"{m['who']}_{m['number']}" if m else folder.name)
+        claims.setdefault(ids[folder], set()).add(m["number"] if m else folder.name)
+    for folder, m in moodle.items():
+        name = ids[folder]
+        if len(claims[name]) > 1 and folder.name != name:
+            ids[folder] = f"{name} ({hashlib.sha256(os.fsencode(folder.name)).hexdigest()[:8]})"
+            found.note(
+                ids[folder], f"Another learner is also called {name!r}. If this one is meant, rename the folder."
+            )
+        if not m and name != folder.name:
+            found.note(ids[folder], f"The folder is called {folder.name!r}, a name that nbgrader cannot use.")
+        if m and len(having[m["who"]]) > 1 and m["number"] not in numbers:
+            others = ", ".join(sorted(having[m["who"]] - {m["number"]}))
+            found.note(
+                ids[folder],
+                f"Moodle has several learners called {files.shown(m['who'])!r}: this is number {m['number']}, besides "
+                f"{others}. The column moodle_id of a roster tells who is who.",
+            )
+    return ids
+
+
+def _usable(name: str) -> str:
+    return "".join(ch if ch.isprintable() else "_" for ch in name).translate(_PATTERN).strip() or "_"
 
 
 def collect(
-    path: Path, known: dict[str, set[str]], scratch: Path | None = None, ids: Mapping[str, str] | None = None
+    path: Path,
+    known: dict[str, set[str]],
+    scratch: Path | None = None,
+    ids: Mapping[str, str] | None = None,
+    moodle_ids: Mapping[str, str] | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Class:
     """Find the submissions of a class, and note everything that is out of place.
 
     path: a folder in the layout learner/assignment/notebook.ipynb, or in that of Moodle or Canvas; or a .zip or .tar.gz
     of one. Learners may have submitted a .zip. known: assignment → names of its notebooks. scratch: an empty folder for
-    unpacked archives; without one they are not unpacked. ids: Canvas's number → learner; learners who are not in it are
-    called name_number. Raises Damaged if `path` is a file but not a readable archive.
+    unpacked archives; without one they are not unpacked. ids, moodle_ids: Canvas's and Moodle's number → learner.
+    names: full name → learner, where Moodle's number is not known. Learners who are in none of them are called
+    name_number. Raises Damaged if `path` is a file but not a readable archive.
     """
     found = Class()
     if path.is_file():
         path = _unpack_class(path, scratch, found)
     home = _class_folder(path.resolve(), known, found)
     search = _Search(found, known, scratch)
-    taken: set[str] = set()
+    folders = []
     for folder in _folders(home):
+        moodle = _MOODLE.fullmatch(folder.name)
         if folder.name in known:
             found.note("", f"{folder.name}/ is named like an assignment; a learner's folder was expected here.")
-            continue
+        elif not (moodle and moodle["what"] == "onlinetext"):  # typed into the browser
+            folders.append(folder)
+    for folder, learner in _learners(folders, found, moodle_ids or {}, names or {}).items():
         moodle = _MOODLE.fullmatch(folder.name)
-        if moodle and moodle["what"] == "onlinetext":  # typed into the browser
-            continue
-        learner = _learner(moodle["who"] if moodle else folder.name, found, taken)
-        if not search.below(learner, folder, as_expected=bool(moodle)):
-            found.note(learner, "There is no notebook in this folder.")
+        if not moodle:
+            search.homes[learner] = folder
+        with found.only(learner):
+            if not search.below(learner, folder, as_expected=bool(moodle)):
+                found.note(learner, "There is no notebook in this folder.")
     flat, strays = [], []
     for p in sorted(home.iterdir()):
         if p.is_symlink():
@@ -154,8 +208,9 @@ def collect(
     # The last of several attempts (graphs.ipynb, graphs-1.ipynb, …) counts, so it is filed first.
     for p, canvas in sorted(flat, key=lambda one: (_attempt(one[1]["file"]), one[0]), reverse=True):
         number = canvas["number"]
-        learner = (ids or {}).get(number) or f"{canvas['who'].translate(_PATTERN)}_{number}"
-        search.file(learner, p, Path(canvas["file"]), as_expected=True)
+        learner = (ids or {}).get(number) or _usable(f"{canvas['who']}_{number}")
+        with found.only(learner):
+            search.file(learner, p, Path(canvas["file"]), as_expected=True)
     for stray in strays:
         found.note("", f"{files.shown(stray)} is not in a learner's folder and was not graded.")
     return found
@@ -177,7 +232,7 @@ def _unpack_class(path: Path, scratch: Path | None, found: Class) -> Path:
         raise Damaged(f"{path.name} is an archive, but there is no folder to unpack it into.")
     inside = scratch / "class"
     inside.mkdir()
-    suffixes = (".ipynb", ".zip", "timestamp.txt", "roster.csv")
+    suffixes = (".ipynb", ".zip", TIMESTAMP, "roster.csv")
     for note in files.unpack(path.resolve(), inside, suffixes, files.CLASS_BYTES, files.CLASS_FILES):
         found.note("", note)
     return inside
@@ -189,12 +244,14 @@ class _Search:
     def __init__(self, found: Class, known: dict[str, set[str]], scratch: Path | None):
         self.found, self.known, self.scratch, self.unpacked = found, known, scratch, 0
         self.owner = {notebook: assignment for assignment, names in known.items() for notebook in names}
+        #: Learner → their folder, where its layout is nbgrader's: learner/assignment/timestamp.txt is the collection's.
+        self.homes: dict[str, Path] = {}
 
     def below(self, learner: str, folder: Path, prefix: Path = Path(), as_expected=False, archives=True) -> bool:
         """File everything below a folder; return whether there was anything. `prefix`: the archive it came from."""
         paths = [p for p in _handed_in(folder) if archives or p.suffix != ".zip"]
         for p in paths:
-            self.file(learner, p, prefix / p.relative_to(folder), as_expected)
+            self.file(learner, p, prefix.joinpath(*map(files.shown, p.relative_to(folder).parts)), as_expected)
         return bool(paths)
 
     def file(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
@@ -216,8 +273,7 @@ class _Search:
         into = self.scratch / f"learner-{self.unpacked}"
         into.mkdir()
         try:
-            suffixes = (".ipynb", "timestamp.txt")
-            for note in files.unpack(path, into, suffixes, files.LEARNER_BYTES, files.LEARNER_FILES):
+            for note in files.unpack(path, into, (".ipynb",), files.LEARNER_BYTES, files.LEARNER_FILES):
                 self.found.note(learner, note)
         except Damaged as error:
             self.found.note(learner, str(error))
@@ -250,6 +306,20 @@ class _Search:
         if not as_expected and inside.parts != (assignment, path.name):
             submission.notes.append(f"Taken from {inside} (expected: {assignment}/{path.name}).")
         submission.notebooks[name] = path
+        self._time(submission, path, inside)
+
+    def _time(self, submission: Submission, path: Path, inside: Path) -> None:
+        """Add the time at which the folder with this notebook was collected, if the layout shows that."""
+        home, handed_in = self.homes.get(submission.learner), inside.parts[0]
+        collected = home / handed_in / TIMESTAMP if home and handed_in in self.known else None
+        if collected and collected not in submission.times:
+            submission.times.append(collected)
+        packed = path.with_name(TIMESTAMP)
+        if packed != collected and os.path.lexists(packed):
+            submission.notes.append(
+                f"{inside.with_name(TIMESTAMP)} does not count, since learners may have packed it: a time of "
+                "submission lies in learner/assignment/."
+            )
 
 
 def _below(path: Path, learner: str) -> Path:
@@ -400,8 +470,16 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
 
 def _visible_lines(text: str) -> list[str]:
     """Return the lines of a cell as learners get them: no hidden tests, and none of the space that editors change."""
-    text = _HIDDEN_TESTS.sub("", text)
-    return [line.rstrip() for line in text.strip().splitlines() if line.strip()]
+    lines: list[str] = []
+    begin = None
+    for line in filter(str.strip, text.splitlines()):
+        if begin is None and line.lstrip().startswith(_BEGIN_HIDDEN):
+            begin = len(lines)
+        lines.append(line.rstrip())
+        if begin is not None and line.lstrip().startswith(_END_HIDDEN):
+            del lines[begin:]
+            begin = None
+    return [line.lstrip() if not at else line for at, line in enumerate(lines)]  # as `strip` on the whole text
 
 
 def _index(nb: NotebookNode, cell: NotebookNode) -> int:
@@ -474,19 +552,13 @@ def job(
 def _mark_idle(cells: list[Cell], nb: NotebookNode, authored: NotebookNode) -> list[Cell]:
     """Return the cells, with `idle` and `calls` set on those that may be skipped: always, or after a lost answer."""
     shown = {cell.source for cell in authored.cells if _is_shown(cell) and RUNS not in cell.metadata.get("tags", ())}
-    checks = {cell.index: cell for cell in cells if cell.exercise}
-    sources = {cell.index: cell.answer if cell.exercise else cell.source for cell in cells}
-    free = {cell.index for cell in cells if _is_shown(nb.cells[cell.index])}
-    course = {index for index in free if sources[index] in shown}
-    never = idle.left_out(sources, course, checks)
-    rest = {index: source for index, source in sources.items() if index not in never}
-    spare = idle.left_out(rest, rest.keys() & free, checks)
-    calls: dict[int, list[int]] = {}
-    for at, check in checks.items():
-        for index in spare & idle.reaching(rest, idle.names(check.answer)):
-            if index > at:
-                calls.setdefault(index, []).append(at)
-    return [replace(cell, idle=cell.index in never, calls=tuple(calls.get(cell.index, ()))) for cell in cells]
+    free = [cell.index for cell in cells if _is_shown(nb.cells[cell.index])]
+    course = [cell.index for cell in cells if cell.index in free and cell.source in shown]
+    asked = [(cell.index, cell.answer if cell.exercise else cell.source) for cell in cells]
+    checks = [cell.index for cell in cells if cell.exercise]
+    planned = aside.call("autograder.grading.idle:plan", asked, course, free, checks) or ((), ())
+    never, calls = set(planned[0]), {at: tuple(answers) for at, answers in planned[1]}
+    return [replace(cell, idle=cell.index in never, calls=calls.get(cell.index, ())) for cell in cells]
 
 
 def _is_shown(cell: NotebookNode) -> bool:

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import contextlib
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
 import nbformat
 from nbformat.notebooknode import NotebookNode
+from nbgrader import utils
 
 from autograder.authoring.notebooks import source_notebook
 from autograder.engine.data import NotebookResult
 from autograder.grading import files, intake
-from autograder.grading.intake import Damaged, Submission
+from autograder.grading.intake import TIMESTAMP, Damaged, Submission
 from passlab import exercises
 
-#: The file with the time of submission, beside the notebooks, as nbgrader's exchange writes it.
-TIMESTAMP = "timestamp.txt"
+#: The longest answer, in characters, that is kept as it is.
+LONGEST = 50_000
 
 
 @dataclass
 class Paper:
-    """A submission that has been read: its notebooks as they will run, in nbgrader's form, and its time."""
+    """A submission that has been read: its notebooks as they will run, in nbgrader's form, and its time, if known."""
 
     submission: Submission
     notebooks: dict[str, NotebookNode] = field(default_factory=dict)
@@ -38,12 +42,13 @@ class Paper:
         return next((result.failure for result in self.results.values() if result.failure), "")
 
     def answers(self) -> Iterator[tuple[str, str, str]]:
-        """Yield (learner, question, source) of the answer cells."""
+        """Yield (learner, question, source) of the answer cells; a digest for a long source: a class keeps them all."""
         for nb in self.notebooks.values():
             for cell in nb.cells:
                 meta = cell.metadata.get("nbgrader", {})
                 if meta.get("solution") and cell.cell_type == "code":
-                    yield self.submission.learner, meta["grade_id"], cell.source
+                    long = len(cell.source) > LONGEST and hashlib.sha256(cell.source.encode()).hexdigest()
+                    yield self.submission.learner, meta["grade_id"], long or cell.source
 
 
 def read(submission: Submission) -> Paper:
@@ -57,15 +62,25 @@ def read(submission: Submission) -> Paper:
             continue
         submission.notes += intake.repair(nb, source_notebook(submission.assignment, name))
         paper.notebooks[name] = nb
-        paper.timestamp = paper.timestamp or _timestamp(path.with_name(TIMESTAMP))
+    paper.timestamp = _latest(submission.times)
     return paper
 
 
-def _timestamp(path: Path) -> str:
+def when(timestamp: str) -> datetime | None:
+    """Return the time in the text of a timestamp.txt, in UTC, or None if it has no valid one."""
     try:
-        return files.read_bytes(path, 200).decode("utf-8", "replace").strip()
-    except Damaged:
-        return ""
+        return utils.parse_utc(timestamp) if timestamp.strip() else None
+    except Exception:  # the parser guesses, and raises what it meets on the way
+        return None
+
+
+def _latest(paths: Iterable[Path]) -> str:
+    """Return the latest of the valid times in these files, as it is written there; "" without one."""
+    texts = []
+    for path in paths:
+        with contextlib.suppress(Damaged):
+            texts.append(files.read_bytes(path, 200).decode("utf-8", "replace").strip())
+    return max(filter(when, texts), key=when, default="")
 
 
 def hand_over(paper: Paper, folder: Path) -> None:
@@ -76,6 +91,8 @@ def hand_over(paper: Paper, folder: Path) -> None:
         (target / f"{name}.ipynb").write_text(nbformat.writes(nb), encoding="utf-8")
     if paper.timestamp:
         (target / TIMESTAMP).write_text(paper.timestamp, encoding="utf-8")
+    elif target / TIMESTAMP not in paper.submission.times:  # of an earlier grading
+        (target / TIMESTAMP).unlink(missing_ok=True)
 
 
 class Mark(NamedTuple):

@@ -39,8 +39,8 @@ from autograder.engine.data import NotebookResult, Verdict
 from autograder.grading import scores
 from autograder.grading.files import Damaged, read_bytes
 from autograder.grading.gradebook import INSERT, TABLES, Failed, add_learners, place, prepare
-from autograder.grading.intake import Submission
-from autograder.grading.paper import Marks
+from autograder.grading.intake import TIMESTAMP, Submission
+from autograder.grading.paper import Marks, when
 from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
 from passlab import exercises
 
@@ -52,24 +52,15 @@ Page = Callable[[NotebookNode, NotebookResult, Marks], str]
 
 
 def digest(submission: Submission) -> str:
-    """Return a fingerprint of a submission: the bytes of its notebooks and their timestamps."""
+    """Return a fingerprint of a submission: the bytes of its notebooks and of its times."""
     told = hashlib.sha256()
-    for name, path in sorted(submission.notebooks.items()):
-        for file in (path, path.with_name("timestamp.txt")):
-            try:
-                data = read_bytes(file)
-            except Damaged as error:
-                data = str(error).encode()
-            told.update(f"\0{name}\0{len(data)}\0".encode() + data)
+    for name, path in [*sorted(submission.notebooks.items()), *((TIMESTAMP, time) for time in submission.times)]:
+        try:
+            data = read_bytes(path)
+        except Damaged as error:
+            data = str(error).encode("utf-8", "replace")
+        told.update(f"\0{name}\0{len(data)}\0".encode() + data)
     return told.hexdigest()[:32]
-
-
-def when(timestamp: str) -> datetime | None:
-    """Return the time in the text of a timestamp.txt, in UTC, or None if it has no valid one."""
-    try:
-        return utils.parse_utc(timestamp) if timestamp.strip() else None
-    except (ValueError, OverflowError, TypeError):
-        return None
 
 
 def _now() -> datetime:
@@ -307,7 +298,7 @@ class Recorder:
         learner, assignment = paper.key
         files = {f"{name}.ipynb": _text(nb) for name, nb in paper.notebooks.items()}
         if when(paper.timestamp):
-            files["timestamp.txt"] = paper.timestamp
+            files[TIMESTAMP] = paper.timestamp
         course = self.course
         _fill_folder(Path(course.format_path(course.autograded_directory, learner, assignment)), files, 0o444)
         if pages:

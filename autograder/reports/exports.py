@@ -2,7 +2,8 @@
 
 Everything starts from `Row`s, one for each learner and question. Learners' ids come from folder names, which are not
 trusted, and a spreadsheet executes a field that begins with =, +, - or @. Such a field gets a leading apostrophe
-(OWASP, "CSV Injection"), so that spreadsheets show it as plain text.
+(OWASP, "CSV Injection"), so that spreadsheets show it as plain text. A spreadsheet may split a line at semicolons or
+tabs instead, whatever is quoted, so inside a field every separator is treated like its beginning.
 
 Canvas: instructure/canvas-lms, lib/gradebook_importer.rb. The header has Student, ID, SIS User ID, SIS Login ID,
 Section, and then the assignments; a row "Points Possible" follows. Canvas finds a learner by ID (a number that it
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -34,8 +36,12 @@ COLUMNS = (
     "status", "credit",
 )  # fmt: skip
 
-#: First characters that make a spreadsheet read a field as a formula, full-width forms included.
-_RUN = tuple("=+-@\t\r\n＝＋－＠")
+#: Where a spreadsheet may begin to read a formula: at the start of a field or after any separator, blanks and quotes
+#: skipped (after a comma only quotes: `, -1` is in many messages, and quoting holds there). Full-width forms included.
+_SIGN = "[=+\\-@＝＋－＠]"
+_RUN = re.compile(
+    rf"""^(?=[\t\r\n])|(?:^|(?<=[;\t\r\n\v\f\x85\u2028\u2029]))(?=[ \xa0"]*{_SIGN})|(?<=,)(?="*{_SIGN})"""
+)
 
 
 @dataclass(frozen=True)
@@ -69,6 +75,7 @@ class Learner:
     section: str = ""
     canvas_id: str = ""
     sis_id: str = ""
+    moodle_id: str = ""
 
 
 def status(verdict: Verdict | None, points: float | None, total: float, error: str = "") -> str:
@@ -110,20 +117,20 @@ def rows(scores: Mapping[tuple[str, str], Iterable[Score]]) -> list[Row]:
 def harmless(text: str) -> str:
     """Return `text` as a field that no spreadsheet executes, without characters that cannot be written."""
     text = str(text).replace("\0", "").encode("utf-8", "replace").decode("utf-8")
-    return f"'{text}" if text.startswith(_RUN) else text
+    return _RUN.sub("'", text)
 
 
 def _number(value: float) -> str:
     return f"{round(value, 4):.10g}"
 
 
-def _write(path: Path, lines: Iterable[Iterable[str]]) -> None:
+def write(path: Path, lines: Iterable[Iterable[str]]) -> None:
     """Write a file atomically: write a new file next to it, then rename that."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with open(handle, "w", newline="", encoding="utf-8") as out:
-            csv.writer(out, lineterminator="\n").writerows(lines)
+            csv.writer(out, quoting=csv.QUOTE_ALL, lineterminator="\n").writerows(lines)
         os.chmod(fresh, 0o666 & ~_umask())
         os.replace(fresh, path)
     except BaseException:
@@ -145,13 +152,13 @@ def write_grades(path: Path, rows: Iterable[Row]) -> None:
         given = (row.learner, row.assignment, row.question, points, f"{row.max_points:g}", str(row.seed))
         told = (" ".join(row.lost), row.message, row.misconception, row.status, "extra" if row.stretch else "core")
         lines.append([harmless(field) for field in (*given, *told)])
-    _write(path, lines)
+    write(path, lines)
 
 
 def read_roster(path: Path) -> dict[str, Learner]:
     """Read a roster; return id → learner.
 
-    The first line names the columns (id, name, email, section, canvas_id, sis_id, in any order) if one of them is `id`.
+    The first line names the columns (id, name, email, section, canvas_id, moodle_id, sis_id) if one of them is `id`.
     Otherwise every line is a learner whose id is in the first column.
     """
     with path.open(newline="", encoding="utf-8-sig") as lines:
@@ -224,7 +231,7 @@ def write_canvas(
                 "execute it. Add canvas_id or sis_id to the roster."
             )
         lines.append([*map(harmless, fields), *("" if g is None else _number(g) for g in grades)])
-    _write(path, lines)
+    write(path, lines)
     return notes
 
 
@@ -265,5 +272,5 @@ def write_moodle(
             notes.append(
                 f"{assignment} is worth {total:g} points: Moodle accepts more than 100 only with unlimitedgrades on."
             )
-    _write(path, lines)
+    write(path, lines)
     return notes

@@ -119,6 +119,28 @@ ATTACKS = (
         lambda data: data["cells"].extend(new_code_cell("1", id=f"c{n}") for n in range(2_000)),
     ),
     _data(
+        "question-marks",
+        "15 kB of questions to IPython, whose parser needs minutes for them",
+        lambda data: data["cells"].append(new_code_cell("a?\n" * 5_000, id="marks")),
+    ),
+    _data(
+        "hidden-tests-begin",
+        "a locked cell in which 40,000 hidden tests begin and none ends",
+        lambda data: (
+            [
+                cell.update(source="### BEGIN HIDDEN TESTS\n" * 40_000)
+                for cell in data["cells"]
+                if cell["metadata"].get("nbgrader", {}).get("locked")
+            ]
+            and None
+        ),
+    ),
+    _data(
+        "chained-cells",
+        "a thousand cells, each of which needs the one above",
+        lambda data: data["cells"].extend(new_code_cell(f"a{n} = a{n - 1}", id=f"a{n}") for n in range(1_000)),
+    ),
+    _data(
         "attachments",
         "attachments and metadata of ten megabytes",
         lambda data: data["cells"][0].update(attachments={"a.png": {"image/png": "A" * 10**7}}),

@@ -1,6 +1,12 @@
 """A class is graded to its end, whatever happens to one submission."""
 
+from types import SimpleNamespace
+
+import nbformat
+
+from autograder.engine.data import NotebookResult
 from autograder.grading import class_run
+from autograder.grading.gradebook import Failed
 from autograder.grading.intake import Submission
 from autograder.grading.paper import Paper
 
@@ -23,3 +29,31 @@ def test_a_submission_that_cannot_be_graded_does_not_stop_the_class(tmp_path, mo
     assert papers.keys() == {"ada", "bob", "cleo"}
     assert papers["bob"].submission.notes == ["It could not be graded (SystemError: a bug)."]
     assert not papers["ada"].submission.notes and "a bug" in capsys.readouterr().err
+
+
+def test_a_submission_that_cannot_be_recorded_does_not_stop_the_class(tmp_path, monkeypatch, capsys):
+    recorded = []
+
+    def record(run, paper, digest, page):
+        errors = {"bob": IndexError("a bug"), "cleo": Failed("cleo, day03: no disk")}
+        if error := errors.get(paper.key[0]):
+            raise error
+        recorded.append(paper.key[0])
+
+    result = NotebookResult("", "", "", 0)
+    monkeypatch.setattr(class_run, "read", lambda submission: [][1])  # of those that are recorded already
+    monkeypatch.setattr(
+        class_run, "grade", lambda submission, *_: Paper(submission, {"n": nbformat.v4.new_notebook()}, {"n": result})
+    )
+    recorder = SimpleNamespace(
+        done=lambda run: {("zoe", "day03"): class_run.digest(Submission("zoe", "day03"))}, record=record
+    )
+    session = class_run.Session(recorder, Unused(), tmp_path, page=None)
+    class_ = [Submission(name, "day03") for name in ("ada", "bob", "cleo", "dan", "zoe")]
+    session.grade(class_, SimpleNamespace(seed=0))
+    assert sorted(recorded) == ["ada", "dan"] and session.failures.keys() == {
+        (n, "day03") for n in ("bob", "cleo", "zoe")
+    }
+    assert session.failures["bob", "day03"] == "bob, day03: IndexError: a bug"
+    session.record([Paper(one) for one in class_[:4]], None)
+    assert sorted(recorded) == ["ada", "ada", "dan", "dan"] and "a bug" in capsys.readouterr().err

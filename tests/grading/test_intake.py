@@ -6,16 +6,21 @@ import copy
 import json
 import os
 import zipfile
+from pathlib import PurePath
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell
+from nbgrader import utils
 from nbgrader.utils import determine_grade
 
+from autograder import commands
 from autograder.engine import outputs
 from autograder.engine.data import NotebookResult, Ran, Verdict
-from autograder.grading import intake
+from autograder.grading import files, intake
 from autograder.grading.intake import VERDICT, Damaged, collect, read, repair
+from autograder.grading.paper import _latest, when
+from autograder.reports.exports import Learner
 
 KNOWN = {"day01": {"graphs"}, "day02": {"passes"}}
 
@@ -115,8 +120,19 @@ def test_links_are_not_followed(tmp_path):
 
 def test_names_that_nbgrader_reads_as_patterns(tmp_path):
     found = taken(tmp_path, "a[b]*/day01/graphs.ipynb", "a(b)_/day01/graphs.ipynb")
-    assert {learner for learner, _ in found.submissions} == {"a(b)_", "a(b)_ (2)"}
+    ids = {s.notebooks["graphs"].parents[1].name: learner for (learner, _), s in found.submissions.items()}
+    assert ids["a(b)_"] == "a(b)_" and ids["a[b]*"].startswith("a(b)_ (")
     assert any("a[b]*" in note for notes in found.notes.values() for note in notes)
+
+
+@pytest.mark.parametrize("names", [("a*", "a_"), ("a_", "a?"), ("b*", "b?"), (" c", "c"), ("d*", "d_", "d?", "d* ")])
+def test_nobody_gets_anothers_name_by_the_order_of_folders(tmp_path, names):
+    found = taken(tmp_path, *(f"{name}/day01/graphs.ipynb" for name in names))
+    ids = {s.notebooks["graphs"].parents[1].name: learner for (learner, _), s in found.submissions.items()}
+    assert len(set(ids.values())) == len(names)
+    for name, learner in ids.items():
+        alone = "*" not in name and "?" not in name and name == name.strip()
+        assert (learner == name) == alone and (alone or "Another learner" in said(found, learner))
 
 
 def test_litter_and_strays(tmp_path):
@@ -444,10 +460,107 @@ def test_moodle(tmp_path):
     touch(tmp_path / "József A_14_assignsubmission_file/passes.ipynb")
     touch(tmp_path / "József A_14_assignsubmission_onlinetext/onlinetext.html")
     found = collect(tmp_path, KNOWN)
-    learners = [("Ada Lovelace", "day01"), ("Ada Lovelace (2)", "day01"), ("József A", "day02")]
+    learners = [("Ada Lovelace_12", "day01"), ("Ada Lovelace_13", "day01"), ("József A_14", "day02")]
     assert sorted(found.submissions) == learners
     assert not any(s.notes for s in found.submissions.values())
-    assert found.notes == {"Ada Lovelace (2)": ["Another learner is also called 'Ada Lovelace'."]}
+    assert found.notes.keys() == {"Ada Lovelace_12", "Ada Lovelace_13"}
+    assert "this is number 12, besides 13" in said(found, "Ada Lovelace_12")
+
+
+def test_a_roster_says_who_is_who_in_moodle_but_no_name_that_two_have(tmp_path):
+    for name in ("Ada L_12", "Ada L_13", "Bob B_14", "Cyd C_15", "99_16"):
+        touch(tmp_path / f"{name}_assignsubmission_file/graphs.ipynb")
+    names = {"Ada L": "ada", "Bob B": "bob"}
+
+    def learners(**more):
+        return {learner for learner, _ in collect(tmp_path, KNOWN, **more).submissions}
+
+    assert learners(names=names) == {"Ada L_12", "Ada L_13", "bob", "Cyd C_15", "99_16"}
+    assert learners(names=names, moodle_ids={"13": "ada", "99": "eve"}) == {
+        *("Ada L_12", "ada", "bob", "Cyd C_15", "99_16")
+    }
+    assert len(learners(names=names, moodle_ids={"15": "bob"})) == 5, "two folders for one learner are two"
+
+
+def test_a_roster_decides_by_numbers_then_by_names_that_one_learner_has():
+    canvas, moodle, names = commands._whose(
+        {
+            "ada": Learner("ada", "Ada L", canvas_id="1", moodle_id="12 57"),
+            "bob": Learner("bob", "Bob B", canvas_id="2"),
+            "rob": Learner("rob", "Bob B", canvas_id="2"),
+            "Cyd C": Learner("Cyd C"),
+            "dan": Learner("dan", "Dan D", moodle_id="12"),
+        }
+    )
+    assert canvas == {"1": "ada"} and moodle == {"57": "ada"}
+    assert names == {"bob": "bob", "rob": "rob", "Cyd C": "Cyd C"}
+
+
+def test_a_moodle_download_of_one_learner_is_that_learners(tmp_path):
+    found = taken(tmp_path, "Eve E_12_assignsubmission_file/ada/day01/graphs.ipynb")
+    assert set(found.submissions) == {("Eve E_12", "day01")}
+
+
+# The time of submission
+
+
+@pytest.mark.parametrize("packed", ["day01/timestamp.txt", "timestamp.txt", "sub/day01/timestamp.txt"])
+def test_no_learner_packs_a_time_of_submission(tmp_path, packed):
+    notebook = str(PurePath(packed).with_name("graphs.ipynb"))
+    entries = {notebook: "{}", packed: "2001-01-01 00:00:00 UTC"}
+    (tmp_path / "scratch").mkdir()
+    zipped(tmp_path / "class/ada/day01/hw.zip", entries)
+    zipped(tmp_path / "class/bob/hw.zip", entries)
+    zipped(tmp_path / "class/Cyd C_12_assignsubmission_file/hw.zip", entries)
+    zipped(tmp_path / "class/dand_12_13_hw.zip", entries)
+    for name in entries:
+        touch(tmp_path / "class/Eve E_13_assignsubmission_file" / name)
+        touch(tmp_path / "class/fay/day01/unpacked" / name)
+    (tmp_path / "class/timestamp.txt").touch()
+    found = collect(tmp_path / "class", KNOWN, tmp_path / "scratch")
+    times = {learner: s.times for (learner, _), s in found.submissions.items()}
+    assert times == {
+        "ada": [tmp_path / "class/ada/day01/timestamp.txt"],
+        "fay": [tmp_path / "class/fay/day01/timestamp.txt"],
+        **{learner: [] for learner in ("bob", "Cyd C_12", "dand_12", "Eve E_13")},
+    }
+    assert "learners may have packed it" in " ".join(found.submissions["Eve E_13", "day01"].notes)
+
+
+def test_the_collections_time_covers_whatever_was_handed_in_with_it(tmp_path):
+    known = {"day01": {"graphs", "more"}, "day02": {"passes"}}
+    for name in ("day01/graphs", "day02/day01/more", "day02/passes"):
+        touch(tmp_path / "ada" / f"{name}.ipynb")
+    for day, time in (("day01", "2030-01-01 10:00:00 UTC"), ("day02", "2030-01-09 09:00:00 CET")):
+        (tmp_path / "ada" / day / "timestamp.txt").write_text(time)
+    (tmp_path / "ada/day02/day01/timestamp.txt").write_text("2001-01-01")
+    found = collect(tmp_path, known).submissions
+    assert _latest(found["ada", "day01"].times) == "2030-01-09 09:00:00 CET", "the later of two"
+    assert _latest(found["ada", "day02"].times) == "2030-01-09 09:00:00 CET"
+
+
+@pytest.mark.parametrize("text", ["9" * 200, "1e400", "\0", "99:99", "2030-13-45", "UTC+99999", "1-1-1-1"])
+def test_what_is_no_time_is_none(text, monkeypatch):
+    assert when(text) is None
+    monkeypatch.setattr(utils, "parse_utc", lambda text: [][1])
+    assert when("2030-01-01") is None, "whatever the parser raises"
+
+
+def test_a_name_that_is_no_text_can_be_reported(tmp_path):
+    touch(tmp_path / "ada" / os.fsdecode(b"\xff.ipynb"))
+    touch(tmp_path / os.fsdecode(b"bob\xff") / "day77/x.ipynb")
+    found = collect(tmp_path, KNOWN)
+    "".join((*found.notes, *(note for notes in found.notes.values() for note in notes))).encode()
+
+
+def test_whatever_goes_wrong_with_one_learner_the_others_are_collected(tmp_path, monkeypatch):
+    def odd(*_):
+        raise IndexError("a bug")
+
+    monkeypatch.setattr(files, "unpack", odd)
+    zipped(tmp_path / "class/ada/hw.zip", {"graphs.ipynb": "{}"})
+    found = taken(tmp_path / "class", "bob/day01/graphs.ipynb", scratch=tmp_path)
+    assert set(found.submissions) == {("bob", "day01")} and "IndexError: a bug" in said(found, "ada")
 
 
 # Archives

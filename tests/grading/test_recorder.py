@@ -287,7 +287,7 @@ def test_an_unfinished_run_goes_on_and_a_finished_one_does_not(config):
 
 
 def test_a_run_knows_what_it_has_recorded_and_a_changed_submission_is_not_that(config, tmp_path):
-    submission = Submission("ada", "ps1", {"p1": tmp_path / "p1.ipynb"})
+    submission = Submission("ada", "ps1", {"p1": tmp_path / "p1.ipynb"}, times=[tmp_path / "timestamp.txt"])
     digests = [digest(submission)]
     for name, text in (("p1.ipynb", "{}"), ("p1.ipynb", "{ }"), ("timestamp.txt", "2030")):
         (tmp_path / name).write_text(text)

@@ -2,15 +2,25 @@
 
 import csv
 import os
+import re
+from datetime import datetime
+from types import SimpleNamespace
 
 import pytest
+from nbgrader.api import MissingEntry
+from nbgrader.plugins import CsvExportPlugin
 
 from autograder.grading.recorder import Score
 from autograder.reports import exports
+from autograder.reports.export_plugin import SafeCsv
 from autograder.reports.exports import Learner, Row
 from tests.support import synthetic
 
-EVIL = ["=cmd|' /C calc'!A0", "+1", "-2+3", "@SUM(A1)", "\tx", "＝1"]
+FORMULA = "=cmd|' /C calc'!A0"
+EVIL = [
+    *(FORMULA, "+1", "-2+3", "@SUM(A1)", "\tx", "＝1", " =1", '"=1"'),
+    *(f"a{separator}{FORMULA}" for separator in (";", "\t", ",", "\n", "\r", "; ", ';"', ',"', ";;", ";\xa0", "\n\t")),
+]
 
 
 def read(path):
@@ -103,6 +113,10 @@ def test_no_field_is_a_formula_and_the_learner_still_imports(tmp_path, evil):
     for name in ("grades.csv", "canvas.csv", "moodle.csv"):
         for line in read(tmp_path / name):
             assert not [field for field in line if field.startswith(tuple("=+-@\t\r＝"))], name
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        for cut in (";", "\t", ",", ";\t,"):  # as a spreadsheet with another list separator cuts it, quotes or not
+            fields = [field for line in text.splitlines() for field in re.split(f"[{cut}]", line)]
+            assert not [field for field in fields if field.strip(' \xa0"').startswith(tuple("=+-@＝"))], (name, cut)
     assert read(tmp_path / "canvas.csv")[2][1] == "99"
     assert read(tmp_path / "moodle.csv")[1][0] == "eve@example.org"
 
@@ -114,6 +128,41 @@ def test_a_learner_whom_the_other_program_cannot_find_is_named(tmp_path):
     [note] = exports.write_moodle(tmp_path / "moodle.csv", rows)
     assert note.startswith("=1+1: left out") and "email" in note
     assert [line[0] for line in read(tmp_path / "moodle.csv")] == ["identifier", "ada"]
+
+
+def test_a_message_with_numbers_stays_as_it_is():
+    for text in ("Expected (1, -2), got a = b; then it stopped.", "a-b;c", "–1", "x@y.org", "1;2"):
+        assert exports.harmless(text) == text
+
+
+def test_nbgraders_own_export_has_its_columns_and_no_formula(tmp_path):
+    assignment = SimpleNamespace(name="day01", duedate=None, max_score=4.0)
+    evil = SimpleNamespace(id=f"x;{FORMULA}", last_name=None, first_name='Eve","Ada', email=FORMULA)
+    ada = SimpleNamespace(id="ada", last_name="L", first_name="Ada", email="")
+
+    def find(_, learner):
+        if learner == "ada":
+            raise MissingEntry
+        return SimpleNamespace(timestamp=datetime(2030, 1, 2), score=3.0, late_submission_penalty=1.0)
+
+    book = SimpleNamespace(assignments=[assignment], students=[ada, evil], find_submission=find)
+    for plugin in (SafeCsv(to=str(tmp_path / "ours.csv")), CsvExportPlugin(to=str(tmp_path / "stock.csv"))):
+        plugin.export(book)
+    ours, stock = read(tmp_path / "ours.csv"), read(tmp_path / "stock.csv")
+    assert ours[:2] == stock[:2]
+    assert ours[2][2:] == [
+        "2030-01-02 00:00:00",
+        f"x;'{FORMULA}",
+        "",
+        'Eve","Ada',
+        f"'{FORMULA}",
+        "3.0",
+        "1.0",
+        "2.0",
+        "4.0",
+    ]
+    SafeCsv(to=str(tmp_path / "one.csv"), student=["ada"], assignment=["day01"]).export(book)
+    assert [line[3] for line in read(tmp_path / "one.csv")] == ["student_id", "ada"]
 
 
 def test_any_text_can_be_written(tmp_path):

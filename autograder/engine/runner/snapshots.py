@@ -82,3 +82,8 @@ def needed(cells: Iterable[Cell]) -> set[int]:
             changed = None
         found |= {at for at, names in uses.items() if changed is None or changed & names}
     return found
+
+
+def needed_of(cells: list[dict]) -> list[int]:
+    """Return the same from and as JSON."""
+    return sorted(needed(Cell(**cell) for cell in cells))
