@@ -541,6 +541,7 @@ def primitives(function: tvm.tirx.PrimFunc, schedule: isl.Map) -> tvm.tirx.PrimF
          [floor(i/4), floor(i/6), j, i], or a remainder is taken, as in [i mod 4, floor(i/4), j].
          Some of the others have an order that splits and reorders give all the same: that of the remainders, or that
          of [floor(i/4), floor(i/6), i, j], which is [i, j]. For those such loops are as right as None.
+    Not to be called: passlab.polyhedral.tensor_ir.prim_func, passlab.polyhedral.tensor_ir._Builder.statement.
 
     Example:  { S[i, j] -> [floor(i/4), j, i] }  is  split(i, [None, 4]) and reorder(outer, j, inner), as above;
               { S[i, j] -> [-i, j] }  is None

@@ -195,5 +195,6 @@ EXERCISES = (
             "spared": "where that cannot be, it gives None",
         },
         helps={"valid": 1, "did": 2, "spared": 2},
+        closed=("passlab.polyhedral.tensor_ir.prim_func", "passlab.polyhedral.tensor_ir._Builder.statement"),
     ),
 )
