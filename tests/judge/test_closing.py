@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from passlab import judge as judging
 from passlab.judge import Case, Exercise, Finding, judge, listed
-from passlab.judge.closing import Closed
+from passlab.judge.closing import Closed, opened
 
 taken_earlier = listed
 
@@ -35,6 +37,19 @@ def test_a_closed_function_raises_under_each_of_its_names(call):
 
 def test_the_cases_and_the_judge_may_call_it():
     assert judge(exercise("passlab.judge.listed"), lambda given: given).ok
+
+
+def test_the_grader_s_own_code_around_an_answer_may_call_it():
+    def call(answer, case):
+        with opened():
+            given = listed(["a", "b"])
+        return answer(given)
+
+    closed = replace(exercise("passlab.judge.listed"), call=call)
+    assert judge(closed, lambda given: given).ok
+    assert not judge(closed, lambda _: listed(["a", "b"])).points
+    with opened():
+        assert listed(["a"]) == "a"
 
 
 def test_it_is_open_again_after_an_answer_that_raised():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from autograder.authoring.answers import right, wrong
+from autograder.authoring.answers import edited, right, wrong
 from passlab import polyhedral
 from passlab.exercises.day10.tile import tile_case
 from passlab.judge import Case
@@ -30,18 +30,24 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 
-@right("transforms the program's own schedule step by step; on one core")
+@right("transforms the program's own schedule step by step, and unrolls")
 def step_by_step(program, sizes):
-    schedule = polyhedral.tile(program.schedule, [0, 1], [4, 32])  # [I, J, i, j, 0 or 1, k]
+    schedule = polyhedral.tile(_by_rows(program), [0, 1], [4, 32])  # [I, J, i, j, 0 or 1, k]
     schedule = polyhedral.interchange(schedule, 2, 4)  # [I, J, 0 or 1, j, i, k]
     schedule = polyhedral.interchange(schedule, 3, 5)  # [I, J, 0 or 1, k, i, j]
-    return schedule, {"vectorize": [5], "unroll": [4]}
+    return schedule, {"parallel": [0], "vectorize": [5], "unroll": [4]}
+
+
+def _by_rows(program):
+    """The program's own schedule, but the second loop runs along the rows of C."""
+    return polyhedral.interchange(program.schedule, 0, 1) if program.name == "gram" else program.schedule
 
 
 @right("all zeros first, then tiles in three dimensions for the cache; no loop is unrolled")
 def three_dimensions(program, sizes):
-    zeros = "S[i, j] -> [0, floor(i/32), floor(j/32), 0, i, 0, j]"
-    sums = "T[i, j, k] -> [1, floor(i/32), floor(j/32), floor(k/32), i, k, j]"
+    y, x = "ji" if program.name == "gram" else "ij"
+    zeros = f"S[i, j] -> [0, floor({y}/32), floor({x}/32), 0, {y}, 0, {x}]"
+    sums = f"T[i, j, k] -> [1, floor({y}/32), floor({x}/32), floor(k/32), {y}, k, {x}]"
     return f"{{ {zeros}; {sums} }}", {"parallel": [1], "vectorize": [6]}
 
 
@@ -58,6 +64,26 @@ def sums_innermost(program, sizes):
 @wrong("cost", "i and j interchanged: neither of them was the problem")
 def columns_first(program, sizes):
     return polyhedral.interchange(program.schedule, 0, 1), {}
+
+
+@wrong("cost", "the lesson's schedule of a product, as it is: in gram its vector jumps from row to row")
+def of_the_lesson(program, sizes):
+    nests = polyhedral.distribute(program.schedule, 2, 2)
+    cached = polyhedral.tile(nests, [1, 2, 3], [32, 128, 128])
+    small_blocks = polyhedral.tile(cached, [4, 5], [4, 32])
+    blocked = polyhedral.interchange(polyhedral.interchange(small_blocks, 6, 8), 7, 8)
+    return blocked, {"parallel": [1], "unroll": [7], "vectorize": [8]}
+
+
+same_for_both = edited(
+    "cost", "one order is best for every product", ('("j", "i") if program.name == "gram" else ', "")
+)
+on_one_core = edited("cost", "one core is fast enough", ('"parallel": [0], ', ""))
+no_vector = edited("cost", "LLVM makes its own vectors", (', "vectorize": [5]', ""))
+inner_parallel = edited(
+    "cost", "each tile starts its own threads for its rows", ('"parallel": [0], "v', '"parallel": [4], "v')
+)
+long_vector = edited("cost", "the longer a vector, the better", ("/32", "/128"))
 
 
 @wrong("same", "the innermost loop is the one to vectorize, whatever it does")

@@ -12,6 +12,7 @@ from itertools import pairwise
 import islpy as isl
 
 from autograder.authoring.answers import edited, right, wrong
+from passlab import polyhedral
 from passlab.exercises.day10.tvm import PRODUCT, TRANSPOSE, tvm_case
 from passlab.judge import Case
 from passlab.relax import tvm
@@ -196,4 +197,15 @@ common_factor = edited(
         "if finest:\n            n = isl.Val(n).gcd(isl.Val(finest)).to_python()",
     ),
 )
+
+
+@wrong("did", "leaves the work to the generator of the lesson")
+def generated(function, schedule):
+    source = PRODUCT if schedule.dim(isl.dim_type.in_) == 3 else TRANSPOSE
+    mine = tvm.s_tir.Schedule(function)
+    extents = [int(mine.get(loop).extent) for loop in mine.get_loops(mine.get_sblock("S"))]
+    sizes = dict(zip("NMK", extents, strict=False))
+    return polyhedral.prim_func(polyhedral.parse(source), str(schedule), sizes)
+
+
 the_schedule = edited("valid", "hands over the schedule itself", ("return result.mod", "return result"))

@@ -8,6 +8,15 @@ import pkgutil
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 
+_active: list[Closed] = []
+
+
+@contextlib.contextmanager
+def opened() -> Iterator[None]:
+    """Give the closed functions back for a while, if any are closed: for an exercise's `call` around its own code."""
+    with _active[-1].opened() if _active else contextlib.nullcontext():
+        yield
+
 
 class Closed:
     """A context in which every call of some functions raises RuntimeError, under whatever name they were imported.
@@ -23,9 +32,11 @@ class Closed:
 
     def __enter__(self) -> Closed:
         self._give(self._refusing)
+        _active.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
+        _active.remove(self)
         self._give(self._own)
 
     @contextlib.contextmanager

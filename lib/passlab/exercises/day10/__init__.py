@@ -151,14 +151,14 @@ EXERCISES = (
         stretch=True,
         hints=(
             "The choice of the innermost loop matters most. With k innermost, the products jump through memory and "
-            "each sum has to wait for the one before; with j innermost, neighbours are contiguous and independent. "
-            "Write the order i, k, j first: { S[i, j] -> [i, 0, 0, j]; T[i, j, k] -> [i, 1, k, j] }. Its 0 and 1 keep "
-            "the zeros before the sums.",
+            "each sum has to wait for the one before. In matmul with j innermost, neighbours are contiguous and "
+            "independent: { S[i, j] -> [i, 0, 0, j]; T[i, j, k] -> [i, 1, k, j] }. Its 0 and 1 keep the zeros before "
+            "the sums. In gram, which variable is the last subscript of C?",
             "A row of C is read and written again for each k. A tile of 8 rows and 32 columns fits into registers, if "
-            "all its sums are finished before the next tile starts: floor(i/8) and floor(j/32) outermost, then k, "
-            "then i and j.",
-            "Vectorize the innermost dimension, unroll the one around it (8 iterations), and run the outermost in "
-            "parallel: tiles share nothing. Do not mark a dimension of k as parallel or vectorize: its sums depend on "
+            "all its sums are finished before the next tile starts. For matmul: floor(i/8) and floor(j/32) outermost, "
+            "then k, then i and j. In gram the rows are those of j.",
+            "Vectorize the innermost dimension, and run the outermost in parallel: tiles share nothing. The vector is "
+            "as long as a tile has columns. Do not mark a dimension of k as parallel or vectorize: its sums depend on "
             "each other.",
         ),
         meaning={
@@ -195,5 +195,6 @@ EXERCISES = (
             "spared": "where that cannot be, it gives None",
         },
         helps={"valid": 1, "did": 2, "spared": 2},
+        closed=("passlab.polyhedral.tensor_ir.prim_func", "passlab.polyhedral.tensor_ir._Builder.statement"),
     ),
 )

@@ -1,4 +1,7 @@
-"""Day 10, exercise 6: cases and judge of a schedule that has to be fast. The judge makes its loops and times them."""
+"""Day 10, exercise 6: cases and judge of a schedule that has to be fast.
+
+The judge makes its loops, looks at what is parallel and a vector, and times them.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +26,8 @@ from passlab.tvm import builds
 SOME = 2.0
 #: Another program may take a core in the middle of a measurement: only several failures in a row are one.
 ROUNDS = 3
+#: How many turns a vector may have.
+LANES = range(4, 65)
 MARKS = ("parallel", "vectorize", "unroll")
 #: Limits on the steps of isl and on the digits of a number: with huge numbers, each step takes long.
 OPERATIONS, DIGITS = 2_000_000, 6
@@ -37,9 +42,9 @@ for i in range(N):
 GRAM = """
 for i in range(N):
     for j in range(i + 1):
-        C[i, j] = 0
+        C[j, i] = 0
         for k in range(K):
-            C[i, j] += A[k, i] * A[k, j]
+            C[j, i] += A[k, i] * A[k, j]
 """
 SOURCES = {"matmul": MATMUL, "gram": GRAM}
 #: Program → the required speedup over its loops as written. Good schedules are far above it; machines may be busy.
@@ -114,6 +119,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     seen = f"Your loops for {task.name} take {seconds(least)}, the loops as they are written {seconds(written)}"
     yield Finding("did", ratio >= SOME, f"{seen}: it must be at least {SOME:g} times as fast to count as a schedule.")
     short = "" if ratio >= enough else f"{seen}: {ratio:.1f} times as fast; at least {enough:g} times is required."
+    short = _unmarked(function) or short
     yield Finding("cost", not short, short)
 
 
@@ -178,6 +184,54 @@ def _race(program: polyhedral.Program, schedule: isl.UnionMap, marks: dict, size
                     f"The loop of dimension {dim} must not be marked {kind}: {first} must run before {second}, but "
                     "they are in different iterations of it."
                 )
+    return None
+
+
+def _unmarked(function: Any) -> str | None:
+    """Return what the loops around the sums lack, or None. Where tiles are cut off at a border, they may lack it."""
+    said = [_lacking(loops, block) for loops, block in _nests(function.body, ()) if block.block.name_hint == "T"]
+    return said[0] if all(said) else None
+
+
+def _nests(node: Any, loops: tuple) -> Iterator[tuple[tuple, Any]]:
+    """Yield (the loops around it with more than one turn, block) for each innermost block."""
+    match type(node).__name__:
+        case "SeqStmt":
+            inside = list(node.seq)
+        case "For":
+            turns = getattr(node.extent, "value", None)
+            loops, inside = loops if turns == 1 else (*loops, node), [node.body]
+        case "IfThenElse":
+            inside = [part for part in (node.then_case, node.else_case) if part is not None]
+        case "SBlockRealize" if node.block.name_hint == "root":
+            inside = [node.block.body]
+        case "SBlockRealize":
+            yield loops, node
+            return
+    for part in inside:
+        yield from _nests(part, loops)
+
+
+def _lacking(loops: tuple, block: Any) -> str | None:
+    """Return what the loops around a block lack, or None."""
+    from passlab.relax import tvm
+
+    kinds = tvm.tirx.ForKind
+    if loops[0].kind != kinds.PARALLEL:
+        return "The outermost loop around the sums, of those with more than one turn, is not marked parallel."
+    if loops[-1].kind != kinds.VECTORIZED:
+        return "The innermost loop around the sums, of those with more than one turn, is not a vector."
+    if (lanes := int(loops[-1].extent)) not in LANES:
+        return f"The vector of the sums has {lanes} turns; {LANES[0]} to {LANES[-1]} are allowed."
+    steps = {}
+    for variable, value in zip(block.block.iter_vars, block.iter_values, strict=True):
+        linear = tvm.sym.detect_linear_equation(value, [loops[-1].loop_var])
+        steps[variable.var] = getattr(linear[0], "value", None) if linear else None
+    for region in (*block.block.writes, *block.block.reads):
+        *others, last = (steps[one.min] for one in region.region)
+        if any(step != 0 for step in others) or last not in (0, 1):
+            where = f"{region.source.name}[{', '.join(one.min.name for one in region.region)}]"
+            return f"The turns of the vector jump through {where}: neighbours in it must be neighbours in memory."
     return None
 
 

@@ -11,6 +11,7 @@ from passlab import polyhedral
 from passlab.exercises.day10._isl import told
 from passlab.exercises.day10._loops import Nest, kernel, other_order, same
 from passlab.judge import Case, Finding
+from passlab.judge.closing import opened
 
 PRODUCT = """
 for i in range(N):
@@ -60,8 +61,10 @@ def call(answer: Callable, case: Case) -> Any:
     from passlab.relax import tvm
 
     source, schedule, sizes = case.build()
-    program = polyhedral.parse(source)
-    function = answer(polyhedral.prim_func(program, program.schedule, sizes), isl.Map(schedule))
+    with opened():
+        program = polyhedral.parse(source)
+        written = polyhedral.prim_func(program, program.schedule, sizes)
+    function = answer(written, isl.Map(schedule))
     return tvm.IRModule({"main": function}) if isinstance(function, tvm.tirx.PrimFunc) else function
 
 
