@@ -19,9 +19,10 @@
 # and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes, is stretch:
 # harder, and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes, is
 # stretch: harder, and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes,
-# is stretch: harder, and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 385
+# is stretch: harder, and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about 380
 # minutes, is stretch: harder, and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest, about
-# 385 minutes, is stretch: harder, and for extra credit. Read the lesson first:
+# 385 minutes, is stretch: harder, and for extra credit. The core is questions 1 and 2, about 55 minutes; the rest,
+# about 385 minutes, is stretch: harder, and for extra credit. Read the lesson first:
 # [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
