@@ -23,13 +23,10 @@ def hidden(seed: int) -> list[Case]:
 
 
 _ROW = 'return [1, x, y, x * x, y * y, candidate["depth"] == 0, candidate["local"], *words]'
-_LESS = "without it the choice is still within 15 % of the best, on 200 machines: eight choices make up for it"
+_LESS = "two choices make up for it: without it, both values are tried"
 _SPAN = "another basis of the same features"
 
 EQUIVALENT = {
-    (_ROW, _ROW.replace(" x, y,", " y,")): _LESS,
-    (_ROW, _ROW.replace(" x * x,", "")): _LESS,
-    (_ROW, _ROW.replace("x * x", "x + x")): _LESS,
     (_ROW, _ROW.replace(' candidate["depth"] == 0,', "")): _LESS,
     (_ROW, _ROW.replace('["depth"] == 0', '["depth"] == 1')): _LESS,
     (_ROW, _ROW.replace(' candidate["local"],', "")): _LESS,
@@ -84,7 +81,7 @@ def gaussian_process(candidates, history, k):
     def kernel(a, b):
         return 1 + 3 * (a @ b.T) / a.shape[1]
 
-    gram = kernel(points[seen], points[seen]) + 0.03 * np.eye(len(seen))
+    gram = kernel(points[seen], points[seen]) + 0.002 * np.eye(len(seen))
     across = kernel(points, points[seen])
     mean = y.mean() + across @ np.linalg.solve(gram, y - y.mean())
     return [int(i) for i in np.argsort(mean) if int(i) in set(_left(candidates, history))][:k]
@@ -106,7 +103,7 @@ def bagging(candidates, history, k):
 
 @right("centred ridge regression with another strength")
 def centred(candidates, history, k):
-    return _fitted(candidates, history, k, _bent, ridge=0.05)
+    return _fitted(candidates, history, k, _bent, ridge=0.01)
 
 
 @wrong("did", "chooses at random: measuring is all that counts")

@@ -117,10 +117,10 @@ EXERCISES = (
             "Turn each candidate into a vector of numbers. Sizes that double belong on a logarithmic scale, and each "
             "word becomes its own 0/1 feature. Times that differ by factors need a logarithm, too: predict that.",
             "With x = log2(rows) and y = log2(columns), a linear model cannot have its optimum in the middle: add x², "
-            "y² and x·y as features. That makes about ten features for sixteen measurements.",
-            "With so few measurements, np.linalg.lstsq would fit the noise. Ridge regression does not: "
-            "np.linalg.solve(A.T @ A + 0.1 * np.eye(p), A.T @ y). Predict all candidates, leave out those already "
-            "measured, and return the first k.",
+            "y² and x·y as features. That makes about ten features for 24 measurements.",
+            "np.linalg.lstsq(A, y)[0] are the weights; A has a row for each measurement and a column for each feature, "
+            "one of which is always 1. Predict all candidates, leave out those already measured, and return the "
+            "first k.",
         ),
         meaning={
             "valid": "the choices are different, and not measured yet",

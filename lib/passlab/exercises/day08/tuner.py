@@ -27,7 +27,7 @@ SPACE = [
 
 #: How many random starts a case has; how much of the way from random search's best to the best there is must be gone;
 #: how near to the best there is a tuner has to come.
-STARTS, BEATS, NEAR = 20, 0.5, 1.15
+STARTS, BEATS, NEAR = 20, 0.5, 1.2
 
 
 def scheduled(n: int, m: int, k: int, config: dict[str, Any]) -> Any:
@@ -59,7 +59,7 @@ def drawn_machine(seed: int) -> list[float]:
     """Return the microseconds of all candidates on an imaginary machine: its best tile and its dislikes are random."""
     rng = random.Random(seed)
     rows, columns = rng.uniform(0, 4), rng.uniform(2, 7)
-    steep, slant = rng.uniform(0.05, 0.15), rng.uniform(-0.06, 0.06)
+    steep, slant = rng.uniform(0.2, 0.3), rng.uniform(-0.06, 0.06)
     dislikes = {
         knob: dict(zip(values, rng.sample(penalties, len(values)), strict=True))
         for knob, values, penalties in (
@@ -91,7 +91,7 @@ class Table:
         return sum(t * math.comb(all_of_them - i - 1, n - 1) / ways for i, t in enumerate(sorted(self.times)))
 
 
-def tuner_case(name: str, times: Sequence[float], seed: int, measured: int = 16, k: int = 8) -> Case:
+def tuner_case(name: str, times: Sequence[float], seed: int, measured: int = 24, k: int = 2) -> Case:
     rng = random.Random(seed)
     starts = tuple(tuple(rng.sample(range(len(times)), measured)) for _ in range(STARTS))
     histories = [[(at, times[at] * 1e-6) for at in start] for start in starts]
