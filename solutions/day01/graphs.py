@@ -15,15 +15,8 @@
 # # Day 1 · A model is a graph: exercises
 #
 # Seven questions. The core is questions 1, 3 and 5, about 80 minutes; the rest, about 165 minutes, is stretch: harder,
-# and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest, about 165 minutes, is stretch:
-# harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest, about 165 minutes, is
-# stretch: harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest, about 165
-# minutes, is stretch: harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest, about
-# 165 minutes, is stretch: harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the rest,
-# about 165 minutes, is stretch: harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes; the
-# rest, about 165 minutes, is stretch: harder, and for extra credit. The core is questions 1, 3 and 5, about 80 minutes;
-# the rest, about 165 minutes, is stretch: harder, and for extra credit. Read the lesson first:
-# [day01_graphs.ipynb](../../course/day01_graphs.ipynb). An eighth one, about Relay, is in [relay.ipynb](relay.ipynb).
+# and for extra credit. Read the lesson first: [day01_graphs.ipynb](../../course/day01_graphs.ipynb). An eighth one,
+# about Relay, is in [relay.ipynb](relay.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day01.count-kinds")` opens a hint,

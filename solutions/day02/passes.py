@@ -15,15 +15,8 @@
 # # Day 2 · Writing a pass: exercises
 #
 # Seven questions. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes, is stretch: harder, and
-# for extra credit. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes, is stretch: harder,
-# and for extra credit. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes, is stretch:
-# harder, and for extra credit. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes, is
-# stretch: harder, and for extra credit. The core is questions 1 and 2, about 70 minutes; the rest, about 205 minutes,
-# is stretch: harder, and for extra credit. The core is questions 1 and 2, about 70 minutes; the rest, about 205
-# minutes, is stretch: harder, and for extra credit. The core is questions 1 and 2, about 70 minutes; the rest, about
-# 205 minutes, is stretch: harder, and for extra credit. The core is questions 1 and 2, about 70 minutes; the rest,
-# about 205 minutes, is stretch: harder, and for extra credit. Read the lesson first:
-# [day02_passes.ipynb](../../course/day02_passes.ipynb). An eighth one, in Relax, is in [relax.ipynb](relax.ipynb).
+# for extra credit. Read the lesson first: [day02_passes.ipynb](../../course/day02_passes.ipynb). An eighth one, in
+# Relax, is in [relax.ipynb](relax.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day02.visitor")` opens a hint, three

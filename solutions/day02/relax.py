@@ -14,12 +14,8 @@
 # %% [markdown]
 # # Day 2 · Writing a pass: an exercise in Relax
 #
-# One question: number 8 of the day. It is stretch, about 35 minutes: harder, and for extra credit. It is stretch, about
-# 35 minutes: harder, and for extra credit. It is stretch, about 35 minutes: harder, and for extra credit. It is
-# stretch, about 35 minutes: harder, and for extra credit. It is stretch, about 35 minutes: harder, and for extra
-# credit. It is stretch, about 35 minutes: harder, and for extra credit. It is stretch, about 35 minutes: harder, and
-# for extra credit. Its question, about 35 minutes, is stretch: harder, and for extra credit. It has a separate notebook
-# because a process can hold only one TVM, and this one holds today's (0.27), with Relax. The lesson is
+# One question: number 8 of the day. It is stretch, about 35 minutes: harder, and for extra credit. It has a separate
+# notebook because a process can hold only one TVM, and this one holds today's (0.27), with Relax. The lesson is
 # [day02_passes.ipynb](../../course/day02_passes.ipynb), the other seven questions are in [passes.ipynb](passes.ipynb).
 # For each test case an answer has five seconds of computing time, unless its text says otherwise.
 

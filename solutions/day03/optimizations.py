@@ -15,15 +15,7 @@
 # # Day 3 · Graph-level optimizations: exercises
 #
 # Eight questions. The core is questions 2, 3 and 5, about 80 minutes; the rest, about 310 minutes, is stretch: harder,
-# and for extra credit. The core is questions 2, 3 and 5, about 80 minutes; the rest, about 310 minutes, is stretch:
-# harder, and for extra credit. The core is questions 2, 3 and 5, about 80 minutes; the rest, about 310 minutes, is
-# stretch: harder, and for extra credit. The core is questions 2, 3 and 5, about 80 minutes; the rest, about 310
-# minutes, is stretch: harder, and for extra credit. The core is questions 2, 3 and 5, about 80 minutes; the rest, about
-# 310 minutes, is stretch: harder, and for extra credit. The core is questions 2, 3 and 5, about 80 minutes; the rest,
-# about 310 minutes, is stretch: harder, and for extra credit. The core is questions 2, 3 and 5, about 90 minutes; the
-# rest, about 315 minutes, is stretch: harder, and for extra credit. The core is questions 2, 3 and 5, about 90 minutes;
-# the rest, about 315 minutes, is stretch: harder, and for extra credit. Read the lesson first:
-# [day03_optimizations.ipynb](../../course/day03_optimizations.ipynb).
+# and for extra credit. Read the lesson first: [day03_optimizations.ipynb](../../course/day03_optimizations.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day03.cse")` opens a hint, three for

@@ -14,11 +14,7 @@
 # %% [markdown]
 # # Day 4 · Fusion groups: exercises
 #
-# One question. It is stretch, about 75 minutes: harder, and for extra credit. It is stretch, about 75 minutes: harder,
-# and for extra credit. It is stretch, about 75 minutes: harder, and for extra credit. It is stretch, about 75 minutes:
-# harder, and for extra credit. It is stretch, about 75 minutes: harder, and for extra credit. It is stretch, about 75
-# minutes: harder, and for extra credit. It is stretch, about 75 minutes: harder, and for extra credit. Its question,
-# about 75 minutes, is stretch: harder, and for extra credit. Read the lesson first:
+# One question. It is stretch, about 75 minutes: harder, and for extra credit. Read the lesson first:
 # [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write the answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and

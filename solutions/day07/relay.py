@@ -15,15 +15,7 @@
 # # Day 7 · TVM Relay: exercises
 #
 # Ten questions. The core is questions 1, 2 and 6, about 70 minutes; the rest, about 330 minutes, is stretch: harder,
-# and for extra credit. The core is questions 1, 2 and 6, about 70 minutes; the rest, about 330 minutes, is stretch:
-# harder, and for extra credit. The core is questions 1, 2 and 6, about 70 minutes; the rest, about 330 minutes, is
-# stretch: harder, and for extra credit. The core is questions 1, 2 and 6, about 70 minutes; the rest, about 330
-# minutes, is stretch: harder, and for extra credit. The core is questions 1, 2 and 6, about 70 minutes; the rest, about
-# 330 minutes, is stretch: harder, and for extra credit. The core is questions 1, 2 and 6, about 70 minutes; the rest,
-# about 330 minutes, is stretch: harder, and for extra credit. The core is questions 1, 2 and 6, about 70 minutes; the
-# rest, about 330 minutes, is stretch: harder, and for extra credit. The core is questions 1, 2 and 6, about 70 minutes;
-# the rest, about 330 minutes, is stretch: harder, and for extra credit. Read the lesson first:
-# [day07_relay.ipynb](../../course/day07_relay.ipynb).
+# and for extra credit. Read the lesson first: [day07_relay.ipynb](../../course/day07_relay.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
 # shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day07.batchnorm")` opens a hint,
