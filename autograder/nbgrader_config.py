@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from autograder.grading import gradebook, preprocessors
+from autograder.grading import gradebook, preprocessors, safe_html
 from autograder.reports.export_plugin import SafeCsv
 
 c = get_config()  # noqa: F821  (given by traitlets)
@@ -38,6 +38,11 @@ c.GenerateAssignment.preprocessors = preprocessors.RELEASING
 c.Autograde.sanitize_preprocessors = preprocessors.SANITIZING
 c.Autograde.autograde_preprocessors = preprocessors.GRADING
 c.GenerateFeedback.preprocessors = preprocessors.FEEDBACK
+# formgrader's pages and those of generate_feedback: what learners wrote neither runs nor loads there.
+c.HTMLExporter.preprocessors = [safe_html.SafeHTML]
+c.HTMLExporter.filters = {"markdown2html": safe_html.markdown}
+c.HTMLExporter.sanitize_html = False  # it would also take the pictures from verdicts
+c.GenerateFeedback.exporter_class = safe_html.SafePage
 c.ExportApp.plugin_class = SafeCsv
 preprocessors.use_for_validation()
 

@@ -17,10 +17,12 @@ import sys
 import threading
 import time
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 
+ROOT = Path(__file__).resolve().parents[2]
 #: CPU seconds and memory of a call, and how long it is waited for where other processes take the processor.
 SECONDS, MEMORY, PATIENCE = 3, 2 * 2**30, 20.0
 
@@ -34,7 +36,8 @@ class _Process:
         self.sock, theirs = socket.socketpair()
         with theirs:
             argv = [sys.executable, "-m", "autograder.engine.aside", str(theirs.fileno())]
-            self.process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
+            # Python imports from its working directory first, which must not be one with submissions.
+            self.process = subprocess.Popen(argv, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, cwd=ROOT)
 
     def __del__(self):
         self.sock.close()

@@ -137,8 +137,8 @@ ATTACKS = (
     ),
     _data(
         "chained-cells",
-        "a thousand cells, each of which needs the one above",
-        lambda data: data["cells"].extend(new_code_cell(f"a{n} = a{n - 1}", id=f"a{n}") for n in range(1_000)),
+        "three hundred cells, each of which needs the one above",
+        lambda data: data["cells"].extend(new_code_cell(f"a{n} = a{n - 1}", id=f"a{n}") for n in range(300)),
     ),
     _data(
         "attachments",

@@ -1,0 +1,138 @@
+"""nbgrader's own pages: nothing of a learner's runs or loads in them, and what they drew is still shown."""
+
+from __future__ import annotations
+
+import base64
+import re
+
+import pytest
+from bs4 import BeautifulSoup
+from nbconvert.exporters import HTMLExporter
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
+from traitlets.config import Config
+
+from autograder.grading.intake import VERDICT
+from autograder.grading.safe_html import SafeHTML, SafePage, clean, markdown
+
+RUNS = [
+    "<script>alert('plattack')</script>",
+    "<img src=x onerror=alert('plattack')>",
+    "<svg onload=alert('plattack')><animate onbegin=alert('plattack')></svg>",
+    "<iframe srcdoc='<script>plattack</script>'></iframe>",
+    "<a href=javascript:alert('plattack')>a</a><a href='data:text/html,<script>plattack</script>'>b</a>",
+    "<div class='full-credit btn' style='position:fixed;top:0;background:url(http://plattack)'>a</div>",
+    "<form action=http://plattack><button>a</button></form><base href=http://plattack><object data=http://plattack>",
+    "<math><mtext><table><mglyph><style><!--</style><img title='--&gt;&lt;img src=1 onerror=plattack&gt;'>",
+    "<noscript><p title='</noscript><img src=x onerror=plattack>'></noscript><style>@import 'http://plattack'</style>",
+    "[a](javascript:plattack) ![b](http://plattack/x.png) <details open ontoggle=plattack>",
+    '![a" onerror="plattack](x) [b]( "onmouseover=plattack) `<script>`\n\n```"><script>plattack\nx\n```\n',
+    "```mermaid\n</pre><script>plattack</script>\n```\n\n# <img src=x onerror=plattack>\n\n$<img src=x onerror=pl>$",
+    "&lt;script&gt;plattack&lt;/script&gt; \\<script>plattack</script>",
+    "![a](attachment:a.png) ![b](attachment:none)",
+]
+_FORBIDDEN = {"script", "iframe", "object", "embed", "base", "form", "meta", "link", "style", "svg", "math", "button"}
+
+
+def acts(page: str) -> list[str]:
+    """The elements and attributes of a page that run or load something, or stand over the page."""
+    found = []
+    for element in BeautifulSoup(page, "html.parser").find_all(True):
+        found += [element.name] * (element.name in _FORBIDDEN)
+        for name, value in element.attrs.items():
+            text = " ".join(value) if isinstance(value, list) else value
+            bad = name.startswith("on") or name in ("srcdoc", "action") or (name == "class" and "full-credit" in text)
+            bad |= name == "src" and not text.startswith("data:image/")
+            bad |= name == "href" and not text.startswith(("#", "https:", "http:"))
+            found += [f"{element.name} {name}={text}"] * (
+                bad or (name == "style" and ("url" in text or "position" in text))
+            )
+    return found
+
+
+def notebook(text: str):
+    attachments = {"a.png": {'image/png"onerror="plattack': '"><script>plattack</script>'}}
+    mimes = ("text/html", "text/markdown", "image/svg+xml", "text/latex", "text/plain", "image/png")
+    outputs = [new_output("display_data", {mime: text}, metadata={mime: {"width": text}}) for mime in mimes]
+    outputs += [
+        new_output("display_data", {"application/javascript": text}),
+        new_output("display_data", {"application/vnd.jupyter.widget-view+json": {"a": text}}),
+        new_output("stream", text=text),
+        new_output("error", ename=text, evalue=text, traceback=[text]),
+    ]
+    cells = [
+        new_markdown_cell(text, attachments=attachments),
+        new_markdown_cell(text),
+        new_raw_cell(text, metadata={"raw_mimetype": "text/html"}),
+        new_code_cell(text, outputs=outputs, metadata={"tags": [text.replace(",", "")], "magics_language": text}),
+    ]
+    for cell in cells[1::2]:
+        cell.metadata["nbgrader"] = {"grade_id": "a", "points": 1, "grade": True, "solution": True, "task": False}
+    metadata = {"title": text, "authors": [{"name": text}], "widgets": {"a": text}}
+    return new_notebook(cells=cells, metadata=metadata)
+
+
+def page(nb, kind=HTMLExporter, **more) -> str:
+    config = Config()
+    config.HTMLExporter.preprocessors = [SafeHTML]
+    config.HTMLExporter.filters = {"markdown2html": markdown}
+    config.HTMLExporter.update(more)
+    resources = {"metadata": {"name": "n"}, "nbgrader": {"notebook": "n"}, "base_url": "", "index": 0, "total": 1}
+    return kind(config=config).from_notebook_node(nb, resources)[0]
+
+
+@pytest.fixture(scope="module")
+def body():
+    def shown(nb, **more) -> str:
+        return page(nb, template_name="classic", **more).partition("<body")[2]
+
+    return shown
+
+
+@pytest.mark.parametrize("text", RUNS)
+def test_nothing_of_a_learner_runs_or_loads(body, text):
+    assert acts(body(notebook(text))) == []
+
+
+def test_without_the_sanitizer_it_would(body):
+    acting = []
+    for text in RUNS[:-1]:
+        nb = notebook(text)
+        nb.metadata.clear()  # on widgets that are not of nbconvert's form, it fails
+        nb.cells[0].attachments = {name: {"image/png": ""} for name in ("a.png", "none")}
+        del nb.cells[3].outputs[7]
+        acting += [text] * bool(acts(body(nb, preprocessors=[], filters={})))
+    assert len(acting) >= 10
+
+
+def test_what_learners_show_is_shown(body):
+    svg = '<svg xmlns="http://www.w3.org/2000/svg"><circle r="3"/></svg>'
+    shown = body(
+        new_notebook(
+            cells=[
+                new_markdown_cell("# Title\n\n| a | b |\n|---|---|\n| **1** | $x<y$ |\n\n![p](attachment:a.png)\n"
+                                  "\n```python\nreturn 1\n```", attachments={"a.png": {"image/png": "QUJD"}}),
+                new_code_cell(
+                    "draw()",
+                    outputs=[
+                        new_output("display_data", {"image/svg+xml": svg, "text/html": svg}),
+                        new_output("display_data", {"text/html": "<table><tr><td style='color: red'>7</table>"}),
+                        new_output("display_data", {VERDICT: {}, "text/html": f"<div class='card'>{svg}</div>"}),
+                    ],
+                ),
+            ]
+        )
+    )  # fmt: skip
+    for part in ("<h1>Title", "<strong>1</strong>", "x&lt;y", 'src="data:image/png;base64,QUJD"', 'class="k"'):
+        assert part in shown, part
+    assert base64.b64encode(svg.encode()).decode()[:30] in shown and "color: red" in shown
+    assert shown.count("<svg") == 1, "the verdict's"
+
+
+def test_a_feedback_page_forbids_it_a_second_time():
+    made = page(notebook(RUNS[0]), SafePage, template_name="classic")
+    assert re.search(r"<head>\s*<meta[^>]*Content-Security-Policy[^>]*default-src 'none'", made)
+
+
+def test_much_html_and_much_markdown_take_no_time():
+    assert "not shown" in clean("<b>" * 10**6)
+    assert markdown({}, "[" * 10**6).startswith("<pre>")
