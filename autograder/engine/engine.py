@@ -25,8 +25,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autograder.engine import flavours, outputs, sandbox
-from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict, verdict_from_json
+import msgspec
+
+from autograder.engine import flavours, forms, outputs, sandbox
+from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
+from autograder.engine.forms import Form, reader
 from autograder.engine.outcomes import failure, plain
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
@@ -120,8 +123,8 @@ class Station:
         try:
             if not self.control.recv(2**16):
                 raise Broken(f"The warm parent for {flavour} did not start.")
-            receive(self.slots[0])
-        except Gone:
+            receive(self.slots[0], form=reader(forms.Ready))
+        except (Gone, Garbled):
             raise Broken(f"The verifier for {flavour} did not start.") from None
 
     def close(self) -> None:
@@ -134,16 +137,17 @@ class Station:
                 process.kill()
                 process.wait()
 
-    def _order(self, order: dict[str, Any], fds: list[int] = ()) -> dict[str, Any]:
+    def _order(self, order: dict[str, Any], form: type[Form], fds: list[int] = ()) -> Form:
         with self.lock:
             try:
                 socket.send_fds(self.control, [json.dumps(order).encode()], list(fds))
                 reply = self.control.recv(2**16)
             except OSError:
                 reply = b""
-        if not reply:
-            raise Broken("The warm parent has ended.")
-        return json.loads(reply)
+        try:
+            return reader(form)(reply)
+        except Garbled:
+            raise Broken("The warm parent has ended.") from None
 
     @contextlib.contextmanager
     def worker(self, checks: list[int], result: NotebookResult) -> Iterator[Worker]:
@@ -156,7 +160,8 @@ class Station:
                 later.callback(sock.close)
             # Entered by the grader and before the fork, so that the group is removed after the worker has ended.
             group = later.enter_context(sandbox.cgroup(secrets.token_hex(4), limits))
-            pid = self._order({"fork": True, "limits": asdict(limits)}, [sock.fileno() for sock in theirs])["pid"]
+            order, fds = {"fork": True, "limits": asdict(limits)}, [sock.fileno() for sock in theirs]
+            pid = self._order(order, forms.Forked, fds).pid
             later.callback(self._end, pid, group, result)
             for sock in theirs:
                 sock.close()
@@ -169,7 +174,7 @@ class Station:
 
     def _end(self, pid: int, group: Group, result: NotebookResult) -> None:
         """Kill a worker and its descendants, and record the resources they used."""
-        used = self._order({"end": pid})["cpu_seconds"]
+        used = self._order({"end": pid}, forms.Used).cpu_seconds
         result.peak_mib = max(result.peak_mib, group.peak_mib() if group else 0.0)
         result.cpu_seconds += (group.cpu_seconds() if group else 0.0) or used
 
@@ -178,21 +183,23 @@ class Station:
         if (exercise, seed) not in self.cases:
             try:
                 send(self.slots[slot], {"cases": exercise, "seed": seed})
-                head, _ = receive(self.slots[slot])
-                data = [bytes(receive(self.slots[slot])[1]) for _ in head["about"]]
-            except Gone:
+                head, _ = receive(self.slots[slot], form=reader(forms.Cases))
+                data = [bytes(receive(self.slots[slot])[1]) for _ in head.about]
+            except (Gone, Garbled):
                 raise Broken("The verifier has ended.") from None
-            self.cases[exercise, seed] = CaseData(head["seconds"], head["visible"], head["about"], data)
+            self.cases[exercise, seed] = CaseData(head.seconds, head.visible, head.about, data)
         return self.cases[exercise, seed]
 
     def judge(self, slot: int, questions: list[dict], values: list[list[bytes]]) -> list[Verdict]:
         """Return the verifier's verdicts on questions of one submission. Raises Broken."""
         try:
             send(self.slots[slot], {"judge": questions}, b"".join(data for mine in values for data in mine))
-            head, _ = receive(self.slots[slot])
-        except Gone:
+            found = receive(self.slots[slot], form=reader(forms.Judged))[0].verdicts
+        except (Gone, Garbled):
             raise Broken("The verifier has ended.") from None
-        return [verdict_from_json(data) for data in head["verdicts"]]
+        if [verdict.exercise for verdict in found] != [question["exercise"] for question in questions]:
+            raise Broken("The verifier has answered something else.")
+        return found
 
 
 def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool) -> subprocess.Popen:
@@ -363,7 +370,7 @@ class _Run:
                     self.dead.add(cell.index)
                     return False
             with contextlib.suppress(Gone, Late, Garbled):  # a failure also shows in the questions
-                receive(worker.reins, self._by(CELL_SECONDS))
+                receive(worker.reins, self._by(CELL_SECONDS), 0, reader(forms.Done))
             # Hidden cases come last: by then, no output that the learner sees verbatim can reveal them.
             for hidden in (False, True):
                 for cell in self._open():
@@ -386,17 +393,17 @@ class _Run:
     def _cell(self, worker: Worker, cell: Cell) -> str:
         """Wait while a cell runs. Return why the worker must be killed, or ""."""
         try:
-            begun, _ = receive(worker.reins, self._by(CELL_SECONDS))
-            head, _ = receive(worker.reins, self._by(CELL_SECONDS + CELL_GRACE))
+            begun, _ = receive(worker.reins, self._by(CELL_SECONDS), 0, reader(forms.Begun))
+            head, _ = receive(worker.reins, self._by(CELL_SECONDS + CELL_GRACE), 0, reader(forms.Ran))
         except Late:
             return f"This cell ran longer than {CELL_SECONDS:g} s and could not be interrupted."
         except Gone:
             return "The Python process ended in this cell (a crash, too much memory, or a call of exit)."
         except Garbled as what:
             return f"This cell wrote to the grader's connection ({what})."
-        if begun.get("at") != cell.index or head.get("index") != cell.index:
+        if begun.at != cell.index or head.index != cell.index:
             return "This cell wrote to the grader's connection."
-        self.result.ran[cell.index] = outputs.ran(head.get("ran"))
+        self.result.ran[cell.index] = outputs.ran(msgspec.to_builtins(head.ran))
         return ""
 
     def _question(self, worker: Worker, cell: Cell, hidden: bool) -> bool:
@@ -411,9 +418,8 @@ class _Run:
                 send(talk, {"about": data.about[at]}, data.arguments[at], deadline=deadline)
                 if not worker.answers(talk, data.seconds + GRACE, deadline):
                     raise Late
-                head, payload = receive(talk, deadline)
-                value = bytes(payload)
-                head = plain(head)
+                outcome, payload = receive(talk, deadline, form=reader(forms.Outcome))
+                head, value = plain(outcome), bytes(payload)
             except Late:
                 head = failure(f"Your answer used up its {data.seconds:g} s and could not be interrupted.")
                 sound = False
@@ -479,8 +485,6 @@ _SIGNALS = {
 def _how(worker: Worker) -> str:
     """Return how a child of the worker ended, as far as the worker knows: " (it crashed, …)", or ""."""
     with contextlib.suppress(Gone, Late, Garbled):
-        head, _ = receive(worker.reins, time.monotonic() + GRACE)
-        code = head.get("code")
-        if type(code) is int:
-            return f" ({_SIGNALS.get(-code, f'exit code {code}' if code >= 0 else f'signal {-code}')})"
+        code = receive(worker.reins, time.monotonic() + GRACE, 0, reader(forms.Ended))[0].code
+        return f" ({_SIGNALS.get(-code, f'exit code {code}' if code >= 0 else f'signal {-code}')})"
     return ""

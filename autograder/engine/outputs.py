@@ -8,19 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from autograder.engine.data import Ran
+from autograder.engine.forms import MIMES, MOST_OUTPUTS
 from autograder.engine.outcomes import printable
 
-#: The MIME types that a learner's cell may show.
-MIMES = {
-    "text/plain",
-    "text/html",
-    "text/markdown",
-    "text/latex",
-    "image/png",
-    "image/jpeg",
-    "image/svg+xml",
-}
-MOST_OUTPUTS = 1_000
 #: The limit, in characters, for the stored outputs of one cell of a notebook file. If they exceed it, none are shown.
 MOST_STORED = 4 * 2**20
 
@@ -53,7 +43,7 @@ def _output(raw: Any) -> dict[str, Any] | None:
 
 
 def ran(raw: Any) -> Ran:
-    """Return the result of one cell from a worker's report, which is not trusted."""
+    """Return the result of one cell from data that is not trusted."""
     raw = raw if isinstance(raw, dict) else {}
     outputs = raw.get("outputs")
     made = [_output(one) for one in outputs[:MOST_OUTPUTS]] if isinstance(outputs, list) else []

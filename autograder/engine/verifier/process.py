@@ -26,6 +26,7 @@ from typing import Any
 
 from autograder.engine.data import Verdict
 from autograder.engine.flavours import warm
+from autograder.engine.forms import Found, reader
 from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verifier.verdicts import Key, Misconceptions, Mistakes, Question, Seen, cases_of, payloads
 from passlab import exercises
@@ -142,12 +143,14 @@ class Verifier:
         del self.running[request.pipe]
         group = request.waiting.pop(0)
         try:
-            head, _ = receive(request.pipe, request.deadline + 1)
+            found, _ = receive(request.pipe, request.deadline + 1, 0, reader(Found))
+            if found.verdicts.keys() != set(group):
+                raise Garbled("verdicts on other questions")
             if len(self.kept) > MOST_KEPT:
                 self.kept.clear()
-            self.kept |= {tuple(key): Seen.from_json(seen) for key, seen in head["fresh"]}
-            self.mistakes |= {tuple(key): tuple(found) for key, found in head["mistakes"]}
-            request.verdicts |= {int(at): verdict for at, verdict in head["verdicts"].items()}
+            self.kept |= {key: Seen.of(kept) for key, kept in found.fresh}
+            self.mistakes |= dict(found.mistakes)
+            request.verdicts |= {at: asdict(verdict) for at, verdict in found.verdicts.items()}
         except (Gone, Garbled):
             if len(group) > 1:
                 request.waiting = [[at] for at in group]

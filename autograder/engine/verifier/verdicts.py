@@ -20,6 +20,7 @@ from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
 from autograder.engine import wire
 from autograder.engine.data import CaseResult, Verdict
+from autograder.engine.forms import Kept
 from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises
@@ -93,9 +94,8 @@ class Seen:
         return {"findings": rows, "fingerprint": self.fingerprint, "drawn": self.drawn}
 
     @classmethod
-    def from_json(cls, data: dict) -> Seen:
-        drawn = tuple(data["drawn"]) if data["drawn"] else None
-        return cls([Finding(*row) for row in data["findings"]], data["fingerprint"], drawn)
+    def of(cls, kept: Kept) -> Seen:
+        return cls([Finding(*row) for row in kept.findings], kept.fingerprint, kept.drawn)
 
 
 class Question:
