@@ -44,6 +44,9 @@ CELL_SECONDS = 30.0
 CELL_GRACE, GRACE = 0.2, 0.1
 #: The limit for a whole notebook, restarts included.
 NOTEBOOK_SECONDS = 900.0
+OUT_OF_TIME = (
+    f"Not run, or not to the end: the whole notebook has {NOTEBOOK_SECONDS / 60:g} minutes, and they were over."
+)
 #: How often a notebook is run from the top again after a cell or a question ended its process.
 MOST_STARTS = 25
 #: With its memory in huge pages, a process that holds torch forks and exits in a third of the time.
@@ -289,7 +292,7 @@ class Engine:
         start = time.monotonic()
         run = _Run(job, station, slot, unsafe=self.unsafe)
         for _ in range(MOST_STARTS):
-            if run.attempt():
+            if run.late or run.attempt():
                 break
         run.give_up()
         run.judge()
@@ -330,6 +333,11 @@ class _Run:
         self.took: dict[int, float] = dict.fromkeys(self.checks, 0.0)
         self.until = time.monotonic() + NOTEBOOK_SECONDS
 
+    @property
+    def late(self) -> bool:
+        """Whether the time for the whole notebook is over. That ends its own worker, and nothing else."""
+        return time.monotonic() >= self.until
+
     def _open(self) -> list[Cell]:
         """Return the check cells of questions that still have test cases to run."""
         return [cell for at, cell in self.checks.items() if not self._closed(at, len(self.data[at].arguments))]
@@ -356,8 +364,10 @@ class _Run:
         with self.station.worker(list(self.checks), self.result) as worker:
             try:
                 send(worker.reins, order | {"seconds": CELL_SECONDS}, deadline=self.until)
-            except (Gone, Late):
+            except Gone:
                 raise Broken("A worker did not start.") from None
+            except Late:
+                return False
             for cell in self.job.cells:
                 if cell.index in early:
                     if not self._question(worker, cell, hidden=False):
@@ -396,7 +406,11 @@ class _Run:
             begun, _ = receive(worker.reins, self._by(CELL_SECONDS), 0, reader(forms.Begun))
             head, _ = receive(worker.reins, self._by(CELL_SECONDS + CELL_GRACE), 0, reader(forms.Ran))
         except Late:
-            return f"This cell ran longer than {CELL_SECONDS:g} s and could not be interrupted."
+            return (
+                OUT_OF_TIME
+                if self.late
+                else f"This cell ran longer than {CELL_SECONDS:g} s and could not be interrupted."
+            )
         except Gone:
             return "The Python process ended in this cell (a crash, too much memory, or a call of exit)."
         except Garbled as what:
@@ -421,8 +435,8 @@ class _Run:
                 outcome, payload = receive(talk, deadline, form=reader(forms.Outcome))
                 head, value = plain(outcome), bytes(payload)
             except Late:
-                head = failure(f"Your answer used up its {data.seconds:g} s and could not be interrupted.")
-                sound = False
+                used_up = f"Your answer used up its {data.seconds:g} s and could not be interrupted."
+                head, sound = failure(OUT_OF_TIME if self.late else used_up), False
             except Gone:
                 head, sound = failure(f"The Python process ended while your answer ran{_how(worker)}."), False
             except Garbled as what:
@@ -435,8 +449,9 @@ class _Run:
         return sound
 
     def give_up(self) -> None:
-        """Mark everything that has not run yet: too many parts of the notebook have ended the process."""
-        why = f"Not run: grading this notebook stopped after it had ended the Python process {MOST_STARTS} times."
+        """Mark everything that has not run yet: the time is over, or too many parts have ended the process."""
+        often = f"Not run: grading this notebook stopped after it had ended the Python process {MOST_STARTS} times."
+        why = OUT_OF_TIME if self.late else often
         for at in self.cells:
             self.result.ran.setdefault(at, outputs.died(why))
         for cell in self._open():

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
 from autograder.engine import forms
 from passlab.judge import Outcome
-
-#: For an exception in a hidden case, the learner sees only the class name, and only that of a built-in class.
-_OWN = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)}
 
 
 def to_wire(outcome: Outcome) -> tuple[dict[str, Any], bytes]:
@@ -17,7 +13,6 @@ def to_wire(outcome: Outcome) -> tuple[dict[str, Any], bytes]:
     head = {
         "status": outcome.status,
         "error": _words(outcome.error),
-        "error_kind": _words(outcome.error_kind),
         "printed": outcome.printed,
         "seconds": outcome.seconds,
         "in_place": outcome.in_place,
@@ -36,7 +31,7 @@ def to_wire(outcome: Outcome) -> tuple[dict[str, Any], bytes]:
 
 def failure(error: str, status: str = "died") -> dict[str, Any]:
     """Return the head for a case that produced no outcome."""
-    return {"status": status, "error": error, "error_kind": "", "printed": 0, "seconds": 0.0, "in_place": False}
+    return {"status": status, "error": error, "printed": 0, "seconds": 0.0, "in_place": False}
 
 
 def plain(outcome: forms.Outcome) -> dict[str, Any]:
@@ -44,7 +39,6 @@ def plain(outcome: forms.Outcome) -> dict[str, Any]:
     return {
         "status": "raised" if outcome.status == "died" else outcome.status,  # that is for the engine to say
         "error": printable(outcome.error),
-        "error_kind": outcome.error_kind if outcome.error_kind in _OWN else "",
         "printed": outcome.printed,
         "seconds": outcome.seconds,
         "in_place": outcome.in_place,

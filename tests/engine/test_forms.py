@@ -18,7 +18,7 @@ from autograder.engine.data import Cell, Job
 from autograder.engine.outputs import ran
 from passlab.process.messages import Garbled
 
-STATUS = {"status": "ok", "error": "", "error_kind": "", "printed": 0, "seconds": 0.5, "in_place": False}
+STATUS = {"status": "ok", "error": "", "printed": 0, "seconds": 0.5, "in_place": False}
 OUTPUTS = [
     {"output_type": "stream", "name": "stdout", "text": "a"},
     {"output_type": "display_data", "data": {"text/plain": "a", "x/y": [1]}, "metadata": {}},

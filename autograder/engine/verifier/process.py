@@ -120,7 +120,7 @@ class Verifier:
 
     def _child(self, request: Request, out: socket.socket) -> None:
         try:
-            _limit_memory()
+            most = _limit_memory()
             verdicts, fresh, misconceptions = {}, [], Misconceptions(self.mistakes)
             for at in request.waiting[0]:
                 asked = request.questions[at]
@@ -128,6 +128,9 @@ class Verifier:
                 question = Question(asked["exercise"], asked["seed"], asked["heads"], request.values[at], self.kept)
                 verdicts[at] = asdict(question.verdict(misconceptions))
                 fresh += [(key, seen.to_json()) for key, seen in question.fresh.items()]
+            if _peak() > most - MOST_MEMORY // 2:  # what was lost may have been lost for want of memory
+                fresh = []
+                misconceptions.fresh.clear()
             send(out, {"verdicts": verdicts, "fresh": fresh, "mistakes": list(misconceptions.fresh.items())})
             os._exit(0)
         except builds.Ended:
@@ -172,9 +175,17 @@ def _for_modules(question: dict[str, Any]) -> float:
     return PATIENCE * exercise.seconds * len(cases_of(exercise.id, question["seed"])[0])
 
 
-def _limit_memory() -> None:
+def _limit_memory() -> int:
+    """Limit this process's address space, and return the limit in bytes."""
     most = address_space_mib() * 2**20 + MOST_MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    return most
+
+
+def _peak() -> int:
+    """Return the largest address space, in bytes, that this process has had."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmPeak"))
 
 
 def _undecided(question: dict[str, Any]) -> Verdict:
