@@ -32,6 +32,9 @@ from passlab.judge import VERDICTS, Case, Judgement, judge
 from passlab.notebook.cells import questions
 from passlab.notebook.ui import report, show
 
+#: A seed that nobody guesses, by trying all of them, from what an answer sees of hidden cases.
+SEED_BITS = 128
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -190,7 +193,7 @@ def _path(module: str) -> Path:
 @cache
 def run_seed() -> int:
     """Return the seed of this run: PASSLAB_SEED, or a fresh one that stays the same as long as the process lives."""
-    return int(os.environ.get("PASSLAB_SEED") or secrets.randbelow(2**31))
+    return int(os.environ.get("PASSLAB_SEED") or secrets.randbits(SEED_BITS))
 
 
 def verdict(exercise_id: str, answer: Callable, seed: int) -> Judgement:

@@ -68,10 +68,11 @@ class CaseResult:
 
 @dataclass
 class Verdict:
-    """The verifier's result for one question. It may be shown to the learner: it never reveals a whole hidden case.
+    """The verifier's result for one question. It may be shown to the learner: all that its texts say of hidden cases is
+    the verdicts, and one of a few ways to end (`verdicts.ENDED_ON_HIDDEN`).
 
-    `verdicts`: name → held. `message`: the sentence shown first. `html`, `text`: the card, with a drawing of the shrunk
-    counterexample. `misconception`: one line, or "".
+    `verdicts`: name → held. `message`: the sentence shown first. `html`, `text`: the card, with a drawing if the
+    case is a visible one. `misconception`: one line, or "".
     """
 
     exercise: str

@@ -25,8 +25,11 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from autograder.engine import aside, flavours, outputs, sandbox
-from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict, verdict_from_json
+import msgspec
+
+from autograder.engine import aside, flavours, forms, outputs, sandbox
+from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
+from autograder.engine.forms import Form, reader
 from autograder.engine.outcomes import failure, plain
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
@@ -41,6 +44,9 @@ CELL_SECONDS = 30.0
 CELL_GRACE, GRACE = 0.2, 0.1
 #: The limit for a whole notebook, restarts included.
 NOTEBOOK_SECONDS = 900.0
+OUT_OF_TIME = (
+    f"Not run, or not to the end: the whole notebook has {NOTEBOOK_SECONDS / 60:g} minutes, and they were over."
+)
 #: How often a notebook is run from the top again after a cell or a question ended its process.
 MOST_STARTS = 25
 #: With its memory in huge pages, a process that holds torch forks and exits in a third of the time.
@@ -122,8 +128,8 @@ class Station:
         try:
             if not self.control.recv(2**16):
                 raise Broken(f"The warm parent for {flavour} did not start.")
-            receive(self.slots[0])
-        except Gone:
+            receive(self.slots[0], form=reader(forms.Ready))
+        except (Gone, Garbled):
             raise Broken(f"The verifier for {flavour} did not start.") from None
 
     def close(self) -> None:
@@ -136,16 +142,17 @@ class Station:
                 process.kill()
                 process.wait()
 
-    def _order(self, order: dict[str, Any], fds: list[int] = ()) -> dict[str, Any]:
+    def _order(self, order: dict[str, Any], form: type[Form], fds: list[int] = ()) -> Form:
         with self.lock:
             try:
                 socket.send_fds(self.control, [json.dumps(order).encode()], list(fds))
                 reply = self.control.recv(2**16)
             except OSError:
                 reply = b""
-        if not reply:
-            raise Broken("The warm parent has ended.")
-        return json.loads(reply)
+        try:
+            return reader(form)(reply)
+        except Garbled:
+            raise Broken("The warm parent has ended.") from None
 
     @contextlib.contextmanager
     def worker(self, checks: list[int], result: NotebookResult) -> Iterator[Worker]:
@@ -158,7 +165,8 @@ class Station:
                 later.callback(sock.close)
             # Entered by the grader and before the fork, so that the group is removed after the worker has ended.
             group = later.enter_context(sandbox.cgroup(secrets.token_hex(4), limits))
-            pid = self._order({"fork": True, "limits": asdict(limits)}, [sock.fileno() for sock in theirs])["pid"]
+            order, fds = {"fork": True, "limits": asdict(limits)}, [sock.fileno() for sock in theirs]
+            pid = self._order(order, forms.Forked, fds).pid
             later.callback(self._end, pid, group, result)
             for sock in theirs:
                 sock.close()
@@ -171,7 +179,7 @@ class Station:
 
     def _end(self, pid: int, group: Group, result: NotebookResult) -> None:
         """Kill a worker and its descendants, and record the resources they used."""
-        used = self._order({"end": pid})["cpu_seconds"]
+        used = self._order({"end": pid}, forms.Used).cpu_seconds
         result.peak_mib = max(result.peak_mib, group.peak_mib() if group else 0.0)
         result.cpu_seconds += (group.cpu_seconds() if group else 0.0) or used
 
@@ -180,21 +188,23 @@ class Station:
         if (exercise, seed) not in self.cases:
             try:
                 send(self.slots[slot], {"cases": exercise, "seed": seed})
-                head, _ = receive(self.slots[slot])
-                data = [bytes(receive(self.slots[slot])[1]) for _ in head["about"]]
-            except Gone:
+                head, _ = receive(self.slots[slot], form=reader(forms.Cases))
+                data = [bytes(receive(self.slots[slot])[1]) for _ in head.about]
+            except (Gone, Garbled):
                 raise Broken("The verifier has ended.") from None
-            self.cases[exercise, seed] = CaseData(head["seconds"], head["visible"], head["about"], data)
+            self.cases[exercise, seed] = CaseData(head.seconds, head.visible, head.about, data)
         return self.cases[exercise, seed]
 
     def judge(self, slot: int, questions: list[dict], values: list[list[bytes]]) -> list[Verdict]:
         """Return the verifier's verdicts on questions of one submission. Raises Broken."""
         try:
             send(self.slots[slot], {"judge": questions}, b"".join(data for mine in values for data in mine))
-            head, _ = receive(self.slots[slot])
-        except Gone:
+            found = receive(self.slots[slot], form=reader(forms.Judged))[0].verdicts
+        except (Gone, Garbled):
             raise Broken("The verifier has ended.") from None
-        return [verdict_from_json(data) for data in head["verdicts"]]
+        if [verdict.exercise for verdict in found] != [question["exercise"] for question in questions]:
+            raise Broken("The verifier has answered something else.")
+        return found
 
 
 def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool) -> subprocess.Popen:
@@ -284,7 +294,7 @@ class Engine:
         start = time.monotonic()
         run = _Run(job, station, slot, unsafe=self.unsafe)
         for _ in range(MOST_STARTS):
-            if run.attempt():
+            if run.late or run.attempt():
                 break
         run.give_up()
         run.judge()
@@ -326,6 +336,11 @@ class _Run:
         self.took: dict[int, float] = dict.fromkeys(self.checks, 0.0)
         self.until = time.monotonic() + NOTEBOOK_SECONDS
 
+    @property
+    def late(self) -> bool:
+        """Whether the time for the whole notebook is over. That ends its own worker, and nothing else."""
+        return time.monotonic() >= self.until
+
     def _open(self) -> list[Cell]:
         """Return the check cells of questions that still have test cases to run."""
         return [cell for at, cell in self.checks.items() if not self._closed(at, len(self.data[at].arguments))]
@@ -352,8 +367,10 @@ class _Run:
         with self.station.worker(list(self.checks), self.result) as worker:
             try:
                 send(worker.reins, order | {"seconds": CELL_SECONDS}, deadline=self.until)
-            except (Gone, Late):
+            except Gone:
                 raise Broken("A worker did not start.") from None
+            except Late:
+                return False
             for cell in self.job.cells:
                 if cell.index in early:
                     if not self._question(worker, cell, hidden=False):
@@ -366,7 +383,7 @@ class _Run:
                     self.dead.add(cell.index)
                     return False
             with contextlib.suppress(Gone, Late, Garbled):  # a failure also shows in the questions
-                receive(worker.reins, self._by(CELL_SECONDS))
+                receive(worker.reins, self._by(CELL_SECONDS), 0, reader(forms.Done))
             # Hidden cases come last: by then, no output that the learner sees verbatim can reveal them.
             for hidden in (False, True):
                 for cell in self._open():
@@ -389,17 +406,21 @@ class _Run:
     def _cell(self, worker: Worker, cell: Cell) -> str:
         """Wait while a cell runs. Return why the worker must be killed, or ""."""
         try:
-            begun, _ = receive(worker.reins, self._by(CELL_SECONDS))
-            head, _ = receive(worker.reins, self._by(CELL_SECONDS + CELL_GRACE))
+            begun, _ = receive(worker.reins, self._by(CELL_SECONDS), 0, reader(forms.Begun))
+            head, _ = receive(worker.reins, self._by(CELL_SECONDS + CELL_GRACE), 0, reader(forms.Ran))
         except Late:
-            return f"This cell ran longer than {CELL_SECONDS:g} s and could not be interrupted."
+            return (
+                OUT_OF_TIME
+                if self.late
+                else f"This cell ran longer than {CELL_SECONDS:g} s and could not be interrupted."
+            )
         except Gone:
             return "The Python process ended in this cell (a crash, too much memory, or a call of exit)."
         except Garbled as what:
             return f"This cell wrote to the grader's connection ({what})."
-        if begun.get("at") != cell.index or head.get("index") != cell.index:
+        if begun.at != cell.index or head.index != cell.index:
             return "This cell wrote to the grader's connection."
-        ran = outputs.ran(head.get("ran"), MOST_SHOWN - self.shown)
+        ran = outputs.ran(msgspec.to_builtins(head.ran), MOST_SHOWN - self.shown)
         self.shown += outputs.size(ran.outputs)
         self.result.ran[cell.index] = ran
         return ""
@@ -416,12 +437,11 @@ class _Run:
                 send(talk, {"about": data.about[at]}, data.arguments[at], deadline=deadline)
                 if not worker.answers(talk, data.seconds + GRACE, deadline):
                     raise Late
-                head, payload = receive(talk, deadline)
-                value = bytes(payload)
-                head = plain(head)
+                outcome, payload = receive(talk, deadline, form=reader(forms.Outcome))
+                head, value = plain(outcome), bytes(payload)
             except Late:
-                head = failure(f"Your answer used up its {data.seconds:g} s and could not be interrupted.")
-                sound = False
+                used_up = f"Your answer used up its {data.seconds:g} s and could not be interrupted."
+                head, sound = failure(OUT_OF_TIME if self.late else used_up), False
             except Gone:
                 head, sound = failure(f"The Python process ended while your answer ran{_how(worker)}."), False
             except Garbled as what:
@@ -434,8 +454,9 @@ class _Run:
         return sound
 
     def give_up(self) -> None:
-        """Mark everything that has not run yet: too many parts of the notebook have ended the process."""
-        why = f"Not run: grading this notebook stopped after it had ended the Python process {MOST_STARTS} times."
+        """Mark everything that has not run yet: the time is over, or too many parts have ended the process."""
+        often = f"Not run: grading this notebook stopped after it had ended the Python process {MOST_STARTS} times."
+        why = OUT_OF_TIME if self.late else often
         for at in self.cells:
             self.result.ran.setdefault(at, outputs.died(why))
         for cell in self._open():
@@ -484,8 +505,6 @@ _SIGNALS = {
 def _how(worker: Worker) -> str:
     """Return how a child of the worker ended, as far as the worker knows: " (it crashed, …)", or ""."""
     with contextlib.suppress(Gone, Late, Garbled):
-        head, _ = receive(worker.reins, time.monotonic() + GRACE)
-        code = head.get("code")
-        if type(code) is int:
-            return f" ({_SIGNALS.get(-code, f'exit code {code}' if code >= 0 else f'signal {-code}')})"
+        code = receive(worker.reins, time.monotonic() + GRACE, 0, reader(forms.Ended))[0].code
+        return f" ({_SIGNALS.get(-code, f'exit code {code}' if code >= 0 else f'signal {-code}')})"
     return ""

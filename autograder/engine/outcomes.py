@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import builtins
 from typing import Any
 
+from autograder.engine import forms
 from passlab.judge import Outcome
-
-#: For an exception in a hidden case, the learner sees only the class name, and only that of a built-in class.
-_OWN = {name for name, kind in vars(builtins).items() if isinstance(kind, type) and issubclass(kind, BaseException)}
 
 
 def to_wire(outcome: Outcome) -> tuple[dict[str, Any], bytes]:
     """Return an outcome as head and payload. If its value cannot travel, the status is "refused", with the reason."""
     head = {
         "status": outcome.status,
-        "error": outcome.error,
-        "error_kind": outcome.error_kind,
+        "error": _words(outcome.error),
         "printed": outcome.printed,
         "seconds": outcome.seconds,
         "in_place": outcome.in_place,
@@ -28,26 +24,30 @@ def to_wire(outcome: Outcome) -> tuple[dict[str, Any], bytes]:
     try:
         return head, wire.encode(outcome.value)
     except wire.Refused as refused:
-        return head | {"status": "refused", "error": str(refused)}, b""
+        return head | {"status": "refused", "error": _words(str(refused))}, b""
     except Exception as error:
         return head | {"status": "refused", "error": f"The value could not be read ({type(error).__name__})."}, b""
 
 
 def failure(error: str, status: str = "died") -> dict[str, Any]:
     """Return the head for a case that produced no outcome."""
-    return {"status": status, "error": error, "error_kind": "", "printed": 0, "seconds": 0.0, "in_place": False}
+    return {"status": status, "error": error, "printed": 0, "seconds": 0.0, "in_place": False}
 
 
-def plain(head: dict[str, Any]) -> dict[str, Any]:
-    """Return a head from an untrusted one: known fields of the right types, with short, printable texts."""
-    status = head.get("status")
-    numbers = {name: head.get(name) for name in ("printed", "seconds")}
+def plain(outcome: forms.Outcome) -> dict[str, Any]:
+    """Return the head for an outcome that a worker sent."""
     return {
-        "status": status if status in ("ok", "stub", "raised", "timeout", "refused", "missing") else "raised",
-        "error": printable(head.get("error")),
-        "error_kind": head.get("error_kind") if head.get("error_kind") in _OWN else "",
-        "in_place": head.get("in_place") is True,
-    } | {name: n if isinstance(n, int | float) and 0 <= n < 2**53 else 0 for name, n in numbers.items()}
+        "status": "raised" if outcome.status == "died" else outcome.status,  # that is for the engine to say
+        "error": printable(outcome.error),
+        "printed": outcome.printed,
+        "seconds": outcome.seconds,
+        "in_place": outcome.in_place,
+    }
+
+
+def _words(text: str) -> str:
+    """Return the beginning of a text, without lone surrogates, which no message can hold."""
+    return text[:2_000].encode("utf-8", "replace").decode()
 
 
 def printable(text: Any, most: int = 400) -> str:

@@ -8,19 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 from autograder.engine.data import Ran
+from autograder.engine.forms import MIMES, MOST_OUTPUTS
 from autograder.engine.outcomes import printable
 
-#: The MIME types that a learner's cell may show.
-MIMES = {
-    "text/plain",
-    "text/html",
-    "text/markdown",
-    "text/latex",
-    "image/png",
-    "image/jpeg",
-    "image/svg+xml",
-}
-MOST_OUTPUTS = 1_000
 #: The limit, in characters, for the outputs of one cell.
 MOST_STORED = 4 * 2**20
 _TOO_MUCH = "… more outputs than are kept; they are not shown.\n"

@@ -35,6 +35,7 @@ from sqlalchemy import Connection, bindparam, create_engine, select
 from sqlalchemy.exc import DBAPIError
 from traitlets.config import Config
 
+from autograder.authoring.answers import SEED_BITS
 from autograder.engine.data import NotebookResult, Verdict
 from autograder.grading import scores
 from autograder.grading.files import Damaged, read_bytes
@@ -117,7 +118,7 @@ class Recorder:
                 there = None
             if there is None:
                 fresh = {"id": new_uuid(), "folder": self.folder, "started": _now()}
-                fresh["seed"] = secrets.randbelow(2**31) if seed is None else seed
+                fresh["seed"] = secrets.randbits(SEED_BITS) if seed is None else seed
                 db.execute(INSERT[db.dialect.name](RUN).on_conflict_do_nothing(), fresh)
                 there = db.execute(unfinished).one()
         return Run(there.id, there.seed, there.started)

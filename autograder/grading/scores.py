@@ -25,7 +25,11 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    TypeDecorator,
+    event,
+    inspect,
     select,
+    text,
 )
 
 from autograder.engine.data import NotebookResult, Verdict, from_json, to_json, verdict_from_json
@@ -35,13 +39,26 @@ from passlab import exercises
 
 Key = tuple[str, str]  # learner, assignment
 
+
+class Seed(TypeDecorator):
+    """A whole number of any size, stored as text: "0x1f". Columns of older databases may hold integers, too."""
+
+    impl, cache_ok = String(64), True
+
+    def process_bind_param(self, value: int, dialect: Any) -> str:
+        return hex(value)
+
+    def process_result_value(self, value: str | int, dialect: Any) -> int:
+        return int(value, 0) if isinstance(value, str) else value
+
+
 OWN = MetaData()
 RUN = Table(
     "passlab_run",
     OWN,
     Column("id", String(32), primary_key=True),
     Column("folder", Text, nullable=False),
-    Column("seed", BigInteger, nullable=False),
+    Column("seed", Seed, nullable=False),
     Column("started", DateTime, nullable=False),
     Column("finished", DateTime),
 )
@@ -76,11 +93,20 @@ SCORE = _of_a_notebook(
     Column("place", Integer, nullable=False),
     Column("points", Float),
     Column("total", Float, nullable=False),
-    Column("seed", BigInteger, nullable=False),
+    Column("seed", Seed, nullable=False),
     Column("digest", Text, nullable=False),
     Column("verdict", Text, nullable=False),
     Column("error", Text, nullable=False),
 )
+
+
+@event.listens_for(OWN, "after_create")
+def _widen(_: MetaData, db: Connection, **__: Any) -> None:
+    """Let the seeds in an older PostgreSQL database be of any size. SQLite does not mind."""
+    for table in (RUN, SCORE) if db.dialect.name == "postgresql" else ():
+        kinds = {column["name"]: column["type"] for column in inspect(db).get_columns(table.name)}
+        if isinstance(kinds["seed"], BigInteger):
+            db.execute(text(f"ALTER TABLE {table.name} ALTER COLUMN seed TYPE VARCHAR(64) USING seed::text"))
 
 
 @dataclass(frozen=True)

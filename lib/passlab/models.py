@@ -43,7 +43,7 @@ def zoo(*shape: int, **small) -> Callable:
     """
 
     def inputs(batch: int = 2, seed: int = 0) -> tuple[Tensor, ...]:
-        return (torch.randn(batch, *shape, generator=torch.Generator().manual_seed(seed)),)
+        return (torch.randn(batch, *shape, generator=torch.Generator().manual_seed(seed % 2**64)),)
 
     def enter(make: Callable[..., nn.Module]) -> Callable[..., nn.Module]:
         @functools.wraps(make)
@@ -65,7 +65,7 @@ def fill(model: nn.Module, seed: int) -> nn.Module:
     get statistics and factors away from 0 and 1, so that a pass that drops one is caught; the last one of a residual
     branch is scaled down, or the sum would double the variance at every block.
     """
-    rng = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed % 2**64)
     for module in model.modules():
         norm = isinstance(module, (nn.BatchNorm2d, nn.LayerNorm))
         for name, p in [*module.named_parameters(recurse=False), *module.named_buffers(recurse=False)]:

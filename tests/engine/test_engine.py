@@ -161,3 +161,39 @@ def test_other_cells_below_such_a_question_run(graded):
 
 def _printed(result: dict, index: int) -> str:
     return "".join(output["text"] for output in result["ran"][str(index)]["outputs"])
+
+
+LATE = """
+import sys, threading, time
+from autograder.engine import engine as module
+from autograder.engine.data import Cell, Job
+
+module.NOTEBOOK_SECONDS = 4.0
+module.CELL_SECONDS = 3.0
+DEAF = "import signal\\nsignal.signal(signal.SIGALRM, signal.SIG_IGN)\\nwhile True: pass"
+GOOD = "def double(x): return x + x"
+
+def job(learner, *sources):
+    cells = [Cell(at, str(at), source) for at, source in enumerate((*sources, GOOD))]
+    return Job(learner, "day00", "tiny", (*cells, Cell(len(cells), "c", "", "day00.double", "double")), 3)
+
+with module.Engine(jobs=2) as engine:
+    station, found = engine.station("torch"), {}
+    def grade(job):
+        found[job.learner] = engine.grade(job)
+    threads = [threading.Thread(target=grade, args=[job("slow", DEAF, DEAF, DEAF)])]
+    others = [job(f"other {n}", "import time; time.sleep(2)") for n in range(3)]
+    threads.append(threading.Thread(target=lambda: list(map(grade, others))))
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    slow, *rest = (found[name] for name in sorted(found, reverse=True))
+    points = [f"{one.failure!r} {verdict.points:g}" for one in (slow, *rest) for verdict in one.verdicts.values()]
+    print(engine.station("torch") is station, *points)
+    print(found["slow"].verdicts[4].message)
+"""
+
+
+def test_a_notebook_that_uses_up_its_time_ends_its_own_worker_only(course):
+    ended = tiny.run(course, "-c", LATE)
+    told, why = ended.stdout.splitlines() or ["", ended.stderr]
+    assert told.split() == ["True", *["''", "0"], *["''", "3"] * 3] and "they were over" in why, ended.stdout + why

@@ -212,6 +212,32 @@ ATTEMPTS = {
     ),
     "read about processes": ("mounts landlock", "open('/proc/self/status').read()"),
     "use a file left open by the parent": ("descriptors", "os.fstat(77)"),
+    "hold a lock that others see": (
+        "seccomp",
+        """
+        import fcntl
+        one, other = open(os.__file__), open(os.__file__)
+        fcntl.flock(one, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pass
+        else:
+            raise OSError("nobody sees it")
+        """,
+    ),
+    "see a byte that others have locked": (
+        "seccomp",
+        """
+        import fcntl, struct
+        one, other, form = open(os.__file__), open(os.__file__), "hhqqi4x"
+        fcntl.fcntl(one, 37, struct.pack(form, fcntl.F_RDLCK, 0, 7, 1, 0))  # F_OFD_SETLK
+        seen = fcntl.fcntl(other, 36, struct.pack(form, fcntl.F_WRLCK, 0, 7, 1, 0))  # F_OFD_GETLK
+        if struct.unpack(form, seen)[0] == fcntl.F_UNLCK:
+            raise OSError("nobody sees it")
+        """,
+    ),
+    "watch what others open": ("seccomp", "must(libc.inotify_init1(0))"),
     "gain a capability back": ("capabilities seccomp", "os.chroot('/tmp')"),  # seccomp refuses chroot as well
 }  # fmt: skip
 
@@ -261,6 +287,22 @@ def test_each_layer_refuses_by_itself(name, off, known):
     with warm(*off.split()) as one:
         said, _ = one.attempt(ATTEMPTS[name][1], known=known)
     assert said not in ("did it", None)
+
+
+def test_whoever_locks_a_file_of_their_own_may(whole):
+    source = """
+        import fcntl, sqlite3
+        file = open('/tmp/own', 'w')
+        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        base = sqlite3.connect('/tmp/base')
+        base.execute('create table a (b)')
+        with base:
+            base.execute('insert into a values (1)')
+        assert base.execute('select b from a').fetchall() == [(1,)]
+        """
+    said, _ = whole.attempt(source)
+    assert said == "did it"
 
 
 def test_nothing_but_tmp_can_be_written(whole):
@@ -795,7 +837,7 @@ def test_the_two_machines_system_calls_agree_where_linux_numbers_them_alike():
     late = [name for name in intel if intel[name] >= 424]
     assert len(late) > 12 and all(arm[name] == intel[name] for name in late)
     assert set(seccomp.DENIED) - set(intel) == set()
-    assert set(seccomp.DENIED) - set(arm) == {"uselib", "iopl", "ioperm", "modify_ldt"}
+    assert set(seccomp.DENIED) - set(arm) == {"uselib", "iopl", "ioperm", "modify_ldt", "inotify_init"}
     assert len(seccomp.program("aarch64")) % 8 == 0
     with pytest.raises(OSError, match="riscv64") as error:
         seccomp.program("riscv64")

@@ -38,12 +38,13 @@ class Seen:
         if why := unfit(exercise, answer):
             return Judgement(exercise, [Finding("did", False, why)])
         payloads: list[bytes] = []
+        tried = exercise.cases() if cases is None else cases
 
         def put():
-            for case in exercise.cases() if cases is None else cases:
+            for case in tried:
                 outcome, payload = through(exercise, answer, case)
                 payloads.append(payload)
-                yield case, outcome
+                yield outcome
 
         def findings(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
             found = judge_outcome(exercise, case, outcome)
@@ -52,7 +53,7 @@ class Seen:
             known.append(CaseResult(case.name, cases is not None, outcome.status, lost, value))
             return found
 
-        return conclude(exercise, put(), findings)
+        return conclude(exercise, tried, put(), findings)
 
 
 #: Exercises whose answers are timed. Another program may take the core meanwhile: only a second failure counts.

@@ -359,3 +359,20 @@ def test_odd_texts_are_kept(config):
         scores = {score.question: score for score in recorder.scores()["ada", "ps1"]}
     assert scores["four"].error == "odd  ? text" and scores["one"].verdict.message == "\0 and \ud800"
     assert not Path(config.CourseDirectory.root, "run/autograded/ada/ps1/timestamp.txt").exists()
+
+
+def test_seeds_cannot_be_guessed_and_an_older_database_takes_them(config):
+    with Recorder(config) as recorder:
+        assert recorder.begin().seed.bit_length() > 100
+        columns = "id VARCHAR, folder TEXT, seed BIGINT, started DATETIME, finished DATETIME"
+        with recorder.engine.begin() as db:
+            for order in (
+                "DROP TABLE passlab_run",
+                f"CREATE TABLE passlab_run ({columns})",
+                "CREATE UNIQUE INDEX unfinished ON passlab_run (folder) WHERE finished IS NULL",
+                f"INSERT INTO passlab_run VALUES ('a', '{recorder.folder}', 2147483647, '2030-01-01 00:00:00.0', NULL)",
+            ):
+                db.exec_driver_sql(order)
+        assert recorder.begin().seed == 2**31 - 1
+        wide = 2**127 + 1
+        assert recorder.begin(wide).seed == wide and recorder.begin().seed == wide

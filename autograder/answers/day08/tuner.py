@@ -10,7 +10,7 @@ import random
 
 import numpy as np
 
-from autograder.authoring.answers import edited, right, wrong
+from autograder.authoring.answers import SEED_BITS, edited, right, wrong
 from passlab.exercises.day08.tuner import drawn_machine, tuner_case
 from passlab.judge import Case
 
@@ -19,7 +19,11 @@ from passlab.judge import Case
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-    return [tuner_case(f"machine {i + 1}", drawn_machine(rng.randrange(100, 10**6)), i) for i in range(5)]
+
+    def drawn() -> int:
+        return rng.getrandbits(SEED_BITS)
+
+    return [tuner_case(f"machine {i + 1}", drawn_machine(drawn()), drawn()) for i in range(5)]
 
 
 _ROW = 'return [1, x, y, x * x, y * y, candidate["depth"] == 0, candidate["local"], *words]'

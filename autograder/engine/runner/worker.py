@@ -107,4 +107,4 @@ def _outcome(exercise: Any, answer: Any, error: str, about: list[str], payload: 
     try:
         return to_wire(run(exercise, answer, Case("", cache(partial(wire.decode, payload)), tuple(about))))
     except KeyboardInterrupt:  # raised by the answer: there is no keyboard here
-        return failure("It raised KeyboardInterrupt.", "raised") | {"error_kind": "KeyboardInterrupt"}, b""
+        return failure("It raised KeyboardInterrupt.", "raised"), b""

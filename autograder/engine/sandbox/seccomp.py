@@ -22,12 +22,13 @@ DENIED = tuple(
     add_key request_key keyctl
     memfd_create memfd_secret shmget shmat msgget semget mq_open remap_file_pages vmsplice
     socket bind connect listen
-    open_by_handle_at name_to_handle_at fanotify_init lookup_dcookie
+    open_by_handle_at name_to_handle_at fanotify_init inotify_init inotify_init1 lookup_dcookie
     kexec_load kexec_file_load init_module finit_module delete_module
     swapon swapoff reboot acct quotactl quotactl_fd vhangup syslog uselib personality
     iopl ioperm modify_ldt settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname
     """.split()  # noqa: SIM905  (a table)
 )
+# All submissions see the same system files, so a lock or a watch on one would reach from one to another.
 # socketpair stays: asyncio is built on it, and with bind and connect refused it leads nowhere else. memfd and System V
 # shared memory are refused because no rlimit counts them.
 
@@ -37,6 +38,8 @@ _NEW = (
 )  # fmt: skip
 _KIND, _CHAR, _BLOCK = 0o170000, 0o020000, 0o060000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
+_LOCK = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW
+_ASK_LOCK = (5, 36, 1024, 1026)  # F_GETLK, F_OFD_GETLK, F_SETLEASE, F_NOTIFY
 
 #: Refused for some arguments: (name, position of the argument, mask, refused value; None: any bit of the mask).
 DENIED_IF = [
@@ -47,7 +50,12 @@ DENIED_IF = [
     ("mknodat", 2, _KIND, _BLOCK),
     ("ioctl", 1, 0xFFFFFFFF, _TIOCSTI),  # typing into someone else's terminal
     ("ioctl", 1, 0xFFFFFFFF, _TIOCLINUX),
+    *(("fcntl", 1, 0xFFFFFFFF, command) for command in _ASK_LOCK),
 ]
+
+#: Done without an effect: who locks a file of their own has it to themselves anyway.
+PRETENDED = ["flock"]
+PRETENDED_IF = [("fcntl", 1, 0xFFFFFFFF, command) for command in _LOCK]
 
 #: Answered with ENOSYS: its flags lie behind a pointer, which a filter cannot follow; C libraries then use clone.
 ABSENT = ["clone3"]
@@ -68,6 +76,7 @@ def program(machine: str = platform.machine()) -> bytes:
         raise OSError(errno.ENOSYS, f"seccomp: no list of system calls for {machine}")
     numbers = linux.NUMBERS[machine]
     refuse, absent = _instruction(_RETURN, _ERRNO | errno.EPERM), _instruction(_RETURN, _ERRNO | errno.ENOSYS)
+    done = _instruction(_RETURN, _ERRNO)  # error 0: the call returns 0
     number, audit, argument = 0, 4, 16  # offsets in struct seccomp_data
     code = [
         _instruction(_LOAD, audit),
@@ -77,14 +86,15 @@ def program(machine: str = platform.machine()) -> bytes:
     ]
     if machine == "x86_64":
         code += [_instruction(_AT_LEAST, _X32, 0, 1), absent]
-    for names, answer in ((DENIED, refuse), (ABSENT, absent)):
+    for names, answer in ((DENIED, refuse), (ABSENT, absent), (PRETENDED, done)):
         for name in names:
             if name in numbers:  # iopl and the like exist only on x86
                 code += [_instruction(_EQUAL, numbers[name], 0, 1), answer]
-    for name, place, mask, value in DENIED_IF:
+    rules = [*((rule, refuse) for rule in DENIED_IF), *((rule, done) for rule in PRETENDED_IF)]
+    for (name, place, mask, value), answer in rules:
         if name in numbers:
             test = _instruction(_ANY, mask, 0, 1) if value is None else _instruction(_EQUAL, value, 0, 1)
-            look = [_instruction(_LOAD, argument + 8 * place), _instruction(_AND, mask), test, refuse]
+            look = [_instruction(_LOAD, argument + 8 * place), _instruction(_AND, mask), test, answer]
             reload = _instruction(_LOAD, number)
             code += [_instruction(_EQUAL, numbers[name], 0, len(look) + 1), *look, reload]
     return b"".join([*code, _instruction(_RETURN, _ALLOW)])

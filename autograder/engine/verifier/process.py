@@ -26,6 +26,7 @@ from typing import Any
 
 from autograder.engine.data import Verdict
 from autograder.engine.flavours import warm
+from autograder.engine.forms import Found, reader
 from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verifier.verdicts import Key, Misconceptions, Mistakes, Question, Seen, cases_of, payloads
 from passlab import exercises
@@ -119,7 +120,7 @@ class Verifier:
 
     def _child(self, request: Request, out: socket.socket) -> None:
         try:
-            _limit_memory()
+            most = _limit_memory()
             verdicts, fresh, misconceptions = {}, [], Misconceptions(self.mistakes)
             for at in request.waiting[0]:
                 asked = request.questions[at]
@@ -127,6 +128,9 @@ class Verifier:
                 question = Question(asked["exercise"], asked["seed"], asked["heads"], request.values[at], self.kept)
                 verdicts[at] = asdict(question.verdict(misconceptions))
                 fresh += [(key, seen.to_json()) for key, seen in question.fresh.items()]
+            if _peak() > most - MOST_MEMORY // 2:  # what was lost may have been lost for want of memory
+                fresh = []
+                misconceptions.fresh.clear()
             send(out, {"verdicts": verdicts, "fresh": fresh, "mistakes": list(misconceptions.fresh.items())})
             os._exit(0)
         except builds.Ended:
@@ -142,12 +146,14 @@ class Verifier:
         del self.running[request.pipe]
         group = request.waiting.pop(0)
         try:
-            head, _ = receive(request.pipe, request.deadline + 1)
+            found, _ = receive(request.pipe, request.deadline + 1, 0, reader(Found))
+            if found.verdicts.keys() != set(group):
+                raise Garbled("verdicts on other questions")
             if len(self.kept) > MOST_KEPT:
                 self.kept.clear()
-            self.kept |= {tuple(key): Seen.from_json(seen) for key, seen in head["fresh"]}
-            self.mistakes |= {tuple(key): tuple(found) for key, found in head["mistakes"]}
-            request.verdicts |= {int(at): verdict for at, verdict in head["verdicts"].items()}
+            self.kept |= {key: Seen.of(kept) for key, kept in found.fresh}
+            self.mistakes |= dict(found.mistakes)
+            request.verdicts |= {at: asdict(verdict) for at, verdict in found.verdicts.items()}
         except (Gone, Garbled):
             if len(group) > 1:
                 request.waiting = [[at] for at in group]
@@ -169,9 +175,17 @@ def _for_modules(question: dict[str, Any]) -> float:
     return PATIENCE * exercise.seconds * len(cases_of(exercise.id, question["seed"])[0])
 
 
-def _limit_memory() -> None:
+def _limit_memory() -> int:
+    """Limit this process's address space, and return the limit in bytes."""
     most = address_space_mib() * 2**20 + MOST_MEMORY
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
+    return most
+
+
+def _peak() -> int:
+    """Return the largest address space, in bytes, that this process has had."""
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) * 1024 for line in status if line.startswith("VmPeak"))
 
 
 def _undecided(question: dict[str, Any]) -> Verdict:

@@ -1,7 +1,7 @@
 """Turn the outcomes of one question into its verdict: the judge, the learner's view of it, and the misconception.
 
-Judging depends on the data alone: the same bytes on the same case give the same findings. They are cached (`Seen`), so
-that a value which many learners return is judged once.
+Where judging depends on the data alone, the same bytes on the same case give the same findings. They are cached
+(`Seen`), so that a value which many learners return is judged once.
 """
 
 from __future__ import annotations
@@ -14,17 +14,28 @@ from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
-from torch.fx import GraphModule
-
 from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
 from autograder.engine import wire
 from autograder.engine.data import CaseResult, Verdict
+from autograder.engine.forms import Kept
 from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises
-from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, out_of_time, run
+from passlab.judge import (
+    Case,
+    Exercise,
+    Finding,
+    Judgement,
+    Outcome,
+    OutOfTime,
+    conclude,
+    judge_outcome,
+    out_of_time,
+    run,
+)
 from passlab.notebook.ui import picture, report
+from passlab.tvm import builds
 
 #: The learner's messages for hidden cases. The judge's own message could name parts of the case, or quote the returned
 #: value, into which an answer may have copied it.
@@ -34,6 +45,16 @@ ON_HIDDEN = {
     "did": "It did not do everything that it must.",
     "spared": "It changed something that it must leave alone.",
     "cost": "It did not save what it promised.",
+}
+
+#: How an answer may end on a hidden case without a value, besides using up its time. Which exception it raised, its
+#: text, exit codes and amounts are the answer's to choose, so they could tell of the case.
+ENDED_ON_HIDDEN = {
+    "stub": "It raised an exception.",
+    "raised": "It raised an exception.",
+    "refused": "The result contains something that cannot leave the notebook.",
+    "died": "The Python process ended while your answer ran, or had to be ended.",
+    "missing": "There was no answer to run.",
 }
 
 Key = tuple[str, int, int, str]
@@ -93,9 +114,8 @@ class Seen:
         return {"findings": rows, "fingerprint": self.fingerprint, "drawn": self.drawn}
 
     @classmethod
-    def from_json(cls, data: dict) -> Seen:
-        drawn = tuple(data["drawn"]) if data["drawn"] else None
-        return cls([Finding(*row) for row in data["findings"]], data["fingerprint"], drawn)
+    def of(cls, kept: Kept) -> Seen:
+        return cls([Finding(*row) for row in kept.findings], kept.fingerprint, kept.drawn)
 
 
 class Question:
@@ -113,8 +133,7 @@ class Question:
 
     def verdict(self, misconceptions: Misconceptions) -> Verdict:
         """Judge every case and return the verdict as its learner may see it."""
-        put = zip(self.cases, map(self._outcome, range(len(self.heads))), strict=False)
-        result = conclude(self.exercise, put, self._findings)
+        result = conclude(self.exercise, self.cases, map(self._outcome, range(len(self.heads))), self._findings)
         cases = [self._case_result(at, seen) for at, seen in enumerate(self.seen)]
         drawn = self._drawn(result)
         card = report(for_learner(result, self.cases[: self.visible]), draw=lambda _: drawn)
@@ -136,22 +155,16 @@ class Question:
         )
 
     def _outcome(self, at: int) -> Outcome:
-        """Return an outcome without its value. Of an exception in a hidden case, it has only the class."""
+        """Return an outcome without its value. Of one in a hidden case, only the way in which it ended."""
         head, status = self.heads[at], self.heads[at]["status"]
-        error = head["error"]
-        if at >= self.visible:
-            error = {
-                "raised": f"It raised {head['error_kind'] or 'an exception'}.",
-                "refused": "The result contains something that cannot leave the notebook.",
-                "timeout": out_of_time(self.exercise),
-                "missing": "There was no answer to run.",
-            }.get(status, error)
-        if status in ("died", "refused", "missing"):
-            status = "raised"
-        return Outcome(status, None, error, int(head["printed"]), head["seconds"], head["in_place"])
+        given = status if status in ("ok", "timeout", "stub") else "raised"
+        if at < self.visible:
+            return Outcome(given, None, head["error"], head["printed"], head["seconds"], head["in_place"])
+        error = out_of_time(self.exercise) if status == "timeout" else ENDED_ON_HIDDEN.get(status, "")
+        return Outcome("raised" if given == "stub" else given, None, error)
 
     def _key(self, at: int) -> Key:
-        said = f"{self.heads[at]['status']}\0{self.heads[at]['error']}\0".encode()
+        said = f"{self.heads[at]['status']}\0{self._outcome(at).error}\0".encode()
         return (self.exercise.id, self.seed, at, hashlib.sha256(said + self.values[at]).hexdigest())
 
     def _findings(self, exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
@@ -159,7 +172,10 @@ class Question:
         key = self._key(at)
         seen = self.kept.get(key)
         if seen is None:
-            seen = self.fresh[key] = Seen(self.judged(at), self.fingerprint(at))
+            before = _of_the_moment()
+            seen = Seen(self.judged(at), self.fingerprint(at))
+            if self.heads[at]["status"] == "ok" and before == _of_the_moment():
+                self.fresh[key] = seen
         self.seen.append(seen)
         return seen.findings
 
@@ -175,7 +191,7 @@ class Question:
         if at < self.visible:
             return findings
         told = "" if self.heads[at]["status"] == "ok" else outcome.error
-        return [_discreet(finding, case, told) for finding in findings]
+        return [_discreet(finding, told) for finding in findings]
 
     def fingerprint(self, at: int) -> str:
         try:
@@ -196,29 +212,26 @@ class Question:
         seen = self.seen[at]
         if seen.drawn is None:
             place = next(i for i, f in enumerate(seen.findings) if f is failure)
-            if failure.before is None and self._key(at) not in self.fresh:  # kept without its graphs
+            key = self._key(at)
+            if failure.before is None and key in self.kept:  # without its graphs
                 failure = self.judged(at)[place]
             drawn = picture(Judgement(self.exercise, [failure]))
             seen = self.seen[at] = Seen(seen.findings, seen.fingerprint, (drawn.text, drawn.svg) if drawn else ("", ""))
-            self.fresh[self._key(at)] = seen
+            if key in self.kept or key in self.fresh:
+                self.fresh[key] = seen
         text, svg = seen.drawn
         return SimpleNamespace(text=text, svg=svg) if text or svg else None
 
 
-def _discreet(finding: Finding, case: Case, told: str) -> Finding:
-    """Return a finding on a hidden case as a learner may see it: the same message for every case, and no graph except
-    a smaller one that the judge shrank the case to."""
-    message = finding.message and (told or ON_HIDDEN[finding.verdict])
-    smaller = finding.before if not finding.ok and _is_smaller(finding.before, case) else None
-    return replace(finding, message=message, before=smaller, after=None)
+def _discreet(finding: Finding, told: str) -> Finding:
+    """Return a finding on a hidden case as a learner may see it: the same message for every case, and no graph."""
+    return replace(finding, message=finding.message and (told or ON_HIDDEN[finding.verdict]), before=None, after=None)
 
 
-def _is_smaller(graph: Any, case: Case) -> bool:
-    """Return whether this is a graph with fewer nodes than each graph that the case hands in."""
-    if not isinstance(graph, GraphModule):
-        return False
-    sizes = [len(part.graph.nodes) for part in case.build() if isinstance(part, GraphModule)]
-    return bool(sizes) and len(graph.graph.nodes) < min(sizes)
+def _of_the_moment() -> tuple[int, int]:
+    """Return how much so far depended on the time or the memory there was. What did is not kept: it may be otherwise
+    for the next learner with the same value."""
+    return builds.unsteady, OutOfTime.times
 
 
 #: (exercise, seed, name of a known answer, position of the case) → its result: status, lost verdicts, fingerprint.
@@ -263,9 +276,11 @@ class Misconceptions:
         found = self.known.get(key) or self.fresh.get(key)
         if found is None:
             exercise, (cases, _) = exercises.find(exercise_id), cases_of(exercise_id, seed)
-            limited = replace(exercise, seconds=min(exercise.seconds, RUN_SECONDS))
+            limited, before = replace(exercise, seconds=min(exercise.seconds, RUN_SECONDS)), _of_the_moment()
             head, value = to_wire(run(limited, entry, cases[at]))
             question = Question(exercise_id, seed, [head] * (at + 1), [value] * (at + 1), {})
             lost = sorted({f.verdict for f in question.judged(at) if not f.ok})
-            found = self.fresh[key] = (question.heads[at]["status"], lost, question.fingerprint(at))
+            found = (head["status"], lost, question.fingerprint(at))
+            if before == _of_the_moment():
+                self.fresh[key] = found
         return found

@@ -33,7 +33,7 @@ def seeded(build: Callable[[], Any], seed: int = 0) -> Callable[[], Any]:
     @wraps(build)
     def again() -> Any:
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
+            torch.manual_seed(seed % 2**64)  # torch takes no wider ones
             return build()
 
     return again

@@ -38,7 +38,12 @@ class _Quiet(io.TextIOBase):
 
 
 class OutOfTime(BaseException):
-    """Raised inside an answer that runs too long. A BaseException, so that a learner's `except Exception` misses it."""
+    """Raised inside an answer that runs too long. A BaseException, so that a learner's `except Exception` misses it.
+
+    `times`: how often it was raised in this process.
+    """
+
+    times = 0
 
 
 #: A limit is on CPU time, which other programs do not use up; by the clock, an answer may take this many times as long.
@@ -56,6 +61,7 @@ def time_limit(seconds: float, busy: float | None = None):
         return
 
     def stop(*_):
+        OutOfTime.times += 1
         raise OutOfTime
 
     timers = [(signal.ITIMER_REAL, signal.SIGALRM, seconds)]
@@ -126,9 +132,9 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     quiet, start, given = _Quiet(), time.perf_counter(), []
     closed = Closed(exercise.closed)
 
-    def outcome(status, value=None, error="", kind=""):
+    def outcome(status, value=None, error=""):
         in_place = value is not None and any(value is argument for argument in given)
-        return Outcome(status, value, error, quiet.printed, time.perf_counter() - start, in_place, kind)
+        return Outcome(status, value, error, quiet.printed, time.perf_counter() - start, in_place)
 
     def build():
         with closed.opened():
@@ -150,7 +156,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
     except NotImplementedError as error:
         if str(error):
             said = f"It raised NotImplementedError: {error}{_where(error)}."
-            return outcome("raised", error=said, kind="NotImplementedError")
+            return outcome("raised", error=said)
         return outcome("stub", error="Not written yet: it still raises NotImplementedError.")
     except OutOfTime:
         return outcome("timeout", error=out_of_time(exercise))
@@ -158,10 +164,10 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         raise
     except RecursionError:
         said = "It called itself without end (RecursionError): what stops the recursion?"
-        return outcome("raised", error=said, kind="RecursionError")
+        return outcome("raised", error=said)
     except BaseException as error:  # an answer may raise SystemExit and the like, too
         kind = type(error).__name__
-        return outcome("raised", error=f"It raised {kind}{_told(kind, error)}{_where(error)}.", kind=kind)
+        return outcome("raised", error=f"It raised {kind}{_told(kind, error)}{_where(error)}.")
 
 
 def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
@@ -198,35 +204,47 @@ def judge(exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = N
     if why := unfit(exercise, answer):
         return Judgement(exercise, [Finding("did", False, why)])
     cases = exercise.cases() if cases is None else cases
-    return conclude(exercise, ((case, run(exercise, answer, case)) for case in cases))
+    return conclude(exercise, cases, (run(exercise, answer, case) for case in cases))
 
 
 def conclude(
     exercise: Exercise,
-    outcomes: Iterable[tuple[Case, Outcome]],
+    cases: Sequence[Case],
+    outcomes: Iterable[Outcome],
     findings: Callable[[Exercise, Case, Outcome], list[Finding]] = judge_outcome,
 ) -> Judgement:
-    """Return the judgement of all outcomes. Stops taking outcomes after a stub or a timeout."""
+    """Return the judgement of all cases. `outcomes`: in their order; it may end early, after a crash.
+
+    Stops taking outcomes after a stub or a timeout. Whatever the cases without an outcome are about is lost: a verdict
+    is earned only where every case that is about it was judged.
+    """
     start = time.perf_counter()
     result = Judgement(exercise)
-    printed, in_place = 0, False
-    for case, outcome in outcomes:
+    printed, in_place, judged = 0, False, 0
+    for case, outcome in zip(cases, outcomes, strict=False):
         printed += outcome.printed
         in_place |= outcome.in_place
-        if outcome.status == "stub":
+        judged += 1
+        if outcome.status == "stub" and judged == 1:
             result.attempted = False
             result.findings.append(Finding("did", False, outcome.error, case.name))
             break
         result.findings += findings(exercise, case, outcome)
-        if outcome.status == "timeout":
-            result.notes.append("The cases after the one that ran out of time were not tried.")
+        if outcome.status in ("stub", "timeout"):
             break
+    left = cases[judged:]
+    result.findings += [Finding(v, False, case=case.name) for case in left for v in exercise.points if case.asks(v)]
+    if left and result.attempted:
+        result.notes.append(
+            "The cases after the one that it did not finish were not tried: what they are about is lost."
+        )
     if in_place:
         result.notes.append(
             "Your code edits the graph it is given. That is allowed: the judge compares with its own copy."
         )
-    if printed > 10_000:
-        result.notes.append(f"Your code printed {printed:,} characters while it was checked; they are not shown.")
+    if printed >= 10_000:
+        least = 10 ** (len(str(printed)) - 1)
+        result.notes.append(f"Your code printed {least:,} characters or more while it was checked; they are not shown.")
     if not result.points and any(result.verdicts.values()):
         result.notes.append("No law counts as long as “did” is lost on every case: doing nothing keeps the others.")
     result.seconds = time.perf_counter() - start

@@ -44,7 +44,7 @@ class Case:
 class Outcome:
     """The result of an answer on one case. `status`: ok, stub, raised, timeout.
 
-    `in_place`: the value is one of the arguments, edited. `error_kind`: the class of the exception, if there was one.
+    `in_place`: the value is one of the arguments, edited.
     """
 
     status: str
@@ -53,7 +53,6 @@ class Outcome:
     printed: int = 0
     seconds: float = 0.0
     in_place: bool = False
-    error_kind: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import json
 import socket
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 MOST_HEAD = 32 * 2**20  # the outputs of one cell, as JSON
@@ -59,20 +60,31 @@ def send(sock: socket.socket, head: dict[str, Any], *payload: Any, deadline: flo
         raise Gone from None
 
 
-def receive(
-    sock: socket.socket, deadline: float | None = None, most_payload: int = MOST_PAYLOAD
-) -> tuple[dict[str, Any], memoryview]:
-    """Return one message, complete before `deadline`, its payload read-only. Raises Gone, Late, Garbled."""
-    head_size, size = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size, deadline))
-    if head_size > MOST_HEAD or size > most_payload:
-        raise Garbled(f"a message of {head_size + size:,} bytes")
-    text = bytes(_exactly(sock, head_size, deadline))
+def document(text: bytes) -> dict[str, Any]:
+    """Return any JSON object. Raises Garbled."""
     try:
         head = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Garbled(f"{type(error).__name__}") from None
     if not isinstance(head, dict):
         raise Garbled(f"a {type(head).__name__} as head")
+    return head
+
+
+def receive(
+    sock: socket.socket,
+    deadline: float | None = None,
+    most_payload: int = MOST_PAYLOAD,
+    form: Callable[[bytes], Any] = document,
+) -> tuple[Any, memoryview]:
+    """Return one message, complete before `deadline`: its head, and its payload read-only. Raises Gone, Late, Garbled.
+
+    form: makes the head of its text, or raises Garbled.
+    """
+    head_size, size = _LENGTHS.unpack(_exactly(sock, _LENGTHS.size, deadline))
+    if head_size > MOST_HEAD or size > most_payload:
+        raise Garbled(f"a message of {head_size + size:,} bytes")
+    head = form(bytes(_exactly(sock, head_size, deadline)))
     return head, _exactly(sock, size, deadline)
 
 

@@ -144,7 +144,10 @@ def run_module(
         "threads": threads,
         "optimize": bool(repeats) or size > SMALL,
     }
-    return _ask(module.flavour, head, [text, *bound.values(), *(a for arrays in given for a in arrays)], seconds)
+    built = _ask(module.flavour, head, [text, *bound.values(), *(a for arrays in given for a in arrays)], seconds)
+    global unsteady
+    unsteady += bool(repeats) or built.stage in ("crash", "timeout")
+    return built
 
 
 def targets(flavour: str | None = None) -> tuple[str, ...]:
@@ -242,6 +245,8 @@ _lock = threading.RLock()
 
 #: Seconds of builds and runs that this process may still wait for; see `allow`.
 _allowed = math.inf
+#: How many results so far were of the moment: times, or none because time or memory ran out.
+unsteady = 0
 
 
 class Ended(BaseException):

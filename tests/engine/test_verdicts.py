@@ -1,0 +1,118 @@
+"""What a verdict says of hidden cases, what it is earned with, and what of it is kept for others."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from autograder.engine import wire
+from autograder.engine.data import Verdict
+from autograder.engine.verifier import verdicts
+from autograder.engine.verifier.verdicts import Question
+from passlab.judge import Case, Exercise, Finding
+from passlab.tvm import builds
+
+CASES = [
+    Case("two", lambda: (2,), expect=4),
+    Case("zero", lambda: (0,), ("spared",), expect=0),
+    Case("secret", lambda: (1234567,), ("did",), expect=2469134),
+    Case("secret zero", lambda: (-1,), ("spared",), expect=-2),
+]
+QUIET = {"printed": 0, "seconds": 0.0, "in_place": False}
+SLOW = "slow"
+
+
+def judge(case, value):
+    if value == SLOW:
+        builds.unsteady += 1
+        return
+    yield Finding("did", value == case.expect, f"Expected {case.expect}, got {value}.")
+    yield Finding("spared", value is not None, "Nothing came back.")
+
+
+EXERCISE = Exercise(
+    "day00.twice", "Twice", {"did": 2.0, "spared": 1.0}, 1, 2, ("one",), cases=lambda: CASES, judge=judge
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def exercise():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(verdicts.exercises, "find", lambda name: EXERCISE)
+        patch.setattr(verdicts, "cases_of", lambda name, seed: (CASES, 2))
+        yield
+
+
+def ok(value) -> tuple[dict, bytes]:
+    return QUIET | {"status": "ok", "error": ""}, wire.encode(value)
+
+
+def ended(status: str, error: str = "", **more) -> tuple[dict, bytes]:
+    return QUIET | {"status": status, "error": error} | more, b""
+
+
+def question(*outcomes: tuple[dict, bytes], kept=None) -> Question:
+    return Question(EXERCISE.id, 3, [head for head, _ in outcomes], [value for _, value in outcomes], kept or {})
+
+
+def verdict(*outcomes: tuple[dict, bytes]) -> Verdict:
+    return question(*outcomes).verdict(SimpleNamespace(name=lambda *_: ""))
+
+
+VISIBLE = (ok(4), ok(0))
+ENDS = ("stub", "raised", "timeout", "refused", "died", "missing")
+
+
+def test_right_on_all_cases_earns_all():
+    assert verdict(*VISIBLE, ok(2469134), ok(-2)).points == 3
+
+
+@pytest.mark.parametrize("status", ENDS)
+def test_where_a_hidden_case_ends_early_what_it_and_those_below_are_about_is_lost(status):
+    found = verdict(*VISIBLE, ended(status))
+    assert found.verdicts == {"did": False, "spared": False} and found.points == 0 and found.attempted
+    assert not any(verdict(*VISIBLE, ok(2469134), ended(status)).verdicts.values())
+
+
+def test_not_written_at_all_is_still_said():
+    assert not verdict(ended("stub")).attempted
+    assert verdict(ok(4), ended("stub")).verdicts == {"did": False, "spared": False}
+
+
+HEAD = st.fixed_dictionaries(
+    {
+        "error": st.text(),
+        "printed": st.integers(0, 2**50),
+        "seconds": st.floats(0, 5),
+        "in_place": st.booleans(),
+    }
+)
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.sampled_from(ENDS), HEAD, HEAD)
+def test_nothing_that_an_answer_chooses_in_a_hidden_case_is_told(status, one, other):
+    """Two answers that differ only in what they say of a hidden case look the same to their learner."""
+    assert verdict(*VISIBLE, ended(status, **one)) == verdict(*VISIBLE, ended(status, **other))
+    value, another = (wire.encode([head["error"], head["printed"]]) for head in (one, other))
+    found = [
+        verdict(*VISIBLE, (head | {"status": "ok"}, value), ok(-2)) for head, value in ((one, value), (other, another))
+    ]
+    for made in found:
+        for case in made.cases:  # which nobody but the instructor sees
+            case.fingerprint = ""
+    assert found[0] == found[1]
+
+
+def test_printed_amounts_are_told_by_their_order_only():
+    told = [verdict(ended("raised", "no", printed=n), ok(0), *VISIBLE).text for n in (23_456, 98_765)]
+    assert told[0] == told[1] and "10,000 characters or more" in told[0]
+
+
+def test_only_what_the_value_decides_is_kept():
+    asked = question(*VISIBLE, ok(SLOW), ended("timeout"))
+    asked.verdict(SimpleNamespace(name=lambda *_: ""))
+    assert {key[2] for key in asked.fresh} == {0, 1}
