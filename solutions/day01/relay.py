@@ -100,7 +100,7 @@ def reads(e):
 def size(kind):
     if isinstance(kind, tvm.ir.TupleType):
         return sum(map(size, kind.fields))
-    return int(np.prod([int(dim) for dim in kind.shape], dtype=int)) * np.dtype(kind.dtype).itemsize
+    return int(np.prod([int(dim) for dim in kind.shape])) * np.dtype(kind.dtype).itemsize
     ### END SOLUTION
 
 

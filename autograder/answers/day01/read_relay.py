@@ -247,3 +247,5 @@ all_calls = edited(
     "takes every call for a call of an operator, though it may call a function",
     (" and isinstance(e.op, tvm.ir.Op)", ""),
 )
+
+EQUIVALENT = {('"operators": dict(operators),', '"operators": (operators),'): "a Counter is a dict"}
