@@ -80,7 +80,8 @@ def count_kinds(gm: fx.GraphModule) -> dict[str, tuple[int, int]]:
          a tensor, a tuple of them where it is several, and not there where it is a number, as for `x.size(0)`.
     Out: a dict with all five KINDS as keys; each entry is (number of nodes, bytes of their values together). A number
          has no bytes here, and the output node counts as a node and has none either, for it makes no value.
-         `gm.graph` stays as it is. `passlab.view`, which knows the answer, is closed while yours runs.
+         `gm.graph` stays as it is.
+    Not to be called: passlab.graph.view.
 
     Example: for `torch.relu(x)` with a float32 x of shape (2, 4):
 
