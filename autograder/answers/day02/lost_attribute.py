@@ -55,7 +55,7 @@ def _all_differ(lost: str | None, place: int) -> list[tuple[dict, dict]]:
         odd = convolution(4, 4, 3, padding=1, **{} if lost in ("padding", "bias") else {lost: _OTHER[lost]})
         layers.insert(place, (odd, {lost: _DEFAULT[lost]}))
     rest = {"stride": 4, "dilation": 6}.get(lost, 8)  # what is left of an image of 8 × 8: one step, whatever the stride
-    return [*layers, (convolution(4, 4, rest, stride=2), {"stride": 1})]
+    return [*layers, (convolution(4, 32, rest, stride=2), {"stride": 1})]
 
 
 def hidden(seed: int) -> list[Case]:
@@ -75,7 +75,11 @@ def hidden(seed: int) -> list[Case]:
         why = f"Only the loss of {name} has an effect." if name else "None of the differences has an effect."
         weights = "repeated" if name == "groups" else "block"
         layers = _all_differ(name, rng.randrange(4))
-        cases.append(planted_case(f"all look different, {name}", layers, 8, Planted(name, why, weights), seed))
+        for draw in range(seed, seed + 100):  # until the last ReLUs leave something of the difference
+            case = planted_case(f"all look different, {name}", layers, 8, Planted(name, why, weights), draw)
+            if in_steps(*case.build())[0] == (name is None):
+                break
+        cases.append(case)
     small = convolution(4, 4, 1, groups=2, dilation=3, padding_mode="reflect")
     gone = {"groups": 1, "dilation": 1, "padding_mode": "zeros"}
     repeated = Planted("groups", "A kernel of one pixel has no dilation and no border.", "repeated")
