@@ -22,6 +22,7 @@ from pathlib import Path
 import nbformat
 
 from autograder.grading import intake
+from autograder.reports.exports import harmless
 from tests.attacks.attack import GOOD, MARK, Attack, Place
 from tests.support import tiny, tiny_fx
 
@@ -160,8 +161,9 @@ def run(folder: Path, attacks: dict[str, Attack], timeout: float = 400) -> Field
     ground.yesterday = (before, _of(ground, YESTERDAY))
     with (ground.course / "autograder/run/grades.csv").open(newline="", encoding="utf-8") as lines:
         ground.rows = list(csv.DictReader(lines))
-    for row in ground.rows:  # a name that a spreadsheet would compute is written behind a quote
-        row["learner"] = re.sub("^'(?=[-=+@])", "", row["learner"])
+    written = {harmless(learner): learner for learner in ground.learner.values()}  # as a spreadsheet may have it
+    for row in ground.rows:
+        row["learner"] = written.get(row["learner"], row["learner"])
     return ground
 
 
