@@ -90,9 +90,11 @@ def fold_constants(gm: fx.GraphModule, limit: int = 1 << 20) -> fx.GraphModule:
          gm, under a name that is free, and the node a get_attr of it; a Python number (a size, say, or what follows
          from one) goes straight into the operands of its users. Constants that are no longer used leave the graph; a
          parameter that is read as it is stays itself, and is not copied.
-    Not folded: what draws random numbers; what reads or writes memory that the program writes, before or after; a node
-         whose result has more than `limit` bytes (it is not even computed: that alone could take all memory), and so
-         what depends on it. A parameter is no result: it may have any size.
+    Not folded:
+         - what draws random numbers
+         - what reads or writes memory that the program writes, before or after
+         - a node whose result has more than `limit` bytes, and so what depends on it. It is not even computed, which
+           alone could take all memory. A parameter is not a result: it may have any size.
 
     Example:  w = self.w;  t = w.t();  return x @ t     becomes     folded_t = self.folded_t;  return x @ folded_t
     """
