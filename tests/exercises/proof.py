@@ -24,7 +24,10 @@ def through(exercise: Exercise, answer: Callable, case: Case) -> tuple[Outcome, 
     head, payload = to_wire(outcome)
     if head["status"] == "refused":
         return replace(outcome, status="raised", value=None, error=head["error"]), b""
-    return (replace(outcome, value=wire.decode(payload)) if payload else outcome), payload
+    try:
+        return (replace(outcome, value=wire.decode(payload)) if payload else outcome), payload
+    except wire.Refused as refused:  # as the verifier has it
+        return replace(outcome, status="raised", value=None, error=f"The result cannot be judged: {refused}"), payload
 
 
 class Seen:

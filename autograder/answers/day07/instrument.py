@@ -29,14 +29,6 @@ PASSES = (
 )
 
 
-def _with_kernel() -> tvm.IRModule:
-    """Two functions of Relay, and one of TIR."""
-    module, a = two_functions(), tvm.te.placeholder((2, 3), name="a")
-    kernel = tvm.te.create_prim_func([a, tvm.te.compute((2, 3), lambda i, j: a[i, j] * 2.0)])
-    module[relay.GlobalVar("kernel")] = kernel.with_attr("global_symbol", "kernel")
-    return module
-
-
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -50,7 +42,7 @@ def hidden(seed: int) -> list[Case]:
         logged("two functions", two_functions, ("ToANormalForm", "FastMath", "FuseOps")),
         logged("three contexts", shared, ("FuseOps",), ("FastMath", "Fails"), steps()),
         logged("the first pass fails", network, ("Fails", "FuseOps")),
-        logged("beside a kernel", _with_kernel, ("SimplifyInference", "FuseOps")),
+        logged("beside a kernel", two_functions, ("AddKernel", "SimplifyInference", "DropKernels")),
         logged("before the first context", shared),
         logged("the same pass three times", network, ("SimplifyInference",) * 3),
     ]

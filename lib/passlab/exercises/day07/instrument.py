@@ -25,9 +25,23 @@ def _fails(module: tvm.IRModule, context: Any) -> tvm.IRModule:
     raise Failed
 
 
+def _add_kernel(module: tvm.IRModule, context: Any) -> tvm.IRModule:
+    """Put a function of TIR beside those of Relay, as lowering does."""
+    a = tvm.te.placeholder((2, 3), name="a")
+    kernel = tvm.te.create_prim_func([a, tvm.te.compute((2, 3), lambda i, j: a[i, j] * 2.0)])
+    return tvm.IRModule({**module.functions, relay.GlobalVar("kernel"): kernel.with_attr("global_symbol", "kernel")})
+
+
+def _drop_kernels(module: tvm.IRModule, context: Any) -> tvm.IRModule:
+    return tvm.IRModule({name: f for name, f in module.functions.items() if isinstance(f, relay.Function)})
+
+
+_OWN = {"Fails": _fails, "AddKernel": _add_kernel, "DropKernels": _drop_kernels}
+
+
 def _pass(name: str) -> Any:
-    if name == "Fails":
-        return tvm.transform.module_pass(_fails, opt_level=0, name="Fails")
+    if name in _OWN:
+        return tvm.transform.module_pass(_OWN[name], opt_level=0, name=name)
     return getattr(relay.transform, name)()
 
 
