@@ -13,9 +13,14 @@ _active: list[Closed] = []
 
 @contextlib.contextmanager
 def opened() -> Iterator[None]:
-    """Give the closed functions back for a while, if any are closed: for an exercise's `call` around its own code."""
-    with _active[-1].opened() if _active else contextlib.nullcontext():
+    """Give the closed functions back for a while: what builds a case, or an exercise's `call`, may need them."""
+    for closed in _active:
+        closed.give_back()
+    try:
         yield
+    finally:
+        for closed in _active:
+            closed.close()
 
 
 class Closed:
@@ -31,25 +36,20 @@ class Closed:
         self._refusing = {f: _refusal(name, f.__code__.co_freevars) for f, name in found.items()}
 
     def __enter__(self) -> Closed:
-        self._give(self._refusing)
+        self.close()
         _active.append(self)
         return self
 
     def __exit__(self, *_: object) -> None:
         _active.remove(self)
-        self._give(self._own)
+        self.give_back()
 
-    @contextlib.contextmanager
-    def opened(self) -> Iterator[None]:
-        """Give the functions back for a while: the grader's own code may need them."""
-        self._give(self._own)
-        try:
-            yield
-        finally:
-            self._give(self._refusing)
+    def close(self) -> None:
+        for function, code in self._refusing.items():
+            function.__code__ = code
 
-    def _give(self, codes: dict[FunctionType, CodeType]) -> None:
-        for function, code in codes.items():
+    def give_back(self) -> None:
+        for function, code in self._own.items():
             function.__code__ = code
 
 

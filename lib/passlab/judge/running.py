@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from passlab.judge.closing import Closed
+from passlab.judge.closing import Closed, opened
 from passlab.judge.state import unchanged
 from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
 
@@ -137,7 +137,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         return Outcome(status, value, error, quiet.printed, time.perf_counter() - start, in_place)
 
     def build():
-        with closed.opened():
+        with opened():
             arguments = case.build()
         given.extend(arguments)
         return arguments
