@@ -25,13 +25,13 @@ def read(function: Any, *inputs: Any) -> Graph:
     """Return the view of a PrimFunc: its buffer parameters, and its blocks in the order in which they run."""
     name = dict(function.attrs.items()).get("global_symbol", "main") if function.attrs is not None else "main"
     build = Builder(str(name), "TensorIR")
-    blocks = list(_blocks(function.body, ()))
-    if not blocks:
+    found = [(loops, realized.block) for loops, realized in blocks(function.body)]
+    if not found:
         raise ValueError(f"The PrimFunc {name} has no blocks left to view: view it before it is lowered.")
     given = list(_given(function))
     written: set[str] = set()
     read_first: set[str] = set()
-    for _, block in blocks:
+    for _, block in found:
         read_first |= {_buffer(region).name for region in block.reads} - written
         written |= {_buffer(region).name for region in block.writes}
     writer: dict[str, str] = {}  # name of a buffer → id of the node that wrote it last
@@ -40,8 +40,8 @@ def read(function: Any, *inputs: Any) -> Graph:
             shape, dtype, _ = type = _type(buffer)
             text = f"{buffer.name}: {dtype}{list(shape)}"
             writer[buffer.name] = build.add(buffer.name, "Buffer", "data", (), type, text, ours=True)
-    for loops, block in blocks:
-        attrs = {"loops": "×".join(loops)}
+    for loops, block in found:
+        attrs = {"loops": "×".join(map(_extent, loops))}
         if reduces := [it.var.name for it in block.iter_vars if it.iter_type == IterVar.CommReduce]:
             attrs["reduces"] = ", ".join(reduces)
         reads = [_buffer(region).name for region in block.reads]
@@ -67,18 +67,22 @@ def _buffer(region: Any) -> Any:
     return region.buffer if hasattr(region, "buffer") else region.source
 
 
-def _blocks(statement: Any, loops: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield (extents of the enclosing loops, block) for each innermost block."""
+def _extent(loop: For) -> str:
+    return str(loop.extent.value if isinstance(loop.extent, IntImm) else loop.extent)
+
+
+def blocks(statement: Any, loops: tuple[For, ...] = ()) -> Iterator[tuple[tuple[For, ...], BlockRealize]]:
+    """Yield (the enclosing loops, the block with the values of its iterators) for each innermost block."""
     if isinstance(statement, BlockRealize):
-        inner = list(_blocks(statement.block.body, loops))
-        yield from inner or [(loops, statement.block)]
+        inner = list(blocks(statement.block.body, loops))
+        yield from inner or [(loops, statement)]
         return
     if isinstance(statement, For):
-        loops = (*loops, str(statement.extent.value if isinstance(statement.extent, IntImm) else statement.extent))
+        loops = (*loops, statement)
     parts = [getattr(statement, name, None) for name in ("body", "then_case", "else_case")]
     for part in (*parts, *getattr(statement, "seq", ())):
         if part is not None:
-            yield from _blocks(part, loops)
+            yield from blocks(part, loops)
 
 
 def _type(buffer: Any) -> Type:

@@ -189,31 +189,18 @@ def _race(program: polyhedral.Program, schedule: isl.UnionMap, marks: dict, size
 
 def _unmarked(function: Any) -> str | None:
     """Return what the loops around the sums lack, or None. Where tiles are cut off at a border, they may lack it."""
-    said = [_lacking(loops, block) for loops, block in _nests(function.body, ()) if block.block.name_hint == "T"]
+    from passlab.tvm.tensorir import blocks
+
+    said = [
+        _lacking([loop for loop in loops if getattr(loop.extent, "value", None) != 1], block)
+        for loops, block in blocks(function.body)
+        if block.block.name_hint == "T"
+    ]
     return said[0] if all(said) else None
 
 
-def _nests(node: Any, loops: tuple) -> Iterator[tuple[tuple, Any]]:
-    """Yield (the loops around it with more than one turn, block) for each innermost block."""
-    match type(node).__name__:
-        case "SeqStmt":
-            inside = list(node.seq)
-        case "For":
-            turns = getattr(node.extent, "value", None)
-            loops, inside = loops if turns == 1 else (*loops, node), [node.body]
-        case "IfThenElse":
-            inside = [part for part in (node.then_case, node.else_case) if part is not None]
-        case "SBlockRealize" if node.block.name_hint == "root":
-            inside = [node.block.body]
-        case "SBlockRealize":
-            yield loops, node
-            return
-    for part in inside:
-        yield from _nests(part, loops)
-
-
-def _lacking(loops: tuple, block: Any) -> str | None:
-    """Return what the loops around a block lack, or None."""
+def _lacking(loops: list, block: Any) -> str | None:
+    """Return what the loops of more than one turn around a block lack, or None."""
     from passlab.relax import tvm
 
     kinds = tvm.tirx.ForKind
