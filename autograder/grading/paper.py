@@ -135,6 +135,11 @@ def question(cell: str) -> str:
     return cell.removesuffix("-check")
 
 
+def extra_credit(assignment: str, cell: str) -> float:
+    """Return the most extra credit that a check cell gives; 0 for a core question, and for one that is not ours."""
+    return exercises.extra_credit(f"{assignment}.{question(cell)}")
+
+
 def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
     """Return the marks of automatic grading alone, before a person grades the notebook."""
     found: dict[str, Mark] = {}
@@ -146,6 +151,6 @@ def marks(nb: NotebookNode, result: NotebookResult) -> Marks:
                 points = verdict.points
             elif ran and not meta.get("solution"):
                 points = 0.0 if ran.error or ran.died else float(meta["points"])
-            extra = exercises.extra_credit(f"{result.assignment}.{question(meta['grade_id'])}")
+            extra = extra_credit(result.assignment, meta["grade_id"])
             found[meta["grade_id"]] = Mark(points, extra or float(meta.get("points", 0)), bool(extra))
     return Marks(found)

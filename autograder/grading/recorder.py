@@ -41,9 +41,8 @@ from autograder.grading import scores
 from autograder.grading.files import Damaged, read_bytes
 from autograder.grading.gradebook import INSERT, TABLES, Failed, add_learners, place, prepare
 from autograder.grading.intake import TIMESTAMP, Submission
-from autograder.grading.paper import Marks, when
+from autograder.grading.paper import Marks, extra_credit, when
 from autograder.grading.scores import NOTEBOOK, OWN, RUN, SCORE, Key, Run, Score, question, result_text, verdict_text
-from passlab import exercises
 
 if TYPE_CHECKING:
     from autograder.grading.paper import Paper
@@ -78,12 +77,21 @@ class _Assignment(NamedTuple):
 
 @dataclass
 class _Cell:
-    """A cell of an assignment in nbgrader's gradebook: a grade, a task, or a solution with its comment."""
+    """A cell of an assignment in nbgrader's gradebook: a grade, a task, or a solution with its comment.
+
+    `extra`: the most extra credit that it gives, which `max_score` does not contain.
+    """
 
     id: str
     kind: str
     max_score: float
     checksum: str
+    extra: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The most points of either kind: a stretch question gives extra credit only, and others none."""
+        return self.extra or self.max_score
 
 
 class Recorder:
@@ -171,9 +179,7 @@ class Recorder:
             cells = self._assignment(db, result.assignment).cells
             known = next(known for name, known in cells.values() if name == result.notebook)
             scored, _ = _assess(nb, result, known)
-            totals = {
-                name: auto.most or cell.max_score for (name, _), cell in known.items() if (auto := scored.get(name))
-            }
+            totals = {name: cell.total for (name, _), cell in known.items()}
             rows = [auto.row | {"notebook": result.notebook, "total": totals[name]} for name, auto in scored.items()]
             before = _before(db, learner, result.assignment)
             extra = [
@@ -225,7 +231,7 @@ class Recorder:
             if handed_in:
                 scored, said = _assess(paper.notebooks[name], paper.results[name], known)
             else:
-                scored, said = _zeros(assignment, known, run.seed), {}
+                scored, said = _zeros(known, run.seed), {}
             for (cell, kind), entry in known.items():
                 at = (ids[notebook], entry.id)
                 if kind != "SolutionCell":
@@ -234,7 +240,7 @@ class Recorder:
                     extra = auto and auto.extra(old and old.extra_credit, before.get((name, cell)))
                     new_grades[at] = auto and auto.grade(manual, extra)
                     if auto:
-                        stored.append(auto.row | {"notebook": name, "total": auto.most or entry.max_score})
+                        stored.append(auto.row | {"notebook": name, "total": entry.total})
                 if kind != "GradeCell":
                     new_comments[at] = {"auto_comment": said[cell]} if cell in said else None
         _put(db, "grade", grades, new_grades, {"auto_score": None, "needs_manual_grade": True, "extra_credit": None})
@@ -275,7 +281,7 @@ class Recorder:
             known = cells.setdefault(row.notebook, (row.notebook_name, {}))[1]
             if row.id:
                 most = row.max_score if row.max_score is not None else row.task_score or 0.0
-                known[row.name, row.type] = _Cell(row.id, row.type, most, row.checksum)
+                known[row.name, row.type] = _Cell(row.id, row.type, most, row.checksum, extra_credit(name, row.name))
         return _Assignment(found.id, found.duedate, cells)
 
     def _penalties(self, db: Connection, learner: str, submission, duedate, graded: list[str]) -> None:
@@ -369,8 +375,7 @@ def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str
         if original := graded or solution or task:
             cell.metadata["nbgrader"]["checksum"] = original.checksum  # the submission's is not trusted
         if graded and utils.is_grade(cell):
-            most = exercises.extra_credit(f"{result.assignment}.{question(name)}")
-            scored[name] = _auto(index, cell, result, graded.max_score, most)
+            scored[name] = _auto(index, cell, result, graded)
         elif task:
             scored[name] = _Auto(None, _row(index, name, None, result.seed, None, ""), task=True)
         if (solution and utils.is_solution(cell)) or (task and utils.is_task(cell)):
@@ -379,31 +384,31 @@ def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str
     return scored, said
 
 
-def _auto(index: int, cell: NotebookNode, result: NotebookResult, core: float, extra: float) -> _Auto:
-    """Return the score of a check cell that gives at most `core` points or `extra` credit; one of them is 0."""
+def _auto(index: int, cell: NotebookNode, result: NotebookResult, graded: _Cell) -> _Auto:
     verdict, ran = result.verdicts.get(index), result.ran.get(index)
     error = ""
     if verdict:
-        points, error = min(max(round(verdict.points, 4), 0.0), extra or core), verdict.crash
+        points, error = min(max(round(verdict.points, 4), 0.0), graded.total), verdict.crash
     elif cell.cell_type == "code" and not utils.is_solution(cell) and (ran is None or ran.error or ran.died):
         # nbgrader would give full points to a cell that did not run, since it has no error.
         points, error = 0.0, (ran.error or ran.died) if ran else "Its cell did not run."
     else:
-        cell.metadata["nbgrader"]["points"] = core
+        cell.metadata["nbgrader"]["points"] = graded.max_score
         try:
             points, _ = utils.determine_grade(cell)
         except (ValueError, KeyError):  # its result exceeds the maximum or has no text, which nbgrader rejects
             points, error = None, "The result of the cell is not a number of points; it has to be graded by hand."
     row = _row(index, cell.metadata["nbgrader"]["grade_id"], points, result.seed, verdict, error)
-    return _Auto(points, row, most=extra)
+    return _Auto(points, row, most=graded.extra)
 
 
-def _zeros(assignment: str, known: dict[tuple[str, str], _Cell], seed: int) -> dict[str, _Auto]:
+def _zeros(known: dict[tuple[str, str], _Cell], seed: int) -> dict[str, _Auto]:
     """Return zero points for every question of a notebook that was not handed in."""
-    names = [name for name, kind in known if kind != "SolutionCell"]
-    most = {name: exercises.extra_credit(f"{assignment}.{question(name)}") for name in names}
-    rows = [_row(i, name, 0.0, seed, None, "not handed in") for i, name in enumerate(names)]
-    return {name: _Auto(0.0, row, most=most[name]) for name, row in zip(names, rows, strict=True)}
+    graded = [(name, cell) for (name, kind), cell in known.items() if kind != "SolutionCell"]
+    return {
+        name: _Auto(0.0, _row(i, name, 0.0, seed, None, "not handed in"), most=cell.extra)
+        for i, (name, cell) in enumerate(graded)
+    }
 
 
 def _before(db: Connection, learner: str, assignment: str) -> dict[tuple[str, str], float | None]:

@@ -34,8 +34,7 @@ from sqlalchemy import (
 
 from autograder.engine.data import NotebookResult, Verdict, from_json, to_json, verdict_from_json
 from autograder.grading.gradebook import TABLES
-from autograder.grading.paper import Mark, Marks, question
-from passlab import exercises
+from autograder.grading.paper import Mark, Marks, extra_credit, question
 
 Key = tuple[str, str]  # learner, assignment
 
@@ -234,7 +233,7 @@ def _counts(row: Row) -> Mark:
     if row.manual is not None or not row.waits:
         base = row.auto if row.manual is None else row.manual
         points = 0.0 if base is None else base + (row.extra or 0.0)
-    stretch = exercises.extra_credit(f"{row.assignment}.{question(row.cell)}")
+    stretch = extra_credit(row.assignment, row.cell)
     return Mark(points, stretch or (row.task_score if row.max_score is None else row.max_score), bool(stretch))
 
 

@@ -19,7 +19,7 @@ from markupsafe import Markup
 from nbformat.notebooknode import NotebookNode
 
 from autograder.engine.data import NotebookResult, Verdict
-from autograder.grading.paper import Marks, marks
+from autograder.grading.paper import Marks, marks, question
 from autograder.reports.pages import cut, page, plain
 
 #: Most characters of a cell to highlight, and to render once for a whole class.
@@ -45,7 +45,7 @@ def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = Non
         got=given.core + given.extra - given.late_penalty,
         waiting=sum(mark.points is None for mark in given.points.values()),
         cells=[_cell(cell, result.verdicts.get(index)) for index, cell in enumerate(nb.cells)],
-        question=lambda name: name.removesuffix("-check"),
+        question=question,
         code=lambda source: _code(plain(source)),
         without_hidden=lambda source: _HIDDEN.sub("", plain(source)).rstrip(),
         text=_text,

@@ -13,7 +13,7 @@ from rich.table import Table
 from autograder.authoring import source
 from autograder.authoring.samples import reference_text
 from autograder.grading.intake import Class, Submission
-from autograder.grading.paper import marks
+from autograder.grading.paper import marks, question
 from autograder.grading.scores import Difference, Key, Score
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def _questions(assignment: str, known: dict[str, set[str]]) -> dict[str, float]:
     metas = (
         c.metadata.get("nbgrader", {}) for n in sorted(known[assignment]) for c in source_notebook(assignment, n).cells
     )
-    return {m["grade_id"].removesuffix("-check"): float(m["points"]) for m in metas if m.get("grade")}
+    return {question(m["grade_id"]): float(m["points"]) for m in metas if m.get("grade")}
 
 
 def no_evidence(assignments: Iterable[str]) -> dict[str, list[str]]:
