@@ -70,37 +70,40 @@ def lesson(path: Path, stretch: bool = False) -> int:
     return _rounded(words / 40 + lines / 8) if mine else 0
 
 
+def _section(one: Exercise) -> tuple[Section, Cell]:
+    """Return the part of its notebook in which an exercise stands, and its answer cell."""
+    place = source.find(one.id)
+    return next(s for s in sections(place.path) if place.answer in s.cells), place.answer
+
+
 def exercise(one: Exercise) -> int:
     """Return the minutes that an exercise takes: reading it, thinking, and writing an answer like the reference."""
-    place = source.find(one.id)
-    section = next(s for s in sections(place.path) if place.answer in s.cells)
-    before = section.cells[: section.cells.index(place.answer)]
-    blank = source.blank(place.answer.text)
+    section, answer = _section(one)
+    before = section.cells[: section.cells.index(answer)]
+    blank = source.blank(answer.text)
     words = _words(blank) + sum(_words(cell.text) for cell in before if cell.markdown)
-    lines = _lines(place.answer.text) - _lines(blank) + 1  # the stub is one line
+    lines = _lines(answer.text) - _lines(blank) + 1  # the stub is one line
     return _rounded(words / 60 + lines * 2 / 3 + 6 * one.difficulty)
 
 
-def heading(one: Exercise) -> str:
-    """Return the heading of an exercise in its notebook."""
-    place = source.find(one.id)
-    return next(s.heading for s in sections(place.path) if place.answer in s.cells)
+def _core_and_stretch(some: Iterable[Exercise]) -> tuple[int, int]:
+    """Return the minutes of core and of stretch exercises, as they are stated."""
+    times = [0, 0]
+    for one in some:
+        times[one.stretch] += one.minutes
+    return times[0], times[1]
 
 
 def told(path: Path) -> str:
     """Return the sentence in the head of an exercise notebook: its core and its stretch, with their minutes."""
     mine = [e for e in exercises.of_day(path.parent.name) if e.notebook == path.stem]
-    core, stretch = ([e for e in mine if e.stretch == part] for part in (False, True))
-    minutes = [sum(e.minutes for e in part) for part in (core, stretch)]
+    core, stretch = _core_and_stretch(mine)
     if not core:
-        return f"It is stretch, about {minutes[1]} minutes: harder, and for extra credit."
-    numbers = listed([_NUMBER.match(heading(e))[0] for e in core])
-    first = f"The core is question{'s' * (len(core) > 1)} {numbers}, about {minutes[0]} minutes"
-    return (
-        f"{first}; the rest, about {minutes[1]} minutes, is stretch: harder, and for extra credit."
-        if stretch
-        else f"{first}."
-    )
+        return f"It is stretch, about {stretch} minutes: harder, and for extra credit."
+    numbers = [_NUMBER.match(_section(e)[0].heading)[0] for e in mine if not e.stretch]
+    first = f"The core is question{'s' * (len(numbers) > 1)} {listed(numbers)}, about {core} minutes"
+    rest = f"; the rest, about {stretch} minutes, is stretch: harder, and for extra credit." if stretch else "."
+    return first + rest
 
 
 def told_of_lesson(path: Path) -> str:
@@ -114,9 +117,8 @@ def rows(lessons: Iterable[Path]) -> Iterator[str]:
     """Yield the rows of the index's table of minutes: day, lesson and exercises, each core + stretch."""
     for path in lessons:
         day = path.stem.split("_")[0]
-        times = [lesson(path), lesson(path, stretch=True)]
-        times += [sum(e.minutes for e in exercises.of_day(day) if e.stretch == part) for part in (False, True)]
-        told = [f"{core} + {more}" if more else f"{core}" for core, more in (times[:2], times[2:])]
+        times = (lesson(path), lesson(path, stretch=True)), _core_and_stretch(exercises.of_day(day))
+        told = [f"{core} + {more}" if more else f"{core}" for core, more in times]
         yield f"| {int(day.removeprefix('day'))} | {' | '.join(told)} |"
 
 
@@ -126,9 +128,9 @@ def wrong() -> Iterator[str]:
         for one in exercises.of_day(day):
             if one.minutes != (by_rule := exercise(one)):
                 yield f"{one.id}: minutes={by_rule} by the rule, not {one.minutes}."
-            if heading(one).endswith(STRETCH) != one.stretch:
+            if _section(one)[0].heading.endswith(STRETCH) != one.stretch:
                 yield f"{one.id}: its heading {'lacks' if one.stretch else 'has'} “{STRETCH.strip()}”."
-        core = sum(one.minutes for one in exercises.of_day(day) if not one.stretch)
+        core, _ = _core_and_stretch(exercises.of_day(day))
         if core > EXERCISES:
             yield f"{day}: its core exercises take {core} minutes; at most {EXERCISES} fit a day."
     for path in source.notebooks():
