@@ -84,6 +84,9 @@ def hidden(seed: int) -> list[Case]:
     gone = {"groups": 1, "dilation": 1, "padding_mode": "zeros"}
     repeated = Planted("groups", "A kernel of one pixel has no dilation and no border.", "repeated")
     cases.append(planted_case("three differences in one layer", [(small, gone)], 6, repeated, seed))
+    odd = [(convolution(4, 4, 1, padding_mode="reflect"), {"padding_mode": "zeros", "bias": False})]
+    border = Planted("bias", "A kernel of one pixel has no border; what the layer adds is gone.")
+    cases.append(planted_case("the bias, and a border that is not there", odd, 6, border, seed))
     return [*visible(), *cases]
 
 
@@ -254,7 +257,10 @@ def values(before, after, inputs):
 
 _PAIRS = "for (path, conv), (_, fused) in zip(convolutions(before), convolutions(after), strict=True):"
 
+_SAME = 'if attribute != "bias" and getattr(conv, attribute) == getattr(fused, attribute):'
+
 EQUIVALENT = {
+    (_SAME, "if False:"): "compares the program with itself, which takes time and finds nothing",
     (_PAIRS, _PAIRS.replace(", strict=True", "")): "there are as many of both",
     (_PAIRS, _PAIRS.replace("True", "False")): "there are as many of both",
 }

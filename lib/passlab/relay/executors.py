@@ -39,6 +39,8 @@ def build(module: Any, params: dict[str, np.ndarray], head: dict) -> Executor:
     functions[main] = _own_names(module[head["function"]], params)
     module = relay.transform.InferType()(tvm.IRModule(functions))
     target = tvm.target.Target(head["target"])
+    if head["target"] == "llvm" and not head["optimize"]:
+        target = tvm.target.Target("llvm -opt-level=0")
     return (_Machine if _needs_machine(module["main"]) else _Graph)(module, params, head, target)
 
 
