@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -23,7 +23,7 @@ from rich.table import Table
 
 from autograder.authoring import answers, source
 from passlab import exercises
-from passlab.judge import Exercise, Judgement, judge
+from passlab.judge import Case, Exercise, Judgement, judge
 from passlab.tvm import cache
 
 WRONG, RIGHT = 6, 2
@@ -75,7 +75,7 @@ def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) ->
 
 
 def _put(
-    exercise: Exercise, seed: int, kind: str, answer: object, judge: Callable[..., Judgement]
+    exercise: Exercise, hidden: Sequence[Case], kind: str, answer: object, judge: Callable[..., Judgement]
 ) -> tuple[Row, float, float]:
     """Return the result of one answer on visible and hidden cases."""
     entry = getattr(answer, "mark", None)
@@ -83,7 +83,7 @@ def _put(
     seen = judge(exercise, answer)
     # A module takes seconds to build: a wrong answer that already falls short as it should skips the hidden cases.
     short = kind == "wrong" and exercise.flavour != "torch" and seen.verdicts.get(should) is False
-    unseen = judge(exercise, answer, [] if short else answers.hidden_cases(exercise.id, seed))
+    unseen = judge(exercise, answer, [] if short else hidden)
     full = Judgement(exercise, seen.findings + unseen.findings, attempted=seen.attempted and unseen.attempted)
     row = Row(
         name=getattr(answer, "__name__", kind) if entry else kind,
@@ -119,8 +119,9 @@ def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = jud
         return proof
     try:
         given = list(_answers(exercise.id))
+        cases = answers.hidden_cases(exercise.id, seed)
     except Exception as error:
-        proof.problems.append(f"its answers cannot be loaded: {type(error).__name__}: {error}")
+        proof.problems.append(f"its answers and hidden cases cannot be loaded: {type(error).__name__}: {error}")
         return proof
     for kind, wanted in (("wrong", WRONG), ("right", RIGHT)):
         there = sum(k == kind for k, _ in given)
@@ -129,7 +130,7 @@ def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = jud
     for kind, answer in given:
         name = getattr(answer, "__name__", kind)
         try:
-            row, visible, hidden = _put(exercise, seed, kind, answer, judge)
+            row, visible, hidden = _put(exercise, cases, kind, answer, judge)
         except Exception as error:
             proof.problems.append(f"judging {name} raised {type(error).__name__}: {error}")
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -12,15 +13,16 @@ from autograder.engine import wire
 from autograder.engine.data import CaseResult
 from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import signature
+from autograder.engine.verifier.verdicts import of_the_moment
 from passlab import exercises
 from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run, unfit
 from tests.support.amounts import FULL
 
 
-def through(exercise: Exercise, answer: Callable, case: Case) -> tuple[Outcome, bytes]:
+def through(exercise: Exercise, answer: Callable, about: Sequence[str], arguments: bytes) -> tuple[Outcome, bytes]:
     """What comes of a case where the answer knows its arguments and what it is about, and no more; and its payload."""
-    given = wire.decode(wire.encode(tuple(case.build())))
-    outcome = run(exercise, answer, Case("", lambda: given, case.about))
+    given = wire.decode(arguments)
+    outcome = run(exercise, answer, Case("", lambda: given, about))
     head, payload = to_wire(outcome)
     if head["status"] == "refused":
         return replace(outcome, status="raised", value=None, error=head["error"]), b""
@@ -31,32 +33,50 @@ def through(exercise: Exercise, answer: Callable, case: Case) -> tuple[Outcome, 
 
 
 class Seen:
-    """A judge like `passlab.judge.judge`, over the wire, that notes how each answer did on each case."""
+    """A judge like `passlab.judge.judge`, over the wire, that notes how each answer did on each case.
 
-    def __init__(self):
+    Most answers differ in a few cases only: what another one has returned there, to the byte, is not judged again.
+    """
+
+    def __init__(self, exercise: Exercise):
         self.cases: dict[int, list[CaseResult]] = {}  # by the answer's id, in the order of the proof's rows
+        self.visible = exercise.cases()
+        self.arguments: dict[int, tuple[Case, bytes]] = {}  # by the case's id; a case that is kept keeps its id
+        self.found: dict[tuple, list[Finding]] = {}
 
     def judge(self, exercise: Exercise, answer: Callable, cases: Sequence[Case] | None = None) -> Judgement:
         known = self.cases.setdefault(id(answer), [])
         if why := unfit(exercise, answer):
             return Judgement(exercise, [Finding("did", False, why)])
         payloads: list[bytes] = []
-        tried = exercise.cases() if cases is None else cases
+        tried = self.visible if cases is None else cases
 
         def put():
             for case in tried:
-                outcome, payload = through(exercise, answer, case)
+                if id(case) not in self.arguments:
+                    self.arguments[id(case)] = case, wire.encode(tuple(case.build()))
+                outcome, payload = through(exercise, answer, case.about, self.arguments[id(case)][1])
                 payloads.append(payload)
                 yield outcome
 
         def findings(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:
-            found = judge_outcome(exercise, case, outcome)
+            found = self._judged(exercise, case, outcome, payloads[-1])
             lost = tuple(sorted({finding.verdict for finding in found if not finding.ok}))
             value = wire.fingerprint(payloads[-1]) if payloads[-1] else ""
             known.append(CaseResult(case.name, cases is not None, outcome.status, lost, value))
             return found
 
         return conclude(exercise, tried, put(), findings)
+
+    def _judged(self, exercise: Exercise, case: Case, outcome: Outcome, payload: bytes) -> list[Finding]:
+        key = (id(case), outcome.status, outcome.error, hashlib.sha256(payload).digest())
+        if key not in self.found:
+            before = of_the_moment()
+            found = judge_outcome(exercise, case, outcome)
+            if not payload or before != of_the_moment():
+                return found
+            self.found[key] = found
+        return self.found[key]
 
 
 #: Exercises whose answers are timed. Another program may take the core meanwhile: only a second failure counts.
@@ -75,15 +95,16 @@ def refusals(exercise_id: str, seeds: Sequence[int]) -> list[str]:
     said: list[str] = []
     for at, seed in enumerate(seeds):
         right = [reference, *(others if FULL or not at else ())]
-        found = list(refused(exercise, seed, right))
-        said += list(refused(exercise, seed, right)) if found and exercise_id in TIMED else found
+        found = list(refused(exercise, seed, right, Seen(exercise).judge))
+        again = found and exercise_id in TIMED
+        said += list(refused(exercise, seed, right, Seen(exercise).judge)) if again else found
     return said
 
 
 def report(exercise_id: str, seed: int) -> str:
     """The proof as JSON, with `signatures`: answer → how it did on each case."""
     for _ in range(1 + (exercise_id in TIMED)):
-        seen = Seen()
+        seen = Seen(exercises.find(exercise_id))
         proof = prove(exercise_id, seed, seen.judge)
         if proof.ok:
             break

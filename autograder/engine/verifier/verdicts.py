@@ -172,9 +172,9 @@ class Question:
         key = self._key(at)
         seen = self.kept.get(key)
         if seen is None:
-            before = _of_the_moment()
+            before = of_the_moment()
             seen = Seen(self.judged(at), self.fingerprint(at))
-            if self.heads[at]["status"] == "ok" and before == _of_the_moment():
+            if self.heads[at]["status"] == "ok" and before == of_the_moment():
                 self.fresh[key] = seen
         self.seen.append(seen)
         return seen.findings
@@ -228,7 +228,7 @@ def _discreet(finding: Finding, told: str) -> Finding:
     return replace(finding, message=finding.message and (told or ON_HIDDEN[finding.verdict]), before=None, after=None)
 
 
-def _of_the_moment() -> tuple[int, int]:
+def of_the_moment() -> tuple[int, int]:
     """Return how much so far depended on the time or the memory there was. What did is not kept: it may be otherwise
     for the next learner with the same value."""
     return builds.unsteady, OutOfTime.times
@@ -287,10 +287,10 @@ class Misconceptions:
         key = one.key(at)
         found = self.known.get(key) or self.fresh.get(key)
         if found is None:
-            before = _of_the_moment()
+            before = of_the_moment()
             status, fingerprint = one.gives(at)
             found = (status, one.loses(at), fingerprint)
-            if before == _of_the_moment() and at not in one.unsteady:
+            if before == of_the_moment() and at not in one.unsteady:
                 self.fresh[key] = found
         return found
 
@@ -308,13 +308,13 @@ class _Known:
 
     def _question(self, at: int) -> Question:
         if at not in self.questions:
-            exercise, before = exercises.find(self.exercise), _of_the_moment()
+            exercise, before = exercises.find(self.exercise), of_the_moment()
             limited = replace(exercise, seconds=min(exercise.seconds, RUN_SECONDS))
             # Read from the same bytes as in the runner: a module of TVM then has the same text on the way back.
             arguments = cache(partial(wire.decode, payloads(self.exercise, self.seed)[at]))
             about = cases_of(self.exercise, self.seed)[0][at].about
             head, value = to_wire(run(limited, self.entry, Case("", arguments, about)))
-            if before != _of_the_moment():
+            if before != of_the_moment():
                 self.unsteady.add(at)
             self.questions[at] = Question(self.exercise, self.seed, [head] * (at + 1), [value] * (at + 1), {})
         return self.questions[at]
