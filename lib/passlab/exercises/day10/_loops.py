@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,11 +95,10 @@ def _how_shifted(loop: Any) -> str:
     return " and ".join(filter(None, (start, step)))
 
 
-def run(function: Any, arrays: Mapping[str, np.ndarray], repeats: int = 0, seconds: float = 10.0) -> builds.Built:
-    """Run a function that changes its arrays. The outputs are all arrays as it leaves them."""
-    return builds.run_module(
-        _with_copies(function), [tuple(arrays.values())], target=host_target(), repeats=repeats, seconds=seconds
-    )
+def run(function: Any, given: Sequence[Mapping[str, np.ndarray]], timed: bool = False) -> builds.Built:
+    """Run a function that changes its arrays. The outputs of each run are all arrays as it leaves them."""
+    inputs = [tuple(arrays.values()) for arrays in given]
+    return builds.run_module(_with_copies(function), inputs, target=host_target(), threads=1, timed=timed, seconds=10)
 
 
 def _with_copies(function: Any) -> Any:
@@ -122,11 +121,14 @@ def _with_copies(function: Any) -> Any:
     return tvm.IRModule({"main": both.with_attrs({"global_symbol": "main", "tirx.noalias": True, "s_tir": True})})
 
 
-def difference(built: builds.Built, want: Mapping[str, np.ndarray]) -> str | None:
-    """Return where the arrays after a run differ from the expected ones, or None."""
-    if built.error:
-        return built.error
-    for (name, expected), got in zip(want.items(), built.outputs[0], strict=True):
+def difference(built: builds.Built, wanted: Sequence[Mapping[str, np.ndarray]]) -> str:
+    """Return why there are no outputs, or where the arrays after one of the runs differ from those expected, or ""."""
+    pairs = zip(wanted, built.outputs, strict=not built.error)
+    return built.error or next(filter(None, (_difference(outputs, want) for want, outputs in pairs)), "")
+
+
+def _difference(outputs: list[np.ndarray], want: Mapping[str, np.ndarray]) -> str | None:
+    for (name, expected), got in zip(want.items(), outputs, strict=True):
         off = ~np.isclose(got, expected, rtol=1e-4, atol=1e-5)
         if off.any():
             at = tuple(map(int, np.argwhere(off)[0]))
@@ -164,5 +166,5 @@ def other_order(function: Any, expected: list[tuple[str, tuple[int, ...]]]) -> s
 def same(function: Any, nest: Nest) -> Finding:
     """Return whether a function leaves all arrays as the loops of its nest do."""
     arrays = polyhedral.random_arrays(nest.program, nest.sizes)
-    wrong = difference(run(function, arrays), polyhedral.reference(nest.program, nest.sizes, arrays))
-    return Finding("same", not wrong, wrong or "")
+    wrong = difference(run(function, [arrays]), [polyhedral.reference(nest.program, nest.sizes, arrays)])
+    return Finding("same", not wrong, wrong)
