@@ -9,7 +9,16 @@ import pytest
 
 from passlab.tvm import builds, cache
 
-HEAD = {"do": "run", "text": 2, "target": "llvm", "level": 3, "config": {}, "repeats": 0, "timed": False, "lasting": False}
+HEAD = {
+    "do": "run",
+    "text": 2,
+    "target": "llvm",
+    "level": 3,
+    "config": {},
+    "repeats": 0,
+    "timed": False,
+    "lasting": False,
+}
 HEAD |= {"inputs": [[["float32", [2]]]]}
 PARTS = [b"{}", np.ones(2, np.float32)]
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from passlab.exercises._speed import RUNS, drawn, fastest
-from passlab.exercises._tensorir import FOREIGN, host_target
+from passlab.exercises._tensorir import foreign, host_target
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
 from passlab.tvm import builds
@@ -205,8 +205,8 @@ def _module(value: Any, sizes: Sizes) -> tuple[Any, str | None]:
         text = function.script()
     except Exception as error:
         return None, f"TVM cannot print the kernel: {str(error).strip().splitlines()[-1][:200]}"
-    if foreign := [name for name in FOREIGN if name in text]:
-        return None, f"The kernel calls code from elsewhere ({foreign[0]}). Write the loops yourself."
+    if name := foreign(text):
+        return None, f"The kernel calls code from elsewhere ({name}). Write the loops yourself."
     return _alone(function), None
 
 
