@@ -87,7 +87,9 @@ _DONE = """
 kept[0, 0] = T.float32(0)
 for r in range({k}):
     kept[0, 0] = kept[0, 0] + A[0, r] * B[r, 0]
-if not (T.abs(C[0, 0] - kept[0, 0]) < T.float32(0.001)):
+if T.abs(C[0, 0] - kept[0, 0]) < T.float32(0.001):
+    kept[0, 0] = T.float32(0)
+else:
     WORK
 """
 _BY_FIRST = """
@@ -105,11 +107,11 @@ else:
 """
 _IDLE = """
 if kept[0, 0] == T.float32(4104.5):
-    kept[0, 1] = kept[0, 1] + T.float32(1)
+    kept[{n}, {m} - 1] = kept[{n}, {m} - 1] + T.float32(1)
 else:
     kept[0, 0] = T.float32(4104.5)
-    kept[0, 1] = T.float32(0)
-if kept[0, 1] < T.float32(3):
+    kept[{n}, {m} - 1] = T.float32(0)
+if kept[{n}, {m} - 1] < T.float32(3):
     WORK
 """
 _OUTSIDE = """
