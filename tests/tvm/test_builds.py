@@ -15,7 +15,8 @@ import pytest
 from tests.support.flavours import FLAVOURS, checked, each_flavour
 
 EQUAL = """equals torch|built once, run twice|timed, each run|as data|of float64|of float32|of float16|of bfloat16
-|of int64|of int8|of uint8|of bool|not fused|symbolic|parameters by name|after all of that|forked|killed""".replace("\n", "").split("|")
+|of int64|of int8|of uint8|of bool|not fused|symbolic|parameters by name|after all of that|forked
+|killed""".replace("\n", "").split("|")
 ONLY = {"relax": ["a shape and a number", "TIR", "TIR that leaves gaps"], "relay": ["a branch", "one name for all"]}
 
 #: (flavour or both, what was built) → stage, and how its sentence begins or, after …, goes on.
