@@ -57,6 +57,9 @@ def common(make, two, dtyped) -> dict:
     results["built once, run twice"] = told(
         run_module(make(), [two, *other], repeats=3), [relu_of_sum(*i) for i in [two, *other]]
     )
+    results["timed, each run"] = told(
+        run_module(make(), [two, *other], timed=True), [relu_of_sum(*i) for i in [two, *other]]
+    )
     results["as data"] = told(run_module(builds.packed(make()), [two]), [relu_of_sum(*two)])
     for dtype in DTYPES:
         x = torch.tensor([0, 1, 2, 3]).to(getattr(torch, dtype))

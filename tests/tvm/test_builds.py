@@ -14,8 +14,9 @@ import pytest
 
 from tests.support.flavours import FLAVOURS, checked, each_flavour
 
-EQUAL = """equals torch|built once, run twice|as data|of float64|of float32|of float16|of bfloat16|of int64|of int8
-|of uint8|of bool|not fused|symbolic|parameters by name|after all of that|forked|killed""".replace("\n", "").split("|")
+EQUAL = """equals torch|built once, run twice|timed, each run|as data|of float64|of float32|of float16|of bfloat16
+|of int64|of int8|of uint8|of bool|not fused|symbolic|parameters by name|after all of that|forked
+|killed""".replace("\n", "").split("|")
 ONLY = {"relax": ["a shape and a number", "TIR", "TIR that leaves gaps"], "relay": ["a branch", "one name for all"]}
 
 #: (flavour or both, what was built) → stage, and how its sentence begins or, after …, goes on.
@@ -76,6 +77,7 @@ def test_kernels_and_storage_are_those_of_one_run(flavour):
     assert len(apart["kernels"]) == 3
     assert fused["allocations"] == [2, 96], "two outputs of 3x4 float32"
     assert fused["times"] == 3 and apart["times"] == 0
+    assert found(flavour)["timed, each run"]["times"] == 2
 
 
 @pytest.mark.parametrize(("flavour", "name"), [("relax", "shape_func"), ("relax", "shape_func_of_mine")])
@@ -194,14 +196,14 @@ def _ready(control: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "repeats", "optimized"),
-    [(4, 0, False), (4, 3, True), (2**18 + 1, 0, True)],
-    ids=["small", "timed", "large"],
+    ("rows", "how", "optimized"),
+    [(4, {}, False), (4, {"repeats": 3}, True), (4, {"timed": True}, True), (2**18 + 1, {}, True)],
+    ids=["small", "repeated", "timed", "large"],
 )
-def test_llvm_optimizes_what_is_timed_or_large(monkeypatch, rows, repeats, optimized):
+def test_llvm_optimizes_what_is_timed_or_large(monkeypatch, rows, how, optimized):
     from passlab.tvm import builds
 
     heads = []
     monkeypatch.setattr(builds, "_ask", lambda flavour, head, *rest: heads.append(head) or builds.Built([]))
-    builds.run_module(builds.Packed("relax", "{}"), [(np.ones(rows, np.float32),)], repeats=repeats)
+    builds.run_module(builds.Packed("relax", "{}"), [(np.ones(rows, np.float32),)], **how)
     assert heads[0]["optimize"] is optimized

@@ -9,7 +9,16 @@ import pytest
 
 from passlab.tvm import builds, cache
 
-HEAD = {"do": "run", "text": 2, "target": "llvm", "level": 3, "config": {}, "repeats": 0}
+HEAD = {
+    "do": "run",
+    "text": 2,
+    "target": "llvm",
+    "level": 3,
+    "config": {},
+    "repeats": 0,
+    "timed": False,
+    "lasting": False,
+}
 HEAD |= {"inputs": [[["float32", [2]]]]}
 PARTS = [b"{}", np.ones(2, np.float32)]
 
@@ -55,6 +64,8 @@ def test_each_compiler_has_entries_of_its_own(monkeypatch):
 
 def test_nothing_is_kept_of_times_of_a_gpu_and_without_a_folder(monkeypatch):
     assert not cache.key("relax", HEAD | {"repeats": 5}, PARTS)
+    assert not cache.key("relax", HEAD | {"timed": True}, PARTS)
+    assert cache.key("relax", HEAD | {"timed": True, "lasting": True}, PARTS)
     assert not cache.key("relax", HEAD | {"target": "cuda"}, PARTS)
     assert not cache.key("relax", {"do": "targets"}, [])
     monkeypatch.delenv(cache.FOLDER)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast as python
-from collections.abc import Callable, Collection, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import islpy as isl
@@ -285,19 +286,28 @@ def iterator_kinds(program: Program, statement: Statement) -> list[int]:
 
 
 class TooMany(ValueError):
-    """A function visits more iterations than allowed."""
+    """A function visits more iterations than allowed, or its loops turn too often."""
 
 
-def visits(function: Any, most: int | None = None) -> list[tuple[str, tuple[int, ...]]]:
+def visits(function: Any, most: int | None = None, turns: int | None = None) -> list[tuple[str, tuple[int, ...]]]:
     """List the iterations that a TensorIR function visits, ("S", (0, 1)), in order: its innermost blocks and their
     values.
 
     Parallel, vectorized and unrolled loops are walked in sequence. Raise ValueError for a bound or branch that depends
-    on values in memory or divides by 0, and TooMany for more than `most` iterations.
+    on values in memory or divides by 0, and TooMany for more than `most` iterations, or for loops that turn more than
+    `turns` times in all.
     """
     lines, seen = _Walker().lines(function.body, "  "), []
     code = "\n".join(["def walk(note):", *lines, "  return"])
-    names: dict[str, Any] = {"quotient": _quotient, "remainder": _remainder}
+    turned = itertools.count()
+
+    def counted(loop: range) -> Iterator[int]:
+        for turn in loop:
+            if next(turned) == turns:
+                raise TooMany(f"The loops of the function turn more than {turns:,} times.")
+            yield turn
+
+    names: dict[str, Any] = {"quotient": _quotient, "remainder": _remainder, "turns": counted if turns else iter}
     exec(compile(code, "<visits>", "exec"), names)
 
     def note(name: str, *values: int) -> None:
@@ -336,7 +346,7 @@ class _Walker:
             case "For":
                 low, extent = self.text(node.min), self.text(node.extent)
                 step = self.text(node.step) if node.step is not None else "1"
-                head = f"{indent}for {self.name(node.loop_var)} in range({low}, {low} + {extent}, {step}):"
+                head = f"{indent}for {self.name(node.loop_var)} in turns(range({low}, {low} + {extent}, {step})):"
                 return [head, *self.lines(node.body, inside)]
             case "IfThenElse":
                 lines = [f"{indent}if {self.text(node.condition)}:", *self.lines(node.then_case, inside)]

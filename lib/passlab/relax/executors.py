@@ -73,10 +73,7 @@ class _Machine:
             return value.item()
         return tvm.runtime.tensor(value, self.device)
 
-    def run(self, values: list[np.ndarray]) -> Any:
-        return self.vm[self.function](*self._arguments(values))
-
-    def again(self, values: list[np.ndarray]) -> Callable[[], None]:
+    def call(self, values: list[np.ndarray]) -> Callable[[], Any]:
         return synced(self.device, self.vm[self.function], *self._arguments(values))
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int]]:
@@ -145,15 +142,15 @@ class _Tir:
             filled = np.full(shape, math.nan).astype(dtype)
         return tvm.runtime.tensor(filled, self.device)
 
-    def run(self, values: list[np.ndarray]) -> Any:
+    def call(self, values: list[np.ndarray]) -> Callable[[], Any]:
         arguments, outputs = self._arguments(values)
-        self.function(*arguments)
-        self.device.sync()
-        return outputs
+        run = synced(self.device, self.function, *arguments)
 
-    def again(self, values: list[np.ndarray]) -> Callable[[], None]:
-        arguments, _ = self._arguments(values)
-        return synced(self.device, self.function, *arguments)
+        def once() -> list[Any]:
+            run()
+            return outputs
+
+        return once
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], None]:
         return [self.name], None

@@ -56,15 +56,20 @@ class _Graph:
         self.module = importlib.import_module("tvm.contrib.graph_executor").GraphModule(built["default"](self.device))
         self.names = [param.name_hint for param in module["main"].params if param.name_hint not in params]
 
-    def run(self, values: list[np.ndarray]) -> list[Any]:
+    def call(self, values: list[np.ndarray]) -> Callable[[], list[Any]]:
         if len(values) != len(self.names):
             raise Failed(f"The function takes {len(self.names)} inputs; got {len(values)}.")
         for name, value in zip(self.names, values, strict=True):
             if self.module.module["get_input_index"](name) >= 0:  # an unused one is absent
                 self._set(name, value)
-        self.module.run()
-        self.device.sync()
-        return [self.module.get_output(at).copyto(tvm.cpu()) for at in range(self.module.get_num_outputs())]
+        outputs = [self.module.get_output(at) for at in range(self.module.get_num_outputs())]
+        run = synced(self.device, self.module.run)
+
+        def once() -> list[Any]:
+            run()
+            return outputs
+
+        return once
 
     def _set(self, name: str, value: np.ndarray) -> None:
         expected = self.module.get_input(name)
@@ -74,9 +79,6 @@ class _Graph:
                 f"got {value.dtype.name} of {value.shape}."
             )
         self.module.set_input(name, tvm.nd.array(value))
-
-    def again(self, values: list[np.ndarray]) -> Callable[[], None]:
-        return synced(self.device, self.module.run)
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int]]:
         """Return the kernels in the executor's plan, and the count and bytes of the buffers that results share."""
@@ -105,11 +107,8 @@ class _Machine:
         self.device = device_of(tvm, target)
         self.vm = importlib.import_module("tvm.runtime.vm").VirtualMachine(self.executable, self.device)
 
-    def run(self, values: list[np.ndarray]) -> Any:
-        return self.vm.run(*(tvm.nd.array(value, self.device) for value in values))
-
-    def again(self, values: list[np.ndarray]) -> Callable[[], None]:
-        return synced(self.device, self.run, values)
+    def call(self, values: list[np.ndarray]) -> Callable[[], Any]:
+        return synced(self.device, self.vm.run, *(tvm.nd.array(value, self.device) for value in values))
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], None]:
         """Return the module's kernels, not in the order of a run."""

@@ -66,8 +66,8 @@ class Built:
     """The result of a build. `outputs`: for each tuple of inputs the outputs, flat.
 
     `error`: "" or a message, and the `stage` of the failure: build, run, crash or timeout. `kernels`: names of the
-    kernels that one run launches, in order. `times`: seconds of single runs, warm. `allocations`: how many buffers one
-    run allocates for its results, and their bytes, where TVM reports them.
+    kernels that one run launches, in order. `times`: seconds of single runs; see run_module. `allocations`: how many
+    buffers one run allocates for its results, and their bytes, where TVM reports them.
     """
 
     outputs: list[list[np.ndarray]]
@@ -106,7 +106,8 @@ def run_module(
     config: Mapping[str, Any] | None = None,
     params: Mapping[str, Any] | None = None,
     repeats: int = 0,
-    enough: float = 0.0,
+    timed: bool = False,
+    lasting: bool = False,
     threads: int = 0,
     seconds: float = 60.0,
 ) -> Built:
@@ -114,9 +115,14 @@ def run_module(
 
     level, disabled, config: of the PassContext for the build. pipeline (Relax): None is TVM's default for the target,
     "none" only lowers operators to loops (nothing is folded or fused). params: values for parameters, by name. repeats:
-    number of timed runs on the first inputs. enough: a run of at most so many seconds is the last; after a slower one
-    there is a pause, in which another program may end. threads: per kernel, 0 for one per core; on a busy machine only
-    times of one thread are comparable. seconds: limit for everything, once TVM is loaded.
+    number of further runs, on the first inputs and warm, that the clock times. timed: measure the runs on the inputs
+    instead, for a verdict that depends on it; see below. threads: per kernel, 0 for one per core. seconds: limit for
+    everything, once TVM is loaded.
+
+    Where `timed`, `times[i]` is the CPU time that all threads of the process spent on the run that made `outputs[i]`:
+    other programs do not add to it, a second core does not shorten it. Copying is not part of it. Whoever passes
+    different inputs for each run and compares all outputs leaves nothing to a kernel that skips work done before.
+    lasting: the times may be those of an earlier process on this machine (`cache`), for modules of the course itself.
 
     A module of TIR alone is called with the inputs and a buffer for each remaining parameter, which is an output.
     Raises Unreachable where that TVM cannot be used on this machine.
@@ -140,13 +146,14 @@ def run_module(
         "disabled": list(disabled),
         "config": dict(config or {}),
         "repeats": repeats,
-        "enough": enough,
+        "timed": timed,
+        "lasting": lasting,
         "threads": threads,
-        "optimize": bool(repeats) or size > SMALL,
+        "optimize": bool(repeats) or timed or size > SMALL,
     }
     built = _ask(module.flavour, head, [text, *bound.values(), *(a for arrays in given for a in arrays)], seconds)
     global unsteady
-    unsteady += bool(repeats) or built.stage in ("crash", "timeout")
+    unsteady += bool(repeats) or (timed and not lasting) or built.stage in ("crash", "timeout")
     return built
 
 

@@ -17,11 +17,9 @@ import numpy as np
 class Executor(Protocol):
     """A built module, in a process that it may end."""
 
-    def run(self, values: list[np.ndarray]) -> Any:
-        """Return the outputs, nested as the module returns them."""
-
-    def again(self, values: list[np.ndarray]) -> Callable[[], None]:
-        """Return a function that runs on these inputs, to be timed."""
+    def call(self, values: list[np.ndarray]) -> Callable[[], Any]:
+        """Return a function that runs on copies of these inputs, waits for the device, and returns the outputs, nested
+        as the module returns them. They may be overwritten by its next call, or the next function's."""
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int] | None]:
         """Return the kernels of one run, and the count and bytes of its allocations, where known."""
@@ -51,12 +49,13 @@ def device_of(tvm: Any, target: Any) -> Any:
     return tvm.device(target.kind.name if target.kind.name != "llvm" else "cpu", 0)
 
 
-def synced(device: Any, run: Callable[..., Any], *arguments: Any) -> Callable[[], None]:
-    """Return a function that makes this call and waits for the device."""
+def synced(device: Any, run: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
+    """Return a function that makes this call, waits for the device, and returns what the call did."""
 
-    def once() -> None:
-        run(*arguments)
+    def once() -> Any:
+        result = run(*arguments)
         device.sync()
+        return result
 
     return once
 

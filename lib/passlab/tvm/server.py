@@ -28,15 +28,13 @@ import numpy as np
 from passlab.graph import registry
 from passlab.process.messages import Gone, receive, send
 from passlab.tvm.builds import MEMORY_GIB, MOST_TENSORS, arrays, dtype_of, flat, spec, too_much
-from passlab.tvm.executors import Failed
+from passlab.tvm.executors import Executor, Failed
 from passlab.tvm.reach import Unreachable, reach
 
 #: Most bytes kept of a child's standard error.
 _MOST_SAID = 2**14
 #: Seconds that the runs behind one measured time must take together.
 _LONG_ENOUGH = 1e-3
-#: Seconds between two timings, when the first was not fast enough.
-_PAUSE = 0.1
 
 # ── The parent: a child for each request ──────────────────────────────────────────────────────────────────────────────
 
@@ -165,9 +163,12 @@ def answer(
         send(sock, {"stage": "run"})
         if head["threads"]:
             _use_threads(head["threads"])
-        outputs = [[_flat_array(leaf) for leaf in _leaves(program.run(values))] for values in given]
+        ran = [_run(program, values) for values in given]
         kernels, allocations = program.trace(given[0]) if given else ((), None)
-        times = tuple(_times(program, given[0], head["repeats"], head["enough"])) if given else ()
+        if head["timed"]:
+            times = [seconds for _, seconds in ran]
+        else:
+            times = _times(program, given[0], head["repeats"]) if given else []
     except Failed as error:
         send(sock, {"error": str(error), "stage": stage})
     except MemoryError:
@@ -180,8 +181,8 @@ def answer(
             said = f"TVM cannot {stage} the module: {why}."
         send(sock, {"error": said, "stage": stage})
     else:
-        reply = _reply([[spec(array) for array in found] for found in outputs], kernels, times, allocations)
-        send(sock, reply, *(flat(array) for found in outputs for array in found))
+        reply = _reply([[spec(array) for array in found] for found, _ in ran], kernels, times, allocations)
+        send(sock, reply, *(flat(array) for found, _ in ran for array in found))
 
 
 def _reply(outputs=(), kernels=(), times=(), allocations=None) -> dict:
@@ -219,11 +220,23 @@ def _use_threads(count: int) -> None:
     tvm.get_global_func("runtime.config_threadpool")(big_cores, count)
 
 
-def _times(program: Any, values: list, repeats: int, enough: float) -> Iterator[float]:
-    """Yield the seconds of one run, `repeats` times, or until one takes at most `enough` (0: all, without pauses)."""
+def _run(program: Executor, values: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
+    """Return the outputs of one run, flat, and its seconds of CPU time: what all threads of this process spent.
+
+    Inputs are copied and outputs read outside of the clock.
+    """
+    call = program.call(values)
+    start = time.process_time()
+    result = call()
+    seconds = time.process_time() - start
+    return [_flat_array(leaf) for leaf in _leaves(result)], seconds
+
+
+def _times(program: Executor, values: list[np.ndarray], repeats: int) -> list[float]:
+    """Return the seconds of a run by the clock, `repeats` times. All are on the same inputs, into the same buffers."""
     if not repeats:
-        return
-    again = program.again(values)
+        return []
+    again, times = program.call(values), []
     again()  # the first run may start threads
     start = time.perf_counter()
     again()
@@ -232,12 +245,8 @@ def _times(program: Any, values: list, repeats: int, enough: float) -> Iterator[
         start = time.perf_counter()
         for _ in range(number):
             again()
-        took = (time.perf_counter() - start) / number
-        yield took
-        if took <= enough:
-            return
-        if enough:
-            time.sleep(_PAUSE)
+        times.append((time.perf_counter() - start) / number)
+    return times
 
 
 def _leaves(value: Any) -> Iterator[Any]:
@@ -280,7 +289,7 @@ def _cuda_works(flavour: str) -> bool:
     """Return whether a module can be built for CUDA and run here."""
     with contextlib.suppress(Exception):
         if sys.modules["tvm"].cuda(0).exist:
-            (found,) = _leaves(_try(flavour, "cuda").run([np.ones(4, np.float32)]))
+            (found,) = _leaves(_try(flavour, "cuda").call([np.ones(4, np.float32)])())
             return bool((found.numpy() == 2).all())
     return False
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
 
-from passlab.exercises._tensorir import FOREIGN, host_target
+from passlab.exercises._speed import RUNS, drawn, fastest
+from passlab.exercises._tensorir import foreign, host_target
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
 from passlab.tvm import builds
@@ -18,8 +20,9 @@ from passlab.tvm import builds
 NAIVE, ROWS = 8.0, 1.4
 #: No vector may have more numbers. Registers hold 4 to 16; TVM takes much longer ones apart, number by number.
 LANES = 64
-#: The most timings of a kernel: another program may take the core in the middle of some.
-TIMINGS = 15
+#: A kernel that reads and writes at most so many numbers in memory for a product, and keeps at most so many sums in
+#: registers, need not be faster than the rows: how much it gains there depends on the width of the machine's vectors.
+TRAFFIC, SUMS = 0.5, 512
 
 
 @dataclass(frozen=True)
@@ -74,15 +77,17 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("valid", broken is None, broken or "")
     if broken:
         return
-    rng = np.random.default_rng(sizes.n)
-    a, b = (rng.standard_normal(shape, np.float32) for shape in ((sizes.n, sizes.k), (sizes.k, sizes.m)))
-    plain, rows = _baselines(sizes, a, b) if sizes.timed else (0.0, 0.0)
-    built = _run(module, a, b, TIMINGS if sizes.timed else 0, min(plain / NAIVE, rows / ROWS))
-    wrong = built.error or _difference(built.outputs[0][0], a, b)
-    yield Finding("same", not wrong, wrong or "")
-    if wrong or not sizes.timed:
+    if not sizes.timed:
+        wrong = _compared(module, drawn(_shapes(sizes), 1, seed=sizes.n), timed=False)[1]
+        yield Finding("same", not wrong, wrong)
         return
-    mine = min(built.times)
+    plain, rows = _baselines(sizes)
+    frugal = _traffic(module["main"]) <= TRAFFIC
+    enough = plain / NAIVE if frugal else min(plain / NAIVE, rows / ROWS)
+    _, wrong, mine = fastest(lambda: _compared(module, drawn(_shapes(sizes)), timed=True), enough)
+    yield Finding("same", not wrong, wrong)
+    if wrong:
+        return
     seen = f"On one thread your kernel takes {seconds(mine)}, the naive loop nest {seconds(plain)}"
     slow = "" if plain / mine >= NAIVE else f"{seen}: {plain / mine:.1f} times as fast; {NAIVE:g} times is required."
     yield Finding("did", not slow, slow)
@@ -93,7 +98,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
             f"A loop of {longest} turns is one vector, but a register of this machine holds {_lanes()} numbers. Longer "
             f"vectors are taken apart, and can be slower than none. Split the loop first: at most {LANES} are allowed."
         )
-    elif rows / mine < ROWS:
+    elif slow or (rows / mine < ROWS and not frugal):
         short = (
             f"{seen}, the loops in the order i, r, j {seconds(rows)}: {rows / mine:.1f} times as fast as these; at "
             f"least {ROWS:g} times is required. Which numbers are loaded or stored again that a register could keep?"
@@ -103,18 +108,66 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
 
 def _vectors(function: Any) -> list[int]:
     """Return the lengths of a kernel's vectors."""
-    import tvm_ffi
-
     from passlab.relax import tvm
 
-    found: list[int] = []
+    loops = _every(tvm.tirx.For, function.body)
+    return [int(loop.extent) for loop in loops if int(loop.kind) == tvm.tirx.ForKind.VECTORIZED]
 
-    def note(loop: Any) -> None:
-        if int(loop.kind) == tvm.tirx.ForKind.VECTORIZED:
-            found.append(int(loop.extent))
 
-    tvm_ffi.structural_walk(function.body, (tvm.tirx.For, note), order="post")
+def _every(kind: type, node: Any) -> list[Any]:
+    """Return all nodes of a kind in a statement or an expression."""
+    import tvm_ffi
+
+    found: list[Any] = []
+    tvm_ffi.structural_walk(node, (kind, found.append), order="post")
     return found
+
+
+def _traffic(function: Any) -> float:
+    """Return how many numbers in memory a kernel reads and writes for each product that it adds to a sum.
+
+    Inside the loop over the sum, what an access does not depend on is loaded once: a row of A for all columns of a
+    tile. Sums in a small local buffer stay in registers meanwhile. Infinite where no block adds up.
+    """
+    from passlab.tvm.tensorir import blocks
+
+    found = [_block_traffic(loops, realized) for loops, realized in blocks(function.body)]
+    return max(filter(None, found), default=math.inf)
+
+
+def _block_traffic(loops: tuple, realized: Any) -> float | None:
+    """Return the traffic of a block that adds up, None for another one."""
+    from passlab.relax import tvm
+
+    store = realized.block.body
+    if not isinstance(store, tvm.tirx.BufferStore):
+        return math.inf
+    loads = _every(tvm.ir.TensorLoad, store.value)
+    others = [load for load in loads if not load.source.same_as(store.buffer)]
+    if len(others) == len(loads):
+        return None
+    values = {it.var: value for it, value in zip(realized.block.iter_vars, realized.iter_values, strict=True)}
+    turns = [(loop.loop_var, getattr(loop.extent, "value", math.inf)) for loop in loops]
+
+    def reached(access: Any, turns: list) -> float:
+        """Return how many numbers an access reaches in some loops."""
+        used = {var for at in access.indices for name in _every(tvm.ir.Var, at) for var in _variables(values, name)}
+        return math.prod(extent for variable, extent in turns if variable in used)
+
+    over = [at for at, turn in enumerate(turns) if turn[1] > 1 and reached(store, [turn]) == 1]
+    if not over:
+        return None
+    inner = turns[over[-1] + 1 :]
+    in_registers = store.buffer.scope() == "local" and reached(store, turns[over[0] :]) <= SUMS
+    accesses = others if in_registers else [store, store, *others]  # a sum is loaded, and stored again
+    return sum(reached(access, inner) for access in accesses) / math.prod(extent for _, extent in inner)
+
+
+def _variables(values: dict, name: Any) -> list[Any]:
+    """Return the loop variables behind a variable of a block."""
+    from passlab.relax import tvm
+
+    return _every(tvm.ir.Var, values[name]) if name in values else [name]
 
 
 def _lanes() -> int:
@@ -152,8 +205,8 @@ def _module(value: Any, sizes: Sizes) -> tuple[Any, str | None]:
         text = function.script()
     except Exception as error:
         return None, f"TVM cannot print the kernel: {str(error).strip().splitlines()[-1][:200]}"
-    if foreign := [name for name in FOREIGN if name in text]:
-        return None, f"The kernel calls code from elsewhere ({foreign[0]}). Write the loops yourself."
+    if name := foreign(text):
+        return None, f"The kernel calls code from elsewhere ({name}). Write the loops yourself."
     return _alone(function), None
 
 
@@ -163,24 +216,30 @@ def _alone(function: Any) -> Any:
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
-def _run(module: Any, a: np.ndarray, b: np.ndarray, repeats: int, enough: float = 0.0) -> builds.Built:
-    return builds.run_module(
-        module, [(a, b)], target=host_target(), repeats=repeats, enough=enough, threads=1, seconds=20
-    )
+def _run(module: Any, given: Sequence[tuple], **how: Any) -> builds.Built:
+    return builds.run_module(module, given, target=host_target(), threads=1, seconds=20, **how)
 
 
-_kept: dict[Sizes, tuple[float, float]] = {}
+def _compared(module: Any, given: Sequence[tuple], timed: bool) -> tuple[builds.Built, str]:
+    """Return the build of a kernel, and which of its outputs is wrong, or ""."""
+    built = _run(module, given, timed=timed)
+    pairs = zip(built.outputs, given, strict=not built.error)
+    return built, built.error or next(filter(None, (_difference(c, *ab) for (c,), ab in pairs)), "")
 
 
-def _baselines(sizes: Sizes, a: np.ndarray, b: np.ndarray) -> tuple[float, float]:
-    """Return the seconds of the naive nest and of the one in the order i, r, j. They are measured once."""
-    if sizes not in _kept:
-        nests = (naive(sizes.n, sizes.m, sizes.k), by_rows(sizes.n, sizes.m, sizes.k))
-        plain, rows = (_run(_alone(nest), a, b, repeats) for nest, repeats in zip(nests, (1, 10), strict=True))
-        if plain.error or rows.error:
-            raise RuntimeError(f"The loops to compare with do not run: {plain.error or rows.error}")
-        _kept[sizes] = min(plain.times), min(rows.times)
-    return _kept[sizes]
+@cache
+def _baselines(sizes: Sizes) -> tuple[float, float]:
+    """Return the seconds of the naive nest and of the one in the order i, r, j."""
+    nests = (naive(sizes.n, sizes.m, sizes.k), by_rows(sizes.n, sizes.m, sizes.k))
+    runs = (drawn(_shapes(sizes), count, seed=0) for count in (4, 2 * RUNS))
+    plain, rows = (_run(_alone(nest), given, timed=True, lasting=True) for nest, given in zip(nests, runs, strict=True))
+    if plain.error or rows.error:
+        raise RuntimeError(f"The loops to compare with do not run: {plain.error or rows.error}")
+    return min(plain.times), min(rows.times)
+
+
+def _shapes(sizes: Sizes) -> tuple:
+    return (sizes.n, sizes.k), (sizes.k, sizes.m)
 
 
 def _difference(c: np.ndarray, a: np.ndarray, b: np.ndarray) -> str | None:

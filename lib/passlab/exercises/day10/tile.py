@@ -6,15 +6,16 @@ The judge makes its loops, looks at what is parallel and a vector, and times the
 from __future__ import annotations
 
 import contextlib
-import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from secrets import randbits
 from typing import Any
 
 import islpy as isl
 
 from passlab import polyhedral
+from passlab.exercises._speed import RUNS, fastest
 from passlab.exercises.day10._isl import Reader, Unreadable, as_text, told
 from passlab.exercises.day10._loops import Sizes, difference, run
 from passlab.judge import Case, Finding
@@ -24,8 +25,6 @@ from passlab.tvm import builds
 
 #: The speedup over the loops as written that counts as a schedule at all.
 SOME = 2.0
-#: Another program may take a core in the middle of a measurement: only several failures in a row are one.
-ROUNDS = 3
 #: How many turns a vector may have.
 LANES = range(4, 65)
 MARKS = ("parallel", "vectorize", "unroll")
@@ -103,19 +102,27 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if wrong:
         yield Finding("same", False, wrong)
         return
-    arrays = polyhedral.random_arrays(program, task.sizes)
     if not task.timed:
-        wrong = difference(run(function, arrays), polyhedral.reference(program, task.sizes, arrays))
-        yield Finding("same", not wrong, wrong or "")
+        arrays = polyhedral.random_arrays(program, task.sizes)
+        wrong = difference(run(function, [arrays]), [polyhedral.reference(program, task.sizes, arrays)])
+        yield Finding("same", not wrong, wrong)
         return
-    plain = polyhedral.prim_func(program, program.schedule, task.sizes)
-    first, mine = run(plain, arrays, 5), run(function, arrays, 30)
-    wrong = difference(mine, dict(zip(program.arrays, first.outputs[0], strict=True)))
-    yield Finding("same", not wrong, wrong or "")
+    given = [polyhedral.random_arrays(program, task.sizes, randbits(64)) for _ in range(RUNS)]
+    plain = run(polyhedral.prim_func(program, program.schedule, task.sizes), given, timed=True)
+    if plain.error:
+        raise RuntimeError(f"The loops to compare with do not run: {plain.error}")
+    wanted = [dict(zip(program.arrays, outputs, strict=True)) for outputs in plain.outputs]
+    written, enough = min(plain.times), ENOUGH[task.name]
+
+    def look() -> tuple[builds.Built, str]:
+        built = run(function, given, timed=True)
+        return built, difference(built, wanted)
+
+    _, wrong, least = fastest(look, written / enough)
+    yield Finding("same", not wrong, wrong)
     if wrong:
         return
-    least, written = _times(task, (function, mine), (plain, first), arrays)
-    ratio, enough = written / least, ENOUGH[task.name]
+    ratio = written / least
     seen = f"Your loops for {task.name} take {seconds(least)}, the loops as they are written {seconds(written)}"
     yield Finding("did", ratio >= SOME, f"{seen}: it must be at least {SOME:g} times as fast to count as a schedule.")
     short = "" if ratio >= enough else f"{seen}: {ratio:.1f} times as fast; at least {enough:g} times is required."
@@ -220,16 +227,3 @@ def _lacking(loops: list, block: Any) -> str | None:
             where = f"{region.source.name}[{', '.join(one.min.name for one in region.region)}]"
             return f"The turns of the vector jump through {where}: neighbours in it must be neighbours in memory."
     return None
-
-
-def _times(task: Task, mine: tuple, plain: tuple, arrays: dict) -> tuple[float, float]:
-    """Return the least times of both functions; repeat until the first is fast enough."""
-    least, written = math.inf, math.inf
-    for again in range(ROUNDS):
-        built: list[builds.Built] = [mine[1], plain[1]]
-        if again:
-            built = [run(mine[0], arrays, 60), run(plain[0], arrays, 5)]
-        least, written = min([least, *built[0].times]), min([written, *built[1].times])
-        if written / least >= ENOUGH[task.name]:
-            break
-    return least, written
