@@ -29,9 +29,9 @@ from contextlib import suppress
 from torch import fx
 
 from passlab import check, hint, progress
-from passlab.exercises.day04.groups import zoo
 from passlab.fx.dominators import nodes_between, post_dominators
 from passlab.fx.patterns import Pattern, canonical, pattern
+from passlab.given.day04.groups import zoo
 
 # %%
 progress("day04")

@@ -36,10 +36,16 @@ from autograder.engine.sandbox.cgroups import Group
 
 ROOT = Path(__file__).resolve().parents[3]
 
+#: The library without what a judge compares with: of the exercises, only the lists that learners read.
+_GIVEN = (
+    *("*.py", "exercises/__init__.py", "exercises/*/__init__.py"),
+    *("drawing", "equivalence", "formats", "fx", "given", "graph", "judge", "kernels", "measure", "notebook"),
+    *("polyhedral", "process", "relax", "relay", "tvm"),
+)
 #: role → what it sees of the project (glob patterns below ROOT). No role sees the gradebook, submissions or tests.
 READABLE = {
     "runner": (
-        "lib/passlab",
+        *(f"lib/passlab/{p}" for p in _GIVEN),
         "autograder/__init__.py",
         "autograder/engine/*.py",
         *(
@@ -385,7 +391,7 @@ class Layer:
 LAYERS = {
     "bubblewrap": (
         True,
-        "learner code sees the system, Python and lib/passlab; no network",
+        "learner code sees the system, Python and lib/passlab without the judges of exercises; no network",
         "learner code could read hidden cases and use the network: install bubblewrap "
         "(Debian: apt install bubblewrap); in a container, allow it namespaces "
         "(docker run --security-opt seccomp=unconfined --cap-add SYS_ADMIN)",

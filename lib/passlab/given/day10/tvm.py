@@ -1,0 +1,26 @@
+"""Day 10, the same order in TVM: how a case is put to an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import islpy as isl
+
+from passlab import polyhedral
+from passlab.given.day10._isl import told
+from passlab.judge import Case
+from passlab.judge.closing import opened
+
+
+@told
+def call(answer: Callable, case: Case) -> Any:
+    """Call the answer with the loops as written and the schedule. Its result travels as a module."""
+    from passlab.relax import tvm
+
+    source, schedule, sizes = case.build()
+    with opened():
+        program = polyhedral.parse(source)
+        written = polyhedral.prim_func(program, program.schedule, sizes)
+    function = answer(written, isl.Map(schedule))
+    return tvm.IRModule({"main": function}) if isinstance(function, tvm.tirx.PrimFunc) else function
