@@ -21,6 +21,7 @@ from autograder.engine.flavours import warm
 from autograder.engine.runner.shell import Shell
 from autograder.engine.runner.worker import serve
 from passlab import exercises, given
+from passlab.notebook import ui
 
 
 def end(pid: int) -> dict[str, float]:
@@ -46,6 +47,7 @@ def main(flavour: str, control: socket.socket) -> None:
     warm(flavour)
     learn_exercises(flavour)
     shell = Shell()
+    ui.templates()  # its files cannot be read where functions are closed
     gc.collect()
     gc.freeze()  # a collection in a worker then leaves the shared pages alone
     control.send(b'{"ready": true}')

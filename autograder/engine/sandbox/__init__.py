@@ -266,6 +266,21 @@ def enter(limits: Limits = Limits(), keep: Iterable[int] = ()) -> int:
     return 0
 
 
+def forgo(*folders: Path | str, programs: bool = False) -> None:
+    """Take these folders from this process and its descendants for good, and with `programs` starting programs, too.
+
+    For a process confined by `enter`. Does nothing where the layer is missing that could do it.
+    """
+    paths = {True: ("/tmp", *DEVICES), False: json.loads(os.environ[_SEEN])}
+    left = {
+        writable: [path for path in given if not any(Path(path).is_relative_to(folder) for folder in folders)]
+        for writable, given in paths.items()
+    }
+    _apply(lambda: landlock.restrict(left[False], left[True]), unsafe=True)
+    if programs:
+        _apply(lambda: seccomp.install(("execve", "execveat")), unsafe=True)
+
+
 def _apply(step: Callable[[], object], unsafe: bool) -> None:
     try:
         step()

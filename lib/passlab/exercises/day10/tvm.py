@@ -25,7 +25,15 @@ for i in range(N):
 def tvm_case(name: str, source: str, schedule: str, can: bool = True, run: bool = False, **sizes: int) -> Case:
     """Return a case. `can`: splits and reorders can express the schedule; if not, the answer is None, or that order."""
     about = ("valid", "same", "did") if run else ("valid", "did") if can else ("spared",)
-    return Case(name, lambda: (source, schedule, dict(sizes)), about, expect=Nest(source, schedule, sizes))
+
+    def build() -> tuple:
+        from passlab.relax import tvm
+
+        program = polyhedral.parse(source)
+        written = polyhedral.prim_func(program, program.schedule, sizes)
+        return tvm.IRModule({"main": written}), schedule
+
+    return Case(name, build, about, expect=Nest(source, schedule, sizes))
 
 
 def cases() -> list[Case]:
