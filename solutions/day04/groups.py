@@ -79,7 +79,8 @@ def fusion_groups(gm: fx.GraphModule) -> list[list[str]]:
     Out: a list of groups. A group is a list of names of nodes. Each node that is called (all but inputs, attributes and
          the output) is in one group; the order, of groups and in them, is free. A `getitem` that takes a field of a
          tuple, as that which `chunk` gives, takes part like any node of pattern 2, but may be left out of the answer.
-    Not to be called: tvm.relay.transform.FuseOps.
+    Not to be called: tvm.relay.transform.FuseOps, tvm.relay.optimize, tvm.relay.build,
+         tvm.relay.build_module.BuildModule, tvm.relay.vm.VMCompiler.
 
     Example:  sum(relu(x)) gives [["relu", "sum_1"]], relu(sum(x)) gives [["sum_1"], ["relu"]].
     """
