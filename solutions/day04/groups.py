@@ -28,10 +28,9 @@ from contextlib import suppress
 
 from torch import fx
 
-from passlab import check, hint, progress
+from passlab import check, exercises, hint, progress
 from passlab.fx.dominators import nodes_between, post_dominators
 from passlab.fx.patterns import Pattern, canonical, pattern
-from passlab.given.day04.groups import zoo
 
 # %%
 progress("day04")
@@ -152,7 +151,7 @@ check("day04.groups", fusion_groups)
 
 # %%
 with suppress(Exception):
-    resnet = zoo("resnet18")()
+    resnet = exercises.module("day04.groups").zoo("resnet18")()
     op = {node.name: canonical(node) for node in resnet.graph.nodes}
     kernels = Counter(" ".join(op[name] for name in group) for group in fusion_groups(resnet))
     print(*(f"{number:3} × {kernel}" for kernel, number in kernels.most_common()), sep="\n")
