@@ -373,6 +373,7 @@ class _Run:
                 return False
             for cell in self.job.cells:
                 if cell.index in early:
+                    self._ready(worker, forms.Begun)
                     if not self._question(worker, cell, hidden=False):
                         return not self._open()
                     skip |= self._lost_with_answers()
@@ -382,8 +383,7 @@ class _Run:
                     self.result.ran[cell.index] = outputs.died(why)
                     self.dead.add(cell.index)
                     return False
-            with contextlib.suppress(Gone, Late, Garbled):  # a failure also shows in the questions
-                receive(worker.reins, self._by(CELL_SECONDS), 0, reader(forms.Done))
+            self._ready(worker, forms.Done)
             # Hidden cases come last: by then, no output that the learner sees verbatim can reveal them.
             for hidden in (False, True):
                 for cell in self._open():
@@ -399,6 +399,11 @@ class _Run:
             why = f"Not run: {check.answer}, which this cell may call, ended its process or exceeded the time limit."
             self.result.ran.setdefault(at, outputs.not_run(why))
         return found.keys() - self.dead
+
+    def _ready(self, worker: Worker, form: type[Form]) -> None:
+        """Wait until questions can be asked: some have a process that runs the cells again. A failure shows in them."""
+        with contextlib.suppress(Gone, Late, Garbled):
+            receive(worker.reins, self._by(CELL_SECONDS * (1 + len(self.checks))), 0, reader(form))
 
     def _by(self, seconds: float) -> float:
         return min(self.until, time.monotonic() + seconds)

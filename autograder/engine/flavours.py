@@ -17,11 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-#: Not imported: parts that graded code does not use (the command line), exercises, which each flavour imports by
-#: itself, and JAX, which is large and rarely used, so that not every fork has to carry it.
+#: Not imported: parts that graded code does not use (the command line), exercises and what they give, which each
+#: flavour imports by itself, and JAX, which is large and rarely used, so that not every fork has to carry it.
 _NOT_WARMED = (
     "passlab.cli",
     "passlab.exercises",
+    "passlab.given",
     "passlab.jupyter",
     "passlab.formats.hlo",
     "passlab.formats.stablehlo",

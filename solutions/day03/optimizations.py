@@ -179,6 +179,7 @@ def dce(gm: fx.GraphModule) -> fx.GraphModule:
     Stays: the inputs and the output; what writes into memory (x.add_(1), x[0] = 1, relu(x, inplace=True), out=y, a
          batch norm in training mode); what draws random numbers (without it, all later draws are others); assertions;
          and what nothing is known about.
+    Not to be called: passlab.fx.stages.dce.
 
     Example:  a = tanh(x);  b = a * 2;  c = relu(x);  c.add_(1);  return c
               loses b, and then a;  c.add_(1) stays, though its result is unused.

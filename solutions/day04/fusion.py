@@ -35,12 +35,12 @@ from IPython.display import display
 from torch import fx, nn
 from torch.nn import functional as F
 
-from passlab import bytes_moved, check, diff, draw, hint, launches, models, progress, smaller, timed, trace
+from passlab import bytes_moved, check, diff, draw, exercises, hint, launches, models, progress, smaller, timed, trace
 from passlab.drawing import roofline, traffic
-from passlab.exercises.day04.cost import MACHINE, sides, situations
 from passlab.fx.effects import effects, memory_order, written
 from passlab.fx.ops import linear_act
 from passlab.fx.patterns import Pattern, pattern
+from passlab.given.day04.cost import MACHINE
 from passlab.kernels import fused
 from passlab.measure import peak_memory, seconds
 from passlab.measure.machine import measure_machine
@@ -751,8 +751,9 @@ with suppress(NotImplementedError):
 # that is in several groups is computed in each of their kernels. So fusing can lose.
 
 # %%
-for situation in situations(random.Random(3))[:7]:
-    both = sides(situation)
+judged = exercises.module("day04.cost")
+for situation in judged.situations(random.Random(3))[:7]:
+    both = judged.sides(situation)
     print(
         f"{situation.name:<42} apart {seconds(both.apart):>8}   fused {seconds(both.fused):>8}   {both.gain:.2f} times"
     )
@@ -858,11 +859,12 @@ WITHOUT = {
     "exp as cheap as +": {"dear": 1},
     "no end of registers": {"registers": math.inf},
 }
-choices = situations(random.Random(3))
+judged = exercises.module("day04.cost")
+choices = judged.situations(random.Random(3))
 with suppress(NotImplementedError):
     for name, change in WITHOUT.items():
         guesses = [cost(gm, choice.named(gm), MACHINE | change) for choice in choices for gm in [choice.graph()]]
-        right = sum(not sides(choice).wrong(guess) for choice, guess in zip(choices, guesses, strict=True))
+        right = sum(not judged.sides(choice).wrong(guess) for choice, guess in zip(choices, guesses, strict=True))
         print(f"{name:<20} {right} of {len(choices)} right")
 
 # %% [markdown]

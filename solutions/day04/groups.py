@@ -28,8 +28,7 @@ from contextlib import suppress
 
 from torch import fx
 
-from passlab import check, hint, progress
-from passlab.exercises.day04.groups import zoo
+from passlab import check, exercises, hint, progress
 from passlab.fx.dominators import nodes_between, post_dominators
 from passlab.fx.patterns import Pattern, canonical, pattern
 
@@ -79,7 +78,8 @@ def fusion_groups(gm: fx.GraphModule) -> list[list[str]]:
     Out: a list of groups. A group is a list of names of nodes. Each node that is called (all but inputs, attributes and
          the output) is in one group; the order, of groups and in them, is free. A `getitem` that takes a field of a
          tuple, as that which `chunk` gives, takes part like any node of pattern 2, but may be left out of the answer.
-    Not to be called: tvm.relay.transform.FuseOps.
+    Not to be called: tvm.relay.transform.FuseOps, tvm.relay.optimize, tvm.relay.build,
+         tvm.relay.build_module.BuildModule, tvm.relay.vm.VMCompiler.
 
     Example:  sum(relu(x)) gives [["relu", "sum_1"]], relu(sum(x)) gives [["sum_1"], ["relu"]].
     """
@@ -151,7 +151,7 @@ check("day04.groups", fusion_groups)
 
 # %%
 with suppress(Exception):
-    resnet = zoo("resnet18")()
+    resnet = exercises.module("day04.groups").zoo("resnet18")()
     op = {node.name: canonical(node) for node in resnet.graph.nodes}
     kernels = Counter(" ".join(op[name] for name in group) for group in fusion_groups(resnet))
     print(*(f"{number:3} × {kernel}" for kernel, number in kernels.most_common()), sep="\n")

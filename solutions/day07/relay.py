@@ -300,7 +300,8 @@ def fusion_groups(mod: tvm.IRModule, max_depth: int = 256) -> list[list[int]]:
     Out: a list of groups. A group is a list of numbers of calls; the calls of main are numbered 0, 1, 2, … in the order
          of `relay.analysis.post_order_visit`. Each call is in one group; the order, of groups and in them, is free.
     Time: 10 s of computing for each test case.
-    Not to be called: tvm.relay.transform.FuseOps, tvm.relay.optimize, tvm.relay.build.
+    Not to be called: tvm.relay.transform.FuseOps, tvm.relay.optimize, tvm.relay.build,
+         tvm.relay.build_module.BuildModule, tvm.relay.vm.VMCompiler.
 
     Example:  sum(relu(x)) gives [[0, 1]], relu(sum(x)) gives [[0], [1]].
     """
@@ -566,7 +567,8 @@ def cse(func, mod, ctx):
          (`op.get_attr("TOpIsStateful")`: each nn.dropout draws its own mask); nor calls of the module's functions, in
          which anything may happen. x + y and y + x may be merged.
     The signature and the attributes of the function stay.
-    Not to be called: tvm.relay.transform.EliminateCommonSubexpr.
+    Not to be called: tvm.relay.transform.EliminateCommonSubexpr, tvm.relay.optimize, tvm.relay.build,
+         tvm.relay.build_module.BuildModule, tvm.relay.vm.VMCompiler.
 
     Example:  add(tanh(dense(x, c)), tanh(dense(x, c)))  becomes  %0 = tanh(dense(x, c)); add(%0, %0)
     """

@@ -34,7 +34,6 @@ from IPython.display import display
 from torch import nn
 
 from passlab import check, diff, draw, exercises, hint, progress
-from passlab.exercises.day08.tuner import cases as tuner_cases
 from passlab.relax import relax, tvm
 from passlab.relax.fusing import everything, fuse, illegal, nothing, prepare, price, program
 from passlab.relax.pipelines import cpu_schedule, kernels
@@ -394,7 +393,7 @@ check("day08.schedule", schedule_matmul)
 # candidate, and what some of them take on the first machine:
 
 # %%
-candidates, histories, k = tuner_cases()[0].build()
+candidates, histories, k = exercises.find("day08.tuner").cases()[0].build()
 for index, seconds in sorted(histories[0], key=lambda trial: trial[1])[::5]:
     print(f"{seconds * 1e6:7.0f} µs  {candidates[index]}")
 

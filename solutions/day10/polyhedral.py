@@ -30,8 +30,8 @@ from IPython.display import display
 
 from passlab import check, exercises, hint, polyhedral, progress
 from passlab.drawing import lattice
-from passlab.exercises.day10.domains import as_python
-from passlab.exercises.day10.tile import SOURCES
+from passlab.given.day10.domains import as_python
+from passlab.given.day10.tile import SOURCES
 from passlab.polyhedral import PROGRAMS, tile
 from passlab.relax import tvm
 

@@ -95,6 +95,13 @@ def test_no_hidden_content_comes_out(ground):
     assert found == {}
 
 
+def test_no_judge_is_in_reach(ground):
+    taken = {
+        name for name in ATTACKS for where, text in ground.pages(name) if "cell" in where and f"{MARK} took" in text
+    }
+    assert taken == set()
+
+
 def test_no_page_runs_what_a_learner_wrote(ground):
     pages = {
         f"{name}, {where}": text for name in ATTACKS for where, text in ground.pages(name) if where.endswith("html")

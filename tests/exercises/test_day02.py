@@ -17,13 +17,13 @@ from autograder.engine import wire
 from passlab import exercises
 from passlab.exercises.day02._shared import program
 from passlab.exercises.day02.fold_batchnorm import _changed, batch_norm
-from passlab.exercises.day02.fold_batchnorm import call as call_fold
-from passlab.exercises.day02.pass_manager import call as call_manager
-from passlab.exercises.day02.visitor import call as call_visitor
 from passlab.fx.cases import seeded
 from passlab.fx.judge import rebuild
 from passlab.fx.ops import ConvReLU2d, conv2d_relu
 from passlab.fx.suspects import SUSPECTS
+from passlab.given.day02.fold_batchnorm import call as call_fold
+from passlab.given.day02.pass_manager import call as call_manager
+from passlab.given.day02.visitor import call as call_visitor
 from passlab.judge import Case, judge
 
 ALL = [e.id for e in exercises.of_day("day02")]

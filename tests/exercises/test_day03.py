@@ -19,7 +19,6 @@ from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
 from passlab import equivalent, exercises, random_graph, trace
 from passlab.exercises.day03.channels_last import cases as layout_cases
-from passlab.exercises.day03.constant_folding import _Memory
 from passlab.exercises.day03.pipeline import cases as pipeline_cases
 from passlab.exercises.day03.pipeline import wiring
 from passlab.exercises.day03.shrinking import budget
@@ -28,6 +27,7 @@ from passlab.fx.judge import rebuild, validate
 from passlab.fx.layout import ANY, NHWC, clashes, converts, is_image, wants
 from passlab.fx.nodes import op_name
 from passlab.fx.stages import STAGES
+from passlab.given.day03.constant_folding import _Memory
 from passlab.judge import Outcome, judge, judge_outcome
 
 ALL = [e.id for e in exercises.of_day("day03")]

@@ -11,8 +11,8 @@ from autograder.answers.day10.skew import least
 from autograder.authoring.answers import hidden_cases
 from passlab import exercises
 from passlab.exercises.day10 import _isl
-from passlab.exercises.day10.domains import as_python
 from passlab.exercises.day10.skew import STENCILS
+from passlab.given.day10.domains import as_python
 from passlab.judge import judge
 
 

@@ -31,7 +31,7 @@ class Question:
     """One exercise: the body of the reference answer, another right one as a whole cell, and a wrong one.
 
     `mistake`: what stands in the reference → what stands there in the wrong answer; `lost`: the verdict that it loses,
-    with `note` its misconception.
+    with `note` its misconception. `closed`: the function of the library that does it.
     """
 
     title: str
@@ -44,6 +44,7 @@ class Question:
     mistake: dict[str, str]
     lost: str
     note: str
+    closed: tuple[str, ...] = ()
 
     @property
     def good(self) -> str:
@@ -265,6 +266,7 @@ def constant_fold(gm):
         {'f"folded_{len(values)}"': '"folded"'},
         "same",
         "every constant goes into one buffer, so the last one wins",
+        ("passlab.fx.stages.fold",),
     ),
     "functions": Question(
         "Methods become functions",
@@ -479,8 +481,8 @@ def _cases(text: str) -> str:
 
 
 def _exercises() -> str:
-    row = '    Exercise("day00.{}", "{}", dict({}), 1, 2, HINTS, seconds=1),\n'
-    rows = (row.format(name, q.title, q.points) for name, q in QUESTIONS.items())
+    row = '    Exercise("day00.{}", "{}", dict({}), 1, 2, HINTS, seconds=1, closed={}),\n'
+    rows = (row.format(name, q.title, q.points, q.closed) for name, q in QUESTIONS.items())
     return f"{EXERCISES}{''.join(rows)})\n"
 
 

@@ -13,10 +13,10 @@ from torch.nn import functional as F
 from autograder.answers.day02._shared import KEPT, free_name, net_case, random_conv, zoo_case
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02._shared import Rewrite, op_of, program, rewrite_case
-from passlab.exercises.day02.fuse_conv_relu import Clipped
 from passlab.exercises.day02.fuse_conv_relu import cases as visible
 from passlab.fx.generate import random_graph
 from passlab.fx.ops import ConvReLU2d, conv2d_relu
+from passlab.given.day02.fuse_conv_relu import Clipped
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases

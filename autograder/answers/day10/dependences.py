@@ -12,8 +12,8 @@ import islpy as isl
 
 from autograder.authoring.answers import reference, right, wrong
 from passlab import polyhedral
-from passlab.exercises.day10._isl import as_text
 from passlab.exercises.day10.dependences import dependences_case
+from passlab.given.day10._isl import as_text
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases

@@ -11,8 +11,9 @@ import islpy as isl
 
 from autograder.authoring.answers import edited, reference, right, wrong
 from passlab import polyhedral
-from passlab.exercises.day10._isl import as_text
-from passlab.exercises.day10.domains import Nest, as_python, domains_case, loop, nest, statement, when
+from passlab.exercises.day10.domains import domains_case, loop, nest, statement, when
+from passlab.given.day10._isl import as_text
+from passlab.given.day10.domains import Nest, as_python
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases

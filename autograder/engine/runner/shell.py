@@ -7,6 +7,7 @@ Python's. IPython does the rest: magics, top-level await, tracebacks, figures.
 
 from __future__ import annotations
 
+import ast
 import base64
 import builtins
 import codecs
@@ -489,6 +490,25 @@ class Shell:
         if error and not record.error:  # IPython only printed it
             record.fail(type(error).__name__, _text(error), [f"{type(error).__name__}: {_text(error)}"])
         return record.ran()
+
+    def run_again(self, source: str, seconds: float, strict: bool) -> None:
+        """Run a cell without its outputs, statement by statement, in a process where some functions are closed.
+
+        A statement that fails is left out, for closed functions may be what it calls; `strict`: the cell ends there.
+        """
+        ip = self.ip
+        text = ip.transform_cell(source)
+        name = ip.compile.cache(text, ip.execution_count, raw_code=source)
+        ip.execution_count += 1
+        with contextlib.suppress(SyntaxError, OutOfTime), time_limit(seconds):
+            for statement in ast.parse(text, name).body:
+                try:
+                    exec(compile(ast.Module([statement], []), name, "exec"), ip.user_global_ns, ip.user_ns)
+                except OutOfTime:
+                    return
+                except BaseException:
+                    if strict:
+                        return
 
     def skip(self) -> None:
         """Count a cell without running it, so that `Cell In[3]` in a traceback is the third cell."""

@@ -20,7 +20,8 @@ from autograder.engine import sandbox
 from autograder.engine.flavours import warm
 from autograder.engine.runner.shell import Shell
 from autograder.engine.runner.worker import serve
-from passlab import exercises
+from passlab import exercises, given
+from passlab.notebook import ui
 
 
 def end(pid: int) -> dict[str, float]:
@@ -35,17 +36,18 @@ def end(pid: int) -> dict[str, float]:
 
 
 def learn_exercises(flavour: str) -> None:
-    """Import the modules of a flavour's exercises."""
+    """Import what a flavour's exercises give. Their judges are not in this process, nor where it could read them."""
     for day in exercises.days():
         for exercise in exercises.of_day(day):
             if exercise.flavour == flavour:
-                exercises.module(exercise.id)
+                given.module(exercise.id)
 
 
 def main(flavour: str, control: socket.socket) -> None:
     warm(flavour)
     learn_exercises(flavour)
     shell = Shell()
+    ui.templates()  # its files cannot be read where functions are closed
     gc.collect()
     gc.freeze()  # a collection in a worker then leaves the shared pages alone
     control.send(b'{"ready": true}')

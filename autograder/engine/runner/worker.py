@@ -2,17 +2,20 @@
 
 The worker runs the cells from top to bottom, and then forks a child that runs the answers on the cases, so that no
 output of a cell can hold a hidden case. Where a later cell changes what an answer uses, a child forked at the check
-keeps the state. A question that ends its child, or has to be ended, costs only itself: the engine starts another worker
-for the remaining ones.
+keeps the state. An answer whose exercise closes functions has a child that was forked before the first cell and runs
+the cells itself (see `closed`). A question that ends its child, or has to be ended, costs only itself: the engine
+starts another worker for the remaining ones.
 
 Nothing from a worker is trusted: a value is judged elsewhere, as data, and the rest is shown to the learner.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
+from collections.abc import Collection
 from dataclasses import asdict
 from functools import cache, partial
 from typing import Any
@@ -20,6 +23,7 @@ from typing import Any
 from autograder.engine import wire
 from autograder.engine.data import Cell
 from autograder.engine.outcomes import failure, to_wire
+from autograder.engine.runner.closed import close
 from autograder.engine.runner.shell import Shell
 from autograder.engine.sandbox import announce
 from passlab import exercises
@@ -35,18 +39,40 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
     skip, snapshots, early = set(order["skip"]), set(order["snapshots"]), set(order["early"])
     checks = dict(zip((cell.index for cell in cells if cell.exercise), talks, strict=True))
     asked: dict[socket.socket, Cell] = {}
+    apart: dict[socket.socket, socket.socket] = {}
+    failed: list[int] = []
+
+    def leave(questions: Collection[socket.socket]) -> None:
+        """Close what a child for these questions does not need."""
+        for sock in (reins, *(talk for talk in talks if talk not in questions), *apart.values()):
+            sock.close()
 
     def child(questions: dict[socket.socket, Cell]) -> None:
-        """Fork a child for these questions."""
-        if os.fork() == 0:
-            reins.close()
-            for talk in talks:
-                if talk not in questions:
-                    talk.close()
-            _answer(shell, questions)
+        """Let a child run these questions: one forked now, or those that run the cells themselves."""
+        for talk in questions.keys() & apart.keys():
+            with contextlib.suppress(Gone):
+                send(apart[talk], {"skip": sorted(skip), "failed": failed, "seconds": order["seconds"]})
+                receive(apart[talk])
+        here = {talk: cell for talk, cell in questions.items() if talk not in apart}
+        if here and os.fork() == 0:
+            leave(here)
+            _answer(shell, here)
         for talk in questions:
             talk.close()
 
+    for cell in cells:
+        if cell.exercise and cell.index not in skip and exercises.find(cell.exercise).closed:
+            ours, theirs = socket.socketpair()
+            talk = checks[cell.index]
+            if os.fork() == 0:
+                ours.close()
+                leave([talk])
+                _apart(
+                    shell, theirs, talk, cell, [c for c in cells if c.index < cell.index or cell.index not in snapshots]
+                )
+            theirs.close()
+            talk.close()  # nothing that a cell of this process leaves behind can answer in its place
+            apart[talk] = ours
     for cell in cells:
         if cell.exercise:
             if cell.index in snapshots and cell.index not in skip:
@@ -54,6 +80,7 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
             elif cell.index not in skip:
                 asked[checks[cell.index]] = cell
             if cell.index in early:  # the child runs its cases, in the state at this point
+                send(reins, {"at": cell.index})
                 skip = set(receive(reins)[0]["skip"])
             shell.skip()
         elif cell.index in skip:
@@ -61,6 +88,7 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
         else:
             send(reins, {"at": cell.index})
             ran = shell.run(cell.source, order["seconds"])
+            failed += [cell.index] if ran.error else []
             send(reins, {"ran": asdict(ran), "index": cell.index})
     child(asked)
     send(reins, {"done": True})
@@ -71,6 +99,24 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
             return
         if status:
             send(reins, {"code": os.waitstatus_to_exitcode(status)})
+
+
+def _apart(shell: Shell, rein: socket.socket, talk: socket.socket, check: Cell, cells: list[Cell]) -> None:
+    """Close what a question closes, run the cells when `rein` says so, and run the answer."""
+    try:
+        shell.mute()
+        close(exercises.find(check.exercise).closed)
+        order, _ = receive(rein)
+        for cell in cells:
+            if cell.exercise or cell.index in order["skip"]:
+                shell.skip()
+            else:
+                shell.run_again(cell.source, order["seconds"], strict=cell.index in order["failed"])
+        send(rein, {})
+        rein.close()
+        _answer(shell, {talk: check})
+    finally:
+        os._exit(1)
 
 
 def _answer(shell: Shell, questions: dict[socket.socket, Cell]) -> None:

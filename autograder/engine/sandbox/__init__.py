@@ -36,10 +36,16 @@ from autograder.engine.sandbox.cgroups import Group
 
 ROOT = Path(__file__).resolve().parents[3]
 
+#: The library without what a judge compares with: of the exercises, only the lists that learners read.
+_GIVEN = (
+    *("*.py", "exercises/__init__.py", "exercises/*/__init__.py"),
+    *("drawing", "equivalence", "formats", "fx", "given", "graph", "judge", "kernels", "measure", "notebook"),
+    *("polyhedral", "process", "relax", "relay", "tvm"),
+)
 #: role → what it sees of the project (glob patterns below ROOT). No role sees the gradebook, submissions or tests.
 READABLE = {
     "runner": (
-        "lib/passlab",
+        *(f"lib/passlab/{p}" for p in _GIVEN),
         "autograder/__init__.py",
         "autograder/engine/*.py",
         *(
@@ -260,6 +266,21 @@ def enter(limits: Limits = Limits(), keep: Iterable[int] = ()) -> int:
     return 0
 
 
+def forgo(*folders: Path | str, programs: bool = False) -> None:
+    """Take these folders from this process and its descendants for good, and with `programs` starting programs, too.
+
+    For a process confined by `enter`. Does nothing where the layer is missing that could do it.
+    """
+    paths = {True: ("/tmp", *DEVICES), False: json.loads(os.environ[_SEEN])}
+    left = {
+        writable: [path for path in given if not any(Path(path).is_relative_to(folder) for folder in folders)]
+        for writable, given in paths.items()
+    }
+    _apply(lambda: landlock.restrict(left[False], left[True]), unsafe=True)
+    if programs:
+        _apply(lambda: seccomp.install(("execve", "execveat")), unsafe=True)
+
+
 def _apply(step: Callable[[], object], unsafe: bool) -> None:
     try:
         step()
@@ -385,7 +406,7 @@ class Layer:
 LAYERS = {
     "bubblewrap": (
         True,
-        "learner code sees the system, Python and lib/passlab; no network",
+        "learner code sees the system, Python and lib/passlab without the judges of exercises; no network",
         "learner code could read hidden cases and use the network: install bubblewrap "
         "(Debian: apt install bubblewrap); in a container, allow it namespaces "
         "(docker run --security-opt seccomp=unconfined --cap-add SYS_ADMIN)",

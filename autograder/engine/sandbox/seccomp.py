@@ -9,6 +9,7 @@ import ctypes
 import errno
 import platform
 import struct
+from collections.abc import Iterable
 
 from autograder.engine.sandbox import linux
 
@@ -70,7 +71,7 @@ def _instruction(code: int, value: int = 0, if_true: int = 0, if_false: int = 0)
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
 
-def program(machine: str = platform.machine()) -> bytes:
+def program(machine: str = platform.machine(), denied: Iterable[str] = DENIED) -> bytes:
     """Return the filter as the kernel expects it: an array of struct sock_filter. Raises OSError on other machines."""
     if machine not in _AUDIT:
         raise OSError(errno.ENOSYS, f"seccomp: no list of system calls for {machine}")
@@ -86,7 +87,7 @@ def program(machine: str = platform.machine()) -> bytes:
     ]
     if machine == "x86_64":
         code += [_instruction(_AT_LEAST, _X32, 0, 1), absent]
-    for names, answer in ((DENIED, refuse), (ABSENT, absent), (PRETENDED, done)):
+    for names, answer in ((denied, refuse), (ABSENT, absent), (PRETENDED, done)):
         for name in names:
             if name in numbers:  # iopl and the like exist only on x86
                 code += [_instruction(_EQUAL, numbers[name], 0, 1), answer]
@@ -100,9 +101,12 @@ def program(machine: str = platform.machine()) -> bytes:
     return b"".join([*code, _instruction(_RETURN, _ALLOW)])
 
 
-def install() -> None:
-    """Put this process and its descendants under the filter for good. Raises OSError without seccomp."""
-    instructions = program()
+def install(denied: Iterable[str] = DENIED) -> None:
+    """Put this process and its descendants under the filter for good, besides those that they are under.
+
+    Raises OSError without seccomp.
+    """
+    instructions = program(denied=denied)
     buffer = ctypes.create_string_buffer(instructions, len(instructions))
 
     class Program(ctypes.Structure):  # struct sock_fprog

@@ -6,8 +6,9 @@ exercise, "day03.channels-last" in `day03/channels_last.py`, imported when the e
 
     def cases() -> list[Case]: ...        # the visible cases
     def judge(case, value): ...           # yields findings on a returned value
-    def call(answer, case): ...           # only where a case is not put to the answer by answer(*case.build())
     def smaller_cases() -> list[Case]: ...  # only where the exercise has a text `smaller`
+
+Where an answer is graded, its process has none of these modules: what it needs of an exercise is in `passlab.given`.
 """
 
 from __future__ import annotations
@@ -19,14 +20,15 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from types import ModuleType
-from typing import Any
 
+from passlab import given
 from passlab.judge import Exercise, call_answer
 
 
-def days() -> list[str]:
-    """Return the days that have exercises: ["day01", …]."""
-    return sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("day"))
+@cache
+def days() -> tuple[str, ...]:
+    """Return the days that have exercises: ("day01", …). Kept, since a confined process cannot list the folder."""
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("day")))
 
 
 def module_name(exercise_id: str) -> str:
@@ -34,14 +36,33 @@ def module_name(exercise_id: str) -> str:
     return f"{__name__}.{exercise_id.replace('-', '_')}"
 
 
+class Withheld(ImportError):
+    """The module of an exercise is not in this process: it runs answers for a grade."""
+
+
 def module(exercise_id: str) -> ModuleType:
-    """Import and return the module of an exercise, and with it torch or the compiler that the exercise needs."""
-    return importlib.import_module(module_name(exercise_id))
+    """Import and return the module of an exercise, and with it torch or the compiler that the exercise needs.
+
+    Raise Withheld where answers run for a grade.
+    """
+    name = module_name(exercise_id)
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        said = f"The cases and the judge of {exercise_id} are not in this process, which runs answers for a grade."
+        raise Withheld(said) from None
 
 
-def _later(exercise_id: str, name: str, *default: Any) -> Callable:
+def _later(exercise_id: str, name: str) -> Callable:
     """Return the function `name` of the exercise's module, which is imported at the first call."""
-    return lambda *args: getattr(module(exercise_id), name, *default)(*args)
+    return lambda *args: getattr(module(exercise_id), name)(*args)
+
+
+def _call(exercise_id: str) -> Callable:
+    """Return how a case is put to an answer; what the exercise gives is imported at the first call."""
+    return lambda *args: getattr(given.module(exercise_id), "call", call_answer)(*args)
 
 
 @cache
@@ -58,7 +79,7 @@ def of_day(day: str) -> tuple[Exercise, ...]:
                 flavour=home.NOTEBOOKS[notebook],
                 cases=exercise.cases or _later(exercise.id, "cases"),
                 judge=exercise.judge or _later(exercise.id, "judge"),
-                call=exercise.call or _later(exercise.id, "call", call_answer),
+                call=exercise.call or _call(exercise.id),
                 smaller_cases=exercise.smaller_cases or _later(exercise.id, "smaller_cases"),
             )
         )

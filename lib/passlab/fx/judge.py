@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from functools import cache
 
 import torch
-from torch import fx
+from torch import fx, nn
 from torch.utils._pytree import tree_leaves
 
 from passlab.equivalence import equivalent
@@ -59,12 +59,47 @@ def _on_cycle(node: fx.Node, order: dict[fx.Node, int]) -> bool:
     return False
 
 
+#: Modules that are a program themselves.
+_PROGRAMS = (fx.GraphModule, nn.Sequential, nn.ModuleList, nn.ModuleDict)
+
+
+def _program(part: nn.Module) -> str | None:
+    """Return the text of a module with programs inside, or None for one without."""
+    inside = list(part.modules())
+    if not any(isinstance(module, _PROGRAMS) for module in inside):
+        return None
+    return "\n".join([repr(part), *(str(module.graph) for module in inside if isinstance(module, fx.GraphModule))])
+
+
+def _hidden(before: fx.GraphModule | None, after: fx.GraphModule) -> str | None:
+    """Return, in one sentence, which node hides others from the laws, which look at the nodes of one graph, or None.
+
+    A node hides others if it calls a module that holds modules, or reads a module. Allowed are the layers that the
+    program called before: the same class or, if it has programs inside, the same text.
+    """
+    called = [attribute(before, n.target) for n in before.graph.find_nodes(op="call_module")] if before else []
+    classes, programs = {type(part) for part in called}, {_program(part) for part in called}
+    for node in after.graph.nodes:
+        part = attribute(after, node.target) if node.op in ("call_module", "get_attr") else None
+        if not isinstance(part, nn.Module):
+            continue
+        if node.op == "get_attr":
+            return f"Node {node.name} reads the module {node.target!r} as a value. Call its operations in the graph."
+        text = _program(part)
+        if (text not in programs) if text else (any(part.children()) and type(part) not in classes):
+            return (
+                f"Node {node.name} calls {node.target}, a module that holds operations of its own, where no law "
+                f"sees them. Write them as nodes of the graph."
+            )
+    return None
+
+
 def validate(before: fx.GraphModule | None, after: object) -> str | None:
     """Return why `after` is not a valid result of a pass over `before`, in one sentence, or None if it is.
 
     Checked in this order: None or another type returned; nodes of another graph; nodes erased but still used; a cycle;
-    a use before its definition; modules and attributes that do not exist; operands that do not fit; a missing or
-    misplaced output; placeholders other than those of `before`.
+    a use before its definition; modules and attributes that do not exist; operands that do not fit; nodes hidden in
+    modules; a missing or misplaced output; placeholders other than those of `before`.
     """
     if after is None:
         return "The pass returned None. End it with `return gm`."
@@ -110,6 +145,8 @@ def validate(before: fx.GraphModule | None, after: object) -> str | None:
             return f"Node {node.name} calls {node.target!r}, which is not callable."
         if node.op == "call_function" and (misfit := _misfit(node)):
             return f"The operands of node {node.name} do not fit {node.target.__name__}: {misfit}."
+    if hidden := _hidden(before, after):
+        return hidden
     outputs = [n for n in order if n.op == "output"]
     if len(outputs) != 1:
         return f"A graph has exactly one output node; this one has {len(outputs)}."

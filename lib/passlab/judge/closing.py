@@ -1,12 +1,26 @@
-"""Close the libraries' own functions that do an exercise, as long as an answer to it runs."""
+"""Close the libraries' own functions that do an exercise, as long as an answer to it runs.
+
+In a learner's kernel this is a reminder: an answer that wants to can undo it. Where answers are graded, they run in a
+process that never has these functions open (autograder/engine/runner/closed.py). Neither keeps an answer from holding
+the text of a function: the library is there to be read.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 import pkgutil
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
+
+#: What compiles a module of Relay, and runs all passes on the way.
+RELAY_COMPILERS = (
+    "tvm.relay.optimize",
+    "tvm.relay.build",
+    "tvm.relay.build_module.BuildModule",
+    "tvm.relay.vm.VMCompiler",
+)
 
 _active: list[Closed] = []
 
@@ -31,9 +45,9 @@ class Closed:
     """
 
     def __init__(self, names: Iterable[str]):
-        found = {_function(name): name for name in names}
+        found = functions(names)
         self._own = {function: function.__code__ for function in found}
-        self._refusing = {f: _refusal(name, f.__code__.co_freevars) for f, name in found.items()}
+        self._refusing = {f: refusal(name, f) for f, name in found.items()}
 
     def __enter__(self) -> Closed:
         self.close()
@@ -53,6 +67,18 @@ class Closed:
             function.__code__ = code
 
 
+def functions(names: Iterable[str]) -> dict[FunctionType, str]:
+    """Return function → its dotted name. Functions of an exercise that this process does not have are left out.
+
+    Raise ValueError for something not written in Python.
+    """
+    return {_function(name): name for name in names if not _withheld(name)}
+
+
+def _withheld(name: str) -> bool:
+    return name.startswith("passlab.exercises.") and importlib.util.find_spec(name.rpartition(".")[0]) is None
+
+
 def _function(name: str) -> FunctionType:
     found = pkgutil.resolve_name(name)
     inner = inspect.unwrap(found.__init__ if isinstance(found, type) else found)
@@ -61,10 +87,16 @@ def _function(name: str) -> FunctionType:
     return inner
 
 
-def _refusal(name: str, free: tuple[str, ...]) -> CodeType:
-    """Return code that raises. `free`: the variables of enclosing functions, which the new code must mention."""
-    said = f"{name} does what this exercise asks, so it is closed here: write it yourself"
-    body = f"raise RuntimeError({said!r})\n  {', '.join(free) or None}"
+def said(name: str) -> str:
+    """Return the message of a closed function."""
+    return f"{name} does what this exercise asks, so it is closed here: write it yourself"
+
+
+def refusal(name: str, function: FunctionType) -> CodeType:
+    """Return code for a function that raises. It mentions the same variables of enclosing functions, as it must."""
+    free = function.__code__.co_freevars
+    body = f"raise RuntimeError({said(name)!r})\n  {', '.join(free) or None}"
     space: dict = {}
-    exec(f"def made({', '.join(free)}):\n def refuse(*_, **__):\n  {body}\n return refuse", space)
+    text = f"def made({', '.join(free)}):\n def refuse(*_, **__):\n  {body}\n return refuse"
+    exec(compile(text, __file__, "exec"), space)  # a line of the library: messages name the learner's line that called
     return space["made"](*free).__code__

@@ -128,7 +128,10 @@ def check(name: str, answer: Callable) -> None:
     exercise = _find(name)
     if exercise is None:
         return
-    result = judge(exercise, answer)
+    try:
+        result = judge(exercise, answer)
+    except exercises.Withheld as withheld:
+        return show(say(str(withheld)))
     if result.attempted:
         attempts = load_progress().get(exercise.id, {}).get("attempts", 0) + 1
         remember(exercise.id, points=result.points, total=result.total, attempts=attempts)
@@ -163,7 +166,10 @@ def smaller(name: str, answer: Callable | None = None) -> None:
         show(say(f"{exercise.smaller} Check it with {call}; what you have then is a start for the whole question."))
     else:
         titled = replace(exercise, title=f"{exercise.title}, the smaller version")
-        result = judge(titled, answer, exercise.smaller_cases())
+        try:
+            result = judge(titled, answer, exercise.smaller_cases())
+        except exercises.Withheld as withheld:
+            return show(say(str(withheld)))
         result.notes.append(f"These points do not count. The whole question: check({exercise.id!r}, …).")
         show(report(result))
 

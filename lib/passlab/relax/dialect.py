@@ -14,6 +14,8 @@ from passlab.tvm.modules import called, is_primitive
 NAME = "relax"
 Function, Tuple = relax.Function, relax.Tuple
 BARE = {"pipeline": "none"}
+#: Operators whose first operand is what they call.
+_INDIRECT = ("relax.call_", "relax.invoke_", "relax.make_closure")
 
 
 def read(value: Any) -> Any:
@@ -84,6 +86,15 @@ def _name(call: Any) -> str | None:
         called = call.args[0]
         return getattr(called, "name_hint", None) or getattr(called, "global_symbol", call.op.name)
     return call.op.name
+
+
+def function_calls(function: Any) -> Iterator[Any]:
+    for _, value in bindings(function):
+        if isinstance(value, relax.Call):
+            if not isinstance(value.op, tvm.ir.Op):
+                yield value.op
+            elif value.op.name.startswith(_INDIRECT) and value.args:
+                yield value.args[0]
 
 
 def groups(name: str, function: Any) -> Iterator[tuple[str, ...]]:

@@ -13,6 +13,8 @@ from passlab.tvm.modules import called, functions, is_function, is_primitive
 NAME = "relay"
 Function, Tuple = relay.Function, relay.Tuple
 BARE = {"level": 0}
+#: Operators whose first operand is what they call.
+_INDIRECT = ("call_lowered", "vm.")
 
 
 def read(value: Any) -> Any:
@@ -59,6 +61,16 @@ def nodes(name: str, function: Any) -> Iterator[Node]:
     for expr in found:
         if isinstance(expr, relay.Call) and isinstance(expr.op, tvm.ir.Op):
             yield Node(expr.op.name, expr, None, name)
+
+
+def function_calls(function: Any) -> Iterator[Any]:
+    found: list[Any] = []
+    relay.analysis.post_order_visit(function, found.append)
+    for expr in found:
+        if isinstance(expr, relay.Call) and not isinstance(expr.op, tvm.ir.Op):
+            yield expr.op
+        elif isinstance(expr, relay.Call) and expr.op.name.startswith(_INDIRECT):
+            yield expr.args[0]
 
 
 def bindings(function: Any) -> Iterator[tuple[Any, Any]]:

@@ -80,6 +80,9 @@ class Dialect(Protocol):
     def nodes(self, name: str, function: Any) -> Iterator[Node]:
         """Yield the calls of operators in a function, operands first."""
 
+    def function_calls(self, function: Any) -> Iterator[Any]:
+        """Yield what each call in a function calls that is not a plain operator: a function, or the variable of one."""
+
     def bindings(self, function: Any) -> Iterator[tuple[Any, Any]]:
         """Yield a function's bindings in order, as (variable, value)."""
 

@@ -27,6 +27,7 @@ from passlab.tvm.modules import (
     first_difference,
     functions,
     groups,
+    has_composite,
     is_function,
     is_module,
     is_primitive,
@@ -49,6 +50,8 @@ __all__ = [
     "first_difference",
     "functions",
     "groups",
+    "has_composite",
+    "hidden",
     "is_function",
     "is_module",
     "is_primitive",
@@ -189,6 +192,32 @@ def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> 
     return f"{last} ({'it did not end' if status == -signal.SIGALRM else 'its process ended'})."
 
 
+def hidden(before: Any, after: Any, kernels: Callable[[Any], bool] = lambda function: False) -> str | None:
+    """Return where `after` calls functions that `before` does not, in one sentence, or None.
+
+    Laws count the calls of operators that are written down. An operator in a function counts once, however often the
+    function is called, and one in a kernel of TIR not at all. `kernels` says of which functions the exercise asks for
+    calls; its laws look into them.
+    """
+
+    def calls(module: Any) -> list[str]:
+        there = {var.name_hint: f for var, f in module.functions.items()} if is_module(module) else {}
+        found = []
+        for name, function in functions(module).items():
+            for callee in held().function_calls(function):
+                title = str(getattr(callee, "name_hint", ""))
+                target = there.get(title, callee)
+                if not (is_function(target) and kernels(target)):
+                    found.append(f"{name} calls {title or 'a function'}")
+        return found
+
+    old, new = calls(before), calls(after)
+    if len(new) <= len(old):
+        return None
+    where = next((said for said in new if said not in old), new[-1])
+    return f"{where}, which hides operators from the laws. Write what it computes where it is called."
+
+
 def _signature_change(before: Any, after: Any) -> str | None:
     _, old, old_result = signature(before)
     _, new, new_result = signature(after)
@@ -244,17 +273,18 @@ def judge_pass(
     cost: Law | None = None,
     *,
     reference: Callable[[Case], Callable] | None = None,
+    kernels: Callable[[Any], bool] = lambda function: False,
     **how: Any,
 ) -> Callable[[Case, object], Iterator[Finding]]:
     """Return the judge of a pass over modules: valid, then same, then the exercise's own laws.
 
     A case's first built argument is the module (or function) before the pass; its `inputs()` are a tuple, or a list of
-    tuples. `reference(case)` returns a torch model. Other keyword arguments go to `same`. Laws see typed modules. A
-    case that does not ask about `same` does not run its modules.
+    tuples. `reference(case)` returns a torch model. `kernels`: see `hidden`. Other keyword arguments go to `same`. Laws
+    see typed modules. A case that does not ask about `same` does not run its modules.
     """
 
     def well_formed(before: Any, after: Any) -> Finding:
-        broken = valid(before, after)
+        broken = valid(before, after) or hidden(before, after, kernels)
         return Finding("valid", True) if broken is None else Finding("valid", False, broken, before=before)
 
     def sameness(before: Any, after: Any, case: Case) -> Finding:

@@ -11,7 +11,7 @@ import contextlib
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from passlab.tvm.dialect import Node, held
@@ -67,6 +67,13 @@ def counts(module: Any, function: str | None = None) -> Counter[str]:
 def is_primitive(function: Any) -> bool:
     """Return whether FuseOps made this function, which is one kernel (attribute Primitive)."""
     return bool(function.attrs) and "Primitive" in function.attrs and bool(int(function.attrs["Primitive"]))
+
+
+def has_composite(*names: str) -> Callable[[Any], bool]:
+    """Return a test of whether a function's attribute Composite is one of these names."""
+    return lambda function: (
+        bool(function.attrs) and "Composite" in function.attrs and str(function.attrs["Composite"]) in names
+    )
 
 
 def groups(module: Any) -> list[tuple[str, ...]]:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,11 +11,9 @@ from torch.fx.passes.shape_prop import _extract_tensor_metadata
 
 from passlab import trace, view
 from passlab.fx.cases import seeded
-from passlab.judge import Case, Finding, record
+from passlab.given.day01._shared import MOST_CALLS, TooMuch
+from passlab.judge import Case, Finding
 
-#: An answer whose work is limited may make this many calls (Python functions and built-ins) on one graph. Comparing
-#: all pairs of nodes fits; walking all paths of `LADDER` does not.
-MOST_CALLS = 1_000_000
 LADDER = 60
 CHAIN = 1_200
 
@@ -74,14 +70,6 @@ def chain() -> tuple:
     return (from_edges([[]] + [[i] for i in range(CHAIN)] + [[0, CHAIN]], _op),)
 
 
-@record
-@dataclass(frozen=True)
-class TooMuch:
-    """In place of a value: the answer did more work than promised. `what`: a key of `TOO_MUCH`."""
-
-    what: str
-
-
 TOO_MUCH = {
     "calls": f"More than {MOST_CALLS:,} function calls on a graph of {{nodes:,}} nodes: the work is repeated for every "
     "path. Store the result for each node, so that each node is processed only once.",
@@ -95,39 +83,6 @@ TOO_MUCH = {
 def excess(value: TooMuch, gm: fx.GraphModule) -> Finding:
     """Return the finding for too much work on a graph."""
     return Finding("cost", False, TOO_MUCH[value.what].format(nodes=len(gm.graph.nodes)))
-
-
-class _Stop(BaseException):
-    """Raised inside an answer that makes too many calls; no `except Exception` catches it."""
-
-
-def frugally(answer: Callable, case: Case) -> Any:
-    """Put a case to an answer; in a case about cost, stop after MOST_CALLS calls.
-
-    An answer could switch the counting off. It gains nothing: 2 ** LADDER paths take longer than any time limit.
-    """
-    arguments = case.build()
-    if "cost" not in case.about:
-        return answer(*arguments)
-    calls = 0
-    before, deepest = sys.getprofile(), sys.getrecursionlimit()
-
-    def count(frame, event, arg):
-        nonlocal calls
-        calls += event in ("call", "c_call")
-        if calls > MOST_CALLS:
-            raise _Stop
-
-    sys.setprofile(count)
-    try:
-        return answer(*arguments)
-    except _Stop:
-        return TooMuch("calls")
-    except RecursionError:
-        return TooMuch("depth")
-    finally:
-        sys.setprofile(before)
-        sys.setrecursionlimit(deepest)
 
 
 def line(gm: fx.GraphModule, name: str) -> str:

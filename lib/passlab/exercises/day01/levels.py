@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, frugally, kind_of, net, read_pairs, traced
+from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, kind_of, net, read_pairs, traced
 from passlab.judge import Case, Finding, and_more, plural
 
 
@@ -150,6 +150,3 @@ def _wrong_level(value: dict, level: dict[str, int], nodes: dict) -> tuple[str, 
     if value["depth"] != depth:
         return f"depth is {value['depth']}; expected {depth}, the number of levels.", ()
     return "", ()
-
-
-call = frugally

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
-from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, frugally, line, net, read_pairs, traced
+from passlab.exercises.day01._shared import TooMuch, cost_cases, excess, line, net, read_pairs, traced
 from passlab.judge import Case, Finding
 
 #: The forms that an addition takes in torch.fx.
@@ -114,6 +114,3 @@ def _why_not(nodes: dict[str, fx.Node], a: str, b: str) -> str:
     if len([used for used in nodes[b].all_input_nodes if not _is_number(used)]) == 1:
         return f"{a} is the only tensor that {b} reads, so no longer path of tensors can end there."
     return f"no longer path of tensors leads from {a} to {b}."
-
-
-call = frugally

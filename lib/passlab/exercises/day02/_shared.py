@@ -116,14 +116,3 @@ def leftovers(before: fx.GraphModule, after: fx.GraphModule, removed: int, done:
         f"The graph has {len(after.graph.nodes)} nodes; {len(before.graph.nodes) - removed} are enough: "
         f"every match should replace two nodes by one."
     )
-
-
-def plain(value: Any) -> Any:
-    """Return `value` as plain data (numbers, text, lists); anything else as the first 60 characters of its repr."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, tuple | list):
-        return tuple(map(plain, value))
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    return f"{value!r:.60}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -26,13 +26,6 @@ def batch_norm(channels: int, **options: Any) -> nn.BatchNorm2d:
             norm.weight.uniform_(0.5, 1.5).mul_(torch.randn(channels).sign())
             norm.bias.normal_()
     return norm
-
-
-def call(answer: Callable, case: Case) -> dict[str, Any]:
-    """Run the pass. Return its graph, and the model as the pass left it."""
-    (gm,) = case.build()
-    model = rebuild(gm)  # a second graph that keeps the original modules, whatever the pass does to gm
-    return {"graph": answer(gm), "model": model}
 
 
 def _changed(before: fx.GraphModule, after: fx.GraphModule) -> str | None:

@@ -14,15 +14,7 @@ from passlab.exercises.day02._shared import ATTRIBUTES, Rewrite, leftovers, live
 from passlab.fx.cases import parameters
 from passlab.fx.judge import judge_pass
 from passlab.fx.ops import ConvReLU2d
-from passlab.judge import Case, Finding, module_travels, plural
-
-
-@module_travels
-class Clipped(nn.ReLU):
-    """A look-alike: a subclass of ReLU that computes something else."""
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return super().forward(x).clamp(max=0.75)
+from passlab.judge import Case, Finding, plural
 
 
 def _fused(before: fx.GraphModule, after: fx.GraphModule, case: Case) -> str | None:

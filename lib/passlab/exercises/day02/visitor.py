@@ -5,57 +5,15 @@ from __future__ import annotations
 import operator
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import fx
 
-from passlab.exercises.day02._shared import plain, upstream
+from passlab.exercises.day02._shared import upstream
+from passlab.given.day02.visitor import spelled
 from passlab.judge import Case, Finding
-
-
-class _Again(BaseException):
-    """Raised in a callback when a node is visited a second time; it ends the log, and with it an exponential walk."""
-
-
-def call(answer: Callable, case: Case) -> dict[str, Any]:
-    """Visit with callbacks that log their arguments and return the number of the visit (1, 2, …).
-
-    Callbacks of placeholders return None, which is a valid result: the node is still done.
-    """
-    graph, root, keys = case.build()
-    log: list[tuple[str, Any, tuple]] = []
-    seen: set[str] = set()
-
-    def recorder(key: Any) -> Callable:
-        def callback(node: fx.Node, *results: Any) -> int | None:
-            log.append((node.name, _spelled(key), tuple(map(plain, results))))
-            if node.name in seen:
-                raise _Again
-            seen.add(node.name)
-            nonlocal deepest
-            deepest = max(deepest, sys.getrecursionlimit())
-            return None if key == "placeholder" else len(log)
-
-        return callback
-
-    start = next(n for n in graph.nodes if n.name == root)
-    deepest = limit = sys.getrecursionlimit()
-    found: dict[str, Any] = {"log": log, "result": None, "too_deep": False}
-    try:
-        found["result"] = plain(answer(start, {key: recorder(key) for key in keys}))
-    except _Again:
-        pass
-    except RecursionError:
-        found["too_deep"] = True
-    found["raised_limit"] = max(deepest, sys.getrecursionlimit()) > limit
-    sys.setrecursionlimit(limit)
-    return found
-
-
-def _spelled(key: Any) -> str:
-    return key if isinstance(key, str) else getattr(key, "__name__", str(key))
 
 
 def key_of(node: fx.Node, keys: Any) -> Any:
@@ -102,8 +60,8 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
         node = nodes[name]
         number[name] = None if key == "placeholder" else len(number) + 1
         should = key_of(node, keys)
-        if key != _spelled(should):
-            message = f"{name} was passed to the callback for {key!r}; expected the one for {_spelled(should)!r}."
+        if key != spelled(should):
+            message = f"{name} was passed to the callback for {key!r}; expected the one for {spelled(should)!r}."
             yield wrong("spared", message, name)
         expected = tuple(number.get(o.name) for o in node.all_input_nodes)
         late = [o.name for o in node.all_input_nodes if o.name not in number and key_of(o, keys) is not None]

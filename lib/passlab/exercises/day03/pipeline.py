@@ -31,11 +31,6 @@ def pipeline_case(name: str, build: Callable[[], fx.GraphModule], stages: tuple[
     return Case(name, lambda: (build(), stages), expect=best)
 
 
-def call(answer: Callable, case: Case) -> Any:
-    gm, stages = case.build()
-    return answer(gm, {name: STAGES[name] for name in stages})
-
-
 def wiring(gm: fx.GraphModule) -> list[tuple]:
     """Return the graph without its names: graphs with the same wiring give the same list."""
     place = {node: i for i, node in enumerate(gm.graph.nodes)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from passlab.judge import Exercise
+from passlab.judge.closing import RELAY_COMPILERS
 
 #: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"fusion": "relax", "groups": "relay"}
@@ -61,7 +62,7 @@ EXERCISES = (
             "spared": "it joins nothing that FuseOps keeps apart",
         },
         helps={"did": 1},
-        closed=("tvm.relay.transform.FuseOps",),
+        closed=("tvm.relay.transform.FuseOps", *RELAY_COMPILERS),
     ),
     Exercise(
         id="day04.convex",

@@ -84,14 +84,6 @@ def half(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     return numbers(*shape).to(dtype)
 
 
-def call(answer: Callable, case: Case) -> Any:
-    """Call the answer; a function of TensorIR travels in a module."""
-    from passlab.relax import tvm
-
-    value = answer(*case.build())
-    return tvm.IRModule({"main": value}) if isinstance(value, tvm.tirx.PrimFunc) else value
-
-
 def judge(case: Case, value: object) -> Iterator[Finding]:
     (gm,) = case.build()
     broken, function = _misfit(gm, value)

@@ -25,12 +25,11 @@ from torch import fx
 
 from passlab.exercises._tensorir import host_target
 from passlab.fx.reader import trace
+from passlab.given.day04.cost import MACHINE
 from passlab.judge import Case, Finding
 from passlab.judge.words import plural
 from passlab.tvm import builds
 
-#: The machine that an answer receives, with the numbers of an ordinary laptop. The question explains them.
-MACHINE = {"bandwidth": 2e10, "launch": 1e-6, "step": 1e-10, "dear": 30, "registers": 16}
 #: Sides that differ by less than this factor are equally good.
 CLOSE = 1.2
 
@@ -367,10 +366,6 @@ def cases() -> list[Case]:
         cost_case("five choices", laptop),
         cost_case("the same graph on two machines", turned(random.Random(0))[:2]),
     ]
-
-
-def call(answer: Callable, case: Case) -> list:
-    return [answer(*choice) for choice in case.build()[0]]
 
 
 _AS_RELAX = {

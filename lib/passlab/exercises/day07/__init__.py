@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from passlab.judge import Exercise
+from passlab.judge.closing import RELAY_COMPILERS
 
 #: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"relay": "relay"}
@@ -95,7 +96,7 @@ EXERCISES = (
         },
         helps={"did": 2, "spared": 3},
         seconds=10.0,
-        closed=("tvm.relay.transform.FuseOps", "tvm.relay.optimize", "tvm.relay.build"),
+        closed=("tvm.relay.transform.FuseOps", *RELAY_COMPILERS),
     ),
     Exercise(
         id="day07.instrument",
@@ -153,7 +154,7 @@ EXERCISES = (
         ),
         meaning={"valid": "the result is a well-formed function"},
         helps={"same": 2, "did": 1, "spared": 2},
-        closed=("tvm.relay.transform.EliminateCommonSubexpr",),
+        closed=("tvm.relay.transform.EliminateCommonSubexpr", *RELAY_COMPILERS),
     ),
     Exercise(
         id="day07.dce",

@@ -10,7 +10,7 @@ from passlab.judge import Case
 from passlab.judge.expect import Expectation
 from passlab.relay import relay, tvm
 from passlab.relay.cases import calls, case, expecting, least, most, number, program, tuple_of, weight
-from passlab.tvm.judge import counts, functions, is_primitive
+from passlab.tvm.judge import counts, functions, has_composite, is_primitive
 
 NAME = "dense_gelu"
 
@@ -160,4 +160,4 @@ def cases() -> list[Case]:
     ]
 
 
-judge = expecting()
+judge = expecting(kernels=has_composite("dense_gelu"))

@@ -6,102 +6,26 @@ that. Both sides are built here again, in another process, their kernels counted
 
 from __future__ import annotations
 
-import contextlib
 import math
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import torch
 
 from passlab.equivalence.values import Tolerance, compare
+from passlab.given.day07.fold_and_time import LEVEL, RUNS
 from passlab.judge import Case, Finding
 from passlab.measure import seconds as duration
 from passlab.relay import relay, tvm
 from passlab.relay.cases import program, weight
 from passlab.tvm import builds
 from passlab.tvm.builds import Built, as_torch, packed
-from passlab.tvm.judge import counts, first_difference, random_inputs, valid
+from passlab.tvm.judge import counts, first_difference, hidden, random_inputs, valid
 
-LEVEL, RUNS = 3, 5
 #: Seconds between two looks at the clock in which another program may run.
 HICCUP = 1e-4
-
-
-@contextlib.contextmanager
-def watched(x: np.ndarray) -> Iterator[tuple[list[tuple], list[float]]]:
-    """Give two lists that grow: (module, level, passes off) of each build, and the seconds of each run on `x`."""
-    from tvm.contrib.graph_executor import GraphModule
-
-    built, runs = [], []
-    run, build, run_module = GraphModule.run, relay.build, builds.run_module
-    time_evaluator = tvm.runtime.Module.time_evaluator
-
-    def note(graph: Any, seconds: list[float]) -> None:
-        inputs = [graph["get_input"](at).numpy() for at in range(graph["get_num_inputs"]())]
-        runs.extend(seconds if any(np.array_equal(there, x) for there in inputs) else ())
-
-    def noted_build(module: Any, *args: Any, **how: Any) -> Any:
-        context = tvm.transform.PassContext.current()
-        built.append((module, context.opt_level, context.disabled_pass))
-        return build(module, *args, **how)
-
-    def noted_run(graph: Any, **inputs: Any) -> None:
-        start = time.perf_counter()
-        run(graph, **inputs)
-        note(graph.module, [time.perf_counter() - start])
-
-    def noted_evaluator(module: Any, *args: Any, **how: Any) -> Callable:
-        def measured(*given: Any) -> Any:
-            found = time_evaluator(module, *args, **how)(*given)
-            note(module, found.results)
-            return found
-
-        return measured
-
-    def noted_run_module(module: Any, inputs: Any, **how: Any) -> Built:
-        found = run_module(module, inputs, **how)
-        built.append((module, how.get("level", LEVEL), how.get("disabled", ())))
-        runs.extend(found.times)
-        return found
-
-    with (
-        mock.patch.object(relay, "build", noted_build),
-        mock.patch.object(GraphModule, "run", noted_run),
-        mock.patch.object(tvm.runtime.Module, "time_evaluator", noted_evaluator),
-        mock.patch.object(builds, "run_module", noted_run_module),
-    ):
-        yield built, runs
-
-
-def call(answer: Callable, case: Case) -> Any:
-    """Return the answer's sides as plain data: lists of numbers and text. The image travels as a torch tensor.
-
-    Each side gets `built`, [level, passes off] of the builds of its module; `runs` are the seconds of all runs.
-    """
-    module, x = case.build()
-    with watched(x.numpy()) as (built, runs):
-        found = answer(module, x.numpy())
-    if not isinstance(found, dict):
-        return found
-    plain = {"runs": [float(one) for one in runs]}
-    for name, side in found.items():
-        if isinstance(side, dict):
-            side = dict(side)
-            side["disabled"] = [str(one) for one in side.get("disabled") or ()]
-            side["seconds"] = [float(one) for one in side.get("seconds") or ()]
-            own = [(level, off) for module, level, off in built if _equal(module, side.get("module"))]
-            side["built"] = [[level, sorted(map(str, off))] for level, off in own]
-        plain[str(name)] = side if isinstance(side, dict) else float(side)
-    return plain
-
-
-def _equal(one: Any, other: Any) -> bool:
-    one = tvm.IRModule.from_expr(one) if isinstance(one, relay.Function) else one
-    return isinstance(other, tvm.IRModule) and tvm.ir.structural_equal(one, other)
 
 
 def _unfit(before: tvm.IRModule, found: Any) -> str | None:
@@ -112,7 +36,7 @@ def _unfit(before: tvm.IRModule, found: Any) -> str | None:
         side = found[name]
         if not isinstance(side, dict) or not {"module", "level", "disabled", "seconds"} <= set(side):
             return f"The side {name!r} must be a dict with module, level, disabled and seconds."
-        if broken := valid(before, side["module"]):
+        if broken := valid(before, side["module"]) or hidden(before, side["module"]):
             return f"The side {name!r}: {broken}"
         if type(side["level"]) is not int or not all(isinstance(one, str) for one in side["disabled"]):
             return f"The side {name!r} must have an int as its level and names of passes in disabled."

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from passlab.exercises.day07._shared import Witness, plain
+from passlab.exercises.day07._shared import Witness
 from passlab.judge import Case, Finding
 from passlab.relay import relay, tvm
 from passlab.relay.cases import program, weight
-
-
-def call(answer: Callable, case: Case) -> Any:
-    table = answer(*case.build())
-    return {plain(name): found for name, found in table.items()} if isinstance(table, dict) else table
 
 
 def table(module: tvm.IRModule, disabled: Sequence[str] = ()) -> dict[str, list[int]]:

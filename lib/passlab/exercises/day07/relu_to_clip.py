@@ -10,7 +10,7 @@ from passlab.exercises.day07._shared import CONV, LEVEL, RELU, SHAPE, clip_case,
 from passlab.judge import Case, times
 from passlab.relay import relay, tvm
 from passlab.relay.cases import attributes_kept, calls, number, program, tuple_of, weight
-from passlab.tvm.judge import counts, is_primitive, judge_pass
+from passlab.tvm.judge import counts, has_composite, is_primitive, judge_pass
 
 
 def _alone(module: tvm.IRModule) -> int:
@@ -81,7 +81,7 @@ def _clips(module: tvm.IRModule) -> set[tuple[float, float]]:
     return {(e.attrs.a_min, e.attrs.a_max) for e in outside(module["main"]) if named(e, "clip")}
 
 
-judge = judge_pass(_clip_did, _clip_spared, level=LEVEL)
+judge = judge_pass(_clip_did, _clip_spared, kernels=has_composite("conv2d_relu"), level=LEVEL)
 
 
 def instruction(x: relay.Expr, seed: int = 0) -> relay.Expr:

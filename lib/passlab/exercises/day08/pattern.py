@@ -11,7 +11,7 @@ from passlab.exercises.day08._shared import CONV, IMAGE, RELU, WEIGHT, conv, oth
 from passlab.judge import Case, plural
 from passlab.relax import relax
 from passlab.relax.cases import case, module, op
-from passlab.tvm.judge import judge_pass
+from passlab.tvm.judge import has_composite, judge_pass
 from passlab.tvm.modules import bindings, functions, nodes
 
 ADD, MATMUL, GELU = "relax.add", "relax.matmul", "relax.nn.gelu"
@@ -105,7 +105,7 @@ def _pattern_spared(before: Any, after: Any, case: Case) -> str | None:
 
 WHY = "check the consumers of the values in between, layouts, dtypes and the shape of the bias"
 
-judge = judge_pass(_composed, _pattern_spared)
+judge = judge_pass(_composed, _pattern_spared, kernels=has_composite(*COMPOSITES))
 
 VECTOR, SQUARE = (2, 8), (8, 8)
 

@@ -18,7 +18,7 @@ from passlab.exercises.day08._shared import (
 )
 from passlab.judge import Case, plural
 from passlab.relax.cases import case, module, op
-from passlab.tvm.judge import judge_pass
+from passlab.tvm.judge import is_primitive, judge_pass
 
 
 def joinable(mod: Any) -> tuple[list[str], list[str]]:
@@ -67,7 +67,7 @@ def _port_spared(before: Any, after: Any, case: Case) -> str | None:
     return other_calls(before, after, {RELU, CLIP})
 
 
-judge = judge_pass(_ported, _port_spared)
+judge = judge_pass(_ported, _port_spared, kernels=is_primitive)
 
 
 def cases() -> list[Case]:

@@ -9,7 +9,7 @@ import itertools
 import math
 import random
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -104,12 +104,6 @@ def cases() -> list[Case]:
         tuner_case("another machine", drawn_machine(1), 2),
         tuner_case("a third machine", drawn_machine(2), 3),
     ]
-
-
-def call(answer: Callable, case: Case) -> list:
-    """Call the answer once for each start, independently."""
-    candidates, histories, k = case.build()
-    return [answer([dict(c) for c in candidates], list(history), k) for history in histories]
 
 
 def judge(case: Case, value: object) -> Iterator[Finding]:

@@ -11,7 +11,7 @@ from typing import Any
 import islpy as isl
 
 from passlab.judge import Case, Finding
-from passlab.polyhedral.schedules import cannot_read, remedy
+from passlab.polyhedral.schedules import remedy
 
 #: Limits on the length of a text, the numbers in one bracket, and the steps of isl to judge it: all far more than a
 #: right answer needs.
@@ -112,65 +112,6 @@ def _judged(judge: Callable, case: Case, value: Any, reader: Reader) -> list[Fin
     except Unreadable as error:
         return [Finding("valid", False, str(error))]
     return findings
-
-
-def as_text(value: Any) -> Any:
-    """Return the value with its isl objects as text, so that it can travel."""
-    if type(value).__module__.split(".")[0] == "islpy":
-        return str(value)
-    if isinstance(value, dict):
-        return {as_text(key): as_text(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return type(value)(map(as_text, value)) if type(value) in (list, tuple) else list(map(as_text, value))
-    return value
-
-
-def told(call: Callable[[Callable, Case], Any]) -> Callable[[Callable, Case], Any]:
-    """Let a `call` say isl's errors in words: the text that isl could not read, or the operation that failed."""
-
-    @wraps(call)
-    def telling(answer: Callable, case: Case) -> Any:
-        try:
-            return call(answer, case)
-        except isl.Error as error:
-            raise ValueError(_said(error)).with_traceback(error.__traceback__) from None
-
-    return telling
-
-
-def _said(error: isl.Error) -> str:
-    named = re.search(r"isl_(\w+) failed: (.*?)(?: in /.*)?$", str(error))
-    operation, reason = named.groups() if named else ("an operation", str(error))
-    if not operation.endswith("read_from_str"):
-        return f"isl cannot do {operation}: {reason}"
-    frame = error.__traceback__
-    while frame.tb_next:
-        frame = frame.tb_next
-    texts = [text for text in frame.tb_frame.f_locals.values() if isinstance(text, str) and "{" in text]
-    unread = next((text for text in reversed(texts) if not _reads(text)), None)
-    if unread is None:
-        return f"isl cannot read the text of this {operation.removesuffix('_read_from_str')} ({reason}): print it"
-    return cannot_read(unread).rstrip(".")
-
-
-def _reads(text: str) -> bool:
-    for kind in (isl.UnionSet, isl.UnionMap):
-        try:
-            kind(text)
-        except isl.Error:
-            continue
-        return True
-    return False
-
-
-def call_with(*kinds: str) -> Callable[[Callable, Case], Any]:
-    """Return a `call` that turns the texts of a case into isl objects; kinds are names of isl's classes."""
-
-    @told
-    def call(answer: Callable, case: Case) -> Any:
-        return as_text(answer(*(getattr(isl, kind)(text) for kind, text in zip(kinds, case.build(), strict=True))))
-
-    return call
 
 
 def example(found: isl.UnionSet | isl.UnionMap) -> str:

@@ -7,13 +7,11 @@ from typing import Any
 
 import islpy as isl
 
-from passlab.exercises.day10._isl import Reader, call_with, example, limited, not_before
+from passlab.exercises.day10._isl import Reader, example, limited, not_before
 from passlab.exercises.day10.domains import read_parts
 from passlab.judge import Case, Finding
 
 KINDS = ("flow", "anti", "output", "values")
-
-call = call_with("UnionSet", "UnionMap", "UnionMap", "UnionMap")
 
 
 def dependences_case(

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from passlab.exercises.day10._isl import (
     Reader,
     Unreadable,
-    as_text,
     example,
     limited,
     not_a_function,
     not_before,
     said_type,
-    told,
 )
+from passlab.given.day10.domains import Nest
 from passlab.judge import Case, Finding
-
-Nest = dict[str, Any]
 
 
 def loop(name: str, start: str, stop: str, *body: dict, step: int = 1) -> dict:
@@ -35,23 +32,6 @@ def statement(name: str, writes: str, *reads: str) -> dict:
 
 def nest(parameters: str, *body: dict) -> Nest:
     return {"parameters": parameters.split(), "body": list(body)}
-
-
-def as_python(nest: Nest) -> str:
-    """Return a loop nest as Python loops, for display; statements are calls."""
-
-    def lines(body: list[dict], indent: str) -> Iterator[str]:
-        for item in body:
-            if "statement" in item:
-                writes, reads = (", ".join(item[kind]) for kind in ("writes", "reads"))
-                yield f"{indent}{writes} = {item['statement']}({reads})".replace("[]", "[()]")
-                continue
-            start, stop, step = item.get("range", ("", "", 1))
-            head = f"for {item['loop']} in range({start}, {stop}, {step})" if "loop" in item else f"if {item['if']}"
-            yield f"{indent}{head}:"
-            yield from lines(item["body"], indent + "    ")
-
-    return "\n".join(lines(nest["body"], ""))
 
 
 #: Part of the answer → the messages about a missing element and about an extra one.
@@ -149,11 +129,6 @@ def cases() -> list[Case]:
             "{ S[i] -> [0, -i]; T[i] -> [1, i] }",
         ),
     ]
-
-
-@told
-def call(answer: Callable, case: Case) -> Any:
-    return as_text(answer(*case.build()))
 
 
 @limited

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from passlab import polyhedral
-from passlab.exercises.day10._isl import told
 from passlab.exercises.day10._loops import Nest, kernel, other_order, same
 from passlab.judge import Case, Finding
-from passlab.polyhedral import tensor_ir
 
 TRIANGLE = """
 for i in range(N):
@@ -100,18 +98,6 @@ def cases() -> list[Case]:
         generate_case("one guard or the other", SIEVE, "{ S[i, j] -> [i - j, i] }", run=False, N=6, M=7),
         generate_case("odd ones from the end", LINE, odd_back, run=False, N=11),
     ]
-
-
-@told
-def call(answer: Callable, case: Case) -> Any:
-    """Call the answer with isl's AST of the case, and make a function from the statement that it returns."""
-    from passlab.relax import tvm
-
-    source, schedule, sizes = case.build()
-    program = polyhedral.parse(source)
-    statement, function = tensor_ir.by_hand(program, sizes)
-    body = answer(polyhedral.ast(program, schedule, sizes), statement)
-    return tvm.IRModule({"main": function(body)}) if isinstance(body, tvm.tirx.Stmt) else body
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from secrets import randbits
 from typing import Any
@@ -16,8 +16,9 @@ import islpy as isl
 
 from passlab import polyhedral
 from passlab.exercises._speed import RUNS, fastest
-from passlab.exercises.day10._isl import Reader, Unreadable, as_text, told
+from passlab.exercises.day10._isl import Reader, Unreadable
 from passlab.exercises.day10._loops import Sizes, difference, run
+from passlab.given.day10.tile import SOURCES
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
 from passlab.polyhedral.program import at_sizes, first_pair, instance
@@ -31,21 +32,6 @@ MARKS = ("parallel", "vectorize", "unroll")
 #: Limits on the steps of isl and on the digits of a number: with huge numbers, each step takes long.
 OPERATIONS, DIGITS = 2_000_000, 6
 
-MATMUL = """
-for i in range(N):
-    for j in range(M):
-        C[i, j] = 0
-        for k in range(K):
-            C[i, j] += A[i, k] * B[k, j]
-"""
-GRAM = """
-for i in range(N):
-    for j in range(i + 1):
-        C[j, i] = 0
-        for k in range(K):
-            C[j, i] += A[k, i] * A[k, j]
-"""
-SOURCES = {"matmul": MATMUL, "gram": GRAM}
 #: Program → the required speedup over its loops as written. Good schedules are far above it; machines may be busy.
 ENOUGH = {"matmul": 10.0, "gram": 4.0}
 
@@ -75,13 +61,6 @@ def cases() -> list[Case]:
         tile_case("gram", timed=True, N=192, K=192),
         tile_case("matmul", N=13, M=37, K=7),
     ]
-
-
-@told
-def call(answer: Callable, case: Case) -> Any:
-    """Call the answer with the program of the case, and return its schedule as text."""
-    name, sizes = case.build()
-    return as_text(answer(polyhedral.parse(SOURCES[name], name), sizes))
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:

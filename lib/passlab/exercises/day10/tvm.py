@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
-import islpy as isl
-
 from passlab import polyhedral
-from passlab.exercises.day10._isl import told
 from passlab.exercises.day10._loops import Nest, kernel, other_order, same
 from passlab.judge import Case, Finding
-from passlab.judge.closing import opened
 
 PRODUCT = """
 for i in range(N):
@@ -29,7 +25,15 @@ for i in range(N):
 def tvm_case(name: str, source: str, schedule: str, can: bool = True, run: bool = False, **sizes: int) -> Case:
     """Return a case. `can`: splits and reorders can express the schedule; if not, the answer is None, or that order."""
     about = ("valid", "same", "did") if run else ("valid", "did") if can else ("spared",)
-    return Case(name, lambda: (source, schedule, dict(sizes)), about, expect=Nest(source, schedule, sizes))
+
+    def build() -> tuple:
+        from passlab.relax import tvm
+
+        program = polyhedral.parse(source)
+        written = polyhedral.prim_func(program, program.schedule, sizes)
+        return tvm.IRModule({"main": written}), schedule
+
+    return Case(name, build, about, expect=Nest(source, schedule, sizes))
 
 
 def cases() -> list[Case]:
@@ -53,19 +57,6 @@ def cases() -> list[Case]:
         transpose("by remainders", "i mod 4, floor(i/4), j", can=False),
         transpose("tiles that cut tiles, in one loop", "floor(i/4), floor(i/6), i, j", can=False),
     ]
-
-
-@told
-def call(answer: Callable, case: Case) -> Any:
-    """Call the answer with the loops as written and the schedule. Its result travels as a module."""
-    from passlab.relax import tvm
-
-    source, schedule, sizes = case.build()
-    with opened():
-        program = polyhedral.parse(source)
-        written = polyhedral.prim_func(program, program.schedule, sizes)
-    function = answer(written, isl.Map(schedule))
-    return tvm.IRModule({"main": function}) if isinstance(function, tvm.tirx.PrimFunc) else function
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:

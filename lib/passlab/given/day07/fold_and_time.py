@@ -1,0 +1,94 @@
+"""Day 7, what folding a batch norm buys: how a case is put to an answer.
+
+While the answer works, a witness writes down what it builds and how long each run takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+from unittest import mock
+
+import numpy as np
+
+from passlab.judge import Case
+from passlab.relay import relay, tvm
+from passlab.tvm import builds
+from passlab.tvm.builds import Built
+
+LEVEL, RUNS = 3, 5
+
+
+@contextlib.contextmanager
+def watched(x: np.ndarray) -> Iterator[tuple[list[tuple], list[float]]]:
+    """Give two lists that grow: (module, level, passes off) of each build, and the seconds of each run on `x`."""
+    from tvm.contrib.graph_executor import GraphModule
+
+    built, runs = [], []
+    run, build, run_module = GraphModule.run, relay.build, builds.run_module
+    time_evaluator = tvm.runtime.Module.time_evaluator
+
+    def note(graph: Any, seconds: list[float]) -> None:
+        inputs = [graph["get_input"](at).numpy() for at in range(graph["get_num_inputs"]())]
+        runs.extend(seconds if any(np.array_equal(there, x) for there in inputs) else ())
+
+    def noted_build(module: Any, *args: Any, **how: Any) -> Any:
+        context = tvm.transform.PassContext.current()
+        built.append((module, context.opt_level, context.disabled_pass))
+        return build(module, *args, **how)
+
+    def noted_run(graph: Any, **inputs: Any) -> None:
+        start = time.perf_counter()
+        run(graph, **inputs)
+        note(graph.module, [time.perf_counter() - start])
+
+    def noted_evaluator(module: Any, *args: Any, **how: Any) -> Callable:
+        def measured(*given: Any) -> Any:
+            found = time_evaluator(module, *args, **how)(*given)
+            note(module, found.results)
+            return found
+
+        return measured
+
+    def noted_run_module(module: Any, inputs: Any, **how: Any) -> Built:
+        found = run_module(module, inputs, **how)
+        built.append((module, how.get("level", LEVEL), how.get("disabled", ())))
+        runs.extend(found.times)
+        return found
+
+    with (
+        mock.patch.object(relay, "build", noted_build),
+        mock.patch.object(GraphModule, "run", noted_run),
+        mock.patch.object(tvm.runtime.Module, "time_evaluator", noted_evaluator),
+        mock.patch.object(builds, "run_module", noted_run_module),
+    ):
+        yield built, runs
+
+
+def call(answer: Callable, case: Case) -> Any:
+    """Return the answer's sides as plain data: lists of numbers and text. The image travels as a torch tensor.
+
+    Each side gets `built`, [level, passes off] of the builds of its module; `runs` are the seconds of all runs.
+    """
+    module, x = case.build()
+    with watched(x.numpy()) as (built, runs):
+        found = answer(module, x.numpy())
+    if not isinstance(found, dict):
+        return found
+    plain = {"runs": [float(one) for one in runs]}
+    for name, side in found.items():
+        if isinstance(side, dict):
+            side = dict(side)
+            side["disabled"] = [str(one) for one in side.get("disabled") or ()]
+            side["seconds"] = [float(one) for one in side.get("seconds") or ()]
+            own = [(level, off) for module, level, off in built if _equal(module, side.get("module"))]
+            side["built"] = [[level, sorted(map(str, off))] for level, off in own]
+        plain[str(name)] = side if isinstance(side, dict) else float(side)
+    return plain
+
+
+def _equal(one: Any, other: Any) -> bool:
+    one = tvm.IRModule.from_expr(one) if isinstance(one, relay.Function) else one
+    return isinstance(other, tvm.IRModule) and tvm.ir.structural_equal(one, other)

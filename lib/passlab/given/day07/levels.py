@@ -1,0 +1,14 @@
+"""Day 7, what runs at which level: how a case is put to an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from passlab.given.day07._shared import plain
+from passlab.judge import Case
+
+
+def call(answer: Callable, case: Case) -> Any:
+    table = answer(*case.build())
+    return {plain(name): found for name, found in table.items()} if isinstance(table, dict) else table

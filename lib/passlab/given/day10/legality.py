@@ -1,0 +1,7 @@
+"""Day 10, is this order legal?: how a case is put to an answer."""
+
+from __future__ import annotations
+
+from passlab.given.day10._isl import call_with
+
+call = call_with("UnionMap", "UnionMap")
