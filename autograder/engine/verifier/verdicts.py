@@ -16,12 +16,13 @@ from typing import Any
 
 from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
-from autograder.engine import wire
+from autograder.engine import graphs, wire
 from autograder.engine.data import CaseResult, Verdict
 from autograder.engine.forms import Kept
 from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises
+from passlab.fx import elsewhere
 from passlab.judge import (
     Case,
     Exercise,
@@ -187,7 +188,8 @@ class Question:
                 outcome = replace(outcome, value=wire.decode(self.values[at]))
             except wire.Refused as refused:
                 outcome = replace(outcome, status="raised", error=f"The result cannot be judged: {refused}")
-        findings = judge_outcome(self.exercise, case, outcome)
+        with graphs.disposable():
+            findings = judge_outcome(self.exercise, case, outcome)
         if at < self.visible:
             return findings
         told = "" if self.heads[at]["status"] == "ok" else outcome.error
@@ -228,10 +230,10 @@ def _discreet(finding: Finding, told: str) -> Finding:
     return replace(finding, message=finding.message and (told or ON_HIDDEN[finding.verdict]), before=None, after=None)
 
 
-def _of_the_moment() -> tuple[int, int]:
+def _of_the_moment() -> tuple[int, ...]:
     """Return how much so far depended on the time or the memory there was. What did is not kept: it may be otherwise
     for the next learner with the same value."""
-    return builds.unsteady, OutOfTime.times
+    return builds.unsteady, graphs.unsteady, OutOfTime.times
 
 
 #: (exercise, seed, name of a known answer, position of the case) → its result: status, lost verdicts, fingerprint.
@@ -279,7 +281,8 @@ class Misconceptions:
             limited, before = replace(exercise, seconds=min(exercise.seconds, RUN_SECONDS)), _of_the_moment()
             head, value = to_wire(run(limited, entry, cases[at]))
             question = Question(exercise_id, seed, [head] * (at + 1), [value] * (at + 1), {})
-            lost = sorted({f.verdict for f in question.judged(at) if not f.ok})
+            with elsewhere.trusting():
+                lost = sorted({f.verdict for f in question.judged(at) if not f.ok})
             found = (head["status"], lost, question.fingerprint(at))
             if before == _of_the_moment():
                 self.fresh[key] = found

@@ -16,6 +16,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from autograder.engine.wire.kinds import is_word
 from autograder.engine.wire.refusal import Refused
+from passlab.fx import elsewhere
 from passlab.fx.ops import ConvReLU2d
 from passlab.judge import travel
 
@@ -71,7 +72,7 @@ def refuse_hooks(module: nn.Module, where: str) -> None:
 def settings(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield the entries of a module's `__dict__` that not every module has."""
     for name, value in vars(module).items():
-        if name not in _INNER and name not in _DERIVED:
+        if name not in _INNER and name not in _DERIVED and value is not elsewhere.refuse:
             yield name, value
 
 

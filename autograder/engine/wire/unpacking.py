@@ -22,6 +22,7 @@ from torch.fx.passes.shape_prop import TensorMetadata
 from autograder.engine.wire import kinds, modules, targets
 from autograder.engine.wire import tvm as wire_tvm
 from autograder.engine.wire.refusal import Refused
+from passlab.fx import elsewhere
 from passlab.judge import travel
 
 _MOST = 2**62
@@ -246,6 +247,7 @@ class _Unpacker:
             module = modules.blank(_known(modules.CLASSES, name))
             self._parts(module, training, parts)
             modules.remake(module)
+            elsewhere.mark(module)
             return module
         graph, called, notes = parts[4:]
         if not kinds.is_word(called):
@@ -302,6 +304,7 @@ class _Unpacker:
             node = _append_node(graph, aside if _flag(foreign) else graph, _text(name), op, self._target(op, target))
             node.type = self._annotation(kind)
             node.meta = self._notes(notes, kinds.NOTES)
+            elsewhere.mark(node)
             nodes.append(node)
         for row in strays:
             name, foreign = _rows(row, 2)
