@@ -2,8 +2,8 @@
 
 The verifier must not run what a learner's pass returned: operators of torch that do not check what they are given read
 and write anywhere in their process. So the engine's warm parent forks a server (`serve`) in the sandbox for learner
-code, which forks a child, confined like a worker, for each case that a judge runs a returned graph on. The verifier
-(`use`, `disposable`) has the other end of its socket. See `passlab.fx.elsewhere`, which sees to it that nothing runs
+code, which forks a child, confined like a worker, for each question. The verifier (`use`, `Disposable`) has the other
+end of its socket. See `passlab.fx.elsewhere`, which sees to it that nothing runs
 past this module.
 
 What does a reply prove? The outputs are what the graph computed or pretended to compute: either way they come from the
@@ -17,7 +17,6 @@ import gc
 import signal
 import socket
 import time
-from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import torch
@@ -33,7 +32,7 @@ from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.process.server import Server, request
 from passlab.tvm import builds
 
-#: Of one process, which runs a graph of a case on all inputs.
+#: Of one process, which runs the graphs of a question.
 LIMITS = sandbox.Limits(memory_mib=4096, cpu_s=20, processes=8)
 #: Seconds, by the clock, that a process may take to start, and that all graphs of a question may take.
 _START_SECONDS, SECONDS = 30.0, 60.0
@@ -108,7 +107,7 @@ def _packed(run: Run, inputs: int) -> tuple[dict[str, Any], bytes]:
 # ── The verifier's side ───────────────────────────────────────────────────────────────────────────────────────────────
 
 _control: socket.socket | None = None
-_process: _Process | None = None
+_process: Disposable | None = None
 #: Seconds that this process may still wait for graphs; see `allow`.
 _allowed = SECONDS
 #: How many runs so far gave no result: a crash, or time or memory that ran out.
@@ -128,18 +127,6 @@ def allow(seconds: float) -> None:
     _allowed = seconds
 
 
-@contextlib.contextmanager
-def disposable() -> Iterator[None]:
-    """Run returned graphs in one process, which ends with the block. Outside such a block none is run."""
-    global _process
-    _process = _Process()
-    try:
-        yield
-    finally:
-        _process.end()
-        _process = None
-
-
 def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -> Run:
     """Do what `Program.run` does, in the disposable process."""
     global _allowed, unsteady
@@ -150,26 +137,42 @@ def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -
     start = time.monotonic()
     try:
         if _allowed <= 0:
-            raise Lost("it has used up its time")
+            raise Lost(_OUT_OF_TIME)
         return _process.run(program, args, seed, how, start + _allowed)
     except wire.Refused as refused:
         return Run(error=refused)
     except Lost as lost:
         unsteady += 1
-        _process.end()
+        _process.close()
         return Run(error=lost, trace=Trace(program.graph))
     finally:
         _allowed -= time.monotonic() - start
 
 
-class _Process:
-    """A connection to a process that runs graphs. It is made when it is needed; after a crash, anew."""
+class Disposable:
+    """A process that runs graphs. It starts when it is needed; after a crash, anew.
+
+    While a `with` block holds it, returned graphs run in it; outside such blocks none runs.
+    """
 
     def __init__(self):
         self.sock: socket.socket | None = None
         self.sent: list[Program] = []
 
-    def end(self) -> None:
+    @property
+    def running(self) -> bool:
+        return self.sock is not None
+
+    def __enter__(self) -> Disposable:
+        global _process
+        _process = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        global _process
+        _process = None
+
+    def close(self) -> None:
         if self.sock is not None:
             self.sock.close()
         self.sock, self.sent = None, []
@@ -189,23 +192,18 @@ class _Process:
             if head.ended is None:
                 return _checked(head, wire.decode(bytes(value)), len(args), how["traced"] and program.graph)
         except Late:
-            raise _out_of_time() from None
+            raise Lost(_OUT_OF_TIME) from None
         except Gone:
             raise Lost("it ended the process that ran it") from None
         except (Garbled, wire.Refused):
             raise Lost("it wrote into the connection of the process that ran it") from None
         if head.ended == -signal.SIGKILL:
-            raise _out_of_time()
+            raise Lost(_OUT_OF_TIME)
         raise Lost(f"it ended the process that ran it ({_SIGNALS.get(-head.ended, f'exit code {head.ended}')})")
 
 
+_OUT_OF_TIME = "it used up its time"
 _SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signal.SIGFPE: "division by zero"}
-
-
-def _out_of_time() -> Lost:
-    global _allowed
-    _allowed = 0.0
-    return Lost("it used up its time")
 
 
 def _connected() -> socket.socket:

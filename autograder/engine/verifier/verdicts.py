@@ -6,6 +6,7 @@ Where judging depends on the data alone, the same bytes on the same case give th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterable
@@ -131,9 +132,14 @@ class Question:
         self.heads, self.values = heads, values
         self.kept, self.fresh = kept, {}
         self.seen: list[Seen] = []
+        self.process = graphs.Disposable()
 
     def verdict(self, misconceptions: Misconceptions) -> Verdict:
         """Judge every case and return the verdict as its learner may see it."""
+        with contextlib.closing(self.process):
+            return self._verdict(misconceptions)
+
+    def _verdict(self, misconceptions: Misconceptions) -> Verdict:
         result = conclude(self.exercise, self.cases, map(self._outcome, range(len(self.heads))), self._findings)
         cases = [self._case_result(at, seen) for at, seen in enumerate(self.seen)]
         drawn = self._drawn(result)
@@ -181,15 +187,28 @@ class Question:
         return seen.findings
 
     def judged(self, at: int) -> list[Finding]:
-        """Return the judge's findings on one case, graphs included."""
+        """Return the judge's findings on one case, graphs included.
+
+        A returned graph may spoil the process that runs it for those of later cases, or keep what it saw there. So what
+        is lost in a process that has run others is judged again in a fresh one: no message, and no lost verdict that is
+        kept for all learners with the same value, depends on other cases.
+        """
+        fresh = not self.process.running
+        with self.process:
+            findings = self._judged(at)
+        if fresh or all(finding.ok for finding in findings):
+            return findings
+        with contextlib.closing(graphs.Disposable()) as process, process:
+            return self._judged(at)
+
+    def _judged(self, at: int) -> list[Finding]:
         case, outcome = self.cases[at], self._outcome(at)
         if outcome.status == "ok":
             try:
                 outcome = replace(outcome, value=wire.decode(self.values[at]))
             except wire.Refused as refused:
                 outcome = replace(outcome, status="raised", error=f"The result cannot be judged: {refused}")
-        with graphs.disposable():
-            findings = judge_outcome(self.exercise, case, outcome)
+        findings = judge_outcome(self.exercise, case, outcome)
         if at < self.visible:
             return findings
         told = "" if self.heads[at]["status"] == "ok" else outcome.error
