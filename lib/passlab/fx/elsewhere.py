@@ -75,7 +75,7 @@ def run(*args: Any, **how: Any) -> Any:
     return _run(*args, **how)
 
 
-def refuse(*_: Any, **__: Any) -> None:
+def refuse(self: Any = None, *_: Any, **__: Any) -> None:
     """Stand in for the `forward` of what may not run here."""
     raise NotHere("A returned program may not run in this process. Run it with passlab.fx.programs.Program.")
 
