@@ -1,6 +1,6 @@
 """Search for operators that a graph may call and that reach beyond their tensors' memory.
 
-    python -m autograder.bench.operators [TRIALS] [NAME…]      (names as in the tables of `wire.targets`: aten.add.Tensor)
+    python -m autograder.bench.operators [TRIALS] [NAME…]      (names such as aten.add.Tensor)
 
 Each operator is called with hostile arguments: indices, sizes and strides that are huge or negative, shapes that do not
 fit, empty and overlapping tensors, wrong dtypes. The allocator under torch puts every block, temporaries and outputs
@@ -19,6 +19,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,10 +65,39 @@ void free(void *block) {
 }
 """
 
-SECONDS = 2  # of one trial
+#: Seconds of one trial, after which it is given up, and how often that may happen to one operator.
+SECONDS, PATIENCE = 0.5, 4
 _NUMBERS = (0, 1, 2, 3, -1, -2, 5, 7, 2**31 - 1, 2**31, -(2**31), 2**40, 2**62, 2**63 - 1, -(2**63))
-_SHAPES = ((), (0,), (1,), (3,), (8,), (2, 3), (3, 3), (3, 2), (2, 0), (2, 3, 4), (4, 4, 4), (1, 2, 4, 4), (2, 2, 3, 3, 3))
-_WORDS = ("mean", "sum", "none", "max", "prod", "reflect", "constant", "nearest", "zeros", "linear", "left", "L", "trunc")
+_SHAPES = (
+    (),
+    (0,),
+    (1,),
+    (3,),
+    (8,),
+    (2, 3),
+    (3, 3),
+    (3, 2),
+    (2, 0),
+    (2, 3, 4),
+    (4, 4, 4),
+    (1, 2, 4, 4),
+    (2, 2, 3, 3, 3),
+)
+_WORDS = (
+    "mean",
+    "sum",
+    "none",
+    "max",
+    "prod",
+    "reflect",
+    "constant",
+    "nearest",
+    "zeros",
+    "linear",
+    "left",
+    "L",
+    "trunc",
+)
 
 
 @dataclass(frozen=True)
@@ -84,20 +114,24 @@ def available() -> bool:
     return sys.platform == "linux" and bool(shutil.which("cc"))
 
 
-def search(names: Iterable[str], trials: int) -> list[Ended]:
-    """Return the operators that ended their process in so many trials each, with the first such trial."""
+def search(names: Iterable[str], trials: int) -> Iterator[Ended]:
+    """Yield the operators that end their process in so many trials each, with the first such trial."""
     with tempfile.TemporaryDirectory() as folder:
         library = Path(folder, "guard.so")
         command = ["cc", "-shared", "-fPIC", "-O1", "-x", "c", "-", "-o", str(library)]
         subprocess.run(command, input=_GUARD, text=True, check=True)
+        Path(folder, "names").write_text("\n".join(names))
         environment = {**os.environ, "LD_PRELOAD": str(library), "OMP_NUM_THREADS": "1"}
-        argv = [sys.executable, "-m", "autograder.bench.operators", "--here", str(library), str(trials)]
-        done = subprocess.run(argv, env=environment, input="\n".join(names), text=True, stdout=subprocess.PIPE)
-    done.check_returncode()
-    return [Ended(name, how, int(at)) for name, how, at in map(str.split, done.stdout.splitlines())]
+        argv = [sys.executable, "-m", "autograder.bench.operators", "--here", folder, str(trials)]
+        with subprocess.Popen(argv, env=environment, text=True, stdout=subprocess.PIPE) as process:
+            for line in process.stdout:
+                name, how, at = line.split()
+                yield Ended(name, how, int(at))
+        if process.returncode:
+            raise RuntimeError(f"The search ended with exit code {process.returncode}.")
 
 
-def _here(library: str, trials: int, names: list[str]) -> None:
+def _here(folder: str, trials: int) -> None:
     """Try all operators in children of this process, which has the guarding allocator."""
     import ctypes
     import warnings
@@ -107,10 +141,11 @@ def _here(library: str, trials: int, names: list[str]) -> None:
     from autograder.engine.wire import targets
 
     warnings.simplefilter("ignore")
-    guard = ctypes.CDLL(library).guard
+    guard = ctypes.CDLL(str(Path(folder, "guard.so"))).guard
+    names = Path(folder, "names").read_text().split()
     place = mmap.mmap(-1, 8)
     operators = [targets.by_name(name) or _operator(name) for name in names]
-    start, last = 0, len(names) * trials
+    start, last, slow = 0, len(names) * trials, Counter()
     torch.set_grad_enabled(False)
     while start < last:
         pid = os.fork()
@@ -124,16 +159,20 @@ def _here(library: str, trials: int, names: list[str]) -> None:
             guard(1)
             for at in range(start, last):
                 place[:] = at.to_bytes(8, "little")
-                signal.alarm(SECONDS)
+                signal.setitimer(signal.ITIMER_REAL, SECONDS)
                 _try(operators[at // trials], random.Random(f"{names[at // trials]} {at % trials}"))
             os._exit(0)
         status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
         if status == 0:
             return
         at = int.from_bytes(place[:], "little")
-        how = signal.Signals(-status).name if status < 0 else f"exit-{status}"
-        print(names[at // trials], how, at % trials, flush=True)
-        start = (at // trials + 1) * trials
+        start = at + 1
+        slow[at // trials] += status == -signal.SIGALRM
+        if status != -signal.SIGALRM:
+            how = signal.Signals(-status).name if status < 0 else f"exit-{status}"
+            print(names[at // trials], how, at % trials, flush=True)
+        if status != -signal.SIGALRM or slow[at // trials] == PATIENCE:
+            start = (at // trials + 1) * trials
 
 
 def _operator(name: str) -> Any:
@@ -231,13 +270,14 @@ def tried() -> Iterator[str]:
 
 def main(args: list[str]) -> None:
     if args[:1] == ["--here"]:
-        _here(args[1], int(args[2]), sys.stdin.read().split())
+        _here(args[1], int(args[2]))
         return
     trials, names = int(args[0]) if args else 300, args[1:] or list(tried())
-    found = search(names, trials)
-    for ended in found:
-        print(f"{ended.name:60} {ended.signal} in trial {ended.trial}")
-    print(f"{len(names):,} operators, {len(names) * trials:,} calls: {len(found)} ended their process")
+    found = []
+    for ended in search(names, trials):
+        found.append(ended)
+        print(f"{ended.name:60} {ended.signal} in trial {ended.trial}", flush=True)
+    print(f"{len(names):,} operators, up to {len(names) * trials:,} calls: {len(found)} ended their process")
 
 
 if __name__ == "__main__":

@@ -351,6 +351,8 @@ class _Unpacker:
                 len(args) < 2 or type(args[1]) is not str or args[1] not in targets.ATTRIBUTES
             ):
                 raise Refused("The payload has a node that reads an attribute that a graph may not read.")
+            if targets.barred_argument(node.target, kwargs):
+                raise Refused("The payload has a node with a keyword argument that a graph may not give.")
             node._update_args_kwargs(args, kwargs)
             if isinstance(node.target, _Uncallable):
                 fx.Node.__setattr__(node, "target", node.target.what)
