@@ -53,7 +53,7 @@ int posix_memalign(void **out, size_t align, size_t size) {
     if (page + room + PAGE > arena + TOTAL || mprotect(page, room, PROT_READ | PROT_WRITE)) return ENOMEM;
     memset(page, 0x5a, room);
     pages[(page - arena) / PAGE] = room / PAGE;
-    *out = page + ((room - size) & ~3UL);
+    *out = page + ((room - size) & ~7UL);
     return 0;
 }
 void free(void *block) {

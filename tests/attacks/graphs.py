@@ -37,6 +37,7 @@ def anything(target):
     return known(target) or "aten." + str(target).split(".", 1)[1]
 
 known, packing.targets.name_of = packing.targets.name_of, anything
+packing.targets.barred_argument = lambda target, names: None
 """
 
 _POOL = """made = call(torch.ops.aten.max_pool2d_with_indices_backward.grad_input,
@@ -53,12 +54,12 @@ _ATTACKS = {
     "strided": (
         "a view of a megabyte of which the tensor has 16 bytes",
         "made = call(torch.as_strided, (x, (2**20,), (1,)))",
-        _BUT_SAME,
+        0,
     ),
-    "strided-write": (
-        "a view before the beginning of a tensor is written",
-        'made = gm.graph.call_method("fill_", (call(torch.as_strided, (x, (4,), (1,), -64)), 1))',
-        _BUT_SAME,
+    "wrapped": (
+        "strides so large that they wrap around lead before the beginning of a tensor",
+        'made = gm.graph.call_method("as_strided_", (x, (4, 4), (1, 2**63 - 1)))',
+        0,
     ),
     "foreach": (
         "an operator for lists of tensors writes all at once",
@@ -67,8 +68,9 @@ _ATTACKS = {
     ),
     "own-operator": (
         "an operator that the answer has registered runs its code",
-        'made = call(torch.library.custom_op("plattack::run", mutates_args=())(lambda x: x), (x,))'
-        ' if hasattr(torch.library, "custom_op") else call(print, (x,))',
+        'torch.library.define("plattack::run", "(Tensor x) -> Tensor")\n'
+        '        torch.library.impl("plattack::run", "cpu", torch.clone)\n'
+        "        made = call(torch.ops.plattack.run.default, (x,))",
         0,
     ),
     "file": ("a tensor is mapped onto a file", 'made = call(torch.from_file, ("/proc/self/mem",), {"size": 64})', 0),
@@ -81,7 +83,7 @@ _ATTACKS = {
     "address": ("a tensor's address is asked for", 'made = gm.graph.call_method("data_ptr", (x,))', 0),
     "endless": ("a sum of numbers that never ends", "made = call(sum, (call(range, (2**62,)),))", _BUT_SAME),
     "power": ("a power of more digits than there is time for", "made = call(pow, (7, 10**12))", _BUT_SAME),
-    "memory": ("a list of all the memory there is", "made = call(operator.mul, ([x], 2**50))", _BUT_SAME),
+    "memory": ("a list of all the memory there is", "made = call(operator.imul, ([x], 2**50))", _BUT_SAME),
     "grown": (
         "the input becomes a gigabyte long, so that a view of it lies over other memory",
         'made = call(operator.getitem, (gm.graph.call_method("resize_", (x, [2**36])), slice(-4, None)))',
@@ -93,8 +95,8 @@ _TWINS = {
     "segments": "made = call(torch.sub, (x, 0))",
     "pool-backward": "made = call(torch.reshape, (call(torch.reshape, (x, (1, 1, 2, 2))), (2, 2)))",
     "alias": "made = call(torch.ops.aten.view.default, (x, [2, 2]))",
-    "strided": "made = call(torch.as_strided, (x, (2, 2), (2, 1)))",
-    "strided-write": "made = call(torch.clone, (call(torch.as_strided, (x, (2, 2), (2, 1), 0)),))",
+    "strided": "made = call(torch.transpose, (call(torch.transpose, (x, 0, 1)), 0, 1))",
+    "wrapped": 'made = gm.graph.call_method("view", (call(torch.clone, (x,)), (2, 2)))',
     "foreach": "made = call(operator.getitem, ([x, far], 0))",
     "own-operator": "made = call(torch.ops.aten.clone.default, (x,))",
     "file": "made = call(torch.sub, (x, call(torch.zeros, (2, 2))))",
@@ -103,7 +105,7 @@ _TWINS = {
     "address": 'made = call(torch.sub, (x, call(operator.sub, (gm.graph.call_method("numel", (x,)), 4))))',
     "endless": "made = call(torch.sub, (x, call(sum, (call(range, (1,)),))))",
     "power": "made = call(torch.div, (x, call(pow, (7, 0))))",
-    "memory": "made = call(operator.getitem, (call(operator.mul, ([x], 2)), 0))",
+    "memory": "made = call(operator.getitem, (call(operator.imul, ([x], 2)), 0))",
     "grown": 'made = gm.graph.call_method("resize_", (call(torch.clone, (x,)), [2, 2]))',
 }
 
@@ -114,22 +116,21 @@ def _attacks() -> list[Attack]:
         made.append(answer(f"graph-{name}", tries, _GRAFTED.format(graft=graft), earns=earns))
         twin = _GRAFTED.format(graft=_TWINS[name])
         made.append(answer(f"graph-{name}-twin", f"nothing: the honest twin of graph-{name}", twin, works=True))
-    for name in ("segments", "pool-backward", "alias"):
+    for name in ("segments", "pool-backward", "alias", "wrapped"):
         tries, graft, _ = _ATTACKS[name]
         code = _FORGED + _GRAFTED.format(graft=graft)
         made.append(answer(f"graph-{name}-forged", f"{tries}; the worker's own check is patched away", code))
     return made
 
 
-#: The first question's graph would leave something for the second's, which does nothing itself.
-_SPOILS = (
-    _GRAFTED.format(graft=_ATTACKS["grown"][1])
-    + """
-def cse(gm):
-    return gm
-"""
-)
+#: The first question's graph would leave something for the second's, which is right and must not be harmed.
+_SPOILS = _GRAFTED.format(graft=_ATTACKS["grown"][1]) + QUESTIONS["cse"].good
 ATTACKS = (
     *_attacks(),
-    answer("graph-for-the-next", "a graph spoils its process for the next question", _SPOILS, earns=_BUT_SAME + 3),
+    answer(
+        "graph-for-the-next",
+        "a graph spoils its process for the next question",
+        _SPOILS,
+        earns=_BUT_SAME + QUESTIONS["cse"].total,
+    ),
 )

@@ -29,12 +29,17 @@ _DERIVED = {"_flat_weights", "_flat_weight_refs"}
 _HOOKS = [name for name in vars(nn.Module()) if name.endswith("_hooks")]
 
 
+#: Modules that need several processes, and those that run operators which a graph may not call.
+_BARRED = """SyncBatchNorm CTCLoss EmbeddingBag FractionalMaxPool2d FractionalMaxPool3d MaxUnpool1d MaxUnpool2d
+    MaxUnpool3d"""
+
+
 def _classes() -> dict[str, type]:
-    """Return name → class: torch.nn without lazy modules and those that need several processes, and passlab's."""
+    """Return name → class: torch.nn without lazy modules and `_BARRED` ones, and passlab's."""
     found = {
         f"torch.nn.{name}": getattr(nn, name)
         for name in nn.modules.__all__
-        if not name.startswith("Lazy") and name != "SyncBatchNorm"
+        if not name.startswith("Lazy") and name not in _BARRED.split()
     }
     inner = nn.modules.linear.NonDynamicallyQuantizableLinear
     return found | {

@@ -33,7 +33,7 @@ _BUILTINS = """abs all any bool complex dict divmod float getattr int len list m
     tuple"""
 
 #: Functions of torch that torch.overrides does not list because they take no tensor; most of them create one.
-_FACTORIES = """arange as_strided as_tensor bartlett_window blackman_window broadcast_shapes can_cast empty
+_FACTORIES = """arange as_tensor bartlett_window blackman_window broadcast_shapes can_cast empty
     empty_permuted empty_strided eye fill full hamming_window hann_window kaiser_window linspace logspace normal ones
     promote_types rand rand_like randint randint_like randn randn_like randperm range result_type scalar_tensor tensor
     tril_indices triu_indices vander zeros is_tensor _assert"""
