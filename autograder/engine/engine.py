@@ -104,8 +104,8 @@ class CaseData:
 
 
 class Station:
-    """The processes of one flavour: a warm parent that forks workers, a verifier with a socket for each slot, and, for
-    a TVM flavour, the builder that serves the verifier."""
+    """The processes of one flavour: a warm parent that forks workers, and a server that runs graphs for the verifier; a
+    verifier with a socket for each slot; and, for a TVM flavour, the builder that serves the verifier."""
 
     def __init__(self, flavour: str, slots: int, unsafe: bool):
         try:
@@ -115,7 +115,8 @@ class Station:
         self.lock = threading.Lock()
         self.cases: dict[tuple[str, int], CaseData] = {}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self.runner = _start("runner", "autograder.engine.runner.warm", flavour, [theirs], unsafe)
+        graphs, runs = socket.socketpair()
+        self.runner = _start("runner", "autograder.engine.runner.warm", flavour, [theirs, runs], unsafe)
         self.slots, ends = zip(*(socket.socketpair() for _ in range(slots)), strict=True)
         self.processes = [self.runner]
         if flavour in builds.FLAVOURS:
@@ -123,7 +124,7 @@ class Station:
             self.builder = _start("runner", "autograder.engine.verifier.builder", flavour, [builder], unsafe)
             self.processes.append(self.builder)
             ends = (asks, *ends)
-        self.verifier = _start("verifier", "autograder.engine.verifier.process", flavour, ends, unsafe)
+        self.verifier = _start("verifier", "autograder.engine.verifier.process", flavour, (graphs, *ends), unsafe)
         self.processes.append(self.verifier)
         try:
             if not self.control.recv(2**16):

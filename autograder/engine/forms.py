@@ -118,6 +118,24 @@ class Used(Struct):
     cpu_seconds: Amount
 
 
+# From a process that runs a returned graph
+
+
+class GraphRan(Struct):
+    """What a graph did: see `passlab.fx.programs.Run` and `Trace`. The payload holds the values.
+
+    `error`: the type and the text of its exception. `ended`: the exit code, if its process has ended instead.
+    """
+
+    error: tuple[Words, Words] | None = None
+    drew: bool = False
+    aliases: list[tuple[Place, Words]] = []
+    draws: list[Words] = []
+    writes: list[Words] = []
+    failed: Words | None = None
+    ended: Annotated[int, Meta(ge=-64, le=255)] | None = None
+
+
 # From the verifier
 
 

@@ -12,6 +12,7 @@ from tests.attacks import (
     data,
     escaping,
     exhausting,
+    graphs,
     importing,
     malformed,
     nesting,
@@ -21,7 +22,20 @@ from tests.attacks import (
 )
 from tests.attacks.attack import Attack, harmful
 
-_MODULES = (patching, reading, writing, escaping, exhausting, crashing, malformed, data, claiming, importing, nesting)
+_MODULES = (
+    patching,
+    reading,
+    writing,
+    escaping,
+    exhausting,
+    crashing,
+    malformed,
+    data,
+    claiming,
+    importing,
+    nesting,
+    graphs,
+)
 
 #: Kind → its attacks.
 CORPUS: dict[str, tuple[Attack, ...]] = {

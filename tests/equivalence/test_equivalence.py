@@ -16,7 +16,6 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from passlab.equivalence import Equivalence, equivalent
 from passlab.equivalence.values import EXACT, Tolerance, compare, rms, ulps
-from passlab.fx.diverge import record
 from passlab.fx.generate import random_graph
 from passlab.fx.programs import Program, copy_inputs
 from passlab.fx.trials import DEFAULT, TRIALS, spread
@@ -262,8 +261,7 @@ def test_a_changed_output_is_found_and_placed(seed):
 
 
 def _values(gm):
-    program = Program(gm)
-    return record(program, lambda call: program.run(gm.meta["inputs"], call=call), "cpu").values.items()
+    return Program(gm).run(gm.meta["inputs"], traced=True).trace.values.items()
 
 
 # ---------------------------------------------------------------------------------------------------- where they part

@@ -1,9 +1,10 @@
 """A warm parent: a process that has imported what notebooks need, runs no learner code, and forks a worker for each.
 
-    python -m autograder.engine.runner.warm torch 5      (a flavour, and the number of the control socket)
+    python -m autograder.engine.runner.warm torch 5 6    (a flavour, and the numbers of two sockets)
 
-The engine starts it in the sandbox and gives orders over the control socket: fork a worker (the worker's sockets come
-with the order), end a worker. It ends when the engine does.
+The engine starts it in the sandbox and gives orders over the first socket: fork a worker (the worker's sockets come
+with the order), end a worker. It ends when the engine does. The second is for the server that runs graphs for the
+verifier (see `autograder.engine.graphs`): it is this process's first child, so that it is warm, too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import signal
 import socket
 import sys
 
-from autograder.engine import sandbox
+from autograder.engine import graphs, sandbox
 from autograder.engine.flavours import warm
 from autograder.engine.runner.shell import Shell
 from autograder.engine.runner.worker import serve
@@ -43,9 +44,14 @@ def learn_exercises(flavour: str) -> None:
                 given.module(exercise.id)
 
 
-def main(flavour: str, control: socket.socket) -> None:
+def main(flavour: str, control: socket.socket, runs: socket.socket) -> None:
     warm(flavour)
     learn_exercises(flavour)
+    if os.fork() == 0:
+        control.close()
+        graphs.serve(runs)
+        os._exit(0)
+    runs.close()
     shell = Shell()
     ui.templates()  # its files cannot be read where functions are closed
     gc.collect()
@@ -77,4 +83,4 @@ def main(flavour: str, control: socket.socket) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], socket.socket(fileno=int(sys.argv[2])))
+    main(sys.argv[1], *(socket.socket(fileno=int(number)) for number in sys.argv[2:]))

@@ -25,6 +25,7 @@ from typing import Any
 from autograder.engine import sandbox
 from autograder.engine.wire.refusal import Refused
 from autograder.engine.wire.tvm import decode_module
+from passlab.process.server import Server
 from passlab.tvm import server as builder
 from passlab.tvm.builds import MEMORY_GIB
 
@@ -50,7 +51,7 @@ def main(flavour: str, number: str) -> None:
     def answer(sock: socket.socket) -> None:
         builder.answer(sock, flavour, lambda text: read(flavour, text))
 
-    builder.Server(control, lambda keep: sandbox.enter(LIMITS, keep), answer).serve()
+    Server(control, lambda keep: sandbox.enter(LIMITS, keep), answer, builder.telling).serve()
 
 
 if __name__ == "__main__":

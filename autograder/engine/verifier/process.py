@@ -1,12 +1,13 @@
 """The verifier: holds the hidden cases, judges returned values, never runs learner code.
 
-    python -m autograder.engine.verifier.process relax 5 6 7
+    python -m autograder.engine.verifier.process relax 5 6 7 8
 
-The arguments: a flavour, the socket of its builder (flavours of TVM only), and the sockets for requests, one for each
-job of the engine.
+The arguments: a flavour, the socket of the server that runs graphs (see `graphs`), that of the builder (flavours of TVM
+only), and the sockets for requests, one for each job of the engine.
 
 It runs in its own sandbox. A request is judged in a forked child, which a hostile value may crash: then each of its
-questions gets a separate child, so that only the one that crashes is lost. The builder runs TVM's modules.
+questions gets a separate child, so that only the one that crashes is lost. Graphs and modules that an answer returned
+run in other processes.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import traceback
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from autograder.engine import graphs
 from autograder.engine.data import Verdict
 from autograder.engine.flavours import warm
 from autograder.engine.forms import Found, reader
@@ -106,7 +108,7 @@ class Verifier:
             send(request.sock, {"verdicts": [request.verdicts[at] for at in range(len(request.questions))]})
             return
         request.pipe, theirs = socket.socketpair()
-        patience = (MOST_SECONDS + _for_modules(request.questions[at]) for at in request.waiting[0])
+        patience = (MOST_SECONDS + graphs.SECONDS + _for_modules(request.questions[at]) for at in request.waiting[0])
         request.deadline = time.monotonic() + sum(patience)
         request.pid = os.fork()
         if request.pid == 0:
@@ -125,6 +127,7 @@ class Verifier:
             for at in request.waiting[0]:
                 asked = request.questions[at]
                 builds.allow(_for_modules(asked))
+                graphs.allow(graphs.SECONDS)
                 question = Question(asked["exercise"], asked["seed"], asked["heads"], request.values[at], self.kept)
                 verdicts[at] = asdict(question.verdict(misconceptions))
                 fresh += [(key, seen.to_json()) for key, seen in question.fresh.items()]
@@ -212,6 +215,7 @@ def main(numbers: list[str]) -> None:
     warm(flavour)
     ui.templates()  # once here, not in every child
     sockets = [socket.socket(fileno=int(fd)) for fd in fds]
+    graphs.use(sockets.pop(0))
     if flavour in builds.FLAVOURS:
         builds.use(flavour, sockets.pop(0))
     gc.collect()

@@ -6,6 +6,7 @@ Where judging depends on the data alone, the same bytes on the same case give th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterable
@@ -16,12 +17,13 @@ from typing import Any
 
 from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
-from autograder.engine import wire
+from autograder.engine import graphs, wire
 from autograder.engine.data import CaseResult, Verdict
 from autograder.engine.forms import Kept
 from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises
+from passlab.fx import elsewhere
 from passlab.judge import (
     Case,
     Exercise,
@@ -130,9 +132,14 @@ class Question:
         self.heads, self.values = heads, values
         self.kept, self.fresh = kept, {}
         self.seen: list[Seen] = []
+        self.process = graphs.Disposable()
 
     def verdict(self, misconceptions: Misconceptions) -> Verdict:
         """Judge every case and return the verdict as its learner may see it."""
+        with contextlib.closing(self.process):
+            return self._verdict(misconceptions)
+
+    def _verdict(self, misconceptions: Misconceptions) -> Verdict:
         result = conclude(self.exercise, self.cases, map(self._outcome, range(len(self.heads))), self._findings)
         cases = [self._case_result(at, seen) for at, seen in enumerate(self.seen)]
         drawn = self._drawn(result)
@@ -180,7 +187,21 @@ class Question:
         return seen.findings
 
     def judged(self, at: int) -> list[Finding]:
-        """Return the judge's findings on one case, graphs included."""
+        """Return the judge's findings on one case, graphs included.
+
+        A returned graph may spoil the process that runs it for those of later cases, or keep what it saw there. So what
+        is lost in a process that has run others is judged again in a fresh one: no message, and no lost verdict that is
+        kept for all learners with the same value, depends on other cases.
+        """
+        fresh = not self.process.running
+        with self.process:
+            findings = self._judged(at)
+        if fresh or all(finding.ok for finding in findings):
+            return findings
+        with contextlib.closing(graphs.Disposable()) as process, process:
+            return self._judged(at)
+
+    def _judged(self, at: int) -> list[Finding]:
         case, outcome = self.cases[at], self._outcome(at)
         if outcome.status == "ok":
             try:
@@ -228,10 +249,10 @@ def _discreet(finding: Finding, told: str) -> Finding:
     return replace(finding, message=finding.message and (told or ON_HIDDEN[finding.verdict]), before=None, after=None)
 
 
-def of_the_moment() -> tuple[int, int]:
+def of_the_moment() -> tuple[int, ...]:
     """Return how much so far depended on the time or the memory there was. What did is not kept: it may be otherwise
     for the next learner with the same value."""
-    return builds.unsteady, OutOfTime.times
+    return builds.unsteady, graphs.unsteady, OutOfTime.times
 
 
 #: (exercise, seed, name of a known answer, position of the case) → its result: status, lost verdicts, fingerprint.
@@ -313,7 +334,8 @@ class _Known:
             # Read from the same bytes as in the runner: a module of TVM then has the same text on the way back.
             arguments = cache(partial(wire.decode, payloads(self.exercise, self.seed)[at]))
             about = cases_of(self.exercise, self.seed)[0][at].about
-            head, value = to_wire(run(limited, self.entry, Case("", arguments, about)))
+            with elsewhere.trusting():
+                head, value = to_wire(run(limited, self.entry, Case("", arguments, about)))
             if before != of_the_moment():
                 self.unsteady.add(at)
             self.questions[at] = Question(self.exercise, self.seed, [head] * (at + 1), [value] * (at + 1), {})
@@ -326,4 +348,5 @@ class _Known:
 
     def loses(self, at: int) -> list[str]:
         """Return the verdicts that its value loses on a case."""
-        return sorted({f.verdict for f in self._question(at).judged(at) if not f.ok})
+        with elsewhere.trusting():
+            return sorted({f.verdict for f in self._question(at).judged(at) if not f.ok})

@@ -16,6 +16,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from autograder.engine.wire.kinds import is_word
 from autograder.engine.wire.refusal import Refused
+from passlab.fx import elsewhere
 from passlab.fx.ops import ConvReLU2d
 from passlab.judge import travel
 
@@ -28,12 +29,17 @@ _DERIVED = {"_flat_weights", "_flat_weight_refs"}
 _HOOKS = [name for name in vars(nn.Module()) if name.endswith("_hooks")]
 
 
+#: Modules that need several processes, and those that run operators which a graph may not call.
+_BARRED = """SyncBatchNorm CTCLoss EmbeddingBag FractionalMaxPool2d FractionalMaxPool3d MaxUnpool1d MaxUnpool2d
+    MaxUnpool3d"""
+
+
 def _classes() -> dict[str, type]:
-    """Return name → class: torch.nn without lazy modules and those that need several processes, and passlab's."""
+    """Return name → class: torch.nn without lazy modules and `_BARRED` ones, and passlab's."""
     found = {
         f"torch.nn.{name}": getattr(nn, name)
         for name in nn.modules.__all__
-        if not name.startswith("Lazy") and name != "SyncBatchNorm"
+        if not name.startswith("Lazy") and name not in _BARRED.split()
     }
     inner = nn.modules.linear.NonDynamicallyQuantizableLinear
     return found | {
@@ -71,7 +77,7 @@ def refuse_hooks(module: nn.Module, where: str) -> None:
 def settings(module: nn.Module) -> Iterator[tuple[str, Any]]:
     """Yield the entries of a module's `__dict__` that not every module has."""
     for name, value in vars(module).items():
-        if name not in _INNER and name not in _DERIVED:
+        if name not in _INNER and name not in _DERIVED and value is not elsewhere.refuse:
             yield name, value
 
 

@@ -334,6 +334,10 @@ class _Packer:
         for key in node.kwargs:
             if not kinds.is_word(key):
                 raise Refused(f"Node {node.name} has the keyword argument {key!r:.40}, which is not a Python name.")
+        if op.startswith("call_") and (barred := targets.barred_argument(target, node.kwargs)):
+            raise Refused(
+                f"Node {node.name} gives {barred}=, which this operation does not take in a graph. Remove it."
+            )
         kind = self.annotation(node.type)
         return [str(node.name), op, self.target(node, op, target), args, kwargs, kind]
 

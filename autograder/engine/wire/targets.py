@@ -1,8 +1,8 @@
 """The functions and methods that nodes of a graph may call, by name.
 
-The tables are built once from the real packages. They contain functions from tensors and numbers to tensors and
-numbers, and nothing that loads, saves, opens files, runs code, takes a class or a raw address, or changes the state of
-the whole process.
+The tables are built once from the real packages, of the names in `operators` and a few more. They contain functions
+from tensors and numbers to tensors and numbers, and nothing that loads, saves, opens files, runs code, takes a class or
+a raw address, reaches beyond its tensors' memory, or changes the state of the whole process.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import math
 import operator
 import types
 from collections import ChainMap
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 
+from autograder.engine.wire.operators import BARRED_ARGUMENTS, INTO, OPERATORS
 from passlab.fx import ops
 from passlab.judge import travel
 
@@ -31,25 +33,23 @@ _BUILTINS = """abs all any bool complex dict divmod float getattr int len list m
     tuple"""
 
 #: Functions of torch that torch.overrides does not list because they take no tensor; most of them create one.
-_FACTORIES = """arange as_strided as_tensor bartlett_window blackman_window broadcast_shapes can_cast empty
+_FACTORIES = """arange as_tensor bartlett_window blackman_window broadcast_shapes can_cast empty
     empty_permuted empty_strided eye fill full hamming_window hann_window kaiser_window linspace logspace normal ones
     promote_types rand rand_like randint randint_like randn randn_like randperm range result_type scalar_tensor tensor
     tril_indices triu_indices vander zeros is_tensor _assert"""
 _MORE_F = "hardsigmoid hardswish sigmoid tanh upsample upsample_bilinear upsample_nearest"
-_BARRED_FUNCTIONS = ("autocast", "fbgemm_", "miopen_", "mkldnn_", "cudnn_", "quantized_", "set_")
-
-_BARRED_METHODS = """apply_ map_ map2_ register_hook register_post_accumulate_grad_hook retain_grad backward reinforce
-    module_load as_subclass new new_tensor set_ storage untyped_storage storage_type data_ptr const_data_ptr
-    share_memory_ is_shared numpy record_stream pin_memory is_pinned cuda ipu xpu mtia sparse_resize_
-    sparse_resize_and_clear_"""
-
-#: The aten operators with a leading underscore that are allowed, and the prefixes of those that are not.
-_ATEN_INNER = """_softmax _log_softmax _to_copy _unsafe_view _reshape_alias _assert_async _assert_scalar
-    _assert_tensor_metadata _adaptive_avg_pool2d _adaptive_avg_pool3d _native_batch_norm_legit
-    _native_batch_norm_legit_functional _native_batch_norm_legit_no_training
-    _scaled_dot_product_flash_attention_for_cpu _conj _neg_view"""
-_ATEN_BARRED = """autocast fbgemm_ miopen_ mkldnn_ cudnn_ quantized_ set from_file data is_pinned is_vulkan pin_memory
-    record_stream sparse_resize retain requires_grad get_gradients output_nr"""
+#: Functions and methods of torch that are no operators of aten themselves, but are made of some.
+_COMPOSED = """_assert as_tensor broadcast_shapes is_tensor lu pca_lowrank svd_lowrank
+    sym_float sym_int sym_ite sym_max sym_min sym_not sym_sqrt sym_sum tensor unique unravel_index
+    adaptive_max_pool1d_with_indices adaptive_max_pool2d_with_indices adaptive_max_pool3d_with_indices affine_grid
+    cross_entropy dropout1d dropout2d dropout3d fold gaussian_nll_loss grid_sample gumbel_softmax interpolate
+    local_response_norm logsigmoid lp_pool1d lp_pool2d lp_pool3d multi_head_attention_forward
+    multilabel_soft_margin_loss normalize softmin softsign tanhshrink triplet_margin_with_distance_loss upsample
+    upsample_bilinear upsample_nearest
+    bfloat16 bool byte cdouble cfloat char cpu dim_order double element_size float half int long ndimension nelement
+    requires_grad_ short tolist type"""
+#: A module of torch → how the names of its operators begin in aten.
+_PREFIX = {"torch.linalg": "linalg_", "torch.fft": "fft_", "torch.special": "special_"}
 
 _FUNCTIONS = (types.BuiltinFunctionType, types.FunctionType, types.MethodDescriptorType, type)
 
@@ -70,9 +70,9 @@ def _functions() -> dict[str, Callable]:
     for space in (torch, F, torch.linalg, torch.fft, torch.special):
         prefix = space.__name__
         for name, function in vars(space).items():
-            barred = name.startswith(("_", *_BARRED_FUNCTIONS)) or type(function) not in _FUNCTIONS[:2]
             in_place = name.endswith("_") and isinstance(getattr(space, name[:-1], None), Callable)
-            if not barred and (function in listed or in_place):
+            known = type(function) in _FUNCTIONS[:2] and (function in listed or in_place)
+            if known and not name.startswith("_") and _computes(name, _PREFIX.get(prefix, "")):
                 table[f"{prefix}.{name}"] = function
     table |= {f"torch.{n}": getattr(torch, n) for n in _FACTORIES.split()}
     table |= {f"torch.nn.functional.{n}": getattr(F, n) for n in _MORE_F.split()}
@@ -85,7 +85,12 @@ def _functions() -> dict[str, Callable]:
 def _methods() -> frozenset[str]:
     methods = (types.MethodDescriptorType, types.FunctionType)
     names = {n for n in dir(torch.Tensor) if not n.startswith("_") and type(getattr(torch.Tensor, n)) in methods}
-    return frozenset(names.difference(_BARRED_METHODS.split()))
+    return frozenset(filter(_computes, names))
+
+
+def _computes(name: str, prefix: str = "") -> bool:
+    """Return whether a function or method of this name is an operator that a graph may call, or made of some."""
+    return f"{prefix}{name}".removesuffix("_") in OPERATORS or name in _COMPOSED.split()
 
 
 def _attributes() -> frozenset[str]:
@@ -100,26 +105,46 @@ def _attributes() -> frozenset[str]:
 @cache
 def _aten() -> frozenset[str]:
     """Return the dispatcher's names of aten operators, with and without overload: "add.Tensor", "relu.default"."""
-    names, shown, barred = set(), _ATEN_INNER.split(), tuple(_ATEN_BARRED.split())
+    names = set()
     for full in torch._C._dispatch_get_all_op_names():
         space, _, name = full.partition("::")
         base, _, overload = name.partition(".")
-        hidden = base.startswith("_") and base not in shown
-        if space == "aten" and not hidden and not base.startswith(barred):
+        if space == "aten" and base.removesuffix("_") in OPERATORS:
             names |= {base, f"{base}.{overload or 'default'}"}
     return frozenset(names)
 
 
 @cache
 def _aten_operator(name: str) -> Callable | None:
-    """Return the operator for a name from `_aten`, or None if Python does not have it."""
+    """Return the operator for a name from `_aten`; None if Python does not have it, or it has a barred argument."""
     packet = torch.ops.aten
     try:
         for part in name.split("."):
             packet = getattr(packet, part)
     except AttributeError:  # known to the dispatcher, but not to Python
         return None
+    if isinstance(packet, torch._ops.OpOverload) and any(map(_is_barred, packet._schema.arguments)):
+        if any(a.name in BARRED_ARGUMENTS or a.name != "out" for a in packet._schema.arguments if _is_barred(a)):
+            return None
+        return packet if name.partition(".")[0] in INTO else None
     return packet
+
+
+def _is_barred(argument: Any) -> bool:
+    return argument.is_out or argument.name in BARRED_ARGUMENTS
+
+
+def barred_argument(target: object, names: Iterable[str]) -> str | None:
+    """Return the first keyword argument, of these names, that the target of a node may not be given, or None."""
+    written = set()
+    if isinstance(target, torch._ops.OpOverloadPacket):
+        overloads = (getattr(target, name)._schema.arguments for name in target.overloads())
+        written = {a.name for arguments in overloads for a in arguments if a.is_out}
+    called = target if isinstance(target, str) else getattr(target, "__name__", "").partition(".")[0]
+    for name in names:
+        if name in BARRED_ARGUMENTS or (name in written and name != "out") or (name == "out" and called not in INTO):
+            return name
+    return None
 
 
 METHODS = _methods()

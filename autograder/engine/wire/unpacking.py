@@ -22,6 +22,7 @@ from torch.fx.passes.shape_prop import TensorMetadata
 from autograder.engine.wire import kinds, modules, targets
 from autograder.engine.wire import tvm as wire_tvm
 from autograder.engine.wire.refusal import Refused
+from passlab.fx import elsewhere
 from passlab.judge import travel
 
 _MOST = 2**62
@@ -246,6 +247,7 @@ class _Unpacker:
             module = modules.blank(_known(modules.CLASSES, name))
             self._parts(module, training, parts)
             modules.remake(module)
+            elsewhere.mark(module)
             return module
         graph, called, notes = parts[4:]
         if not kinds.is_word(called):
@@ -302,6 +304,7 @@ class _Unpacker:
             node = _append_node(graph, aside if _flag(foreign) else graph, _text(name), op, self._target(op, target))
             node.type = self._annotation(kind)
             node.meta = self._notes(notes, kinds.NOTES)
+            elsewhere.mark(node)
             nodes.append(node)
         for row in strays:
             name, foreign = _rows(row, 2)
@@ -348,6 +351,8 @@ class _Unpacker:
                 len(args) < 2 or type(args[1]) is not str or args[1] not in targets.ATTRIBUTES
             ):
                 raise Refused("The payload has a node that reads an attribute that a graph may not read.")
+            if targets.barred_argument(node.target, kwargs):
+                raise Refused("The payload has a node with a keyword argument that a graph may not give.")
             node._update_args_kwargs(args, kwargs)
             if isinstance(node.target, _Uncallable):
                 fx.Node.__setattr__(node, "target", node.target.what)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,54 +19,11 @@ from torch import Tensor, fx
 from torch.utils import _pytree as pytree
 
 from passlab.equivalence.values import Difference, Tolerance, compare, wide
-from passlab.fx.programs import Program, Run, rng_state
+from passlab.fx.programs import Program, Run, Trace
 from passlab.fx.trials import Trial
 
 #: graphs with more nodes than this are not searched
 LARGEST = 20_000
-
-
-@dataclass
-class Trace:
-    """A record of one run: each node's value at that moment, and the nodes that moved the random generator or wrote."""
-
-    graph: fx.Graph
-    values: dict[str, Any] = field(default_factory=dict)
-    draws: list[tuple[str, Tensor]] = field(default_factory=list)
-    writes: list[str] = field(default_factory=list)
-    failed: str | None = None
-
-
-class _Tracer(fx.Interpreter):
-    def __init__(self, gm: fx.GraphModule, trace: Trace, device: str):
-        super().__init__(gm)
-        self.extra_traceback = False
-        self.trace, self.device, self.state = trace, device, rng_state(device)
-
-    def run_node(self, n: fx.Node) -> Any:
-        self.trace.failed = n.name
-        if n.op == "placeholder":
-            value = super().run_node(n)
-        else:
-            operands = [self.env[i] for i in n.all_input_nodes if isinstance(self.env[i], Tensor)]
-            versions = [t._version for t in operands]
-            value = super().run_node(n)
-            if any(t._version != v for t, v in zip(operands, versions, strict=True)):
-                self.trace.writes.append(n.name)
-        state = rng_state(self.device)
-        if not torch.equal(state, self.state):
-            self.trace.draws.append((n.name, state))
-            self.state = state
-        self.trace.values[n.name] = pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), value)
-        self.trace.failed = None
-        return value
-
-
-def record(program: Program, run: Callable[..., Run], device: str) -> Trace:
-    """Run a program, by `run(call)`, and record the value of each node."""
-    trace = Trace(program.graph)
-    run(lambda fn, *args: _Tracer(fn, trace, device).run(*args))
-    return trace
 
 
 class _Matcher:
@@ -110,7 +67,7 @@ def _total(t: Tensor) -> float:
 
 def match(before: Program, after: Program, trial: Trial, tolerance: Tolerance, run: Callable[..., Run]) -> tuple:
     """Return the traces of both programs, and for each node of `after` that agrees, its partner in `before`."""
-    b, a = (record(p, lambda call, p=p: run(p, trial, call=call), trial.device) for p in (before, after))
+    b, a = (run(p, trial, traced=True).trace for p in (before, after))
     matcher = _Matcher(b, tolerance)
     return b, a, {n: p for n, value in a.values.items() if (p := matcher.partner(n, value)) is not None}
 
@@ -148,7 +105,7 @@ def locate(
 ) -> Place:
     """Find the first node at which two programs with graphs diverge on a trial, and cut the pair down around it.
 
-    `run(program, trial, call=...)` runs a program, `differences(program, trial, run, run)` lists the differences
+    `run(program, trial, traced=...)` runs a program, `differences(program, trial, run, run)` lists the differences
     between two runs. `native`: the float dtype of the programs, for the inputs of the pair.
     """
     b, a, partners = match(before, after, trial, tolerance, run)

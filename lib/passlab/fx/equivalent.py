@@ -52,6 +52,7 @@ from passlab.equivalence.values import (
     unexcused,
 )
 from passlab.fx.diverge import LARGEST, locate, parting
+from passlab.fx.elsewhere import Lost
 from passlab.fx.nodes import op_name
 from passlab.fx.programs import Program, Run, undisturbed
 from passlab.fx.trials import DEFAULT, TRIALS, Trial, Trials, example_inputs
@@ -128,6 +129,8 @@ def _names(before: Any, number: int) -> list[str]:
 
 def _said(error: BaseException) -> str:
     text = str(error).strip().split("\n")[0][:160]
+    if isinstance(error, Lost):
+        return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
@@ -208,7 +211,7 @@ class _Search:
         home = str(next((t.device for t in tensors + state), "cpu"))
         if devices is None:
             devices = [home]
-            if torch.accelerator.is_available():
+            if torch.accelerator.is_available() and not (before.elsewhere or after.elsewhere):
                 present = torch.accelerator.current_accelerator().type
                 devices += [present] if not home.startswith(present) else []
         self.devices = list(devices)
@@ -294,15 +297,13 @@ class _Search:
         derived = Tolerance.of(dtype, steps, self.sums)
         return replace(derived, rtol=derived.rtol if self.rtol is None else self.rtol, atol=self.atol), dtype
 
-    def _run(self, program: Program, trial: Trial, jitter: float = 0.0, call: Callable | None = None) -> Run:
+    def _run(self, program: Program, trial: Trial, jitter: float = 0.0, traced: bool = False) -> Run:
         training = {"eval": False, "train": True}.get(trial.mode)
         if training is None and self.before.module is not None and not self.before.exported:
             flags = {m.training for m in self.before.module.modules()}
             training = flags.pop() if len(flags) == 1 else None
-        if training is not None and program.module is not None:
-            for m in program.module.modules():
-                m.training = training
-        return program.run(trial.args, trial.seed, dtype=trial.dtype, device=trial.device, jitter=jitter, call=call)
+        how = {"dtype": trial.dtype, "device": trial.device, "jitter": jitter, "training": training, "traced": traced}
+        return program.run(trial.args, trial.seed, **how)
 
     def _try(self, trial: Trial) -> bool:
         """Raise _Differs if the programs differ on this trial. False: `before` does not accept it."""

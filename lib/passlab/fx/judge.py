@@ -16,6 +16,7 @@ from torch.utils._pytree import tree_leaves
 
 from passlab.equivalence import equivalent
 from passlab.fx.nodes import attribute
+from passlab.fx.programs import Program
 from passlab.judge import Case, Finding, pass_judge
 from passlab.judge.expect import Law
 
@@ -188,17 +189,12 @@ def rebuild(gm: fx.GraphModule) -> fx.GraphModule:
 
 def _nan_everywhere(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple) -> bool:
     """Return whether some output of `after` is all NaN where that of `before` is not."""
-
-    def outputs(gm):
-        copies = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
-        with torch.no_grad():
-            return [t for t in tree_leaves(gm(*copies)) if isinstance(t, torch.Tensor) and t.numel()]
-
-    try:
-        pairs = zip(outputs(before), outputs(after), strict=False)
-        return any(bool(new.isnan().all()) and not old.isnan().all() for old, new in pairs)
-    except Exception:  # it does not even run, which the comparison has reported
+    runs = [Program(gm).run(inputs) for gm in (before, after)]
+    if any(run.error for run in runs):  # it does not even run, which the comparison has reported
         return False
+    outputs = ([t for t in tree_leaves(run.output) if isinstance(t, torch.Tensor) and t.numel()] for run in runs)
+    pairs = zip(*outputs, strict=False)
+    return any(bool(new.isnan().all()) and not old.isnan().all() for old, new in pairs)
 
 
 def _sameness(before: fx.GraphModule, after: fx.GraphModule, case: Case, equivalence: dict) -> Finding:

@@ -17,7 +17,7 @@ import torch
 from torch import fx
 
 from passlab.fx.effects import effects
-from passlab.graph import view
+from passlab.fx.programs import Program, undisturbed
 
 NCHW, NHWC, ANY = "NCHW", "NHWC", "any"
 
@@ -78,9 +78,13 @@ class Clash:
 def clashes(gm: fx.GraphModule, *inputs: Any) -> list[Clash]:
     """Follow the layouts through the graph, and list where a node gets an image in an unwanted layout.
 
-    `inputs`: example inputs, to find the shapes with.
+    `inputs`: example inputs, to find the shapes with; the nodes from one that fails on them have no images.
     """
-    images = {n.id for n in view(gm, *inputs) if n.op != "get_attr" and n.shape and len(n.shape) == 4}
+    program = Program(gm)
+    with undisturbed(program):
+        values = program.run(inputs, traced=True).trace.values
+    tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor) and value.dim() == 4}
+    images = {n.name for n in gm.graph.nodes if n.op != "get_attr" and n.name in tensors}
     layout: dict[fx.Node, str] = {}
     found = []
     for node in gm.graph.nodes:

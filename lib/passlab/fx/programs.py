@@ -11,6 +11,7 @@ import copy
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -18,9 +19,21 @@ from torch import Tensor, fx, nn
 from torch.utils import _pytree as pytree
 
 from passlab.equivalence.values import nudged
+from passlab.fx import elsewhere
 
 #: Larger tensors count as written if their version counter moved (batch norm's statistics do not move theirs).
 _SMALL = 10_000
+
+
+@dataclass
+class Trace:
+    """A record of one run: each node's value at that moment, and the nodes that moved the random generator or wrote."""
+
+    graph: fx.Graph
+    values: dict[str, Any] = field(default_factory=dict)
+    draws: list[tuple[str, Tensor]] = field(default_factory=list)
+    writes: list[str] = field(default_factory=list)
+    failed: str | None = None
 
 
 @dataclass
@@ -29,7 +42,7 @@ class Run:
 
     `inputs`: the arguments after the run. `state`: parameters and buffers the run has written, path → new value.
     `rng`: the state of the random generator afterwards; `drew`: whether it moved. `aliases`: (number of an output, what
-    it shares memory with).
+    it shares memory with). `trace`: of the nodes, if it was asked for.
     """
 
     output: Any = None
@@ -39,15 +52,46 @@ class Run:
     drew: bool = False
     aliases: list[tuple[int, str]] = field(default_factory=list)
     error: BaseException | None = None
+    trace: Trace | None = None
+
+
+class _Tracer(fx.Interpreter):
+    def __init__(self, gm: fx.GraphModule, trace: Trace, device: str):
+        super().__init__(gm)
+        self.extra_traceback = False
+        self.trace, self.device, self.state = trace, device, rng_state(device)
+
+    def run_node(self, n: fx.Node) -> Any:
+        self.trace.failed = n.name
+        if n.op == "placeholder":
+            value = super().run_node(n)
+        else:
+            operands = [self.env[i] for i in n.all_input_nodes if isinstance(self.env[i], Tensor)]
+            versions = [t._version for t in operands]
+            value = super().run_node(n)
+            if any(t._version != v for t, v in zip(operands, versions, strict=True)):
+                self.trace.writes.append(n.name)
+        state = rng_state(self.device)
+        if not torch.equal(state, self.state):
+            self.trace.draws.append((n.name, state))
+            self.state = state
+        # A copy, since a later operation may write into it.
+        self.trace.values[n.name] = pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), value)
+        self.trace.failed = None
+        return value
 
 
 class Program:
-    """A callable with its parameters and buffers. A run replaces them by copies and puts them back."""
+    """A callable with its parameters and buffers. A run replaces them by copies and puts them back.
+
+    `elsewhere`: whether it may not run in this process, so that `run` has another one do it.
+    """
 
     def __init__(self, fn: Any, largest: float = math.inf):
         """`largest`: a graph of more nodes is not checked for edits since it was compiled."""
         self.exported = type(fn).__name__ == "ExportedProgram"
-        self.fn = current(fn, largest)
+        self.elsewhere = elsewhere.is_marked(fn)
+        self.fn = fn if self.elsewhere else current(fn, largest)
         self.module = self.fn if isinstance(self.fn, nn.Module) else None
         self.graph = self.fn.graph if isinstance(self.fn, fx.GraphModule) else None
         self.slots: list[tuple[str, dict, str, Tensor]] = []  # path, the dict that holds it, its key there, the tensor
@@ -79,24 +123,33 @@ class Program:
         dtype: torch.dtype | None = None,
         device: str = "cpu",
         jitter: float = 0.0,
-        call: Callable | None = None,
+        training: bool | None = None,
+        traced: bool = False,
     ) -> Run:
         """Call the program on a copy of `args`, after seeding the random generators.
 
         `dtype`: what float parameters and buffers are converted to. `jitter`: parameters are moved by up to this
-        relative amount. `call(fn, *args)` replaces the plain call, for instance by an interpreter. An exception
-        that the program raises is kept in `error`.
+        relative amount. `training`: the mode to put all modules in; None leaves each in its own. `traced`: run a graph
+        node by node and record their values. An exception that the program raises is kept in `error`.
         """
+        if self.elsewhere:
+            return elsewhere.run(
+                self, args, seed, dtype=dtype, device=device, jitter=jitter, training=training, traced=traced
+            )
+        if training is not None and self.module is not None:
+            for m in self.module.modules():
+                m.training = training
         args = copy_inputs(args, device)
         copies = self._state(dtype, device, jitter)
         versions = [t._version for t in copies]
-        result = Run(inputs=args)
+        result = Run(inputs=args, trace=Trace(self.graph) if traced else None)
         self._put(copies)
         try:
             seed_generators(seed)
             start = rng_state(device)
             with torch.no_grad():
-                result.output = (call or _call)(self.fn, *args)
+                call = _Tracer(self.fn, result.trace, device).run if traced else partial(_call, self.fn)
+                result.output = call(*args)
         except (Exception, SystemExit) as error:
             result.error = error
         finally:

@@ -76,25 +76,15 @@ class _Edit:
     """Drop the inputs that nothing uses, too."""
 
 
-class _Values(fx.Interpreter):
-    def run_node(self, n: fx.Node) -> Any:
-        value = super().run_node(n)
-        # A copy, since a later operation may write into it.
-        self.seen[n.name] = pytree.tree_map_only(Tensor, lambda t: t.detach().clone(), value)
-        return value
-
-
 def _values(gm: fx.GraphModule, inputs: tuple) -> dict[str, Any]:
     from passlab.fx.programs import Program, undisturbed
 
-    runner = _Values(gm)
-    runner.seen, runner.extra_traceback = {}, False
     program = Program(gm)
     with undisturbed(program):
-        result = program.run(inputs, call=lambda fn, *args: runner.run(*args))
+        result = program.run(inputs, traced=True)
     if result.error is not None:
         raise ValueError(f"shrink cannot run the graph on its own inputs: {result.error}")
-    return runner.seen
+    return result.trace.values
 
 
 class _Shrinker(shrinking.Shrinker):

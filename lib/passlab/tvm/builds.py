@@ -32,6 +32,7 @@ from typing import Any
 import numpy as np
 
 from passlab.process.messages import Gone, receive, send
+from passlab.process.server import request
 from passlab.tvm import cache
 from passlab.tvm.reach import Unreachable, loaded
 
@@ -336,16 +337,10 @@ def _ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
 
 def _request(control: socket.socket) -> socket.socket:
     """Return a new socket to a child that is ready for a request. Raises Gone, OSError, Unreachable."""
-    ours, theirs = socket.socketpair()
-    try:
-        with theirs:
-            socket.send_fds(control, [b"+"], [theirs.fileno()])
-        said, _ = receive(ours, time.monotonic() + _START_SECONDS)
-        if "unreachable" in said:
-            raise Unreachable(said["unreachable"])
-    except BaseException:
+    ours, said = request(control, time.monotonic() + _START_SECONDS)
+    if "unreachable" in said:
         ours.close()
-        raise
+        raise Unreachable(said["unreachable"])
     return ours
 
 

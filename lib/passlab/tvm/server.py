@@ -14,121 +14,24 @@ import math
 import os
 import re
 import resource
-import select
 import signal
 import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from passlab.graph import registry
-from passlab.process.messages import Gone, receive, send
+from passlab.process.messages import receive, send
+from passlab.process.server import Server
 from passlab.tvm.builds import MEMORY_GIB, MOST_TENSORS, arrays, dtype_of, flat, spec, too_much
 from passlab.tvm.executors import Executor, Failed
 from passlab.tvm.reach import Unreachable, reach
 
-#: Most bytes kept of a child's standard error.
-_MOST_SAID = 2**14
 #: Seconds that the runs behind one measured time must take together.
 _LONG_ENOUGH = 1e-3
-
-# ── The parent: a child for each request ──────────────────────────────────────────────────────────────────────────────
-
-
-@dataclass(eq=False)
-class _Child:
-    """`sock`: the child replies over it; the parent only watches whether a client still waits. `noise`: the child's
-    prints; its end of file tells that the child has ended."""
-
-    pid: int
-    sock: socket.socket
-    noise: int
-    said: bytes = b""
-
-
-class Server:
-    """Answers requests until `control` is closed.
-
-    fork(keep): like os.fork, but the child has only these files open. answer(sock): the child's work.
-    """
-
-    def __init__(
-        self, control: socket.socket, fork: Callable[[list[int]], int], answer: Callable[[socket.socket], None]
-    ):
-        self.control, self.fork, self.answer = control, fork, answer
-        self.children: dict[int, _Child] = {}
-        self.poll = select.poll()
-        self.poll.register(control, select.POLLIN)
-
-    def serve(self) -> None:
-        while True:
-            for fd, _ in self.poll.poll():
-                if fd in self.children:
-                    self._heard(self.children[fd], fd)
-                elif fd == self.control.fileno():
-                    data, fds, _, _ = socket.recv_fds(self.control, 1, 1)
-                    if not data:
-                        for child in set(self.children.values()):
-                            self._finish(child)
-                        return
-                    for sock in fds:
-                        self._start(socket.socket(fileno=sock))
-
-    def _start(self, sock: socket.socket) -> None:
-        noise, theirs = os.pipe()
-        try:
-            pid = self.fork([sock.fileno(), theirs])
-        except OSError:
-            for fd in (noise, theirs):
-                os.close(fd)
-            sock.close()
-            return
-        if pid == 0:
-            _work(sock, theirs, self.answer)
-        os.close(theirs)
-        self.children[noise] = self.children[sock.fileno()] = _Child(pid, sock, noise)
-        self.poll.register(noise, select.POLLIN)
-        self.poll.register(sock, 0)  # a hang-up is reported for any mask
-
-    def _heard(self, child: _Child, fd: int) -> None:
-        said = os.read(fd, 2**16) if fd == child.noise else b""
-        if said:
-            child.said = (child.said + said)[-_MOST_SAID:]
-        else:  # it has ended, or its client has gone
-            self._finish(child)
-
-    def _finish(self, child: _Child) -> None:
-        for fd in (child.noise, child.sock.fileno()):
-            self.poll.unregister(fd)
-            del self.children[fd]
-        os.close(child.noise)
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child.pid, signal.SIGKILL)
-        code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
-        said = telling(child.said.decode(errors="replace"))
-        with contextlib.suppress(Gone, TimeoutError):
-            send(child.sock, {"ended": code, "said": said}, deadline=time.monotonic() + 1)
-        child.sock.close()
-
-
-def _work(sock: socket.socket, noise: int, answer: Callable[[socket.socket], None]) -> None:
-    """Answer in the child, and end it."""
-    try:
-        os.dup2(noise, 1)
-        os.dup2(noise, 2)
-        os.close(noise)
-        answer(sock)
-    except (Gone, TimeoutError):
-        pass
-    except BaseException as error:
-        os.write(2, f"\n{type(error).__name__}: {error}".encode())
-        os._exit(1)
-    os._exit(0)
-
 
 # ── The child ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -337,12 +240,12 @@ def main(flavour: str, number: str) -> None:
         load = load_tvm(flavour)
     except Unreachable as why:
         said = str(why)
-        Server(control, _fork, lambda sock: send(sock, {"unreachable": said})).serve()
+        Server(control, _fork, lambda sock: send(sock, {"unreachable": said}), telling).serve()
         return
     rehearse(flavour)
     gc.collect()
     gc.freeze()
-    Server(control, _fork, lambda sock: answer(sock, flavour, load, _limit_memory)).serve()
+    Server(control, _fork, lambda sock: answer(sock, flavour, load, _limit_memory), telling).serve()
 
 
 if __name__ == "__main__":

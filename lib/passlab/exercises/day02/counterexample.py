@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, fx
 
 from passlab.fx.judge import rebuild, validate
+from passlab.fx.programs import Program
 from passlab.fx.suspects import SUSPECTS
 from passlab.judge import Case, Finding, plural
 
@@ -35,11 +36,11 @@ def _foreign(gm: fx.GraphModule) -> str | None:
 
 def _effect(gm: fx.GraphModule, inputs: tuple) -> list:
     """Return everything a caller can see of a run: the outputs, and the inputs as they are afterwards."""
-    mine, found = tuple(x.detach().clone() if isinstance(x, Tensor) else x for x in inputs), []
-    torch.manual_seed(0)
-    with torch.no_grad():
-        result = gm.forward(*mine)  # not gm(…): when that fails, torch.fx imports its compiler to format the error
-    fx.node.map_aggregate((result, mine), found.append)
+    run = Program(gm).run(inputs)
+    if run.error:
+        raise run.error
+    found: list = []
+    fx.node.map_aggregate((run.output, run.inputs), found.append)
     return found
 
 

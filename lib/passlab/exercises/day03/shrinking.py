@@ -9,6 +9,7 @@ import torch
 from passlab.equivalence import equivalent
 from passlab.exercises.day03.pipeline import SWEEP
 from passlab.fx.judge import rebuild, validate
+from passlab.fx.programs import Program
 from passlab.fx.stages import STAGES
 from passlab.judge import Case, Finding, plural
 
@@ -28,9 +29,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         return
     before = rebuild(value)
     x = torch.linspace(-2, 2, 12).reshape(3, 4)
-    try:
-        before(x)
-    except Exception as error:
+    if error := Program(before).run((x,)).error:
         yield Finding("valid", False, f"The program does not run on a (3, 4) tensor: {error}", before=before)
         return
     yield Finding("valid", True)

@@ -1,0 +1,242 @@
+"""Run the graphs that learners returned in disposable processes that know nothing.
+
+The verifier must not run what a learner's pass returned: operators of torch that do not check what they are given read
+and write anywhere in their process. So the engine's warm parent forks a server (`serve`) in the sandbox for learner
+code, which forks a child, confined like a worker, for each question. The verifier (`use`, `Disposable`) has the other
+end of its socket. See `passlab.fx.elsewhere`, which sees to it that nothing runs
+past this module.
+
+What does a reply prove? The outputs are what the graph computed or pretended to compute: either way they come from the
+graph and its inputs alone, since the child knows nothing else, and the verifier compares them with the expected ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import signal
+import socket
+import time
+from typing import Any, NoReturn
+
+import torch
+from torch import Tensor, fx, nn
+
+from autograder.engine import sandbox, wire
+from autograder.engine.forms import GraphRan, reader
+from autograder.engine.wire.kinds import is_word
+from passlab.fx import elsewhere
+from passlab.fx.elsewhere import Lost
+from passlab.fx.programs import Program, Run, Trace, undisturbed
+from passlab.process.messages import Garbled, Gone, Late, receive, send
+from passlab.process.server import Server, request
+from passlab.tvm import builds
+
+#: Of one process, which runs the graphs of a question.
+LIMITS = sandbox.Limits(memory_mib=4096, cpu_s=20, processes=8)
+#: Seconds, by the clock, that a process may take to start, and that all graphs of a question may take.
+_START_SECONDS, SECONDS = 30.0, 60.0
+_MOST = 2**27
+_MOST_TEXT = 4_000
+
+# ── The server ────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def serve(control: socket.socket) -> None:
+    """Serve requests until `control` is closed."""
+    _rehearse()
+    gc.collect()
+    gc.freeze()
+    Server(control, lambda keep: sandbox.enter(LIMITS, keep), _answer).serve()
+
+
+def _rehearse() -> None:
+    """Run a graph as a child does, so that all children inherit what a first run loads and caches."""
+    gm = fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU()).requires_grad_(False))
+    for traced in (False, True):
+        how = {"dtype": torch.float64, "jitter": 0.0, "training": False, "traced": traced}
+        _ran([], {"program": gm, "args": (torch.ones(1, 2),), "seed": 0, **how})
+
+
+def _answer(sock: socket.socket) -> NoReturn:
+    """Run the graphs that come over the socket until it is closed."""
+    send(sock, {"ready": True})
+    programs: list[Program] = []
+    while True:
+        _, payload = receive(sock, None, _MOST)
+        send(sock, *_ran(programs, wire.decode(bytes(payload))))
+
+
+def _ran(programs: list[Program], asked: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
+    """Run a program and return what it did, as data. A program comes once; later requests have its place instead."""
+    program, args, seed = (asked.pop(key) for key in ("program", "args", "seed"))
+    try:
+        if not isinstance(program, int):
+            programs.append(Program(program))
+            program = -1
+        program = programs[program]
+        with undisturbed(program):
+            run = program.run(args, seed, **asked)
+    except (Exception, SystemExit) as error:
+        run = Run(error=error)
+    try:
+        return _packed(run, len(args))
+    except wire.Refused as error:
+        return _packed(Run(error=error), len(args))
+
+
+def _packed(run: Run, inputs: int) -> tuple[dict[str, Any], bytes]:
+    trace, error = run.trace or Trace(fx.Graph()), run.error
+    head = {
+        "error": error and (type(error).__name__, str(error)[:_MOST_TEXT]),
+        "drew": run.drew,
+        "aliases": run.aliases,
+        "draws": [name for name, _ in trace.draws],
+        "writes": trace.writes,
+        "failed": trace.failed,
+    }
+    outcome = (None, (None,) * inputs) if error else (run.output, run.inputs)
+    value = [*outcome, {} if error else run.state, run.rng, trace.values, [state for _, state in trace.draws]]
+    try:
+        return head, wire.encode(value)
+    except wire.Refused:  # the values of some node cannot travel, or all together not; without them less can be told
+        value[4] = {}
+        return head, wire.encode(value)
+
+
+# ── The verifier's side ───────────────────────────────────────────────────────────────────────────────────────────────
+
+_control: socket.socket | None = None
+_process: Disposable | None = None
+#: Seconds that this process may still wait for graphs; see `allow`.
+_allowed = SECONDS
+#: How many runs so far gave no result: a crash, or time or memory that ran out.
+unsteady = 0
+
+
+def use(control: socket.socket) -> None:
+    """Have the server at the other end of `control` run all returned graphs from now on."""
+    global _control
+    _control = control
+    elsewhere.use(_run)
+
+
+def allow(seconds: float) -> None:
+    """Set the total seconds to wait for all graphs from now on; a graph beyond that has used up its time."""
+    global _allowed
+    _allowed = seconds
+
+
+def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -> Run:
+    """Do what `Program.run` does, in the disposable process."""
+    global _allowed, unsteady
+    if _process is None:
+        elsewhere.refuse()
+    if not device.startswith("cpu"):
+        return Run(error=Lost("returned graphs run on the CPU only"))
+    start = time.monotonic()
+    try:
+        if _allowed <= 0:
+            raise Lost(_OUT_OF_TIME)
+        return _process.run(program, args, seed, how, start + _allowed)
+    except wire.Refused as refused:
+        return Run(error=refused)
+    except Lost as lost:
+        unsteady += 1
+        _process.close()
+        return Run(error=lost, trace=Trace(program.graph))
+    finally:
+        _allowed -= time.monotonic() - start
+
+
+class Disposable:
+    """A process that runs graphs. It starts when it is needed; after a crash, anew.
+
+    While a `with` block holds it, returned graphs run in it; outside such blocks none runs.
+    """
+
+    def __init__(self):
+        self.sock: socket.socket | None = None
+        self.sent: list[Program] = []
+
+    @property
+    def running(self) -> bool:
+        return self.sock is not None
+
+    def __enter__(self) -> Disposable:
+        global _process
+        _process = self
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        global _process
+        _process = None
+
+    def close(self) -> None:
+        if self.sock is not None:
+            self.sock.close()
+        self.sock, self.sent = None, []
+
+    def run(self, program: Program, args: tuple, seed: int, how: dict[str, Any], deadline: float) -> Run:
+        """Raises Lost, wire.Refused."""
+        known = next((at for at, one in enumerate(self.sent) if one is program), None)
+        asked = {"program": program.fn if known is None else known, "args": args, "seed": seed, **how}
+        payload = wire.encode(asked)
+        if self.sock is None:
+            self.sock = _connected()
+        if known is None:
+            self.sent.append(program)
+        try:
+            send(self.sock, {}, payload, deadline=deadline)
+            head, value = receive(self.sock, deadline, _MOST, reader(GraphRan))
+            if head.ended is None:
+                return _checked(head, wire.decode(bytes(value)), len(args), how["traced"] and program.graph)
+        except Late:
+            raise Lost(_OUT_OF_TIME) from None
+        except Gone:
+            raise Lost("it ended the process that ran it") from None
+        except (Garbled, wire.Refused):
+            raise Lost("it wrote into the connection of the process that ran it") from None
+        if head.ended == -signal.SIGKILL:
+            raise Lost(_OUT_OF_TIME)
+        raise Lost(f"it ended the process that ran it ({_SIGNALS.get(-head.ended, f'exit code {head.ended}')})")
+
+
+_OUT_OF_TIME = "it used up its time"
+_SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signal.SIGFPE: "division by zero"}
+
+
+def _connected() -> socket.socket:
+    for _ in range(2):
+        with contextlib.suppress(OSError, Gone, Garbled):
+            sock, said = request(_control, time.monotonic() + _START_SECONDS)
+            if "ready" in said:
+                return sock
+            sock.close()
+    raise builds.Ended
+
+
+def _checked(head: GraphRan, value: Any, inputs: int, graph: fx.Graph | None) -> Run:
+    """Return a reply as a Run. Untrusted: the graph may have written it. Raises Garbled."""
+    fits = type(value) is list and len(value) == 6
+    output, after, state, rng, values, states = value if fits else (None,) * 6
+    fits = fits and type(after) is tuple and len(after) == inputs and type(rng) is Tensor
+    fits = fits and type(state) is dict and all(type(path) is str for path in state)
+    fits = fits and all(isinstance(t, Tensor) for t in (*state.values(), *(states if type(states) is list else [None])))
+    if not fits or type(values) is not dict or len(states) != len(head.draws):
+        raise Garbled("something else than the result of a run")
+    error, trace = None, None
+    if head.error is not None:
+        kind, text = head.error
+        error = type(kind if is_word(kind) else "Error", (Exception,), {})(text)
+    if graph:
+        known = {node.name for node in graph.nodes}
+        trace = Trace(
+            graph,
+            {name: kept for name, kept in values.items() if name in known},
+            [(name, drawn) for name, drawn in zip(head.draws, states, strict=True) if name in known],
+            [name for name in head.writes if name in known],
+            head.failed if head.failed in known else None,
+        )
+    aliases = [(at, home) for at, home in head.aliases]
+    return Run(output, after, state, rng, head.drew, aliases, error, trace)

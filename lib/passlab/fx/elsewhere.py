@@ -1,0 +1,103 @@
+"""Programs that must not run in this process.
+
+A process with secrets calls `use(run)` once. From then on a returned program, which `mark` has marked, is run by `run`:
+in another process, which gets the program and its inputs and knows nothing else. `Program.run` sees to that; any other
+way to run a marked graph or module here raises `NotHere`.
+
+The mark lies on every node of a graph (copies of a node keep it) and on every module, so that a graph is recognized
+after edits, cuts and rebuilding. Without `use` nothing is marked, and programs run here.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import fx, nn
+
+_MARK = "elsewhere"
+_run: Callable | None = None
+_trusting = False
+
+
+class NotHere(BaseException):
+    """A returned program was about to run in a process with secrets. No judge is to catch it: it is a judge's bug."""
+
+
+class Lost(Exception):
+    """A program gave no result: the process that ran it crashed, or used up its time or memory."""
+
+
+def use(run: Callable) -> None:
+    """Run marked programs by `run` from now on; its arguments and its result are those of `Program.run`."""
+    global _run
+    if _run is None:
+        fx.GraphModule.recompile = _guarded_compiler(fx.GraphModule.recompile)
+        fx.Interpreter.run_node = _guarded_interpreter(fx.Interpreter.run_node)
+    _run = run
+
+
+@contextmanager
+def trusting() -> Iterator[None]:
+    """Leave programs unmarked that are decoded inside: they come from this project's own answers."""
+    global _trusting
+    outer, _trusting = _trusting, True
+    try:
+        yield
+    finally:
+        _trusting = outer
+
+
+def mark(part: fx.Node | nn.Module) -> None:
+    """Mark a part of a returned program: a node, or a module that is not a GraphModule."""
+    if _run is None or _trusting:
+        return
+    if isinstance(part, fx.Node):
+        part.meta[_MARK] = True
+    else:
+        part.__dict__["forward"] = refuse
+
+
+def is_marked(program: Any) -> bool:
+    """Return whether a program, or a part of it, was returned and may not run in this process."""
+    if _run is None:
+        return False
+    if isinstance(program, fx.GraphModule) and _in(program.graph):
+        return True
+    modules = program.modules() if isinstance(program, nn.Module) else ()
+    return any(vars(m).get("forward") is refuse for m in modules)
+
+
+def run(*args: Any, **how: Any) -> Any:
+    """Run a marked program where it may run: see `use`."""
+    return _run(*args, **how)
+
+
+def refuse(self: Any = None, *_: Any, **__: Any) -> None:
+    """Stand in for the `forward` of what may not run here."""
+    raise NotHere("A returned program may not run in this process. Run it with passlab.fx.programs.Program.")
+
+
+def _in(graph: fx.Graph) -> bool:
+    return any(_MARK in node.meta for node in graph.nodes)
+
+
+def _guarded_compiler(recompile: Callable) -> Callable:
+    @functools.wraps(recompile)
+    def guarded(gm: fx.GraphModule) -> Any:
+        code = recompile(gm)
+        if _in(gm.graph):
+            type(gm).forward = refuse
+        return code
+
+    return guarded
+
+
+def _guarded_interpreter(run_node: Callable) -> Callable:
+    @functools.wraps(run_node)
+    def guarded(interpreter: fx.Interpreter, node: fx.Node) -> Any:
+        return refuse() if _MARK in node.meta else run_node(interpreter, node)
+
+    return guarded

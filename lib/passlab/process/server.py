@@ -1,0 +1,134 @@
+"""A server that forks a child for each request, over sockets that clients pass to it.
+
+    Server(control, fork, answer).serve()             # until `control` is closed
+    sock, said = request(control, deadline)           # the other end: a new child, and the first thing it says
+
+A client sends one byte over `control` and with it the socket that its child will use. Closing that ends the child.
+When a child has ended, its socket says how: {"ended": exit code, "said": the last that it printed}.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from passlab.process.messages import Gone, receive, send
+
+#: Most bytes kept of a child's standard error.
+_MOST_SAID = 2**14
+
+
+def request(control: socket.socket, deadline: float) -> tuple[socket.socket, dict[str, Any]]:
+    """Return a new socket to a fresh child, and the child's first message. Raises Gone, Late, Garbled, OSError."""
+    ours, theirs = socket.socketpair()
+    try:
+        with theirs:
+            socket.send_fds(control, [b"+"], [theirs.fileno()])
+        said, _ = receive(ours, deadline)
+    except BaseException:
+        ours.close()
+        raise
+    return ours, said
+
+
+@dataclass(eq=False)
+class _Child:
+    """`sock`: the child replies over it; the parent only watches whether a client still waits. `noise`: the child's
+    prints; its end of file tells that the child has ended."""
+
+    pid: int
+    sock: socket.socket
+    noise: int
+    said: bytes = b""
+
+
+class Server:
+    """Answers requests until `control` is closed.
+
+    fork(keep): like os.fork, but the child has only these files open. answer(sock): the child's work. telling(text):
+    what to say of all that a child printed.
+    """
+
+    def __init__(
+        self,
+        control: socket.socket,
+        fork: Callable[[list[int]], int],
+        answer: Callable[[socket.socket], None],
+        telling: Callable[[str], str] = str,
+    ):
+        self.control, self.fork, self.answer, self.telling = control, fork, answer, telling
+        self.children: dict[int, _Child] = {}
+        self.poll = select.poll()
+        self.poll.register(control, select.POLLIN)
+
+    def serve(self) -> None:
+        while True:
+            for fd, _ in self.poll.poll():
+                if fd in self.children:
+                    self._heard(self.children[fd], fd)
+                elif fd == self.control.fileno():
+                    data, fds, _, _ = socket.recv_fds(self.control, 1, 1)
+                    if not data:
+                        for child in set(self.children.values()):
+                            self._finish(child)
+                        return
+                    for sock in fds:
+                        self._start(socket.socket(fileno=sock))
+
+    def _start(self, sock: socket.socket) -> None:
+        noise, theirs = os.pipe()
+        try:
+            pid = self.fork([sock.fileno(), theirs])
+        except OSError:
+            for fd in (noise, theirs):
+                os.close(fd)
+            sock.close()
+            return
+        if pid == 0:
+            _work(sock, theirs, self.answer)
+        os.close(theirs)
+        self.children[noise] = self.children[sock.fileno()] = _Child(pid, sock, noise)
+        self.poll.register(noise, select.POLLIN)
+        self.poll.register(sock, 0)  # a hang-up is reported for any mask
+
+    def _heard(self, child: _Child, fd: int) -> None:
+        said = os.read(fd, 2**16) if fd == child.noise else b""
+        if said:
+            child.said = (child.said + said)[-_MOST_SAID:]
+        else:  # it has ended, or its client has gone
+            self._finish(child)
+
+    def _finish(self, child: _Child) -> None:
+        for fd in (child.noise, child.sock.fileno()):
+            self.poll.unregister(fd)
+            del self.children[fd]
+        os.close(child.noise)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child.pid, signal.SIGKILL)
+        code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])
+        said = self.telling(child.said.decode(errors="replace"))
+        with contextlib.suppress(Gone, TimeoutError):
+            send(child.sock, {"ended": code, "said": said}, deadline=time.monotonic() + 1)
+        child.sock.close()
+
+
+def _work(sock: socket.socket, noise: int, answer: Callable[[socket.socket], None]) -> None:
+    """Answer in the child, and end it."""
+    try:
+        os.dup2(noise, 1)
+        os.dup2(noise, 2)
+        os.close(noise)
+        answer(sock)
+    except (Gone, TimeoutError):
+        pass
+    except BaseException as error:
+        os.write(2, f"\n{type(error).__name__}: {error}".encode())
+        os._exit(1)
+    os._exit(0)

@@ -1,0 +1,226 @@
+"""Returned graphs run in a disposable process, with the results that they have here, and nowhere else."""
+
+from __future__ import annotations
+
+import copy
+import os
+import signal
+import socket
+import time
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from autograder.engine import graphs, wire
+from passlab import trace
+from passlab.equivalence import equivalent
+from passlab.fx import elsewhere
+from passlab.fx.judge import rebuild
+from passlab.fx.programs import Program
+from passlab.process.messages import send
+
+#: In an input: what to do instead of running the graph. (The process does not check what a graph does, so neither does
+#: this stand-in for an operator that goes astray.)
+CRASH, LOOP, FORGE, HALF = 1e9, 2e9, 3e9, 4e9
+
+
+def _astray(sock: socket.socket, honest):
+    def ran(programs, asked):
+        value = float(asked["args"][0].flatten()[0])
+        if value == CRASH:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if value == LOOP:
+            time.sleep(60)
+        if value == FORGE:
+            send(sock[0], {"aliases": [["x", 1]]}, b"")
+        if value == HALF:
+            send(sock[0], {}, wire.encode([1, (), {}, None, {}, []]))
+        return honest(programs, asked)
+
+    return ran
+
+
+@pytest.fixture(scope="module")
+def server():
+    ours, theirs = socket.socketpair()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            ours.close()
+            sock = [None]
+            honest, answer = graphs._ran, graphs._answer
+
+            def remembering(its):
+                sock[0] = its
+                answer(its)
+
+            graphs._answer, graphs._rehearse = remembering, lambda: None
+            graphs._ran = _astray(sock, honest)
+            graphs.sandbox.enter = lambda limits, keep=(): os.fork()
+            graphs.serve(theirs)
+        finally:
+            os._exit(0)
+    theirs.close()
+    yield ours
+    ours.close()
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
+@pytest.fixture
+def process(server, monkeypatch):
+    """A disposable process, in a process that may not run returned graphs."""
+    for cls, name in ((fx.GraphModule, "recompile"), (fx.Interpreter, "run_node")):
+        monkeypatch.setattr(cls, name, getattr(cls, name))
+    monkeypatch.setattr(elsewhere, "_run", None)
+    graphs.use(server)
+    graphs.allow(graphs.SECONDS)
+    process = graphs.Disposable()
+    with process:
+        yield process
+    process.close()
+    elsewhere._run = None
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.drop, self.lstm = nn.BatchNorm1d(4), nn.Dropout(0.5), nn.LSTM(4, 4)
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x, y):
+        h = self.drop(self.norm(x))
+        self.count.add_(1)
+        y.mul_(2)
+        h, _ = self.lstm(h)
+        return {"h": h, "same": x, "view": y[:1]}, (h.max(1), x.shape), 3
+
+
+def net(training: bool = True) -> fx.GraphModule:
+    torch.manual_seed(0)
+    return fx.symbolic_trace(Net().train(training))
+
+
+def returned(gm):
+    return wire.decode(wire.encode(gm))
+
+
+def args(value: float = 1.0) -> tuple:
+    return torch.full((3, 4), value), torch.arange(8.0).reshape(2, 4)
+
+
+@pytest.mark.parametrize("training", [None, False, True])
+@pytest.mark.parametrize("dtype", [None, torch.float64])
+def test_a_run_there_is_a_run_here(process, training, dtype):
+    given = tuple(t.to(dtype or t.dtype) for t in args())
+    for traced in (False, True):
+        how = {"dtype": dtype, "training": training, "traced": traced}
+        here, there = (Program(gm).run(given, 5, **how) for gm in (net(), returned(net())))
+        assert here.error is None and there.error is None
+        assert_same(here.output, there.output)
+        assert_same(here.inputs, there.inputs)
+        assert_same(here.state, there.state)
+        assert here.aliases == there.aliases and here.drew == there.drew and torch.equal(here.rng, there.rng)
+        if traced:
+            assert_same(here.trace.values, there.trace.values)
+            assert_same(dict(here.trace.draws), dict(there.trace.draws))
+            assert here.trace.writes == there.trace.writes and here.trace.failed == there.trace.failed
+
+
+def assert_same(one, other):
+    torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_failure_is_told_in_the_same_words(process):
+    def forward(x):
+        return torch.relu(x) @ x
+
+    gm = fx.symbolic_trace(forward)
+    here, there = (Program(g).run((torch.ones(2, 3),), traced=True) for g in (gm, returned(gm)))
+    assert (type(here.error).__name__, str(here.error)) == (type(there.error).__name__, str(there.error))
+    assert here.trace.failed == there.trace.failed == "matmul" and there.trace.values.keys() == {"x", "relu"}
+    assert str(equivalent(lambda x: x, gm, (torch.ones(2, 3),)).reason) == str(
+        equivalent(lambda x: x, returned(gm), (torch.ones(2, 3),)).reason
+    )
+
+
+def test_equivalent_finds_the_same_there(process):
+    before = trace(nn.Sequential(nn.Linear(4, 4), nn.GELU()), torch.ones(2, 4))
+    after = copy.deepcopy(before)
+    assert equivalent(before, rebuild(returned(after)))
+    gelu = next(n for n in after.graph.nodes if n.target == "1")
+    with after.graph.inserting_after(gelu):
+        gelu.replace_all_uses_with(after.graph.call_function(F.gelu, (gelu.args[0],), {"approximate": "tanh"}))
+    here, there = (equivalent(before, gm) for gm in (rebuild(after), rebuild(returned(after))))
+    assert not here.ok and (here.reason, here.first_diverging) == (there.reason, there.first_diverging)
+
+
+def _runs(gm):
+    yield "call", lambda: gm(*args())
+    yield "forward", lambda: gm.forward(*args())
+    yield "interpreter", lambda: fx.Interpreter(gm).run(*args())
+    yield "transformer", lambda: fx.Transformer(gm).transform()
+    yield "trace", lambda: fx.symbolic_trace(gm)
+    yield "rebuilt", lambda: rebuild(gm)(*args())
+    yield "copied", lambda: copy.deepcopy(gm)(*args())
+    yield "copied graph", lambda: fx.GraphModule(gm, copy.deepcopy(gm.graph))(*args())
+    yield "module", lambda: gm.norm(args()[0])
+    yield "parts", lambda: rebuild(gm).lstm(args()[0])
+
+
+def test_nothing_else_runs_a_returned_graph_here(process):
+    for name, runs in _runs(returned(net(False))):
+        with pytest.raises(elsewhere.NotHere):
+            runs()
+            raise AssertionError(name)
+    for name, runs in _runs(net(False)):  # the project's own graphs run as ever
+        assert runs() is not None, name
+
+
+def test_an_edited_graph_is_still_a_returned_one(process):
+    gm = rebuild(returned(net(False)))
+    for node in list(gm.graph.nodes):
+        if node.op.startswith("call_") and not node.users:
+            gm.graph.erase_node(node)
+    with gm.graph.inserting_before(gm.graph.output_node()):
+        gm.graph.output_node().args = (gm.graph.call_function(torch.relu, (next(iter(gm.graph.nodes)),)),)
+    gm.recompile()
+    with pytest.raises(elsewhere.NotHere):
+        gm(*args())
+
+
+def test_our_own_answers_run_here(process):
+    with elsewhere.trusting():
+        gm = returned(net(False))
+    assert gm(*args()) is not None and not process.running
+
+
+def test_outside_a_process_none_runs(process):
+    gm = returned(net(False))
+    with graphs.Disposable():
+        pass
+    with pytest.raises(elsewhere.NotHere):
+        Program(gm).run(args())
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [(CRASH, "segmentation fault"), (LOOP, "used up its time"), (FORGE, "wrote into"), (HALF, "wrote into")],
+)
+def test_a_graph_that_goes_astray_gives_no_result_and_the_next_one_runs(process, value, said):
+    gm, count = returned(net(False)), graphs.unsteady
+    if value == LOOP:
+        graphs.allow(1)
+    run = Program(gm).run(args(value), traced=True)
+    assert isinstance(run.error, elsewhere.Lost) and said in str(run.error) and graphs.unsteady == count + 1
+    assert run.output is None and run.trace.values == {}
+    graphs.allow(graphs.SECONDS)
+    assert Program(gm).run(args()).error is None
+
+
+def test_time_is_for_all_graphs_of_a_question(process):
+    graphs.allow(0)
+    assert "used up its time" in str(Program(returned(net(False))).run(args()).error)
+    assert not process.running
