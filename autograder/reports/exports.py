@@ -36,12 +36,14 @@ COLUMNS = (
     "status", "credit",
 )  # fmt: skip
 
-#: Where a spreadsheet may begin to read a formula: at the start of a field or after any separator, blanks and quotes
-#: skipped (after a comma only quotes: `, -1` is in many messages, and quoting holds there). Full-width forms included.
-_SIGN = "[=+\\-@＝＋－＠]"
-_RUN = re.compile(
-    rf"""^(?=[\t\r\n])|(?:^|(?<=[;\t\r\n\v\f\x85\u2028\u2029]))(?=[ \xa0"]*{_SIGN})|(?<=,)(?="*{_SIGN})"""
-)
+#: Where a spreadsheet may begin to read a formula: at the start of a field or after any separator, blanks, quotes and
+#: characters without a width skipped (after a comma only quotes: `, -1` is in many messages, and quoting holds there).
+#: The signs in their full-width and small forms included.
+_SIGN = "[=+\\-@＝＋－＠﹦﹢﹣﹫]"
+_ENDS = "\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
+_NO_WIDTH = "\x01-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+_SKIPPED = rf'(?:[^\S{_ENDS}]|["{_NO_WIDTH}])*'
+_RUN = re.compile(rf"""^(?=[\t\r\n])|(?:^|(?<=[;{_ENDS}]))(?={_SKIPPED}{_SIGN})|(?<=,)(?="*{_SIGN})""")
 
 
 @dataclass(frozen=True)

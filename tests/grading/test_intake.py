@@ -390,7 +390,7 @@ def with_cells(cells) -> bytes:
     [
         (b'{"nbformat": 4, "metadata": {"n": ' + b"9" * 5000 + b"}}", "thousands of digits"),
         (deep(150).encode(), "nested too deeply"),
-        (b'{"nbformat": 4, "metadata": [' + b"[]," * 500_001 + b"[]]}", "lists and objects"),
+        (b'{"nbformat": 4, "metadata": [' + b"[]," * 500_001 + b"[]]}", "500,000 values"),
         (with_cells([valid()["cells"][1]] * 2001), "2,001 cells"),
         (with_cells([{**valid()["cells"][1], "source": "x" * (2**20 + 1)}]), "cell 1 has 1,048,577 characters"),
         (json.dumps(valid() | {"nbformat": True}).encode(), "no `nbformat`"),
