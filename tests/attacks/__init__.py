@@ -6,10 +6,26 @@ all of them in, in one class with three honest learners, and prints the table.
 
 from __future__ import annotations
 
-from tests.attacks import claiming, crashing, data, escaping, exhausting, malformed, patching, reading, writing
+from tests.attacks import (
+    claiming,
+    crashing,
+    data,
+    escaping,
+    exhausting,
+    malformed,
+    packing,
+    patching,
+    reading,
+    showing,
+    signalling,
+    writing,
+)
 from tests.attacks.attack import Attack, harmful
 
-_MODULES = (patching, reading, writing, escaping, exhausting, crashing, malformed, data, claiming)
+_MODULES = (
+    *(patching, reading, signalling, writing, escaping, packing, showing),
+    *(exhausting, crashing, malformed, data, claiming),
+)
 
 #: Kind → its attacks.
 CORPUS: dict[str, tuple[Attack, ...]] = {
