@@ -400,7 +400,7 @@ def read(path: Path) -> NotebookNode:
 
 def upgraded(data: dict) -> dict:
     """Return a notebook of an older format as nbformat 4. A heading of level 10**10 becomes as many characters."""
-    return nbformat.convert(nbformat.from_dict(data), 4)
+    return nbformat.reads(json.dumps(data), as_version=4)
 
 
 def _size(data: object) -> tuple[int, int]:

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autograder.engine.data import Verdict
+from autograder.grading.files import Damaged, read_text
 from passlab.judge import VERDICTS
 
 if TYPE_CHECKING:
@@ -161,10 +162,13 @@ def read_roster(path: Path) -> dict[str, Learner]:
     """Read a roster; return id → learner.
 
     The first line names the columns (id, name, email, section, canvas_id, moodle_id, sis_id) if one of them is `id`.
-    Otherwise every line is a learner whose id is in the first column.
+    Otherwise every line is a learner whose id is in the first column. Raises Damaged if it is not a table.
     """
-    with path.open(newline="", encoding="utf-8-sig") as lines:
-        table = [[field.strip() for field in line] for line in csv.reader(lines)]
+    try:
+        lines = csv.reader(read_text(path).splitlines(keepends=True))
+        table = [[field.strip() for field in line] for line in lines]
+    except csv.Error as error:
+        raise Damaged(f"{path.name} is not a CSV file: {error}.") from None
     table = [line for line in table if line and any(line)]
     known = list(Learner.__dataclass_fields__)
     header = [name.lower().replace(" ", "_") for name in table[0]] if table else []

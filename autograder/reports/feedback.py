@@ -93,7 +93,13 @@ def _tools() -> tuple[Any, Any, Any]:
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
 
-    renderer = mistune.HTMLRenderer(escape=True, allow_harmful_protocols=["attachment:"])
+    class Renderer(mistune.HTMLRenderer):
+        """A picture that is not attached becomes a link: loading it would tell its server who reads the page."""
+
+        def image(self, text: str, url: str, title: str | None = None) -> str:
+            return (super().image if url.startswith("attachment:") else self.link)(text, url, title)
+
+    renderer = Renderer(escape=True, allow_harmful_protocols=["attachment:"])
     render = mistune.create_markdown(renderer=renderer, plugins=["table", "strikethrough", "math"])
     return render, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True)
 

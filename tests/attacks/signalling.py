@@ -134,21 +134,6 @@ def found():
     return bytes(int(bits[at : at + 8], 2) for at in range(0, len(bits) - 7, 8))
 """,
     ),
-    "signals": (
-        "signals of the common user in a queue, until there is no room for others'",
-        """
-import ctypes, os, signal
-libc = ctypes.CDLL(None, use_errno=True)
-signal.pthread_sigmask(signal.SIG_BLOCK, [40])
-
-def leave(data):
-    while libc.sigqueue(os.getpid(), 40, None) == 0:
-        pass
-
-def found():
-    return b"hidden" + b"marker" if libc.sigqueue(os.getpid(), 40, None) else b""
-""",
-    ),
 }
 
 _ANSWER = """
