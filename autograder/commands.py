@@ -166,7 +166,10 @@ def _roster(given: Path | None, folder: Path) -> dict[str, Learner]:
 
     path = given or folder / "roster.csv"
     if path.is_file():
-        return read_roster(path)
+        try:
+            return read_roster(path)
+        except Damaged as error:
+            _fail(f"The roster cannot be read. {error}")
     if given:
         _fail(f"The roster {given} does not exist.")
     return {}

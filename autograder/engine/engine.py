@@ -276,14 +276,17 @@ class Engine:
                 try:
                     station = self.station(_flavour(job))
                     return self._grade(job, station, slot)
+                except Garbled as large:  # its cells are more than one message holds: nothing was sent
+                    return self._failed(job, f"Its cells are too large to be sent ({large}).")
                 except Broken as broken:
                     self._drop(station)
                     if last:
-                        return NotebookResult(
-                            job.learner, job.assignment, job.notebook, job.seed, failure=str(broken), unsafe=self.unsafe
-                        )
+                        return self._failed(job, str(broken))
         finally:
             self.free.put(slot)
+
+    def _failed(self, job: Job, why: str) -> NotebookResult:
+        return NotebookResult(job.learner, job.assignment, job.notebook, job.seed, failure=why, unsafe=self.unsafe)
 
     def _drop(self, station: Station | None) -> None:
         """Take a broken station out of use; the next notebook of its flavour starts a new one."""

@@ -22,6 +22,8 @@ CLASS_BYTES, CLASS_FILES = 8 * 1024 * MIB, 100_000
 LEARNER_BYTES, LEARNER_FILES = 100 * MIB, 2_000
 
 _RATIO, _RATIO_FROM = 200, 4 * MIB  # text compresses to a tenth, seldom to a hundredth
+#: The largest table of contents of a zip archive: zipfile makes an object of half a kilobyte for every 50 bytes of it.
+_CONTENTS = 16 * MIB
 _CHUNK = 2**16
 _MOST_NOTES = 50
 
@@ -188,9 +190,19 @@ def _pieces(file: BinaryIO) -> Iterator[bytes]:
         yield chunk
 
 
+class _Bounded:
+    """A file of which one read gives at most _CONTENTS bytes: a larger table of contents is a truncated one."""
+
+    def __init__(self, file: BinaryIO):
+        self.file, self.seek, self.tell, self.seekable = file, file.seek, file.tell, file.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        return self.file.read(min(size, _CONTENTS))
+
+
 def _zip_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
     try:
-        archive = zipfile.ZipFile(file)
+        archive = zipfile.ZipFile(_Bounded(file))
     except Exception as error:
         raise Damaged(f"{shown(name)} is damaged: it cannot be read as a zip archive ({error}).") from None
     with archive:
@@ -202,6 +214,9 @@ def _zip_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
                     raise _Refused("it is a link or a device, not a regular file.")
                 if info.flag_bits & 1:
                     raise _Refused("it is encrypted.")
+                if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                    # zipfile unpacks 64 KiB of these at once, into gigabytes.
+                    raise _Refused("it is packed in an unusual way. Pack it again with the usual method (deflate).")
 
             def chunks(info=info):
                 with archive.open(info) as inner:

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -36,11 +36,16 @@ VERDICT = "application/vnd.passlab.verdict+json"
 
 #: Far more than any ordinary notebook of this course has.
 MAX_DEPTH = 100
-MAX_PARTS = 500_000  # lists and objects in the file
+MAX_PARTS = 500_000  # values in the file: texts, numbers, lists, objects
 MAX_CELLS = 2_000
 MAX_SOURCE = 2**20  # characters of one cell
+MAX_SOURCES = 2 * MAX_SOURCE  # of all cells together: sent to a worker, each may take twelve bytes
+#: The most archives of one learner that are unpacked, and the most sentences about one learner.
+MAX_ARCHIVES = 20
+MAX_NOTES = 50
 
-_PATTERN = str.maketrans({"[": "(", "]": ")", "*": "_", "?": "_"})
+#: Characters that nbgrader reads as a pattern, and those that end a text in formgrader's pages, which escape nothing.
+_PATTERN = str.maketrans({"[": "(", "]": ")", **dict.fromkeys('*?<>"&\\', "_")})
 _LITTER = {"__MACOSX", "__pycache__", "node_modules"}
 _BEGIN_HIDDEN, _END_HIDDEN = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
@@ -63,6 +68,18 @@ class Submission:
     notes: list[str] = field(default_factory=list)
     times: list[Path] = field(default_factory=list)
 
+    def note(self, sentence: str) -> None:
+        _note(self.notes, sentence)
+
+
+def _note(notes: list[str], sentence: str) -> None:
+    """Add a sentence that is not there yet, cut to a readable length. A learner chooses how many there would be."""
+    sentence = sentence if len(sentence) <= 1_000 else f"{sentence[:1_000]}…"
+    if len(notes) < MAX_NOTES and sentence not in notes:
+        notes.append(sentence)
+    elif len(notes) == MAX_NOTES:
+        notes.append(f"There is more to tell; only the first {MAX_NOTES} sentences are kept.")
+
 
 @dataclass
 class Class:
@@ -72,9 +89,7 @@ class Class:
     notes: dict[str, list[str]] = field(default_factory=dict)
 
     def note(self, learner: str, sentence: str) -> None:
-        said = self.notes.setdefault(learner, [])
-        if sentence not in said:
-            said.append(sentence)
+        _note(self.notes.setdefault(learner, []), sentence)
 
     @contextlib.contextmanager
     def only(self, learner: str) -> Iterator[None]:
@@ -123,7 +138,7 @@ def _class_folder(path: Path, known: dict[str, set[str]], found: Class) -> Path:
 def _learners(
     folders: list[Path], found: Class, numbers: Mapping[str, str], names: Mapping[str, str]
 ) -> dict[Path, str]:
-    """Return folder → learner's id: its name without characters that nbgrader reads as a pattern or strips.
+    """Return folder → learner's id: its name without what nbgrader or its pages would take for something else.
 
     numbers, names: Moodle's number, or a full name that only one learner has → learner. Moodle's number decides; a name
     counts if no other folder has it; otherwise the number stays in the id. Two folders share an id only if Moodle gave
@@ -159,7 +174,8 @@ def _learners(
 
 
 def _usable(name: str) -> str:
-    return "".join(ch if ch.isprintable() else "_" for ch in name).translate(_PATTERN).strip() or "_"
+    name = "".join(ch if ch.isprintable() else "_" for ch in name).translate(_PATTERN).strip()
+    return f"_{name[1:]}" if name.startswith(".") else name or "_"  # ".." would be the folder above
 
 
 def collect(
@@ -242,7 +258,10 @@ class _Search:
     """Searches learners' folders and files what it finds in a Class."""
 
     def __init__(self, found: Class, known: dict[str, set[str]], scratch: Path | None):
-        self.found, self.known, self.scratch, self.unpacked = found, known, scratch, 0
+        self.found, self.known, self.scratch = found, known, scratch
+        #: Learner → their archives so far, and the bytes that may still be unpacked.
+        self.archives: Counter[str] = Counter()
+        self.left: dict[str, int] = defaultdict(lambda: files.LEARNER_BYTES)
         self.owner = {notebook: assignment for assignment, names in known.items() for notebook in names}
         #: Learner → their folder, where its layout is nbgrader's: learner/assignment/timestamp.txt is the collection's.
         self.homes: dict[str, Path] = {}
@@ -269,15 +288,19 @@ class _Search:
         if self.scratch is None:
             self.found.note(learner, f"{inside} is an archive and was not unpacked: hand in the notebook itself.")
             return
-        self.unpacked += 1
-        into = self.scratch / f"learner-{self.unpacked}"
+        self.archives[learner] += 1
+        if self.archives[learner] > MAX_ARCHIVES:
+            self.found.note(learner, f"There are more than {MAX_ARCHIVES} archives; the rest was not unpacked.")
+            return
+        into = self.scratch / f"learner-{self.archives.total()}"
         into.mkdir()
         try:
-            for note in files.unpack(path, into, (".ipynb",), files.LEARNER_BYTES, files.LEARNER_FILES):
+            for note in files.unpack(path, into, (".ipynb",), self.left[learner], files.LEARNER_FILES):
                 self.found.note(learner, note)
         except Damaged as error:
             self.found.note(learner, str(error))
             return
+        self.left[learner] -= sum(unpacked.stat().st_size for unpacked in into.rglob("*.ipynb"))
         if not self.below(learner, into, inside, archives=False):
             self.found.note(learner, f"{inside}: there is no notebook in this archive.")
 
@@ -301,10 +324,10 @@ class _Search:
         if name in submission.notebooks:
             kept = submission.notebooks[name]
             why = "is a later attempt" if _attempt(kept.name) else "is closer to the top"
-            submission.notes.append(f"{inside} was not graded: there is also {_below(kept, learner)}, which {why}.")
+            submission.note(f"{inside} was not graded: there is also {_below(kept, learner)}, which {why}.")
             return
         if not as_expected and inside.parts != (assignment, path.name):
-            submission.notes.append(f"Taken from {inside} (expected: {assignment}/{path.name}).")
+            submission.note(f"Taken from {inside} (expected: {assignment}/{path.name}).")
         submission.notebooks[name] = path
         self._time(submission, path, inside)
 
@@ -316,7 +339,7 @@ class _Search:
             submission.times.append(collected)
         packed = path.with_name(TIMESTAMP)
         if packed != collected and os.path.lexists(packed):
-            submission.notes.append(
+            submission.note(
                 f"{inside.with_name(TIMESTAMP)} does not count, since learners may have packed it: a time of "
                 "submission lies in learner/assignment/."
             )
@@ -335,7 +358,7 @@ def read(path: Path) -> NotebookNode:
         if not text:
             raise Damaged(f"{path.name} is empty.")
         if text.count("{") + text.count("[") > MAX_PARTS:
-            raise Damaged(f"{path.name} contains more than {MAX_PARTS:,} lists and objects; it was not read.")
+            raise Damaged(f"{path.name} contains more than {MAX_PARTS:,} values; it was not read.")
         data = json.loads(text)
     except UnicodeDecodeError:
         raise Damaged(f"{path.name} is not UTF-8 text, so it is not a notebook.") from None
@@ -349,10 +372,17 @@ def read(path: Path) -> NotebookNode:
         raise Damaged(f"{path.name} is JSON, but not a notebook: it has no `nbformat`.")
     if not 1 <= data["nbformat"] <= 4:
         raise Damaged(f"{path.name} has notebook format {data['nbformat']}; 4 is the newest that can be read.")
-    if _depth(data) > MAX_DEPTH:
+    parts, depth = _size(data)
+    if depth > MAX_DEPTH:
         raise Damaged(f"{path.name} is nested too deeply to be a notebook.")
+    if parts > MAX_PARTS:  # written with a line for each
+        raise Damaged(f"{path.name} contains more than {MAX_PARTS:,} values; it was not read.")
+    if data["nbformat"] < 4:
+        data = aside.call(f"{__name__}:upgraded", data)
+        if data is None:
+            raise Damaged(f"{path.name} has an old notebook format and cannot be converted; open it and save it again.")
     try:
-        nb = nbformat.convert(nbformat.from_dict(data), 4)
+        nb = nbformat.from_dict(data)
         _normalise(nb)
         _check_sizes(nb, path.name)
         nbformat.validate(nb)
@@ -368,10 +398,16 @@ def read(path: Path) -> NotebookNode:
     return nb
 
 
-def _depth(data: object) -> int:
-    """Return how deep lists and objects are nested, without recursion: the depth is not bounded yet."""
-    level, depth = [data], 0
+def upgraded(data: dict) -> dict:
+    """Return a notebook of an older format as nbformat 4. A heading of level 10**10 becomes as many characters."""
+    return nbformat.reads(json.dumps(data), as_version=4)
+
+
+def _size(data: object) -> tuple[int, int]:
+    """Return how many values there are and how deep they are nested, without recursion: neither is bounded yet."""
+    level, parts, depth = [data], 0, 0
     while level:
+        parts += len(level)
         level = [
             inner
             for outer in level
@@ -379,7 +415,7 @@ def _depth(data: object) -> int:
             for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
         depth += bool(level)
-    return depth
+    return parts, depth
 
 
 def _check_sizes(nb: NotebookNode, name: str) -> None:
@@ -388,6 +424,8 @@ def _check_sizes(nb: NotebookNode, name: str) -> None:
     for number, cell in enumerate(nb.cells, 1):
         if len(cell.source) > MAX_SOURCE:
             raise Damaged(f"{name}: cell {number} has {len(cell.source):,} characters; the limit is {MAX_SOURCE:,}.")
+    if (total := sum(len(cell.source) for cell in nb.cells)) > MAX_SOURCES:
+        raise Damaged(f"{name} has {total:,} characters in its cells; the limit is {MAX_SOURCES:,}.")
 
 
 def _normalise(nb: NotebookNode) -> None:
@@ -437,7 +475,9 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
             holders[guess] = [cell]
             notes.append(f"Cell {guess!r} had lost its nbgrader id; it was recognised by its cell id.")
         elif name is not None:
-            notes.append(f"A cell has the id {name!r}, which this notebook does not have; it was not graded.")
+            notes.append(
+                f"A cell has the id {files.shown(name)!r}, which this notebook does not have; it was not graded."
+            )
             cell.metadata.pop("nbgrader", None)
         else:
             cell.metadata.pop("nbgrader", None)

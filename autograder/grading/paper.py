@@ -58,9 +58,10 @@ def read(submission: Submission) -> Paper:
         try:
             nb = intake.read(path)
         except Damaged as error:
-            submission.notes.append(str(error))
+            submission.note(str(error))
             continue
-        submission.notes += intake.repair(nb, source_notebook(submission.assignment, name))
+        for note in intake.repair(nb, source_notebook(submission.assignment, name)):
+            submission.note(note)
         paper.notebooks[name] = nb
     paper.timestamp = _latest(submission.times)
     return paper

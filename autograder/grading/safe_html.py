@@ -21,6 +21,8 @@ from autograder.grading.intake import VERDICT
 
 #: Longer texts, in characters, are shown as text: rendering takes time that grows faster than they do.
 MOST_RENDERED = 20_000
+#: The most HTML of one output, and of a whole page its HTML and its Markdown, that is rendered; see `_weight`.
+MOST_HTML, MOST_PAGE = 100_000, 500_000
 
 _TAGS = {
     *ALLOWED_TAGS, "p", "h1", "h2", "h3", "h4", "h5", "h6", "br", "hr", "pre", "div", "span", "img", "del", "sub",
@@ -44,17 +46,30 @@ def _allowed(tag: str, name: str, value: str) -> bool:
 
 def clean(text: str) -> str:
     """Return HTML without what runs, loads, or takes the place of the page around it."""
+    if _weight(text) > MOST_HTML:
+        return f"<p>{len(text):,} characters of HTML are not shown.</p>"
     cleaner = Cleaner(
         _TAGS, _allowed, ["http", "https", "mailto", "data"], strip_comments=True, css_sanitizer=CSSSanitizer()
     )
-    return cleaner.clean(text) if len(text) <= 2**20 else f"<p>{len(text):,} characters of HTML are not shown.</p>"
+    return cleaner.clean(text)
+
+
+def _weight(text: str) -> int:
+    """Return the characters of HTML, tags counted twentyfold: thousands of open ones take seconds."""
+    return len(text) + 20 * text.count("<")
+
+
+def _within(resources: dict, text: str) -> bool:
+    """Return whether a page whose `resources` these are may render this text as well."""
+    resources["passlab_rendered"] = (resources.get("passlab_rendered") or 0) + _weight(text)
+    return resources["passlab_rendered"] <= MOST_PAGE
 
 
 @pass_context
 def markdown(context, source: str) -> str:
     """Return Markdown as clean HTML: nbconvert's filter `markdown2html`."""
     attachments = context.get("cell", {}).get("attachments", {})
-    if len(source) <= MOST_RENDERED:
+    if len(source) <= MOST_RENDERED and _within(context.get("resources", {}), source):
         try:
             return clean(
                 MarkdownWithMath(renderer=IPythonRenderer(escape=False, attachments=attachments)).render(source)
@@ -82,6 +97,10 @@ class SafeHTML(SanitizeHTML):
         cell.metadata = type(cell.metadata)({k: v for k, v in cell.metadata.items() if k == "nbgrader"})
         if cell.cell_type == "markdown":
             return cell, resources
+        for output in cell.get("outputs", []):
+            text = output.get("data", {}).get("text/html", "")
+            if VERDICT not in output.get("data", {}) and text and not _within(resources, text):
+                del output["data"]["text/html"]
         return super().preprocess_cell(cell, resources, cell_index)
 
     def sanitize_code_outputs(self, outputs):

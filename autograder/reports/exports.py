@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autograder.engine.data import Verdict
+from autograder.grading.files import Damaged, read_text
 from passlab.judge import VERDICTS
 
 if TYPE_CHECKING:
@@ -36,12 +37,14 @@ COLUMNS = (
     "status", "credit",
 )  # fmt: skip
 
-#: Where a spreadsheet may begin to read a formula: at the start of a field or after any separator, blanks and quotes
-#: skipped (after a comma only quotes: `, -1` is in many messages, and quoting holds there). Full-width forms included.
-_SIGN = "[=+\\-@＝＋－＠]"
-_RUN = re.compile(
-    rf"""^(?=[\t\r\n])|(?:^|(?<=[;\t\r\n\v\f\x85\u2028\u2029]))(?=[ \xa0"]*{_SIGN})|(?<=,)(?="*{_SIGN})"""
-)
+#: Where a spreadsheet may begin to read a formula: at the start of a field or after any separator, blanks, quotes and
+#: characters without a width skipped (after a comma only quotes: `, -1` is in many messages, and quoting holds there).
+#: The signs in their full-width and small forms included.
+_SIGN = "[=+\\-@＝＋－＠﹦﹢﹣﹫]"
+_ENDS = "\t\r\n\v\f\x1c-\x1e\x85\u2028\u2029"
+_NO_WIDTH = "\x01-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\xad\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
+_SKIPPED = rf'(?:[^\S{_ENDS}]|["{_NO_WIDTH}])*'
+_RUN = re.compile(rf"""^(?=[\t\r\n])|(?:^|(?<=[;{_ENDS}]))(?={_SKIPPED}{_SIGN})|(?<=,)(?="*{_SIGN})""")
 
 
 @dataclass(frozen=True)
@@ -159,10 +162,13 @@ def read_roster(path: Path) -> dict[str, Learner]:
     """Read a roster; return id → learner.
 
     The first line names the columns (id, name, email, section, canvas_id, moodle_id, sis_id) if one of them is `id`.
-    Otherwise every line is a learner whose id is in the first column.
+    Otherwise every line is a learner whose id is in the first column. Raises Damaged if it is not a table.
     """
-    with path.open(newline="", encoding="utf-8-sig") as lines:
-        table = [[field.strip() for field in line] for line in csv.reader(lines)]
+    try:
+        lines = csv.reader(read_text(path).splitlines(keepends=True))
+        table = [[field.strip() for field in line] for line in lines]
+    except csv.Error as error:
+        raise Damaged(f"{path.name} is not a CSV file: {error}.") from None
     table = [line for line in table if line and any(line)]
     known = list(Learner.__dataclass_fields__)
     header = [name.lower().replace(" ", "_") for name in table[0]] if table else []

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
 from typing import Any
 
@@ -24,6 +24,8 @@ from autograder.reports.pages import cut, page, plain
 
 #: Most characters of a cell to highlight, and to render once for a whole class.
 MOST_COLOURED, MOST_KEPT = 20_000, 10_000
+#: Most characters of a page to highlight and to render: rendering takes time that grows faster than a text does.
+MOST_RENDERED = 200_000
 MOST_OUTPUTS = 200
 #: nbgrader's own comment on an unchanged answer.
 UNANSWERED = "No response."
@@ -38,6 +40,14 @@ _ATTACHED = re.compile(r'src="attachment:([^"]*)"')
 def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = None) -> str:
     """Return the page for one notebook with its outputs. `given`: the final marks; default, automatic grading's."""
     given = given or marks(nb, result)
+    left = MOST_RENDERED
+
+    def within(render: Callable[..., Markup], text: str, *more: Any) -> Markup:
+        """Render a text, or show it as it is once the page has rendered enough."""
+        nonlocal left
+        left -= len(text)
+        return render(text, *more) if left >= 0 else Markup('<pre class="code">{}</pre>').format(cut(text))
+
     return page(
         "feedback.html",
         result=result,
@@ -46,9 +56,9 @@ def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = Non
         waiting=sum(mark.points is None for mark in given.points.values()),
         cells=[_cell(cell, result.verdicts.get(index)) for index, cell in enumerate(nb.cells)],
         question=question,
-        code=lambda source: _code(plain(source)),
+        code=lambda source: within(_code, plain(source)),
         without_hidden=lambda source: _HIDDEN.sub("", plain(source)).rstrip(),
-        text=_text,
+        text=lambda source, attachments=None: within(_text, plain(source), attachments),
         picture=_picture,
         traceback=_traceback,
         UNANSWERED=UNANSWERED,
@@ -83,7 +93,13 @@ def _tools() -> tuple[Any, Any, Any]:
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
 
-    renderer = mistune.HTMLRenderer(escape=True, allow_harmful_protocols=["attachment:"])
+    class Renderer(mistune.HTMLRenderer):
+        """A picture that is not attached becomes a link: loading it would tell its server who reads the page."""
+
+        def image(self, text: str, url: str, title: str | None = None) -> str:
+            return (super().image if url.startswith("attachment:") else self.link)(text, url, title)
+
+    renderer = Renderer(escape=True, allow_harmful_protocols=["attachment:"])
     render = mistune.create_markdown(renderer=renderer, plugins=["table", "strikethrough", "math"])
     return render, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True)
 
@@ -118,7 +134,7 @@ def _markdown(text: str) -> Markup:
 
 def _text(text: str, attachments: Mapping[str, dict] | None = None) -> Markup:
     """Return Markdown as HTML, with the attachments of its cell inserted."""
-    made = _markdown(plain(text))
+    made = _markdown(text)
     return Markup(_ATTACHED.sub(lambda found: f'src="{_picture((attachments or {}).get(found[1]) or {})}"', made))
 
 

@@ -48,7 +48,7 @@ class Similar:
 
 #: Keywords: their order does not change when names, comments, strings, annotations and imports are rewritten.
 _WORDS = re.compile(
-    r"""#[^\n]*|(\"{3}|'{3})(?:\\.|[^\\])*?\1|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'"""
+    r"""#[^\n]*|(\"{3}|'{3})(?:\\.|[^\\])*?(?:\1|\Z)|"(?:\\.|[^"\\\n])*"?|'(?:\\.|[^'\\\n])*'?"""
     r"|\b(for|while|def|class|return|yield|lambda|raise|with|try|del|in|is|not|and|or)\b",
     re.S,
 )

@@ -16,25 +16,18 @@ from tests.attacks import (
     importing,
     malformed,
     nesting,
+    packing,
     patching,
     reading,
+    showing,
+    signalling,
     writing,
 )
 from tests.attacks.attack import Attack, harmful
 
 _MODULES = (
-    patching,
-    reading,
-    writing,
-    escaping,
-    exhausting,
-    crashing,
-    malformed,
-    data,
-    claiming,
-    importing,
-    nesting,
-    graphs,
+    *(patching, reading, signalling, writing, escaping, packing, showing),
+    *(exhausting, crashing, malformed, data, claiming, importing, nesting, graphs),
 )
 
 #: Kind → its attacks.

@@ -100,7 +100,26 @@ def _stops(name: str, tries: str, stops: str) -> Attack:
     return answer(f"stops-{name}", tries, _STOPS.replace("{stops}", stops))
 
 
+def _poisons(name: str, tries: str, claim: str, works: bool) -> Attack:
+    """The very bytes of a right answer, with other words beside them: what is kept of them must not be these."""
+    code = QUESTIONS["dce"].good + _HEAD.format(odd="", head=f"head | {claim}").replace(
+        "def dce(gm)", "def once_more(gm)"
+    )
+    code = code.replace("worker.to_wire, head = honest, honest(outcome)[0]", "head, payload = honest(outcome)")
+    code = code.replace(', b""', ", payload") + "\nworker.to_wire = once\n"
+    return answer(f"poison-{name}", tries, code, works=works, keeps=False)
+
+
 ATTACKS = (
+    _poisons("status", "the bytes of a right answer, said to have raised", "{'status': 'raised', 'error': 'x'}", False),
+    _poisons("timeout", "the bytes of a right answer, said to have come too late", "{'status': 'timeout'}", False),
+    _poisons("refused", "the bytes of a right answer, said to be none", "{'status': 'refused', 'error': 'x'}", False),
+    _poisons(
+        "amounts",
+        "the bytes of a right answer, said to have printed, lasted and edited more than any",
+        "{'printed': 2**52, 'seconds': 1e15, 'in_place': True}",
+        True,
+    ),
     *_heads(),
     *_reports(),
     _stops("not-written", "right on visible cases, “not written” on hidden ones", "raise NotImplementedError"),

@@ -129,7 +129,8 @@ def names(ground: Field, folder: Path) -> dict[str, str]:
         s.notebooks[tiny_fx.NOTEBOOK].parents[1].name: s.learner for s in found.submissions.values() if s.notebooks
     }
     renamed = [folder for folder in taken if folder not in ground.attacks and folder not in HONEST]
-    known = {name: taken[name] for name in ground.attacks if name in taken}
+    known = {name: name for name in ground.attacks if any(s.learner == name for s in found.submissions.values())}
+    known |= {name: taken[name] for name in ground.attacks if name in taken}
     strange = {attack.name: attack.renames for attack in ground.attacks.values() if attack.renames}
     return known | {name: taken[folder] for name, folder in strange.items() if folder in renamed}
 

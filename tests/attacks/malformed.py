@@ -21,13 +21,21 @@ def _bytes(name: str, tries: str, make: Callable[[NotebookNode], bytes], honest:
     return Attack(name, tries, notebook=make, honest=honest, keeps=False)
 
 
-def _data(name: str, tries: str, change: Callable[[dict], object], honest: float = EARNED) -> Attack:
+def _changed(change: Callable[[dict], object]) -> Callable[[NotebookNode], bytes]:
     def make(nb: NotebookNode) -> bytes:
         data = json.loads(_text(nb))
         made = change(data)
-        return json.dumps(data if made is None else made).encode()
+        data = data if made is None else made
+        try:
+            return json.dumps(data, ensure_ascii=False).encode()
+        except UnicodeEncodeError:  # halves of characters can only be written as escapes
+            return json.dumps(data).encode()
 
-    return _bytes(name, tries, make, honest)
+    return make
+
+
+def _data(name: str, tries: str, change: Callable[[dict], object], honest: float = EARNED) -> Attack:
+    return _bytes(name, tries, _changed(change), honest)
 
 
 def _each(**values) -> Callable[[dict], None]:
@@ -53,7 +61,60 @@ def _surrogates(data: dict) -> None:
     data["metadata"]["\ud800"] = "\udc00"
 
 
+def _headings(level: int) -> Callable[[NotebookNode], bytes]:
+    """The notebook in the format of 2014, in which a heading has a level."""
+
+    def make(nb: NotebookNode) -> bytes:
+        data = json.loads(nbformat.writes(nbformat.convert(nb, 3), version=3))
+        heading = {"cell_type": "heading", "level": level, "metadata": {}, "source": "A heading"}
+        data["worksheets"][0]["cells"].insert(0, heading)
+        return json.dumps(data).encode()
+
+    return make
+
+
+def _values(data: dict, many: int) -> None:
+    """Values of two bytes that are written with a hundred each: a line of their own, indented."""
+    deep: list = [0] * many
+    for _ in range(90):
+        deep = [deep]
+    data["metadata"]["deep"] = deep
+
+
+def _sources(characters: int, kind: str = "é") -> Callable[[dict], None]:
+    """Comments of characters that take two bytes in the file, and six in a message to a worker."""
+
+    def change(data: dict) -> None:
+        text = "# " + kind * 900_000
+        data["cells"] += [new_code_cell(text, id=f"long-{at}") for at in range(characters // 900_000)]
+
+    return change
+
+
+def _long_ids(data: dict) -> None:
+    for number in range(300):
+        meta = {"grade_id": f"{number}{'x' * 10_000}", "grade": True, "points": 5, "locked": True, "solution": False}
+        data["cells"].append(new_code_cell("5.0", id=f"l{number}", metadata={"nbgrader": meta}))
+
+
 ATTACKS = (
+    _bytes("huge-heading", "an old format with a heading of level ten billion", _headings(10**10)),
+    Attack("old-format", "control: the same format with a heading of level two", notebook=_headings(2)),
+    _data("many-values", "two million numbers, ninety levels deep", lambda data: _values(data, 2_000_000), 0),
+    Attack("some-values", "control: thousands of them", notebook=_changed(lambda data: _values(data, 5_000))),
+    _data("escaped-sources", "comments of which a message is three times as long", _sources(9_000_000), 0),
+    Attack("long-sources", "control: long comments", notebook=_changed(_sources(1_800_000))),
+    _data("long-grade-ids", "three hundred ids of ten thousand characters, each of which is told", _long_ids),
+    _data(
+        "ends-again",
+        "sixty cells, each of which ends the process, so that the notebook is run again and again",
+        lambda data: data["cells"].extend(new_code_cell("import os; os._exit(0)", id=f"e{n}") for n in range(60)),
+    ),
+    _data(
+        "long-cells",
+        "cells that take nearly all the time that a cell may have",
+        lambda data: data["cells"].extend(new_code_cell("import time; time.sleep(1.8)", id=f"s{n}") for n in range(4)),
+    ),
     _bytes("empty", "a file of no bytes", lambda nb: b""),
     _bytes("truncated", "half a notebook", lambda nb: _text(nb).encode()[: len(_text(nb)) // 2]),
     _bytes("picture", "a picture", lambda nb: b"\x89PNG\r\n\x1a\n" + b"\0\xff" * 1000),

@@ -5,13 +5,18 @@ Not covered, because grading itself tells it: one bit for each verdict, and time
 
 from __future__ import annotations
 
+import csv
+import os
 import re
 
+import nbformat
 import pytest
 
+from autograder.reports.exports import harmless
 from tests.attacks import CORPUS, field
 from tests.attacks.attack import FULL, MARK
 from tests.support import tiny_fx
+from tests.support.pages import acts, nbgraders
 
 ATTACKS = {attack.name: attack for kind in CORPUS.values() for attack in kind}
 #: They patch the process that all of the attacker's own questions share: honest work beside them may be lost with them.
@@ -108,6 +113,43 @@ def test_no_page_runs_what_a_learner_wrote(ground):
     }
     pages["report"] = (ground.course / "autograder/run/report.html").read_text(encoding="utf-8")
     assert [name for name, text in pages.items() if SCRIPT.search(text)] == []
+
+
+def test_no_page_runs_loads_or_leads_anywhere(ground):
+    run, found = ground.course / "autograder/run", {}
+    own = frozenset({"script", "meta", "style", "iframe", "svg"})
+    pages = {str(path): path.read_text(encoding="utf-8") for path in (run / "feedback").rglob("*.html")}
+    found = {name: told for name, text in pages.items() if (told := acts(text, own))}
+    assert len(pages) > len(ATTACKS) / 2
+    report = (run / "report.html").read_text(encoding="utf-8")
+    assert (found, acts(report, own | {"button"})) == ({}, [])
+
+
+@pytest.mark.parametrize("attack", CORPUS["showing"], ids=lambda attack: attack.name)
+def test_nor_does_a_page_of_nbgraders_and_panels_are_the_graders(ground, attack):
+    learner = ground.learner[attack.name]
+    run = ground.course / "autograder/run"
+    [path] = (run / "autograded" / learner).rglob("*.ipynb")
+    shown = nbgraders(nbformat.read(path, as_version=4), template_name="classic")
+    assert acts(shown.partition("<body")[2]) == []
+    [page] = (run / "feedback" / learner).rglob("*.html")
+    assert len(re.findall(r"<section\s+class=.?check", page.read_text(encoding="utf-8"))) == len(tiny_fx.QUESTIONS)
+
+
+def test_no_field_of_a_table_is_a_formula(ground):
+    for name in ("grades.csv", "canvas.csv", "moodle.csv"):
+        with (ground.course / "autograder/run" / name).open(newline="", encoding="utf-8") as lines:
+            assert [field for line in csv.reader(lines) for field in line if harmless(field) != field] == []
+
+
+def test_what_learners_are_called_stays_a_name(ground):
+    run = ground.course / "autograder/run"
+    learners = {*ground.learner.values(), *HONEST}
+    assert not [name for name in learners if set(name) & set('<>"&\\/') or name.startswith(".")]
+    assert len(learners) == len(ground.learner) + len(HONEST)
+    for part in ("autograded", "feedback"):
+        assert {*os.listdir(run / part)} <= learners
+    assert {name for name in os.listdir(run) if "." not in name} == {"autograded", "feedback", "release", "submitted"}
 
 
 def test_the_table(ground, record_property):

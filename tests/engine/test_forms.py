@@ -17,6 +17,7 @@ from autograder.engine import engine, forms
 from autograder.engine.data import Cell, Job
 from autograder.engine.outputs import ran
 from passlab.process.messages import Garbled
+from tests.support import amounts
 
 STATUS = {"status": "ok", "error": "", "printed": 0, "seconds": 0.5, "in_place": False}
 OUTPUTS = [
@@ -57,7 +58,7 @@ JSON = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=9), inner, max_size=4),
     max_leaves=8,
 )
-FUZZ = settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
+FUZZ = settings(max_examples=4 * amounts.EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 def places(value, at=()):
@@ -168,7 +169,7 @@ def test_a_message_that_fits_counts():
     assert kinds == [output["output_type"] for output in OUTPUTS]
 
 
-@settings(FUZZ, max_examples=120)
+@settings(FUZZ, max_examples=2 * amounts.EXAMPLES)
 @given(st.sampled_from(range(3)), st.data())
 def test_whatever_a_worker_sends_of_cells_costs_its_cells(at, data):
     odd = data.draw(bad((forms.Begun, forms.Ran, forms.Done)[at]))
@@ -176,7 +177,7 @@ def test_whatever_a_worker_sends_of_cells_costs_its_cells(at, data):
     assert run.result.ran.keys() == {0} and not run._open()
 
 
-@settings(FUZZ, max_examples=120)
+@settings(FUZZ, max_examples=2 * amounts.EXAMPLES)
 @given(bad(forms.Outcome), st.binary())
 def test_whatever_a_worker_sends_of_a_case_costs_its_question(odd, payload):
     run = attempts(REINS, odd, payload)
@@ -190,3 +191,13 @@ def test_whatever_a_worker_sends_of_a_case_costs_its_question(odd, payload):
 @given(JSON)
 def test_outputs_of_any_form_are_read(odd):
     assert isinstance(ran({"outputs": [odd], "error": odd}).outputs, list)
+
+
+def test_cells_that_no_message_holds_cost_their_notebook_and_no_station(monkeypatch):
+    monkeypatch.setattr(engine.sandbox, "missing", lambda: [])
+    job = Job("ada", "day03", "optimizations", (Cell(0, "cell", "é" * 6 * 2**20),), 3)
+    with engine.Engine(jobs=1) as one:
+        station = one.stations["torch"] = Stations(REINS, text(forms.Outcome))
+        station.close = lambda: None
+        assert "too large" in one.grade(job).failure
+        assert one.stations["torch"] is station

@@ -238,6 +238,21 @@ ATTEMPTS = {
         """,
     ),
     "watch what others open": ("seccomp", "must(libc.inotify_init1(0))"),
+    "read a hint that others may leave on a file": (
+        "seccomp",
+        """
+        import fcntl
+        fcntl.fcntl(open(os.__file__), 1035, bytes(8))  # F_GET_RW_HINT
+        """,
+    ),
+    "queue signals until nobody else can": (
+        "rlimits",
+        """
+        signal.pthread_sigmask(signal.SIG_BLOCK, [40])
+        for _ in range(1000):
+            must(libc.sigqueue(os.getpid(), 40, None))
+        """,
+    ),
     "gain a capability back": ("capabilities seccomp", "os.chroot('/tmp')"),  # seccomp refuses chroot as well
 }  # fmt: skip
 

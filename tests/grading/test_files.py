@@ -235,3 +235,25 @@ def test_a_tar_that_unpacks_to_far_too_much_or_breaks_off(tmp_path, into):
     path.write_bytes(b"no archive")
     with pytest.raises(Damaged, match=r"cannot be read as a .tar.gz"):
         unpacked(path, into)
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_methods_that_unpack_without_a_limit_are_refused(tmp_path, into, method):
+    path = tmp_path / "hw.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("bomb.ipynb", bytes(50 * files.MIB), method)
+        archive.writestr("good.ipynb", "{}", zipfile.ZIP_DEFLATED)
+    tracemalloc.start()
+    notes, found = unpacked(path, into)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found == ["good.ipynb"] and "Pack it again with the usual method" in notes[0]
+    assert peak < 8 * files.MIB
+
+
+def test_a_table_of_contents_is_read_up_to_a_limit(tmp_path, into, monkeypatch):
+    path = zipped(tmp_path / "hw.zip", {f"{number}.ipynb": "{}" for number in range(30)})
+    assert len(unpacked(path, into)[1]) == 30
+    monkeypatch.setattr(files, "_CONTENTS", 1_000)
+    with pytest.raises(Damaged, match="cannot be read as a zip archive"):
+        unpacked(path, into)

@@ -390,7 +390,7 @@ def with_cells(cells) -> bytes:
     [
         (b'{"nbformat": 4, "metadata": {"n": ' + b"9" * 5000 + b"}}", "thousands of digits"),
         (deep(150).encode(), "nested too deeply"),
-        (b'{"nbformat": 4, "metadata": [' + b"[]," * 500_001 + b"[]]}", "lists and objects"),
+        (b'{"nbformat": 4, "metadata": [' + b"[]," * 500_001 + b"[]]}", "500,000 values"),
         (with_cells([valid()["cells"][1]] * 2001), "2,001 cells"),
         (with_cells([{**valid()["cells"][1], "source": "x" * (2**20 + 1)}]), "cell 1 has 1,048,577 characters"),
         (json.dumps(valid() | {"nbformat": True}).encode(), "no `nbformat`"),
@@ -698,3 +698,59 @@ def test_what_a_graded_cell_gave_is_what_nbgrader_reads(ran, points):
     nbformat.validate(nb)
     assert determine_grade(nb.cells[0]) == (points, 2.0)
     assert not any(VERDICT in output.get("data", {}) for output in nb.cells[0].outputs)
+
+
+# What one submission may cost
+
+
+def test_an_old_heading_cannot_be_of_any_level(tmp_path):
+    old = {"nbformat": 3, "nbformat_minor": 0, "metadata": {"name": ""}, "worksheets": [{"metadata": {}}]}
+    path = tmp_path / "graphs.ipynb"
+    for level, source in ((2, ["A heading"]), (10**10, "x")):
+        heading = {"cell_type": "heading", "level": level, "metadata": {}, "source": source}
+        old["worksheets"][0]["cells"] = [heading]
+        path.write_text(json.dumps(old))
+        if level == 2:
+            assert read(path).cells[0].source == "## A heading"
+        else:
+            with pytest.raises(Damaged, match="cannot be converted"):
+                read(path)
+
+
+def test_values_and_characters_are_counted_together(tmp_path, monkeypatch):
+    path = tmp_path / "graphs.ipynb"
+    nb = nbformat.v4.new_notebook(cells=[new_code_cell("x" * 60) for _ in range(4)], metadata={"a": [0] * 100})
+    nbformat.write(nb, path)
+    read(path)
+    monkeypatch.setattr(intake, "MAX_PARTS", 100)
+    with pytest.raises(Damaged, match="more than 100 values"):
+        read(path)
+    monkeypatch.setattr(intake, "MAX_PARTS", 1_000)
+    monkeypatch.setattr(intake, "MAX_SOURCES", 200)
+    with pytest.raises(Damaged, match="240 characters in its cells"):
+        read(path)
+
+
+def test_of_many_sentences_the_first_are_kept_and_the_long_are_cut(tmp_path):
+    found = taken(tmp_path, "ada/day01/graphs.ipynb", *(f"ada/x/{number}.ipynb" for number in range(80)))
+    assert len(found.notes["ada"]) == intake.MAX_NOTES + 1 and "There is more to tell" in found.notes["ada"][-1]
+    found.note("bob", "x" * 10**6)
+    assert len(found.notes["bob"][0]) < 2_000
+
+
+def test_a_learner_has_so_many_archives_and_bytes(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, "LEARNER_BYTES", 1_000)
+    monkeypatch.setattr(intake, "MAX_ARCHIVES", 3)
+    (scratch := tmp_path / "scratch").mkdir()
+    for who in ("ada", "bob"):
+        for number in range(5):
+            path = tmp_path / f"class/{who}/day01/{number}.zip"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with zipfile.ZipFile(path, "w") as archive:
+                archive.writestr(f"{number}/graphs.ipynb", "{" + " " * 600 + "}")
+    found = collect(tmp_path / "class", KNOWN, scratch)
+    assert [len([*scratch.rglob("*.ipynb")]), len([*scratch.iterdir()])] == [2, 6], "one and three of each"
+    assert "more than 3 archives" in said(found, "bob") and set(found.submissions) == {
+        ("ada", "day01"),
+        ("bob", "day01"),
+    }

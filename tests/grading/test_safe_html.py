@@ -6,13 +6,11 @@ import base64
 import re
 
 import pytest
-from bs4 import BeautifulSoup
-from nbconvert.exporters import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output, new_raw_cell
-from traitlets.config import Config
 
 from autograder.grading.intake import VERDICT
-from autograder.grading.safe_html import SafeHTML, SafePage, clean, markdown
+from autograder.grading.safe_html import SafePage, clean, markdown
+from tests.support.pages import acts, nbgraders
 
 RUNS = [
     "<script>alert('plattack')</script>",
@@ -30,23 +28,6 @@ RUNS = [
     "&lt;script&gt;plattack&lt;/script&gt; \\<script>plattack</script>",
     "![a](attachment:a.png) ![b](attachment:none)",
 ]
-_FORBIDDEN = {"script", "iframe", "object", "embed", "base", "form", "meta", "link", "style", "svg", "math", "button"}
-
-
-def acts(page: str) -> list[str]:
-    """The elements and attributes of a page that run or load something, or stand over the page."""
-    found = []
-    for element in BeautifulSoup(page, "html.parser").find_all(True):
-        found += [element.name] * (element.name in _FORBIDDEN)
-        for name, value in element.attrs.items():
-            text = " ".join(value) if isinstance(value, list) else value
-            bad = name.startswith("on") or name in ("srcdoc", "action") or (name == "class" and "full-credit" in text)
-            bad |= name == "src" and not text.startswith("data:image/")
-            bad |= name == "href" and not text.startswith(("#", "https:", "http:"))
-            found += [f"{element.name} {name}={text}"] * (
-                bad or (name == "style" and ("url" in text or "position" in text))
-            )
-    return found
 
 
 def notebook(text: str):
@@ -71,19 +52,10 @@ def notebook(text: str):
     return new_notebook(cells=cells, metadata=metadata)
 
 
-def page(nb, kind=HTMLExporter, **more) -> str:
-    config = Config()
-    config.HTMLExporter.preprocessors = [SafeHTML]
-    config.HTMLExporter.filters = {"markdown2html": markdown}
-    config.HTMLExporter.update(more)
-    resources = {"metadata": {"name": "n"}, "nbgrader": {"notebook": "n"}, "base_url": "", "index": 0, "total": 1}
-    return kind(config=config).from_notebook_node(nb, resources)[0]
-
-
 @pytest.fixture(scope="module")
 def body():
     def shown(nb, **more) -> str:
-        return page(nb, template_name="classic", **more).partition("<body")[2]
+        return nbgraders(nb, template_name="classic", **more).partition("<body")[2]
 
     return shown
 
@@ -129,7 +101,7 @@ def test_what_learners_show_is_shown(body):
 
 
 def test_a_feedback_page_forbids_it_a_second_time():
-    made = page(notebook(RUNS[0]), SafePage, template_name="classic")
+    made = nbgraders(notebook(RUNS[0]), SafePage, template_name="classic")
     assert re.search(r"<head>\s*<meta[^>]*Content-Security-Policy[^>]*default-src 'none'", made)
 
 

@@ -7,10 +7,12 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from markupsafe import Markup
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from autograder.engine.data import NotebookResult, Ran, Verdict
 from autograder.grading.paper import Mark, Marks
+from autograder.reports import feedback as rendering
 from autograder.reports.feedback import feedback
 from tests.support.browser import QUIET, chromium
 
@@ -267,3 +269,18 @@ def test_in_a_browser_nothing_that_a_learner_wrote_runs_hides_or_leaves(tmp_path
         tall = page.locator("iframe").nth(1).evaluate("node => node.getBoundingClientRect().height")
         assert 333 <= tall <= 420, "a frame is as high as what is in it"
         browser.close()
+
+
+def test_a_page_renders_so_much_and_shows_the_rest_as_it_is(monkeypatch):
+    rendered = []
+    monkeypatch.setattr(rendering, "_markdown", lambda text: rendered.append(len(text)) or Markup("<p></p>"))
+    cells = [new_markdown_cell("**a" * 6_600, id=f"cell-{number}") for number in range(90)]
+    page = rendering.feedback(new_notebook(cells=cells), NotebookResult("ada", "day01", "graphs", 3))
+    assert sum(rendered) <= rendering.MOST_RENDERED < sum(len(cell.source) for cell in cells)
+    assert page.count("**a" * 6_600) == len(cells) - len(rendered)
+
+
+def test_a_picture_from_elsewhere_is_a_link():
+    nb = new_notebook(cells=[new_markdown_cell("![x](http://a.invalid/b.png)")])
+    page = feedback(nb, NotebookResult("ada", "day01", "graphs", 3))
+    assert 'href="http://a.invalid/b.png"' in page and "<img" not in page

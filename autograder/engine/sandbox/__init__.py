@@ -334,6 +334,7 @@ def _rlimits(limits: Limits, before_mib: int) -> None:
         "CORE": 0,
         "MEMLOCK": 0,
         "MSGQUEUE": 0,
+        "SIGPENDING": 256,  # of all that the runner's user may have, so that no submission takes what others need
         "CPU": limits.cpu_s,  # soft limit = hard limit: SIGKILL at once
     }
     for name, value in wanted.items():

@@ -25,7 +25,7 @@ NUMBERS = {
         modify_ldt=154 move_mount=429 move_pages=279 mq_open=240 msgget=68 name_to_handle_at=303 open_by_handle_at=304
         open_tree=428 perf_event_open=298 personality=135 pidfd_getfd=438 pivot_root=155 process_madvise=440
         process_vm_readv=310 process_vm_writev=311 ptrace=101 quotactl=179 quotactl_fd=443 reboot=169
-        execve=59 execveat=322 fcntl=72 flock=73 inotify_init=253 inotify_init1=294
+        execve=59 execveat=322 fcntl=72 flock=73 inotify_init=253 inotify_init1=294 cachestat=451
         remap_file_pages=216 request_key=249 semget=64 setdomainname=171 sethostname=170 setns=308 settimeofday=164
         shmat=30 shmget=29 socket=41 swapoff=168 swapon=167 syslog=103 umount2=166 unshare=272 uselib=134
         userfaultfd=323 vhangup=153 vmsplice=278
@@ -42,7 +42,7 @@ NUMBERS = {
         mq_open=180 msgget=186 name_to_handle_at=264 open_by_handle_at=265 open_tree=428 perf_event_open=241
         personality=92 pidfd_getfd=438 pivot_root=41 process_madvise=440 process_vm_readv=270 process_vm_writev=271
         ptrace=117 quotactl=60 quotactl_fd=443 reboot=142 remap_file_pages=234 request_key=218 semget=190
-        execve=221 execveat=281 fcntl=25 flock=32 inotify_init1=26
+        execve=221 execveat=281 fcntl=25 flock=32 inotify_init1=26 cachestat=451
         setdomainname=162 sethostname=161 setns=268 settimeofday=170 shmat=196 shmget=194 socket=198 swapoff=225
         swapon=224 syslog=116 umount2=39 unshare=97 userfaultfd=282 vhangup=58 vmsplice=75
         """

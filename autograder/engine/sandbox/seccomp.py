@@ -23,13 +23,14 @@ DENIED = tuple(
     add_key request_key keyctl
     memfd_create memfd_secret shmget shmat msgget semget mq_open remap_file_pages vmsplice
     socket bind connect listen
-    open_by_handle_at name_to_handle_at fanotify_init inotify_init inotify_init1 lookup_dcookie
+    open_by_handle_at name_to_handle_at fanotify_init inotify_init inotify_init1 lookup_dcookie cachestat
     kexec_load kexec_file_load init_module finit_module delete_module
     swapon swapoff reboot acct quotactl quotactl_fd vhangup syslog uselib personality
     iopl ioperm modify_ldt settimeofday clock_settime clock_adjtime adjtimex sethostname setdomainname
     """.split()  # noqa: SIM905  (a table)
 )
-# All submissions see the same system files, so a lock or a watch on one would reach from one to another.
+# All submissions see the same system files, so a lock, a watch or a hint on one, or what of it is in memory, would
+# reach from one to another.
 # socketpair stays: asyncio is built on it, and with bind and connect refused it leads nowhere else. memfd and System V
 # shared memory are refused because no rlimit counts them.
 
@@ -41,6 +42,7 @@ _KIND, _CHAR, _BLOCK = 0o170000, 0o020000, 0o060000
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
 _LOCK = (6, 7, 37, 38)  # F_SETLK, F_SETLKW, F_OFD_SETLK, F_OFD_SETLKW
 _ASK_LOCK = (5, 36, 1024, 1026)  # F_GETLK, F_OFD_GETLK, F_SETLEASE, F_NOTIFY
+_HINT = (1035, 1036)  # F_GET_RW_HINT, F_SET_RW_HINT: before Linux 6.9 whoever reads a file may set its inode's hint
 
 #: Refused for some arguments: (name, position of the argument, mask, refused value; None: any bit of the mask).
 DENIED_IF = [
@@ -51,7 +53,7 @@ DENIED_IF = [
     ("mknodat", 2, _KIND, _BLOCK),
     ("ioctl", 1, 0xFFFFFFFF, _TIOCSTI),  # typing into someone else's terminal
     ("ioctl", 1, 0xFFFFFFFF, _TIOCLINUX),
-    *(("fcntl", 1, 0xFFFFFFFF, command) for command in _ASK_LOCK),
+    *(("fcntl", 1, 0xFFFFFFFF, command) for command in (*_ASK_LOCK, *_HINT)),
 ]
 
 #: Done without an effect: who locks a file of their own has it to themselves anyway.

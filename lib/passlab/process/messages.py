@@ -42,9 +42,11 @@ def _left(deadline: float | None) -> float | None:
 def send(sock: socket.socket, head: dict[str, Any], *payload: Any, deadline: float | None = None) -> None:
     """Send one message. `payload`: its parts, each bytes or a flat buffer of bytes. `deadline`: of `time.monotonic()`.
 
-    Raises Gone, Late.
+    Raises Gone, Late, and Garbled before it sends anything if the head is larger than any receiver accepts.
     """
     text = json.dumps(head).encode()
+    if len(text) > MOST_HEAD:
+        raise Garbled(f"a message of {len(text):,} bytes")
     parts = [memoryview(part) for part in payload]
     lengths = _LENGTHS.pack(len(text), sum(map(len, parts)))
     try:

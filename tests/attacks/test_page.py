@@ -1,0 +1,29 @@
+"""autograder/SECURITY.md names attacks that there are, and every kind of them."""
+
+from __future__ import annotations
+
+import re
+
+from autograder.authoring.source import ROOT
+from tests.attacks import CORPUS
+
+PAGE = (ROOT / "autograder/SECURITY.md").read_text(encoding="utf-8")
+WALLS = PAGE.split("## The walls")[1].split("\n## ")[0].strip().split("\n\n")
+NAMES = {attack.name for attacks in CORPUS.values() for attack in attacks}
+
+
+def test_every_wall_names_kinds_and_attacks_that_there_are():
+    for wall in WALLS:
+        kinds = re.search(r"\*([a-z,\s]+)\.\*\s+Shown\s+by", wall)
+        assert kinds and set(re.split(r",\s+", kinds[1])) <= CORPUS.keys(), wall
+        attacks = re.findall(r"`([^`]+)`", wall.split("Shown")[1])
+        assert attacks and set(attacks) <= NAMES, set(attacks) - NAMES
+
+
+def test_every_kind_of_attack_has_its_wall():
+    told = {kind for wall in WALLS for kind in re.split(r"[,\s]+", re.search(r"\*([a-z,\s]+)\.\*", wall)[1])}
+    assert told == CORPUS.keys()
+
+
+def test_the_readme_leads_there():
+    assert "(autograder/SECURITY.md)" in (ROOT / "README.md").read_text(encoding="utf-8")
