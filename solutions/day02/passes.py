@@ -215,6 +215,7 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
          - the module of the convolution is called by this node only, under any name.
          Convolutions with and without bias, batch norms with and without weight and bias (`affine=False`). The modules
          of gm are those of the original model: no tensor of theirs may change, neither in value nor in place.
+    Not to be called: passlab.fx.rewrites.conv_bn_relu.
 
     Example: weights w = 3 without bias, μ = 1, σ² + ε = 4, γ = 2, β = 5: the new convolution has w = 3, bias = 4.
     """
