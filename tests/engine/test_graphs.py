@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import faulthandler
 import os
 import signal
 import socket
@@ -48,6 +49,7 @@ def server():
     pid = os.fork()
     if pid == 0:
         try:
+            faulthandler.disable()
             ours.close()
             sock = [None]
             honest, answer = graphs._ran, graphs._answer
