@@ -34,10 +34,14 @@ _FORGED = """
 import autograder.engine.wire.packing as packing
 
 def anything(target):
-    return known(target) or "aten." + str(target).split(".", 1)[1]
+    return known(target) or (f"torch.{target.__name__}" if "." not in str(target) else str(target))
+
+class Everything:
+    def __contains__(self, name):
+        return True
 
 known, packing.targets.name_of = packing.targets.name_of, anything
-packing.targets.barred_argument = lambda target, names: None
+packing.targets.barred_argument, packing.targets.METHODS = lambda target, names: None, Everything()
 """
 
 _POOL = """made = call(torch.ops.aten.max_pool2d_with_indices_backward.grad_input,
@@ -83,7 +87,7 @@ _ATTACKS = {
     "address": ("a tensor's address is asked for", 'made = gm.graph.call_method("data_ptr", (x,))', 0),
     "endless": ("a sum of numbers that never ends", "made = call(sum, (call(range, (2**62,)),))", _BUT_SAME),
     "power": ("a power of more digits than there is time for", "made = call(pow, (7, 10**12))", _BUT_SAME),
-    "memory": ("a list of all the memory there is", "made = call(operator.imul, ([x], 2**50))", _BUT_SAME),
+    "memory": ("a list of all the memory there is", "made = call(list, (call(range, (2**50,)),))", _BUT_SAME),
     "grown": (
         "the input becomes a gigabyte long, so that a view of it lies over other memory",
         'made = call(operator.getitem, (gm.graph.call_method("resize_", (x, [2**36])), slice(-4, None)))',
@@ -105,7 +109,7 @@ _TWINS = {
     "address": 'made = call(torch.sub, (x, call(operator.sub, (gm.graph.call_method("numel", (x,)), 4))))',
     "endless": "made = call(torch.sub, (x, call(sum, (call(range, (1,)),))))",
     "power": "made = call(torch.div, (x, call(pow, (7, 0))))",
-    "memory": "made = call(operator.getitem, (call(operator.imul, ([x], 2)), 0))",
+    "memory": "made = call(torch.sub, (x, call(operator.getitem, (call(list, (call(range, (2,)),)), 0))))",
     "grown": 'made = gm.graph.call_method("resize_", (call(torch.clone, (x,)), [2, 2]))',
 }
 

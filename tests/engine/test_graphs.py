@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import faulthandler
 import os
 import signal
 import socket
@@ -19,6 +20,7 @@ from passlab.equivalence import equivalent
 from passlab.fx import elsewhere
 from passlab.fx.judge import rebuild
 from passlab.fx.programs import Program
+from passlab.fx.suspects import SUSPECTS
 from passlab.process.messages import send
 
 #: In an input: what to do instead of running the graph. (The process does not check what a graph does, so neither does
@@ -48,6 +50,7 @@ def server():
     pid = os.fork()
     if pid == 0:
         try:
+            faulthandler.disable()
             ours.close()
             sock = [None]
             honest, answer = graphs._ran, graphs._answer
@@ -155,6 +158,13 @@ def test_equivalent_finds_the_same_there(process):
         gelu.replace_all_uses_with(after.graph.call_function(F.gelu, (gelu.args[0],), {"approximate": "tanh"}))
     here, there = (equivalent(before, gm) for gm in (rebuild(after), rebuild(returned(after))))
     assert not here.ok and (here.reason, here.first_diverging) == (there.reason, there.first_diverging)
+
+
+def test_a_graph_that_a_judge_has_rewritten_runs_there(process):
+    gm = rebuild(returned(fx.symbolic_trace(lambda x, y: torch.relu(x + y))))
+    gm = SUSPECTS["fuse_add_relu"](gm)
+    assert "add_relu" in str(gm.graph)
+    assert Program(gm).run((torch.ones(2), torch.ones(2))).output.tolist() == [2, 2]
 
 
 def _runs(gm):

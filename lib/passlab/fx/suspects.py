@@ -13,12 +13,14 @@ from torch import Tensor, fx
 from torch.nn import functional as F
 
 from passlab.fx.nodes import calls
+from passlab.judge import function_travels
 
 RELUS = (torch.relu, F.relu, F.relu6, F.leaky_relu)
 POOLS = (F.max_pool2d, F.avg_pool2d)
 CASTS = ("half", "bfloat16", "float", "double", "int", "long")
 
 
+@function_travels
 def add_relu(a: Tensor, b: Tensor, *, alpha: float = 1) -> Tensor:
     """`relu(a + alpha * b)` as one op."""
     return torch.relu(torch.add(torch.as_tensor(a), b, alpha=alpha))
