@@ -34,6 +34,7 @@ UNANSWERED = "No response."
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 _HIDDEN = re.compile(r"^[ \t]*### BEGIN HIDDEN TESTS.*?(?:^[ \t]*### END HIDDEN TESTS[^\n]*\n?|\Z)", re.S | re.M)
+_LINKS = ("https:", "http:", "mailto:", "#")
 _ATTACHED = re.compile(r'src="attachment:([^"]*)"')
 
 
@@ -94,10 +95,13 @@ def _tools() -> tuple[Any, Any, Any]:
     from pygments.lexers import PythonLexer
 
     class Renderer(mistune.HTMLRenderer):
-        """A picture that is not attached becomes a link: loading it would tell its server who reads the page."""
+        """Links lead to the web only. A picture that is not attached is one: loading it tells who reads the page."""
 
         def image(self, text: str, url: str, title: str | None = None) -> str:
             return (super().image if url.startswith("attachment:") else self.link)(text, url, title)
+
+        def link(self, text: str, url: str, title: str | None = None) -> str:
+            return super().link(text, url if url.lower().startswith(_LINKS) else "#", title)
 
     renderer = Renderer(escape=True, allow_harmful_protocols=["attachment:"])
     render = mistune.create_markdown(renderer=renderer, plugins=["table", "strikethrough", "math"])

@@ -144,7 +144,7 @@ def grade(ground: Field, folder: str, timeout: float) -> str:
     return done.stdout + done.stderr
 
 
-def run(folder: Path, attacks: dict[str, Attack], timeout: float = 400) -> Field:
+def run(folder: Path, attacks: dict[str, Attack], timeout: float = 900) -> Field:
     """Everything: yesterday's grading, the class, and what can be seen of it afterwards."""
     ground = prepare(folder, attacks)
     grade(ground, "earlier", 120)

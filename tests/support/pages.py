@@ -27,7 +27,7 @@ def acts(page: str, own: frozenset[str] = frozenset()) -> list[str]:
             bad |= name == "srcdoc" and "iframe" not in own
             bad |= name == "class" and "full-credit" in text
             bad |= name == "src" and not text.startswith("data:image/")
-            bad |= name == "href" and not text.startswith(("#", "https:", "http:"))
+            bad |= name == "href" and not text.lower().startswith(("#", "https:", "http:", "mailto:"))
             bad |= name == "style" and ("url" in text or "position" in text)
             found += [f"{element.name} {name}={text}"] * bad
     return found
