@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,7 +66,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     if broken:
         return
     default = _default(case, before)
-    base = min(default.times)
+    base = statistics.median(default.times)
     model = task.model()
     mine, wrong, least = fastest(lambda: _compared(value, task, model), base / task.faster)
     yield Finding("same", not wrong, wrong)

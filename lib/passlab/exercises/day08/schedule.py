@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -235,7 +236,7 @@ def _baselines(sizes: Sizes) -> tuple[float, float]:
     plain, rows = (_run(_alone(nest), given, timed=True, lasting=True) for nest, given in zip(nests, runs, strict=True))
     if plain.error or rows.error:
         raise RuntimeError(f"The loops to compare with do not run: {plain.error or rows.error}")
-    return min(plain.times), min(rows.times)
+    return statistics.median(plain.times), statistics.median(rows.times)
 
 
 def _shapes(sizes: Sizes) -> tuple:
