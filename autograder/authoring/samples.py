@@ -18,6 +18,8 @@ from autograder.authoring import answers, source
 from passlab.notebook.cells import unmarked
 
 FOLDER = "autograder/samples"
+#: Where an answer cannot import from while it is graded.
+_WITHHELD = "passlab.exercises"
 
 #: An answer cell for a place, or None to leave the stub. Called with the place's number in its notebook, from 0.
 Fill = Callable[[int, str, source.Place], str | None]
@@ -37,7 +39,7 @@ def _defines(statement: ast.stmt) -> set[str]:
 
 
 def answer_text(path: Path, kind: str, handed: ast.expr) -> str | None:
-    """Return the first answer of a kind ("wrong") as a learner would have typed it: under the expected name, with what
+    """Return the first answer of a kind ("wrong") that a learner could have typed: under the expected name, with what
     it uses of its module. None where there is none.
 
     It is read from the text, because the modules need several compilers and a process can hold only one TVM.
@@ -47,29 +49,35 @@ def answer_text(path: Path, kind: str, handed: ast.expr) -> str | None:
     statements = [
         s
         for s in ast.parse(path.read_text(encoding="utf-8")).body
-        if not (isinstance(s, ast.ImportFrom) and s.module == "autograder.authoring.answers")
+        if not (isinstance(s, ast.ImportFrom) and s.module in ("autograder.authoring.answers", "__future__"))
     ]
-    marked = (s for s in statements if any(_is_mark(d, kind) for d in getattr(s, "decorator_list", ())))
-    answer = next(marked, None)
-    if answer is None:
-        return None
     definitions = {name: statement for statement in statements for name in _defines(statement)}
-    wanted, todo = [], [answer.name]
+    for answer in statements:
+        if any(_is_mark(d, kind) for d in getattr(answer, "decorator_list", ())):
+            used = _used(answer, definitions)
+            if not any(isinstance(s, ast.ImportFrom) and s.module.startswith(_WITHHELD) for s in used):
+                answer.decorator_list = [d for d in answer.decorator_list if not _is_mark(d, kind)]
+                name = ast.unparse(handed)
+                cell = [ast.unparse(s) for s in statements if s in used]
+                return "\n\n\n".join([*cell, *([f"{name} = {answer.name}"] if name != answer.name else [])])
+    return None
+
+
+def _used(answer: ast.FunctionDef, definitions: dict[str, ast.stmt]) -> list[ast.stmt]:
+    """Return the statements that an answer needs, itself among them, apart from its decorators."""
+    used, todo = [], [answer.name]
     while todo:
         statement = definitions.get(todo.pop())
-        if statement is not None and statement not in wanted:
-            wanted.append(statement)
+        if statement is not None and statement not in used:
+            used.append(statement)
             bare = copy.copy(statement)
             bare.decorator_list = []
-            todo += {node.id for node in ast.walk(bare) if isinstance(node, ast.Name)}
-    cell = []
-    for statement in (s for s in statements if s in wanted):
-        if statement is answer:
-            statement.decorator_list = [d for d in statement.decorator_list if not _is_mark(d, kind)]
-        if not (isinstance(statement, ast.ImportFrom) and statement.module == "__future__"):
-            cell.append(ast.unparse(statement))
-    name = ast.unparse(handed)
-    return "\n\n\n".join([*cell, *([f"{name} = {answer.name}"] if name != answer.name else [])])
+            names = [node for node in ast.walk(bare) if isinstance(node, ast.Name)]
+            own = {n.id for n in names if isinstance(n.ctx, ast.Store)} | {
+                node.arg for node in ast.walk(bare) if isinstance(node, ast.arg)
+            }
+            todo += {n.id for n in names} - own
+    return used
 
 
 def _is_mark(decorator: ast.expr, kind: str) -> bool:

@@ -207,3 +207,18 @@ def test_llvm_optimizes_what_is_timed_or_large(monkeypatch, rows, how, optimized
     monkeypatch.setattr(builds, "_ask", lambda flavour, head, *rest: heads.append(head) or builds.Built([]))
     builds.run_module(builds.Packed("relax", "{}"), [(np.ones(rows, np.float32),)], **how)
     assert heads[0]["optimize"] is optimized
+
+
+def test_cpu_time_is_fine_grained_where_it_is_limited():
+    """A limit of CPU time makes the process clock tick; the runs of a confined module take microseconds."""
+    code = (
+        "import resource; from passlab.tvm.server import _spent\n"
+        "resource.setrlimit(resource.RLIMIT_CPU, (600, 600))\n"
+        "def run():\n"
+        "    start = _spent()\n"
+        "    sum(range(20_000))\n"
+        "    return _spent() - start\n"
+        "print(sum(run() > 0 for _ in range(100)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) >= 95

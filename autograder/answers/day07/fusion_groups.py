@@ -9,12 +9,13 @@ import random
 
 from autograder.answers.day07._shared import SHAPE, generated
 from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day07._shared import conv, ladder, operands
+from passlab.exercises.day07._shared import conv, ladder
 from passlab.exercises.day07.fusion_groups import groups_case, simplified
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.judge import Case
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of, weight
+from passlab.relay.dialect import parts_of
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
 
@@ -142,7 +143,7 @@ class _Partition:
         self.kind = [_kind(e) for e in self.nodes]
         self.readers = {i: [] for i in at.values()}
         for e, i in at.items():
-            for operand in operands(e):
+            for operand in parts_of(e):
                 self.readers[at[operand]].append((i, _edge(e, operand)))
         self.into = list(range(len(self.nodes)))
         self.size = [1] * len(self.nodes)

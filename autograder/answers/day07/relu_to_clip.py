@@ -10,12 +10,13 @@ from collections import Counter
 
 from autograder.answers.day07._shared import SHAPE, Build, generated
 from autograder.authoring.answers import edited, right, wrong
-from passlab.exercises.day07._shared import clip_case, conv, operands
+from passlab.exercises.day07._shared import clip_case, conv
 from passlab.exercises.day07.pipeline_counts import zoo
 from passlab.exercises.day07.relu_to_clip import instruction
 from passlab.judge import Case
 from passlab.relay import relay, tvm
 from passlab.relay.cases import number, program, tuple_of, typed, weight
+from passlab.relay.dialect import parts_of
 from passlab.tvm.judge import is_primitive
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -142,7 +143,7 @@ class _Chip(relay.ExprMutator):
     def __init__(self, function):
         super().__init__()
         self.readers = Counter()
-        relay.analysis.post_order_visit(function, lambda e: self.readers.update(operands(e)))
+        relay.analysis.post_order_visit(function, lambda e: self.readers.update(parts_of(e)))
 
     def visit_function(self, f):
         return f if is_primitive(f) else super().visit_function(f)
@@ -196,7 +197,7 @@ def in_post_order(mod):
     main, order, readers, new = mod["main"], [], Counter(), {}
     relay.analysis.post_order_visit(main, order.append)
     for e in order:
-        readers.update(operands(e))
+        readers.update(parts_of(e))
     for e in order:
         if isinstance(e, relay.Call) and _is(e, RELU):
             x = e.args[0]

@@ -60,17 +60,6 @@ def named(e: Any, op: str) -> bool:
     return isinstance(e, relay.Call) and isinstance(e.op, tvm.ir.Op) and e.op.name == op
 
 
-def operands(e: Any) -> list[Any]:
-    """Return the operands of an expression."""
-    if isinstance(e, relay.Call):
-        return list(e.args)
-    if isinstance(e, relay.Tuple):
-        return list(e.fields)
-    if isinstance(e, relay.TupleGetItem):
-        return [e.tuple_value]
-    return [e.body] if isinstance(e, relay.Function) else []
-
-
 def outside(function: relay.Function) -> list[Any]:
     """Return the expressions of a function, operands first, each once, without those inside Primitive functions."""
     found: list[Any] = []

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from passlab.exercises.day07._shared import LEVEL, NORM, SHAPE, clip_case, conv, named, operands, outside
+from passlab.exercises.day07._shared import LEVEL, NORM, SHAPE, clip_case, conv, named, outside
 from passlab.judge import Case
 from passlab.relay import relay, tvm
 from passlab.relay.cases import attributes_kept, calls, program, tuple_of, typed, weight
+from passlab.relay.dialect import parts_of
 from passlab.tvm.judge import counts, judge_pass
 
 
@@ -22,7 +23,7 @@ def _first_results(module: tvm.IRModule) -> list[relay.TupleGetItem]:
 def _kept(module: tvm.IRModule) -> int:
     """Count the batch norms that are read other than through their first result."""
     firsts = set(_first_results(module))
-    readers = [operand for e in outside(module["main"]) if e not in firsts for operand in operands(e)]
+    readers = [operand for e in outside(module["main"]) if e not in firsts for operand in parts_of(e)]
     return len({e for e in readers if named(e, NORM)})
 
 

@@ -6,17 +6,18 @@ from collections import Counter
 
 import numpy as np
 
-from passlab.exercises.day07._shared import CONV, LEVEL, RELU, SHAPE, clip_case, conv, ladder, named, operands, outside
+from passlab.exercises.day07._shared import CONV, LEVEL, RELU, SHAPE, clip_case, conv, ladder, named, outside
 from passlab.judge import Case, times
 from passlab.relay import relay, tvm
 from passlab.relay.cases import attributes_kept, calls, number, program, tuple_of, weight
+from passlab.relay.dialect import parts_of
 from passlab.tvm.judge import counts, has_composite, is_primitive, judge_pass
 
 
 def _alone(module: tvm.IRModule) -> int:
     """Count the relus that are the only consumer of a convolution."""
     there = outside(module["main"])
-    readers = Counter(operand for e in there for operand in operands(e))
+    readers = Counter(operand for e in there for operand in parts_of(e))
     return sum(named(e, RELU) and named(e.args[0], CONV) and readers[e.args[0]] == 1 for e in there)
 
 
