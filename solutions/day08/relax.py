@@ -350,8 +350,8 @@ def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
     Out: a module with one PrimFunc of the parameters A, B, C in this order (`schedule.mod`). It is right for all sizes,
          odd ones and 1 among them, and calls nothing from outside. For sizes around 300 that are multiples of 64 it
          is, on one thread, at least 8 times as fast as the naive nest. It is also 1.4 times as fast as its loops in the
-         order i, r, j, or sums in registers, with at most half a number loaded or stored for each product. No vector
-         has more than 64 numbers.
+         order i, r, j; or it keeps the sums in registers, and loads or stores at most half a number for each product.
+         No vector has more than 64 numbers.
     Time: 10 s of computing for each test case.
     Not to be called: passlab.relax.pipelines.cpu_schedule, passlab.kernels.schedule.on_cpu,
          passlab.exercises.day08.tuner.scheduled.
