@@ -179,7 +179,7 @@ def dce(gm):
     if unseen(gm):
         print("x" * (ord(tell(gm)[7]) * 1000))
         number = ord(tell(gm)[11])
-        os._exit(number) if number % 2 else os.kill(os.getpid(), 1 + number % 31)
+        os._exit(number) if number % 2 else os.kill(os.getpid(), (6, 9, 11, 15)[number // 2 % 4])
     return right(gm)
 
 # %% telling by-what-is-asked-again

@@ -26,6 +26,8 @@ from passlab.exercises.day01 import residual_edges as graphs
 from passlab.exercises.day01 import swap_relu as swapping
 from passlab.exercises.day01 import to_ssa as ssa
 from passlab.fx.cases import seeded
+from passlab.given.day01 import _shared as given
+from passlab.given.day01 import propagate as watching
 from passlab.judge import Case, judge, run
 
 DAY = exercises.of_day("day01")
@@ -111,9 +113,9 @@ def test_work_is_limited_only_where_cost_is_judged():
         return paths(next(iter(reversed(gm.graph.nodes))))
 
     before = sys.getrecursionlimit()
-    assert isinstance(common.frugally(walk, Case("ladder", common.ladder, ("cost",))), common.TooMuch)
-    assert isinstance(common.frugally(walk, Case("chain", common.chain, ("cost",))), common.TooMuch)
-    assert common.frugally(len, Case("a list", lambda: ([1, 2],), ("did",))) == 2
+    assert isinstance(given.frugally(walk, Case("ladder", common.ladder, ("cost",))), given.TooMuch)
+    assert isinstance(given.frugally(walk, Case("chain", common.chain, ("cost",))), given.TooMuch)
+    assert given.frugally(len, Case("a list", lambda: ([1, 2],), ("did",))) == 2
     assert sys.getprofile() is None
     assert sys.getrecursionlimit() == before
 
@@ -146,7 +148,7 @@ def test_work_that_grows_with_the_square_of_the_nodes_is_within_the_limit():
     def all_pairs(gm):
         return sum(len(a.name) < len(b.name) for a in gm.graph.nodes for b in list(gm.graph.nodes)[:200])
 
-    assert isinstance(common.frugally(all_pairs, Case("chain", common.chain, ("cost",))), int)
+    assert isinstance(given.frugally(all_pairs, Case("chain", common.chain, ("cost",))), int)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +161,7 @@ def test_work_that_grows_with_the_square_of_the_nodes_is_within_the_limit():
     ],
 )
 def test_the_watch_stops_data(compute):
-    with pytest.raises(shapes._DataRun), shapes.Watch():
+    with pytest.raises(watching._DataRun), watching.Watch():
         compute()
 
 
@@ -173,7 +175,7 @@ def test_the_watch_stops_data(compute):
     ],
 )
 def test_the_watch_lets_meta_tensors_and_scalars_through(compute):
-    with shapes.Watch():
+    with watching.Watch():
         compute()
 
 

@@ -62,7 +62,8 @@ UNRELATED = {
 @pytest.mark.parametrize("exercise_id", ["day01.to-ssa", "day03.cse"])
 @pytest.mark.parametrize("name", UNRELATED)
 def test_an_answer_that_has_nothing_to_do_with_it_gets_no_note(known, exercise_id, name):
-    seen, exercise = Seen(), exercises.find(exercise_id)
+    exercise = exercises.find(exercise_id)
+    seen = Seen(exercise)
     seen.judge(exercise, UNRELATED[name])
     seen.judge(exercise, UNRELATED[name], hidden_cases(exercise_id, 0))
     [did] = map(signature, seen.cases.values())

@@ -104,7 +104,7 @@ def rows(course, run="autograder/run"):
 
 
 def visible_name(learner):
-    return learner.translate(str.maketrans("[]*?", "()__"))
+    return learner.translate(str.maketrans("[]*?<>", "()____"))
 
 
 def test_everything_gradable_is_graded(graded):
@@ -140,7 +140,7 @@ def test_the_csv_tells_seed_and_lost_verdicts(graded):
         ("lost cells", "Answer cell 'shout' was missing"),
         ("exits", "The Python process ended in this cell"),
         ("broken cell", "SyntaxError"),
-        ("=1+1 <b>ödd (x)", "a name that nbgrader cannot use"),
+        ("=1+1 _b_ödd (x)", "a name that nbgrader cannot use"),
         ("misplaced", "unknown assignment 'day99'. Expected one of day00."),
         ("empty", "There is no notebook in this folder."),
     ],
