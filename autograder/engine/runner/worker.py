@@ -14,7 +14,9 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+import signal
 import socket
+import time
 from collections.abc import Collection
 from dataclasses import asdict
 from functools import cache, partial
@@ -28,7 +30,7 @@ from autograder.engine.runner.shell import Shell
 from autograder.engine.sandbox import announce
 from passlab import exercises
 from passlab.judge import Case, run, unfit
-from passlab.process.messages import Gone, receive, send
+from passlab.process.messages import Garbled, Gone, Late, receive, send
 
 
 def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> None:
@@ -39,24 +41,37 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
     skip, snapshots, early = set(order["skip"]), set(order["snapshots"]), set(order["early"])
     checks = dict(zip((cell.index for cell in cells if cell.exercise), talks, strict=True))
     asked: dict[socket.socket, Cell] = {}
-    apart: dict[socket.socket, socket.socket] = {}
+    apart: dict[socket.socket, tuple[socket.socket, int]] = {}
     failed: list[int] = []
+    start = time.monotonic()
 
     def leave(questions: Collection[socket.socket]) -> None:
         """Close what a child for these questions does not need."""
-        for sock in (reins, *(talk for talk in talks if talk not in questions), *apart.values()):
+        for sock in (reins, *(talk for talk in talks if talk not in questions), *(rein for rein, _ in apart.values())):
             sock.close()
 
     def child(questions: dict[socket.socket, Cell]) -> None:
-        """Let a child run these questions: one forked now, or those that run the cells themselves."""
-        for talk in questions.keys() & apart.keys():
-            with contextlib.suppress(Gone):
-                send(apart[talk], {"skip": sorted(skip), "failed": failed, "seconds": order["seconds"]})
-                receive(apart[talk])
+        """Let a child run these questions: one forked now, or those that run the cells themselves.
+
+        The latter have twice the time that the cells took here, and that of one cell; then they are ended.
+        """
         here = {talk: cell for talk, cell in questions.items() if talk not in apart}
         if here and os.fork() == 0:
             leave(here)
             _answer(shell, here)
+        there = [apart[talk] for talk in questions if talk in apart]
+        now = time.monotonic()
+        until = now + 2 * (now - start) + order["seconds"]
+        for rein, _ in there:
+            with contextlib.suppress(Gone):
+                send(rein, {"skip": sorted(skip), "failed": failed, "seconds": order["seconds"]})
+        for rein, pid in there:
+            try:
+                receive(rein, until)
+            except Late:
+                os.kill(pid, signal.SIGKILL)
+            except (Gone, Garbled):  # its question tells
+                pass
         for talk in questions:
             talk.close()
 
@@ -64,7 +79,8 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
         if cell.exercise and cell.index not in skip and exercises.find(cell.exercise).closed:
             ours, theirs = socket.socketpair()
             talk = checks[cell.index]
-            if os.fork() == 0:
+            pid = os.fork()
+            if pid == 0:
                 ours.close()
                 leave([talk])
                 _apart(
@@ -72,7 +88,7 @@ def serve(shell: Shell, reins: socket.socket, talks: list[socket.socket]) -> Non
                 )
             theirs.close()
             talk.close()  # nothing that a cell of this process leaves behind can answer in its place
-            apart[talk] = ours
+            apart[talk] = ours, pid
     for cell in cells:
         if cell.exercise:
             if cell.index in snapshots and cell.index not in skip:
