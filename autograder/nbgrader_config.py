@@ -45,6 +45,7 @@ c.HTMLExporter.sanitize_html = False  # it would also take the pictures from ver
 c.GenerateFeedback.exporter_class = safe_html.SafePage
 c.ExportApp.plugin_class = SafeCsv
 preprocessors.use_for_validation()
+safe_html.guard_formgrader()
 
 # A cell gets a minute, then it is interrupted. Answers have a shorter limit of their own, kept by the judge.
 c.Execute.timeout = 60

@@ -16,6 +16,7 @@ import nbformat
 import pytest
 from playwright.sync_api import expect, sync_playwright
 
+from autograder.grading.safe_html import FORMGRADER
 from tests.support import tiny
 from tests.support.browser import QUIET, chromium
 
@@ -189,6 +190,13 @@ def test_formgrader_shows_the_submissions(server):
 def test_formgrader_opens_a_submission(server):
     notebook = json.loads(server("formgrader/api/submitted_notebooks/day00/tiny"))[0]
     assert "double-check" in server(f"formgrader/submissions/{notebook['id']}/")
+
+
+def test_every_page_of_formgrader_comes_with_a_policy(server):
+    notebook = json.loads(server("formgrader/api/submitted_notebooks/day00/tiny"))[0]
+    for path in ("formgrader/manage_assignments", f"formgrader/submissions/{notebook['id']}/"):
+        with urllib.request.urlopen(server.address(path)) as page:
+            assert page.headers["Content-Security-Policy"] == FORMGRADER
 
 
 def test_a_server_that_knows_formgrader_leaves_the_learners_progress_alone(server, flow):
