@@ -44,6 +44,10 @@ def hidden(seed: int) -> list[Case]:
         total = e(op.add(e(conv(x, y)), w), leave=True)
         return [total, e(op.nn.relu(total), leave=True)]
 
+    def result_leaves(e: Any, x: Any, y: Any, w: Any) -> Any:
+        last = e(op.nn.relu(e(op.add(e(conv(x, y)), w))), leave=True)
+        return [last, e(op.add(last, last), leave=True)]
+
     def itself(e: Any, x: Any, y: Any, w: Any) -> Any:
         product = e(op.matmul(x, y))
         return e(op.nn.gelu(e(op.add(product, product)))), e(op.nn.gelu(e(op.add(e(op.matmul(x, y)), w))))
@@ -72,6 +76,7 @@ def hidden(seed: int) -> list[Case]:
         case("a batch of products", module(rows, (3, 2, 8), (3, 8, 8), (8,)), "spared", run=False),
         case("a batch and one weight", module(rows, (3, 2, 8), SQUARE, (8,)), "did", "spared"),
         case("the sum leaves the block", module(returned, IMAGE, WEIGHT, (1, 4, 1, 1)), "spared", run=False),
+        case("the result leaves the block", module(result_leaves, IMAGE, WEIGHT, (1, 4, 1, 1)), "did", "spared"),
         case("a product added to itself", module(itself, VECTOR, SQUARE, (1, 8)), "did", "spared"),
         case("linear layers from torch", torch_model(layers, 2, 8), "did", "spared"),
         case("convolutions from torch", torch_model(images, 1, 3, 6, 6), "did", "spared"),
