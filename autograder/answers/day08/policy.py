@@ -86,10 +86,23 @@ def hidden(seed: int) -> list[Case]:
     return [
         policy_case("a softmax by hand", module(softmax_by_hand, (96, 96)), *all_three),
         policy_case("a gate", module(gated, (64, 64), (64, 64)), *all_three),
+        policy_case("one operation", module(lambda e, x: e(op.tanh(x)), (8, 8))),
         policy_case("two convolutions", module(images, (1, 4, 12, 12), WEIGHT), *all_three),
         *(worth_choosing(f"drawn, number {i + 1}", rng, 7, best_of_all) for i in range(3)),
         worth_choosing("drawn, a large one", rng, 24, reference("day08.policy")),
     ]
+
+
+_STOP = "if not costs or min(costs) >= cost:"
+
+EQUIVALENT = {
+    (
+        "tries = [kept ^ {name} for name in there.ops if name not in there.returned]",
+        "tries = [kept ^ {name} for name in there.ops if True]",
+    ): "groups without a returned value are not legal, so they cost infinitely much",
+    (_STOP, "if not costs or min(costs) > cost:"): "one value more or less never costs exactly the same",
+    ("groups.append(tuple(group))", "groups.append((group))"): "a list of names is a group, too",
+}
 
 
 # ---------------------------------------------------------------------------------------------------- answers

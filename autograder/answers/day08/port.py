@@ -92,6 +92,19 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
+_PAIRS = 'zip(("data", "weight"), conv.args, strict=True)'
+_OPERANDS = f"operands = [relax.Var(name, operand.ty) for name, operand in {_PAIRS}]"
+
+EQUIVALENT = {
+    ("if isinstance(function, relax.Function):", "if True:"): "the modules hold operators and no kernels",
+    ("call = self.visit_expr_post_order(call)", "pass"): "operands are variables, and none changes its type",
+    ("if isinstance(value, relax.Var):", "if True:"): "nobody asks how often something else is used",
+    ("note(function.body.body)", "pass"): "what leaves the function is no DataflowVar, so it is not hidden anyway",
+    (_OPERANDS, _OPERANDS.replace(", strict=True", "")): "a convolution has two operands",
+    (_OPERANDS, _OPERANDS.replace("strict=True", "strict=False")): "a convolution has two operands",
+}
+
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 CONV, RELU = "relax.nn.conv2d", "relax.nn.relu"
