@@ -26,13 +26,18 @@ def drawn(shapes: Sequence[Sequence[int]], runs: int = RUNS, seed: int | None = 
     return [tuple(rng.standard_normal(shape, np.float32) for shape in shapes) for _ in range(runs)]
 
 
+def first_wrong(built: Built, given: Sequence[tuple], difference: Callable[[list, tuple], str | None]) -> str:
+    """Return what is wrong with a build: its error, or what `difference` says of the outputs of a run, or ""."""
+    pairs = zip(built.outputs, given, strict=not built.error)
+    return built.error or next(filter(None, (difference(outputs, values) for outputs, values in pairs)), "")
+
+
 def fastest(look: Callable[[], tuple[Built, str]], enough: float) -> tuple[Built, str, float]:
     """Return a build, what is wrong with its outputs ("" if nothing), and its seconds: the median of its runs.
 
-    The least would be wrong: now and then a machine's clock stands still for the length of a run.
-
-    look(): build the module, time it, and compare all outputs. It is called again while the module is
-    right, but takes more than `enough` seconds; then the best median counts.
+    The least would be wrong: now and then a machine's clock stands still for the length of a run. look(): build the
+    module, time it, and compare all outputs. It is called again while the module is right, but takes more than `enough`
+    seconds; then the best median counts.
     """
     least = math.inf
     for _ in range(LOOKS):

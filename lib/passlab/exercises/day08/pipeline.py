@@ -13,7 +13,7 @@ from torch import nn
 
 from passlab import models
 from passlab.equivalence.values import Tolerance, compare
-from passlab.exercises._speed import RUNS, drawn, fastest
+from passlab.exercises._speed import RUNS, drawn, fastest, first_wrong
 from passlab.exercises._tensorir import foreign_in
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
@@ -96,8 +96,7 @@ def _compared(module: Any, task: Task, model: nn.Module) -> tuple[builds.Built, 
     """Return the build of a module, and how one of its outputs differs from torch's, or ""."""
     given = drawn([x.shape for x in task.inputs])
     built = _run(module, given, "none")
-    pairs = zip(built.outputs, given, strict=not built.error)
-    return built, built.error or next(filter(None, (_difference(outputs, model, x) for outputs, x in pairs)), "")
+    return built, first_wrong(built, given, lambda outputs, x: _difference(outputs, model, x))
 
 
 def _default(case: Case, module: Any) -> builds.Built:

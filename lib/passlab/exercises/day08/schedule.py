@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from passlab.exercises._speed import RUNS, drawn, fastest
+from passlab.exercises._speed import RUNS, drawn, fastest, first_wrong
 from passlab.exercises._tensorir import foreign, host_target
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
@@ -224,8 +224,7 @@ def _run(module: Any, given: Sequence[tuple], **how: Any) -> builds.Built:
 def _compared(module: Any, given: Sequence[tuple], timed: bool) -> tuple[builds.Built, str]:
     """Return the build of a kernel, and which of its outputs is wrong, or ""."""
     built = _run(module, given, timed=timed)
-    pairs = zip(built.outputs, given, strict=not built.error)
-    return built, built.error or next(filter(None, (_difference(c, *ab) for (c,), ab in pairs)), "")
+    return built, first_wrong(built, given, lambda outputs, ab: _difference(*outputs, *ab))
 
 
 @cache
