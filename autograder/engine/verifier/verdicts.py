@@ -301,18 +301,20 @@ class Misconceptions:
 
     def _gives(self, one: _Known, at: int) -> tuple[str, str]:
         """Return the status of its run on a case, and the fingerprint of its value."""
-        found = self.known.get(one.key(at)) or self.fresh.get(one.key(at))
+        found = self._found(one, at)
         return (found[0], found[2]) if found else one.gives(at)
 
+    def _found(self, one: _Known, at: int) -> tuple[str, list[str], str] | None:
+        return self.known.get(one.key(at)) or self.fresh.get(one.key(at))
+
     def _does(self, one: _Known, at: int) -> tuple[str, list[str], str]:
-        key = one.key(at)
-        found = self.known.get(key) or self.fresh.get(key)
+        found = self._found(one, at)
         if found is None:
             before = of_the_moment()
             status, fingerprint = one.gives(at)
             found = (status, one.loses(at), fingerprint)
             if before == of_the_moment() and at not in one.unsteady:
-                self.fresh[key] = found
+                self.fresh[one.key(at)] = found
         return found
 
 
