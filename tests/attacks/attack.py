@@ -10,7 +10,7 @@ submissions, `@PORT@` for a port on which the test listens, `@HOME@` for the hom
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,6 +61,21 @@ class Attack:
     renames: str = ""
     forges_stock: bool = False
     harms: bool = False
+
+
+def folder(name: str, tries: str, change: Callable[[Place], None], honest: float = EARNED, **more) -> Attack:
+    """An attack on the folders. One that is worth nothing keeps nothing."""
+    return Attack(name, tries, folder=change, honest=honest, **({"keeps": honest > 0} | more))
+
+
+def called(kind: str, names: Iterable[str]) -> Iterator[Attack]:
+    """Attacks that consist of the name of the learner's folder, numbered from 1."""
+    for number, name in enumerate(names, 1):
+
+        def change(place: Place, name: str = name) -> None:
+            place.own.rename(place.submissions / name)
+
+        yield folder(f"{kind}-{number}", f"the folder is called {name[:40]!r}", change, renames=name)
 
 
 def _cells(at: str, code: str) -> dict[str, str]:

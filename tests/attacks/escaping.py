@@ -13,12 +13,8 @@ from collections.abc import Callable
 import nbformat
 from nbformat.notebooknode import NotebookNode
 
-from tests.attacks.attack import EARNED, FULL, GOOD, MARK, WORK, Attack, Place, read
+from tests.attacks.attack import FULL, GOOD, MARK, WORK, Attack, Place, called, folder, read
 from tests.support.tiny_fx import QUESTIONS
-
-
-def _folder(name: str, tries: str, change: Callable[[Place], None], honest: float = EARNED, **more) -> Attack:
-    return Attack(name, tries, folder=change, honest=honest, **({"keeps": honest > 0} | more))
 
 
 def _notebook(name: str, tries: str, change: Callable[[NotebookNode], None], **more) -> Attack:
@@ -143,10 +139,6 @@ _STRANGE = (
 )
 
 
-def _renamed(name: str) -> Callable[[Place], None]:
-    return lambda place: place.own.rename(place.submissions / name) and None
-
-
 # ── what the notebook says about itself ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -263,54 +255,51 @@ echo plattack; kill -9 $PPID; touch @COURSE@/plattack-bash ~/plattack-bash
 """
 
 ATTACKS = (
-    _folder(
+    folder(
         "linked-notebook",
         "the notebook is a link to another learner's",
         _instead(lambda p: p.notebook.symlink_to(_neighbour(p))),
         0,
     ),
-    _folder("linked-day", "the folder of the assignment is a link to another learner's", _linked_day, 0),
-    _folder("linked-learner", "the learner's folder is a link to another learner's", _linked_learner, 0),
+    folder("linked-day", "the folder of the assignment is a link to another learner's", _linked_day, 0),
+    folder("linked-learner", "the learner's folder is a link to another learner's", _linked_learner, 0),
     # It cannot be told from a copy, and refusing it would refuse the other learner too. The report names the pair.
-    _folder(
+    folder(
         "hard-link",
         "the notebook is another learner's file under a second name",
         _instead(lambda p: p.notebook.hardlink_to(_neighbour(p))),
         FULL,
         keeps=False,
     ),
-    _folder(
+    folder(
         "linked-solution",
         "the notebook is a link to the solutions",
         _instead(lambda p: p.notebook.symlink_to(p.course / "solutions/day00/fx.ipynb")),
         0,
     ),
-    _folder(
+    folder(
         "linked-to-itself",
         "the notebook is a link to itself, the folder one to its parent",
         _instead(lambda p: (p.notebook.symlink_to(p.notebook), (p.own / "up").symlink_to(p.own))),
         0,
     ),
-    _folder("fifo", "the notebook is a pipe that nobody writes into", _instead(_fifo), 0),
-    _folder("socket", "the notebook is a socket", _instead(_socket), 0),
-    _folder("device", "the notebook is a device that never ends", _instead(_device), 0),
-    _folder("folder-as-notebook", "the notebook is a folder", _instead(lambda p: p.notebook.mkdir()), 0),
-    _folder("archives", "zip and tar with paths that climb out, links, and 300 MB of zeros", _climbing),
-    _folder("many-files", "two thousand notebooks and a path of sixty folders beside the notebook", _many_files),
-    _folder("python-beside", "modules called like those of the grader lie beside the notebook", _python_beside),
-    _folder("unreadable", "the notebook may not be read", lambda p: p.notebook.chmod(0), keeps=False),
-    _folder("timestamp-past", "handed in in the year 1", _timestamp("0001-01-01 00:00:00 UTC")),
-    _folder("timestamp-future", "handed in in the year 9999", _timestamp("9999-12-31 23:59:59.999999 UTC")),
-    _folder(
+    folder("fifo", "the notebook is a pipe that nobody writes into", _instead(_fifo), 0),
+    folder("socket", "the notebook is a socket", _instead(_socket), 0),
+    folder("device", "the notebook is a device that never ends", _instead(_device), 0),
+    folder("folder-as-notebook", "the notebook is a folder", _instead(lambda p: p.notebook.mkdir()), 0),
+    folder("archives", "zip and tar with paths that climb out, links, and 300 MB of zeros", _climbing),
+    folder("many-files", "two thousand notebooks and a path of sixty folders beside the notebook", _many_files),
+    folder("python-beside", "modules called like those of the grader lie beside the notebook", _python_beside),
+    folder("unreadable", "the notebook may not be read", lambda p: p.notebook.chmod(0), keeps=False),
+    folder("timestamp-past", "handed in in the year 1", _timestamp("0001-01-01 00:00:00 UTC")),
+    folder("timestamp-future", "handed in in the year 9999", _timestamp("9999-12-31 23:59:59.999999 UTC")),
+    folder(
         "timestamp-garbage",
         "handed in at a time that is SQL, and long",
         _timestamp("'; drop table grade; -- " + "9" * 100_000),
     ),
-    _folder("timestamp-link", "the time of handing in is a link to /etc/passwd", _linked_timestamp),
-    *(
-        _folder(f"strange-name-{number}", f"the folder is called {name[:40]!r}", _renamed(name), renames=name)
-        for number, name in enumerate(_STRANGE, 1)
-    ),
+    folder("timestamp-link", "the time of handing in is a link to /etc/passwd", _linked_timestamp),
+    *called("strange-name", _STRANGE),
     _notebook("kernelspec", "the notebook asks for another kernel, language and exporter", _kernelspec),
     _notebook("points-100", "every cell's metadata say 100 points", _points),
     _notebook("manual-grading", "check cells become cells to be graded by hand", _manual),

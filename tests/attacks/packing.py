@@ -12,13 +12,9 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.attacks.attack import EARNED, Attack, Place
+from tests.attacks.attack import EARNED, Place, called, folder
 
 _MIB = 2**20
-
-
-def _folder(name: str, tries: str, change: Callable[[Place], None], **more) -> Attack:
-    return Attack(name, tries, folder=change, **more)
 
 
 def _bomb(method: int, mib: int) -> Callable[[Place], None]:
@@ -93,13 +89,6 @@ def _only_packed(place: Place) -> None:
     shutil.rmtree(place.notebook.parent)
 
 
-def _renamed(number: int, name: str) -> Attack:
-    def change(place: Place) -> None:
-        place.own.rename(place.submissions / name)
-
-    return Attack(f"called-{number}", f"the folder is called {name!r}", folder=change, renames=name)
-
-
 #: As a spreadsheet or a page may read them, as the folder above, as another learner in other characters.
 _NAMES = (
     " ..",
@@ -121,17 +110,17 @@ _NAMES = (
 )
 
 ATTACKS = (
-    _folder("zip-bzip2", "an archive of bzip2 that unpacks to 800 MB in one piece", _bomb(zipfile.ZIP_BZIP2, 800)),
-    _folder("zip-lzma", "an archive of LZMA that unpacks to 300 MB", _bomb(zipfile.ZIP_LZMA, 300)),
-    _folder("zip-many", "forty archives, each of which unpacks to as much as one may", _many_archives),
-    _folder("zip-contents", "an archive with a table of contents of 400,000 entries", _contents),
-    _folder("zip-odd-entries", "entries that collide, nest, and have names of no file", _odd_entries),
-    _folder("zip-only", "control: nothing but an ordinary archive", _only_packed),
-    _folder("strays", "twelve thousand empty notebooks, each of them a sentence in the report", _strays),
-    _folder("pipes", "pipes and endless devices called like archives and notebooks", _pipes),
-    _folder("timestamp-pipe", "the time of handing in is a pipe", _time(os.mkfifo)),
-    _folder("timestamp-folder", "the time of handing in is a folder", _time(Path.mkdir)),
-    _folder("timestamp-long", "the time of handing in is a terabyte long", _time(_long)),
-    *map(_renamed, range(1, len(_NAMES) + 1), _NAMES),
+    folder("zip-bzip2", "an archive of bzip2 that unpacks to 800 MB in one piece", _bomb(zipfile.ZIP_BZIP2, 800)),
+    folder("zip-lzma", "an archive of LZMA that unpacks to 300 MB", _bomb(zipfile.ZIP_LZMA, 300)),
+    folder("zip-many", "forty archives, each of which unpacks to as much as one may", _many_archives),
+    folder("zip-contents", "an archive with a table of contents of 400,000 entries", _contents),
+    folder("zip-odd-entries", "entries that collide, nest, and have names of no file", _odd_entries),
+    folder("zip-only", "control: nothing but an ordinary archive", _only_packed),
+    folder("strays", "twelve thousand empty notebooks, each of them a sentence in the report", _strays),
+    folder("pipes", "pipes and endless devices called like archives and notebooks", _pipes),
+    folder("timestamp-pipe", "the time of handing in is a pipe", _time(os.mkfifo)),
+    folder("timestamp-folder", "the time of handing in is a folder", _time(Path.mkdir)),
+    folder("timestamp-long", "the time of handing in is a terabyte long", _time(_long)),
+    *called("called", _NAMES),
 )
 assert all(attack.honest == EARNED for attack in ATTACKS)

@@ -18,6 +18,7 @@ from autograder.engine.data import Cell, Job
 from autograder.engine.outputs import ran
 from passlab.process.messages import Garbled
 from tests.support import amounts
+from tests.support.parts import places, put
 
 STATUS = {"status": "ok", "error": "", "printed": 0, "seconds": 0.5, "in_place": False}
 OUTPUTS = [
@@ -59,23 +60,6 @@ JSON = st.recursive(
     max_leaves=8,
 )
 FUZZ = settings(max_examples=4 * amounts.EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
-
-
-def places(value, at=()):
-    """Yield the path of every part of a message, itself included."""
-    yield at
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, part in inside:
-        yield from places(part, (*at, key))
-
-
-def put(value, at, odd):
-    """The message with something else at a place."""
-    if not at:
-        return odd
-    copy = value.copy()
-    copy[at[0]] = put(value[at[0]], at[1:], odd)
-    return copy
 
 
 def bad(form):

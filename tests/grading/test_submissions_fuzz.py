@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import copy
 import gzip
 import io
 import json
@@ -29,6 +28,7 @@ from autograder.reports.feedback import feedback
 from autograder.reports.similar import digest
 from tests.support import amounts
 from tests.support.pages import acts
+from tests.support.parts import places, put
 
 FUZZ = settings(max_examples=2 * amounts.EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
 KNOWN = {"day01": {"graphs"}, "day02": {"passes"}}
@@ -51,22 +51,6 @@ def box():
 @pytest.fixture(scope="module")
 def authored(course):
     return nbformat.read(course / "solutions/day00/tiny.ipynb", as_version=4)
-
-
-def places(value, at=()):
-    yield at
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, part in inside:
-        yield from places(part, (*at, key))
-
-
-def put(value, at, odd):
-    """The value with something else at a place."""
-    if not at:
-        return odd
-    made = copy.copy(value)
-    made[at[0]] = put(value[at[0]], at[1:], odd)
-    return made
 
 
 @contextlib.contextmanager
