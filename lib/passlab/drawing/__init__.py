@@ -4,25 +4,38 @@
     diff(before, after)                       # kept, added, removed, rewired, altered
     steps((gm, [node.name], "match") for …)   # a pass, match by match
     chart("bytes moved", {"before": 4096, "after": 1024}, "B")
+    waterfall("kernels", {"as traced": 71, "folded": 51, "fused": 18})    # what each step takes away, or adds
     roofline({"eager": (flops, nbytes, seconds)}, machine)       # programs under the roofs of a machine
     traffic({"eager": {"mul": 8e6, "add": 8e6}, "fused": {"mul_add": 8e6}})
     lattice(program, schedule, {"N": 6})      # iterations coloured by time; plot(…) does it for plain data
     slider(program, schedule, {"N": 6})       # the same, step by step
+    gantt(buffers)                            # what lives when; arena(buffers, offsets) and arenas(…): where it lies
+    heat(cores, links)                        # a mesh: what cores and links carry; placements(…): who lies where
+    playback(rows, columns, frames)           # a mesh in time, frame by frame
+    flow(program, solution)                   # blocks of a control-flow graph, and the facts on its edges
+    flow_steps(program, solution)             # a dataflow solver, visit by visit
 
-Reading order: `picture` (what all of these return), `boxes` (the text on a node, and how boxes become DOT),
-`graphs` (draw, diff), `stepping` (steps), `axes` (pictures by matplotlib), `charts` (chart), `roofline` (roofline,
-traffic), `lattice` (plot, lattice), `timeline` (slider). `matching` pairs the nodes of two graphs, `grouping` draws a
-big graph in few boxes. The layout of graphs is Graphviz's: E. R. Gansner, E. Koutsofios,
-S. C. North, K.-P. Vo, "A Technique for Drawing Directed Graphs", IEEE TSE 1993.
+Reading order: `picture` (what all of these return), `boxes` (the text on a node, and how boxes become DOT), `graphs`
+(draw, diff), `player` (one of several states), `stepping` (steps), `axes` (pictures by matplotlib), `charts` (chart),
+`waterfall` (waterfall), `roofline` (roofline, traffic), `lattice` (plot, lattice), `timeline` (slider), `memory`
+(gantt, arena, arenas), `usage` (memory over time), `cachelines` (what a warp and a loop touch), `mesh` (heat,
+placements, playback), `flow` (flow, flow_steps). `matching` pairs the nodes of two graphs, `grouping` draws a big graph
+in few boxes. The layout of graphs is Graphviz's: E. R. Gansner, E. Koutsofios, S. C. North, K.-P. Vo, "A Technique for
+Drawing Directed Graphs", IEEE TSE 1993.
 """
 
 from passlab.drawing.charts import chart
+from passlab.drawing.flow import FlowSteps, flow, flow_steps
 from passlab.drawing.graphs import diff, draw
 from passlab.drawing.lattice import Lattice, lattice, plot
+from passlab.drawing.memory import arena, arenas, gantt
+from passlab.drawing.mesh import Frame, Playback, heat, placements, playback
 from passlab.drawing.picture import Picture
 from passlab.drawing.roofline import roofline, traffic
 from passlab.drawing.stepping import Steps, steps
 from passlab.drawing.timeline import Slider, slider
+from passlab.drawing.waterfall import waterfall
 
-__all__ = ["Lattice", "Picture", "Slider", "Steps", "chart", "diff", "draw"]
-__all__ += ["lattice", "plot", "roofline", "slider", "steps", "traffic"]
+__all__ = ["FlowSteps", "Frame", "Lattice", "Picture", "Playback", "Slider", "Steps", "arena", "arenas", "chart"]
+__all__ += ["diff", "draw", "flow", "flow_steps", "gantt", "heat", "lattice", "placements", "playback", "plot"]
+__all__ += ["roofline", "slider", "steps", "traffic", "waterfall"]

@@ -21,7 +21,8 @@ def chart(title: str, values: Mapping[str, float], unit: str = "") -> Plot:
     column = max(len(cut(label, 40)) for label in values)
     rows, lines = [], [title]
     for i, (label, value) in enumerate(values.items()):
-        told = size(value) if unit == "B" else f"{value:,.4g} {unit}".strip()
+        number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+        told = size(value) if unit == "B" else f"{number} {unit}".strip()
         ratio = f"× {value / first:.3g}" if i and first else ""
         share = max(value, 0) / most
         rows.append(Bar(label, [Part(share, BLUE if i else "#9A9A9A")], told, ratio))

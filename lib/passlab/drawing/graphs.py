@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from passlab.drawing import boxes as b
 from passlab.drawing.boxes import CHANGES, LIMIT, LINES, Arcs, Box, Key
 from passlab.drawing.matching import match, status
 from passlab.drawing.picture import Picture, cut
 from passlab.graph import Graph, Node, view
+from passlab.graph.registry import part
 
 
 def draw(
@@ -28,8 +29,10 @@ def draw(
         draw(gm, groups=[["mul", "add"], ["relu"]])      # a frame around each group
 
     `mark`: names of nodes to point out. `groups`: names of nodes that share a kernel. More than `limit` nodes are drawn
-    in few boxes, without frames, and the picture notes it.
+    in few boxes, without frames, and the picture notes it. A control-flow graph is drawn by blocks, as `flow` does.
     """
+    if own := part(obj, "picture"):
+        return own.draw(obj, title=title or "")
     graph = view(obj, *inputs)
     mark, groups = ids(mark), [ids(group) for group in groups]
     boxes = {node.id: Box((node,), marked=node.id in mark) for node in graph}
@@ -76,7 +79,28 @@ def diff(before: Any, after: Any, *inputs: Any, title: str | None = None, limit:
 
     diff(before, after).text     # the same as lines, with the signs + - ~ ≠
     """
-    old, new = view(before, *inputs), view(after, *inputs)
+    own = part(after, "picture")
+    if own is not None and own is part(before, "picture") and hasattr(own, "diff"):
+        return own.diff(before, after, title=title or "")
+    found = difference(view(before, *inputs), view(after, *inputs), title or "")
+    dot, tips, note = b.to_dot(found.boxes, found.arcs, title or "", found.subtitle, found.legend, limit)
+    return Picture(found.text, dot, found.name, note, tips)
+
+
+class Difference(NamedTuple):
+    """Two graphs as one. `key`: id of a node before → its box. `text`: the picture as lines; `name`: as a sentence."""
+
+    boxes: dict[Key, Box]
+    key: dict[str, Key]
+    arcs: Arcs
+    subtitle: str
+    legend: str
+    text: str
+    name: str
+
+
+def difference(old: Graph, new: Graph, title: str) -> Difference:
+    """Return what of a difference is the same for every way to draw it."""
     pairs = match(old, new)
     boxes = merged(old, new, pairs)
     key = {node.id: ("after", pairs[node.id]) if node.id in pairs else ("before", node.id) for node in old}
@@ -87,10 +111,10 @@ def diff(before: Any, after: Any, *inputs: Any, title: str | None = None, limit:
     count = {how: sum(box.change == how for box in boxes.values()) for how in CHANGES}
     entries = [(it.line, it.sign or "□", f"{how} {count[how]}") for how, it in CHANGES.items() if count[how]]
     subtitle = " → ".join([b.heading(old), b.heading(new).removeprefix(f"{old.ir}: ")])
-    dot, tips, note = b.to_dot(boxes, arcs, title or "", subtitle, b.legend(entries), limit)
     lines = [f"--- before  {b.heading(old)}", f"+++ after   {b.heading(new)}", *b.fit(diff_lines(boxes))]
     said = ", ".join(f"{count[how]} {how}" for how in CHANGES if count[how])
-    return Picture("\n".join(titled(title) + lines), dot, f"{title or 'Difference'}. {said}", note, tips)
+    text, name = "\n".join(titled(title) + lines), f"{title or 'Difference'}. {said}"
+    return Difference(boxes, key, arcs, subtitle, b.legend(entries), text, name)
 
 
 def merged(old: Graph, new: Graph, pairs: dict[str, str]) -> dict[Key, Box]:

@@ -22,6 +22,8 @@ CARD = (
     f"background:#fff;color:{INK};border:1px solid #ddd;border-radius:8px;padding:8px;margin:4px 0;"
     "max-height:52rem;overflow:auto"
 )
+#: What those who hear the page are told of a picture without a title.
+NAMELESS = "A drawing"
 NO_DOT = (
     "Graphviz's `dot` was not found, so there is only text: install it (apt install graphviz, brew install graphviz, "
     "or conda install graphviz) and run this again."
@@ -63,9 +65,9 @@ class Picture:
     def html(self) -> str:
         """The picture on a white card."""
         if self.svg:
-            return f'<div style="{CARD}">{self.svg}</div>'
+            return f'<div tabindex="0" style="{CARD}">{self.svg}</div>'
         note = f'<p style="margin:4px 0">{html.escape(self.note)}</p>' if self.note else ""
-        return f'<div style="{CARD}"><pre style="color:{INK}">{html.escape(self.text)}</pre>{note}</div>'
+        return f'<div tabindex="0" style="{CARD}"><pre style="color:{INK}">{html.escape(self.text)}</pre>{note}</div>'
 
     def save(self, path: str | Path) -> Path:
         """Write the picture to `path`, as its suffix says. Raise RuntimeError if Graphviz is missing or fails."""
@@ -118,6 +120,7 @@ def graphviz(source: str, form: str) -> tuple[bytes, str]:
 def _embeddable(svg: str, title: str, tips: Sequence[str]) -> str:
     """Make SVG of Graphviz or matplotlib fit for a page: no prolog, no style that reaches the page, no ids that could
     clash, tooltips, a name, a size that adapts."""
+    name = escape(title or NAMELESS)
     svg = svg[svg.index("<svg") :]
     svg = re.sub(r"<!--.*?-->\n?|<metadata>.*?</metadata>\n?|<defs>\s*<style.*?</defs>\n?", "", svg, flags=re.S)
 
@@ -131,10 +134,10 @@ def _embeddable(svg: str, title: str, tips: Sequence[str]) -> str:
         links, *points = found.groups()
         wide, high = (round(float(it) * 4 / 3) for it in points)
         style = f"width:100%;max-width:{wide}px;min-width:{min(wide, max(320, wide * 6 // 10))}px;height:auto"
-        return f'<svg{links} role="img" aria-label="{escape(title)}" width="{wide}" height="{high}" style="{style}"'
+        return f'<svg{links} role="img" aria-label="{name}" width="{wide}" height="{high}" style="{style}"'
 
     svg = re.sub(r'<svg( xmlns:xlink="[^"]*"|) width="([\d.]+)pt" height="([\d.]+)pt"', head, svg, count=1)
-    return svg.replace(">", f"><title>{escape(title)}</title>", 1).strip()
+    return svg.replace(">", f"><title>{name}</title>", 1).strip()
 
 
 def escape(text: Any) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import uuid
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 from passlab.drawing import boxes as b
 from passlab.drawing.boxes import LIMIT, Box, Key
 from passlab.drawing.graphs import diff_lines, ids, merged, node_lines, titled
-from passlab.drawing.picture import BLUE, CARD, INK, PALE, Picture, escape
+from passlab.drawing.picture import INK, Picture, escape
+from passlab.drawing.player import State, player
 from passlab.graph import Graph, view
 
 #: More states than this are not shown.
@@ -19,17 +19,7 @@ STATES = 100
 
 Frame = tuple[Graph, set[str], str]  # graph, marked nodes, caption
 
-_CSS = f"""
-#ID{{color:{INK};font:14px/1.8 Helvetica,Arial,sans-serif}}
-#ID>input{{margin:4px 3px;accent-color:{BLUE};cursor:pointer;vertical-align:middle}}
-#ID .bars>div,#ID pre{{display:none;color:{INK}}}
-#ID .bars{{background:#f5f5f5;border:1px solid #ddd;border-radius:8px;padding:6px 8px}}
-#ID label{{display:inline-block;cursor:pointer;background:#fff;border:1px solid #bbb;border-radius:6px;padding:0 10px;
-margin:0 6px 0 0;user-select:none}}
-#ID label.end{{opacity:.4;cursor:default}}
-#ID small{{color:{PALE};padding-left:6px}}
-#ID .some{{transition:opacity .25s}}
-"""
+_CSS = "#ID pre{display:none}#ID .some{transition:opacity .25s}"
 
 
 class Steps(Picture):
@@ -59,30 +49,16 @@ class Steps(Picture):
 
     @property
     def html(self) -> str:
-        one = f"pl{uuid.uuid4().hex[:8]}"  # new at every call, so that a picture can stand on a page twice
-        count = len(self.frames)
-        rules, radios, bars, texts = [], [], [], []
+        states, texts, count = [], [], len(self.frames)
         for i, (graph, _, caption) in enumerate(self.frames):
-            on = f"#{one}-{i}:checked~"
-            rules.append(f"{on}.bars .at{i},{on}.card pre.at{i}{{display:block}}")
-            rules.append(f"{on}.card .some:not(.in{i}){{opacity:0;pointer-events:none}}")
-            rules.append(f"{on}.card .mark{i} path{{stroke:{INK};stroke-width:3.2}}")
-            start = " checked" if i == 0 else ""
-            keys = 'data-lm-suppress-shortcuts="true"'  # JupyterLab leaves the arrow keys to the buttons
-            radios.append(f'<input type="radio" name="{one}" id="{one}-{i}" title="{i + 1}" {keys}{start}>')
-            buttons = (
-                f'<label for="{one}-{j}">{text}</label>' if 0 <= j < count else f'<label class="end">{text}</label>'
-                for j, text in ((i - 1, "◂ back"), (i + 1, "next ▸"))
+            rules = (
+                f"ON.card pre.at{i}{{display:block}}ON.card .some:not(.in{i}){{opacity:0;pointer-events:none}}"
+                f"ON.card .mark{i} path{{stroke:{INK};stroke-width:3.2}}"
             )
             said = f"<b>{i + 1}/{count}</b> {escape(caption)}<small>{len(graph)} nodes</small>"
-            bars.append(f'<div class="at{i}">{"".join(buttons)}{said}</div>')
+            states.append(State(f"{i + 1} of {count}: {caption}", said, rules))
             texts.append(f'<pre class="at{i}">{html.escape(chr(10).join(self._lines(i)))}</pre>')
-        body = self.svg or f"{''.join(texts)}<p>{html.escape(self.note)}</p>"
-        style = _CSS.replace("ID", one) + "".join(rules)
-        return (
-            f'<div id="{one}"><style>{style}</style>{"".join(radios)}<div class="bars">{"".join(bars)}</div>'
-            f'<div class="card" style="{CARD}">{body}</div></div>'
-        )
+        return player(states, self.svg or f"{''.join(texts)}<p>{html.escape(self.note)}</p>", _CSS)
 
 
 def steps(states: Iterable[Any], title: str | None = None, limit: int = LIMIT) -> Steps:

@@ -8,32 +8,21 @@ Every point carries its step (`--t` in its style) and the picture the current on
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from passlab.drawing.lattice import Lattice, Scene, scene_of, told
-from passlab.drawing.picture import BLUE, CARD, INK, PALE, escape
+from passlab.drawing.picture import escape
+from passlab.drawing.player import State, live, player
 
 #: A slider has at most this many places; with more steps, each place covers several.
 PLACES = 100
 
-_CSS = f"""
-#ID{{color:{INK};font:14px/1.8 Helvetica,Arial,sans-serif;--now:0}}
-#ID .pt{{opacity:clamp(.13,calc(var(--now) - var(--t) + 1),1)}}
-#ID .dep{{opacity:clamp(0,calc(var(--now) - var(--t) + 1),1)}}
-#ID .pt circle{{stroke-width:clamp(1px,calc(4px - 9px*max(var(--from) - var(--t),var(--t) - var(--now))),4px)}}
-"""
-_BUTTONS = f"""
-#ID>.track{{display:flex;max-width:40rem;margin:6px 0}}
-#ID>.track>label{{flex:1;height:14px;background:{BLUE};cursor:pointer;border-right:1px solid #fff}}
-#ID>input{{position:absolute;opacity:0}}
-#ID>input:focus-visible~.track{{outline:2px solid {BLUE};outline-offset:2px}}
-#ID .said{{display:none;background:#f5f5f5;border:1px solid #ddd;border-radius:8px;padding:6px 8px}}
-#ID .said label{{display:inline-block;cursor:pointer;background:#fff;border:1px solid #bbb;border-radius:6px;
-padding:0 10px;margin:0 6px 0 0;user-select:none}}
-#ID .said label.end{{opacity:.4;cursor:default}}
-#ID small{{color:{PALE};padding-left:6px}}
+_CSS = """
+#ID{--now:0}
+#ID .pt{opacity:clamp(.13,calc(var(--now) - var(--t) + 1),1)}
+#ID .dep{opacity:clamp(0,calc(var(--now) - var(--t) + 1),1)}
+#ID .pt circle{stroke-width:clamp(1px,calc(4px - 9px*max(var(--from) - var(--t),var(--t) - var(--now))),4px)}
 """
 
 
@@ -58,51 +47,21 @@ class Slider(Lattice):
 
     @property
     def html(self) -> str:
-        one = f"pl{uuid.uuid4().hex[:8]}"  # new at every call, so that a slider can stand on a page twice
-        rules, radios, track, said = [], [], [], []
+        states = []
         for place in range(self.count):
             first, last, words = self.at(place)
-            words = escape(words)
-            on = f"#{one}-{place}:checked~"
-            rules.append(f"{on}.card{{--now:{last};--from:{first}}}{on}.said.at{place}{{display:block}}")
-            rules.append(f"{on}.track>label:nth-child(n+{place + 2}){{background:#ddd}}")
-            keys = 'data-lm-suppress-shortcuts="true"'  # JupyterLab leaves the arrow keys to the slider
-            start = " checked" if place == self.count - 1 else ""
-            radios.append(f'<input type="radio" name="{one}" id="{one}-{place}" title="{words}" {keys}{start}>')
-            track.append(f'<label for="{one}-{place}" title="{words}"></label>')
-            buttons = (
-                f'<label for="{one}-{to}">{text}</label>'
-                if 0 <= to < self.count
-                else f'<label class="end">{text}</label>'
-                for to, text in ((0, "◂◂"), (place - 1, "◂ back"), (place + 1, "next ▸"))
-            )
-            said.append(f'<div class="said at{place}">{"".join(buttons)}<small>{words}</small></div>')
-        style = (_CSS + _BUTTONS).replace("ID", one) + "".join(rules)
-        return (
-            f'<div id="{one}"><style>{style}</style>{"".join(radios)}<div class="track">{"".join(track)}</div>'
-            f'{"".join(said)}<div class="card" style="{CARD}">{self.svg}</div></div>'
-        )
+            rules = f"ON.card{{--now:{last};--from:{first}}}"
+            states.append(State(words, f"<small>{escape(words)}</small>", rules))
+        return player(states, self.svg, _CSS, start=self.count - 1, track=True)
 
     def live(self) -> Any:
         """Return the slider as an ipywidgets widget with a play button. It needs a running kernel."""
-        import ipywidgets as widgets
 
-        one = f"pl{uuid.uuid4().hex[:8]}"
-        last = self.count - 1
-        play = widgets.Play(min=0, max=last, value=last, interval=max(80, min(600, 12000 // self.count)))
-        bar = widgets.IntSlider(min=0, max=last, value=last, description="time", readout=False)
-        widgets.jslink((play, "value"), (bar, "value"))
-        style, said = widgets.HTML(), widgets.Label()
+        def at(place: int) -> tuple[str, str]:
+            first, last, words = self.at(place)
+            return f"#ID>.card{{--now:{last};--from:{first}}}", words
 
-        def show(change: Any = None) -> None:
-            first, until, words = self.at(bar.value)
-            style.value = f"<style>{_CSS.replace('ID', one)}#{one}>.card{{--now:{until};--from:{first}}}</style>"
-            said.value = words
-
-        show()
-        bar.observe(show, "value")
-        picture = widgets.HTML(f'<div id="{one}"><div class="card" style="{CARD}">{self.svg}</div></div>')
-        return widgets.VBox([widgets.HBox([play, bar, said]), style, picture])
+        return live(self.count, self.count - 1, at, self.svg, _CSS)
 
 
 def slider(

@@ -1,0 +1,195 @@
+"""Draw how memory is touched: the sectors of a warp's load, and the hits and misses of a loop over a matrix.
+
+warp([4 * lane for lane in range(32)])           # 32 lanes, the memory that they ask for, and how it is moved
+sweep([(i, j) for j in range(8) for i in range(8)], hit, (8, 8), per_line=4)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from passlab.drawing.axes import COLOURS, LIGHT, Plot
+from passlab.drawing.picture import INK, PALE, cut
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+#: Bytes of a sector and of a line of a GPU; sectors in a row of the picture, and rows that are drawn.
+SECTOR, LINE = 32, 128
+PER_ROW, ROWS = 8, 4
+HIT, MISS = COLOURS[0], COLOURS[1]
+
+
+def warp(addresses: Sequence[int | None], size: int = 4, title: str = "") -> Plot:
+    """Draw the load of a warp: lanes above, and below the sectors of 32 bytes that hold what they ask for.
+
+    addresses: in bytes, one for each lane; None: the lane is switched off. size: bytes that each lane wants. A sector
+    is outlined, its wanted bytes are filled, and sectors that lie in one line of 128 bytes stand together. Only sectors
+    that are moved are drawn.
+    """
+    if not any(at is not None for at in addresses):
+        raise ValueError("No lane asks for anything: give at least one address.")
+    wanted = {byte for at in addresses if at is not None for byte in range(at, at + size)}
+    sectors = sorted({byte // SECTOR for byte in wanted})
+    lines = sorted({sector * SECTOR // LINE for sector in sectors})
+    share = len(wanted) / (SECTOR * len(sectors))
+    told = f"{len(sectors)} sectors in {len(lines)} lines, {share:.0%} of the bytes wanted"
+    told = told.replace("1 sectors", "1 sector") if len(sectors) == 1 else told
+    told = told.replace("1 lines", "1 line") if len(lines) == 1 else told
+    text = [f"{title}: {told}" if title else told]
+    for sector in sectors[: PER_ROW * ROWS]:
+        filled = (range(sector * SECTOR + 4 * k, sector * SECTOR + 4 * k + 4) for k in range(8))
+        cells = "".join("█" if any(byte in wanted for byte in word) else "·" for word in filled)
+        lanes = [n for n, at in enumerate(addresses) if at is not None and _in(at, size, sector)]
+        text.append(f"  byte {sector * SECTOR:>6}  {cells}  lanes {_ranges(lanes)}")
+    if len(sectors) > PER_ROW * ROWS:
+        text.append(f"  and {len(sectors) - PER_ROW * ROWS} more sectors")
+
+    def figure() -> Figure:
+        return _warp_figure(addresses, size, wanted, sectors, f"{title} · {told}" if title else told)
+
+    return Plot("\n".join(text), figure, title or "A warp's load")
+
+
+def _in(at: int, size: int, sector: int) -> bool:
+    return at // SECTOR <= sector <= (at + size - 1) // SECTOR
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """Return 0–3, 7 for [0, 1, 2, 3, 7]."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    return ", ".join("–".join(map(str, run)) for run in runs)
+
+
+def _warp_figure(addresses: Sequence, size: int, wanted: set[int], sectors: list[int], title: str) -> Figure:
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    shown = sectors[: PER_ROW * ROWS]
+    unit, gap, between = 1.0, 1.2, 3.2  # points are words of 4 bytes; a sector is 8 wide
+    places: dict[int, tuple[float, int]] = {}
+    x, row = 0.0, 0
+    for number, sector in enumerate(shown):
+        new_row = number and number % PER_ROW == 0
+        x, row = (0.0, row + 1) if new_row else (x, row)
+        if number and not new_row:
+            x += gap if sector * SECTOR // LINE == shown[number - 1] * SECTOR // LINE else between
+        places[sector] = x, row
+        x += 8 * unit
+    wide = max(62.0, max(x + 8 for x, _ in places.values()))
+    rows = row + 1
+    high = 15 + 7 * (rows - 1)
+    made = Figure(figsize=(8.4, 8.4 * (high + 3) / (wide + 4)))
+    axes = made.add_axes((0, 0, 1, 1), xlim=(-2, wide + 2), ylim=(high + 1.5, -1.5), aspect="equal")
+    axes.set_axis_off()
+    colour = {s: COLOURS[(s * SECTOR // LINE - shown[0] * SECTOR // LINE) % len(COLOURS)] for s in shown}
+    step = wide / 32
+    middle = {s: wide / 2 - max(x + 8 for x, r in places.values() if r == places[s][1]) / 2 for s in shown}
+    for lane, at in enumerate(addresses):
+        left = lane * step + 0.1 * step
+        targets = [s for s in shown if at is not None and _in(at, size, s)]
+        face = colour[targets[0]] if targets else (LIGHT if at is None else PALE)
+        axes.add_patch(Rectangle((left, 0), step * 0.8, 2.2, facecolor=face, edgecolor="none"))
+        axes.text(left + step * 0.4, 1.1, str(lane), color="white" if at is not None else PALE, fontsize=6, **_CENTRE)
+        for sector in targets:
+            x, r = places[sector]
+            first = max(at - sector * SECTOR, 0)
+            end = x + middle[sector] + (first + min(at + size - sector * SECTOR, SECTOR)) / 8
+            top = 10 + 7 * r
+            curve = [(left + step * 0.4, 2.3), (left + step * 0.4, 6.0), (end, top - 4.2), (end, top - 0.1)]
+            _curve(axes, curve, colour[sector], 0.9 if r == 0 else 0.35)
+    for sector, (x, r) in places.items():
+        x, top = x + middle[sector], 10 + 7 * r
+        axes.add_patch(Rectangle((x, top), 8, 2.4, facecolor="white", edgecolor=colour[sector], linewidth=1.1))
+        for word in range(8):
+            share = sum(byte in wanted for byte in range(sector * SECTOR + 4 * word, sector * SECTOR + 4 * word + 4))
+            if share:
+                look = {"facecolor": colour[sector], "alpha": 0.25 + 0.75 * share / 4, "edgecolor": "white"}
+                axes.add_patch(Rectangle((x + word, top), 1, 2.4, linewidth=0.5, **look))
+        if len(shown) <= 8 or sector * SECTOR % LINE == 0 or places[sector][0] == 0:
+            axes.text(x + 0.1, top + 3.5, f"{sector * SECTOR}", fontsize=6, color=PALE, ha="left", va="center")
+    axes.text(-0.6, 1.1, "lanes", color=PALE, ha="right", va="center", fontsize=7.5)
+    axes.text(-0.6, 11.2, "memory", color=PALE, ha="right", va="center", fontsize=7.5)
+    more = f" · {len(sectors) - len(shown)} sectors are not drawn" if len(sectors) > len(shown) else ""
+    axes.set_title(cut(title + more, 110), loc="left", x=0, weight="bold", fontsize=9.5, color=INK)
+    return made
+
+
+_CENTRE = {"ha": "center", "va": "center"}
+
+
+def _curve(axes: Axes, points: Sequence[tuple[float, float]], colour: str, alpha: float) -> None:
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    path = Path(points, [Path.MOVETO, Path.CURVE4, Path.CURVE4, Path.CURVE4])
+    axes.add_patch(PathPatch(path, facecolor="none", edgecolor=colour, linewidth=0.8, alpha=alpha))
+
+
+def sweep(
+    order: Sequence[tuple[int, int]], hit: Sequence[bool], shape: tuple[int, int], per_line: int, title: str = ""
+) -> Plot:
+    """Draw a loop over a matrix: the order of its accesses as a path, and each cell by its first access, hit or miss.
+
+    order: (row, column) of each access; hit: whether it found its line in the cache; per_line: elements in a line.
+    Rows lie one behind the other in memory, from the top left.
+    """
+    if len(order) != len(hit):
+        raise ValueError(f"There are {len(order)} accesses and {len(hit)} hits or misses: one for each is needed.")
+    rows, columns = shape
+    if bad := [at for at in order if not (0 <= at[0] < rows and 0 <= at[1] < columns)]:
+        raise ValueError(f"Access {bad[0]} is outside of a matrix of {rows} × {columns}.")
+    first: dict[tuple[int, int], bool] = {}
+    for at, was in zip(order, hit, strict=True):
+        first.setdefault(at, bool(was))
+    missed = sum(not was for was in hit)
+    told = f"{missed} of {len(hit)} accesses miss"
+    text = [f"{title}: {told}" if title else told]
+    marks = {True: "·", False: "█", None: " "}
+    text += ["  " + "".join(marks[first.get((i, j))] for j in range(columns)) for i in range(rows)]
+
+    def figure() -> Figure:
+        return _sweep_figure(order, first, shape, per_line, f"{title} · {told}" if title else told)
+
+    return Plot("\n".join([*text, "  █ miss  · hit"]), figure, title or "A loop over a matrix")
+
+
+def _sweep_figure(order: Sequence, first: dict, shape: tuple[int, int], per_line: int, title: str) -> Figure:
+    from matplotlib.collections import LineCollection
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Rectangle
+
+    rows, columns = shape
+    cell = min(0.3, 5.2 / columns, 4.6 / rows)
+    made = Figure(figsize=(cell * columns + 0.1, cell * rows + 0.1))
+    axes = made.add_axes((0, 0, 1, 1), xlim=(-0.15, columns + 0.15), ylim=(rows + 0.15, -0.15), aspect="equal")
+    axes.set_axis_off()
+    for (i, j), was in first.items():
+        axes.add_patch(
+            Rectangle((j, i), 1, 1, facecolor=HIT if was else MISS, alpha=0.55 if was else 0.95, linewidth=0)
+        )
+    for start in range(0, rows * columns, per_line):  # a line may run on in the next row
+        at = start
+        while at < min(start + per_line, rows * columns):
+            row, column = divmod(at, columns)
+            long = min(columns - column, start + per_line - at)
+            axes.add_patch(Rectangle((column, row), long, 1, facecolor="none", edgecolor="white", linewidth=1.6))
+            at += long
+    points = [(j + 0.5, i + 0.5) for i, j in order]
+    steps = list(pairwise(points))
+    fade = [0.25 + 0.65 * n / max(len(steps), 1) for n in range(len(steps))]
+    axes.add_collection(LineCollection(steps, colors=INK, linewidths=0.7, alpha=fade))
+    if points:
+        axes.plot(*points[0], "o", color=INK, markersize=3.5)
+    axes.set_title(cut(title, 90), loc="left", x=0, weight="bold", fontsize=9.5)
+    keys = [Rectangle((0, 0), 1, 1, color=colour) for colour in (MISS, HIT)]
+    axes.legend(keys, ["miss", "hit"], loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False, borderaxespad=0)
+    return made

@@ -1,0 +1,227 @@
+"""Pictures of control flow: blocks with their instructions, the facts that flow between them, and the solver's visits.
+
+    flow(program)                         # blocks and edges
+    flow(program, solution)               # each edge with its fact
+    flow_steps(program, solution)         # visit by visit: facts in the blocks, what has changed in orange
+
+Program and solution are those of `passlab.dataflow`, or anything with the same fields: `name` and `blocks` (with
+`name`, `instructions`, `terminator`), and `before`, `after`, `edges`, `log`.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+from passlab.drawing.picture import BLUE, FONT, GREY, INK, PALE, Picture, cut, escape
+from passlab.drawing.player import State, player
+
+#: At most this many blocks are drawn, and this many visits; the text form has all of them.
+BLOCKS, VISITS = 80, 100
+#: At most this many characters of an instruction or a fact.
+WIDE = 44
+
+_MONO = "DejaVu Sans Mono,Menlo,Consolas,monospace"
+_ORANGE = "#D55E00"
+_LOOP, _HEAD, _FACT = "#E69F00", "#DCE9F5", "#F4F8FB"
+_CSS = "#ID pre,#ID text.fact{display:none}"
+
+
+def told(fact: Any, most: int = WIDE) -> str:
+    """Return a fact as text of at most `most` characters: sets and dictionaries sorted, "unreached" for None."""
+    if fact is None:
+        return "unreached"
+    if isinstance(fact, set | frozenset):
+        words = sorted(it if isinstance(it, str) else _words(it) for it in fact)
+    elif isinstance(fact, dict):
+        words = [f"{key}={_value(value)}" for key, value in sorted(fact.items())]
+    else:
+        return cut(str(fact), most)
+    return cut(f"{{{', '.join(words)}}}", most)
+
+
+def _words(it: Any) -> str:
+    return " ".join(map(_words, it)) if isinstance(it, tuple) else str(it)
+
+
+def _value(value: Any) -> str:
+    """Return a number, or an interval; the ends of the 32-bit numbers are called min and max."""
+    if not isinstance(value, tuple):
+        return str(value)
+    ends = {-(2**31): "min", 2**31 - 1: "max", 2**31 - 2: "max-1"}
+    return "..".join(ends.get(end, str(end)) for end in value)
+
+
+def flow(program: Any, solution: Any = None, title: str = "") -> Picture:
+    """Draw the blocks of a program, and on each edge the fact of a solution. Edges that lead back are orange."""
+    labels = {edge: told(fact) for edge, fact in solution.edges.items()} if solution else {}
+    lines = [program_head(program)]
+    for block in program.blocks:
+        lines += [f"{block.name}:", *(f"  {line}" for line in (*block.instructions, block.terminator))]
+        lines += [f"    → {to}  {labels.get((block.name, to), '')}".rstrip() for to in block.terminator.targets]
+    if len(program.blocks) > BLOCKS:
+        note = f"{len(program.blocks)} blocks are too many to draw (at most {BLOCKS})."
+        return Picture("\n".join(lines), "digraph { }", title, note)
+    return Picture("\n".join(lines), _dot(program, labels, title or program_head(program)), title)
+
+
+def program_head(program: Any) -> str:
+    return f"{program.name}({', '.join(program.parameters)})"
+
+
+class FlowSteps(Picture):
+    """What `flow_steps` returns: one drawing that holds the facts after every visit, of which CSS shows one."""
+
+    suffixes = (".html", ".txt")
+
+    def __init__(self, program: Any, solution: Any, title: str):
+        self.log = solution.log[:VISITS]
+        self.names = [block.name for block in program.blocks]
+        more = len(solution.log) - len(self.log)
+        note = f"Only the first {VISITS} of {VISITS + more} visits are shown." if more else ""
+        self.at = self._facts()
+        super().__init__("\n".join(self._lines()), self._drawing(program, title), title, note)
+
+    def _facts(self) -> list[dict[str, tuple[str, str]]]:
+        """Return, after each visit, the facts of the blocks visited so far, as text."""
+        now: dict[str, tuple[str, str]] = {}
+        found = []
+        for visit in self.log:
+            now = {**now, visit.block: (told(visit.before), told(visit.after))}
+            found.append(now)
+        return found
+
+    def _lines(self) -> list[str]:
+        wide = max(map(len, self.names))
+        return [
+            f"{i + 1:>3}  {visit.block:<{wide}}  {told(visit.before)} | {told(visit.after)}"
+            f"{'  changed' if visit.changed else ''}"
+            for i, visit in enumerate(self.log)
+        ]
+
+    def _drawing(self, program: Any, title: str) -> str:
+        widest = {
+            name: tuple(max((now[name][k] for now in self.at if name in now), key=len, default="") for k in (0, 1))
+            for name in self.names
+        }
+        marks = {name: [f"mark{i}" for i, v in enumerate(self.log) if v.block == name] for name in self.names}
+        return _dot(program, {}, title or program_head(program), widest, marks)
+
+    @property
+    def svg(self) -> str:
+        """The drawing, with each fact as one text for each visit."""
+        drawn = super().svg
+        for number, name in enumerate(self.names):
+            for k in (0, 1):
+                drawn = re.sub(
+                    rf'<text ([^>]*?) fill="{_slot(number, k)}">[^<]*</text>',
+                    lambda found, name=name, k=k: self._texts(found[1], name, k),
+                    drawn,
+                )
+        return drawn
+
+    def _texts(self, place: str, name: str, k: int) -> str:
+        found, last = [], ""
+        for i, now in enumerate(self.at):
+            text = now[name][k] if name in now else ""
+            colour = _ORANGE if text != last else PALE
+            found.append(f'<text class="fact at{i}" {place} fill="{colour}">{escape(text)}</text>')
+            last = text
+        return "".join(found)
+
+    @property
+    def html(self) -> str:
+        states, drawn, count = [], self.svg, len(self.log)
+        for i, visit in enumerate(self.log):
+            rules = (
+                f"ON.card pre.at{i}{{display:block}}ON.card text.at{i}{{display:inline}}"
+                f"ON.card .mark{i} polygon[fill=none]{{stroke:{INK};stroke-width:2.6}}"
+            )
+            when, what = f"visit {i + 1} of {count}", "its fact has changed" if visit.changed else "nothing new"
+            said = f"<b>{when}</b>: {escape(visit.block)}, {what}"
+            states.append(State(f"{when}: {visit.block}, {what}", said, rules))
+        body = drawn or f"<pre style='display:block'>{html.escape(self.text)}</pre><p>{html.escape(self.note)}</p>"
+        return player(states, body, _CSS)
+
+
+def flow_steps(program: Any, solution: Any, title: str = "") -> FlowSteps:
+    """Step through the visits of a solver with buttons or the arrow keys, without a kernel.
+
+    Each block shows the facts at its start and its end. What the visit changed is orange.
+    """
+    if not solution.log:
+        raise ValueError(f"flow_steps: the solution of {program.name} has no visits in its log, so there are no steps.")
+    if len(program.blocks) > BLOCKS:
+        raise ValueError(f"flow_steps: {program.name} has {len(program.blocks)} blocks, at most {BLOCKS} are drawn.")
+    return FlowSteps(program, solution, title)
+
+
+def _slot(number: int, k: int) -> str:
+    """Return a colour that no one sees: it marks the place of a fact in the drawing."""
+    return f"#fe{number:02x}{0xD0 + k:02x}"
+
+
+def _dot(program: Any, labels: dict, title: str, facts: dict | None = None, marks: dict | None = None) -> str:
+    ids = {block.name: f"b{i}" for i, block in enumerate(program.blocks)}
+    lines = [
+        f'digraph {{ rankdir=TB; nodesep=.45; ranksep=.5; bgcolor="transparent"; fontname="{FONT}"; fontsize=14;',
+        f'  labelloc=t; labeljust=l; label=<<b>{escape(title)}</b>>; fontcolor="{INK}";',
+        f'  node [shape=plain, fontname="{_MONO}", fontsize=11, fontcolor="{INK}"];',
+        f'  edge [fontname="{_MONO}", fontsize=10, fontcolor="{BLUE}", color="{GREY}", arrowsize=.7];',
+    ]
+    for number, block in enumerate(program.blocks):
+        mark = f' class="{" ".join((marks or {}).get(block.name, ()))}"' if marks else ""
+        lines.append(f"  {ids[block.name]} [label=<{_box(number, block, (facts or {}).get(block.name))}>{mark}];")
+    back = set(_back_edges(program))
+    for block in program.blocks:
+        for i, target in enumerate(block.terminator.targets):
+            way = ("yes ", "no ")[i] if len(block.terminator.targets) == 2 else ""
+            label = f"{way}{labels.get((block.name, target), '')}".strip()
+            colour = f', color="{_LOOP}", penwidth=2' if (block.name, target) in back else ""
+            lines.append(f'  {ids[block.name]} -> {ids[target]} [label="  {_quoted(label)}  "{colour}];')
+    return "\n".join([*lines, "}"])
+
+
+def _box(number: int, block: Any, facts: tuple[str, str] | None) -> str:
+    """Return a block as an HTML-like table: its name, its lines, and room for the facts at its start and end."""
+
+    def fact(k: int) -> str:
+        if not facts:
+            return ""
+        text = escape(facts[k]) or " "
+        font = f'<font color="{_slot(number, k)}" point-size="10">{text}</font>'
+        return f'<tr><td align="left" bgcolor="{_FACT}">{font}</td></tr>'
+
+    code = "".join(f'{escape(cut(str(line), WIDE))}<br align="left"/>' for line in block.instructions)
+    end = f'<font color="{PALE}">{escape(cut(str(block.terminator), WIDE))}</font><br align="left"/>'
+    head = f'<tr><td align="left" bgcolor="{_HEAD}"><b>{escape(block.name)}</b></td></tr>'
+    body = f'<tr><td align="left" balign="left" bgcolor="#FFFFFF">{code}{end}</td></tr>'
+    table = f'<table border="1" color="{GREY}" cellborder="0" cellspacing="0" cellpadding="5">'
+    return f"{table}{head}{fact(0)}{body}{fact(1)}</table>"
+
+
+def _quoted(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _back_edges(program: Any) -> list[tuple[str, str]]:
+    """Return the edges to a block that a depth-first walk from the entry is still inside of."""
+    targets = {block.name: block.terminator.targets for block in program.blocks}
+    found, seen, path = [], set(), []
+    inside: set[str] = set()
+    path.append((program.blocks[0].name, iter(targets[program.blocks[0].name])))
+    inside.add(program.blocks[0].name)
+    while path:
+        here, rest = path[-1]
+        there = next(rest, None)
+        if there is None:
+            path.pop()
+            inside.discard(here)
+            seen.add(here)
+        elif there in inside:
+            found.append((here, there))
+        elif there not in seen:
+            inside.add(there)
+            path.append((there, iter(targets[there])))
+    return found

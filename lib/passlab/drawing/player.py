@@ -1,0 +1,99 @@
+"""A picture with several states, of which one is shown: buttons and arrow keys in plain HTML and CSS.
+
+player([State("one", "<b>1/2</b>", "ON .a{display:block}"), …], picture)     # no kernel, no scripts, nothing to load
+live(…)                                                                      # ipywidgets: drag it, or let it play
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from passlab.drawing.picture import BLUE, CARD, INK, PALE, escape
+
+#: How the picture is framed, also where it has no buttons.
+_FRAME = f"#ID{{color:{INK};font:14px/1.8 Helvetica,Arial,sans-serif}}"
+_BUTTONS = f"""
+#ID>input{{margin:4px 3px;accent-color:{BLUE};cursor:pointer;vertical-align:middle}}
+#ID .bars>div{{display:none;color:{INK}}}
+#ID .bars{{background:#f5f5f5;border:1px solid #ddd;border-radius:8px;padding:6px 8px}}
+#ID .bars label{{display:inline-block;cursor:pointer;background:#fff;border:1px solid #bbb;border-radius:6px;
+padding:0 10px;margin:0 6px 0 0;user-select:none}}
+#ID .bars label.end{{color:{PALE};background:none;border-style:dashed;cursor:default}}
+#ID small{{color:{PALE};padding-left:6px}}
+"""
+_TRACK = f"""
+#ID>.track{{display:flex;max-width:40rem;margin:6px 0}}
+#ID>.track>label{{flex:1;height:14px;background:{BLUE};cursor:pointer;border-right:1px solid #fff}}
+#ID>input{{position:absolute;opacity:0}}
+#ID>input:focus-visible~.track{{outline:2px solid {BLUE};outline-offset:2px}}
+"""
+
+
+class State(NamedTuple):
+    """`name`: what somebody hears who does not see the page. `said`: HTML beside the buttons. `rules`: CSS that shows
+    this state, in which ON is what selects the player while this state is chosen."""
+
+    name: str
+    said: str
+    rules: str
+
+
+def player(
+    states: Sequence[State], picture: str, style: str = "", title: str = "", start: int = 0, track: bool = False
+) -> str:
+    """Return HTML of a picture of which one state is shown.
+
+    `style`: CSS of the picture, in which #ID is the player. `track`: a long bar with a place for each state, and a
+    button back to the first, in the place of round buttons. The picture lies in an element of the class "card".
+    """
+    one = f"pl{uuid.uuid4().hex[:8]}"  # new at every call, so that a player can stand on a page twice
+    ways = [(0, "◂◂")] * track
+    rules, radios, places, bars = [], [], [], []
+    for i, state in enumerate(states):
+        on, name = f"#{one}-{i}:checked~", escape(state.name or f"{i + 1} of {len(states)}")
+        rules.append(f"{on}.bars .at{i}{{display:block}}{state.rules.replace('ON', on)}")
+        start_here = " checked" if i == start else ""
+        keys = 'data-lm-suppress-shortcuts="true"'  # JupyterLab leaves the arrow keys to the player
+        radios.append(
+            f'<input type="radio" name="{one}" id="{one}-{i}" title="{name}" aria-label="{name}" {keys}{start_here}>'
+        )
+        if track:
+            rules.append(f"{on}.track>label:nth-child(n+{i + 2}){{background:#ddd}}")
+            places.append(f'<label for="{one}-{i}" title="{name}"></label>')
+        buttons = (
+            f'<label for="{one}-{to}">{text}</label>' if 0 <= to < len(states) else f'<label class="end">{text}</label>'
+            for to, text in (*ways, (i - 1, "◂ back"), (i + 1, "next ▸"))
+        )
+        bars.append(f'<div class="at{i}">{"".join(buttons)}{state.said}</div>')
+    css = (_FRAME + _BUTTONS + _TRACK * track + style).replace("#ID", f"#{one}") + "".join(rules)
+    name = f'<div style="font-weight:bold">{escape(title)}</div>' if title else ""
+    bar = f'<div class="track">{"".join(places)}</div>' if track else ""
+    return (
+        f'<div id="{one}"><style>{css}</style>{name}{"".join(radios)}{bar}'
+        f'<div class="bars">{"".join(bars)}</div><div class="card" tabindex="0" style="{CARD}">{picture}</div></div>'
+    )
+
+
+def live(count: int, start: int, at: Callable[[int], tuple[str, str]], picture: str, style: str = "") -> Any:
+    """Return a player as an ipywidgets widget that plays by itself; it needs a running kernel.
+
+    `at(i)`: the CSS that shows state i, with #ID as in `player`, and a sentence on it.
+    """
+    import ipywidgets as widgets
+
+    one, last = f"pl{uuid.uuid4().hex[:8]}", count - 1
+    play = widgets.Play(min=0, max=last, value=start, interval=max(80, min(600, 12000 // count)))
+    bar = widgets.IntSlider(min=0, max=last, value=start, description="time", readout=False)
+    widgets.jslink((play, "value"), (bar, "value"))
+    shown, said = widgets.HTML(), widgets.Label()
+
+    def show(change: Any = None) -> None:
+        rules, said.value = at(bar.value)
+        shown.value = f"<style>{(_FRAME + style + rules).replace('#ID', f'#{one}')}</style>"
+
+    show()
+    bar.observe(show, "value")
+    card = widgets.HTML(f'<div id="{one}"><div class="card" style="{CARD}">{picture}</div></div>')
+    return widgets.VBox([widgets.HBox([play, bar, said]), shown, card])
