@@ -1,0 +1,268 @@
+"""Hidden cases and answers of day05.liveness."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import torch
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_leaves
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab import random_graph
+from passlab.exercises.day05.liveness import live_case
+from passlab.fx.cases import call, graph, store
+from passlab.judge import Case
+from passlab.memory.storages import CannotPlan, storages
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def drawn(rng: random.Random, count: int, size: int, mutation: bool) -> list[Case]:
+    """Return random graphs of which no node makes two storages."""
+    found: list[Case] = []
+    while len(found) < count:
+        seed = rng.randrange(10**9)
+
+        def build(seed: int = seed) -> fx.GraphModule:
+            return random_graph(seed, size, mutation=mutation, random=False)
+
+        gm = build()
+        try:
+            if any("." in storage.name for storage in storages(gm, *gm.meta["inputs"])):
+                continue
+        except CannotPlan:
+            continue
+        writes = " with writes" if mutation else ""
+        found.append(live_case(f"drawn{writes}, number {len(found) + 1}", build, *gm.meta["inputs"]))
+    return found
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+
+    def a_chain_of_views(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = m.lin(x)
+        v = y.t()[1:].unsqueeze(0)
+        z = torch.exp(x)
+        z = torch.tanh(z)
+        return z.sum() + v.sum()
+
+    def given_back(m: Any, x: fx.Proxy) -> tuple:
+        y = torch.relu(x)
+        torch.tanh(x)
+        return y.t(), x, y[0]
+
+    def held(m: Any, x: fx.Proxy) -> fx.Proxy:
+        w = m.w.t()
+        y = w + 1
+        call(torch.Tensor.add_, y, 1)
+        return x + w[0] + y[0] + m.b
+
+    def empty(m: Any, x: fx.Proxy) -> tuple:
+        nothing = torch.relu(x)[:0] + 1
+        y = torch.exp(x)
+        return torch.cat([nothing, y]), nothing
+
+    def wide(m: Any, x: fx.Proxy) -> fx.Proxy:
+        one = x.sum(0, keepdim=True)
+        many = one.expand(50, -1)
+        store(one, 0, 1.0)
+        torch.sigmoid(x)
+        return many[3] * 2
+
+    def maybe(m: Any, x: fx.Proxy) -> tuple:
+        y = torch.relu(x)
+        same, copy = y.contiguous(), y.t().contiguous()
+        z = torch.exp(same.reshape(-1))
+        return z, copy.reshape(-1) + 1, m.drop(y).flatten()
+
+    def by_name(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y, z = torch.relu(x), torch.exp(x)
+        torch.sigmoid(x)
+        call(torch.Tensor.add_, y, z)
+        w = torch.tanh(x)
+        rows = torch.exp(x).size(0)
+        return torch.add(y, other=w) * rows
+
+    n = rng.randint(3, 6)
+    return [
+        live_case("a view of a view", graph(a_chain_of_views, (n, n), lin=lambda: nn.Linear(n, n)), (n, n)),
+        live_case("results that share", graph(given_back, (n, 3)), (n, 3)),
+        live_case("parameters", graph(held, (2, n), w=(n, 2), b=(n,)), (2, n)),
+        live_case("no bytes", graph(empty, (2, n)), (2, n)),
+        live_case("one number, seen often", graph(wide, (3, n)), (3, n)),
+        live_case("copies only where it must", graph(maybe, (3, n), drop=lambda: nn.Dropout(0.5)), (3, n)),
+        live_case("read by name, written from, and asked for its size", graph(by_name, (2, n)), (2, n)),
+        *drawn(rng, 3, 20, False),
+        *drawn(rng, 3, 20, True),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+class _All(fx.Interpreter):
+    """Runs a graph and keeps every value."""
+
+    def __init__(self, gm, inputs):
+        super().__init__(gm, garbage_collect_values=False)
+        self.value = {}
+        self.run(*inputs)
+
+    def run_node(self, node):
+        self.value[node] = super().run_node(node)
+        return self.value[node]
+
+
+def _storages_of(value):
+    return [t.untyped_storage() for t in tree_leaves(value) if isinstance(t, torch.Tensor)]
+
+
+def _owned(gm, inputs):
+    return {t.untyped_storage().data_ptr() for t in (*inputs, *gm.parameters(), *gm.buffers())}
+
+
+@right("runs first, and collects the ranges from the values afterwards")
+def afterwards(gm, inputs):
+    value = _All(gm, inputs).value
+    owned = _owned(gm, inputs)
+    nodes = list(gm.graph.nodes)
+    maker, upper, size, lower = {}, {}, {}, {}
+    for step, node in enumerate(nodes):
+        for storage in _storages_of([value[n] for n in (*node.all_input_nodes, node)]):
+            at = storage.data_ptr()
+            if at in owned or not storage.nbytes():
+                continue
+            if at not in maker:
+                maker[at], lower[at], size[at] = node.name, step, storage.nbytes()
+            upper[at] = step + 1
+    return {maker[at]: (lower[at], upper[at], size[at]) for at in maker}
+
+
+@right("runs on fake tensors, as the library does")
+def on_fakes(gm, inputs):
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    made = {}
+
+    class Faking(fx.Interpreter):
+        def fetch_attr(self, target):
+            value = super().fetch_attr(target)
+            if isinstance(value, torch.Tensor):
+                return made.setdefault(value.untyped_storage().data_ptr(), {}).setdefault(
+                    target, mode.from_tensor(value)
+                )
+            return value
+
+        def call_module(self, target, args, kwargs):
+            module = super().fetch_attr(target)
+            held = {n: mode.from_tensor(t) for n, t in (*module.named_parameters(), *module.named_buffers())}
+            kept.extend(held.values())
+            return torch.func.functional_call(module, held, args, kwargs)
+
+        def run_node(self, node):
+            value[node] = super().run_node(node)
+            return value[node]
+
+    value, kept = {}, []
+    with mode:
+        Faking(gm, garbage_collect_values=False).run(*map(mode.from_tensor, inputs))
+    nodes, found = list(gm.graph.nodes), {}
+    outside = {s._cdata for n in nodes if n.op in ("placeholder", "get_attr") for s in _storages_of(value[n])}
+    outside |= {t.untyped_storage()._cdata for t in kept}
+    for step, node in enumerate(nodes):
+        for storage in _storages_of([value[n] for n in (*node.all_input_nodes, node)]):
+            if storage._cdata not in outside and storage.nbytes():
+                name, first, _, size = found.get(storage._cdata, (node.name, step, step, storage.nbytes()))
+                found[storage._cdata] = name, first, step + 1, size
+    return {name: (lower, upper, size) for name, lower, upper, size in found.values()}
+
+
+@wrong("spared", "every value has memory of its own: views, too")
+def values_only(gm, inputs):
+    value = _All(gm, inputs).value
+    found = {}
+    steps = {node: step for step, node in enumerate(gm.graph.nodes)}
+    for node, step in steps.items():
+        tensors = [t for t in tree_leaves(value[node]) if isinstance(t, torch.Tensor)]
+        if node.op.startswith("call") and tensors and tensors[0].nbytes:
+            last = max((steps[user] for user in node.users), default=step)
+            found[node.name] = step, last + 1, tensors[0].nbytes
+    return found
+
+
+@wrong("did", "a storage dies with the last reader of the value that made it, whoever reads its views")
+def without_views(gm, inputs):
+    found, steps = afterwards(gm, inputs), {node.name: step for step, node in enumerate(gm.graph.nodes)}
+    for node in gm.graph.nodes:
+        if node.name in found:
+            lower, _, size = found[node.name]
+            found[node.name] = lower, max([lower, *(steps[user.name] for user in node.users)]) + 1, size
+    return found
+
+
+@wrong("did", "what the program returns is done")
+def outputs_die(gm, inputs):
+    last = len(gm.graph.nodes) - 1
+    return {n: (lo, min(hi, last), size) for n, (lo, hi, size) in afterwards(gm, inputs).items()}
+
+
+@wrong("did", "a result that nothing reads needs no memory")
+def unused_is_nothing(gm, inputs):
+    return {n: (lo, hi, size) for n, (lo, hi, size) in afterwards(gm, inputs).items() if hi > lo + 1}
+
+
+@wrong("spared", "everything lives to the end, as without a plan")
+def forever(gm, inputs):
+    return {n: (lo, len(gm.graph.nodes), size) for n, (lo, hi, size) in afterwards(gm, inputs).items()}
+
+
+@wrong("spared", "what the program reads must be there from the start: inputs and parameters are planned, too")
+def callers_too(gm, inputs):
+    value = _All(gm, inputs).value
+    found = afterwards(gm, inputs)
+    for step, node in enumerate(gm.graph.nodes):
+        if node.op in ("placeholder", "get_attr") and (storages := _storages_of(value[node])):
+            found[node.name] = step, len(gm.graph.nodes), storages[0].nbytes()
+    return found
+
+
+upper_is_last = edited(
+    "did", "the last step is the end of the range", ("(first, last + 1, size)", "(first, max(last, first + 1), size)")
+)
+empty_too = edited("spared", "what has no bytes is planned, too", (" and storage.nbytes()", ""))
+inputs_only = edited(
+    "spared", "parameters and buffers are made by the program", ("(*inputs, *gm.parameters(), *gm.buffers())", "inputs")
+)
+no_buffers = edited(
+    "spared", "parameters are the caller's, inputs are made", ("(*inputs, *gm.parameters()", "(*gm.parameters()")
+)
+only_results = edited(
+    "did", "reading touches nothing: only results count", ("tree_leaves((operands, value))", "tree_leaves(value)")
+)
+without_names = edited(
+    "did",
+    "operands that are given by name are overlooked",
+    (
+        "for operand in node.all_input_nodes]",
+        "for operand in node.all_input_nodes if operand not in node.kwargs.values()]",
+    ),
+)
+sizes_are_free = edited(
+    "did",
+    "asking a tensor for its size touches nothing",
+    (
+        "operands = [self.env[operand]",
+        "operands = [] if isinstance(value, int) else [self.env[operand]",
+    ),
+)
+written_only = edited(
+    "did",
+    "an in-place operation touches only what it writes",
+    (
+        "for operand in node.all_input_nodes]",
+        'for operand in node.all_input_nodes[: 1 if getattr(node.target, "__name__", "").endswith("_") else None]]',
+    ),
+)

@@ -1,0 +1,194 @@
+"""Hidden cases and answers of day05.offsets."""
+
+from __future__ import annotations
+
+import random
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day05.offsets import easy_case, hard_case, model_case, shuffled, zoo
+from passlab.judge import Case
+from passlab.memory.buffers import MINIMALLOC, Buffer, instance
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+#: A model, whether it is trained, and the alignment.
+MODELS = (("gpt", True, 64), ("unet", True, 256), ("lstm", False, 1), ("vit", False, 64), ("attention", True, 16))
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    size, late = sorted(rng.sample(range(20, 900), 3), reverse=True), rng.randrange(50)
+    hole = [Buffer("first", 0, 2, size[0]), Buffer("middle", 1, 4, size[1]), Buffer("late", 3, 5, size[2])]
+    relay = [Buffer(f"t{i}", i * i, (i + 1) ** 2, size[0]) for i in range(9)]
+    pairs = [Buffer(f"p{i}", i // 2, i // 2 + 1, 1 + size[1] % 60) for i in range(10)]
+    found = [
+        easy_case("a drawn hole", shuffled([*hole, Buffer("empty", late, late + 1, 0)], rng)),
+        easy_case("one after the other, drawn", shuffled(relay, rng)),
+        easy_case("pairs, aligned to 64", shuffled(pairs, rng), 64),
+        easy_case("a single buffer", [Buffer("alone", late, late + 1, size[0])], 32),
+        easy_case("none", []),
+    ]
+    for name, training, alignment in MODELS:
+        made = shuffled(zoo(name, training), rng)
+        how = "training" if training else "running"
+        found.append(model_case(f"{how} {name}, aligned to {alignment}", lambda made=made: made, alignment))
+    for letter in ("I", "K", *rng.sample([letter for letter in MINIMALLOC if letter not in "IK"], 2)):
+        made = shuffled(instance(letter), rng)
+        found.append(hard_case(f"MiniMalloc's {letter}", lambda made=made: made))
+    return found
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _meet(a, b):
+    return a.lower < b.upper and b.lower < a.upper
+
+
+def _up(number, alignment):
+    return -(-number // alignment) * alignment
+
+
+def _first_fit(buffers, alignment, order, meet=_meet, best=False):
+    plan, placed = {}, []
+    for buffer in sorted(buffers, key=order):
+        floor, gaps = 0, []
+        for other in sorted((b for b in placed if meet(b, buffer)), key=lambda b: plan[b.name]):
+            if floor + buffer.size <= plan[other.name]:
+                gaps.append((plan[other.name] - floor, floor))
+            floor = max(floor, _up(plan[other.name] + other.size, alignment))
+        chosen = min(gaps)[1] if gaps and best else gaps[0][1] if gaps else floor
+        plan[buffer.name] = chosen
+        placed.append(buffer)
+    return plan
+
+
+def _start(buffer):
+    return buffer.lower, -buffer.size
+
+
+def _size(buffer):
+    return -buffer.size, buffer.lower
+
+
+@right("fills the arena level by level: at each offset, all that can begin there, the widest first")
+def skyline(buffers, alignment):
+    def fill(key):
+        left, plan = sorted(buffers, key=key), {}
+        lowest = {b.name: 0 for b in buffers}
+        while left:
+            level = min(lowest[b.name] for b in left)
+            for buffer in list(left):
+                if lowest[buffer.name] == level:
+                    plan[buffer.name] = level
+                    left.remove(buffer)
+                    for other in left:
+                        if _meet(other, buffer):
+                            lowest[other.name] = max(lowest[other.name], _up(level + buffer.size, alignment))
+        return plan
+
+    keys = [_start, _size, lambda b: -b.upper, lambda b: b.lower - b.upper]
+    plans = [fill(key) for key in keys] + [_first_fit(buffers, alignment, key) for key in (_size, _start)]
+    return min(plans, key=lambda plan: max((plan[b.name] + b.size for b in buffers), default=0))
+
+
+@right("fills in both directions of time, and keeps the better plan")
+def both_ways(buffers, alignment):
+    end = max((b.upper for b in buffers), default=0)
+    mirrored = [Buffer(b.name, end - b.upper, end - b.lower, b.size) for b in buffers]
+    plans = [skyline(buffers, alignment), skyline(mirrored, alignment)]
+    return min(plans, key=lambda plan: max((plan[b.name] + b.size for b in buffers), default=0))
+
+
+@wrong("cost", "largest first is the best order, so one plan is enough")
+def by_size(buffers, alignment):
+    return _first_fit(buffers, alignment, _size)
+
+
+@wrong("cost", "in the order in which the program makes them")
+def by_start(buffers, alignment):
+    return _first_fit(buffers, alignment, _start)
+
+
+@wrong("cost", "the smallest hole that fits is better than the lowest")
+def best_fitting(buffers, alignment):
+    return _first_fit(buffers, alignment, _size, best=True)
+
+
+@wrong("did", "every buffer its own place, as if all lived at once")
+def side_by_side(buffers, alignment):
+    plan, at = {}, 0
+    for buffer in buffers:
+        plan[buffer.name] = at
+        at = _up(at + buffer.size, alignment)
+    return plan
+
+
+@wrong("cost", "slots: a buffer takes a slot that is free, and each slot is as large as its largest buffer")
+def by_slots(buffers, alignment):
+    slots, plan = [], {}
+    for buffer in sorted(buffers, key=_start):
+        slot = next((s for s in slots if s["until"] <= buffer.lower), None)
+        if slot is None:
+            slots.append(slot := {"size": 0, "names": []})
+        slot["until"] = buffer.upper
+        slot["size"] = max(slot["size"], _up(buffer.size, alignment))
+        slot["names"].append(buffer.name)
+    at = 0
+    for slot in slots:
+        plan |= dict.fromkeys(slot["names"], at)
+        at += slot["size"]
+    return plan
+
+
+@wrong("spared", "looks only above what is there: a hole below is never used")
+def on_top(buffers, alignment):
+    plan, placed = {}, []
+    for buffer in sorted(buffers, key=_start):
+        ends = [_up(max(plan[b.name] + b.size for b in placed), alignment)] if placed else [0]
+        below = [b for b in placed if _meet(b, buffer)]
+        plan[buffer.name] = 0 if not below else ends[0]
+        placed.append(buffer)
+    return plan
+
+
+touching = edited(
+    "spared",
+    "a buffer that ends where another begins meets it",
+    (
+        "other.lower < buffer.upper and buffer.lower < other.upper",
+        "other.lower <= buffer.upper and buffer.lower <= other.upper",
+    ),
+)
+unaligned = edited(
+    "valid",
+    "alignment is somebody else's",
+    ("-(-(plan[buffer.name] + buffer.size) // alignment) * alignment", "plan[buffer.name] + buffer.size"),
+)
+rounded_down = edited(
+    "valid",
+    "rounds down",
+    ("-(-(plan[buffer.name] + buffer.size) // alignment)", "(plan[buffer.name] + buffer.size) // alignment"),
+)
+only_at_the_start = edited(
+    "valid",
+    "two buffers meet if one is live when the other begins",
+    ("other.lower < buffer.upper and buffer.lower < other.upper", "buffer.lower <= other.lower < buffer.upper"),
+)
+one_order = edited("cost", "fills from below, by start only", (", lambda b: (-b.upper, -b.size)]", "]"))
+another_order = edited(
+    "cost", "fills from below, the longest-lived first, and tries nothing else", ("lambda b: (b.lower, -b.size), ", "")
+)
+
+
+@wrong("valid", "what has no bytes needs no place")
+def without_empty(buffers, alignment):
+    return skyline([b for b in buffers if b.size], alignment)
+
+
+_MIN = "return min(plans, key=lambda plan: max((plan[b.name] + b.size for b in buffers), default=%s))"
+_ORDERS = "orders = [lambda b: (b.lower, -b.size), lambda b: (-b.upper, %s)]"
+EQUIVALENT = {
+    (_MIN % 0, _MIN % 1): "without buffers both plans are empty, so either will do",
+    (_ORDERS % "-b.size", _ORDERS % "(b.size)"): "which of several buffers with one end goes first is a matter of luck",
+}

@@ -1,0 +1,247 @@
+"""Hidden cases and answers of day05.order."""
+
+from __future__ import annotations
+
+import random
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day05._tasks import tree, until
+from passlab.exercises.day05.order import badly_ordered, graph_case, lowest, tree_case
+from passlab.judge import Case
+from passlab.memory.order import postorder
+from passlab.memory.tasks import Task, peak
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+
+    def takes_turns(tasks: list[Task]) -> bool:
+        return peak(tasks, postorder(tasks)) > lowest(tuple(tasks), True)
+
+    def mixed(tasks: list[Task]) -> list[Task]:
+        return rng.sample(tasks, len(tasks))
+
+    turns = [until(lambda: tree(rng, 14), takes_turns) for _ in range(3)]
+    deep = [Task("d0", (), rng.randint(1, 9))]
+    deep += [Task(f"d{i}", (f"d{i - 1}",), rng.randint(1, 9), rng.randint(0, 9)) for i in range(1, 60)]
+    several = tree(rng, 30)[:-1]  # without the last task, all that it read is output
+    scratch = [Task("a", (), 2, 20), Task("b", (), 9), Task("c", (), 4, 3), Task("end", ("a", "b", "c"), 1)]
+    inputs = [Task(f"in{i}", (), rng.randint(1, 9)) for i in range(10)]
+    readers = [Task(name, tuple(task.name for task in inputs), 2) for name in ("one", "two")]
+    kept = [Task("kept", (), 12), *badly_ordered(rng, 9)]
+    return [
+        tree_case("one task", [Task("only", (), 5)]),
+        tree_case("a long chain", deep),
+        tree_case("a large tree", tree(rng, 60)),
+        tree_case("a bushy tree", tree(rng, 50, 8)),
+        tree_case("several outputs", several),
+        tree_case("listed in any order", mixed(tree(rng, 30))),
+        tree_case("scratch memory decides", scratch),
+        *(tree_case(f"subtrees take turns, number {i + 1}", tasks) for i, tasks in enumerate(turns)),
+        *(graph_case(f"drawn, number {i + 1}", badly_ordered(rng)) for i in range(4)),
+        graph_case("drawn, listed in any order", mixed(badly_ordered(rng))),
+        graph_case("drawn, with an output at the side", kept),
+        graph_case("many inputs that all are needed", [*inputs, *readers]),
+        graph_case("drawn, small", badly_ordered(rng, 7)),
+    ]
+
+
+_QUEUE = "queue, closed = [(0, frozenset(), [])], set()"
+_JOINS = "while stack and (hill >= stack[-1][0] or valley <= stack[-1][1]):"
+EQUIVALENT = {
+    (_JOINS, _JOINS.replace("<=", "<")): "a segment that leaves what the one before leaves may run later",
+    (_JOINS, _JOINS.replace(">=", ">")): "a segment that climbs as high as the one before may run later",
+    (
+        "if task.name not in done and done.issuperset(task.reads):",
+        "if ((done.issuperset(task.reads))):",
+    ): "to run what has run leads nowhere new",
+    (_QUEUE, _QUEUE.replace("(0,", "(1,")): "some task needs a byte",
+}
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _readers(tasks):
+    return {task.name: [t for t in tasks if task.name in t.reads] for task in tasks}
+
+
+def _sorted(tasks):
+    found = []
+    while len(found) < len(tasks):
+        done = {task.name for task in found}
+        found += [task for task in tasks if task not in found and done.issuperset(task.reads)]
+    return found
+
+
+def _best_first(tasks, settle=True, scratch=True):
+    """Branch and bound on sets of tasks as bits. What frees as much as it makes, and fits, runs at once."""
+    import heapq
+
+    tasks = _sorted(tasks)
+    number = {task.name: i for i, task in enumerate(tasks)}
+    reads = [sum(1 << number[r] for r in set(task.reads)) for task in tasks]
+    after = [sum(1 << number[t.name] for t in found) for found in _readers(tasks).values()]
+    extra = [task.scratch if scratch else 0 for task in tasks]
+
+    def run(i, done, live):
+        done |= 1 << i
+        live += tasks[i].size
+        now = live + extra[i]
+        return now, done, live - sum(tasks[number[r]].size for r in set(tasks[i].reads) if not after[number[r]] & ~done)
+
+    queue, closed, count = [(0, 0, 0, 0, ())], set(), 0
+    while True:
+        high, _, done, live, steps = heapq.heappop(queue)
+        if done == (1 << len(tasks)) - 1:
+            return [tasks[i].name for i in steps]
+        if done in closed:
+            continue
+        closed.add(done)
+        ready = [i for i in range(len(tasks)) if not done >> i & 1 and not reads[i] & ~done]
+        for i in ready:
+            now, *state = run(i, done, live)
+            if settle and now <= high and state[1] <= live:
+                ready = [i]
+                break
+        for i in ready:
+            now, state, left = run(i, done, live)
+            count += 1
+            heapq.heappush(queue, (max(high, now), -state.bit_count() * 10**6 + count, state, left, (*steps, i)))
+
+
+@right("one search for trees and graphs: a task that fits and frees as much as it makes runs at once")
+def one_search(tasks):
+    readers = _readers(tasks)
+    if len(tasks) > 20 and all(len(after) <= 1 for after in readers.values()):
+        return _by_pieces(tasks)
+    return _best_first(tasks)
+
+
+def _by_pieces(tasks):
+    """Liu's algorithm with steps in place of segments: profiles of single steps, cut at their valleys when merged."""
+    named = {task.name: task for task in _sorted(tasks)}
+
+    def pieces(profile):
+        start = 0
+        while start < len(profile):
+            hill = max(high for high, _, _ in profile[start:])
+            at = max(i for i in range(start, len(profile)) if profile[i][0] == hill)
+            valley = min(low for _, low, _ in profile[at:])
+            end = max(i for i in range(at, len(profile)) if profile[i][1] == valley) + 1
+            yield hill - valley, profile[start:end]
+            start = end
+
+    def merged(profiles):
+        queue = [(-gain, k, n, part) for k, p in enumerate(profiles) for n, (gain, part) in enumerate(pieces(p))]
+        held, result = [0] * len(profiles), []
+        for _, k, _, part in sorted(queue, key=lambda piece: piece[:3]):
+            others = sum(held) - held[k]
+            result += [(others + high, others + low, name) for high, low, name in part]
+            held[k] = part[-1][1]
+        return result
+
+    profiles = {}
+    for name, task in named.items():
+        held = sum(named[read].size for read in task.reads)
+        profiles[name] = merged([profiles.pop(read) for read in task.reads])
+        profiles[name].append((held + task.size + task.scratch, task.size, name))
+    return [name for _, _, name in merged(list(profiles.values()))]
+
+
+@right("Liu's algorithm on profiles of single steps, and a search for graphs; a tuple for a list")
+def on_profiles(tasks):
+    if all(len(after) <= 1 for after in _readers(tasks).values()):
+        return tuple(_by_pieces(tasks))
+    return tuple(_best_first(tasks, settle=False))
+
+
+@wrong("valid", "takes the order as listed")
+def as_listed(tasks):
+    return [task.name for task in tasks]
+
+
+@wrong("did", "sorts the tasks so that they can run, and stops there")
+def as_sorted(tasks):
+    return [task.name for task in _sorted(tasks)]
+
+
+def _postorder(tasks, key):
+    named, order, readers = {task.name: task for task in tasks}, [], _readers(tasks)
+
+    def visit(name):
+        if name not in order:
+            for read in sorted(named[name].reads, key=key(named), reverse=True):
+                visit(read)
+            order.append(name)
+
+    for name in [name for name, after in readers.items() if not after]:
+        visit(name)
+    return order
+
+
+@wrong("cost", "numbers of Sethi and Ullman: as if all results had one size")
+def registers(tasks):
+    def need(named):
+        def of(name):
+            below = sorted((of(read) for read in named[name].reads), reverse=True)
+            return max([1, *(n + i for i, n in enumerate(below))])
+
+        return of
+
+    return _postorder(tasks, need)
+
+
+@wrong("cost", "the best postorder: one subtree is finished before the next begins")
+def best_postorder(tasks):
+    tree_ = all(len(after) <= 1 for after in _readers(tasks).values())
+    if not tree_:
+        return _best_first(tasks)
+    peaks, named = {}, {task.name: task for task in tasks}
+    for task in _sorted(tasks):
+        held, high = 0, 0
+        for read in sorted(task.reads, key=lambda n: named[n].size - peaks[n]):
+            high, held = max(high, held + peaks[read]), held + named[read].size
+        peaks[task.name] = max(high, held + task.size + task.scratch)
+    return _postorder(tasks, lambda named: lambda name: peaks[name] - named[name].size)
+
+
+@wrong("did", "always runs the ready task that changes the memory in use least")
+def greedy(tasks):
+    order, done, readers = [], set(), _readers(tasks)
+    while len(order) < len(tasks):
+
+        def change(task):
+            freed = [r for r in task.reads if all(t.name in done or t is task for t in readers[r])]
+            return task.size - sum(next(t.size for t in tasks if t.name == r) for r in freed)
+
+        ready = [task for task in tasks if task.name not in done and done.issuperset(task.reads)]
+        order.append(min(ready, key=change).name)
+        done.add(order[-1])
+    return order
+
+
+no_scratch = edited(
+    "cost",
+    "forgets the scratch memory in trees",
+    ("last = held + task.size + task.scratch, task.size", "last = held + task.size, task.size"),
+)
+by_hill = edited("cost", "merges segments by their hills alone", ("sorted((v - h, k, i)", "sorted((-h, k, i)"))
+no_joins = edited(
+    "cost",
+    "joins no segments: each task is one",
+    ("while stack and (hill >= stack[-1][0] or valley <= stack[-1][1])", "while False"),
+)
+
+
+@wrong("cost", "the highest of all segments goes first, but a subtree is one segment")
+def whole_subtrees(tasks):
+    if any(len(after) > 1 for after in _readers(tasks).values()):
+        return _best_first(tasks)
+    return best_postorder(tasks)
+
+
+@wrong("valid", "leaves out what nothing reads but the last task")
+def without_outputs(tasks):
+    order = _best_first(tasks) if len(tasks) < 20 else _by_pieces(tasks)
+    last = order[-1]
+    return [name for name in order if name == last or any(name in task.reads for task in tasks)][:-1]

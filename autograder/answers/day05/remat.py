@@ -1,0 +1,220 @@
+"""Hidden cases and answers of day05.remat."""
+
+from __future__ import annotations
+
+import heapq
+import random
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day05._tasks import drawn, there_and_back, until
+from passlab.exercises.day05.remat import ALLOWED, enough, least_work, squeezed, squeezed_case, tight
+from passlab.judge import Case
+from passlab.memory.tasks import Task, peak, work
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+
+    def training(count: int) -> tuple[list[Task], int]:
+        def draw() -> tuple:
+            tasks = there_and_back(rng, count)
+            return tasks, squeezed(rng, tasks)
+
+        return until(draw, lambda found: found[1] is not None)
+
+    def least(tasks: list[Task]) -> int:
+        """The smallest budget that a schedule keeps."""
+        high = peak(tasks, [task.name for task in tasks])
+        return next(b for b in range(1, high + 1) if least_work(tuple(tasks), b) is not None)
+
+    def costs_more(tasks: list[Task]) -> bool:
+        once = work(tasks, [task.name for task in tasks])
+        return least_work(tuple(tasks), least(tasks)) > ALLOWED * once
+
+    chain = until(lambda: there_and_back(rng, 4), costs_more)
+    graph = until(lambda: drawn(rng, 8), costs_more)
+    dear = [Task("dear", (), 6, cost=50), Task("cheap", (), 6, cost=1), Task("use", ("dear", "cheap"), 2, cost=1)]
+    dear += [Task("wide", ("use",), 9, cost=1), Task("slim", ("wide",), 1, cost=1)]
+    dear += [Task("end", ("slim", "dear", "cheap"), 1, cost=1)]
+    aside = until(lambda: [Task("side", (), 6, cost=9), *there_and_back(rng, 4)], costs_more)
+    spare = [Task("in", (), 3, cost=4), Task("out", ("in",), 5, cost=4), Task("mid", ("in",), 2, cost=1)]
+    return [
+        tight("training, 4 steps", *training(4)),
+        tight("training, 5 steps", *training(5)),
+        tight("training, with the least memory", chain, least(chain)),
+        tight("a graph, with the least memory", graph, least(graph)),
+        tight("what is cheap goes", dear, 17),
+        tight("an output at the side", aside, least(aside)),
+        squeezed_case(rng, "drawn, number 1", 8),
+        squeezed_case(rng, "drawn, number 2", 9),
+        squeezed_case(rng, "drawn, number 3", 10),
+        enough("training, with enough memory", there_and_back(rng, 4)),
+        enough("drawn, with enough memory", drawn(rng, 9)),
+        enough("two outputs", [*spare, Task("late", ("mid",), 4, 1, 2)]),
+        enough("one task", [Task("only", (), 4, 2)]),
+    ]
+
+
+_QUEUE = "queue, closed = [(0, frozenset(), [])], set()"
+_MAY = "if task.name not in there and there.issuperset(task.reads) and fits:"
+EQUIVALENT = {
+    (_QUEUE, _QUEUE.replace("(0,", "(1,")): "only differences between works matter",
+    (_MAY, "if ((there.issuperset(task.reads)) and (fits)):"): "to run what is there leads nowhere new",
+}
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _search(tasks, budget, cost=lambda task: task.cost, scratch=True, final=True):
+    """Dijkstra's algorithm with bits for sets; or None. `final`: outputs must be there at the end."""
+    number = {task.name: i for i, task in enumerate(tasks)}
+    needs = [sum(1 << number[r] for r in set(task.reads)) for task in tasks]
+    outputs = sum(1 << i for i, task in enumerate(tasks) if not any(task.name in other.reads for other in tasks))
+    queue, closed, count = [(0, 0, 0, 0, None)], set(), 0
+    while queue:
+        done, _, ran, there, path = heapq.heappop(queue)
+        if (ran, there) in closed:
+            continue
+        closed.add((ran, there))
+        if ran == len(tasks) and (there & outputs == outputs or not final):
+            steps = []
+            while path:
+                path, name = path
+                steps.append(name)
+            return steps[::-1]
+        used = sum(task.size for i, task in enumerate(tasks) if there >> i & 1)
+        for i, task in enumerate(tasks[: ran + 1]):
+            count += 1
+            if there >> i & 1:
+                heapq.heappush(queue, (done, count, ran, there ^ 1 << i, path))
+            elif needs[i] & there == needs[i] and used + task.size + task.scratch * scratch <= budget:
+                state = ran + (i == ran), there | 1 << i, (path, task.name)
+                heapq.heappush(queue, (done + cost(task), count, *state))
+    return None
+
+
+@right("first runs come in the order as given; sets as bits, and a tuple for a list")
+def as_bits(tasks, budget):
+    return tuple(_search(tasks, budget))
+
+
+@right("the order as given where it fits, and the search only where it does not")
+def order_first(tasks, budget):
+    order = [task.name for task in tasks]
+    if peak(tasks, order) <= budget:
+        return order
+    return _search(tasks, budget)
+
+
+@wrong("did", "keeps everything: the order as given")
+def as_given(tasks, budget):
+    return [task.name for task in tasks]
+
+
+@wrong("spared", "keeps nothing: everything that is read is made again each time")
+def keeps_nothing(tasks, budget):
+    named, steps = {task.name: task for task in tasks}, []
+
+    def run(name, depth):
+        if depth > 12 or len(steps) > 500:
+            return
+        for read in named[name].reads:
+            run(read, depth + 1)
+        steps.append(name)
+
+    for task in tasks:
+        if task.name not in steps or not any(task.name in other.reads for other in tasks):
+            run(task.name, 0)
+    return steps
+
+
+@wrong("cost", "counts runs in place of work: what is dear is made again as readily as what is cheap")
+def runs_not_work(tasks, budget):
+    return _search(tasks, budget, cost=lambda task: 1)
+
+
+@wrong("cost", "looks for as much work as possible within the budget, not as little")
+def dearest_first(tasks, budget):
+    return _search(tasks, budget, cost=lambda task: 60 - task.cost)
+
+
+@wrong("did", "forgets the scratch memory")
+def no_scratch(tasks, budget):
+    return _search(tasks, budget, scratch=False)
+
+
+result_only = edited(
+    "did",
+    "forgets that a result takes room while it is made",
+    ("fits = used + task.size + task.scratch", "fits = used"),
+)
+last_only = edited(
+    "valid", "takes the last task for the only output", ("if outputs <= there:", "if tasks[-1].name in there:")
+)
+
+
+@wrong("did", "lets go of outputs that are ready")
+def outputs_dropped(tasks, budget):
+    return _search(tasks, budget, final=False)
+
+
+@wrong("valid", "makes a dropped result again, but not what that needs")
+def shallow(tasks, budget):
+    steps, live = [], {}
+    for task in tasks:
+        steps += [read for read in task.reads if read not in live]
+        live |= {read: 1 for read in task.reads} | {task.name: 1}
+        steps.append(task.name)
+        while sum(t.size for t in tasks if t.name in live) > budget // 2:
+            live.pop(next(iter(live)))
+        steps = steps[1:] if len(steps) == 3 else steps
+    return steps
+
+
+@wrong("spared", "runs each task again right before each reader, even if its result is there")
+def always_again(tasks, budget):
+    steps, inputs = [], {task.name for task in tasks if not task.reads}
+    for task in tasks:
+        steps += [read for read in task.reads if read in inputs and steps[-1:] != [read]]
+        steps.append(task.name)
+    return steps
+
+
+@wrong("did", "drops what was used longest ago, without asking whether what is left fits")
+def longest_ago(tasks, budget):
+    named, steps, live = {task.name: task for task in tasks}, [], []
+
+    def make(name):
+        for read in named[name].reads:
+            if read not in live:
+                make(read)
+        while live and sum(named[n].size for n in live) + named[name].size > 2 * budget:
+            live.pop(0)
+        live.append(name)
+        steps.append(name)
+
+    for task in tasks:
+        make(task.name)
+    return steps
+
+
+@wrong("did", "an output that has been made stays, even where it could be made again at the end")
+def outputs_stay(tasks, budget):
+    named, read = {task.name: task for task in tasks}, {name for task in tasks for name in task.reads}
+    tried, queue = set(), [(0, 0, (), ())]
+    while queue:
+        spent, first, there, done = heapq.heappop(queue)
+        if (first, there) in tried:
+            continue
+        tried.add((first, there))
+        if first == len(tasks):
+            return list(done)
+        for name in there:
+            if name in read:
+                heapq.heappush(queue, (spent, first, tuple(n for n in there if n != name), done))
+        for i, task in enumerate(tasks[: first + 1]):
+            needed = sum(named[name].size for name in there) + task.size + task.scratch
+            if task.name not in there and set(task.reads) <= set(there) and needed <= budget:
+                held = tuple(sorted((*there, task.name)))
+                heapq.heappush(queue, (spent + task.cost, first + (i == first), held, (*done, task.name)))
+    return [task.name for task in tasks]

@@ -1,0 +1,73 @@
+"""Shared by the exercises on tasks: programs that are drawn, and sentences about returned lists of names."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from passlab.memory.tasks import Task, check_order
+
+#: More steps than this no schedule needs.
+STEPS = 2000
+
+
+def shown(value: Any, most: int = 60) -> str:
+    """Return the beginning of any value as text."""
+    try:
+        return repr(str(value)[:most])
+    except ValueError:  # Python writes no integers of more than 4300 digits
+        return f"a very large {type(value).__name__}"
+
+
+def wrong_list(tasks: Sequence[Task], value: Any, again: bool = False) -> str:
+    """Return why a value is no schedule of the tasks, or ""."""
+    if not isinstance(value, list | tuple):
+        return f"Return a list of names of tasks; got {shown(value)}."
+    if len(value) > STEPS:
+        return f"The list has {len(value)} steps; at most {STEPS} are judged."
+    if bad := [name for name in value if not isinstance(name, str)]:
+        return f"The list holds {shown(bad[0])}, of type {type(bad[0]).__name__}; a task is called by its name."
+    try:
+        check_order(tasks, [name[:60] for name in value], again)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def drawn(rng: random.Random, count: int) -> list[Task]:
+    """Return a graph of so many tasks: each reads a few of those before it, and the last one all results left."""
+    tasks: list[Task] = []
+    for i in range(count - 1):
+        reads = rng.sample([task.name for task in tasks], min(len(tasks), rng.choice([0, 1, 1, 2])))
+        tasks.append(Task(f"t{i}", tuple(reads), rng.randint(1, 12), rng.choice([0, 0, 0, 4]), rng.randint(1, 9)))
+    left = {task.name for task in tasks} - {read for task in tasks for read in task.reads}
+    return [*tasks, Task("end", tuple(sorted(left)), 1)]
+
+
+def tree(rng: random.Random, count: int, bushy: int = 3) -> list[Task]:
+    """Return a tree of so many tasks, in an order in which it can run; its last task reads whatever is left."""
+    tasks: list[Task] = []
+    left: list[str] = []
+    for i in range(count - 1):
+        reads = rng.sample(left, min(len(left), rng.choice([0, 1, 1, rng.randint(1, bushy)])))
+        left = [name for name in left if name not in reads] + [f"t{i}"]
+        tasks.append(Task(f"t{i}", tuple(reads), rng.randint(1, 20), rng.choice([0, 0, rng.randint(0, 30)])))
+    return [*tasks, Task("end", tuple(left), 1)]
+
+
+def there_and_back(rng: random.Random, count: int) -> list[Task]:
+    """Return a chain and its way back, as in training: step i back reads result i of the way there."""
+    forward = [
+        Task(f"f{i}", (f"f{i - 1}",) if i else (), rng.randint(4, 8), cost=rng.randint(1, 9)) for i in range(count)
+    ]
+    back = [
+        Task(f"b{i}", (*((f"b{i + 1}",) if i < count - 1 else ()), f"f{i}"), rng.randint(1, 4), cost=rng.randint(1, 9))
+        for i in reversed(range(count))
+    ]
+    return forward + back
+
+
+def until(draw: Callable[[], Any], fits: Callable[[Any], bool]) -> Any:
+    """Return the first drawn value that fits."""
+    return next(value for value in iter(draw, object()) if fits(value))

@@ -1,0 +1,53 @@
+"""Day 5, what a warp asks for: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from passlab.exercises.day05._tasks import shown
+from passlab.judge import Case, Finding, plural
+from passlab.memory.cache import LINE, SECTOR, touched
+
+#: Each lane wants at most 16 bytes, which lie in two blocks at most.
+MOST = 64
+
+
+def load(name: str, addresses: Sequence[int | None], size: int = 4) -> Case:
+    """Return the case of a load: an address in bytes for each of 32 lanes, None for one that is switched off."""
+    return Case(name, lambda: (list(addresses), size))
+
+
+def cases() -> list[Case]:
+    return [
+        load("neighbours", [4 * lane for lane in range(32)]),
+        load("every second float", [8 * lane for lane in range(32)]),
+        load("neighbours, 16 bytes off", [16 + 4 * lane for lane in range(32)]),
+        load("one address for all", [256] * 32),
+        load("half of the warp", [4 * lane if lane < 16 else None for lane in range(32)]),
+        load("not aligned", [6 + 8 * lane for lane in range(32)]),
+    ]
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    addresses, size = case.build()
+    broken = ""
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        broken = f"Return a pair, the numbers of sectors and of lines; got {shown(value)}."
+    elif bad := [n for n in value if type(n) is not int]:
+        broken = f"Both numbers must be of type int; {shown(bad[0])} is of type {type(bad[0]).__name__}."
+    elif any(not 0 <= n <= MOST for n in value):
+        broken = f"Both numbers must be from 0 to {MOST}: 32 lanes of 16 bytes cannot ask for more."
+    yield Finding("valid", not broken, broken)
+    if broken:
+        return
+    for verdict in ("did", "spared"):
+        told = ""
+        for number, block, name in zip(value, (SECTOR, LINE), ("sector", "line"), strict=True):
+            blocks = touched(addresses, size, block)
+            if number < len(blocks) if verdict == "did" else number > len(blocks):
+                first = f", the first at byte {blocks[0] * block}" if blocks else ""
+                told = told or (
+                    f"The lanes ask for {plural(len(blocks), name)} of {block} bytes{first}; you count {number}."
+                )
+        yield Finding(verdict, not told, told)

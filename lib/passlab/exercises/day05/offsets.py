@@ -1,0 +1,94 @@
+"""Day 5, where everything goes: visible cases and judge."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+import torch
+
+from passlab import models
+from passlab.judge import Case, Finding
+from passlab.memory.buffers import Buffer, aligned, height, instance, lower_bound, problem
+from passlab.memory.liveness import liveness
+from passlab.memory.training import joint
+
+#: What the arena may be, over the lower bound with rounded sizes: of a model, and of a hard instance.
+ON_MODELS, ON_HARD = 1.15, 1.25
+
+
+def offsets_case(
+    name: str, build: Callable[[], Sequence[Buffer]], alignment: int, about: tuple[str, ...], most: float
+) -> Case:
+    """Return a case; its arena may be `most` times the bound."""
+    return Case(name, lambda: (list(build()), alignment), about, expect=most)
+
+
+def model_case(name: str, build: Callable[[], Sequence[Buffer]], alignment: int = 64) -> Case:
+    return offsets_case(name, build, alignment, ("valid", "did"), ON_MODELS)
+
+
+def easy_case(name: str, buffers: Sequence[Buffer], alignment: int = 1) -> Case:
+    return offsets_case(name, lambda: buffers, alignment, ("valid", "spared"), 1.0)
+
+
+def hard_case(name: str, build: Callable[[], Sequence[Buffer]]) -> Case:
+    return offsets_case(name, build, 1, ("valid", "cost"), ON_HARD)
+
+
+@cache
+def zoo(model: str, training: bool = False) -> tuple[Buffer, ...]:
+    """Return the buffers of one of the zoo's models."""
+    row = models.ZOO[model]
+    if training:
+        gm, inputs = joint(row.build(), *row.inputs())
+        return tuple(liveness(gm, *inputs))
+    return tuple(liveness(torch.fx.symbolic_trace(row.build()), *row.inputs()))
+
+
+def shuffled(buffers: Sequence[Buffer], rng: random.Random) -> list[Buffer]:
+    """Return the same instance, told otherwise: other names, another order, later times."""
+    late, names = rng.randrange(100), rng.sample(range(10 * len(buffers)), len(buffers))
+    made = [Buffer(f"b{k}", b.lower + late, b.upper + late, b.size) for k, b in zip(names, buffers, strict=True)]
+    rng.shuffle(made)
+    return made
+
+
+#: One after the other: where one ends, the next begins.
+RELAY = [Buffer(f"t{i}", i, i + 1, 100) for i in range(6)]
+#: `late` meets only `middle`, and fits where `first` was.
+HOLE = [Buffer("first", 0, 2, 60), Buffer("middle", 1, 4, 50), Buffer("late", 3, 5, 40), Buffer("empty", 4, 5, 0)]
+
+
+def cases() -> list[Case]:
+    return [
+        easy_case("one after the other", RELAY),
+        easy_case("a hole", HOLE),
+        easy_case("aligned", [Buffer("a", 0, 2, 30), Buffer("b", 1, 3, 50), Buffer("c", 0, 3, 64)], 64),
+        model_case("a convolutional net", lambda: zoo("convnet")),
+        model_case("attention", lambda: zoo("attention")),
+        model_case("training a residual block", lambda: zoo("residual", True)),
+        hard_case("MiniMalloc's F", lambda: instance("F")),
+    ]
+
+
+def bound(buffers: Sequence[Buffer], alignment: int) -> int:
+    """Return the largest sum of live bytes, each size rounded up as far as an aligned neighbour makes it."""
+    return lower_bound([Buffer(b.name, b.lower, b.upper, aligned(b.size, alignment)) for b in buffers])
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    buffers, alignment = case.build()
+    broken = problem(buffers, value, alignment) or ""
+    yield Finding("valid", not broken, broken)
+    if broken:
+        return
+    arena, least = aligned(height(buffers, value), alignment), bound(buffers, alignment)
+    fits = arena <= case.expect * least
+    limit = "and that can be reached" if case.expect == 1 else f"and {case.expect:g} times as many are allowed"
+    told = f"Your arena has {arena} bytes. Up to {least} are live at once, {limit}."
+    for verdict in ("did", "spared", "cost"):
+        if case.asks(verdict):
+            yield Finding(verdict, fits, "" if fits else told)

@@ -1,0 +1,143 @@
+"""Buffers that live for a while, offsets for them in one arena, and everything that can be wrong with the offsets.
+
+    buffers = [Buffer("a", 0, 2, 64), Buffer("b", 1, 3, 32)]
+    lower_bound(buffers)                                  # 96: both live in step 1
+    check(buffers, {"a": 0, "b": 32})                     # BadPlan: a and b overlap …
+
+Times are steps: a buffer is live in [lower, upper), so one that ends where another begins does not meet it.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+from typing import NamedTuple
+
+from passlab.judge import record
+
+MINIMALLOC = "ABCDEFGHIJK"
+#: The arena in which each of these eleven can be solved (M. D. Moffitt, ASPLOS 2024).
+SOLVABLE = 1 << 20
+
+
+@record
+@dataclass(frozen=True)
+class Buffer:
+    """`size` bytes that are live in the steps [lower, upper)."""
+
+    name: str
+    lower: int
+    upper: int
+    size: int
+
+
+class BadPlan(ValueError):
+    """The offsets, or the order, are no plan for these buffers."""
+
+
+class Overlap(NamedTuple):
+    """Two buffers that share `bytes` bytes from `offset` on, first in `step`."""
+
+    one: str
+    other: str
+    step: int
+    offset: int
+    bytes: int
+
+
+def instance(letter: str) -> list[Buffer]:
+    """Return one of MiniMalloc's instances, "A" to "K"."""
+    if len(letter) != 1 or letter not in MINIMALLOC:
+        raise ValueError(f"There is no instance {letter!r}: they are called {', '.join(MINIMALLOC)}.")
+    with (Path(__file__).parent / "minimalloc" / f"{letter}.csv").open() as file:
+        rows = csv.DictReader(file)
+        return [Buffer(row["id"], int(row["lower"]), int(row["upper"]), int(row["size"])) for row in rows]
+
+
+def live_bytes(buffers: Iterable[Buffer]) -> dict[int, int]:
+    """Return step → live bytes from there on, for each step in which they change, in order."""
+    change: dict[int, int] = {}
+    for buffer in buffers:
+        if buffer.upper > buffer.lower:
+            change[buffer.lower] = change.get(buffer.lower, 0) + buffer.size
+            change[buffer.upper] = change.get(buffer.upper, 0) - buffer.size
+    steps = sorted(change)
+    return dict(zip(steps, accumulate(change[step] for step in steps), strict=True))
+
+
+def lower_bound(buffers: Iterable[Buffer]) -> int:
+    """Return the largest sum of bytes that are live in one step: no arena is smaller."""
+    return max(live_bytes(buffers).values(), default=0)
+
+
+def peak_step(buffers: Iterable[Buffer]) -> int:
+    """Return the first step in which most bytes are live; 0 if there are no buffers."""
+    live = live_bytes(buffers)
+    return max(live, key=live.__getitem__, default=0)
+
+
+def height(buffers: Iterable[Buffer], offsets: Mapping[str, int]) -> int:
+    """Return the bytes of the smallest arena that holds all buffers at their offsets."""
+    return max((offsets[buffer.name] + buffer.size for buffer in buffers), default=0)
+
+
+def aligned(nbytes: int, alignment: int) -> int:
+    """Return the least multiple of `alignment` that is not less than `nbytes`."""
+    return -(-nbytes // alignment) * alignment
+
+
+def overlaps(buffers: Sequence[Buffer], offsets: Mapping[str, int]) -> list[Overlap]:
+    """Return the pairs that meet in time and in place, ordered by the step in which they meet.
+
+    A sweep over time: of the buffers that are live, each newcomer is compared with all.
+    """
+    found: list[Overlap] = []
+    live: list[Buffer] = []
+    for buffer in sorted((b for b in buffers if b.size and b.upper > b.lower), key=lambda b: b.lower):
+        live = [other for other in live if other.upper > buffer.lower]
+        for other in live:
+            start = max(offsets[buffer.name], offsets[other.name])
+            end = min(offsets[buffer.name] + buffer.size, offsets[other.name] + other.size)
+            if start < end:
+                found.append(Overlap(other.name, buffer.name, buffer.lower, start, end - start))
+        live.append(buffer)
+    return found
+
+
+def problem(
+    buffers: Sequence[Buffer], offsets: Mapping[str, int], alignment: int = 1, arena: int | None = None
+) -> str | None:
+    """Return a sentence that says what is wrong with the offsets, or None. They may come from anybody."""
+    if not isinstance(offsets, Mapping):
+        return f"Offsets are a dict from the name of a buffer to its first byte; this is a {type(offsets).__name__}."
+    for buffer in buffers:
+        if buffer.name not in offsets:
+            return f"{buffer.name} has no offset."
+        at = offsets[buffer.name]
+        if type(at) is not int:
+            return f"The offset of {buffer.name} is {str(at)[:40]!r}: it must be an int."
+        if at < 0:
+            return f"The offset of {buffer.name} is {at}: it must not be negative."
+        if at % alignment:
+            return f"The offset of {buffer.name} is {at}, which is not a multiple of {alignment}."
+        if arena is not None and at + buffer.size > arena:
+            return f"{buffer.name} ends at byte {at + buffer.size}, and the arena at byte {arena}."
+    known = {buffer.name for buffer in buffers}
+    if unknown := [name for name in offsets if name not in known]:
+        return f"There is no buffer {str(unknown[0])[:40]!r} to give an offset."
+    if found := overlaps(buffers, offsets):
+        one, other, step, offset, shared = found[0]
+        return (
+            f"{one} and {other} are both live in step {step} and share {shared} bytes from byte {offset} on: "
+            "move one of the two."
+        )
+    return None
+
+
+def check(buffers: Sequence[Buffer], offsets: Mapping[str, int], alignment: int = 1, arena: int | None = None) -> None:
+    """Raise BadPlan, with a sentence for the learner, unless the offsets are a plan for the buffers."""
+    if sentence := problem(buffers, offsets, alignment, arena):
+        raise BadPlan(sentence)

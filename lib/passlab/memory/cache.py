@@ -1,0 +1,176 @@
+"""How memory is touched: the sectors that a warp asks for, and the misses of a cache.
+
+    transactions([4 * lane for lane in range(32)], 4)        # 4 sectors of 32 bytes, in 1 line of 128
+    nest = Nest("C[i][j] += A[i][k] * B[k][j]", {"i": 64, "j": 64, "k": 64}, {name: (64, 64) for name in "ABC"})
+    cache = Cache(sets=64, ways=8, line=64)                  # 32 KiB
+    misses(nest.addresses("ikj"), nest.size, cache)
+
+A GPU runs 32 threads, a warp, in step. A load of all of them asks memory for whole sectors of 32 bytes, each once
+however many lanes want something of it; four sectors make a cache line of 128 bytes. (NVIDIA, CUDA C++ Best Practices
+Guide, "Coalesced access to global memory".) A CPU's cache moves lines of 64 bytes. Line number n may lie in set n mod
+sets only; where a set is full, the line that was used least recently goes (LRU).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+WARP, SECTOR, LINE = 32, 32, 128
+
+
+class Transactions(NamedTuple):
+    """What one load of a warp asks for: numbers of sectors and lines, and the share of their bytes that is wanted."""
+
+    sectors: list[int]
+    lines: list[int]
+    used: float
+
+
+def touched(addresses: Iterable[int | None], size: int, block: int) -> list[int]:
+    """Return the numbers of the blocks of bytes that accesses of `size` bytes touch, ascending. None: no access."""
+    starts = [address for address in addresses if address is not None]
+    return sorted({n for at in starts for n in range(at // block, (at + size - 1) // block + 1)})
+
+
+def transactions(addresses: Sequence[int | None], size: int = 4) -> Transactions:
+    """Return what a warp's load asks for: one address in bytes for each lane, None for a lane that is switched off.
+
+    Raises ValueError for more than 32 lanes, or an address below 0.
+    """
+    if len(addresses) > WARP:
+        raise ValueError(f"A warp has {WARP} lanes; there are {len(addresses)} addresses.")
+    if bad := [lane for lane, at in enumerate(addresses) if at is not None and at < 0]:
+        raise ValueError(f"Lane {bad[0]} asks for address {addresses[bad[0]]}: addresses start at 0.")
+    sectors = touched(addresses, size, SECTOR)
+    wanted = {byte for at in addresses if at is not None for byte in range(at, at + size)}
+    return Transactions(sectors, touched(addresses, size, LINE), len(wanted) / (SECTOR * len(sectors) or 1))
+
+
+@dataclass(frozen=True)
+class Cache:
+    """A cache of `sets` sets, each with room for `ways` lines of `line` bytes. All three are powers of two, but for the
+    ways."""
+
+    sets: int = 64
+    ways: int = 8
+    line: int = 64
+
+    def __post_init__(self):
+        for name in ("sets", "line"):
+            if (value := getattr(self, name)) < 1 or value & (value - 1):
+                raise ValueError(f"A cache's {name} must be a power of two; got {value}.")
+        if self.ways < 1:
+            raise ValueError(f"A set of a cache has at least one way; got {self.ways}.")
+
+    @property
+    def bytes(self) -> int:
+        return self.sets * self.ways * self.line
+
+
+def hits(addresses: Sequence[int] | np.ndarray, size: int, cache: Cache) -> np.ndarray:
+    """Return for each access of `size` bytes, in order, whether all of it is in the cache, which is empty at first.
+
+    Sets do not see each other. So the accesses are sorted by set, and step k makes the k-th access of every set at
+    once: ten million accesses take seconds.
+    """
+    addresses = np.asarray(addresses, dtype=np.int64)
+    first, last = addresses // cache.line, (addresses + size - 1) // cache.line
+    if (cut := first != last).any():  # an access across the edge of a line touches two lines
+        lines = np.stack([first, last], axis=1).ravel()[np.stack([np.ones_like(cut), cut], axis=1).ravel()]
+        found = _hits(lines, cache)
+        starts = np.cumsum(1 + cut) - (1 + cut)
+        return found[starts] & found[starts + cut]
+    return _hits(first, cache)
+
+
+def _hits(lines: np.ndarray, cache: Cache) -> np.ndarray:
+    found = np.ones(len(lines), dtype=bool)
+    order = np.argsort(lines % cache.sets, kind="stable")
+    mine = lines[order]
+    changes = np.flatnonzero(np.diff(mine, prepend=-1))  # the same line again in the same set is a hit
+    order, mine = order[changes], mine[changes]
+    counts = np.bincount(mine % cache.sets, minlength=cache.sets)
+    begins = np.cumsum(counts) - counts
+    busy = np.argsort(-counts, kind="stable")  # the sets with accesses left come first
+    left = np.searchsorted(-counts[busy], -np.arange(counts.max(initial=0)), side="left")
+    held = np.full((cache.sets, cache.ways), -1, dtype=np.int64)  # lines of each set, the latest first
+    place = np.arange(cache.ways)
+    for k, number in enumerate(left):
+        at = begins[busy[:number]] + k
+        line, rows = mine[at], held[:number]
+        same = rows == line[:, None]
+        hit = same.any(axis=1)
+        found[order[at]] = hit
+        where = np.where(hit, same.argmax(axis=1), cache.ways - 1)
+        moved = np.empty_like(rows)
+        moved[:, 0], moved[:, 1:] = line, rows[:, :-1]
+        held[:number] = np.where(place <= where[:, None], moved, rows)
+    return found
+
+
+def misses(addresses: Sequence[int] | np.ndarray, size: int, cache: Cache) -> int:
+    """Return how many accesses of `size` bytes miss in a cache that is empty at first."""
+    return int((~hits(addresses, size, cache)).sum())
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A perfect loop nest: one statement in C, its loops with their number of turns, and the shapes of its arrays.
+
+    Turns are a number, from 0 on, or a pair (start, stop). Subscripts are sums of loops and numbers. The arrays lie one
+    behind the other, each at the start of a page, in row-major order.
+    """
+
+    body: str
+    loops: Mapping[str, int | tuple[int, int]]
+    arrays: Mapping[str, tuple[int, ...]]
+    size: int = 8
+    PAGE = 4096
+
+    def turns(self, loop: str) -> tuple[int, int]:
+        bounds = self.loops[loop]
+        return bounds if isinstance(bounds, tuple) else (0, bounds)
+
+    @property
+    def starts(self) -> dict[str, int]:
+        """Return array → its address in bytes."""
+        found, at = {}, 0
+        for name, shape in self.arrays.items():
+            found[name] = at
+            at += -(-int(np.prod(shape)) * self.size // self.PAGE) * self.PAGE
+        return found
+
+    def accesses(self) -> Iterator[tuple[str, int, dict[str, int]]]:
+        """Yield (array, address in turn 0 of all loops, loop → bytes from turn to turn): reads, then the write."""
+        target, assign, source = re.fullmatch(r"(.*?)\s*([+*-]?=)\s*(.*)", self.body).groups()
+        for text in [source, *([target] if assign != "=" else []), target]:
+            for name, subscripts in re.findall(r"(\w+)((?:\[[^\]]+\])+)", text):
+                address, steps, stride = self.starts[name], {}, self.size
+                shape = self.arrays[name]
+                for extent, subscript in zip(shape[::-1], re.findall(r"\[(.*?)\]", subscripts)[::-1], strict=True):
+                    for sign, term in re.findall(r"([+-]?)\s*(\w+)", subscript):
+                        by = -stride if sign == "-" else stride
+                        if term.isdigit():
+                            address += by * int(term)
+                        else:
+                            steps[term] = steps.get(term, 0) + by
+                    stride *= extent
+                yield name, address, steps
+
+    def addresses(self, order: Sequence[str]) -> np.ndarray:
+        """Return the addresses in bytes that the nest touches with its loops in an order, from the outermost in."""
+        if sorted(order) != sorted(self.loops):
+            raise ValueError(f"The order names {', '.join(order)}; the loops are {', '.join(self.loops)}.")
+        ranges = [np.arange(*self.turns(loop)) for loop in order]
+        columns = []
+        for _, address, steps in self.accesses():
+            at = np.array(address)
+            for depth, (loop, turns) in enumerate(zip(order, ranges, strict=True)):
+                at = at + (steps.get(loop, 0) * turns).reshape([-1] + [1] * (len(order) - depth - 1))
+            columns.append(np.broadcast_to(at, [len(turns) for turns in ranges]))
+        return np.stack(columns, axis=-1).ravel()

@@ -1,0 +1,76 @@
+"""The smallest arena, by a constraint solver, where it finishes.
+
+Each buffer is a rectangle: fixed in time, free in place. CP-SAT keeps rectangles apart and lowers the top.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import gcd
+
+from passlab.memory.buffers import Buffer, aligned, lower_bound
+
+
+@dataclass(frozen=True)
+class Exact:
+    """What the solver says. `status`: optimal, feasible, impossible or unknown; `bound`: no arena is smaller."""
+
+    status: str
+    arena: int | None
+    bound: int
+    offsets: Mapping[str, int] | None
+
+
+def exact(
+    buffers: Sequence[Buffer],
+    alignment: int = 1,
+    seconds: float = 10.0,
+    workers: int = 1,
+    seed: int = 0,
+    hint: Mapping[str, int] | None = None,
+    within: int | None = None,
+) -> Exact:
+    """Return the smallest arena for the buffers, or what is known of it after so many seconds.
+
+    within: ask only whether so many bytes suffice. That is far easier: on most instances the lower bound does.
+    """
+    from ortools.sat.python import cp_model
+
+    sizes = [aligned(buffer.size, alignment) for buffer in buffers]
+    unit = gcd(*sizes, alignment) if alignment > 1 else gcd(*sizes) or 1
+    least, most = lower_bound(buffers), sum(sizes) if within is None else within
+    if most < least or any(size > most for size in sizes):
+        return Exact("impossible", None, least, None)
+    model = cp_model.CpModel()
+    top = model.new_int_var(-(-least // unit), most // unit, "top")
+    times, places, tall, starts = [], [], [], {}
+    for buffer, size in zip(buffers, sizes, strict=True):
+        if not size or buffer.upper <= buffer.lower:
+            continue
+        start = starts[buffer.name] = model.new_int_var(0, (most - size) // unit, buffer.name)
+        times.append(model.new_fixed_size_interval_var(buffer.lower, buffer.upper - buffer.lower, ""))
+        places.append(model.new_fixed_size_interval_var(start, size // unit, ""))
+        tall.append(size // unit)
+        model.add(start + size // unit <= top)
+        if hint:
+            model.add_hint(start, hint[buffer.name] // unit)
+    model.add_no_overlap_2d(times, places)
+    model.add_cumulative(times, tall, top)  # follows from the rectangles, and the solver sees it sooner
+    if within is None:
+        model.minimize(top)
+    solver = cp_model.CpSolver()
+    solver.parameters.max_time_in_seconds = seconds
+    solver.parameters.num_workers = workers
+    solver.parameters.random_seed = seed
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        return Exact("impossible", None, max(least, within + unit), None)
+    bound = max(least, int(solver.best_objective_bound) * unit if within is None else 0)
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return Exact("unknown", None, bound, None)
+    offsets = {buffer.name: 0 for buffer in buffers}
+    offsets |= {name: solver.value(start) * unit for name, start in starts.items()}
+    arena = max((offsets[b.name] + b.size for b in buffers), default=0)
+    proved = status == cp_model.OPTIMAL if within is None else arena == least
+    return Exact("optimal" if proved else "feasible", arena, bound, offsets)

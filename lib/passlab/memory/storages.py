@@ -1,0 +1,150 @@
+"""Which values of an FX graph share a storage, and which nodes touch it.
+
+    for storage in storages(gm, *inputs):
+        print(storage.name, storage.kind, storage.size, storage.values)
+
+A value is not a storage: a view has none of its own, an in-place operation returns its operand's. So the graph is run
+once on fake tensors, which have shapes, strides and storages but no numbers, and tensors with one storage belong
+together.
+"""
+
+from __future__ import annotations
+
+import operator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._pytree import tree_leaves
+
+
+class CannotPlan(ValueError):
+    """The storages of this graph cannot be known before it runs."""
+
+
+@dataclass
+class Storage:
+    """Memory that values of a graph share.
+
+    `name`: the node that made it; ".1" follows for a further one that the same node made. `kind`: "input", "parameter"
+    (both belong to the caller and are not planned) or "value". `size`: bytes. `values`: names of the nodes whose
+    values lie in it, in order. `touched`: positions in the graph of the nodes that make, read or write it. `leaves`:
+    positions, among the tensors that its maker returns, of those that lie in it.
+    """
+
+    name: str
+    kind: str
+    size: int
+    values: list[str] = field(default_factory=list)
+    touched: list[int] = field(default_factory=list)
+    is_output: bool = False
+
+
+def storages(gm: fx.GraphModule, *inputs: torch.Tensor) -> list[Storage]:
+    """Return the storages of a graph when it runs on such inputs, in the order in which they are made.
+
+    Raises CannotPlan where sizes depend on numbers or are symbolic, or if the graph does not run on these inputs.
+    """
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    found: dict[int, Storage] = {}
+    alive: list[Any] = []  # a storage that is freed gives its address to the next one
+
+    def fake(value: Any) -> Any:
+        return mode.from_tensor(value) if isinstance(value, torch.Tensor) else value
+
+    interpreter = _Recorder(gm, mode, found, alive, fake)
+    given = [fake(value) for value in _inputs(gm, inputs)]
+    with mode, torch.no_grad():
+        interpreter.run(*given)
+    return list(found.values())
+
+
+def _inputs(gm: fx.GraphModule, inputs: tuple) -> list[Any]:
+    """Return the inputs, or what the placeholders say of them."""
+    names = [node for node in gm.graph.nodes if node.op == "placeholder"]
+    known = list(inputs) or [node.meta.get("val") for node in names]
+    for node, value in zip(names, known, strict=False):
+        if isinstance(value, torch.SymInt) or (
+            isinstance(value, torch.Tensor) and not all(type(n) is int for n in value.shape)
+        ):
+            shape = list(getattr(value, "shape", [value]))
+            raise CannotPlan(
+                f"The size of {node.name} is symbolic ({', '.join(map(str, shape))}): a plan needs numbers. Give "
+                "example inputs."
+            )
+    if len(known) > len(names) or (len(known) < len(names) and any(not node.args for node in names[len(known) :])):
+        raise CannotPlan(f"The graph has {len(names)} inputs, and {len(known)} were given.")
+    if missing := [node.name for node, value in zip(names, known, strict=False) if value is None and not inputs]:
+        raise CannotPlan(f"The shape of {missing[0]} is not known: give example inputs.")
+    return known
+
+
+class _Recorder(fx.Interpreter):
+    """Run a graph on fake tensors and enter each storage when it is first seen."""
+
+    def __init__(self, gm: fx.GraphModule, mode: FakeTensorMode, found: dict, alive: list, fake: Any):
+        super().__init__(gm, garbage_collect_values=False)
+        self.mode, self.found, self.alive, self.fake, self.step = mode, found, alive, fake, -1
+        self.fakes: dict[int, Any] = {}
+        for leaf in gm.modules():  # the parameters of leaf modules live outside the arena, too
+            for own in (*leaf.parameters(recurse=False), *leaf.buffers(recurse=False)):
+                self.fakes.setdefault(id(own), mode.from_tensor(own))
+
+    def fetch_attr(self, target: str) -> Any:
+        value = super().fetch_attr(target)
+        return self.fakes.setdefault(id(value), self.fake(value)) if isinstance(value, torch.Tensor) else value
+
+    def call_module(self, target: str, args: tuple, kwargs: dict) -> Any:
+        module = self.fetch_attr(target)
+        held = {name: self.fakes[id(t)] for name, t in (*module.named_parameters(), *module.named_buffers())}
+        return torch.func.functional_call(module, held, args, kwargs)
+
+    def run_node(self, node: fx.Node) -> Any:
+        self.step += 1
+        try:
+            value = super().run_node(node)
+        except Exception as error:
+            if type(error).__name__ in ("DynamicOutputShapeException", "DataDependentOutputException"):
+                raise CannotPlan(
+                    f"The size of {node.name} depends on numbers that are known only at run time."
+                ) from None
+            raise CannotPlan(
+                f"{node.name} does not run on these inputs: {str(error).strip().splitlines()[0]}"
+            ) from error
+        self.alive.append(value)
+        picks = node.op == "call_function" and node.target is operator.getitem
+        operands = () if picks else [self.env[operand] for operand in node.all_input_nodes]
+        for tensor in _tensors(operands):
+            self._touch(tensor, node)
+        for tensor in _tensors(value):
+            self._touch(tensor, node, made=node.op != "output")
+        if node.op == "output":
+            for tensor in _tensors(value):
+                self.found[_key(tensor)].is_output = True
+        return value
+
+    def _touch(self, tensor: torch.Tensor, node: fx.Node, made: bool = False) -> None:
+        key = _key(tensor)
+        if key not in self.found:
+            nbytes = tensor.untyped_storage().nbytes()
+            if not isinstance(nbytes, int):
+                raise CannotPlan(f"The size of {node.name} is symbolic ({nbytes} bytes): a plan needs numbers.")
+            kind = {"placeholder": "input", "get_attr": "parameter"}.get(node.op, "value")
+            mine = sum(s.name.split(".")[0] == node.name for s in self.found.values() if s.touched[0] == self.step)
+            name = f"{node.name}.{mine}" if mine else node.name
+            self.found[key] = Storage(name, kind, nbytes)
+        storage = self.found[key]
+        if made and node.name not in storage.values:
+            storage.values.append(node.name)
+        if not storage.touched or storage.touched[-1] != self.step:
+            storage.touched.append(self.step)
+
+
+def _key(tensor: torch.Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]

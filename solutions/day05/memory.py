@@ -1,0 +1,603 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Day 5 · Memory: exercises
+#
+# Eight questions. The core is questions 1, 2 and 3, about 80 minutes; the rest, about 195 minutes, is stretch: harder, and
+# for extra credit.
+# Read the lesson first: [day05_memory.ipynb](../../course/day05_memory.ipynb).
+#
+# Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day05.cache")` opens a hint, three
+# for each question. For each test case an answer has five seconds of computing time, unless its text says otherwise.
+
+# %%
+import heapq
+import math
+from itertools import permutations, product
+from typing import Any
+
+from IPython.display import display
+from torch import Tensor, fx
+from torch.utils._pytree import tree_leaves
+
+from passlab import check, exercises, hint, progress
+from passlab.drawing.cachelines import warp
+from passlab.drawing.memory import arena
+from passlab.drawing.usage import over_time
+from passlab.memory.buffers import Buffer, instance
+from passlab.memory.tasks import Task, usage
+
+# %%
+progress("day05")
+
+# %% [markdown]
+# ## 1 · What lives when
+#
+# A plan places storages, not values. Find those that a graph makes, and for each of them from which step to which it
+# is live, in the order of the graph. A step is the position of a node in `gm.graph.nodes`: inputs, `get_attr` and the
+# output count, too. You get inputs to run the graph on.
+#
+# | node | its memory |
+# | --- | --- |
+# | computes something new | a new storage, called as the node |
+# | a view, `getitem` of a `split`, an in-place operation | the storage of its operand |
+# | an input, a parameter, or a view of one | the caller's: leave it out |
+# | what has 0 bytes | leave it out |
+#
+# A storage is live from the step that makes it to the last step that touches it: a node touches the storages of its
+# operands and of its value. What the graph returns is touched by the output node. A result that nothing reads lives
+# for one step. No node of this exercise makes two storages. A storage may be larger than the view that you hold.
+
+
+# %%
+def liveness(gm: fx.GraphModule, inputs: list[Tensor]) -> dict[str, tuple[int, int, int]]:
+    """The live range and the size of each storage that the graph makes.
+
+    In:  a graph, and inputs for it: gm(*inputs) runs.
+    Out: name of the node that makes the storage → (lower, upper, bytes): it is live in the steps lower to upper - 1.
+    Not to be called: passlab.memory.storages.storages, passlab.memory.liveness.liveness.
+
+    Example:  x (step 0), y = relu(x) (1), v = y.view(-1) (2), z = exp(x) (3), s = v + 1 (4), output s (5), with 6
+              floats in x: {"y": (1, 5, 24), "z": (3, 4, 24), "s": (4, 6, 24)}. y lives as long as v does.
+    """
+    ### BEGIN SOLUTION
+    recorder = Recorder(gm, inputs)
+    recorder.run(*inputs)
+    return {name: (first, last + 1, size) for name, first, last, size in recorder.found.values()}
+
+
+class Recorder(fx.Interpreter):
+    """Runs a graph and notes when each storage is touched."""
+
+    def __init__(self, gm, inputs):
+        # a storage that is freed gives its address to the next one: keep all values
+        super().__init__(gm, garbage_collect_values=False)
+        owned = (*inputs, *gm.parameters(), *gm.buffers())
+        self.callers = {t.untyped_storage().data_ptr() for t in owned}
+        self.found, self.step = {}, -1
+
+    def run_node(self, node: fx.Node) -> Any:
+        self.step += 1
+        value = super().run_node(node)
+        operands = [self.env[operand] for operand in node.all_input_nodes]
+        for tensor in tree_leaves((operands, value)):
+            if isinstance(tensor, Tensor):
+                self.touch(node.name, tensor.untyped_storage())
+        return value
+
+    def touch(self, name, storage):
+        at = storage.data_ptr()
+        if at not in self.callers and storage.nbytes():
+            made_by, first, _, size = self.found.get(at, (name, self.step, self.step, storage.nbytes()))
+            self.found[at] = made_by, first, self.step, size
+
+    ### END SOLUTION
+
+
+# %%
+check("day05.liveness", liveness)
+
+# %% [markdown]
+# ## 2 · Where everything goes
+#
+# Give each buffer its place in one arena. Two buffers that are live in a common step must not share a byte; [0, 3) and
+# [3, 5) have no step in common. The arena ends where the last buffer ends, rounded up to the alignment, and it should
+# be small. How small is measured against the bound: the largest sum of sizes, rounded up to the alignment, that are
+# live at once.
+#
+# | cases | the arena may be |
+# | --- | --- |
+# | a few buffers that fit without a gap | as large as the bound |
+# | the buffers of a model, forward or training | 1.15 times the bound |
+# | an instance of MiniMalloc, with other names and in another order | 1.25 times the bound |
+#
+# A buffer of 0 bytes gets an offset, too. MiniMalloc's instances have up to 454 buffers, and five seconds are enough
+# for dozens of plans in plain Python.
+
+
+# %%
+def offsets(buffers: list[Buffer], alignment: int) -> dict[str, int]:
+    """An offset for each buffer.
+
+    In:  buffers: each has name, lower, upper, size; it is live in the steps lower to upper - 1. Names are distinct.
+         alignment: a power of two; all offsets are multiples of it.
+    Out: name → offset, an int that is not negative.
+    Not to be called: passlab.memory.allocate.first_fit, passlab.memory.allocate.best_fit,
+         passlab.memory.allocate.colouring, passlab.memory.search.lowest_first, passlab.memory.search.search,
+         passlab.memory.exact.exact.
+
+    Example:  offsets([Buffer("a", 0, 2, 30), Buffer("b", 1, 3, 50), Buffer("c", 2, 4, 20)], 16) can be
+              {"b": 0, "a": 64, "c": 64}: a and c do not meet.
+    """
+    ### BEGIN SOLUTION
+    # among those that can lie equally low, sometimes the first, sometimes the longest-lived should go first
+    orders = [lambda b: (b.lower, -b.size), lambda b: (-b.upper, -b.size)]
+    plans = [lowest_first(buffers, alignment, order) for order in orders]
+    return min(plans, key=lambda plan: max((plan[b.name] + b.size for b in buffers), default=0))
+
+
+def lowest_first(buffers, alignment, order):
+    """Always the buffer that can lie lowest, as one fills a box; of several, the first in the order."""
+    left, plan = sorted(buffers, key=order), {}
+    lowest = {b.name: 0 for b in buffers}
+    while left:
+        buffer = min(left, key=lambda b: lowest[b.name])
+        left.remove(buffer)
+        plan[buffer.name] = lowest[buffer.name]
+        end = -(-(plan[buffer.name] + buffer.size) // alignment) * alignment
+        for other in left:
+            if other.lower < buffer.upper and buffer.lower < other.upper:
+                lowest[other.name] = max(lowest[other.name], end)
+    return plan
+    ### END SOLUTION
+
+
+# %%
+check("day05.offsets", offsets)
+
+# %% [markdown]
+# MiniMalloc's F, as your answer places it:
+
+# %%
+try:
+    buffers = instance("F")
+    display(arena(buffers, offsets(buffers, 1), title="MiniMalloc's F"))
+except Exception:
+    print("The picture needs an answer to question 2.")
+
+# %% [markdown]
+# ## 3 · What a warp asks for
+#
+# All 32 lanes of a warp load at once. Memory hands out whole sectors of 32 bytes, and a line of 128 bytes is four of
+# them. Count what one load takes. Addresses need not be multiples of the size: an element may lie across the edge of
+# a sector, and then takes both.
+
+# %%
+warp([6 + 8 * lane for lane in range(32)], 4, "not aligned")
+
+
+# %%
+def coalescing(addresses: list[int | None], size: int) -> tuple[int, int]:
+    """How many sectors, and how many lines, one load of a warp asks for.
+
+    In:  addresses: 32 of them, in bytes, one for each lane; None for a lane that is switched off,
+         size: how many bytes each lane wants, from its address on: 1 to 16.
+    Out: (number of sectors of 32 bytes, number of lines of 128 bytes) that hold at least one wanted byte. Sector n
+         holds the bytes 32 · n to 32 · n + 31.
+    Not to be called: passlab.memory.cache.transactions, passlab.memory.cache.touched, passlab.drawing.cachelines.warp.
+
+    Example:  coalescing([4 * lane for lane in range(32)], 4) is (4, 1); 16 bytes further on it is (5, 2).
+    """
+
+    ### BEGIN SOLUTION
+    found = []
+    for block in (32, 128):
+        numbers = set()  # lanes that want the same block share one transaction
+        for at in addresses:
+            if at is not None:
+                numbers.update(range(at // block, (at + size - 1) // block + 1))
+        found.append(len(numbers))
+    return found[0], found[1]
+    ### END SOLUTION
+
+
+# %%
+check("day05.coalescing", coalescing)
+
+# %% [markdown]
+# ## 4 · Slots instead of offsets · stretch
+#
+# Where memory is handed out in pieces, as registers are, values get slots. Two values that are live in a common step
+# get different slots, with one exception: an element-wise operation may run in place, so its result may take over the
+# slot of an operand. Each step makes one value. A slot is as large as the largest value in it.
+#
+# | value | its slot |
+# |---|---|
+# | an input, or a view | it gets none: it lies in the caller's memory, or in that of the value that it views |
+# | an output, or what an output is a view of | nothing takes it over, not even after its last reader |
+# | what has views, and views of these | it is needed until the last of them ends, too |
+#
+# The result may take over the slot of an operand that owns it, if the step that makes the result is the last one in
+# which that operand is needed, both have the same size and dtype, and no value is a view of the operand: a view may see
+# the elements in another order. Use as few slots as these rules allow. The sum of their bytes counts only where no
+# operation is element-wise. There it may be 1.1 times what this rule gives, step by step: of the free slots the smallest
+# that is large enough; if none is, the largest, which grows; a new slot only if none is free.
+
+# %%
+COLUMNS = ("name", "lower", "upper", "size", "dtype", "kind", "view_of", "elementwise")
+ROWS = [
+    ("x", 0, 2, 64, "float32", "input", None, []),
+    ("a", 1, 3, 64, "float32", "value", None, []),  # softmax(x)
+    ("b", 2, 4, 64, "float32", "value", None, ["a"]),  # exp(a)
+    ("v", 3, 5, 64, "float32", "value", "b", []),  # b.T
+    ("c", 4, 5, 64, "float32", "output", None, ["v"]),  # relu(v)
+]
+PROGRAM = [dict(zip(COLUMNS, row, strict=True)) for row in ROWS]
+
+
+# %%
+def reuse(values: list[dict]) -> dict[str, int]:
+    """A slot for each value that needs one.
+
+    In:  values, in any order, with distinct names. Each is made in step "lower", and live in the steps "lower" to
+         "upper" - 1, as far as its own name is used. "size": bytes, at least 1. "dtype": its name. "kind": "input",
+         "value" or "output". "view_of": the name of a value, which may be a view itself, or None. "elementwise": the
+         names of the operands if an element-wise operation makes the value, else [].
+    Out: name → number of its slot, an int from 0 on. Inputs and views are not in it.
+    Not to be called: passlab.memory.allocate.slots, passlab.memory.allocate.colouring.
+
+    Example:  reuse(PROGRAM) can be {"a": 0, "b": 0, "c": 1}: exp runs in place, but relu cannot, since b has a view.
+    """
+    ### BEGIN SOLUTION
+    named = {value["name"]: value for value in values}
+    own = [value for value in values if value["kind"] != "input" and value["view_of"] is None]
+    needed_until, viewed = {}, set()
+    for value in values:
+        owner = value
+        while owner["view_of"] is not None:
+            owner = named[owner["view_of"]]
+            viewed.add(owner["name"])
+        # who called the program reads its outputs after the last step
+        end = math.inf if value["kind"] == "output" else value["upper"]
+        needed_until[owner["name"]] = max(needed_until.get(owner["name"], 0), end)
+
+    slot, width, busy_until = {}, [], []
+    for value in sorted(own, key=lambda value: value["lower"]):
+        free = [number for number, end in enumerate(busy_until) if end <= value["lower"]]
+        for name in value["elementwise"]:
+            alike = all(named[name][key] == value[key] for key in ("size", "dtype"))
+            if name in slot and name not in viewed and alike and needed_until[name] == value["lower"] + 1:
+                free.append(slot[name])
+        if not free:
+            free = [len(width)]
+            width.append(0)
+            busy_until.append(0)
+        # first those that are large enough, then the one whose size is nearest
+        best = min(free, key=lambda number: (width[number] < value["size"], abs(width[number] - value["size"])))
+        width[best] = max(width[best], value["size"])
+        busy_until[best] = needed_until[value["name"]]
+        slot[value["name"]] = best
+    return slot
+    ### END SOLUTION
+
+
+# %%
+check("day05.reuse", reuse)
+
+# %% [markdown]
+# ## 5 · Which loop order misses least? · stretch
+#
+# The loops of a nest may run in any order here. For each order, count the misses in a cache that is empty at first, and
+# name the order that misses least.
+#
+# A nest is plain data. `loops` says how often each loop turns. Each access has the address that it touches while all
+# loops are in turn 0, and by how many bytes a turn of each loop moves it; loops that it does not name do not move it.
+# In each turn of the innermost loop the accesses are made one after the other. Reads and writes are treated alike, and
+# no element lies across the edge of a line.
+
+# %%
+EXAMPLE = {
+    "loops": {"i": 8, "j": 16},  # for i in range(8): for j in range(16):
+    "accesses": [{"start": 0, "steps": {"i": 128, "j": 8}}],  # A[i][j], rows of 16 numbers of 8 bytes
+    "cache": {"sets": 2, "ways": 2, "line": 64},
+}
+
+
+# %%
+def cache(loops: dict[str, int], accesses: list[dict], cache: dict[str, int]) -> tuple[str, dict[str, int]]:
+    """The order of the loops with the fewest misses, and the misses of every order.
+
+    In:  loops: name (one letter) → number of turns,
+         accesses: a list of {"start": address, "steps": {loop: bytes}}, in the order in which a turn makes them,
+         cache: "line" bytes in a line; address a is in line a // line. "sets": line n may lie in set n % sets only.
+         "ways": as many lines fit into a set; in a full one, the line goes that was used least recently, by a hit or
+         a miss.
+    Out: (an order with the fewest misses, {order: misses} for all orders). An order is a string of the names of all
+         loops, the outermost first.
+    Not to be called: passlab.memory.cache.hits, passlab.memory.cache.misses, passlab.memory.cache._hits.
+
+    Example:  cache(**EXAMPLE) is ("ij", {"ij": 16, "ji": 128}).
+    """
+    ### BEGIN SOLUTION
+    misses = {}
+    for order in permutations(loops):
+        sets = [[] for _ in range(cache["sets"])]  # each from the line that was used longest ago to the latest
+        missed = 0
+        for turns in product(*(range(loops[name]) for name in order)):
+            at = dict(zip(order, turns, strict=True))
+            for access in accesses:
+                address = access["start"] + sum(step * at[name] for name, step in access["steps"].items())
+                line = address // cache["line"]
+                lines = sets[line % cache["sets"]]
+                if line in lines:
+                    lines.remove(line)  # it moves to the end: a hit is a use, too
+                else:
+                    missed += 1
+                    if len(lines) == cache["ways"]:
+                        del lines[0]
+                lines.append(line)
+        misses["".join(order)] = missed
+    return min(misses, key=misses.get), misses
+    ### END SOLUTION
+
+
+# %%
+check("day05.cache", cache)
+
+# %% [markdown]
+# ## 6 · An order with a low peak · stretch
+#
+# Tasks make results, and read results of others. While a task runs, its reads, its result and its scratch memory are
+# there. A result is there from its task to its last reader; a result that nothing reads is an output and stays to the
+# end. Find an order of the tasks whose peak, the most bytes that are there at once, is low:
+#
+# | the tasks | the peak |
+# |---|---|
+# | a tree: each result has at most one reader (up to 60 tasks) | the lowest there is |
+# | a graph (up to 12 tasks) | at most 10 % above the lowest |
+#
+# The tasks may be listed in any order, and several may be outputs.
+
+# %%
+TREE = [
+    Task("big", size=20),
+    Task("small", reads=("big",), size=1),
+    Task("grown", reads=("small",), size=8),
+    Task("wide", size=18),
+    Task("thin", reads=("wide",), size=1),
+    Task("thick", reads=("thin",), size=7, scratch=3),
+    Task("end", reads=("grown", "thick"), size=1),
+]
+over_time({"as written": usage(TREE, [task.name for task in TREE])})
+
+
+# %%
+def order(tasks: list[Task]) -> list[str]:
+    """The names of the tasks in an order with a low peak.
+
+    In:  tasks, each with name, reads (names of tasks), size and scratch (bytes, not negative).
+    Out: their names, each once, each after those that it reads.
+    Not to be called: passlab.memory.order.liu, passlab.memory.order.search, passlab.memory.order.beam,
+         passlab.memory.order.best_order.
+
+    Example:  order(TREE) can be ["big", "small", "wide", "thin", "grown", "thick", "end"], with a peak of 21 bytes; as
+              written the peak is 27.
+    """
+    ### BEGIN SOLUTION
+    named = {task.name: task for task in tasks}
+    readers = {name: [task.name for task in tasks if name in task.reads] for name in named}
+    sorted_names: list[str] = []
+    while len(sorted_names) < len(named):
+        sorted_names += [n for n in named if n not in sorted_names and set(named[n].reads) <= set(sorted_names)]
+    if all(len(after) <= 1 for after in readers.values()):
+        return of_tree([named[name] for name in sorted_names])
+    return of_graph([named[name] for name in sorted_names], readers)
+
+
+def of_tree(tasks: list[Task]) -> list[str]:
+    """Liu's algorithm, for tasks that stand behind what they read."""
+    size, segments = {task.name: task.size for task in tasks}, {}
+    for task in tasks:
+        segments[task.name] = merged([segments.pop(read) for read in task.reads])
+        held = sum(size[read] for read in task.reads)
+        last = held + task.size + task.scratch, task.size, [task.name]
+        stack = []
+        for hill, valley, steps in [*segments[task.name], last]:
+            # a hill that is not lower than the one before, or a valley that is not higher, belongs to one segment
+            while stack and (hill >= stack[-1][0] or valley <= stack[-1][1]):
+                before = stack.pop()
+                hill, steps = max(hill, before[0]), before[2] + steps
+            stack.append((hill, valley, steps))
+        segments[task.name] = stack
+    return [name for _, _, steps in merged(list(segments.values())) for name in steps]
+
+
+def merged(subtrees: list[list[tuple]]) -> list[tuple]:
+    """Segments of several subtrees, those first that climb highest over what they leave behind."""
+    queue = sorted((v - h, k, i) for k, segments in enumerate(subtrees) for i, (h, v, _) in enumerate(segments))
+    held, found = [0] * len(subtrees), []
+    for _, k, i in queue:
+        hill, valley, steps = subtrees[k][i]
+        others = sum(held) - held[k]
+        held[k] = valley
+        found.append((others + hill, others + valley, steps))
+    return found
+
+
+def of_graph(tasks: list[Task], readers: dict[str, list[str]]) -> list[str]:
+    """Dijkstra's algorithm on the sets of tasks that have run; a path costs its highest step."""
+    queue, closed = [(0, frozenset(), [])], set()
+    while True:
+        high, done, steps = heapq.heappop(queue)
+        if len(done) == len(tasks):
+            return steps
+        if done in closed:
+            continue
+        closed.add(done)
+        # what is there follows from what has run, so the way to it does not matter
+        live = sum(t.size for t in tasks if t.name in done and (not readers[t.name] or {*readers[t.name]} - done))
+        for task in tasks:
+            if task.name not in done and done.issuperset(task.reads):
+                peak = max(high, live + task.size + task.scratch)
+                heapq.heappush(queue, (peak, done | {task.name}, [*steps, task.name]))
+    ### END SOLUTION
+
+
+# %%
+check("day05.order", order)
+
+# %% [markdown]
+# ## 7 · A layout for each operation · stretch
+#
+# Each operation runs in one of several layouts, and takes a known time in each. Where the two ends of an edge have
+# different layouts, its value is converted, in 2 · bytes / bandwidth + overhead µs. Choose a layout for each operation,
+# so that operations and conversions take the least time together:
+#
+# | edges, whichever way they go | the time |
+# |---|---|
+# | a tree: no cycle (up to 60 operations) | the least there is |
+# | a graph (up to 8 operations) | at most 10 % above the least |
+
+# %%
+CHAIN = {
+    "operations": {
+        "conv": {"NCHW": 40.0, "NHWC": 10.0},  # µs
+        "relu": {"NCHW": 5.0, "NHWC": 5.0},
+        "flatten": {"NCHW": 1.0},
+    },
+    "edges": [("conv", "relu", 4000), ("relu", "flatten", 4000)],
+    "bandwidth": 1000.0,  # bytes per µs
+    "overhead": 2.0,
+}
+
+
+# %%
+def layout(
+    operations: dict[str, dict[str, float]], edges: list[tuple[str, str, int]], bandwidth: float, overhead: float
+) -> dict[str, str]:
+    """A layout for each operation, with the least time in all.
+
+    In:  operations: name → {layout: µs},
+         edges: (operation, operation that reads its result, bytes); there may be two between the same operations,
+         bandwidth: bytes per µs; overhead: µs of each conversion.
+    Out: name → one of its layouts.
+    Not to be called: passlab.memory.layout.tree, passlab.memory.layout.choose, passlab.memory.layout.reduced,
+         passlab.memory.layout.every.
+
+    Example:  layout(**CHAIN) is {"conv": "NHWC", "relu": "NHWC", "flatten": "NCHW"}, or relu in NCHW: 26 µs either way.
+    """
+    ### BEGIN SOLUTION
+    tables = [((name,), {(x,): cost for x, cost in costs.items()}) for name, costs in operations.items()]
+    for a, b, nbytes in edges:
+        convert = 2 * nbytes / bandwidth + overhead
+        pairs = product(operations[a], operations[b])
+        tables.append(((a, b), {(x, y): convert if x != y else 0.0 for x, y in pairs}))
+    left, taken = set(operations), []
+
+    def around(name: str) -> set[str]:
+        return {other for scope, _ in tables if name in scope for other in scope} - {name}
+
+    while left:
+        name = min(left, key=lambda n: len(around(n)))  # few neighbours: a small new table
+        mine, scope = [t for t in tables if name in t[0]], tuple(around(name))
+        costs, best = {}, {}
+        for layouts in product(*(operations[other] for other in scope)):
+            chosen = dict(zip(scope, layouts, strict=True))
+            total = {x: sum(table[tuple((chosen | {name: x})[n] for n in names)] for names, table in mine)
+                     for x in operations[name]}  # fmt: skip
+            best[layouts] = min(total, key=total.get)
+            costs[layouts] = total[best[layouts]]
+        tables = [t for t in tables if name not in t[0]] + [(scope, costs)]
+        taken.append((name, scope, best))
+        left.remove(name)
+    choice: dict[str, str] = {}
+    for name, scope, best in reversed(taken):  # the neighbours were taken out later, so they are chosen by now
+        choice[name] = best[tuple(choice[other] for other in scope)]
+    return choice
+    ### END SOLUTION
+
+
+# %%
+check("day05.layout", layout)
+
+# %% [markdown]
+# ## 8 · Run it again · stretch
+#
+# The tasks of question 6 again, and now with `cost`, the work of a run. They stand in an order in which they can run.
+# In a schedule a task may run several times: a reader takes the latest result, and between the last reader of one
+# result and the next run of its task, nothing of it is there. An output, too, may go and be made again: only its latest
+# result stays to the end. Keep a budget of bytes with as little work as possible:
+#
+# | the budget | what is asked |
+# |---|---|
+# | suffices for the order as given | nothing runs twice |
+# | is smaller | it is kept in every step; the work of all runs is at most 10 % above the least |
+#
+# The least is that of all schedules whose first runs come in the order as given. Yours may have another order. There are
+# up to 10 tasks, and a schedule within the budget exists.
+
+# %%
+THERE_AND_BACK = [
+    Task("f0", size=4, cost=2),
+    Task("f1", reads=("f0",), size=4, cost=2),
+    Task("f2", reads=("f1",), size=4, cost=2),
+    Task("b2", reads=("f2",), size=1, cost=3),
+    Task("b1", reads=("b2", "f1"), size=1, cost=3),
+    Task("b0", reads=("b1", "f0"), size=1, cost=3),
+]
+KEPT = [task.name for task in THERE_AND_BACK]
+AGAIN = ["f0", "f1", "f2", "b2", "f0", "f1", "b1", "b0"]
+over_time({"each once": usage(THERE_AND_BACK, KEPT), "f0 and f1 again": usage(THERE_AND_BACK, AGAIN)})
+
+
+# %%
+def remat(tasks: list[Task], budget: int) -> list[str]:
+    """A schedule that keeps the budget, with little work.
+
+    In:  tasks, in an order in which they can run, each with name, reads, size, scratch and cost; budget, in bytes.
+    Out: names of tasks, each at least once, each time after all that it reads.
+    Not to be called: passlab.memory.remat.rematerialise, passlab.memory.remat.optimum, passlab.memory.remat.shortest,
+         passlab.memory.remat.greedy, passlab.memory.remat._greedy.
+
+    Example:  remat(THERE_AND_BACK, 13) is the order as given, with 15 units of work.
+    """
+    ### BEGIN SOLUTION
+    size = {task.name: task.size for task in tasks}
+    outputs = {task.name for task in tasks} - {read for task in tasks for read in task.reads}
+    # Which results are there says all that matters for what can follow. When the outputs are, every task has run.
+    queue, closed = [(0, frozenset(), [])], set()
+    while True:
+        work, there, steps = heapq.heappop(queue)
+        if outputs <= there:
+            return steps
+        if there in closed:
+            continue
+        closed.add(there)
+        used = sum(size[name] for name in there)
+        reached = [(work, there - {name}, steps) for name in there]
+        for task in tasks:
+            fits = used + task.size + task.scratch <= budget
+            if task.name not in there and there.issuperset(task.reads) and fits:
+                reached.append((work + task.cost, there | {task.name}, [*steps, task.name]))
+        for state in reached:
+            heapq.heappush(queue, state)
+    ### END SOLUTION
+
+
+# %%
+check("day05.remat", remat)
+
+# %%
+progress("day05")
