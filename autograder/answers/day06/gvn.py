@@ -1,0 +1,395 @@
+"""Hidden cases and answers of day06.gvn."""
+
+from __future__ import annotations
+
+import random
+from itertools import product
+
+from autograder.answers.day06._shared import drawn
+from autograder.authoring.answers import edited, right, wrong
+from passlab.dataflow import COMMUTATIVE, Analysis, parse, solve
+from passlab.exercises.day06.gvn import gvn_case
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+#: Equal constants, a chain of equal values, an operation that must not be turned round, a holder that is overwritten.
+CHAIN = parse("""
+program chain(x, y)
+entry:
+  a = const 4
+  b = const 4
+  c = sub x a
+  d = sub x b
+  e = sub b x
+  f = mul c y
+  g = mul d y
+  h = neg f
+  k = neg g
+  f = add x y
+  c = copy x
+  m = mul d y
+  c = add c a
+  x = add x b
+  n = neg x
+  p = neg c
+  return e h k m n p
+""")
+
+#: A loop that does not touch what was computed before it, and one that does.
+LOOP = parse("""
+program around(x, y)
+entry:
+  a = mul x y
+  b = add x y
+  i = copy x
+  jump loop
+loop:
+  c = mul x y
+  d = add i y
+  branch i body done
+body:
+  i = add i c
+  e = mul y x
+  print e
+  jump loop
+done:
+  f = mul x y
+  g = add i y
+  return c d f g b
+""")
+
+#: Two constants that differ, prints between operations, a copy whose name changes the order of operands, and one
+#: that outlives what it was copied from.
+PRINTS = parse("""
+program prints(x, y)
+entry:
+  p = const 4
+  q = const 9
+  r = sub x p
+  s = sub x q
+  print x
+  d = add x y
+  print x
+  e = sub x y
+  f = sub x y
+  z = copy x
+  b = add z y
+  g = mul r z
+  h = mul r x
+  t = max x y
+  u = copy t
+  t = neg x
+  w = max x y
+  return d e f r s b g h t u w
+""")
+
+
+#: A result that is computed into the variable that holds it, and comparisons that must not be turned round.
+AGAIN = parse("""
+program again(x, y)
+entry:
+  a = add x y
+  a = add x y
+  p = lt x y
+  q = lt y x
+  r = le x y
+  s = le y x
+  return a p q r s
+""")
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    programs = [*drawn(rng, 8, 9), *drawn(rng, 4, 7, jumps=True)]
+    return [
+        gvn_case("a chain", CHAIN),
+        gvn_case("around a loop", LOOP),
+        gvn_case("prints", PRINTS),
+        gvn_case("again", AGAIN),
+        *(gvn_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs)),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _computed(line):
+    if line.op == "const":
+        return ("const", line.value)
+    return (line.op, *(sorted(line.args) if line.op in COMMUTATIVE else line.args))
+
+
+class _Classes:
+    """Variable → number of its value, and (op, numbers) → number: a value that no variable holds is dropped."""
+
+    def __init__(self, of=(), table=()):
+        self.of, self.table = dict(of), dict(table)
+
+    def __eq__(self, other):
+        return isinstance(other, _Classes) and self.plain() == other.plain()
+
+    def plain(self):
+        """The classes as sets of variables, and what is computed from them: equal whatever the numbers are."""
+        held = {}
+        for name, number in self.of.items():
+            held.setdefault(number, set()).add(name)
+        held = {number: frozenset(names) for number, names in held.items()}
+        told = {number: str(sorted(names)) for number, names in held.items()}
+        rows = set()
+        for (op, args), n in self.table.items():
+            words = [told.get(a, a) for a in args]
+            rows.add((op, *(sorted(words) if op in COMMUTATIVE else words), told[n]))
+        return frozenset(held.values()), frozenset(rows)
+
+    def number(self, line, fresh):
+        if line.op == "copy":
+            return self.of[line.args[0]]
+        if line.op == "const":
+            return self.table.setdefault(("const", (f"#{line.value}",)), fresh())
+        args = [self.of[arg] for arg in line.args]
+        return self.table.setdefault((line.op, tuple(sorted(args) if line.op in COMMUTATIVE else args)), fresh())
+
+    def cleared(self):
+        held = set(self.of.values())
+        self.table = {
+            (op, args): n
+            for (op, args), n in self.table.items()
+            if n in held and all(a in held or isinstance(a, str) for a in args)
+        }
+        return self
+
+
+def _both(one, other):
+    """Two variables stay equal if they are on both sides: their value is numbered by the pair of numbers."""
+    if one is None or other is None:
+        return other if one is None else one
+    numbers = {}
+
+    def pair(a, b):
+        return numbers.setdefault((a, b), len(numbers))
+
+    of = {name: pair(one.of[name], other.of[name]) for name in one.of.keys() & other.of.keys()}
+    table = {}
+    for (op, args), n in one.table.items():
+        for (op2, args2), n2 in other.table.items():
+            orders = [args2, args2[::-1]] if op in COMMUTATIVE else [args2]
+            for turned in orders if op == op2 and (n, n2) in numbers else ():
+                if op == "const":
+                    if args == args2:
+                        table[op, args] = numbers[n, n2]
+                elif all(it in numbers for it in zip(args, turned, strict=True)):
+                    found = [numbers[it] for it in zip(args, turned, strict=True)]
+                    table[op, tuple(sorted(found) if op in COMMUTATIVE else found)] = numbers[n, n2]
+    return _Classes(of, table)
+
+
+def _walk(block, before, found=None):
+    state = _Classes(before.of, before.table)
+    count = [max([n for n in state.of.values()], default=0)]
+
+    def fresh():
+        count[0] += 1
+        return count[0]
+
+    for i, line in enumerate(block.instructions):
+        for arg in line.args:
+            state.of.setdefault(arg, fresh())
+        if not line.dest:
+            continue
+        number = state.number(line, fresh)
+        holding = sorted(name for name, n in state.of.items() if n == number)
+        if found is not None and holding and line.op not in ("const", "copy"):
+            found.append((block.name, i, holding[-1]))
+        state.of[line.dest] = number
+        state.cleared()
+    return state
+
+
+@right("numbers for values, and pairs of numbers where ways meet")
+def numbered(program):
+    start = _Classes({name: i for i, name in enumerate(program.variables)})
+    analysis = Analysis(
+        "numbers",
+        "forward",
+        lambda p: start,
+        lambda p: None,
+        _both,
+        lambda block, before: None if before is None else _walk(block, before),
+    )
+    facts, found = solve(program, analysis).before, []
+    for block in program.blocks:
+        if facts[block.name] is not None:
+            _walk(block, facts[block.name], found)
+    return found
+
+
+@right("begins with all equations there could be, and strikes out what does not hold")
+def struck_out(program):
+    lines = {_computed(line) for block in program.blocks for line in block.instructions if line.dest}
+    shapes = {(value[0], len(value) - 1) for value in lines if value[0] not in ("const", "copy")}
+    values = {("copy", name) for name in program.variables} | {value for value in lines if value[0] == "const"}
+    for op, count in shapes:
+        for args in product(program.variables, repeat=count):
+            values.add((op, *(sorted(args) if op in COMMUTATIVE else args)))
+    everything = frozenset((name, value) for name in program.variables for value in values if value != ("copy", name))
+
+    def holds(known, line):
+        """The equations after a line. Which of them hold is asked of classes, built anew from the ones before."""
+        return frozenset(_after(known, line))
+
+    def transfer(block, before):
+        for line in block.instructions:
+            before = holds(before, line)
+        return before
+
+    analysis = Analysis("all", "forward", lambda p: frozenset(), lambda p: everything, frozenset.intersection, transfer)
+    facts, found = solve(program, analysis).before, []
+    for block in program.blocks:
+        known = facts[block.name]
+        for i, line in enumerate(block.instructions):
+            holding = [name for name, value in known if value == _computed(line)]
+            if holding and line.op not in ("const", "copy", "print"):
+                found.append((block.name, i, max(holding)))
+            known = holds(known, line)
+    return found
+
+
+def _after(known, line):
+    """For each equation that holds of the old values, the ones that it gives of the new ones."""
+    if not line.dest:
+        return known
+    value = _computed(line)
+    equal = {name for name, it in known if it == value} | ({value[1]} if value[0] == "copy" else set())
+    if line.dest in equal:
+        return known  # it is assigned the value that it has
+    kept = {(name, it) for name, it in known if name != line.dest and (it[0] == "const" or line.dest not in it[1:])}
+    new = set(kept)
+    for name in equal - {line.dest}:
+        new |= {(name, ("copy", line.dest)), (line.dest, ("copy", name))}
+        new |= {(line.dest, it) for other, it in kept if other == name}
+        for other, it in kept:
+            if it[0] == "const":
+                continue
+            places = [i for i in range(1, len(it)) if it[i] == name]
+            for chosen in product((False, True), repeat=len(places)):
+                args = list(it[1:])
+                for place, take in zip(places, chosen, strict=True):
+                    args[place - 1] = line.dest if take else name
+                for holder in {other, *([line.dest] if other == name else [])}:
+                    new.add((holder, (it[0], *(sorted(args) if it[0] in COMMUTATIVE else args))))
+    if value[0] in ("const",) or line.dest not in value[1:]:
+        if value != ("copy", line.dest):
+            new.add((line.dest, value))
+        new |= {(line.dest, it) for it in _variants(value, equal, kept) if it != ("copy", line.dest)}
+    else:
+        new |= {(line.dest, it) for it in _variants(value, equal, known) if line.dest not in it[1:]}
+    return {(name, it) for name, it in new if it != ("copy", name)}
+
+
+def _variants(value, equal, known):
+    """A right side with each operand replaced by variables that equal it."""
+    if value[0] == "const":
+        return {value}
+    ways = [[arg, *(it[1] for name, it in known if name == arg and it[0] == "copy")] for arg in value[1:]]
+    return {(value[0], *(sorted(args) if value[0] in COMMUTATIVE else args)) for args in product(*ways)}
+
+
+no_copies = edited(
+    "did",
+    "copies are not followed",
+    ('new = complete(known | {("", computed(line))})', 'new = known | {("", computed(line))}'),
+)
+not_turned = edited(
+    "did",
+    "add x y and add y x are two different values",
+    ("return (line.op, *(sorted(line.args) if line.op in COMMUTATIVE else line.args))", "return (line.op, *line.args)"),
+    ("return (op, *(sorted(args) if op in COMMUTATIVE else args))", "return (op, *args)"),
+)
+all_turned = edited(
+    "spared",
+    "sub x y and sub y x are the same value",
+    ("sorted(line.args) if line.op in COMMUTATIVE else line.args", "sorted(line.args)"),
+    ("sorted(args) if op in COMMUTATIVE else args", "sorted(args)"),
+)
+operands_stay = edited(
+    "spared",
+    "an assignment to an operand is overlooked",
+    (" and line.dest not in value[1:]]", "]"),
+)
+holder_stays = edited(
+    "spared",
+    "a variable that is assigned still holds what it held",
+    ("if line.dest != name and line.dest not in value[1:]]", "if line.dest not in value[1:]]"),
+)
+one_way = edited(
+    "spared", "what holds on one of the ways is enough", ("return one & other", "return complete(one | other)")
+)
+pessimist = edited(
+    "did",
+    "before its first visit a block has no equations: loops lose theirs",
+    ("lambda p: frozenset(), lambda p: None", "lambda p: frozenset(), lambda p: frozenset()"),
+)
+no_constants = edited(
+    "did",
+    "two variables with the same constant are not equal",
+    ("if value == other}", 'if value == other and value[0] != "const"}'),
+)
+not_complete = edited(
+    "did",
+    "one step of consequences, not all",
+    (
+        "        if more <= equations:\n            return equations\n        equations = equations | more",
+        "        return equations | more",
+    ),
+)
+
+
+@wrong("did", "block by block")
+def local(program):
+    found = []
+    for block in program.blocks:
+        _walk(block, _Classes({name: i for i, name in enumerate(program.variables)}), found)
+    return found
+
+
+@wrong("spared", "an operation is redundant if its text occurred before")
+def by_text(program):
+    seen, found = {}, []
+    for block in program.blocks:
+        for i, line in enumerate(block.instructions):
+            if line.op in ("const", "copy", "print"):
+                continue
+            if _computed(line) in seen:
+                found.append((block.name, i, seen[_computed(line)]))
+            seen.setdefault(_computed(line), line.dest)
+    return found
+
+
+@wrong("valid", "names the operations alone")
+def operations_alone(program):
+    return [entry[:2] for entry in numbered(program)]
+
+
+EQUIVALENT = {
+    ('if op == "const":', "if False:"): "a number is never the name of a variable",
+    ('return ("const", line.value)', "return (line.value,)"): "a number alone is unlike all other right sides, too",
+}
+
+not_itself = edited(
+    "did",
+    "an operation is not redundant where only the variable that it assigns holds its result",
+    ("if value == computed(line))", "if value == computed(line) and name != line.dest)"),
+)
+turns_comparisons = edited(
+    "spared",
+    "x < y and y < x are one operation",
+    (
+        "return (line.op, *(sorted(line.args) if line.op in COMMUTATIVE else line.args))",
+        'return (line.op, *(sorted(line.args) if line.op in {*COMMUTATIVE, "lt"} else line.args))',
+    ),
+    (
+        "return (op, *(sorted(args) if op in COMMUTATIVE else args))",
+        'return (op, *(sorted(args) if op in {*COMMUTATIVE, "lt"} else args))',
+    ),
+)

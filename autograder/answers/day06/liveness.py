@@ -1,0 +1,184 @@
+"""Hidden cases and answers of day06.liveness."""
+
+from __future__ import annotations
+
+import random
+
+from autograder.answers.day06._shared import drawn
+from autograder.authoring.answers import edited, right, wrong
+from passlab.dataflow import parse, predecessors, successors
+from passlab.exercises.day06._programs import ENTRY_IN_LOOP
+from passlab.exercises.day06.liveness import live_case
+from passlab.judge import Case
+
+#: What only a branch, a print or a return reads; a parameter that is never read; a value read and assigned at once.
+ENDS = parse("""
+program ends(flag, unused, seen, kept)
+entry:
+  old = neg kept
+  old = add old old
+  print seen
+  jump next
+next:
+  branch flag yes no
+yes:
+  flag = copy kept
+  kept = mul kept kept
+  jump no
+no:
+  return flag kept
+""")
+
+#: A block that no run gets to, and a loop that never ends: both have live variables.
+ASIDE = parse("""
+program aside(x, n)
+entry:
+  branch n loop done
+loop:
+  print x
+  jump loop
+never:
+  k = neg n
+  print k
+  jump done
+done:
+  return n
+""")
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    programs = [*drawn(rng, 4, 10), *drawn(rng, 3, 9, jumps=True), *drawn(rng, 1, 60)]
+    fixed = [
+        live_case("every kind of read", ENDS),
+        live_case("the entry is in the loop", ENTRY_IN_LOOP),
+        live_case("a block that nothing leads to, and no end", ASIDE),
+    ]
+    return [*fixed, *(live_case(f"drawn, number {i + 1}", program) for i, program in enumerate(programs))]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _use_and_kill(block):
+    """The variables that a block reads before it assigns them, and those that it assigns."""
+    use, kill = set(), set()
+    for line in block.instructions:
+        use |= set(line.args) - kill
+        kill |= {line.dest} if line.dest else set()
+    return use | set(block.terminator.args) - kill, kill
+
+
+@right("the textbook's sets, use and kill, and rounds over all blocks")
+def textbook(program):
+    after = {block.name: set() for block in program.blocks}
+    before = {block.name: set() for block in program.blocks}
+    changed = True
+    while changed:
+        changed = False
+        for block in program.blocks:
+            use, kill = _use_and_kill(block)
+            new = set().union(*(before[target] for target in block.terminator.targets))
+            live = use | (new - kill)
+            changed |= live != before[block.name] or new != after[block.name]
+            after[block.name], before[block.name] = new, live
+    return {name: [before[name], after[name]] for name in before}
+
+
+@right("variable by variable: from each block that reads it, back through blocks that do not assign it")
+def by_variable(program):
+    into, ahead = predecessors(program), successors(program)
+    parts = {block.name: _use_and_kill(block) for block in program.blocks}
+    before = {name: set() for name in parts}
+    for variable in program.variables:
+        todo = [name for name, (use, _) in parts.items() if variable in use]
+        while todo:
+            name = todo.pop()
+            if variable not in before[name]:
+                before[name].add(variable)
+                todo += [other for other in into[name] if variable not in parts[other][1]]
+    return {name: (sorted(before[name]), sorted(set().union(*(before[t] for t in ahead[name])))) for name in before}
+
+
+kill_last = edited(
+    "did",
+    "x = add x 1 ends the life of the x that it reads",
+    (
+        "live.discard(line.dest)\n            live.update(line.args)",
+        "live.update(line.args)\n            live.discard(line.dest)",
+    ),
+)
+no_ends = edited(
+    "did", "what a branch or a return reads is forgotten", ("set(after) | set(block.terminator.args)", "set(after)")
+)
+downwards = edited(
+    "did", "goes through the block from its start to its end", ("reversed(block.instructions)", "block.instructions")
+)
+forward = edited("did", "facts flow forward", ('"liveness", "backward"', '"liveness", "forward"'))
+no_prints = edited(
+    "did", "a print is overlooked", ("live.update(line.args)", "live.update(line.args if line.dest else ())")
+)
+on_every_way = edited("did", "live only if it is read on every way", ("frozenset.union", "frozenset.intersection"))
+no_kill = edited("spared", "an assignment does not end a life", ("live.discard(line.dest)", "pass"))
+all_at_the_end = edited(
+    "spared",
+    "all variables are live at a return",
+    ("nothing, nothing, frozenset.union", "lambda p: frozenset(p.variables), nothing, frozenset.union"),
+)
+ends_are_after = edited(
+    "spared",
+    "what the terminator reads counts as live after it",
+    (
+        "(found.before[name], found.after[name])",
+        "(found.before[name], found.after[name] | set(program[name].terminator.args))",
+    ),
+)
+exchanged = edited(
+    "did",
+    "start and end exchanged",
+    ("(found.before[name], found.after[name])", "(found.after[name], found.before[name])"),
+)
+
+
+@wrong("spared", "every variable that the block mentions is live in it")
+def mentioned(program):
+    found = textbook(program)
+    for block in program.blocks:
+        found[block.name][0] = found[block.name][0] | {arg for line in block.instructions for arg in line.args}
+    return found
+
+
+@wrong("did", "only within each block: nothing flows between them")
+def local(program):
+    return {block.name: (_use_and_kill(block)[0], set()) for block in program.blocks}
+
+
+@wrong("valid", "only the sets at the starts")
+def starts_alone(program):
+    return {name: pair[0] for name, pair in textbook(program).items()}
+
+
+@wrong("did", "nothing is live where no run gets to")
+def reached_only(program):
+    found, ahead = textbook(program), successors(program)
+    reached, todo = set(), [program.entry.name]
+    while todo:
+        name = todo.pop()
+        if name not in reached:
+            reached.add(name)
+            todo += ahead[name]
+    return {name: pair if name in reached else [set(), set()] for name, pair in found.items()}
+
+
+@wrong("did", "nothing is live where no way leads to a return")
+def ways_out_only(program):
+    found, into = textbook(program), predecessors(program)
+    leads, todo = set(), [block.name for block in program.blocks if block.terminator.kind == "return"]
+    while todo:
+        name = todo.pop()
+        if name not in leads:
+            leads.add(name)
+            todo += into[name]
+    return {name: pair if name in leads else [set(), set()] for name, pair in found.items()}

@@ -1,0 +1,260 @@
+"""Hidden cases and answers of day06.ranges."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import torch
+from torch import fx, nn
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day06.ranges import ranged
+from passlab.fx.cases import graph
+from passlab.fx.nodes import attribute, op_name, shape
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+
+    def span(least: float = -4, most: float = 4) -> tuple[float, float]:
+        low = rng.uniform(least, most)
+        return low, low + rng.uniform(0.5, 4)
+
+    wide, weights = rng.randint(3, 7), rng.randrange(2**31)
+
+    def linear(rows: int, columns: int, bias: bool = True) -> Any:
+        def make() -> nn.Linear:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(weights + rows)
+                return nn.Linear(columns, rows, bias=bias)
+
+        return make
+
+    def both_ways(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        return (3 - x) * -2 - y
+
+    def negative(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        return x * y - torch.neg(y)
+
+    def squares(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+        return x * x, y * y, x * y
+
+    def one_layer(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return m.only(x)
+
+    def summed(m: Any, x: fx.Proxy) -> tuple:
+        return x.sum(1), x.mean(0), x.sum((0, 1)), x.flatten(0)
+
+    def functions(m: Any, x: fx.Proxy) -> tuple:
+        return torch.exp(x), torch.sigmoid(x), torch.tanh(x), torch.relu(x), torch.relu(torch.neg(x))
+
+    def weighted(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return torch.exp((x * m.w).reshape(-1, 2)) - m.w.sum()
+
+    def deep(m: Any, x: fx.Proxy) -> fx.Proxy:
+        h = torch.tanh(m.first(x))
+        return m.last(torch.relu(m.second(h)) + h * h)
+
+    def shares(m: Any, x: fx.Proxy) -> fx.Proxy:
+        s = torch.softmax(x * 40, dim=1)
+        return s * x, torch.neg(s) + 1
+
+    def strange(m: Any, x: fx.Proxy, y: fx.Proxy) -> tuple:
+        a = torch.cos(x)
+        b = torch.relu(a)
+        return torch.neg(b), a - y, torch.sigmoid(a * b), m.only(b), torch.exp(a), a * 0 + 1, b.sum(1), a * a
+
+    def away(m: Any, x: fx.Proxy) -> tuple:
+        w = m.w + 0
+        return x + w, x * torch.exp(w), torch.exp(x * 500)
+
+    def column(m: Any, x: fx.Proxy) -> tuple:
+        a = torch.relu(torch.cos(x))
+        return m.only(a), 0 * torch.cos(x)
+
+    return [
+        ranged("a column of which nothing is known", graph(column, (3, 1), only=linear(4, 1)), True, x=span()),
+        ranged("number and value", graph(both_ways, (2, 3), (2, 3)), x=span(), y=span()),
+        ranged("both negative", graph(negative, (2, 3), (2, 3)), x=span(-9, -5), y=span(-9, -5)),
+        ranged("signs that differ", graph(negative, (2, 3), (2, 3)), x=span(-9, -5), y=span(1, 3)),
+        ranged("around zero", graph(negative, (2, 3), (2, 3)), x=(-1.0, rng.uniform(1, 3)), y=(-2.0, rng.uniform(1, 3))),  # noqa: E501
+        ranged("squares", graph(squares, (2, 3), (2, 3)), x=(-rng.uniform(1, 3), rng.uniform(0.5, 2)), y=(-3.0, -rng.uniform(1, 2))),  # noqa: E501
+        ranged("positive squares", graph(squares, (2, 3), (2, 3)), x=(1.0, 2.0), y=(-2.0, 0.0)),
+        ranged("one layer", graph(one_layer, (2, wide), only=linear(6, wide)), x=span()),
+        ranged("one layer, no bias", graph(one_layer, (2, 1, wide), only=linear(5, wide, False)), x=span()),
+        ranged("sums", graph(summed, (3, 5)), x=span()),
+        ranged("functions", graph(functions, (2, 3)), x=(-rng.uniform(1, 3), rng.uniform(1, 3))),
+        ranged("a constant", graph(weighted, (2, 4), w=(4,)), x=span(-1, 0)),
+        ranged("away from zero, and huge", graph(away, (2, 3), w=torch.tensor([1.5, 2.0, 3.0])), x=(-2.0, 2.0)),
+        ranged("a deep one", graph(deep, (2, wide), first=linear(4, wide), second=linear(4, 4), last=linear(3, 4)), x=span()),  # noqa: E501
+        ranged("shares", graph(shares, (2, 3)), x=span(-2, 1)),
+        ranged("nothing is known", graph(strange, (2, 3), (2, 3), only=linear(4, 3)), True, x=span(), y=span()),
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+@right("each element has its own interval; a layer is centre and radius")
+def elementwise(gm, inputs):
+    found, inf = {}, math.inf
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            continue
+        name = op_name(node, gm)
+        ends = [
+            found[a.name] if isinstance(a, fx.Node) else (torch.tensor(float(a)),) * 2
+            for a in node.args[:2]
+            if not isinstance(a, list | tuple)
+        ]
+        if node.op == "placeholder":
+            pair = tuple(torch.full(shape(node), end, dtype=torch.float64) for end in inputs[node.name])
+        elif node.op == "get_attr":
+            pair = (attribute(gm, node.target).double(),) * 2
+        elif name in ("exp", "relu", "sigmoid", "tanh"):
+            pair = tuple(getattr(torch, name)(end) for end in ends[0])
+        elif name == "neg":
+            pair = -ends[0][1], -ends[0][0]
+        elif name in ("add", "sub"):
+            other = ends[1] if name == "add" else (-ends[1][1], -ends[1][0])
+            pair = ends[0][0] + other[0], ends[0][1] + other[1]
+        elif name == "mul":
+            corners = torch.stack(torch.broadcast_tensors(*(a * b for a in ends[0] for b in ends[1]))).nan_to_num(
+                0, inf, -inf
+            )
+            low, high = corners.amin(0), corners.amax(0)
+            if node.args[0] is node.args[1]:
+                low = torch.where((ends[0][0] <= 0) & (ends[0][1] >= 0), 0.0, torch.minimum(corners[0], corners[3]))
+            pair = low, high
+        elif name == "Linear":
+            layer = gm.get_submodule(node.target)
+            middle, radius = (ends[0][0] + ends[0][1]) / 2, (ends[0][1] - ends[0][0]) / 2
+            at, by = middle @ layer.weight.double().T, radius @ layer.weight.double().abs().T
+            at = at if layer.bias is None else at + layer.bias.double()
+            pair = (at - by).nan_to_num(-inf, inf, -inf), (at + by).nan_to_num(inf, inf, -inf)
+        elif name in ("sum", "mean", "transpose", "reshape", "flatten"):
+            pair = tuple(getattr(end, name)(*node.args[1:]) for end in ends[0])
+        elif name == "softmax":
+            pair = torch.zeros(1).double(), torch.ones(1).double()
+            pair = tuple(p.expand(shape(node)) for p in pair)
+        else:
+            pair = tuple(torch.full(shape(node), end, dtype=torch.float64) for end in (-inf, inf))
+        found[node.name] = pair
+    return {name: (float(low.min()), float(high.max())) for name, (low, high) in found.items()}
+
+
+@right("asks the corners of every operation, whatever it is; a layer is one product after the other")
+def by_corners(gm, inputs):
+    inf, found = math.inf, {}
+    functions = {"add": lambda a, b: a + b, "sub": lambda a, b: a - b, "mul": lambda a, b: a * b if a and b else 0.0,
+                 "neg": lambda a: -a, "relu": lambda a: max(a, 0), "exp": lambda a: float(torch.exp(torch.tensor(a).double())),  # noqa: E501
+                 "sigmoid": lambda a: float(torch.sigmoid(torch.tensor(a).double())), "tanh": math.tanh}  # fmt: skip
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            continue
+        name = op_name(node, gm)
+        ends = [
+            found[a.name] if isinstance(a, fx.Node) else [a] for a in node.args if isinstance(a, fx.Node | int | float)
+        ]
+        if node.op == "placeholder":
+            pair = inputs[node.name]
+        elif node.op == "get_attr":
+            numbers = attribute(gm, node.target).flatten().tolist()
+            pair = min(numbers), max(numbers)
+        elif name in functions and len(ends) == 2:
+            same = node.args[0] is node.args[1]
+            seen = (
+                [functions[name](a, a) for a in ends[0]]
+                if same and name == "mul"
+                else [functions[name](a, b) for a in ends[0] for b in ends[1]]
+            )
+            if same and name == "mul" and ends[0][0] < 0 < ends[0][1]:
+                seen.append(0.0)
+            pair = min(seen), max(seen)
+        elif name in functions:
+            seen = [functions[name](a) for a in ends[0]]
+            pair = min(seen), max(seen)
+        elif name == "Linear" and inf not in map(abs, ends[0]):
+            layer = gm.get_submodule(node.target)
+            rows, (low, high) = layer.weight.tolist(), ends[0]
+            offset = [0.0] * len(rows) if layer.bias is None else layer.bias.tolist()
+            pair = (
+                min(b + sum(min(w * low, w * high) for w in row) for row, b in zip(rows, offset, strict=True)),
+                max(b + sum(max(w * low, w * high) for w in row) for row, b in zip(rows, offset, strict=True)),
+            )
+        elif name == "sum":
+            count = math.prod(shape(node.args[0])) // math.prod(shape(node))
+            pair = count * ends[0][0], count * ends[0][1]
+        elif name in ("mean", "reshape", "transpose", "flatten"):
+            pair = ends[0]
+        else:
+            pair = (0, 1) if name == "softmax" else (-inf, inf)
+        found[node.name] = pair
+    return {name: tuple(map(float, pair)) for name, pair in found.items()}
+
+
+@wrong("same", "runs the graph on random inputs and takes what it saw")
+def sampled(gm, inputs):
+    seen = {}
+
+    class Watch(fx.Interpreter):
+        def run_node(self, n):
+            result = super().run_node(n)
+            if n.op != "output":
+                seen.setdefault(n.name, []).extend([float(result.min()), float(result.max())])
+            return result
+
+    places = [n for n in gm.graph.nodes if n.op == "placeholder"]
+    for _ in range(20):
+        with torch.no_grad():
+            Watch(gm).run(
+                *(inputs[n.name][0] + (inputs[n.name][1] - inputs[n.name][0]) * torch.rand(shape(n)) for n in places)
+            )
+    return {name: (min(ends), max(ends)) for name, ends in seen.items()}
+
+
+@wrong("did", "everything is possible: sound, and of no use")
+def everything(gm, inputs):
+    return {n.name: (-math.inf, math.inf) for n in gm.graph.nodes if n.op != "output"}
+
+
+low_from_low = edited("same", "a difference of ranges is low - low … high - high", ("(-d, -c)", "(c, d)"))
+low_times_low = edited(
+    "same",
+    "multiplies low by low and high by high",
+    ("for p in (a, b) for q in (c, d)", "for p, q in ((a, c), (b, d))"),
+)
+no_square = edited("did", "does not see that both factors are one value", ("node.args[0] is node.args[1]", "False"))
+equal_ranges = edited(
+    "same", "takes every product across zero for a square", ("node.args[0] is node.args[1]", "(a < 0 < b)")
+)
+not_negated = edited("valid", "negates both ends and leaves them in their places", ("(-b, -a)", "(-a, -b)"))
+by_magnitude = edited(
+    "did",
+    "bounds a layer by magnitudes: |weights| times the largest operand",
+    ("up * a + down * b", "(down - up) * max(abs(a), abs(b))"),
+    ("up * b + down * a", "(up - down) * max(abs(a), abs(b))"),
+)
+no_signs = edited(
+    "same",
+    "puts the low end into every weight, the negative ones, too",
+    ("up * a + down * b", "torch.minimum((up + down) * a, (up + down) * b)"),
+    ("up * b + down * a", "torch.maximum((up + down) * a, (up + down) * b)"),
+)
+one_of_a_sum = edited("same", "a sum has the range of its terms", ("count * a, count * b", "a, b"))
+passes_on = edited(
+    "spared", "an operation without a row hands its operand's range on", ("EVERYTHING  # no row", "a, b")
+)
+no_bias = edited("same", "forgets the bias of a layer", ("0 if layer.bias is None else layer.bias.double()", "0"))
+
+zero_in_between = edited(
+    "did",
+    "the range of a constant reaches to zero",
+    ("attribute(gm, node.target).min().item()", "min(attribute(gm, node.target).min().item(), 0.0)"),
+    ("attribute(gm, node.target).max().item()", "max(attribute(gm, node.target).max().item(), 0.0)"),
+)

@@ -1,0 +1,279 @@
+"""Hidden cases and answers of day06.shapes."""
+
+from __future__ import annotations
+
+import math
+import random
+from typing import Any
+
+import sympy
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day06.shapes import symbolic
+from passlab.fx.cases import graph
+from passlab.fx.nodes import attribute, op_name
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    wide, fold, window = rng.randint(4, 8), rng.randint(3, 5), rng.randint(2, 4)
+
+    def broadcast(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        return torch.tanh(x) * y + 1
+
+    def vector(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x * m.w - m.one
+
+    def layers(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return m.second(torch.relu(m.first(x)).transpose(0, 1))
+
+    def square(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x @ x
+
+    def gram(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x @ x.transpose(-2, -1)
+
+    def batches(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        return torch.sigmoid(x @ y)
+
+    def three(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        return torch.cat([x, y, x], -1)
+
+    def folds(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return m.layer(x.reshape(-1, wide))
+
+    def fixed(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x.reshape(4, 6).transpose(0, 1)
+
+    def twice(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return F.max_pool2d(F.max_pool2d(x, window), 2)
+
+    def head(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return m.layer(F.max_pool2d(x, 2).flatten(1))
+
+    def from_the_end(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x.transpose(0, -1)
+
+    def parts(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> fx.Proxy:
+        return torch.cat([x, y, z], 0)
+
+    def middle(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return x.flatten(1, 2).reshape(fold, -1)
+
+    def doubled(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        return torch.cat([x.flatten(0), y.flatten(0)], 0).reshape(2, -1)
+
+    def linear(rows: int, columns: int) -> Any:
+        return lambda: nn.Linear(columns, rows)
+
+    def planes(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return F.max_pool2d(x, 3)
+
+    def tokens(m: Any, x: fx.Proxy) -> fx.Proxy:
+        return m.layer(x)
+
+    return [
+        symbolic("planes without a batch", graph(planes, (2, 6, 7)), "did", x=[2, "h", "w"]),
+        symbolic("a layer of tokens", graph(tokens, (2, 3, wide), layer=linear(3, wide)), "did", x=["b", 3, "k"]),
+        symbolic("a row and a column", graph(broadcast, (3, 1), (1, 4)), x=["n", 1], y=[1, "k"]),
+        symbolic("fewer dimensions", graph(broadcast, (2, 3, 4), (3, 4)), "did", x=["b", "n", "k"], y=["n", "m"]),
+        symbolic("a vector", graph(vector, (2, wide), w=(wide,), one=(1,)), "did", x=["n", "k"]),
+        symbolic(
+            "two layers", graph(layers, (5, wide), first=linear(3, wide), second=linear(2, 5)), "did", x=["n", "k"]
+        ),
+        symbolic("a square", graph(square, (3, 3)), "did", x=["n", "k"]),
+        symbolic("itself, turned", graph(gram, (2, 3, 4)), x=["b", "n", "k"]),
+        symbolic("batches", graph(batches, (2, 3, 4), (2, 4, 5)), "did", x=["b", 3, "k"], y=["c", "m", 5]),
+        symbolic("one batch", graph(batches, (1, 3, 4), (2, 4, 5)), "did", x=[1, "n", "k"], y=["c", "m", 5]),
+        symbolic("three parts", graph(three, (2, 3), (2, 4)), "did", x=["n", "k"], y=["m", "j"]),
+        symbolic("rows of a layer", graph(folds, (wide, 2), layer=linear(3, wide)), "did", x=["n", "k"]),
+        symbolic("a fixed shape", graph(fixed, (4, 6)), "did", x=["n", "k"]),
+        symbolic("turned, from the end", graph(from_the_end, (2, 3, 4)), x=["b", "n", "k"]),
+        symbolic(
+            "the third part", graph(parts, (2, 3), (3, 3), (4, 3)), "did", x=["n", "k"], y=["m", "k"], z=["j", "i"]
+        ),
+        symbolic("two windows", graph(twice, (1, 2, 8, 9)), "did", x=[1, 2, "h", "w"]),
+        symbolic("a classifier", graph(head, (2, 3, 4, 4), layer=linear(5, 12)), "did", x=["b", 3, "h", "h"]),
+        symbolic("the middle", graph(middle, (fold, 3, 2, 2)), "did", x=["n", "k", 2, 2]),
+        symbolic("two joined, in halves", graph(doubled, (2, 3), (2, 5)), "did", x=["n", 3], y=["m", 5]),
+    ]
+
+
+EQUIVALENT = {
+    (
+        'return " * ".join([*names, str(numbers)]) if names else numbers',
+        'return " * ".join([*names, str(numbers)]) if True else numbers',
+    ): "a number as text is a formula, too",
+}
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _with_sympy(gm, inputs):
+    """The answer with SymPy's formulas: sizes are expressions, and each law is written when it is met."""
+    laws, found = [], {}
+
+    def size(s):
+        return sympy.Symbol(s, integer=True, positive=True) if isinstance(s, str) else sympy.Integer(s)
+
+    def equal(a, b):
+        if sympy.expand(a - b) != 0:
+            laws.append(f"{written(a)} == {written(b)}")
+        return b if b.is_Integer else a
+
+    def written(s):
+        s = sympy.sympify(s)
+        if isinstance(s, sympy.floor):
+            above, below = s.args[0].as_numer_denom()
+            return f"(({written(above)}) // {below})"
+        if s.is_Pow:
+            return " * ".join([written(s.base)] * int(s.exp))
+        if s.is_Add or s.is_Mul:
+            return "(" + (" + " if s.is_Add else " * ").join(written(part) for part in s.args) + ")"
+        return str(s)
+
+    def broadcast(a, b):
+        long = max(len(a), len(b))
+        a, b = ([sympy.Integer(1)] * (long - len(v)) + list(v) for v in (a, b))
+        return [q if p == 1 else p if q == 1 else equal(p, q) for p, q in zip(a, b, strict=True)]
+
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            continue
+        name = op_name(node, gm)
+        args = fx.node.map_arg(node.args, lambda n: found[n.name])
+        x = args[0] if args else None
+        if node.op == "placeholder":
+            shape = [size(s) for s in inputs[node.name]]
+        elif node.op == "get_attr":
+            shape = [size(s) for s in attribute(gm, node.target).shape]
+        elif name in ("add", "sub", "mul"):
+            shape = broadcast(x, args[1] if isinstance(args[1], list | tuple) else [])
+        elif name == "Linear":
+            layer = gm.get_submodule(node.target)
+            equal(x[-1], sympy.Integer(layer.in_features))
+            shape = [*x[:-1], sympy.Integer(layer.out_features)]
+        elif name == "matmul":
+            equal(x[-1], args[1][-2])
+            shape = [*broadcast(x[:-2], args[1][:-2]), x[-2], args[1][-1]]
+        elif name == "transpose":
+            shape = list(x)
+            shape[args[1]], shape[args[2]] = shape[args[2]], shape[args[1]]
+        elif name == "flatten":
+            end = args[2] + 1 if len(args) > 2 else len(x)
+            shape = [*x[: args[1]], math.prod(x[args[1] : end], start=sympy.Integer(1)), *x[end:]]
+        elif name == "reshape":
+            numbers = math.prod(x, start=sympy.Integer(1))
+            known = math.prod(s for s in args[1:] if s != -1)
+            if -1 in args[1:]:
+                laws.append(f"{written(numbers)} % {known} == 0")
+            else:
+                equal(numbers, sympy.Integer(known))
+            shape = [sympy.floor(numbers / known) if s == -1 else sympy.Integer(s) for s in args[1:]]
+        elif name == "cat":
+            (parts, dim) = args
+            for part in parts[1:]:
+                for k, (p, q) in enumerate(zip(x[0], part, strict=True)):
+                    if k != dim % len(part):
+                        equal(p, q)
+            shape = list(x[0])
+            shape[dim] = sum(part[dim] for part in parts)
+        elif name == "max_pool2d":
+            laws.extend(f"{written(s)} >= {args[1]}" for s in x[-2:])
+            shape = [*x[:-2], *(sympy.floor(s / args[1]) for s in x[-2:])]
+        else:
+            shape = list(x)
+        found[node.name] = shape
+    return {"shapes": {n: [written(s) for s in shape] for n, shape in found.items()}, "constraints": laws}
+
+
+@right("computes with SymPy, and writes the formulas at the end")
+def with_sympy(gm, inputs):
+    return _with_sympy(gm, inputs)
+
+
+@right("as SymPy has it, each constraint as a difference, and all of them sorted")
+def sorted_laws(gm, inputs):
+    found = _with_sympy(gm, inputs)
+    laws = sorted(
+        {
+            law.replace(" == ", " - (", 1) + ") == 0" if " == " in law and "%" not in law else law
+            for law in found["constraints"]
+        }
+    )
+    return {"shapes": {n: tuple(s) for n, s in found["shapes"].items()}, "constraints": tuple(laws)}
+
+
+@wrong("same", "takes the shapes of the example that the graph was traced with")
+def of_the_example(gm, inputs):
+    shapes = {n.name: list(n.meta["tensor_meta"].shape) for n in gm.graph.nodes if n.op != "output"}
+    return {"shapes": shapes, "constraints": _with_sympy(gm, inputs)["constraints"]}
+
+
+@wrong("did", "shapes alone: what they imply is not noted")
+def no_laws(gm, inputs):
+    return _with_sympy(gm, inputs) | {"constraints": []}
+
+
+@wrong("spared", "fixes every size to that of the example, as export does without dynamic shapes")
+def all_fixed(gm, inputs):
+    laws = []
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            sizes = zip(inputs[node.name], node.meta["tensor_meta"].shape, strict=True)
+            laws += [f"{name} == {size}" for name, size in sizes if isinstance(name, str)]
+    return _with_sympy(gm, inputs) | {"constraints": laws}
+
+
+@wrong("did", "does not ask whether -1 comes out even")
+def any_remainder(gm, inputs):
+    found = _with_sympy(gm, inputs)
+    return found | {"constraints": [law for law in found["constraints"] if "%" not in law]}
+
+
+@wrong("did", "a window larger than the image gives an empty result, and no error")
+def any_window(gm, inputs):
+    found = _with_sympy(gm, inputs)
+    return found | {"constraints": [law for law in found["constraints"] if ">=" not in law]}
+
+
+@wrong("spared", "a window must fit a whole number of times")
+def whole_windows(gm, inputs):
+    found = _with_sympy(gm, inputs)
+    laws = [law.replace(" >= ", " % ") + " == 0" if ">=" in law else law for law in found["constraints"]]
+    return found | {"constraints": laws}
+
+
+@wrong("spared", "sizes must be multiples of four")
+def fours(gm, inputs):
+    found = _with_sympy(gm, inputs)
+    symbols = {s for sizes in inputs.values() for s in sizes if isinstance(s, str)}
+    return found | {"constraints": [*found["constraints"], *(f"{s} % 4 == 0" for s in sorted(symbols))]}
+
+
+@wrong("valid", "leaves -1 to torch, and gives Python's own objects")
+def objects(gm, inputs):
+    found = _with_sympy(gm, inputs)
+    return found["shapes"]
+
+
+no_ones = edited(
+    "spared", "does not broadcast a size of 1", ("b if a == 1 else a if b == 1 else equal(a, b)", "equal(a, b)")
+)
+not_added = edited(
+    "same", "joins parts without adding their sizes", ("plus([part[dim] for part in parts])", "parts[0][dim]")
+)
+not_turned = edited("same", "a transposed value keeps its shape", ("shape[i], shape[j] = shape[j], shape[i]", "pass"))
+
+two_parts = edited("did", "of the parts that are joined, only two are compared", ("parts[1:]:", "parts[1:2]:"))
+counts_from_the_front = edited(
+    "same",
+    "a dimension from the end counts from the front",
+    ("shape, (_, i, j) = list(shape), args", "shape, (i, j) = list(shape), map(abs, args[1:])"),
+)

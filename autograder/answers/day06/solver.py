@@ -1,0 +1,230 @@
+"""Hidden cases and answers of day06.solver."""
+
+from __future__ import annotations
+
+import random
+
+from autograder.answers.day06._shared import drawn
+from autograder.authoring.answers import edited, right, wrong
+from passlab.dataflow import ANALYSES, parse, predecessors, reverse_postorder, successors
+from passlab.exercises.day06._programs import COUNT, ENTRY_IN_LOOP, FOR_EVER, TWO_ENTRIES
+from passlab.exercises.day06.constants import OPTIMIST
+from passlab.exercises.day06.solver import solver_case
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+#: The entry adds nothing to the facts: what comes after it must be visited all the same.
+QUIET = parse("""
+program quiet()
+entry:
+  jump first
+first:
+  a = const 3
+  jump last
+last:
+  b = neg a
+  return b
+""")
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    names = [name for name in ANALYSES if name != "intervals"]  # intervals need `widen`
+    fixed = [
+        solver_case("the entry is in the loop: reaching definitions", ENTRY_IN_LOOP, "reaching definitions"),
+        solver_case("the entry is in the loop: available expressions", ENTRY_IN_LOOP, "available expressions"),
+        solver_case("no way to a return: anticipated expressions", FOR_EVER, "anticipated expressions"),
+        solver_case("an entry that adds nothing", QUIET, "reaching definitions"),
+        solver_case("a switch that stays off", OPTIMIST, "constants"),
+        solver_case("backward and on every way", COUNT, "anticipated expressions"),
+        solver_case("a jump into a loop", TWO_ENTRIES, "dominators"),
+    ]
+    small = [
+        solver_case(f"drawn, number {i + 1}: {name}", program, name)
+        for i, program in enumerate([*drawn(rng, 3, 12), *drawn(rng, 2, 9, jumps=True)])
+        for name in names
+    ]
+    large = [
+        solver_case(f"many blocks in any order: {name}", program, name)
+        for program, name in zip(drawn(rng, 3, 150), ("liveness", "reaching definitions", "dominators"), strict=True)
+    ]
+    return [*fixed, *small, *large]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+class _Facts:
+    """What the right answers share: the equations, without an order of visits."""
+
+    def __init__(self, program, analysis):
+        self.program, self.analysis = program, analysis
+        self.forward = analysis.direction == "forward"
+        ahead, behind = successors(program), predecessors(program)
+        self.sources, self.readers = (behind, ahead) if self.forward else (ahead, behind)
+        self.ends = {program.entry.name} if self.forward else {name for name in ahead if not ahead[name]}
+        self.blocks = {block.name: block for block in program.blocks}
+        self.came = {name: analysis.initial(program) for name in self.blocks}
+        self.went = dict(self.came)
+        self.log = []
+
+    def visit(self, name):
+        analysis = self.analysis
+        self.log.append(name)
+        facts = [self.went[source] for source in self.sources[name]]
+        if analysis.edge:
+            edges = zip(self.sources[name], facts, strict=True)
+            facts = [analysis.edge(self.blocks[source], name, fact) for source, fact in edges]
+        facts += [analysis.boundary(self.program)] if name in self.ends else []
+        fact = analysis.initial(self.program)
+        for other in facts:
+            fact = analysis.merge(other, fact)
+        self.came[name], old = fact, self.went[name]
+        self.went[name] = analysis.transfer(self.blocks[name], fact)
+        return self.went[name] != old
+
+    def result(self):
+        facts = (self.came, self.went) if self.forward else (self.went, self.came)
+        return (*facts, self.log)
+
+
+@right("a set of waiting blocks, of which it takes the first in reverse post-order")
+def first_of_a_set(program, analysis):
+    facts = _Facts(program, analysis)
+    place = {name: i for i, name in enumerate(reverse_postorder(program, analysis.direction))}
+    waiting = set(place)
+    while waiting:
+        name = min(waiting, key=place.get)
+        waiting.remove(name)
+        if facts.visit(name):
+            waiting.update(facts.readers[name])
+    return list(facts.result())
+
+
+@right("a list of flags in reverse post-order; after a change that leads back it goes on from there")
+def flags(program, analysis):
+    facts = _Facts(program, analysis)
+    order = reverse_postorder(program, analysis.direction)
+    place = {name: i for i, name in enumerate(order)}
+    dirty, at = [True] * len(order), 0
+    while at < len(order):
+        onward = at + 1
+        if dirty[at]:
+            dirty[at] = False
+            if facts.visit(order[at]):
+                for reader in facts.readers[order[at]]:
+                    dirty[place[reader]] = True
+                    onward = min(onward, place[reader])
+        at = onward
+    before, after, log = facts.result()
+    return before, after, tuple(log)
+
+
+_START = "fact = analysis.boundary(program) if starts else analysis.initial(program)"
+_AGAIN = """        if went[name] != old:
+            for reader in readers[name]:
+                if place[reader] not in waiting:
+                    heapq.heappush(waiting, place[reader])
+"""
+
+unions = edited(
+    "did", "facts merge by union, whatever the analysis says", ("analysis.merge(fact, along)", "fact | along")
+)
+no_boundary = edited("did", "the boundary is not used", (_START, "fact = analysis.initial(program)"))
+boundary_everywhere = edited(
+    "did", "every block starts from the boundary", (_START, "fact = analysis.boundary(program)")
+)
+boundary_alone = edited(
+    "did",
+    "at the entry only the boundary counts: a loop back to it is overlooked",
+    ("for source in sources[name]:", "for source in [] if starts else sources[name]:"),
+)
+no_edges = edited(
+    "did", "the edge function is not called", ("if analysis.edge else went[source]", "if False else went[source]")
+)
+one_round = edited("did", "one round in the right order, and loops are not visited again", (_AGAIN, ""))
+one_source = edited("did", "reads only the first of the sources", ("in sources[name]:", "in sources[name][:1]:"))
+always_forward = edited(
+    "did", "facts always flow forward", ('forward = analysis.direction == "forward"', "forward = True")
+)
+not_turned = edited(
+    "did",
+    "for a backward analysis, start and end are exchanged",
+    ("if forward else (went, came, log)", "if True else ()"),
+)
+last_is_exit = edited(
+    "did",
+    "backward, the boundary is at the last block of the text only",
+    ("if forward else not ahead[name]", "if forward else name == program.blocks[-1].name"),
+)
+only_ways_out = edited(
+    "did",
+    "backward, only blocks on a way to a return are visited",
+    (
+        "waiting, log = list(range(len(order))), []",
+        "waiting, log = [place[name] for name in order if forward or not ahead[name]], []",
+    ),
+)
+only_the_entry = edited(
+    "did",
+    "forward, only the entry waits at first: where it changes nothing, no other block is visited",
+    (
+        "waiting, log = list(range(len(order))), []",
+        "waiting, log = [0] if forward else list(range(len(order))), []",
+    ),
+)
+plain_list = edited(
+    "cost",
+    "blocks wait in the order of the text, and the one that waits longest is next",
+    ("reverse_postorder(program, analysis.direction)", "list(blocks)"),
+    (_AGAIN, _AGAIN.replace("heapq.heappush(waiting, place[reader])", "waiting.append(place[reader])")),
+    ("heapq.heappop(waiting)", "waiting.pop(0)"),
+)
+stack = edited(
+    "cost",
+    "the block that was added last is next",
+    (_AGAIN, _AGAIN.replace("heapq.heappush(waiting, place[reader])", "waiting.append(place[reader])")),
+    ("heapq.heappop(waiting)", "waiting.pop()"),
+)
+order_of_text = edited(
+    "cost",
+    "blocks are visited in the order of the text",
+    ("reverse_postorder(program, analysis.direction)", "list(blocks)"),
+)
+never_backward = edited(
+    "cost",
+    "the forward order for both directions",
+    ("reverse_postorder(program, analysis.direction)", 'reverse_postorder(program, "forward")'),
+)
+doubled = edited("cost", "a block may wait twice", ("if place[reader] not in waiting:", "if True:"))
+all_again = edited(
+    "cost", "after a change all blocks are visited again", ("for reader in readers[name]:", "for reader in order:")
+)
+told_once = edited(
+    "same",
+    "tells each block once, to look cheap",
+    ("return (came, went, log)", "log = order\n    return (came, went, log)"),
+)
+only_changes = edited(
+    "same",
+    "a block that is visited for the first time and changes nothing is not told",
+    ("        log.append(name)\n", ""),
+    ("        if went[name] != old:\n", "        if went[name] != old:\n            log.append(name)\n"),
+)
+
+
+@wrong("cost", "rounds over all blocks until nothing changes")
+def rounds(program, analysis):
+    facts = _Facts(program, analysis)
+    while sum([facts.visit(block.name) for block in program.blocks]):
+        pass
+    return facts.result()
+
+
+@wrong("valid", "returns the facts alone")
+def facts_alone(program, analysis):
+    facts = _Facts(program, analysis)
+    while sum([facts.visit(name) for name in reverse_postorder(program, analysis.direction)]):
+        pass
+    return facts.came, facts.went

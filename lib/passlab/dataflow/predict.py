@@ -1,0 +1,378 @@
+"""Predict how long an operator takes: the roofline, then a model fitted to measurements.
+
+    rows = load()                            # operators of the zoo, measured once; see `Row`
+    machine, others = load_machine(), [r for r in rows if r.model != "vit"]
+    predict = fit(others, machine)           # a fitted model that has not seen the ViT
+    score(predict(unseen), [r.seconds for r in unseen])
+
+    python -m passlab.dataflow.predict FILE  # measure this machine and write its table
+
+Reading order: a row and its features, measuring, the two predictions, how they are judged. The measured times are in
+`operators.csv` beside this file, with the machine in its first lines.
+"""
+
+from __future__ import annotations
+
+import csv
+import math
+import random
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+
+from passlab.fx.measure import tensors
+from passlab.fx.nodes import op_name
+from passlab.measure.machine import Machine, measure_machine
+from passlab.models import ZOO
+
+DATA = Path(__file__).with_name("operators.csv")
+
+#: What a node does → its kind; nodes of other operations, views among them, are not predicted.
+KINDS = {
+    "Linear": "linear", "Conv2d": "conv", "ConvTranspose2d": "conv_transpose", "matmul": "matmul",
+    "add": "add", "mul": "mul", "relu": "relu", "ReLU": "relu", "ReLU6": "relu6", "tanh": "tanh", "Tanh": "tanh",
+    "sigmoid": "sigmoid", "Sigmoid": "sigmoid", "pow": "pow", "GELU": "gelu", "BatchNorm2d": "batch_norm",
+    "LayerNorm": "layer_norm", "softmax": "softmax", "max_pool2d": "max_pool", "MaxPool2d": "max_pool",
+    "adaptive_avg_pool2d": "mean", "mean": "mean", "cat": "cat", "stack": "cat", "interpolate": "interpolate",
+}  # fmt: skip
+ADDS = ("linear", "conv", "conv_transpose", "depthwise", "matmul")
+
+#: Model → the shapes of the inputs on which its operators are measured, batch first.
+SIZES = {
+    "mlp": [(b, 16) for b in (1, 16, 256, 2048)],
+    "convnet": [(b, 3, s, s) for b in (1, 4, 16) for s in (16, 32, 64)],
+    "skip": [(b, 3, s, s) for b in (1, 4, 16) for s in (16, 32, 64)],
+    "residual": [(b, 8, s, s) for b in (1, 4, 16) for s in (8, 16, 32, 64)],
+    "resnet18": [(b, 3, s, s) for b in (1, 2, 4) for s in (32, 64, 96)],
+    "resnet50": [(b, 3, s, s) for b in (1, 2) for s in (32, 64, 96)],
+    "mobilenetv2": [(b, 3, s, s) for b in (1, 2, 4) for s in (32, 64, 96)],
+    "unet": [(b, 1, s, s) for b in (1, 2, 4) for s in (32, 64, 128)],
+    "attention": [(b, t, 16) for b in (1, 4, 16) for t in (8, 32, 128)],
+    "gpt": [(b, 16, 64) for b in (1, 2, 8, 32, 128)],
+    "vit": [(b, 3, 32, 32) for b in (1, 2, 8, 32)],
+    "lstm": [(b, 6, 16) for b in (1, 8, 64, 512)],
+}
+#: How many small networks of drawn sizes are measured beside the zoo.
+DRAWN = 300
+
+
+# ---------------------------------------------------------------------------------------------------- rows
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operator call: what it is, how much it does, and how long it took.
+
+    flops: arithmetic operations. nbytes: operands, weights and result, each moved once. inner: the products that are
+    added for one number of the result (1 if it adds none). outputs: numbers in the result. width: channels of the
+    result. window: points of a convolution's or pooling's window. copied: 1 if an operand does not lie in memory in the
+    order of its indices. module: 1 if the node calls a module, which costs Python a little more than a function.
+    """
+
+    model: str
+    sizes: str
+    node: str
+    kind: str
+    flops: float
+    nbytes: float
+    inner: float
+    outputs: float
+    width: float
+    window: float
+    copied: float
+    module: float
+    seconds: float
+
+
+def describe(node: fx.Node, gm: fx.GraphModule, operands: Sequence[torch.Tensor], result: torch.Tensor) -> dict | None:
+    """Return the features of a call, without model, sizes and seconds, or None for a node whose kind is not known."""
+    name = op_name(node, gm)
+    if name not in KINDS:
+        return None
+    module = gm.get_submodule(node.target) if node.op == "call_module" else None
+    weights = [] if module is None else [*module.parameters(), *module.buffers()]
+    kind, image = KINDS[name], result.dim() == 4
+    if kind == "conv" and module.groups == result.shape[1] > 1:
+        kind = "depthwise"
+    window = math.prod(_pair(module.kernel_size)) if hasattr(module, "kernel_size") else 1
+    if kind in ("linear", "conv", "depthwise"):
+        inner = module.weight[0].numel()
+    elif kind == "conv_transpose":
+        inner = module.in_channels
+    elif kind == "matmul":
+        inner = operands[0].shape[-1]
+    else:
+        inner = max(1, operands[0].numel() // max(result.numel(), 1))
+    return {
+        "node": node.name,
+        "kind": kind,
+        "flops": float((2 if kind in ADDS else 1) * inner * result.numel()),
+        "nbytes": float(sum(t.nbytes for t in [*operands, *weights, result])),
+        "inner": float(inner),
+        "outputs": float(result.numel()),
+        "width": float(result.shape[1 if image else -1]),
+        "window": float(window),
+        "copied": float(not all(t.is_contiguous() for t in operands)),
+        "module": float(module is not None),
+    }
+
+
+def _pair(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    return (size, size) if isinstance(size, int) else size
+
+
+# ---------------------------------------------------------------------------------------------------- measuring
+
+
+class _Stopwatch(fx.Interpreter):
+    """Run a graph and keep the least time and the features of each call."""
+
+    def __init__(self, gm: fx.GraphModule):
+        super().__init__(gm)
+        self.least: dict[str, float] = {}
+        self.features: dict[str, dict] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        if not n.op.startswith("call_"):
+            return super().run_node(n)
+        args, kwargs = self.fetch_args_kwargs_from_env(n)
+        call = getattr(self, n.op)
+        start = time.perf_counter()
+        result = call(n.target, args, kwargs)
+        spent = time.perf_counter() - start
+        self.least[n.name] = min(spent, self.least.get(n.name, math.inf))
+        if n.name not in self.features and isinstance(result, torch.Tensor):
+            found = describe(n, self.module, tensors((args, kwargs)), result)
+            if found:
+                self.features[n.name] = found
+        return result
+
+
+def measure(name: str, model: nn.Module, shape: tuple[int, ...], rounds: int = 30) -> Iterator[Row]:
+    """Yield a row for each operator of a model: the least time of `rounds` runs of the whole graph, on one thread.
+
+    The operators take turns, as they do in use, so that each finds its operands where the one before left them.
+    """
+    gm = fx.symbolic_trace(model)
+    watch = _Stopwatch(gm)
+    x = torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with torch.no_grad():
+            for _ in range(rounds):
+                watch.run(x)
+    finally:
+        torch.set_num_threads(threads)
+    sizes = "x".join(map(str, shape))
+    for node, found in watch.features.items():
+        yield Row(model=name, sizes=sizes, seconds=watch.least[node], **found)
+
+
+class Images(nn.Module):
+    """A few convolutions, norms, activations and a pooling of drawn sizes, with a way around."""
+
+    def __init__(self, rng: random.Random, channels: int):
+        super().__init__()
+        wide, kernel = rng.choice((4, 8, 24, 48, 96, 160, 320)), rng.choice((1, 1, 3, 3, 5))
+        self.conv1 = nn.Conv2d(channels, wide, kernel, rng.choice((1, 2)), kernel // 2, bias=rng.random() < 0.5)
+        self.bn, self.act = nn.BatchNorm2d(wide), rng.choice((nn.ReLU, nn.ReLU6, nn.Sigmoid))()
+        self.deep = nn.Conv2d(wide, wide, 3, 1, 1, groups=rng.choice((1, wide)), bias=False)
+        self.up = nn.ConvTranspose2d(wide, max(1, wide // 2), 2, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.act(self.bn(self.conv1(x)))
+        y = F.relu(self.deep(x)) + x
+        y = torch.cat([x, F.interpolate(F.max_pool2d(y, 2), scale_factor=2.0)], 1)
+        return self.up(x).mean((2, 3)), F.adaptive_avg_pool2d(y, 1)
+
+
+class Tokens(nn.Module):
+    """Matrix products, norms and functions of drawn sizes on (batch, tokens, width)."""
+
+    def __init__(self, rng: random.Random, width: int):
+        super().__init__()
+        wide = rng.choice((8, 32, 64, 128, 200, 512, 1000))
+        self.norm, self.linear, self.back = nn.LayerNorm(width), nn.Linear(width, wide), nn.Linear(wide, width)
+        self.act = rng.choice((nn.GELU, nn.Tanh, nn.Sigmoid, nn.ReLU))()
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.act(self.linear(self.norm(x)))
+        y = torch.tanh(y) * torch.sigmoid(y) + 0.5 * y**3
+        y = torch.relu(self.back(y)) + x
+        scores = (y @ x.transpose(-2, -1) * 0.1).softmax(-1)
+        return torch.stack([scores @ y, x], 1)
+
+
+def drawn(number: int) -> tuple[nn.Module, tuple[int, ...]]:
+    """Return a small network of drawn sizes, and the shape of its input: operators to learn from beside the zoo's."""
+    rng = random.Random(number)
+    if number % 2:
+        width = rng.choice((4, 8, 16, 32, 64, 128, 256))
+        return Tokens(rng, width).eval(), (rng.choice((1, 2, 4, 16, 64)), rng.choice((1, 4, 16, 33, 64)), width)
+    channels, side = rng.choice((1, 3, 8, 16, 32, 64, 128)), 4 * rng.choice((1, 2, 3, 4, 8, 12, 16))
+    return Images(rng, channels).eval(), (rng.choice((1, 2, 4, 8)), channels, side, side)
+
+
+def load(path: Path = DATA) -> list[Row]:
+    """Return the measured rows of a table. Raise ValueError for a line that is not a row, with its number."""
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    types = {f.name: str if f.type == "str" else float for f in fields(Row)}
+    rows = []
+    for number, line in enumerate(csv.DictReader(lines), 1):
+        try:
+            rows.append(Row(**{name: types[name](value) for name, value in line.items()}))
+        except (TypeError, ValueError, KeyError) as error:
+            raise ValueError(
+                f"Row {number} of {path.name} is not an operator ({error}): measure the table anew."
+            ) from None
+    return rows
+
+
+def load_machine(path: Path = DATA) -> Machine:
+    """Return the machine on which a table was measured, from its first lines."""
+    said = dict(
+        line[1:].split("=", 1) for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")
+    )
+    said = {name.strip(): value.strip() for name, value in said.items()}
+    return Machine(float(said["bandwidth"]), float(said["flops"]), float(said["launch"]), said["name"])
+
+
+def write(path: Path, visits: int = 4, rounds: int = 20) -> None:
+    """Measure all of `SIZES`, the drawn networks and the machine, and write the table.
+
+    All networks are visited several times, minutes apart, and the least time counts: what else the machine does slows
+    a visit, and seldom all of them.
+    """
+    torch.set_num_threads(1)
+    machines = []
+    zoo = [(name, ZOO[name].build(), shape) for name, shapes in SIZES.items() for shape in shapes]
+    networks = [*zoo, *((f"drawn{number}", *drawn(number)) for number in range(DRAWN))]
+    least: dict[tuple[str, str, str], Row] = {}
+    for _ in range(visits):
+        machines.append(measure_machine.__wrapped__())  # measured anew, not what it has cached
+        for name, model, shape in networks:
+            for row in measure(name, model, shape, rounds):
+                key = (row.model, row.sizes, row.node)
+                least[key] = min(row, least.get(key, row), key=lambda r: r.seconds)
+    facts = {
+        "name": f"{_processor()}, 1 thread, torch {torch.__version__}",
+        "bandwidth": max(m.bandwidth for m in machines),
+    }
+    facts |= {"flops": max(m.flops for m in machines), "launch": min(m.launch for m in machines)}
+    facts |= {"runs of each": visits * rounds}
+    with path.open("w", encoding="utf-8", newline="") as out:
+        out.writelines(f"# {name} = {value}\n" for name, value in facts.items())
+        table = csv.writer(out, lineterminator="\n")
+        table.writerow(f.name for f in fields(Row))
+        for row in least.values():
+            values = (getattr(row, f.name) for f in fields(Row))
+            table.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in values)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "a CPU"
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "a CPU")
+
+
+# ---------------------------------------------------------------------------------------------------- predicting
+
+Predict = Callable[[Sequence[Row]], list[float]]
+
+
+def roofline(rows: Iterable[Row], machine: Machine) -> list[float]:
+    """Return the seconds that the roofline model gives each operator: a launch, and the slower of moving and computing
+    (S. Williams, A. Waterman, D. Patterson, CACM 52(4), 2009)."""
+    return [machine.bound(row.flops, row.nbytes, 1) for row in rows]
+
+
+def features(row: Row, machine: Machine) -> list[float]:
+    """Return numbers for a regression: logarithms of sizes, and the kind as zeros and a one."""
+    amounts = [row.flops, row.nbytes, row.inner, row.outputs, row.width, row.window, row.flops / row.nbytes]
+    amounts.append(row.outputs / row.width)
+    kinds = sorted({*KINDS.values(), "depthwise"})
+    shape = [math.log(max(amount, 1e-3)) for amount in amounts]
+    return [
+        *shape,
+        math.log(machine.bound(row.flops, row.nbytes, 1)),
+        row.copied,
+        row.module,
+        *(float(row.kind == k) for k in kinds),
+    ]
+
+
+def fit(rows: Sequence[Row], machine: Machine, seed: int = 0) -> Predict:
+    """Return a predictor fitted to measured rows: boosted trees for log(seconds / roofline).
+
+    What the trees learn is how far off the roofline is. (Gradient boosting: J. Friedman, Annals of Statistics 29(5),
+    2001. Learned cost models of this kind: T. Chen et al., Learning to Optimize Tensor Programs, NeurIPS 2018.)
+    Raise ValueError for fewer than two rows.
+    """
+    import numpy as np
+    from sklearn.ensemble import GradientBoostingRegressor
+
+    if len(rows) < 2:
+        raise ValueError(f"fit needs at least 2 measured operators; got {len(rows)}.")
+    off = [math.log(row.seconds / bound) for row, bound in zip(rows, roofline(rows, machine), strict=True)]
+    trees = GradientBoostingRegressor(
+        n_estimators=400, max_depth=4, learning_rate=0.05, subsample=0.7, loss="absolute_error", random_state=seed
+    )
+    trees.fit(np.array([features(row, machine) for row in rows]), np.array(off))
+
+    def predict(unseen: Sequence[Row]) -> list[float]:
+        found = trees.predict(np.array([features(row, machine) for row in unseen])) if unseen else []
+        return [bound * math.exp(by) for bound, by in zip(roofline(unseen, machine), found, strict=True)]
+
+    return predict
+
+
+# ---------------------------------------------------------------------------------------------------- judging
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good predictions are. error: median of |predicted - measured| / measured. rank: Spearman's correlation."""
+
+    error: float
+    rank: float
+
+    def __str__(self) -> str:
+        return f"median error {self.error:.0%}, rank correlation {self.rank:.3f}"
+
+
+def score(predicted: Sequence[float], measured: Sequence[float]) -> Score:
+    """Compare predicted with measured seconds. Raise ValueError if there are not as many of both, or fewer than two."""
+    import numpy as np
+    from scipy.stats import rankdata
+
+    if len(predicted) != len(measured) or len(measured) < 2:
+        raise ValueError(f"score got {len(predicted)} predictions for {len(measured)} times: give as many, at least 2.")
+    guess, true = np.asarray(predicted, float), np.asarray(measured, float)
+    ranks = [rankdata(values) for values in (guess, true)]
+    level = min(np.ptp(r) for r in ranks) == 0  # a constant has no order
+    rank = 0.0 if level else float(np.corrcoef(*ranks)[0, 1])
+    return Score(float(np.median(np.abs(guess - true) / true)), rank)
+
+
+def unseen(rows: Sequence[Row], machine: Machine) -> dict[Row, float]:
+    """Return each zoo operator's prediction by a model that was fitted without the operator's network."""
+    found: dict[Row, float] = {}
+    for model in [name for name in SIZES if any(row.model == name for row in rows)]:
+        mine = [row for row in rows if row.model == model]
+        predict = fit([row for row in rows if row.model != model], machine)
+        found |= dict(zip(mine, predict(mine), strict=True))
+    return found
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]) if len(sys.argv) > 1 else DATA)

@@ -1,0 +1,413 @@
+"""Ranges: between which numbers does every value of a network lie, if its inputs lie between two given ones?
+
+    found = ranges(gm, {"x": (-1.0, 1.0)})
+    found["relu"]                       # Range(0.0 … 3.71): no input between -1 and 1 leaves it
+    found["linear"].partial             # the largest sum that can occur on the way to a result
+
+Interval arithmetic (R. E. Moore, Interval Analysis, 1966) over tensors: each element has its own interval, as in
+interval bound propagation (S. Gowal et al., arXiv 1810.12715). The graph is straight-line, so one pass from first to
+last is the whole analysis; each operation's transfer function is a row of `TRANSFER`. Everything is computed in float64
+and then widened, so that it also holds for values that were rounded on the way (`unit`).
+
+Reading order: an interval of a tensor, transfer functions from simple to hard, the table, the pass.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_map
+
+from passlab.fx.nodes import attribute, op_name, shape
+
+INF = math.inf
+#: The largest relative error of rounding a number once.
+UNIT = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+
+
+@dataclass(frozen=True)
+class Range:
+    """Every element of a value lies between low and high. partial: the most that a partial sum on the way can reach."""
+
+    low: float
+    high: float
+    partial: float = 0.0
+
+    @property
+    def largest(self) -> float:
+        """Return the largest magnitude in the range."""
+        return max(abs(self.low), abs(self.high))
+
+    def __repr__(self) -> str:
+        return f"Range({self.low:.4g} … {self.high:.4g})"
+
+
+class Unsupported(ValueError):
+    """Raised for an operation without a transfer function; `node` is its name."""
+
+    def __init__(self, node: str, what: str):
+        super().__init__(
+            f"Node {node} calls {what}, which has no transfer function: add one to passlab.dataflow.ranges.TRANSFER."
+        )
+        self.node = node
+
+
+@dataclass
+class Interval:
+    """The intervals of a tensor's elements, in float64. partial: the most that a partial sum on the way can reach."""
+
+    low: Tensor
+    high: Tensor
+    partial: float = 0.0
+
+    def __post_init__(self):
+        # A bound that is not a number (∞ - ∞, 0 · ∞) says nothing: everything is possible.
+        self.low = torch.where(self.low.isnan(), -INF, self.low)
+        self.high = torch.where(self.high.isnan(), INF, self.high)
+
+    def widened(self, by: float | Tensor) -> Interval:
+        """Return the interval that holds everything within `by` of this one."""
+        return Interval(self.low - by, self.high + by, self.partial)
+
+    def rounded(self, unit: float) -> Interval:
+        """Return what the interval becomes if each number in it is rounded once, by at most the relative error unit."""
+        tiny = 2.0**-24  # what float16 rounds to zero
+        return Interval(
+            self.low - self.low.abs() * 2 * unit - tiny * unit, self.high + self.high.abs() * 2 * unit + tiny * unit,
+            self.partial,
+        )  # fmt: skip
+
+    @property
+    def largest(self) -> Tensor:
+        return torch.maximum(self.low.abs(), self.high.abs())
+
+
+def exactly(value: Any) -> Any:
+    """Return the interval of a constant; an interval stays what it is."""
+    if isinstance(value, Interval):
+        return value
+    tensor = torch.as_tensor(value, dtype=torch.float64)
+    return Interval(tensor, tensor)
+
+
+# --------------------------------------------------------------------------------------------------- transfer functions
+
+
+def moving(op: Callable) -> Callable:
+    """An operation that only moves elements, or takes the largest: it does so with both ends."""
+
+    def transfer(x: Any, *args: Any, **kwargs: Any) -> Any:
+        parts = x if isinstance(x, list | tuple) else [x]
+        parts = [exactly(part) for part in parts]
+        ends = [[getattr(part, end) for part in parts] for end in ("low", "high")]
+        low, high = (op(end if isinstance(x, list | tuple) else end[0], *args, **kwargs) for end in ends)
+        if isinstance(low, Tensor):
+            return Interval(low, high)
+        return [Interval(a, b) for a, b in zip(low, high, strict=True)]
+
+    return transfer
+
+
+def rising(op: Callable, least: float = -INF, most: float = INF) -> Callable:
+    """An increasing function: its ends are the images of the ends. It never leaves least … most, rounding included."""
+
+    def transfer(x: Interval, *args: Any, **kwargs: Any) -> Interval:
+        low, high = op(x.low), op(x.high)
+        # A library's function may be off in its last digits.
+        low, high = low - low.abs() * 1e-6 - 1e-30, high + high.abs() * 1e-6 + 1e-30
+        return Interval(low.clamp(least, most), high.clamp(least, most))
+
+    return transfer
+
+
+def add(x: Any, y: Any, alpha: float = 1) -> Interval:
+    x, y = exactly(x), scale(exactly(y), alpha)
+    return Interval(x.low + y.low, x.high + y.high)
+
+
+def sub(x: Any, y: Any) -> Interval:
+    return add(x, y, alpha=-1)
+
+
+def scale(x: Interval, by: float) -> Interval:
+    ends = (x.low * by, x.high * by) if by >= 0 else (x.high * by, x.low * by)
+    return Interval(*ends)
+
+
+def mul(x: Any, y: Any) -> Interval:
+    if x is y:  # both operands are one value: its square is not negative
+        return power(x, 2)
+    x, y = exactly(x), exactly(y)
+    corners = [a * b for a in (x.low, x.high) for b in (y.low, y.high)]
+    corners = torch.stack([torch.where(c.isnan(), 0.0, c) for c in torch.broadcast_tensors(*corners)])  # 0 · ∞ = 0
+    return Interval(corners.amin(0), corners.amax(0))
+
+
+def divide(x: Any, y: Any) -> Interval:
+    y = exactly(y)
+    apart = (y.low > 0) | (y.high < 0)
+    inverse = Interval(torch.where(apart, 1 / y.high, -INF), torch.where(apart, 1 / y.low, INF))
+    return mul(x, inverse)
+
+
+def power(x: Any, exponent: float) -> Interval:
+    if exponent != int(exponent) or exponent < 1:
+        raise ValueError(f"the exponent {exponent}")
+    x = exactly(x)
+    low, high = x.low**exponent, x.high**exponent
+    if exponent % 2:
+        return Interval(low, high)
+    across = (x.low <= 0) & (x.high >= 0)
+    return Interval(torch.where(across, 0.0, torch.minimum(low, high)), torch.maximum(low, high))
+
+
+def weighted(x: Interval, weight: Tensor, bias: Tensor | None, op: Callable) -> Interval:
+    """A sum of operands times known weights: positive weights pull the low end down by low ends, negative by high ones.
+
+    Without that, each product by itself: that costs nothing here, since the weights are constants. partial bounds the
+    sum in whatever order it is added: all magnitudes together.
+    """
+    up, down = weight.double().clamp(min=0), weight.double().clamp(max=0)
+    if not (x.low.isfinite().all() and x.high.isfinite().all()):
+        nothing = op(torch.zeros_like(x.low), up)
+        return Interval(nothing - INF, nothing + INF, INF)
+    low, high = op(x.low, up) + op(x.high, down), op(x.high, up) + op(x.low, down)
+    magnitude = op(x.largest, up - down)
+    if bias is not None:
+        offset = bias.double().reshape(-1, *[1] * (low.dim() - 2)) if low.dim() > 3 else bias.double()
+        low, high, magnitude = low + offset, high + offset, magnitude + offset.abs()
+    terms = weight[0].numel() + 8  # Higham, Accuracy and Stability of Numerical Algorithms, section 3.1
+    found = Interval(low, high, float(magnitude.max()))
+    return found.widened(2 * terms * UNIT[torch.float32] * magnitude)
+
+
+def matmul(x: Any, y: Any) -> Interval:
+    """A product of two unknown matrices: centre and radius of each (S. Rump, BIT 39, 1999)."""
+    x, y = exactly(x), exactly(y)
+    if not all(end.isfinite().all() for end in (x.low, x.high, y.low, y.high)):
+        nothing = torch.zeros_like(x.low) @ torch.zeros_like(y.low)
+        return Interval(nothing - INF, nothing + INF, INF)
+    (cx, rx), (cy, ry) = (((v.low + v.high) / 2, (v.high - v.low) / 2) for v in (x, y))
+    centre, radius = cx @ cy, cx.abs() @ ry + rx @ (cy.abs() + ry)
+    magnitude = x.largest @ y.largest
+    error = 2 * (x.low.shape[-1] + 8) * UNIT[torch.float32] * magnitude
+    return Interval(centre - radius - error, centre + radius + error, float(magnitude.max()))
+
+
+def total(x: Interval, *args: Any, **kwargs: Any) -> Interval:
+    low, high = torch.sum(x.low, *args, **kwargs), torch.sum(x.high, *args, **kwargs)
+    magnitude = torch.sum(x.largest, *args, **kwargs)
+    error = 2 * (x.low.numel() // max(low.numel(), 1) + 8) * UNIT[torch.float32] * magnitude
+    return Interval(low - error, high + error, float(magnitude.max()))
+
+
+def mean(x: Interval, *args: Any, **kwargs: Any) -> Interval:
+    summed = total(x, *args, **kwargs)
+    count = x.low.numel() // max(summed.low.numel(), 1)
+    found = scale(summed, 1 / count)
+    return Interval(found.low, found.high, summed.partial)
+
+
+def softmax(x: Interval, dim: int = -1, **kwargs: Any) -> Interval:
+    """An element is smallest where it is at its low end and all others are at their high ends."""
+    top = x.high.amax(dim, keepdim=True)
+    low, high = (x.low - top).exp(), (x.high - top).exp()
+
+    def share(mine: Tensor, others: Tensor) -> Tensor:
+        return mine / (mine + (others.sum(dim, keepdim=True) - others).clamp(min=0))
+
+    return Interval(
+        (share(low, high) - 1e-6).clamp(0, 1).nan_to_num(0), (share(high, low) + 1e-6).clamp(0, 1).nan_to_num(1)
+    )
+
+
+def layer_norm(module: nn.LayerNorm, x: Interval) -> Interval:
+    """n numbers less their mean, divided by their standard deviation, lie within √(n - 1), whatever they are."""
+    far = math.sqrt(max(math.prod(module.normalized_shape) - 1, 0)) * (1 + 1e-5)
+    inside = Interval(torch.full_like(x.low, -far), torch.full_like(x.high, far), float(x.largest.sum(-1).max()))
+    found = inside if module.weight is None else mul(inside, module.weight)
+    found = found if module.bias is None else add(found, module.bias)
+    return Interval(found.low, found.high, inside.partial)
+
+
+def batch_norm(module: nn.BatchNorm2d, x: Interval) -> Interval:
+    if module.training:
+        raise ValueError("a batch norm that is training, whose factors depend on the batch")
+    factor = (module.running_var.double() + module.eps).rsqrt() * module.weight.double()
+    offset = module.bias.double() - module.running_mean.double() * factor
+    by = [1, -1, *[1] * (x.low.dim() - 2)]
+    found = add(mul(x, factor.reshape(by)), offset.reshape(by))
+    return found.widened(8 * UNIT[torch.float32] * (x.largest * factor.abs().reshape(by) + offset.abs().reshape(by)))
+
+
+def convolution(module: nn.Conv2d | nn.ConvTranspose2d, x: Interval) -> Interval:
+    def op(values: Tensor, weight: Tensor) -> Tensor:
+        if isinstance(module, nn.ConvTranspose2d):
+            return F.conv_transpose2d(
+                values,
+                weight,
+                None,
+                module.stride,
+                module.padding,
+                module.output_padding,
+                module.groups,
+                module.dilation,
+            )
+        return F.conv2d(values, weight, None, module.stride, module.padding, module.dilation, module.groups)
+
+    return weighted(x, module.weight, module.bias, op)
+
+
+def linear(module: nn.Linear, x: Interval) -> Interval:
+    return weighted(x, module.weight, module.bias, F.linear)
+
+
+def gelu(x: Interval, *args: Any, **kwargs: Any) -> Interval:
+    """GELU falls to its least, -0.17 near x = -0.75, and rises from there."""
+    at, least = -0.7517915, -0.1699712
+    low, high = F.gelu(x.low), F.gelu(x.high)
+    across = (x.low <= at) & (x.high >= at)
+    low = torch.where(across, least, torch.minimum(low, high)) - 1e-6
+    return Interval(low, torch.maximum(F.gelu(x.low), F.gelu(x.high)).clamp(min=-0.17) + high.abs() * 1e-6 + 1e-7)
+
+
+def maximum(x: Any, y: Any) -> Interval:
+    x, y = exactly(x), exactly(y)
+    return Interval(torch.maximum(x.low, y.low), torch.maximum(x.high, y.high))
+
+
+def pooled(x: Interval, size: Any) -> Interval:
+    if size not in (1, (1, 1)):
+        raise ValueError(f"the output size {size}")
+    return mean(x, (2, 3), keepdim=True)
+
+
+def item(x: Any, index: Any) -> Any:
+    return x[index] if isinstance(x, list | tuple) else moving(operator.getitem)(x, index)
+
+
+def identity(x: Any, *args: Any, **kwargs: Any) -> Any:
+    return x
+
+
+def of_module(transfer: Callable) -> Callable:
+    """Make a function's transfer function one of the module that calls it."""
+    return lambda module, x: transfer(x)
+
+
+# ---------------------------------------------------------------------------------------------------- the table
+
+relu, sigmoid, tanh = rising(torch.relu, 0), rising(torch.sigmoid, 0, 1), rising(torch.tanh, -1, 1)
+relu6 = rising(lambda x: x.clamp(0, 6), 0, 6)
+_MOVES = (
+    "flatten",
+    "reshape",
+    "view",
+    "transpose",
+    "permute",
+    "t",
+    "chunk",
+    "unflatten",
+    "expand",
+    "squeeze",
+    "unsqueeze",
+)
+
+#: What a node does, in one word → how its operands' intervals become its own.
+TRANSFER: dict[str, Callable] = {
+    "add": add, "iadd": add, "sub": sub, "mul": mul, "truediv": divide, "div": divide, "pow": power,
+    "square": lambda x: power(x, 2), "neg": lambda x: scale(x, -1), "maximum": maximum,
+    "relu": relu, "relu6": relu6, "sigmoid": sigmoid, "tanh": tanh, "exp": rising(torch.exp, 0), "gelu": gelu,
+    "matmul": matmul, "sum": total, "mean": mean, "adaptive_avg_pool2d": pooled, "softmax": softmax,
+    "max_pool2d": moving(F.max_pool2d), "amax": moving(torch.amax), "interpolate": moving(F.interpolate),
+    "cat": moving(torch.cat), "stack": moving(torch.stack), "getitem": item, "dropout": identity,
+} | {name: moving(getattr(torch.Tensor, name)) for name in _MOVES}  # fmt: skip
+
+#: A module's class → how it treats the interval of its operand.
+MODULES: dict[type, Callable] = {
+    nn.Linear: linear, nn.Conv2d: convolution, nn.ConvTranspose2d: convolution, nn.BatchNorm2d: batch_norm,
+    nn.LayerNorm: layer_norm, nn.ReLU: of_module(relu), nn.ReLU6: of_module(relu6), nn.Sigmoid: of_module(sigmoid),
+    nn.Tanh: of_module(tanh), nn.GELU: of_module(gelu), nn.Dropout: of_module(identity),
+    nn.Softmax: lambda module, x: softmax(x, module.dim), nn.MaxPool2d: lambda module, x: moving(module)(x),
+    nn.Flatten: lambda module, x: moving(module)(x),
+}  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------- the pass
+
+
+def ranges(
+    gm: fx.GraphModule, inputs: Mapping[str, tuple[float, float]], unit: float = UNIT[torch.float32]
+) -> dict[str, Range]:
+    """Return the range of every value of a graph whose inputs lie in the given ranges, by the name of its node.
+
+        ranges(gm, {"x": (-1.0, 1.0)})
+        ranges(gm, {"x": (-1.0, 1.0)}, unit=UNIT[torch.float16])    # also if each result is rounded to float16
+
+    The nodes of `gm` need shapes (`passlab.trace(model, x)` notes them). `unit`: the relative error of rounding a
+    result; sums are taken to be added in float32. Raise Unsupported for an operation without a transfer function, and
+    ValueError
+    for an input without a range, a range that ends before it starts, and an input without a shape.
+    """
+    missing = [n.name for n in gm.graph.nodes if n.op == "placeholder" and n.target not in inputs]
+    if missing:
+        raise ValueError(f"Input {missing[0]} has no range: give one, as in {{'{missing[0]}': (-1.0, 1.0)}}.")
+    values: dict[fx.Node, Any] = {}
+    for node in gm.graph.nodes:
+        if node.op == "output":
+            continue
+        with torch.no_grad():
+            found = _transfer(gm, node, values, inputs)
+        if node.op.startswith("call_"):
+            found = tree_map(lambda v: v.rounded(unit) if isinstance(v, Interval) else v, found)
+        values[node] = found
+    return {node.name: _range(found) for node, found in values.items() if _range(found)}
+
+
+def _transfer(gm: fx.GraphModule, node: fx.Node, values: dict, inputs: Mapping[str, tuple[float, float]]) -> Any:
+    if node.op == "placeholder":
+        low, high = inputs[node.target]
+        if not low <= high:
+            raise ValueError(
+                f"The range of input {node.name} is {low} … {high}: its low end must not exceed its high end."
+            )
+        if shape(node) is None:
+            raise ValueError(
+                f"Input {node.name} has no shape: trace the model with an example, passlab.trace(model, x)."
+            )
+        return Interval(*(torch.full(shape(node), float(end), dtype=torch.float64) for end in (low, high)))
+    if node.op == "get_attr":
+        return exactly(attribute(gm, node.target).detach())
+    args, kwargs = fx.node.map_arg((node.args, dict(node.kwargs)), lambda n: values[n])
+    name = op_name(node, gm)
+    if name in ("getattr", "size"):  # sizes are not rounded, and are the same for both ends
+        return args[0].low.shape if name == "getattr" and args[1] == "shape" else args[0].low.size(*args[1:])
+    if name == "new_zeros":
+        return exactly(torch.zeros(args[1:]))
+    if name == "getitem" and isinstance(args[0], torch.Size):
+        return args[0][args[1]]
+    try:
+        if node.op == "call_module":
+            module = gm.get_submodule(node.target)
+            return MODULES[type(module)](module, *args, **kwargs)
+        return TRANSFER[name](*args, **kwargs)
+    except KeyError:
+        raise Unsupported(node.name, name) from None
+    except ValueError as error:
+        raise Unsupported(node.name, f"{name} with {error}") from None
+
+
+def _range(found: Any) -> Range | None:
+    parts = [v for v in (found if isinstance(found, list | tuple) else [found]) if isinstance(v, Interval)]
+    parts = [v for v in parts if v.low.numel()]
+    if not parts:
+        return None
+    ends = min(float(v.low.min()) for v in parts), max(float(v.high.max()) for v in parts)
+    return Range(*ends, max(v.partial for v in parts))

@@ -1,0 +1,192 @@
+"""Day 6, dataflow analysis and cost prediction: its exercises."""
+
+from __future__ import annotations
+
+from passlab.judge import Exercise
+
+#: notebook → flavour; exercises without a notebook belong to the first
+NOTEBOOKS = {"dataflow": "torch"}
+
+EXERCISES = (
+    Exercise(
+        id="day06.solver",
+        title="One solver",
+        points={"valid": 1, "did": 4, "same": 2, "cost": 3},
+        difficulty=3,
+        minutes=40,
+        hints=(
+            "Keep two dictionaries, one for the facts that come into a block and one for those that go out, all "
+            "`initial` at first. A visit computes both for one block; if what goes out has changed, the blocks that "
+            "read it must be visited again.",
+            "Forward, a block reads what goes out of its predecessors; backward, of its successors. Start the merge "
+            "with the boundary at the entry (backward: at blocks that return), elsewhere with initial. An edge "
+            "function applies to each fact on its way.",
+            "Number the blocks by reverse_postorder(program, analysis.direction), put all the numbers into a heap, and "
+            "always pop the smallest. Push the readers of a changed fact, unless they are waiting already.",
+        ),
+        meaning={
+            "valid": "it is facts for each block, and visits",
+            "did": "the facts are the solution",
+            "same": "the visits that are told lead to these facts",
+            "cost": "few visits are enough",
+        },
+        helps={"valid": 1, "did": 2, "same": 1, "cost": 3},
+        closed=(
+            "passlab.dataflow.solver.solve",
+            "passlab.dataflow.solver.round_robin",
+            "passlab.dataflow.solver.Replay",
+        ),
+    ),
+    Exercise(
+        id="day06.liveness",
+        title="Liveness",
+        points={"valid": 1, "did": 3, "spared": 3},
+        difficulty=1,
+        minutes=15,
+        hints=(
+            "Which way do the facts flow? Whether a value is needed depends on what comes later.",
+            "Go through a block from its end to its start. An assignment ends a life, a read begins one. In which "
+            "order, for x = add x 1?",
+            "live = (live - {line.dest}) | set(line.args) for each line of reversed(block.instructions), starting with "
+            "what is live after the block and the names that its terminator reads. Facts merge by union.",
+        ),
+        meaning={
+            "valid": "it is two sets of variables for each block",
+            "did": "everything that is live is there",
+            "spared": "nothing else is",
+        },
+        helps={"valid": 1, "did": 3, "spared": 2},
+        closed=("passlab.dataflow.analyses.live_before",),
+    ),
+    Exercise(
+        id="day06.constants",
+        title="Constants, and branches not taken",
+        points={"valid": 1, "did": 4, "spared": 3},
+        difficulty=2,
+        minutes=30,
+        hints=(
+            "A fact is a dictionary of the variables whose value is known, and None for a place that no run reaches. "
+            "None is the initial fact: merging with it gives the other one.",
+            "Merging two dictionaries keeps what is in both with the same value. A result is known if all operands "
+            "are; otherwise the variable must leave the dictionary, since it was assigned.",
+            "The edge function sees the branching block, the target, and the fact after the block. If the condition "
+            "is known, only one of the targets gets the fact, block.terminator.targets[0] for a number other than 0; "
+            "the other gets None.",
+        ),
+        meaning={
+            "valid": "the result is None or numbers for each block",
+            "did": "every constant and every unreached block is found",
+            "spared": "nothing is claimed that is not so",
+        },
+        helps={"valid": 1, "did": 3, "spared": 2},
+        closed=(
+            "passlab.dataflow.analyses.constants_after",
+            "passlab.dataflow.analyses.same_constants",
+            "passlab.dataflow.analyses.taken",
+        ),
+    ),
+    Exercise(
+        id="day06.gvn",
+        title="Equal values",
+        points={"valid": 1, "did": 4, "spared": 3},
+        difficulty=4,
+        minutes=60,
+        stretch=True,
+        hints=(
+            "A fact can be a set of equations: (x, ('add', 'a', 'b')) for x = a + b, (x, ('copy', 'y')) for x = y, and "
+            "(x, ('const', 3)). If a fact holds all equations that follow, the merge of two facts is what is in both.",
+            "An assignment x = op(a, b) forgets all equations in which x occurs, and adds one. Before, look for "
+            "variables that hold the value already: x will be equal to them. Two variables are equal, too, if both "
+            "are given the same constant.",
+            "To keep a fact complete, close it after each instruction: equality goes both ways and is transitive; in "
+            "an equation a variable can be replaced by an equal one; two variables with the same right side are equal. "
+            "Repeat until nothing is new.",
+        ),
+        meaning={
+            "valid": "the result is a list of instructions and variables",
+            "did": "every computation that value numbering finds redundant is there",
+            "spared": "no run contradicts a claim",
+        },
+        helps={"valid": 1, "did": 3, "spared": 2},
+        closed=(
+            "passlab.dataflow.equations.redundant",
+            "passlab.dataflow.equations.assigned",
+            "passlab.dataflow.equations.equations_after",
+        ),
+    ),
+    Exercise(
+        id="day06.ranges",
+        title="Ranges",
+        points={"valid": 1, "same": 4, "did": 4, "spared": 2},
+        difficulty=3,
+        minutes=50,
+        stretch=True,
+        hints=(
+            "One pass from first to last: a dictionary from names to (low, high), and one rule for each operation. "
+            "Ask of each operand where it has to lie for the result to be smallest.",
+            "A product is smallest and largest at a corner: one of low · low, low · high, high · low, high · high. For "
+            "a layer no corner is needed: row by row, positive weights take the low end and negative ones the high "
+            "end.",
+            "up, down = weight.clamp(min=0).sum(1), weight.clamp(max=0).sum(1); the low end is (up * a + down * b + "
+            "bias).min(). Compare node.args[0] is node.args[1] before you multiply corners, and let every operation "
+            "that you have no rule for end in (-inf, inf).",
+        ),
+        meaning={
+            "valid": "every node has a range, low and high",
+            "same": "no input leads out of a range",
+            "did": "the ranges are as narrow as the table's",
+            "spared": "where nothing is known, nothing is claimed",
+        },
+        helps={"same": 2, "did": 3, "spared": 3},
+        closed=("passlab.dataflow.ranges.ranges", "passlab.exercises.day06.ranges.bounds"),
+    ),
+    Exercise(
+        id="day06.shapes",
+        title="Symbolic shapes",
+        points={"valid": 1, "same": 3, "did": 4, "spared": 3},
+        difficulty=4,
+        minutes=70,
+        stretch=True,
+        hints=(
+            'Sizes are numbers or text; a formula is text that you put together: f"({a}) * ({b})". Write one helper '
+            "that is given two sizes that must be equal: it compares numbers at once and notes a constraint otherwise.",
+            "Broadcasting compares from the last dimension on: fill the shorter shape with ones in front. A size of 1 "
+            "gives way; two other sizes must be equal. Symbols are never 1.",
+            "reshape with -1: the product of all sizes, divided by the sizes that are given; the remainder must be 0. "
+            "Without -1: both products are equal. max_pool2d: every side is at least the window, and becomes side // "
+            "window.",
+        ),
+        meaning={
+            "valid": "all nodes have shapes, and constraints can be read",
+            "same": "the formulas give the shapes that the graph has",
+            "did": "sizes at which the graph fails are refused",
+            "spared": "sizes at which it runs are accepted",
+        },
+        helps={"same": 2, "did": 3, "spared": 2},
+        closed=("passlab.dataflow.shapes.shapes",),
+    ),
+    Exercise(
+        id="day06.predict",
+        title="Predict the run time",
+        points={"valid": 1, "did": 3, "spared": 3, "cost": 4},
+        difficulty=3,
+        minutes=30,
+        stretch=True,
+        hints=(
+            "The roofline knows the shape of the answer: a start, then the slower of moving and computing. What it "
+            "does not know are the factors of this machine, and they depend on the kind of operator.",
+            "Fit each kind by itself, on relative errors: divide each row by its seconds, so that the target is 1 "
+            "everywhere. Errors of seconds would leave the choice to the few largest operators.",
+            "Columns (1 / t, nbytes / t, flops / t), target 1, scipy.optimize.nnls: three numbers that are not "
+            "negative. They also say what an operator takes that is larger than all measured ones, which trees cannot.",
+        ),
+        meaning={
+            "valid": "a number of seconds for every operator",
+            "did": "the order of the operators is right",
+            "spared": "it holds beyond the measured sizes",
+            "cost": "the predictions are near",
+        },
+        helps={"did": 1, "spared": 3, "cost": 2},
+        closed=("passlab.dataflow.predict.fit",),
+    ),
+)

@@ -1,0 +1,109 @@
+"""Programs of day 6, and sentences for results that are no facts about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from passlab.dataflow import Program, parse
+
+#: A loop with a branch in it: everything of the day happens here.
+COUNT = parse("""
+program count(x, n)
+entry:
+  sum = const 0
+  i = const 0
+  step = const 1
+  big = const 10
+  jump loop
+loop:
+  more = lt i n
+  branch more body done
+body:
+  much = gt sum big
+  branch much less further
+less:
+  sum = sub sum x
+  jump next
+further:
+  sum = add sum i
+  jump next
+next:
+  i = add i step
+  jump loop
+done:
+  return sum
+""")
+
+STRAIGHT = parse("""
+program straight(x, y)
+entry:
+  a = add x y
+  a = mul a a
+  b = neg y
+  return a
+""")
+
+#: A loop without an end: no path from it leads to a return.
+FOR_EVER = parse("""
+program server(x, n)
+entry:
+  y = neg x
+  branch n serve stop
+serve:
+  print x
+  jump again
+again:
+  n = add n x
+  jump serve
+stop:
+  return y
+""")
+
+#: The entry is the head of a loop: its fact comes from outside and from the loop.
+ENTRY_IN_LOOP = parse("""
+program round(n)
+entry:
+  m = add n n
+  n = sub n m
+  branch n entry done
+done:
+  m = add n n
+  return m
+""")
+
+#: A jump into a loop: neither block of the loop dominates the other.
+TWO_ENTRIES = parse("""
+program irreducible(x, n)
+entry:
+  s = const 0
+  branch n left right
+left:
+  s = add s x
+  x = neg n
+  jump right
+right:
+  n = sub n x
+  branch n left done
+done:
+  t = add s x
+  return t
+""")
+
+
+def shown(fact: Any) -> str:
+    """Return a fact in few words."""
+    if isinstance(fact, tuple):
+        return "{" + ", ".join(it if isinstance(it, str) else " ".join(map(str, it)) for it in fact[:8]) + "}"
+    return "unreached" if fact is None else str(fact)[:120]
+
+
+def not_by_block(program: Program, value: Any, what: str) -> str | None:
+    """Return why a value is not a dictionary with one entry for each block, or None."""
+    if not isinstance(value, dict):
+        return f"{what} must be a dictionary from the names of the blocks to facts; it is {str(value)[:60]!r}."
+    names = [block.name for block in program.blocks]
+    if missing := [name for name in names if name not in value]:
+        return f"{what} says nothing of block {missing[0]}; each block needs an entry."
+    if extra := [name for name in value if name not in names]:
+        return f"{what} has an entry {str(extra[0])[:60]!r}, and {program.name} has no block of that name."
+    return None

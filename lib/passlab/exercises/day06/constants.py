@@ -1,0 +1,125 @@
+"""Day 6, conditional constants: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from passlab.dataflow import CONSTANTS, Program, parse, random_program, run, solve
+from passlab.exercises.day06._programs import COUNT, STRAIGHT, TWO_ENTRIES, not_by_block
+from passlab.judge import Case, Finding
+
+#: Arguments with which claims are tried.
+TRIED = ((0, 0), (1, 0), (0, 1), (2, 3), (-4, 7), (12, -5))
+
+#: Only an optimistic analysis sees that debug stays 0: what the loop does to it is never reached.
+OPTIMIST = parse("""
+program optimist(x, n)
+entry:
+  debug = const 0
+  jump loop
+loop:
+  branch debug strange usual
+strange:
+  debug = const 1
+  x = add x debug
+  jump next
+usual:
+  x = neg x
+  jump next
+next:
+  n = lt n x
+  branch n loop done
+done:
+  return x
+""")
+
+BOTH_SIDES = parse("""
+program both(x, n)
+entry:
+  two = const 2
+  branch n left right
+left:
+  a = const 3
+  b = add a two
+  c = const 1
+  jump join
+right:
+  a = copy two
+  b = const 5
+  c = copy n
+  jump join
+join:
+  d = mul b two
+  e = add a c
+  return d e
+""")
+
+
+def constant_case(name: str, program: Program) -> Case:
+    return Case(name, lambda: (program,))
+
+
+def cases() -> list[Case]:
+    return [
+        constant_case("straight on", STRAIGHT),
+        constant_case("equal on both sides", BOTH_SIDES),
+        constant_case("a loop", COUNT),
+        constant_case("a switch that stays off", OPTIMIST),
+        constant_case("a jump into a loop", TWO_ENTRIES),
+        constant_case("drawn", random_program(11, 9)),
+    ]
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """Valid: None or numbers by variable. Did: all constants, all unreached blocks. Spared: nothing else."""
+    (program,) = case.build()
+    broken = _invalid(program, value)
+    yield Finding("valid", broken is None, broken or "")
+    if broken:
+        return
+    facts = solve(program, CONSTANTS).before
+    missed, claimed = "", ""
+    for block in program.blocks:
+        right, mine = facts[block.name], value[block.name]
+        if right is None and mine is not None:
+            missed = missed or f"No run gets to block {block.name}: the branches before it always go the other way."
+        elif right is not None and mine is None:
+            claimed = claimed or f"Block {block.name} can be reached, or at least nothing here proves the contrary."
+        elif right is not None:
+            lack = [name for name in right if name not in mine]
+            if lack and not missed:
+                missed = f"At the start of block {block.name}, {lack[0]} is always {right[lack[0]]}."
+            more = [name for name in mine if name not in right or mine[name] != right[name]]
+            if more and not claimed:
+                claimed = f"At the start of block {block.name}, you say, {more[0]} is always {mine[more[0]]}. "
+                claimed += _against(program, block.name, more[0], mine[more[0]]) or (
+                    f"By the rules it is {right[more[0]]}." if more[0] in right else "The rules do not say so."
+                )
+    yield Finding("did", not missed, missed)
+    yield Finding("spared", not claimed, claimed)
+
+
+def _against(program: Program, block: str, name: str, value: Any) -> str:
+    """Return a run that contradicts a claim, in words, or ""."""
+    for arguments in TRIED:
+        for at, state in run(program, *arguments[: len(program.parameters)], fuel=100).trace:
+            if at == block and name in state and state[name] != value:
+                given = ", ".join(f"{p} = {v}" for p, v in zip(program.parameters, arguments, strict=False))
+                return f"With {given} it is {state[name]} there."
+    return ""
+
+
+def _invalid(program: Program, value: Any) -> str | None:
+    if broken := not_by_block(program, value, "The result"):
+        return broken
+    known = set(program.variables)
+    for name, fact in value.items():
+        if fact is not None and not isinstance(fact, dict):
+            return f"Block {name} needs None or a dictionary from variables to numbers; it has {str(fact)[:60]!r}."
+        for variable, number in (fact or {}).items():
+            if variable not in known:
+                return f"Block {name}: {variable[:60]!r} is not a variable of {program.name}."
+            if type(number) is not int:
+                return f"Block {name}: {variable} has {str(number)[:60]!r}; a constant here is a whole number (an int)."
+    return None

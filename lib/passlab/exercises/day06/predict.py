@@ -1,0 +1,117 @@
+"""Day 6, predict run time: machines that do not exist, visible cases, and a judge that compares with their times.
+
+The operators are real ones, of the zoo; their times come from a formula with constants of a machine that is drawn. So
+no table of measured times holds the answer, and every seed asks about another machine.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Any
+
+from passlab.dataflow.predict import SIZES, Row, load, score
+from passlab.judge import Case, Finding
+
+FEATURES = ("kind", "flops", "nbytes", "outputs", "inner")
+RANK, ERROR, BEYOND = 0.9, 0.15, 0.35
+#: The rank correlation of two measurements of the same operators, on a machine that is asked about.
+ALIKE = 0.97
+#: A kind of operator is asked for if so many of it were measured.
+FEWEST = 8
+
+
+@cache
+def _operators() -> tuple[Row, ...]:
+    return tuple(row for row in load() if row.model in SIZES)
+
+
+def drawn_machine(rng: random.Random) -> dict[str, Any]:
+    """Return a machine: its three numbers, which an answer sees, and its manners, which it does not."""
+    kinds = sorted({row.kind for row in _operators()})
+    return {
+        "bandwidth": rng.uniform(5e9, 5e10),
+        "flops": rng.uniform(3e10, 4e11),
+        "launch": rng.uniform(1e-6, 1e-5),
+        "share": {kind: rng.uniform(0.02, 0.9) for kind in kinds},  # of the peak that a kind of operator reaches
+        "pace": {kind: rng.uniform(0.15, 0.9) for kind in kinds},  # of the bandwidth
+        "start": {kind: rng.uniform(1, 4) for kind in kinds},  # launches
+    }
+
+
+def seconds(row: Row, machine: dict[str, Any], rng: random.Random) -> float:
+    """Return what an operator takes on a drawn machine, with noise of 3 %."""
+    moving = row.nbytes / (machine["bandwidth"] * machine["pace"][row.kind])
+    computing = row.flops / (machine["flops"] * machine["share"][row.kind])
+    return (machine["start"][row.kind] * machine["launch"] + max(moving, computing)) * math.exp(rng.gauss(0, 0.03))
+
+
+def _tells_apart(machine: dict[str, Any], rows: Sequence[Row], rng: random.Random) -> bool:
+    """Return whether measuring these operators twice on a machine gives nearly the same order."""
+    once, again = ([seconds(row, machine, rng) for row in rows] for _ in range(2))
+    return score(once, again).rank >= ALIKE
+
+
+def _plain(row: Row) -> dict[str, Any]:
+    return {name: getattr(row, name) for name in FEATURES}
+
+
+def predicted(name: str, seed: int, unseen: Sequence[str], beyond: bool = False) -> Case:
+    """Return a case: operators of the networks `unseen` are to be predicted, those of the others are measured.
+
+    beyond: measured are small operators only, and unseen are larger ones than all of them.
+    """
+    rng = random.Random(seed)
+    rows = list(_operators())
+    machine = drawn_machine(rng)
+    # On a machine with slow launches alone, all operators of a network take the same time, and only noise orders them.
+    while not _tells_apart(machine, [row for row in rows if beyond or row.model in unseen], rng):
+        machine = drawn_machine(rng)
+    new = [row for row in rows if row.model in unseen]
+    old = [row for row in rows if row.model not in unseen]
+    if beyond:
+        work = {row: max(row.flops / machine["flops"], row.nbytes / machine["bandwidth"]) for row in rows}
+        middle = sorted(work.values())[int(0.75 * len(rows))]
+        old, new = [r for r in rows if work[r] <= middle], [r for r in rows if work[r] > 1.5 * middle]
+    old = rng.sample(old, min(500, len(old)))
+    known = Counter(row.kind for row in old)
+    new = [row for row in new if known[row.kind] >= FEWEST]
+    new = rng.sample(new, min(200, len(new)))
+    measured = [_plain(row) | {"seconds": seconds(row, machine, rng)} for row in old]
+    asked, times = [_plain(row) for row in new], [seconds(row, machine, rng) for row in new]
+    three = {key: machine[key] for key in ("bandwidth", "flops", "launch")}
+    about = ("valid", "spared") if beyond else ("valid", "did", "cost")
+    return Case(name, lambda: (dict(three), [dict(r) for r in measured], [dict(r) for r in asked]), about, expect=times)
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """Did: the order of the predictions is right. Cost: they are near. Spared: also beyond what was measured."""
+    times = case.expect
+    broken = ""
+    if not isinstance(value, list | tuple) or len(value) != len(times):
+        broken = f"The answer is a list of {len(times)} numbers of seconds; it is {str(value)[:60]!r}."
+    elif any(type(v) not in (int, float) or not 0 < v < 1e6 for v in value):
+        odd = next(v for v in value if type(v) not in (int, float) or not 0 < v < 1e6)
+        broken = f"A prediction is a number of seconds greater than 0; one of yours is {str(odd)[:60]!r}."
+    yield Finding("valid", not broken, broken)
+    if broken:
+        return
+    found = score(value, times)
+    if case.asks("spared"):
+        far = f"Beyond the measured sizes your median error is {found.error:.0%}; {BEYOND:.0%} is asked."
+        yield Finding("spared", found.error <= BEYOND, far)
+        return
+    order = f"Spearman's rank correlation with the times is {found.rank:.3f}; {RANK} is asked."
+    yield Finding("did", found.rank >= RANK, order)
+    yield Finding("cost", found.error <= ERROR, f"Your median error is {found.error:.0%}; {ERROR:.0%} is asked.")
+
+
+def cases() -> list[Case]:
+    return [
+        predicted("a network that was not measured", 1, ("resnet18", "resnet50", "residual")),
+        predicted("a transformer that was not measured", 2, ("gpt", "attention")),
+        predicted("larger operators than measured", 3, (), beyond=True),
+    ]

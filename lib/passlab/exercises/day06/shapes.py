@@ -1,0 +1,195 @@
+"""Day 6, symbolic shapes: visible cases, and a judge that runs the graph at many sizes and compares."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import itertools
+import operator
+import random
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from passlab.fx.cases import graph
+from passlab.judge import Case, Finding
+
+#: What a formula may hold, and what it means.
+OPERATORS: dict[type, Callable[[int, int], Any]] = {
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.Eq: operator.eq, ast.GtE: operator.ge, ast.Gt: operator.gt, ast.LtE: operator.le,
+    ast.Lt: operator.lt,
+}  # fmt: skip
+LONGEST = 400
+
+
+class _Bad(ValueError):
+    """A formula that cannot be read, with the reason."""
+
+
+def compiled(text: Any, symbols: set[str], law: bool) -> Callable[[Mapping[str, int]], int]:
+    """Return a function from sizes to the value of a formula; law: it is a comparison. Raise _Bad for other text."""
+    if type(text) is int and not law:
+        return lambda sizes: text
+    if not isinstance(text, str) or len(text) > LONGEST:
+        raise _Bad(f"{str(text)[:60]!r} is no formula: write a number or text of at most {LONGEST} characters")
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        raise _Bad(f"{text[:60]!r} cannot be read") from None
+    if isinstance(tree, ast.Compare) != law:
+        raise _Bad(f"{text[:60]!r} is {'not ' if law else ''}a comparison")
+    return _part(tree, symbols, text)
+
+
+def _part(tree: ast.AST, symbols: set[str], text: str) -> Callable[[Mapping[str, int]], int]:
+    if isinstance(tree, ast.Constant) and type(tree.value) is int and abs(tree.value) < 10**9:
+        return lambda sizes: tree.value
+    if isinstance(tree, ast.Name) and tree.id in symbols:
+        return lambda sizes: sizes[tree.id]
+    if isinstance(tree, ast.Name):
+        raise _Bad(f"{text[:60]!r} uses {tree.id}, which is not a size of an input")
+    sides = ()
+    if isinstance(tree, ast.BinOp):
+        sides, op = (tree.left, tree.right), tree.op
+    elif isinstance(tree, ast.Compare) and len(tree.ops) == 1:
+        sides, op = (tree.left, tree.comparators[0]), tree.ops[0]
+    if not sides or type(op) not in OPERATORS:
+        raise _Bad(f"{text[:60]!r} holds something else than names, numbers, + - * // % and one comparison")
+    one, other = (_part(side, symbols, text) for side in sides)
+    act = OPERATORS[type(op)]
+    return lambda sizes: act(one(sizes), other(sizes))
+
+
+def tried(inputs: Mapping[str, list]) -> Iterator[dict[str, int]]:
+    """Yield sizes to try: all up to 9 for one or two symbols, and a sample of them for more."""
+    symbols = sorted({size for sizes in inputs.values() for size in sizes if isinstance(size, str)})
+    every = itertools.product(range(2, 10), repeat=min(len(symbols), 2))
+    if len(symbols) <= 2:
+        yield from (dict(zip(symbols, sizes, strict=True)) for sizes in every)
+        return
+    rng = random.Random(6)
+    for _ in range(80):  # many of them with sizes that are equal, or one the double of another
+        base = rng.randint(2, 9)
+        yield {name: rng.choice((base, base, base, 2 * base, rng.randint(2, 9))) for name in symbols}
+
+
+class _Shapes(fx.Interpreter):
+    """Run a graph without data, and keep the shape of each value."""
+
+    def __init__(self, gm: fx.GraphModule):
+        super().__init__(gm)
+        self.shapes: dict[str, tuple[int, ...]] = {}
+
+    def run_node(self, n: fx.Node) -> Any:
+        result = super().run_node(n)
+        if n.op != "output":
+            self.shapes[n.name] = tuple(result.shape)
+        return result
+
+
+def ran(gm: fx.GraphModule, inputs: Mapping[str, list], sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]] | None:
+    """Return node → shape at these sizes, or None where the graph does not run. `gm` is on the meta device."""
+    run = _Shapes(gm)
+    try:
+        run.run(*(torch.empty([sizes.get(s, s) for s in shape], device="meta") for shape in inputs.values()))
+    except Exception:
+        return None
+    return run.shapes
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """Same: shapes are right where the graph runs. Did: sizes at which it fails are refused. Spared: others are not."""
+    gm, inputs = case.build()
+    names = [n.name for n in gm.graph.nodes if n.op != "output"]
+    symbols = {size for sizes in inputs.values() for size in sizes if isinstance(size, str)}
+    try:
+        shapes, laws = _read(value, names, symbols)
+    except _Bad as bad:
+        yield Finding("valid", False, f"{bad}.", before=gm)
+        return
+    yield Finding("valid", True)
+    meta = copy.deepcopy(gm).to("meta")
+    wrong, missed, refused = ("", ""), "", ""
+    for sizes in tried(inputs):
+        seen = ran(meta, inputs, sizes)
+        told = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        try:
+            broken = next((text for text, law in laws.items() if not law(sizes)), None)
+        except ZeroDivisionError:
+            yield Finding("valid", False, f"At {told} one of your constraints divides by zero.", before=gm)
+            return
+        if seen is None and broken is None:
+            missed = missed or f"At {told} the graph does not run, and your constraints allow it."
+        if seen is None:
+            continue
+        if broken is not None:
+            refused = refused or f"At {told} the graph runs, and your constraint {broken} refuses it."
+        for name in names if not wrong[0] else ():
+            try:
+                mine = tuple(size(sizes) for size in shapes[name])
+            except ZeroDivisionError:
+                mine = "a division by zero"
+            if mine != seen[name]:
+                wrong = name, f"At {told} the shape of {name} is {seen[name]}; your formulas give {mine}."
+                break
+    yield Finding("same", not wrong[0], wrong[1], before=gm, mark=(wrong[0],) if wrong[0] else ())
+    yield Finding("did", not missed, missed, before=gm)
+    yield Finding("spared", not refused, refused, before=gm)
+
+
+def _read(value: Any, names: list[str], symbols: set[str]) -> tuple[dict[str, list[Callable]], dict[str, Callable]]:
+    if not isinstance(value, dict) or set(value) != {"shapes", "constraints"}:
+        raise _Bad(f'The answer is a dictionary with "shapes" and "constraints"; it is {str(value)[:60]!r}')
+    shapes, laws = value["shapes"], value["constraints"]
+    if not isinstance(shapes, dict) or not isinstance(laws, list | tuple) or len(laws) > 200:
+        raise _Bad('"shapes" must be a dictionary, and "constraints" a list of at most 200 comparisons')
+    found = {}
+    for name in names:
+        if not isinstance(shapes.get(name), list | tuple):
+            raise _Bad(f'Node {name} has no shape in "shapes": give it a list of sizes')
+        found[name] = [compiled(size, symbols, law=False) for size in shapes[name]]
+    return found, {str(law): compiled(law, symbols, law=True) for law in laws}
+
+
+def symbolic(name: str, build: Callable[[], fx.GraphModule], *about: str, **inputs: list) -> Case:
+    """Return a case. about: the verdicts that it decides besides valid, same and spared."""
+    return Case(name, lambda: (build(), {k: list(v) for k, v in inputs.items()}), ("valid", "same", "spared", *about))
+
+
+def layer(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.relu(m.layer(x))
+
+
+def sums(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return torch.relu(x + y) * m.w
+
+
+def product(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return (x @ y).transpose(1, 2)
+
+
+def joined(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+    return torch.cat([x, y], 1)
+
+
+def folded(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return torch.tanh(x.reshape(-1, 4)).flatten(0)
+
+
+def pooled(m: Any, x: fx.Proxy) -> fx.Proxy:
+    return F.max_pool2d(x, 3).flatten(1)
+
+
+def cases() -> list[Case]:
+    return [
+        symbolic("a layer", graph(layer, (2, 8), layer=lambda: nn.Linear(8, 5)), "did", x=["n", "k"]),
+        symbolic("a sum", graph(sums, (2, 3), (2, 3), w=(3,)), "did", x=["n", "k"], y=["m", "k"]),
+        symbolic("a product", graph(product, (2, 3, 4), (4, 5)), "did", x=["b", "n", "k"], y=["m", 5]),
+        symbolic("joined", graph(joined, (2, 3), (2, 4)), "did", x=["n", "k"], y=["m", "j"]),
+        symbolic("folded", graph(folded, (2, 6, 2)), "did", x=["n", "k", 2]),
+        symbolic("pooled", graph(pooled, (2, 3, 6, 6)), "did", x=[2, 3, "h", "w"]),
+    ]

@@ -1,0 +1,5 @@
+"""Day 6, liveness: how a case is put to an answer."""
+
+from passlab.given.day06._facts import call
+
+__all__ = ["call"]

@@ -1,0 +1,59 @@
+"""The table of measured operators, the two predictions, and how they are judged."""
+
+from __future__ import annotations
+
+import pytest
+
+from passlab import models
+from passlab.dataflow.predict import KINDS, SIZES, fit, load, load_machine, measure, roofline, score
+from passlab.drawing.predicted import scatter
+
+pytestmark = pytest.mark.quick
+
+
+def test_the_table_holds_the_zoo():
+    rows = load()
+    assert {row.model for row in rows} >= set(SIZES)
+    assert {row.kind for row in rows} <= {*KINDS.values(), "depthwise"}
+    assert all(row.seconds > 0 and row.nbytes > 0 and row.flops > 0 for row in rows)
+    assert load_machine().flops > 1e9
+
+
+def test_a_row_says_how_much_a_layer_does():
+    (layer, *_) = measure("mlp", models.ZOO["mlp"].build(), (4, 16), rounds=2)
+    assert layer.kind == "linear" and layer.flops == 2 * 16 * 32 * 4
+    assert layer.nbytes == 4 * (4 * 16 + 16 * 32 + 32 + 4 * 32)
+
+
+def test_a_fit_is_nearer_than_the_roofline_on_a_network_not_seen():
+    rows, machine = load(), load_machine()
+    new = [row for row in rows if row.model == "vit"]
+    times = [row.seconds for row in new]
+    predict = fit([row for row in rows if row.model != "vit"][::3], machine)
+    fitted, alone = score(predict(new), times), score(roofline(new, machine), times)
+    assert fitted.error < alone.error / 2 and fitted.rank > alone.rank
+
+
+def test_scores():
+    assert score([1, 2, 4], [1, 2, 4]) == type(score([1, 2], [1, 2]))(0.0, 1.0)
+    assert score([3, 3, 3], [1, 2, 3]).rank == 0
+    assert score([3, 2, 1], [1, 2, 3]).rank == -1
+    assert score([1.1, 2.2, 30], [1, 2, 3]).error == pytest.approx(0.1)
+    with pytest.raises(ValueError, match="1 predictions for 2 times"):
+        score([1], [1, 2])
+    with pytest.raises(ValueError, match="at least 2"):
+        fit([], load_machine())
+
+
+def test_a_damaged_table_names_its_row(tmp_path):
+    bad = tmp_path / "operators.csv"
+    bad.write_text("# name = x\nmodel,sizes\nmlp,1\n")
+    with pytest.raises(ValueError, match=r"Row 1 of operators\.csv"):
+        load(bad)
+
+
+def test_the_picture_has_a_text():
+    text = str(scatter({"a": ([1e-6, 2e-6], [1e-6, 4e-6])}, title="T"))
+    assert "T" in text
+    with pytest.raises(ValueError, match="as many predictions"):
+        scatter({"a": ([1e-6], [1e-6, 4e-6])})

@@ -1,0 +1,104 @@
+"""Ranges hold on every input, and the plans that follow from them are safe."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from passlab import models, trace
+from passlab.dataflow.precision import extremes, overflow, plan, run, values
+from passlab.dataflow.ranges import UNIT, Unsupported, ranges
+
+pytestmark = pytest.mark.quick
+
+
+class Program(nn.Module):
+    def __init__(self, body, **parts):
+        super().__init__()
+        self.body = body
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x):
+        return self.body(self, x)
+
+
+def traced(body, *shape, **parts):
+    return trace(Program(body, **parts).requires_grad_(False).eval(), torch.randn(shape))
+
+
+@pytest.mark.parametrize("name", [n for n in models.ZOO if n != "resnet50"])
+def test_no_value_of_the_zoo_leaves_its_range(name):
+    model = models.ZOO[name]
+    gm = trace(model.build(), *model.inputs(1))
+    found = ranges(gm, {n.target: (-2.0, 1.0) for n in gm.graph.nodes if n.op == "placeholder"})
+    for seed in range(3):
+        rng = torch.Generator().manual_seed(seed)
+        x = 3 * torch.rand(model.inputs(1)[0].shape, generator=rng) - 2
+        seen = values(gm, {}, (x > -0.5) * 3.0 - 2 if seed else x)
+        for node, it in found.items():
+            for value in seen[node] if isinstance(seen[node], list | tuple) else [seen[node]]:
+                if isinstance(value, torch.Tensor):
+                    assert it.low <= float(value.min()) <= float(value.max()) <= it.high, node
+
+
+def test_a_layer_reaches_both_ends():
+    """One output, whose gradient points to the very corner; among several, the search may follow a lesser one."""
+    gm = traced(lambda m, x: m.layer(x), 2, 6, layer=nn.Linear(6, 1))
+    found = ranges(gm, {"x": (-1.0, 3.0)})["layer"]
+    for up, end in ((True, found.high), (False, found.low)):
+        x = extremes(gm, {"x": (-1.0, 3.0)}, "layer", up=up)
+        seen = gm(*x)
+        assert math.isclose(float(seen.max() if up else seen.min()), end, rel_tol=1e-4)
+
+
+def test_what_is_one_value_is_squared():
+    found = ranges(traced(lambda m, x: x * x, 2, 3), {"x": (-2.0, 1.0)})["mul"]
+    assert -1e-6 < found.low <= 0 and math.isclose(found.high, 4, rel_tol=1e-5)
+
+
+def test_a_quotient_by_what_may_be_zero_is_unknown():
+    found = ranges(traced(lambda m, x: torch.relu(1 / x), 2, 3), {"x": (-1.0, 1.0)})
+    assert found["truediv"].low == -math.inf and found["relu"].high == math.inf and found["relu"].low > -1e-6
+
+
+def test_an_operation_without_a_row_is_named():
+    with pytest.raises(Unsupported, match="Node erf calls erf"):
+        ranges(traced(lambda m, x: torch.erf(x), 2, 3), {"x": (-1.0, 1.0)})
+
+
+def test_bad_inputs_have_their_sentences():
+    gm = traced(lambda m, x: torch.relu(x), 2, 3)
+    with pytest.raises(ValueError, match="Input x has no range"):
+        ranges(gm, {})
+    with pytest.raises(ValueError, match=r"range of input x is 1\.0 … 0\.0"):
+        ranges(gm, {"x": (1.0, 0.0)})
+    with pytest.raises(ValueError, match="Input x has no shape"):
+        ranges(torch.fx.symbolic_trace(Program(lambda m, x: x + 1)), {"x": (0.0, 1.0)})
+
+
+def test_a_plan_is_safe_where_half_overflows():
+    gm = traced(lambda m, x: torch.tanh((x * 300) * x), 2, 3)
+    span = {"x": (-30.0, 30.0)}
+    safe = plan(gm, span)
+    assert safe["mul"] == torch.float16 and safe["mul_1"] == torch.float32
+    broken = overflow(gm, dict.fromkeys(safe, torch.float16), span)
+    assert broken.node == "mul_1" and overflow(gm, safe, span) is None
+    assert torch.isfinite(run(gm, safe, *broken.inputs)).all()
+
+
+def test_partial_sums_count():
+    layer = nn.Linear(2, 1, bias=False)
+    layer.weight.data = torch.tensor([[40000.0, -40000.0]])
+    gm = traced(lambda m, x: m.layer(x), 1, 2, layer=layer)
+    assert ranges(gm, {"x": (1.0, 1.0)})["layer"].high < 1
+    assert plan(gm, {"x": (1.0, 1.0)})["layer"] == torch.float32
+
+
+def test_half_widens_more_than_single():
+    gm = traced(lambda m, x: torch.exp(x), 2, 3)
+    wide, narrow = (ranges(gm, {"x": (0.0, 1.0)}, UNIT[d])["exp"].high for d in (torch.float16, torch.float32))
+    assert wide > narrow > math.e

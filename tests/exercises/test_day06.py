@@ -1,0 +1,176 @@
+"""Day 6, exercises 1 to 4: sentences for broken answers, logs that are no logs, cases that hold what they promise."""
+
+from __future__ import annotations
+
+import pytest
+
+from autograder.authoring.answers import hidden_cases
+from passlab import exercises
+from passlab.dataflow import CONSTANTS, LIVENESS, redundant, run, solve
+from passlab.exercises.day06._programs import COUNT, STRAIGHT
+from passlab.exercises.day06.constants import OPTIMIST
+from passlab.exercises.day06.gvn import COPIES
+from passlab.exercises.day06.solver import allowed
+from passlab.given.day06._facts import plain
+from passlab.judge import judge
+
+
+def lost(exercise_id, value, name):
+    """What is lost for a value on one visible case: the first verdict, and the sentence."""
+    exercise = exercises.find(exercise_id)
+    (case,) = [case for case in exercise.cases() if case.name == name]
+    failure = judge(exercise, lambda *_: value, [case]).failure
+    return (failure.verdict, failure.message) if failure else None
+
+
+def solved(program=STRAIGHT, **changed):
+    found = solve(program, LIVENESS)
+    parts = {"before": found.before, "after": found.after, "log": [visit.block for visit in found.log]} | changed
+    return parts["before"], parts["after"], parts["log"]
+
+
+GARBAGE = [None, float("nan"), True, -1, "facts", [], {}, (), [None], {"entry": None}, ((), (), ()), 10**400, object()]
+
+
+@pytest.mark.parametrize("exercise_id", ["day06.solver", "day06.liveness", "day06.constants", "day06.gvn"])
+@pytest.mark.parametrize("value", GARBAGE, ids=lambda value: repr(value)[:12])
+def test_garbage_gets_a_sentence(exercise_id, value):
+    exercise = exercises.find(exercise_id)
+    judgement = judge(exercise, lambda *_: value, exercise.cases()[:2])
+    honest = exercise_id == "day06.gvn" and value in ([], ())  # nothing is redundant in some programs
+    assert honest or not judgement.verdicts["did"]
+    assert honest or "could not read" not in judgement.failure.message
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "sentence"),
+    [
+        ({"before": {}}, "valid", "before says nothing of block entry; each block needs an entry."),
+        ({"before": []}, "valid", "before must be a dictionary from the names of the blocks to facts"),
+        (
+            {"after": {"entry": (), "other": ()}},
+            "valid",
+            "after has an entry 'other', and straight has no block of that name.",
+        ),
+        ({"log": "entry"}, "valid", "The visits must be a list of names of blocks; they are 'entry'."),
+        ({"log": ["exit"]}, "valid", "The visits name 'exit', and straight has no block of that name."),
+        ({"log": [3]}, "valid", "The visits name '3', and straight has no block of that name."),
+        ({"log": ["entry"] * 50_001}, "valid", "50001 visits are too many to replay"),
+        (
+            {"before": {"entry": ()}},
+            "did",
+            "liveness of straight: at the start of block entry expected {x, y}, got {}.",
+        ),
+        (
+            {"log": []},
+            "same",
+            "Replayed, your visits lead elsewhere: at the start of block entry expected {}, got {x, y}.",
+        ),
+        ({"log": ["entry"] * 3}, "cost", "3 visits to 1 blocks, 1 are enough."),
+    ],
+)
+def test_what_is_told_of_a_solver(changed, verdict, sentence):
+    found, told = lost("day06.solver", solved(**changed), "straight on")
+    assert (found, told[: len(sentence)]) == (verdict, sentence)
+
+
+def test_a_right_result_is_right_however_it_was_found():
+    assert lost("day06.solver", solved(), "straight on") is None
+    assert lost("day06.solver", solved(COUNT), "a loop, backward") is None
+
+
+def test_a_forged_log_must_lead_to_the_facts():
+    before, after, log = solved(COUNT)
+    shorter = list(dict.fromkeys(log))
+    assert len(shorter) < len(log) <= allowed(COUNT, "liveness")
+    assert lost("day06.solver", (before, after, shorter), "a loop, backward")[0] == "same"
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict", "sentence"),
+    [
+        ({"entry": ({"x"}, set(), 1)}, "valid", "Block entry needs two sets, (live at its start, live at its end)"),
+        ({"entry": ({"z"}, set())}, "valid", "Block entry: 'z' is not a variable of straight."),
+        ({"entry": ({1}, set())}, "valid", "Block entry: '1' is not a variable of straight."),
+        ({"entry": ({"x"}, set())}, "did", "y is live at the start of block entry: its value may still be read."),
+        ({"entry": ({"x", "y"}, {"b"})}, "spared", "b is not live at the end of block entry"),
+        ({"entry": (("y", "x"), [])}, None, ""),
+    ],
+)
+def test_what_is_told_of_liveness(value, verdict, sentence):
+    told = lost("day06.liveness", value, "straight on")
+    assert told is None if verdict is None else (told[0], told[1][: len(sentence)]) == (verdict, sentence)
+
+
+def constants_with(**changed):
+    return solve(OPTIMIST, CONSTANTS).before | changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "sentence"),
+    [
+        ({"loop": [0]}, "valid", "Block loop needs None or a dictionary from variables to numbers"),
+        ({"loop": {"z": 0}}, "valid", "Block loop: 'z' is not a variable of optimist."),
+        (
+            {"loop": {"debug": False}},
+            "valid",
+            "Block loop: debug has 'False'; a constant here is a whole number (an int).",
+        ),
+        ({"loop": {"debug": float("nan")}}, "valid", "Block loop: debug has 'nan'"),
+        ({"loop": {}}, "did", "At the start of block loop, debug is always 0."),
+        ({"strange": {}}, "did", "No run gets to block strange"),
+        ({"usual": None}, "spared", "Block usual can be reached"),
+        (
+            {"done": {"debug": 0, "x": 5}},
+            "spared",
+            "At the start of block done, you say, x is always 5. With x = 0, n = 0 it is 0 there.",
+        ),
+        (
+            {"loop": {"debug": 1}},
+            "spared",
+            "At the start of block loop, you say, debug is always 1. With x = 0, n = 0 it",
+        ),
+    ],
+)
+def test_what_is_told_of_constants(changed, verdict, sentence):
+    found, told = lost("day06.constants", constants_with(**changed), "a switch that stays off")
+    assert (found, told[: len(sentence)]) == (verdict, sentence)
+
+
+def redundant_with(*more):
+    found = redundant(COPIES)
+    return [(block, i, names[0]) for block in found for i, names in found[block].items()] + list(more)
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict", "sentence"),
+    [
+        ({}, "valid", "Return a list of (block, number of the instruction, variable); the result is '{}'."),
+        ([("entry", 2)], "valid", "The list holds \"('entry', 2)\", not (block, number of the instruction, variable)."),
+        ([("exit", 2, "a")], "valid", "The list names 'exit', and copies has no block of that name."),
+        ([("entry", 9, "a")], "valid", "Block entry has no instruction number 9; they count from 0."),
+        ([("entry", -1, "a")], "valid", "Block entry has no instruction number -1; they count from 0."),
+        ([("entry", True, "a")], "valid", "Block entry has no instruction number True; they count from 0."),
+        ([("entry", 2, "z")], "valid", "'z' is not a variable of copies."),
+        ([("entry", 1, "x")], "valid", "`b = copy x` in block entry computes nothing"),
+        ([("entry", 2, "a")] * 25, "valid", "The list has 25 entries"),
+        ([("entry", 2, "a")], "did", "`e = add b y` in block entry: a already holds that value."),
+        (redundant_with(("entry", 4, "a")), "spared", "With "),
+    ],
+)
+def test_what_is_told_of_equal_values(value, verdict, sentence):
+    found, told = lost("day06.gvn", value, "copies")
+    assert (found, told[: len(sentence)]) == (verdict, sentence)
+
+
+def test_facts_are_plain_data():
+    assert plain({"b": frozenset({"y", "x"}), "a": None}) == {"b": ("x", "y"), "a": None}
+    assert plain([object()])[0].startswith("<object object")
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_hidden_programs_can_be_run(seed):
+    for exercise_id in ("day06.constants", "day06.gvn"):
+        for case in hidden_cases(exercise_id, seed):
+            (program,) = case.build()
+            run(program, *range(1, 1 + len(program.parameters)), fuel=50)

@@ -1,0 +1,52 @@
+"""Day 6, second part: what the judges say to garbage."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from passlab.exercises.day06 import predict, ranges, shapes
+
+pytestmark = pytest.mark.quick
+GARBAGE = [None, math.nan, True, "x", [], {}, [None], {"x": 3}, -1, {"x": (1, True)}, {"x": (math.nan, 1.0)}, object()]
+
+
+@pytest.mark.parametrize("module", [predict, ranges, shapes])
+@pytest.mark.parametrize("value", GARBAGE, ids=range(len(GARBAGE)))
+def test_garbage_is_not_valid(module, value):
+    (finding, *rest) = module.judge(module.cases()[0], value)
+    assert finding.verdict == "valid" and not finding.ok and finding.message.endswith(".") and not rest
+
+
+def test_predictions_are_positive_numbers():
+    case = predict.cases()[0]
+    many = [1.0] * len(case.expect)
+    for odd in (0.0, -1.0, math.inf, math.nan, True, 10**400, "1"):
+        assert not next(predict.judge(case, [odd, *many[1:]])).ok
+    assert [f.ok for f in predict.judge(case, case.expect)] == [True] * 3
+
+
+def test_a_range_that_is_too_narrow_is_left():
+    case = ranges.cases()[2]
+    gm, inputs = case.build()
+    value = ranges.bounds(gm, inputs)
+    value["first"] = (value["first"][0] / 2, value["first"][1] / 2)
+    same = next(f for f in ranges.judge(case, value) if f.verdict == "same")
+    assert not same.ok and "first reaches" in same.message
+
+
+@pytest.mark.parametrize("law", ["n ** k", "q == 2", "n", "n == k == 2", "__import__('os')", "(" * 500, "n == 1.5", 3])
+def test_laws_are_read_and_not_run(law):
+    case = shapes.cases()[0]
+    gm, _ = case.build()
+    value = {"shapes": {n.name: ["n", "k"] for n in gm.graph.nodes}, "constraints": [law]}
+    (finding,) = shapes.judge(case, value)
+    assert finding.verdict == "valid" and not finding.ok
+
+
+def test_a_law_that_divides_by_zero_is_not_valid():
+    case = shapes.cases()[0]
+    gm, _ = case.build()
+    value = {"shapes": {n.name: ["n", "k"] for n in gm.graph.nodes}, "constraints": ["n % (k - k) == 0"]}
+    assert [(f.verdict, f.ok) for f in shapes.judge(case, value)][-1] == ("valid", False)
