@@ -1,0 +1,386 @@
+"""Hidden cases and answers of day09.dialect."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day09.dialect import (
+    dense,
+    drawn,
+    leaky,
+    leaky_relu,
+    lowered,
+    program,
+    refused,
+    tensor,
+    total,
+)
+from passlab.exercises.day09.dialect import (
+    op as written,
+)
+from passlab.judge import Case
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    b, i, o, more = rng.sample(range(2, 10), 4)
+    slope = rng.choice([0.125, 0.375, 0.625, 0.875])
+    steep = rng.choice([1.25, 1.5, 2.5])
+
+    def broken_dense(x=(b, i), w=(o, i), bias=(o,), result=(b, o), kinds=()):
+        sides = {"x": x, "w": w, "b": bias, "result": result}
+        made = {name: tensor(*side, dtype="f64" if name in kinds else "f32") for name, side in sides.items()}
+        arguments = [made["x"], made["w"], made["b"]]
+        line = written("y", "nn.dense", "%x, %w, %b", arguments, made["result"])
+        return program(line, arguments=arguments, returned="y", result=made["result"])
+
+    def alone(name, argument, result, **properties):
+        line = written("y", name, "%x", [argument], result, **properties)
+        return program(line, arguments=[argument], returned="y", result=result)
+
+    def single(line, argument, result):
+        return program(line, arguments=[argument], returned="y", result=result)
+
+    one, wide, double = tensor(i), tensor(b, i, o), tensor(i, dtype="f64")
+    half = "0.5 : f32"
+    hidden_sum = program(
+        leaky("t", "x", slope, b, i),
+        written("y", "nn.sum", "%t", [tensor(b, i)], tensor(b), axis="2 : i64"),
+        arguments=[tensor(b, i)],
+        returned="y",
+        result=tensor(b),
+    )
+    return [
+        refused("x and w do not fit", broken_dense(w=(o, more)), "nn.dense", i, more),
+        refused("w and b do not fit", broken_dense(bias=(more,)), "nn.dense", o, more),
+        refused("too many rows", broken_dense(result=(more, o)), "nn.dense", b, more),
+        refused("too many columns", broken_dense(result=(b, more)), "nn.dense", o, more),
+        refused("x has a dimension too many", broken_dense(x=(1, 1, i)), "nn.dense", 3),
+        refused("w has a dimension too few", broken_dense(w=(i,)), "nn.dense", 1),
+        refused("b has a dimension too many", broken_dense(bias=(o, 1)), "nn.dense", 2),
+        refused("the result has a dimension too many", broken_dense(result=(b, o, 1)), "nn.dense"),
+        refused("other elements", broken_dense(kinds=("x", "w", "b", "result")), "nn.dense", "f64"),
+        *[
+            refused(f"{name} of f64", broken_dense(kinds=(name,)), "nn.dense", "f64")
+            for name in ("x", "w", "b", "result")
+        ],
+        refused("one number as b", broken_dense(bias=(1,)), "nn.dense", o, 1),
+        refused("NaN for a slope", alone("nn.leaky_relu", one, one, slope="0x7FC00000 : f32"), "nn.leaky_relu"),
+        refused("a slope above 1", alone("nn.leaky_relu", one, one, slope=f"{steep} : f32"), "nn.leaky_relu", steep),
+        refused("a slope below 0", alone("nn.leaky_relu", one, one, slope="-0.25 : f32"), "nn.leaky_relu", 0.25),
+        refused("another size", alone("nn.leaky_relu", one, tensor(more), slope=half), "nn.leaky_relu", i, more),
+        refused("another dimension", alone("nn.leaky_relu", one, tensor(i, more), slope=half), "nn.leaky_relu"),
+        refused("f64 in", alone("nn.leaky_relu", double, one, slope=half), "nn.leaky_relu", "f64"),
+        refused("f64 out", alone("nn.leaky_relu", one, double, slope=half), "nn.leaky_relu", "f64"),
+        refused("an axis too many", alone("nn.sum", wide, tensor(b, i), axis="3 : i64"), "nn.sum", 3),
+        refused("the axis after the last one", alone("nn.sum", wide, wide, axis="3 : i64"), "nn.sum", 3),
+        refused("an axis below 0", alone("nn.sum", wide, tensor(b, i), axis="-1 : i64"), "nn.sum", 1),
+        refused("the wrong side is left", alone("nn.sum", tensor(b, i), tensor(i), axis="1 : i64"), "nn.sum", b, i),
+        refused("sides exchanged", alone("nn.sum", wide, tensor(o, i), axis="0 : i64"), "nn.sum", i, o),
+        refused("a dimension too many is left", alone("nn.sum", wide, tensor(i), axis="0 : i64"), "nn.sum"),
+        refused("a size differs", alone("nn.sum", wide, tensor(b, more), axis="1 : i64"), "nn.sum", o, more),
+        refused("sums of f64", alone("nn.sum", tensor(b, i, dtype="f64"), tensor(b), axis="1 : i64"), "nn.sum", "f64"),
+        refused("the second operation", hidden_sum, "nn.sum", 2),
+        refused("not in the dialect", alone("nn.flatten", wide, wide), "nn.flatten"),
+        refused("no slope", alone("nn.leaky_relu", one, one)),
+        refused("no axis", alone("nn.sum", tensor(b, i), tensor(b))),
+        refused("the slope is a whole number", alone("nn.leaky_relu", one, one, slope="1 : i64")),
+        lowered(
+            "dense",
+            program(dense("y", "x", "w", "b", b, i, o), arguments=[tensor(b, i), tensor(o, i), tensor(o)], returned="y",
+                    result=tensor(b, o)),
+            drawn((b, i), (o, i), (o,)), lambda x, w, bias: x @ w.T + bias,
+        ),
+        lowered(
+            "dense, all sizes equal",
+            program(dense("y", "x", "w", "b", b, b, b), arguments=[tensor(b, b), tensor(b, b), tensor(b)], returned="y",
+                    result=tensor(b, b)),
+            drawn((b, b), (b, b), (b,)), lambda x, w, bias: x @ w.T + bias,
+        ),
+        lowered(
+            "dense, all sizes 1",
+            program(dense("y", "x", "w", "b", 1, 1, 1), arguments=[tensor(1, 1), tensor(1, 1), tensor(1)], returned="y",
+                    result=tensor(1, 1)),
+            drawn((1, 1), (1, 1), (1,)), lambda x, w, bias: x @ w.T + bias,
+        ),
+        lowered("a flat slope", single(leaky("y", "x", 0.0, b, i), tensor(b, i), tensor(b, i)),
+                drawn((b, i), special=True), lambda x: leaky_relu(x, 0.0)),
+        lowered("a slope of 1", single(leaky("y", "x", 1.0, b, i), tensor(b, i), tensor(b, i)), drawn((b, i)),
+                lambda x: leaky_relu(x, 1.0)),
+        lowered("NaN and infinity", single(leaky("y", "x", slope, b, i, o), wide, wide), drawn((b, i, o), special=True),
+                lambda x: leaky_relu(x, slope)),
+        lowered("a single number", single(leaky("y", "x", slope), tensor(), tensor()), drawn(()),
+                lambda x: leaky_relu(x, slope)),
+        *[
+            lowered(f"sums along {axis}", single(total("y", "x", axis, b, i, o), wide, tensor(*left)), drawn((b, i, o)),
+                    lambda x, axis=axis: x.sum(axis))
+            for axis, left in enumerate([(i, o), (b, o), (b, i)])
+        ],
+        lowered("the sum of one dimension", single(total("y", "x", 0, i), one, tensor()), drawn((i,)),
+                lambda x: x.sum(0)),
+        lowered("twice the same", program(
+            leaky("s", "x", 0.5, b, i), leaky("t", "s", slope, b, i), total("u", "t", 0, b, i), total("y", "u", 0, i),
+            arguments=[tensor(b, i)], returned="y", result=tensor()), drawn((b, i)),
+            lambda x: leaky_relu(leaky_relu(x, 0.5), slope).sum()),
+        lowered("one value, two readers", program(
+            leaky("s", "x", slope, b, b), dense("y", "s", "s", "w", b, b, b),
+            arguments=[tensor(b, b), tensor(b)], returned="y", result=tensor(b, b)), drawn((b, b), (b,)),
+            lambda x, w: leaky_relu(x, slope) @ leaky_relu(x, slope).T + w),
+        lowered("nothing of nn", program(arguments=[one], returned="x", result=one), drawn((i,)), np.asarray),
+    ]  # fmt: skip
+
+
+_RANKS = 'for what, side, rank in zip(("x", "w", "b", "the result"), sides, (2, 2, 1, 2), strict=%s):'
+_SIDES = "for one, other in zip(left, shape(self, self.result)%s):"
+EQUIVALENT = {
+    (_RANKS % True, _RANKS % False): "there are four of each",
+    (_SIDES % ", strict=True", _SIDES % ""): "their numbers were compared in the line before",
+}
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+_NAMES = ("nn.dense", "nn.leaky_relu", "nn.sum")
+
+
+def _check_by_table(op):
+    """One function for all rules; returns a sentence or None."""
+    types = [value.type for value in (*op.operands, *op.results)]
+    for kind in types:
+        if str(kind.element_type) != "f32":
+            return f"{op.name} works on f32, not on {kind.element_type}."
+    sides = [list(kind.get_shape()) for kind in types]
+    if op.name == "nn.dense":
+        for side, rank in zip(sides, (2, 2, 1, 2), strict=True):
+            if len(side) != rank:
+                return f"{op.name}: an operand or result has {len(side)} dimensions instead of {rank}."
+        (r, c), (o, i), (bias,), (r2, o2) = sides
+        pairs = [(c, i), (o, bias), (r, r2), (o, o2)]
+    elif op.name == "nn.leaky_relu":
+        slope = op.properties["slope"].value.data
+        if slope not in (0, 1) and not 0 < slope < 1:
+            return f"{op.name}: slope {slope:g} should lie between 0 and 1."
+        if len(sides[0]) != len(sides[1]):
+            return f"{op.name}: {len(sides[0])} dimensions become {len(sides[1])}."
+        pairs = list(zip(*sides, strict=True))
+    else:
+        axis = op.properties["axis"].value.data
+        if axis not in range(len(sides[0])):
+            return f"{op.name}: there is no axis {axis} of {len(sides[0])}."
+        del sides[0][axis]
+        if len(sides[0]) != len(sides[1]):
+            return f"{op.name}: what is left has the shape {sides[0]}, not {sides[1]}."
+        pairs = list(zip(*sides, strict=True))
+    wrong_pairs = [pair for pair in pairs if pair[0] != pair[1]]
+    return f"{op.name}: {wrong_pairs[0][0]} is not {wrong_pairs[0][1]}." if wrong_pairs else None
+
+
+_PROPERTIES = {"nn.dense": {}, "nn.leaky_relu": {"slope": "FloatAttr"}, "nn.sum": {"axis": "IntegerAttr"}}
+
+
+def _module(text):
+    """A module with unregistered operations of nn, checked by a table."""
+    from xdsl.parser import Parser
+
+    from passlab import mlir
+
+    module = Parser(mlir.context(allow_unregistered=True), text).parse_module()
+    for op in module.walk():
+        if op.name != "builtin.unregistered":
+            continue
+        name = op.attributes["op_name__"].data
+        if name not in _NAMES:
+            return f"{name} is not an operation of nn."
+        for key, kind in _PROPERTIES[name].items():
+            if type(op.properties.get(key)).__name__ != kind:
+                return f"{name} needs a {key}."
+    return module
+
+
+class _Named:
+    """What the table looks at."""
+
+    def __init__(self, op):
+        self.name, self.operands, self.results = op.attributes["op_name__"].data, op.operands, op.results
+        self.properties = op.properties
+
+
+@right("has no classes: checks unregistered operations by a table, and writes text that is parsed again")
+def by_text(text):
+    from passlab import mlir
+
+    module = _module(text)
+    if isinstance(module, str):
+        return module
+    function = next(iter(module.ops))
+    names, lines = {}, ["%zero = arith.constant 0.0 : f32"]
+    for number, argument in enumerate(function.body.block.args):
+        names[argument] = f"%a{number}"
+    head = ", ".join(f"{names[one]}: {one.type}" for one in function.body.block.args)
+    for number, op in enumerate(function.body.block.ops):
+        if op.name == "func.return":
+            lines.append(f"func.return {names[op.operands[0]]} : {op.operands[0].type}")
+            continue
+        told = _check_by_table(_Named(op))
+        if told:
+            return told
+        name, kind = op.attributes["op_name__"].data, op.results[0].type
+        rank = len(op.operands[0].type.get_shape())
+        given = [names[one] for one in op.operands]
+        types = [str(one.type) for one in op.operands]
+        lines.append(f"%e{number} = tensor.empty() : {kind}")
+        dims = ", ".join(f"d{d}" for d in range(rank))
+
+        def emit(result, maps, kinds, ins, in_types, out, body, arguments, kind=kind):
+            maps = ", ".join(f"affine_map<({m[0]}) -> ({m[1]})>" for m in maps)
+            kinds = ", ".join(f'"{k}"' for k in kinds)
+            ins = f"ins({', '.join(ins)} : {', '.join(in_types)}) " if ins else ""
+            lines.append(
+                f"{result} = linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}} {ins}"
+                f"outs({out} : {kind}) {{\n^bb0({arguments}):\n{body}\n}} -> {kind}"
+            )
+
+        fill = f"%f{number} = linalg.fill ins(%zero : f32) outs(%e{number} : {kind}) -> {kind}"
+        if name == "nn.leaky_relu":
+            slope = op.properties["slope"].value.data
+            body = (
+                f"%s{number} = arith.constant {slope:e} : f32\n%c{number} = arith.cmpf ogt, %x{number}, %zero : f32\n"
+                f"%m{number} = arith.mulf %x{number}, %s{number} : f32\n"
+                f"%r{number} = arith.select %c{number}, %x{number}, %m{number} : f32\nlinalg.yield %r{number} : f32"
+            )
+            emit(f"%v{number}", [(dims, dims)] * 2, ["parallel"] * rank, given, types, f"%e{number}", body,
+                 f"%x{number}: f32, %o{number}: f32")  # fmt: skip
+        elif name == "nn.sum":
+            axis = op.properties["axis"].value.data
+            left = ", ".join(f"d{d}" for d in range(rank) if d != axis)
+            kinds = ["reduction" if d == axis else "parallel" for d in range(rank)]
+            lines.append(fill)
+            body = f"%r{number} = arith.addf %x{number}, %o{number} : f32\nlinalg.yield %r{number} : f32"
+            emit(f"%v{number}", [(dims, dims), (dims, left)], kinds, given, types, f"%f{number}", body,
+                 f"%x{number}: f32, %o{number}: f32")  # fmt: skip
+        else:
+            lines.append(fill)
+            three = "i, j, k"
+            body = (
+                f"%p{number} = arith.mulf %x{number}, %w{number} : f32\n"
+                f"%r{number} = arith.addf %p{number}, %o{number} : f32\nlinalg.yield %r{number} : f32"
+            )
+            emit(f"%p{number}x", [(three, "i, k"), (three, "j, k"), (three, "i, j")],
+                 ["parallel", "parallel", "reduction"], given[:2], types[:2], f"%f{number}", body,
+                 f"%x{number}: f32, %w{number}: f32, %o{number}: f32")  # fmt: skip
+            body = f"%q{number} = arith.addf %x{number}, %w{number} : f32\nlinalg.yield %q{number} : f32"
+            emit(f"%v{number}", [("i, j", "i, j"), ("i, j", "j"), ("i, j", "i, j")], ["parallel"] * 2,
+                 [f"%p{number}x", given[2]], [str(kind), types[2]], f"%e{number}", body,
+                 f"%x{number}: f32, %w{number}: f32, %o{number}: f32")  # fmt: skip
+        names[op.results[0]] = f"%v{number}"
+    result = function.function_type.outputs.data[0]
+    body = "\n".join(lines)
+    return mlir.parse(f"func.func @main({head}) -> {result} {{\n{body}\n}}")
+
+
+_LEAK = "return build.insert(arith.SelectOp(positive, arguments[0], below)).result"
+
+
+def _made(*changes):
+    from autograder.authoring.source import answer_of
+
+    return answer_of("day09.dialect", changes=changes)
+
+
+@right("sums from zero, and adds the bias afterwards")
+def bias_last(text):
+    change = (
+        """    kinds = ["parallel", "parallel", "reduction"]
+    return structured(build, [op.x, op.w], start,""",
+        """    kinds = ["parallel", "parallel", "reduction"]
+    zero = build.insert(arith.ConstantOp(FloatAttr(0.0, f32))).result
+    start = build.insert(FillOp([zero], [empty], [empty.type])).results[0]
+    sums = structured(build, [op.x, op.w], start, [[0, 2], [1, 2], [0, 1]], kinds, product)
+    return structured(build, [sums, op.b], empty, [[0, 1], [1], [0, 1]], ["parallel"] * 2, lambda b, a: added(b, a[:2]))
+    return structured(build, [op.x, op.w], start,""",
+    )
+    return _made(change)(text)
+
+
+@wrong("did", "lowers whatever it can parse")
+def believes_all(text):
+    return _made(("        module.verify()\n", ""))(text)
+
+
+@wrong("did", "refuses with a sentence that says nothing")
+def says_nothing(text):
+    made = _made()(text)
+    return "This is not valid." if isinstance(made, str) else made
+
+
+@wrong("valid", "returns the module as text")
+def as_text(text):
+    made = _made()(text)
+    return made if isinstance(made, str) else str(made)
+
+
+@wrong("spared", "refuses everything")
+def refuses_all(text):
+    return "nn.dense, nn.leaky_relu, nn.sum: something does not fit."
+
+
+no_ends = edited(
+    "spared", "refuses a slope of 0 or 1", ("not 0 <= self.slope.value.data <= 1", "not 0 < self.slope.value.data < 1")
+)
+from_the_end = edited(
+    "did", "takes a negative axis, as Python does", 
+    ("if not 0 <= axis < len(sides):", "if not -len(sides) <= axis < len(sides):")
+)  # fmt: skip
+only_columns = edited(
+    "did", "checks that x and w fit, and not the bias",
+    ('        agree(self, "the rows of w and the size of b", height, bias)\n', ""),
+)  # fmt: skip
+any_result = edited(
+    "did", "believes what the text says of the result",
+    ('        agree(self, "the rows of x and of the result", rows, up)\n', ""),
+)  # fmt: skip
+any_elements = edited("did", "takes f64 as well", ("if value.type.element_type != f32:", "if False:"))
+unnamed = edited("did", "gives the numbers, and not the operation", ('f"{op.name}: {what} should', 'f"{what} should'))
+as_relu = edited(
+    "same", "takes the larger of x and slope · x: wrong where x is infinite and the slope 0",
+    (_LEAK, "return build.insert(arith.MaximumfOp(arguments[0], below)).result"),
+)  # fmt: skip
+unfilled = edited(
+    "same", "adds up in what tensor.empty gives",
+    ("start = build.insert(FillOp([zero], [empty], [empty.type])).results[0]\n", "start = empty\n"),
+)  # fmt: skip
+no_bias = edited("same", "starts with the bias in its first column", ("[[1], [0, 1]]", "[[0], [0, 1]]"))
+nan_slope = edited(
+    "did",
+    "refuses slopes below 0 and above 1: NaN is neither",
+    ("not 0 <= self.slope.value.data <= 1", "self.slope.value.data < 0 or self.slope.value.data > 1"),
+)
+axis_to_dims = edited(
+    "did",
+    "allows an axis as large as the number of dimensions",
+    ("if not 0 <= axis < len(", "if not 0 <= axis <= len("),
+)
+b_for_all = edited(
+    "did",
+    "takes one number as b for all columns",
+    (
+        'agree(self, "the rows of w and the size of b", height, bias)',
+        'agree(self, "the rows of w and the size of b", height, bias if bias != 1 else height)',
+    ),
+)
+x_of_any_kind = edited(
+    "did",
+    "does not ask what the elements of the x of nn.dense are",
+    (
+        "shape(self, value) for value in (self.x, self.w, self.b, self.result)]",
+        "self.x.type.get_shape(), *(shape(self, value) for value in (self.w, self.b, self.result))]",
+    ),
+)
+last_axis = edited(
+    "same",
+    "sums along the last dimension",
+    ('"reduction" if dim == axis else', '"reduction" if dim == len(dims) - 1 else'),
+)

@@ -1,0 +1,357 @@
+"""Hidden cases and answers of day09.fusion."""
+
+from __future__ import annotations
+
+import random
+
+from xdsl.dialects.builtin import AffineMapAttr
+from xdsl.dialects.linalg.ops import GenericOp, YieldOp
+from xdsl.ir import Block, Region
+from xdsl.ir.affine import AffineMap
+from xdsl.rewriter import Rewriter
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day09.fusion import BOTH, ROW, TURNED, Node, fusion_case, program
+from passlab.judge import Case
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+UNARY = ["math.exp", "math.tanh", "math.absf"]
+BINARY = ["arith.addf", "arith.mulf", "arith.subf"]
+
+
+def drawn(rng: random.Random, size: int) -> str:
+    """Return a program of `size` operations on matrices, transposed ones and vectors."""
+    n, m = rng.sample(range(2, 6), 2)
+    shapes = {"x": (n, m), "y": (n, m), "u": (n,), "v": (m,)}
+    inputs, nodes = dict(shapes), []
+    for at in range(size):
+        sizes = rng.choice([(n, m), (n, m), (m, n), (n,), (m,)])
+        ways = {sizes: BOTH, sizes[::-1]: TURNED, sizes[:1]: ROW, sizes[1:]: "d1"} if len(sizes) == 2 else {sizes: ROW}
+        fitting = [name for name, shape in shapes.items() if shape in ways]
+        recent = fitting[-3:]
+        reads = tuple((name, ways[shapes[name]]) for name in rng.choices(recent, k=rng.randint(1, 2)))
+        # A sum reads an argument of main, too: else its size may get lost, and what is fused depends on the order.
+        sums = int(len(sizes) == 2 and rng.random() < 0.25)
+        reads = (*reads[:1], rng.choice([(n, ways[shapes[n]]) for n in "xy"])) if sums else reads
+        out = (0,) if sums or len(sizes) == 1 else rng.choice([(0, 1), (1, 0)])
+        shape = tuple(sizes[d] for d in out)
+        starts = [name for name, s in shapes.items() if s == shape and all(name != read for read, _ in reads)]
+        init = rng.choice(starts) if starts and rng.random() < 0.15 else ""
+        op = rng.choice(UNARY if len(reads) == 1 else BINARY)
+        nodes.append(Node(f"t{at}", sizes, reads, out, op, sums, init))
+        if not init:  # a producer that reads its outs: MLIR fuses it, and not always rightly
+            shapes[f"t{at}"] = shape
+    read = {name for node in nodes for name, _ in node.reads} | {node.init for node in nodes}
+    returned = [node.name for node in nodes if node.name not in read]
+    return program(inputs, nodes, returned)
+
+
+def _backwards(size: int) -> str:
+    """Return a program that writes a vector from its end, and reads it from its beginning."""
+    nodes = [
+        Node("a", (size,), (("u", "d0"),), (0,), "math.exp"),
+        Node("b", (size,), (("a", "d0"),), (0,), "math.tanh"),
+    ]
+    return program({"u": (size,)}, nodes, ["b"]).replace("(d0)>], it", f"(d0 * -1 + {size - 1})>], it", 1)
+
+
+def _filled(size: int) -> str:
+    """Return a program that adds a vector of twos, computed by a linalg.generic without inputs."""
+    nodes = [Node("a", (size,), (("u", "d0"),), (0,), ""), Node("b", (size,), (("a", "d0"), ("u", "d0")), (0,))]
+    kinds, one_map = 'iterator_types = ["parallel"]', "affine_map<(d0) -> (d0)>"
+    return (
+        program({"u": (size,)}, nodes, ["b"])
+        .replace(f"[{one_map}, {one_map}], {kinds}}} ins(%u : tensor<{size}xf32>)", f"[{one_map}], {kinds}}}", 1)
+        .replace("(%a0: f32, %acc: f32)", "(%acc: f32)", 1)
+        .replace("linalg.yield %a0", "%a0 = arith.constant 2.0 : f32\n    linalg.yield %a0", 1)
+    )
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n, m, k = rng.sample(range(2, 6), 3)
+    vectors, flat, cube = {"u": (n,), "v": (m,)}, {"x": (n, m), "y": (n, m)}, {"z": (n, m, k)}
+    three = "d0, d1, d2"
+
+    def one(name, *reads, out=(0, 1), op="arith.addf", sizes=(n, m), **how):
+        return Node(name, sizes, tuple(reads), out, op, **how)
+
+    x, y, u, v = ("x", BOTH), ("y", BOTH), ("u", "d0"), ("v", "d1")
+    a = one("a", x, y, op="arith.mulf")
+    square = one("a", ("s", BOTH), op="math.exp", sizes=(n, n))
+    turned = one("a", ("z", three), sizes=(n, m, k), out=(1, 2, 0), op="math.exp")
+    again = one("b", ("a", three), sizes=(m, k, n), out=(0, 1, 2), op="math.tanh")
+    wide = one("a", u, op="math.exp")
+    update = one("b", x, init="a")
+    pair = one("b", ("a", BOTH), ("a", BOTH), op="arith.subf")
+    fixed = [
+        fusion_case("three dimensions, turned", program(cube, [turned, again], ["b"]), "did"),
+        fusion_case(
+            "written transposed", program(flat, [one("a", x, y, out=(1, 0)), one("b", ("a", TURNED), x)], ["b"]), "did"
+        ),
+        fusion_case(
+            "a sum whose length is lost",
+            program(vectors, [wide, one("b", ("a", BOTH), out=(0,), op="math.tanh", sums=1)], ["b"]),
+            "spared",
+        ),
+        fusion_case(
+            "a sum whose length is known",
+            program(vectors, [wide, one("b", ("a", BOTH), v, out=(0,), op="arith.mulf", sums=1)], ["b"]),
+            "did",
+        ),
+        fusion_case(
+            "the length is known from another input",
+            program(vectors, [wide, one("b", v, ("a", BOTH), out=(0,), op="arith.mulf", sums=1)], ["b"]),
+            "did",
+        ),
+        fusion_case("a constant in a map", program(flat, [a, one("b", ("a", BOTH), ("x", "0, d1"))], ["b"]), "did"),
+        fusion_case(
+            "the last of each row",
+            program(flat, [one("a", x, out=(0,), op="", sums=1), one("b", ("a", "d0"), y)], ["b"]),
+            "spared",
+        ),
+        fusion_case(
+            "the last of each row, as a column",
+            program(flat, [one("a", x, out=(0, -1), op="", sums=1), one("b", ("a", "d0, 0"), y)], ["b"]),
+            "spared",
+        ),
+        fusion_case(
+            "a transpose", program(flat, [one("a", x, out=(1, 0), op=""), one("b", ("a", TURNED), y)], ["b"]), "did"
+        ),
+        fusion_case("a row of it", program(flat, [a, one("b", ("a", "0, d1"), x)], ["b"]), "did"),
+        fusion_case(
+            "a window of it",
+            program(
+                {"u": (n + m - 1,), "v": (m,), "x": (n, m)},
+                [
+                    one("a", u, sizes=(n + m - 1,), out=(0,), op="math.exp"),
+                    one("b", ("a", "d0 + d1"), x, op="arith.mulf"),
+                ],
+                ["b"],
+            ),
+            "did",
+        ),
+        fusion_case("a producer without inputs", _filled(n), "did"),
+        fusion_case("written backwards", _backwards(n), "spared"),
+        fusion_case("the outs begin with it", program(flat, [a, update], ["b"]), "spared"),
+        fusion_case(
+            "it reads its outs",
+            program(flat, [one("a", x, init="y"), one("b", ("a", BOTH), op="math.exp")], ["b"]),
+            "spared",
+            stays=2,
+        ),
+        fusion_case("read twice alike", program(flat, [a, pair], ["b"]), "did"),
+        fusion_case(
+            "read straight and turned",
+            program({"s": (n, n)}, [square, one("b", ("a", BOTH), ("a", TURNED), sizes=(n, n))], ["b"]),
+            "spared",
+        ),
+        fusion_case(
+            "a row for all",
+            program(
+                flat | vectors, [one("a", u, sizes=(n,), out=(0,), op="math.exp"), one("b", ("a", "d0"), x)], ["b"]
+            ),
+            "did",
+        ),
+        fusion_case(
+            "read and returned", program(flat, [a, one("b", ("a", BOTH), op="math.exp")], ["a", "b"]), "spared"
+        ),
+        fusion_case(
+            "two producers",
+            program(flat, [a, one("b", x, op="math.exp"), one("c", ("a", BOTH), ("b", BOTH), op="arith.subf")], ["c"]),
+            "did",
+        ),
+        fusion_case(
+            "a long chain",
+            program(flat, [one(f"c{i}", (f"c{i - 1}" if i else "x", BOTH), y) for i in range(9)], ["c8"]),
+            "did",
+        ),
+        fusion_case(
+            "around it twice",
+            program(
+                flat,
+                [a, one("b", ("a", BOTH), op="math.exp"), one("c", ("b", BOTH), ("a", BOTH)), one("d", ("c", BOTH), x)],
+                ["d"],
+            ),
+            "did",
+        ),
+        fusion_case(
+            "a sum stays",
+            program(flat, [one("a", x, out=(0,), op="math.exp", sums=1), one("b", ("a", "d0"), y)], ["b"]),
+            "spared",
+        ),
+    ]
+    return fixed + [fusion_case(f"drawn, number {i + 1}", drawn(rng, 8), "did", "spared") for i in range(8)]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _maps(op):
+    return [attr.data for attr in op.indexing_maps.data]
+
+
+def _members(op, most=99):
+    """Return the operations that become one with `op`: operation → the map from the loops of `op` to its own."""
+    found = {op: AffineMap.identity(len(op.iterator_types.data))}
+    while len(found) < most and (more := _one_more(op, found)):
+        found.update(more)
+    return found
+
+
+def _one_more(op, found):
+    for member, turn in found.items():
+        for value, amap in zip(member.inputs, _maps(member), strict=False):
+            producer = value.owner
+            if not isinstance(producer, GenericOp) or producer in found or producer.body.block.args[-1].uses:
+                continue
+            *_, out = _maps(producer)
+            if out.inverse_permutation() is None or len(out.results) != out.num_dims:
+                continue
+            reads = [(use.operation, use.index) for use in value.uses]
+            if not all(reader in found and at < len(reader.inputs) for reader, at in reads):
+                continue
+            ways = {_maps(reader)[at].compose(found[reader]) for reader, at in reads}
+            more = {producer: out.inverse_permutation().compose(amap.compose(turn))}
+            if len(ways) == 1 and _sized(op, found | more):
+                return more
+    return None
+
+
+def _sized(op, members):
+    """Return whether each loop of `op` indexes a side of some operand alone."""
+    maps = [*_maps(op)[-1:], *(amap for _, amap, _ in _inputs(members))]
+    return {e.position for amap in maps for e in amap.results if hasattr(e, "position")} == set(range(maps[0].num_dims))
+
+
+def _inputs(members):
+    """Yield (value, map, argument) of what the members read from outside."""
+    for member, turn in members.items():
+        for value, amap, argument in zip(member.inputs, _maps(member), member.body.block.args, strict=False):
+            if value.owner not in members:
+                yield value, amap.compose(turn), argument
+
+
+def _fused(op, members):
+    """Put one operation in the place of its members."""
+    values, inputs, block = {}, {}, Block()
+    for value, amap, argument in _inputs(members):
+        if (value, amap) not in inputs:
+            inputs[value, amap] = block.insert_arg(argument.type, len(inputs))
+        values[argument] = inputs[value, amap]
+    values[op.body.block.args[-1]] = block.insert_arg(op.body.block.args[-1].type, len(inputs))
+    order = [inner for inner in op.parent.ops if inner in members]
+    given = {}
+    for member in order:
+        for value, argument in zip(member.inputs, member.body.block.args, strict=False):
+            if value in given:
+                values[argument] = given[value]
+        *body, result = member.body.block.ops
+        for inner in body:
+            block.add_op(inner.clone(values))
+        given[member.results[0]] = values[result.operands[0]]
+    block.add_op(YieldOp(given[op.results[0]]))
+    maps = [AffineMapAttr(amap) for _, amap in inputs] + [op.indexing_maps.data[-1]]
+    made = GenericOp([v for v, _ in inputs], op.outputs, Region(block), maps, op.iterator_types.data, op.result_types)
+    Rewriter.replace_op(op, made)
+    for member in reversed(order[:-1]):
+        member.detach()
+        member.erase()
+    return made
+
+
+@right("gathers all members of a group first, from the last operation backward, and builds it once")
+def groups(module):
+    for f in module.ops:
+        done = set()
+        while op := next(
+            (op for op in reversed(f.body.block.ops) if isinstance(op, GenericOp) and op not in done), None
+        ):
+            members = _members(op)
+            done.add(_fused(op, members) if len(members) > 1 else op)
+    return module
+
+
+@right("two operations at a time, from the start of the program, until there are no more")
+def pairs(module):
+    def one_more():
+        for op in module.walk():
+            if isinstance(op, GenericOp) and len(members := _members(op, 2)) == 2:
+                _fused(op, members)
+                return True
+        return False
+
+    while one_more():
+        pass
+    return module
+
+
+forward = edited(
+    "same",
+    "composes with the map of the result, not with its inverse",
+    ("out.inverse_permutation().compose(read)", "out.compose(read)"),
+)
+maps_kept = edited("same", "keeps the producer's maps as they are", ("[amap.compose(turned) for amap in maps]", "maps"))
+maps_of_reader = edited(
+    "same",
+    "takes the consumer's map for what the producer reads",
+    ("[amap.compose(turned) for amap in maps]", "[read for amap in maps]"),
+)
+any_size = edited("valid", "does not ask whether a size gets lost", ("if len(known) == maps[0].num_dims:", "if True:"))
+twins_stay = edited(
+    "did", "does not merge equal inputs before it looks for producers", ("            op = rebuilt(op)\n", "")
+)
+only_once = edited(
+    "did",
+    "fuses one producer for each consumer",
+    ("while (which := fusible(op)) is not None:", "if (which := fusible(op)) is not None:"),
+)
+identity_only = edited(
+    "did",
+    "fuses only what is written in the order of the loops",
+    ("if out.data.is_projected_permutation() and", "if out.data == type(out.data).identity(out.data.num_dims) and"),
+)
+no_sums = edited(
+    "did",
+    "does not fuse into a sum",
+    (
+        "    for which, value in enumerate(op.inputs):",
+        "    for which, value in enumerate(() if 'reduction' in str(op.iterator_types) else op.inputs):",
+    ),
+)
+copies = edited(
+    "spared",
+    "fuses a producer into each of its readers",
+    ("value.has_one_use() and ", ""),
+    (
+        "    if which is not None:\n        producer.detach()",
+        "    if which is not None and not producer.results[0].uses:\n        producer.detach()",
+    ),
+)
+reads_outs = edited(
+    "spared", "fuses a producer that reads its outs", (" and not producer.body.block.args[-1].uses", "")
+)
+kept = edited(
+    "did", "leaves the producer behind", ("        producer.detach()\n        producer.erase()\n", "        pass\n")
+)
+nothing = edited("valid", "returns nothing", ("    return module\n", ""))
+
+
+@wrong("did", "returns the module as it is")
+def unchanged(module):
+    return module
+
+
+_ARGUMENTS = "for value, amap, argument in zip(producer.inputs, theirs, producer.body.block.args[:-1]{}):"
+EQUIVALENT = {
+    (
+        "for op in list(module.walk()):",
+        "for op in (module.walk()):",
+    ): "xDSL's walk survives the replacement of where it is",
+    ("if len(known) == maps[0].num_dims:", "if len(known) == maps[1].num_dims:"): "all maps have the same loops",
+    **{
+        (_ARGUMENTS.format(", strict=True"), _ARGUMENTS.format(strict)): "one argument for each input"
+        for strict in ("", ", strict=False")
+    },
+}

@@ -1,0 +1,340 @@
+"""Hidden cases and answers of day09.patterns."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from xdsl.dialects import arith
+from xdsl.pattern_rewriter import RewritePattern
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day09._generics import generic
+from passlab.exercises.day09.patterns import (
+    NO_LAW,
+    REGROUPED,
+    SIX,
+    TIMES_ZERO,
+    ZERO,
+    gone,
+    pattern_case,
+    scalars,
+    stays,
+    without,
+)
+from passlab.judge import Case
+from passlab.mlir.rewriting import again, constant, flags, number
+
+# ---------------------------------------------------------------------------------------------------- hidden cases
+
+ONE_TO_MERGE = "Two operations with constants become one."
+TWO_OPERATIONS = "No law is about two different operations."
+PROMISE = "Only one of the two operations had it."
+OVERFLOWS = "That x + c and (x + c) + d do not overflow says nothing of c + d."
+CHAIN = "; ".join(f"v{i} = addi {f'v{i - 1}' if i else 'x'} {i + 1}" for i in range(30))
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n, m = rng.sample(range(3, 40), 2)
+    a, b = rng.choice(["addi", "muli"]), rng.choice(["addf", "mulf"])
+    floats = rng.choice(["f32", "f64"])
+    inside = ["%z = arith.constant -0.0 : f32", "%s = arith.addf %z, %a : f32", "%t = arith.addf %s, %y : f32", "%t"]
+
+    def law(name, lines, *, kind=floats, results=1, **said):
+        return pattern_case(name, scalars(lines, kind=kind, results=results, parameters="x y"), **said)
+
+    return [
+        law("minus zero on the left", "a = addf -0.0 x; b = mulf 1.0 a", did=gone()),
+        law("zero, allowed", "a = addf x 0.0 <nsz>", did=gone()),
+        law("zero on the left, allowed", "a = addf 0.0 x <nsz>", did=gone()),
+        law("zero, another flag", "a = addf x 0.0 <nnan,ninf>", spared=stays("addf", 1, ZERO)),
+        law("zero times, integer", "a = muli 0 x; b = addi a y", kind="i32", did=gone("muli")),
+        law("times zero, no flag", "a = mulf x 0.0", spared=stays("mulf", 1, TIMES_ZERO)),
+        law("times zero, one flag", "a = mulf x 0.0 <nsz>", spared=stays("mulf", 1, TIMES_ZERO)),
+        law("times minus zero, allowed", "a = mulf -0.0 x <nsz,nnan,ninf>", did=gone()),
+        law("products that wrap", f"a = muli x {n}; b = muli a {m + 90}", kind="i16", did=gone("", 1, ONE_TO_MERGE)),
+        law("a wrapped constant", "a = muli x 100; b = muli 5 a", kind="i8", did=gone("", 1, ONE_TO_MERGE)),
+        law("regrouped, allowed", f"a = {b} {n} x <reassoc>; b = {b} a {m} <reassoc>", did=gone("", 1, ONE_TO_MERGE)),
+        law(
+            "three in a row, allowed",
+            f"a = {b} x 3 <reassoc,nsz>; b = {b} a 4 <reassoc>; c = {b} b 5 <reassoc>",
+            did=gone("", 1, ONE_TO_MERGE),
+        ),
+        law("only the first", f"a = {b} x {n} <reassoc>; b = {b} a {m}", spared=stays(b, 2, REGROUPED)),
+        law("only the second", f"a = {b} x {n}; b = {b} a {m} <reassoc>", spared=stays(b, 2, REGROUPED)),
+        law(
+            "a promise of the first",
+            "a = addf x 3 <reassoc,nnan>; b = addf a 4 <reassoc>",
+            spared=without("nnan", PROMISE),
+        ),
+        law(
+            "a promise of the second",
+            "a = addf x 3 <reassoc>; b = addf a 4 <reassoc,ninf>",
+            spared=without("ninf", PROMISE),
+        ),
+        law(
+            "no overflow",
+            "a = addi x 9 <nsw>; b = addi a 9 <nsw>",
+            kind="i32",
+            did=gone("", 1),
+            spared=without("nsw", OVERFLOWS),
+        ),
+        law(
+            "no overflow, unsigned",
+            "a = addi x 9 <nuw>; b = addi a 9 <nuw>",
+            kind="i32",
+            spared=without("nuw", OVERFLOWS),
+        ),
+        law(
+            "a sum and a product",
+            f"a = addi x {n}; b = muli a {m}",
+            kind="i32",
+            spared=stays("addi", 1, TWO_OPERATIONS),
+        ),
+        law(
+            "a product and a sum",
+            f"a = muli x {n}; b = addi a {m}",
+            kind="i32",
+            spared=stays("muli", 1, TWO_OPERATIONS),
+        ),
+        law(
+            "a difference",
+            "a = subi x 0; b = subi a 7; c = subi b 9",
+            kind="i32",
+            spared=stays("subi", 2, "No law is about subi."),
+        ),
+        law("one more", "a = addi x 1; b = muli a y", kind="i32", spared=stays("addi", 1, "x + 1 is not x.")),
+        law("two constants times", f"a = {a} {n} {m}; b = {a} a x", kind="i32", spared=stays(a, 2, NO_LAW)),
+        law("two constants, floats", "a = mulf 3 5; b = mulf a x", spared=stays("mulf", 2, NO_LAW)),
+        law("no constants", f"a = {a} x y; b = {a} a x", kind="i32", spared=stays(a, 2, NO_LAW)),
+        law(
+            "a constant in between",
+            f"a = addi x {n}; b = addi a y; c = addi b {m}",
+            kind="i32",
+            spared=stays("addi", 3, "Only neighbours merge."),
+        ),
+        law("read twice", f"a = addi x {n}; b = addi a {m}", kind="i32", results=2, did=gone("", 2)),
+        law("minus one times", "a = muli x -1", kind="i32", spared=stays("muli", 1, "x · (−1) is not x.")),
+        law("minus one times, floats", "a = mulf x -1", spared=stays("mulf", 1, "x · (−1) is not x.")),
+        law("minus two times", "a = muli x -2", kind="i32", spared=stays("muli", 1, "x · (−2) is not x + x.")),
+        law("doubled, floats", "a = mulf 2.0 x", did=gone("mulf")),
+        law("doubled, i16", "a = muli 2 x", kind="i16", did=gone("muli")),
+        law("six times, floats", "a = mulf x 3 <reassoc>; b = mulf 2 a <reassoc>", cost=gone("", 1, SIX)),
+        law("many times", f"a = muli x {n}; b = muli a 2", kind="i32", cost=gone("", 1, SIX)),
+        law("a long chain", CHAIN, kind="i32", did=gone("", 1, ONE_TO_MERGE)),
+        pattern_case("in a body", generic("pr", [("d0, d1", (3, 4))], [("d0", (3,))], inside), did=gone("addf", 1)),
+        *(pattern_case(f"drawn, number {i + 1}", _drawn(rng)) for i in range(8)),
+    ]
+
+
+def _drawn(rng: random.Random) -> str:
+    """Return a function of two scalars without flags: the result has to be the same to the bit."""
+    kind = rng.choice(["i8", "i16", "i32", "f32"])
+    ops = ["addf", "mulf", "subf"] if kind == "f32" else ["addi", "muli", "subi"]
+    numbers = ["0", "1", "2", "3", "-1", *(["-0.0", "0.5"] if kind == "f32" else ["7"])]
+    names, lines = ["x", "y"], []
+    for i in range(8):
+        one, other = rng.choice(names), rng.choice([*names, *rng.sample(numbers, 3)])
+        pair = [one, other] if rng.random() < 0.7 else [other, one]
+        lines.append(f"v{i} = {rng.choice(ops)} {pair[0]} {pair[1]}")
+        names = [*names[-2:], f"v{i}"]
+    return scalars("; ".join(lines), "x y", kind)
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+no_flags = edited(
+    "did",
+    "gives the merged operation no flags: what follows merges with it no more",
+    ("again(op, inner.lhs, merged.result, both)", "again(op, inner.lhs, merged.result)"),
+)
+either_sign = edited(
+    "same", "takes x · (−2) for x + x, too", ("number(op.rhs) == 2:", "abs(number(op.rhs) or 0) == 2:")
+)
+ADD, MULTIPLY = ("arith.addi", "arith.addf"), ("arith.muli", "arith.mulf")
+
+
+class _Laws(RewritePattern):
+    """All laws, one after the other."""
+
+    def match_and_rewrite(self, op, rewriter):
+        if op.name not in ADD + MULTIPLY:
+            return
+        c, promised, integer = number(op.rhs), flags(op), op.name.endswith("i")
+        if number(op.lhs) is not None and c is None:
+            rewriter.replace(op, again(op, op.rhs, op.lhs, promised))
+        elif c == (op.name in MULTIPLY) and (c or integer or "nsz" in promised or str(c) == "-0.0"):
+            rewriter.replace(op, [], [op.lhs])
+        elif op.name in MULTIPLY and c == 0 and (integer or {"nsz", "nnan"} <= promised):
+            rewriter.replace(op, [], [op.rhs])
+        elif c is not None and self.inner(op):
+            inner = op.lhs.owner
+            made = constant(c + number(inner.rhs) if op.name in ADD else c * number(inner.rhs), op.rhs.type)
+            rewriter.replace(op, [made, again(op, inner.lhs, made.result, () if integer else promised & flags(inner))])
+        elif op.name in MULTIPLY and c == 2:
+            rewriter.replace(op, (arith.AddiOp if integer else arith.AddfOp)(op.lhs, op.lhs))
+
+    def inner(self, op):
+        inner = op.lhs.owner
+        fits = getattr(inner, "name", None) == op.name and number(inner.rhs) is not None
+        return fits and (op.name.endswith("i") or ("reassoc" in flags(op) and "reassoc" in flags(inner)))
+
+
+@right("one class with all laws in the right order, so that no benefit is needed")
+def one_class():
+    return [_Laws()]
+
+
+class _One(RewritePattern):
+    """A law as a function (op, c, d, whether both sides are integers) → what replaces the operation, or None."""
+
+    def __init__(self, benefit, law):
+        self.benefit, self.law = benefit, law
+
+    def match_and_rewrite(self, op, rewriter):
+        if op.name in ADD + MULTIPLY:
+            made = self.law(op, number(op.rhs), op.name.endswith("i"))
+            if made is not None:
+                rewriter.replace(op, *made)
+
+
+def _swap(op, c, integer):
+    return ([again(op, op.rhs, op.lhs, flags(op))],) if number(op.lhs) is not None and c is None else None
+
+
+def _unit(op, c, integer):
+    unit = 1 if op.name in MULTIPLY else 0
+    signed = integer or unit or "nsz" in flags(op) or (c is not None and math.copysign(1, c) == -1)
+    return ([], [op.lhs]) if c == unit and signed else None
+
+
+def _nothing(op, c, integer):
+    free = integer or not {"nnan", "nsz"} - flags(op)
+    return ([], [op.rhs]) if op.name in MULTIPLY and c == 0 and free else None
+
+
+def _merge(op, c, integer):
+    inner = op.lhs.owner
+    if c is None or not isinstance(inner, type(op)) or number(inner.rhs) is None or not op.lhs.has_one_use():
+        return None
+    both = frozenset() if integer else flags(op).intersection(flags(inner))
+    if not integer and "reassoc" not in both:
+        return None
+    d = number(inner.rhs)
+    made = constant(d + c if op.name in ADD else d * c, op.rhs.type)
+    return ([made, again(op, inner.lhs, made.result, both)],)
+
+
+def _double(op, c, integer):
+    if op.name in ADD or c != 2:
+        return None
+    return ([arith.AddiOp(op.lhs, op.lhs) if integer else arith.AddfOp(op.lhs, op.lhs, op.fastmath)],)
+
+
+@right("one class for all laws, which are functions; merges only what is read once")
+def functions():
+    laws = {_swap: 9, _unit: 8, _nothing: 7, _merge: 6, _double: 5}
+    return tuple(_One(benefit, law) for law, benefit in laws.items())
+
+
+swaps_for_ever = edited(
+    "valid", "swaps two constants for ever", (" is not None and number(op.rhs) is None:", " is not None:")
+)
+any_zero = edited(
+    "spared",
+    "x + 0.0 = x, whatever the sign: 0.0 == -0.0 is true",
+    ('math.copysign(1, number(op.rhs)) < 0 or "nsz" in flags(op)', "True"),
+)
+no_zero = edited(
+    "did",
+    "x + 0.0 = x for integers only",
+    ('math.copysign(1, number(op.rhs)) < 0 or "nsz" in flags(op)', "False"),
+)
+times_zero = edited(
+    "spared",
+    "x · 0.0 = 0.0, whatever x is",
+    ('op.name == "arith.muli" or flags(op) >= {"nnan", "nsz"}', "True"),
+)
+nan_alone = edited("spared", "x · 0.0 = 0.0 with nnan alone", ('{"nnan", "nsz"}', '{"nnan"}'))
+sign_alone = edited("spared", "x · 0.0 = 0.0 with nsz alone", ('{"nnan", "nsz"}', '{"nsz"}'))
+zero_is_x = edited("same", "x · 0 = x", ("rewriter.replace(op, [], [op.rhs])", "rewriter.replace(op, [], [op.lhs])"))
+always_regroups = edited(
+    "spared", "regroups floats without being allowed to", ('("reassoc" in both or isinstance(c, int))', "True")
+)
+never_regroups = edited(
+    "did", "merges integers only", ('("reassoc" in both or isinstance(c, int))', "isinstance(c, int)")
+)
+one_allows = edited(
+    "spared",
+    "regroups if one of the two operations allows it",
+    ('"reassoc" in both or', '"reassoc" in flags(inner) | flags(op) or'),
+)
+all_promises = edited(
+    "spared",
+    "gives the new operation the flags of either",
+    ("flags(inner) & flags(op) -", "(flags(inner) | flags(op)) -"),
+)
+keeps_nsw = edited("spared", "promises that the new sum does not overflow", (' - {"nsw", "nuw"}', ""))
+no_wrap = edited(
+    "valid",
+    "computes constants without wrapping them",
+    (
+        "merged = constant(c + d if op.name in ADD else c * d, op.rhs.type)",
+        "merged = arith.ConstantOp(type(inner.rhs.owner.value)(c + d if op.name in ADD else c * d, op.rhs.type))",
+    ),
+)
+any_inner = edited(
+    "same",
+    "merges with whatever stands inside",
+    ('getattr(op.lhs.owner, "name", "") != op.name', 'getattr(op.lhs.owner, "name", "") not in ADD + MULTIPLY'),
+)
+no_benefit = edited("cost", "doubles before it merges", ("    benefit = 2\n", "    benefit = 0\n"))
+swap_forgets = edited(
+    "did",
+    "forgets the flags when it swaps, and what they allow",
+    ("again(op, op.rhs, op.lhs, flags(op))", "again(op, op.rhs, op.lhs)"),
+)
+no_swap = edited("did", "looks for constants on the right only", ("[ConstantRight(), Neutral()", "[Neutral()"))
+adds_products = edited("same", "adds the constants of products, too", ("c + d if op.name in ADD else c * d", "c + d"))
+one_for_sums = edited(
+    "same",
+    "takes x + 1 for x",
+    ("(op.name in MULTIPLY and number(op.rhs) == 1)", "(op.name in ADD + MULTIPLY and number(op.rhs) == 1)"),
+)
+doubles_all = edited(
+    "same",
+    "takes every product with a constant for a double",
+    ("        if op.name in MULTIPLY and number(op.rhs) == 2:", "        if op.name in MULTIPLY and number(op.rhs):"),
+)
+classes = edited(
+    "valid",
+    "returns the classes, not instances",
+    ("[ConstantRight(), Neutral(), Zero(), Merge(), Double()]", "[ConstantRight, Neutral, Zero, Merge, Double]"),
+)
+
+
+class _Halve(RewritePattern):
+    """x + x = x · 2"""
+
+    def match_and_rewrite(self, op, rewriter):
+        if op.name == "arith.addi" and op.lhs is op.rhs:
+            two = constant(2, op.rhs.type)
+            rewriter.replace(op, [two, arith.MuliOp(op.lhs, two.result)])
+
+
+@wrong("valid", "knows the law of doubling in both directions, which take turns")
+def back_and_forth():
+    return [*functions(), _Halve()]
+
+
+@wrong("valid", "returns one pattern instead of a list")
+def bare():
+    return _Laws()
+
+
+_SIGN = 'zero = math.copysign(1, number(op.rhs)) {} or "nsz" in flags(op)'
+EQUIVALENT = {
+    **{(_SIGN.format("< 0"), _SIGN.format(changed)): "copysign gives 1 or -1" for changed in ("< 1", "<= 0")},
+    ("benefit = 2", "benefit = 3"): "any benefit above that of Double will do",
+}

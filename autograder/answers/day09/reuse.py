@@ -1,0 +1,352 @@
+"""Hidden cases and answers of day09.reuse."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day09.reuse import (
+    add,
+    alloc,
+    copy,
+    drawn,
+    exchange,
+    fill,
+    loop,
+    memref,
+    move,
+    part,
+    program,
+    reuse_case,
+    view,
+)
+from passlab.judge import Case
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    n = 8 * rng.randint(2, 20)
+    slim, wide = rng.randint(4, 8), rng.randint(100, 200)
+    kind = memref(n)
+
+    def straight(*lines: str, result: str = "", returned: str = "") -> str:
+        end = f"return %{returned} : {result}" if returned else "return"
+        parameters = f"%x: {kind}, %y: {kind}, %flag: i1"
+        return program(*lines, end, parameters=parameters, result=result)
+
+    def fresh(name: str, source: str) -> str:
+        """A new buffer, written from another one."""
+        return f"{alloc(name, size=n)}\n{copy(source, name, n)}"
+
+    def to_y(name: str) -> str:
+        return copy(name, "y", n)
+
+    def cast(name: str, source: str) -> str:
+        return f'%{name} = "memref.cast"(%{source}) : ({kind}) -> memref<?xf32>'
+
+    def select(name: str, one: str, other: str) -> str:
+        return f"%{name} = arith.select %flag, %{one}, %{other} : {kind}"
+
+    def of(name: str, size: int) -> str:
+        return f"{alloc(name, size=size)}\n{fill(name, size)}"
+
+    def sized(*sizes: int) -> str:
+        """a and b live together, then c and d."""
+        a, b, c, d = sizes
+        both = [part("v", "a", a, 1), part("w", "b", b, 1), move("v", view(1), "w", view(1))]
+        later = [part("t", "c", c, 1), part("u", "d", d, 1), move("t", view(1), "u", view(1))]
+        return straight(of("a", a), of("b", b), *both, of("c", c), of("d", d), *later)
+
+    def typed() -> str:
+        """Two pairs, one after the other; numbers of elements and bytes are ordered differently."""
+
+        def one(name: str, size: int, element: str) -> str:
+            zero = "%one" if element == "i8" else "%two"
+            made = f"memref<{size}x{element}>"
+            return f"%{name} = memref.alloc() : {made}\nlinalg.fill ins({zero} : {element}) outs(%{name} : {made})"
+
+        def uses(name: str, size: int, element: str) -> str:
+            made = f"memref<{size}x{element}>"
+            return f'"memref.copy"(%{name}, %{name}) : ({made}, {made}) -> ()'
+
+        first = (("a", 3 * slim, "i8"), ("b", 2 * slim, "f64"))
+        second = (("c", 2 * slim, "i8"), ("d", 2 * slim, "f64"))
+        return straight(
+            "%one = arith.constant 1 : i8\n%two = arith.constant 2.0 : f64",
+            *(one(*it) for it in first), *(uses(*it) for it in first),
+            *(one(*it) for it in second), *(uses(*it) for it in second),
+        )  # fmt: skip
+
+    def rotated(*lines: str) -> str:
+        """A loop around which a, b and c go."""
+        kinds = f"{kind}, {kind}, {kind}"
+        body = "\n".join((copy("y", "p", n), *lines, f"scf.yield %q, %o, %p : {kinds}"))
+        passed = "%p = %a, %q = %b, %o = %c"
+        return f"%r, %s, %t = scf.for %k = %c0 to %c8 step %c1 iter_args({passed}) -> ({kinds}) {{\n{body}\n}}"
+
+    def other_out() -> str:
+        """A loop into which a goes; b comes out, or a if there is no turn."""
+        body = f"{copy('y', 'p', n)}\nscf.yield %b : {kind}"
+        return f"%r = scf.for %k = %c0 to %c8 step %c1 iter_args(%p = %a) -> ({kind}) {{\n{body}\n}}"
+
+    programs = {
+        "one after the other": straight(*(fresh(f"t{i}", f"t{i - 1}" if i else "x") for i in range(5)), to_y("t4")),
+        "allocated at the top": straight(
+            alloc("c", "b", "a", size=n), copy("x", "a", n), copy("a", "b", n), copy("b", "c", n), to_y("c")
+        ),
+        "three at once": straight(fresh("a", "x"), fresh("b", "x"), fresh("c", "x"), add("a", "b", "c", n), to_y("c")),
+        "a view lives longer": straight(
+            of("a", n), part("v", "a", n, slim), fresh("b", "x"), to_y("b"), of("c", slim),
+            move("v", view(slim), "c", memref(slim)),
+        ),
+        "a cast lives longer": straight(
+            of("a", n), cast("v", "a"), fresh("b", "x"), to_y("b"),
+            f"linalg.copy ins(%v : memref<?xf32>) outs(%y : {kind})",
+        ),
+        "a cast of a choice": straight(
+            of("a", n), of("d", n), select("s", "a", "d"), cast("v", "s"), fresh("b", "x"), to_y("b"), fresh("e", "x"),
+            to_y("e"), f"linalg.copy ins(%v : memref<?xf32>) outs(%y : {kind})",
+        ),
+        "one of two": straight(
+            fresh("a", "x"), fresh("b", "x"), select("s", "a", "b"), fresh("c", "x"), to_y("c"), fresh("d", "x"),
+            to_y("d"), to_y("s"),
+        ),
+        **{
+            f"{what} that nothing uses": straight(of("a", n), of("b", n), of("c", n), line, to_y("c"))
+            for what, line in {
+                "a view": part("v", "a", n, slim),
+                "a cast": cast("v", "a"),
+                "a choice": select("v", "a", "b"),
+                "a loop": exchange("a", "b", "%r, %s", size=n),
+            }.items()
+        },
+        "read in each turn": straight(fresh("a", "x"), loop(fresh("b", "a"), fresh("c", "b"), to_y("c"))),
+        "left for the next turn": straight(
+            alloc("a", "b", size=n), loop(copy("x", "a", n), to_y("a"), copy("x", "b", n), to_y("b"))
+        ),
+        "left for the next turn, two loops": straight(
+            loop(alloc("a", "b", size=n), loop(copy("x", "a", n), to_y("a"), copy("x", "b", n), to_y("b"), i="j"))
+        ),
+        "new in each turn": straight(
+            loop(fresh("a", "x"), to_y("a"), fresh("b", "x"), to_y("b")), fresh("c", "x"), to_y("c"),
+            loop(fresh("d", "x")),
+        ),
+        "before and after a loop": straight(fresh("a", "x"), loop(fresh("b", "x"), to_y("b")), to_y("a")),
+        "only before a loop": straight(fresh("a", "x"), to_y("a"), loop(fresh("b", "x"), to_y("b"))),
+        "a view in a loop": straight(
+            of("a", n),
+            loop(part("v", "a", n, slim), of("b", slim), move("b", memref(slim), "v", view(slim)), of("c", n)),
+        ),
+        "passed on": straight(
+            of("a", n), of("b", n), exchange("a", "b", "%r, %s", fresh("c", "q"), to_y("c"), size=n), fresh("d", "x"),
+            to_y("d"), to_y("s"),
+        ),
+        "in, and not out": straight(
+            of("a", n), of("b", n), exchange("a", "b", "%r, %s", copy("x", "q", n), size=n), fresh("d", "x"), to_y("d")
+        ),
+        "in, and only out": straight(
+            of("a", n), of("b", n), exchange("a", "b", "%r, %s", size=n), fresh("d", "x"), to_y("d"), to_y("r")
+        ),
+        "in, or out of the loop": straight(
+            of("a", n), of("b", n), other_out(), fresh("d", "x"), to_y("d"), to_y("r")
+        ),
+        "around a loop": straight(
+            of("a", n), of("b", n), of("c", n), rotated(), fresh("d", "x"), to_y("d"), to_y("s")
+        ),
+        "around a loop, in it": straight(of("a", n), of("b", n), of("c", n), rotated(fresh("d", "x"), to_y("d"))),
+        "returned": straight(
+            fresh("a", "x"), to_y("a"), fresh("b", "x"), to_y("b"), fresh("c", "x"), to_y("c"),
+            result=kind, returned="a",
+        ),
+        "a view is returned": straight(
+            fresh("a", "x"), part("v", "a", n, slim), fresh("b", "x"), to_y("b"), result=view(slim), returned="v"
+        ),
+        "returned, and last": straight(fresh("a", "x"), to_y("a"), fresh("b", "x"), result=kind, returned="b"),
+        "of several types": typed(),
+        "none": straight(to_y("x")),
+    }  # fmt: skip
+    sizes = {
+        "a small buffer first": (wide, slim, slim, wide),
+        "a large buffer first": (slim, wide, wide, slim),
+        "the nearest one is too small": (wide, 3 * wide, wide * 9 // 5, wide),
+        "the larger one grows": (wide, slim, wide + 9, slim),
+        "the larger one grows, and is the second": (slim, wide, wide + 9, slim),
+    }
+    programs |= {name: sized(*order) for name, order in sizes.items()}
+    for steps in (8, 12, 16, 20):
+        programs[f"drawn, {steps} steps"] = drawn(rng, steps, (slim, 64, wide))
+    return [reuse_case(name, text) for name, text in programs.items()]
+
+
+_ZIPS = "pairs += [*zip(value, op.iter_args, strict=%s), *zip(value, after, strict=%s)]"
+EQUIVALENT = {
+    (_ZIPS % (True, True), _ZIPS % (False, True)): "a loop has as many arguments and results as it is given values",
+    (_ZIPS % (True, True), _ZIPS % (True, False)): "the same",
+}
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _buffers(module):
+    """value → names of buffers, by passing sets along until nothing changes."""
+    found = {op.results[0]: {op.results[0].name_hint} for op in module.walk() if op.name == "memref.alloc"}
+    grew = True
+    while grew:
+        grew = False
+        for op in module.walk():
+            if op.name == "scf.for":
+                inner = op.regions[0].block
+                ways = [(inner.args[1 + i], s) for i, s in enumerate(op.operands[3:])]
+                ways += [(inner.args[1 + i], s) for i, s in enumerate(inner.last_op.operands)]
+                ways += [(op.results[i], inner.args[1 + i]) for i in range(len(op.results))]
+            elif op.name in ("memref.subview", "memref.cast", "arith.select"):
+                ways = [(op.results[0], operand) for operand in op.operands]
+            else:
+                continue
+            for to, source in ways:
+                more = found.get(source, set()) - found.get(to, set())
+                if more:
+                    found.setdefault(to, set()).update(more)
+                    grew = True
+    return found
+
+
+def _uses(module):
+    """Buffer → (first, last) moments; each operation has a moment for its start, and one for its end."""
+    buffers, clock, span = _buffers(module), 0, {}
+    home = {op.results[0].name_hint: op.parent for op in module.walk() if op.name == "memref.alloc"}
+
+    def visit(block, around):
+        nonlocal clock
+        touched = []
+        for op in block.ops:
+            begin, inner = clock, []
+            clock += 1
+            for region in op.regions:
+                for one in region.blocks:
+                    inner += visit(one, [*around, block])
+            if op.name not in ("memref.subview", "memref.cast", "arith.select", "scf.for", "scf.yield"):
+                inner += [name for operand in op.operands for name in buffers.get(operand, ())]
+            clock += 1
+            for name in inner:
+                if home[name] is block:
+                    first, _ = span.get(name, (begin, 0))
+                    span[name] = (first, clock)
+                else:
+                    touched.append(name)
+        return touched
+
+    for function in module.ops:
+        visit(function.regions[0].block, [])
+    return span
+
+
+def _bytes(module):
+    found = {}
+    for op in module.walk():
+        if op.name == "memref.alloc":
+            kind = op.results[0].type
+            found[op.results[0].name_hint] = math.prod(kind.get_shape()) * (kind.element_type.bitwidth // 8)
+    return found
+
+
+@right("passes names along edge by edge, measures time in both ends of each operation, keeps a pool of free slots")
+def pools(module):
+    size, free, busy, slot, count = _bytes(module), [], [], {}, 0
+    for name, (begin, end) in sorted(_uses(module).items(), key=lambda one: one[1]):
+        for one in [one for one in busy if one[0] <= begin]:
+            busy.remove(one)
+            free.append(one[1:])
+        free.sort()
+        chosen = next((one for one in free if one[0] >= size[name]), free[-1] if free else None)
+        if chosen:
+            free.remove(chosen)
+        else:
+            count += 5
+            chosen = (0, count)
+        slot[name] = chosen[1]
+        busy.append((end, max(chosen[0], size[name]), chosen[1]))
+    return slot
+
+
+@right("builds the graph of conflicts first, and colours it in the order of the starts")
+def colours(module):
+    span, size = _uses(module), _bytes(module)
+    clash = {a: {b for b in span if b != a and span[a][0] < span[b][1] and span[b][0] < span[a][1]} for a in span}
+    members = []
+    for name in sorted(span, key=span.get):
+        open_to = [slot for slot in members if not clash[name] & set(slot)]
+        wide = {id(slot): max(size[one] for one in slot) for slot in open_to}
+        fits = [slot for slot in open_to if wide[id(slot)] >= size[name]]
+        if fits:
+            min(fits, key=lambda slot: wide[id(slot)]).append(name)
+        elif open_to:
+            max(open_to, key=lambda slot: wide[id(slot)]).append(name)
+        else:
+            members.append([name])
+    return {name: number for number, slot in enumerate(members) for name in slot}
+
+
+@wrong("did", "gives every buffer a slot of its own")
+def each_its_own(module):
+    return {name: number for number, name in enumerate(_bytes(module))}
+
+
+@wrong("same", "puts everything into one slot")
+def all_in_one(module):
+    return dict.fromkeys(_bytes(module), 0)
+
+
+@wrong("valid", "names buffers as they are printed, with %")
+def with_percent(module):
+    return {f"%{name}": slot for name, slot in pools(module).items()}
+
+
+_VIEWS = 'elif op.name in ("memref.subview", "memref.cast", "arith.select"):'
+_CHOICE = "(width[n] < size, abs(width[n] - size))"
+no_views = edited("spared", "takes a view for memory of its own", (_VIEWS, "elif False:"))
+no_casts = edited("spared", "knows subview, but not cast", (_VIEWS, _VIEWS.replace('"memref.cast", ', "")))
+no_choices = edited("spared", "knows views, but not select", (_VIEWS, _VIEWS.replace(', "arith.select"', "")))
+no_loop_names = edited("spared", "does not see that a loop renames buffers", ("isinstance(op, scf.ForOp)", "False"))
+first_turn = edited(
+    "spared", "thinks only of the first turn of a loop: what is passed on is forgotten",
+    (", *zip(value, after, strict=True)]", "]"),
+)  # fmt: skip
+only_passed_on = edited(
+    "spared", "takes what is passed on for the result of a loop, which may have no turn",
+    ("*zip(value, op.iter_args, strict=True), ", "*zip(value, [v for v in op.iter_args if value != op.results]), "),
+)  # fmt: skip
+one_round = edited(
+    "spared", "joins the names once, and not until nothing changes",
+    ("while before != (before := sum(map(len, found.values()))):", "if True:"),
+)  # fmt: skip
+no_turns = edited(
+    "spared", "takes a loop for straight code: what the next turn reads is overwritten",
+    ("            first, last = number[at], max(number[inner] for inner in at.walk())",
+     "            first = last = number[op]"),
+)  # fmt: skip
+outermost = edited(
+    "did", "lets every use in a loop count for the whole outermost loop, also of what is new in each turn",
+    ("while at.parent_block() is not buffer.parent_block():",
+     "while at.parent_op() is not None and at.parent_op().name != 'func.func':"),
+)  # fmt: skip
+returned_ends = edited(
+    "spared", "does not count a return as a use", ('"scf.for", "scf.yield")', '"scf.for", "scf.yield", "func.return")')
+)  # fmt: skip
+from_allocation = edited(
+    "did", "lets a life begin at memref.alloc",
+    ("live.get(buffer, (first, last))", "live.get(buffer, (number[buffer], last))")
+)  # fmt: skip
+names_touch = edited(
+    "did", "counts making a view as a use of the memory",
+    ('if op.name in ("memref.subview", "memref.cast", "arith.select", ', "if op.name in ("),
+)  # fmt: skip
+handed_over = edited(
+    "same",
+    "lets an operation write over what it reads",
+    ("if until < start]", "if until <= max(number[inner] for inner in [*number][start].walk())]"),
+)
+any_free = edited("cost", "takes the first free slot", (_CHOICE, "n"))
+widest = edited("cost", "takes the largest free slot", (_CHOICE, "-width[n]"))
+elements = edited("cost", "counts elements, and not bytes", (" * buffer.memref.type.element_type.size", ""))

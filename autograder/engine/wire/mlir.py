@@ -1,0 +1,74 @@
+"""MLIR modules as data: their text in the generic syntax, as xDSL prints it.
+
+No object of the learner's travels: a module is printed beside learner code, and what is judged is the text alone,
+whatever else the printed object may have been. The text is measured before a parser sees it; then it is parsed in a
+confined process that knows no case (`use`), where a crash costs one question; then by xDSL alone, which is Python, with
+a list of the operations that there may be.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from autograder.engine.wire.refusal import Refused
+
+#: Bytes of a module's text. Larger ones take xDSL longer to parse than a judge waits.
+MOST_BYTES = 2**18
+
+
+def carries(value: Any) -> bool:
+    """Return whether `encode_module` takes `value`: a module of xDSL, or of IREE's bindings."""
+    builtin = sys.modules.get("xdsl.dialects.builtin")
+    if builtin is not None and isinstance(value, builtin.ModuleOp):
+        return True
+    native = sys.modules.get("iree.compiler.ir")
+    return native is not None and isinstance(value, native.Module)
+
+
+def encode_module(value: Any) -> str:
+    """Return the text of a module. Raises Refused."""
+    from passlab.mlir.modules import generic
+
+    try:
+        text = generic(value)
+    except Exception as error:
+        raise Refused(f"The module cannot be printed: {type(error).__name__}: {str(error)[:150]}.") from None
+    return _sized(text)
+
+
+def _sized(text: Any) -> str:
+    if type(text) is not str:
+        raise Refused("An MLIR module travels as text.")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise Refused("The module's text contains half a character (a lone surrogate).") from None
+    if size > MOST_BYTES:
+        raise Refused(f"The module's text takes more than {MOST_BYTES // 1024} KiB. Make it smaller.")
+    return text
+
+
+_checked: Callable[[str], str] | None = None
+
+
+def use(check: Callable[[str], str]) -> None:
+    """Have `check` read every text of a stranger first, in another process: it returns what is wrong, or ""."""
+    global _checked
+    _checked = check
+
+
+def decode_module(text: Any) -> Any:
+    """Return the module of a text. Raises Refused for one that does not parse, or holds what no program may."""
+    if "xdsl" not in sys.modules:
+        raise Refused("Got an MLIR module where none is expected.")
+    from passlab.mlir.modules import MLIRError, parse
+
+    text = _sized(text)
+    if _checked is not None and (wrong := _checked(text)):
+        raise Refused(wrong)
+    try:
+        return parse(text, verified=False)  # the judge verifies, and says so
+    except MLIRError as error:
+        raise Refused(str(error)) from None

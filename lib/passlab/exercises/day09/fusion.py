@@ -1,0 +1,152 @@
+"""Day 9, element-wise fusion: visible cases and judge. The measure is `passlab.mlir.fusing`, which leaves what MLIR's
+own pass leaves: that pass would take another process for each module where answers are graded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from xdsl.dialects.builtin import ModuleOp
+
+from passlab.exercises.day09._generics import dims, tensor
+from passlab.exercises.day09._passes import judge_pass
+from passlab.judge import Case, Finding, listed, plural
+from passlab.judge.expect import Expect
+from passlab.mlir import parse
+from passlab.mlir.cases import counts, least
+from passlab.mlir.fusing import fuse
+
+
+@dataclass(frozen=True)
+class Node:
+    """One linalg.generic: `name`, the `sizes` of its loops, of which the last `sums` are reductions, and so on.
+
+    reads: (value, right side of the map). out: the dimensions of the result, in order; -1 is a side of length 1.
+    op: of arith or math, from left to right over all that it reads; "" takes the first as it is, also where a sum would
+    add up. init: the value with which the outs begin ("" for tensor.empty).
+    """
+
+    name: str
+    sizes: tuple[int, ...]
+    reads: tuple[tuple[str, str], ...]
+    out: tuple[int, ...]
+    op: str = "arith.addf"
+    sums: int = 0
+    init: str = ""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(1 if d < 0 else self.sizes[d] for d in self.out)
+
+
+def program(inputs: Mapping[str, Sequence[int]], nodes: Sequence[Node], returned: Sequence[str]) -> str:
+    """Return a module whose main takes the inputs, and computes the nodes one after the other.
+
+    A sum without `init` begins with another input, that of its name and _start.
+    """
+    inputs = dict(inputs)
+    inputs |= {f"{n.name}_start": n.shape for n in nodes if n.sums and n.op and not n.init}
+    types = {name: tensor(shape) for name, shape in inputs.items()}
+    lines = []
+    for node in nodes:
+        types[node.name] = kind = tensor(node.shape)
+        rank, start = len(node.sizes), node.init or f"{node.name}_start"
+        if start not in types:
+            start = f"{node.name}_empty"
+            lines.append(f"%{start} = tensor.empty() : {kind}")
+        maps = [*(to for _, to in node.reads), ", ".join("0" if d < 0 else f"d{d}" for d in node.out)]
+        args = [f"%a{i}" for i in range(len(node.reads))]
+        used = [*args, "%acc"] if node.sums or node.init else args
+        body, last = [], used[0]
+        for at, other in enumerate((used[1:] or [""]) if node.op else []):
+            # A sum adds up what it reads, whatever its operation is.
+            op = "arith.addf" if other == "%acc" else node.op
+            body.append(f"%v{at} = {op} {last}{f', {other}' if other else ''} : f32")
+            last = f"%v{at}"
+        each = [f'"{"reduction" if d >= rank - node.sums else "parallel"}"' for d in range(rank)]
+        lines += [
+            f"%{node.name} = linalg.generic {{indexing_maps = "
+            f"[{', '.join(f'affine_map<({dims(rank)}) -> ({to})>' for to in maps)}], "
+            f"iterator_types = [{', '.join(each)}]}} "
+            f"ins({', '.join(f'%{n}' for n, _ in node.reads)} : {', '.join(types[n] for n, _ in node.reads)}) "
+            f"outs(%{start} : {kind}) {{",
+            f"^bb0({', '.join(f'{arg}: f32' for arg in [*args, '%acc'])}):",
+            *(f"  {line}" for line in body),
+            f"  linalg.yield {last} : f32",
+            f"}} -> {kind}",
+        ]
+    given = ", ".join(f"%{name}: {types[name]}" for name in inputs)
+    results = ", ".join(types[name] for name in returned)
+    inside = "\n".join(f"  {line}" for line in lines)
+    values = ", ".join(f"%{name}" for name in returned)
+    return f"func.func @main({given}) -> ({results}) {{\n{inside}\n  return {values} : {results}\n}}\n"
+
+
+def fusion_case(name: str, text: str, *about: str, stays: int = 0) -> Case:
+    """Return a case; about: did where something has to be fused, spared where something must not be.
+
+    stays: how many linalg.generics stay where that is not to be asked of MLIR's pass.
+    """
+    did = [_as_few] if "did" in about else []
+    kept = least("linalg.generic", stays, "One may not be fused.") if stays else _not_fewer
+    spared = [kept, _computed_once] if "spared" in about else []
+    return Case(name, lambda: (parse(text, verified=False),), ("valid", "same", *about), expect=Expect(did, spared))
+
+
+def _left(module: ModuleOp) -> list[str]:
+    """Return the names of the linalg.generics of a module: those of their results."""
+    return [f"%{op.results[0].name_hint}" for op in module.walk() if op.name == "linalg.generic"]
+
+
+def _as_few(before: ModuleOp, after: ModuleOp) -> str | None:
+    mine, theirs = _left(after), _left(fuse(before.clone()))
+    if len(mine) <= len(theirs):
+        return None
+    more = [name for name in mine if name not in theirs]
+    return f"{plural(len(mine), 'linalg.generic')} left, MLIR's pass leaves {len(theirs)}: fuse {listed(more or mine)}."
+
+
+def _not_fewer(before: ModuleOp, after: ModuleOp) -> str | None:
+    mine, theirs = _left(after), _left(fuse(before.clone()))
+    if len(mine) >= len(theirs):
+        return None
+    gone = [name for name in theirs if name not in mine] or theirs
+    said = f"{gone[0]} may not be fused" if len(gone) == 1 else f"not all of {listed(gone)} may be fused"
+    return f"{plural(len(mine), 'linalg.generic')} left, MLIR's pass leaves {len(theirs)}: {said}."
+
+
+def _computed_once(before: ModuleOp, after: ModuleOp) -> str | None:
+    old, new = counts(before), counts(after)
+    more = next((op for op in sorted(new) if op.startswith(("arith.", "math.")) and new[op] > old[op]), None)
+    return more and f"{more} stands in {plural(new[more], 'place')}, before in {old[more]}: a value is computed again."
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """Valid, same, did and spared, as of every pass."""
+    return judge_pass(case, value)
+
+
+ROW, BOTH, TURNED = "d0", "d0, d1", "d1, d0"
+
+
+def cases() -> list[Case]:
+    x = {"x": (3, 4), "y": (3, 4)}
+
+    def full(name: str, *reads: tuple[str, str], op: str = "arith.addf", **how: Any) -> Node:
+        return Node(name, (3, 4), reads, (0, 1), op, **how)
+
+    a, b = full("a", ("x", BOTH), ("y", BOTH)), full("b", ("a", BOTH), op="math.exp")
+    turned = Node("b", (4, 3), (("a", TURNED), ("v", "d0")), (0, 1), "arith.mulf")
+    total = Node("b", (3, 4), (("a", BOTH),), (0,), "math.tanh", sums=1)
+    rows = Node("a", (3, 4), (("x", BOTH),), (0,), sums=1)
+    return [
+        fusion_case("a chain", program(x, [a, b, full("c", ("b", BOTH), ("x", BOTH))], ["c"]), "did"),
+        fusion_case("read through a transpose", program(x | {"v": (4,)}, [a, turned], ["b"]), "did"),
+        fusion_case("into a sum", program(x, [a, total], ["b"]), "did"),
+        fusion_case(
+            "a sum stays", program(x, [rows, Node("b", (3,), (("a", ROW),), (0,), "math.sqrt")], ["b"]), "spared"
+        ),
+        fusion_case("read by two", program(x, [a, b, full("c", ("a", BOTH), op="math.tanh")], ["b", "c"]), "spared"),
+        fusion_case("around it", program(x, [a, b, full("c", ("a", BOTH), ("b", BOTH))], ["c"]), "did"),
+    ]

@@ -1,0 +1,252 @@
+"""Day 9, linalg to loops: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from passlab.judge import Case, Finding, plural
+from passlab.mlir import MLIRError, name_of, parse, verify
+from passlab.mlir.run import run
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+#: The body of a product that is added up.
+PRODUCT = "%p = arith.mulf %l, %r : f32\n%s = arith.addf %o, %p : f32\nlinalg.yield %s : f32"
+
+
+def memref(*shape: int | str, dtype: str = "f32") -> str:
+    """Return the type of a buffer; a size may be "?"."""
+    return f"memref<{''.join(f'{side}x' for side in shape)}{dtype}>"
+
+
+def generic(
+    dims: int,
+    reductions: Sequence[int],
+    ins: Sequence[tuple[str, str, str]],
+    outs: Sequence[tuple[str, str, str]],
+    body: str,
+    arguments: str,
+) -> str:
+    """Return the text of a linalg.generic. `ins`, `outs`: (value, type, results of its map)."""
+    given = ", ".join(f"d{dim}" for dim in range(dims))
+    maps = ", ".join(f"affine_map<({given}) -> ({results})>" for _, _, results in (*ins, *outs))
+    kinds = ", ".join('"reduction"' if dim in reductions else '"parallel"' for dim in range(dims))
+
+    def operands(word: str, some: Sequence[tuple[str, str, str]]) -> str:
+        names, types = ", ".join(name for name, _, _ in some), ", ".join(type_ for _, type_, _ in some)
+        return f" {word}({names} : {types})" if some else ""
+
+    head = f"linalg.generic {{indexing_maps = [{maps}], iterator_types = [{kinds}]}}"
+    return f"{head}{operands('ins', ins)}{operands('outs', outs)} {{\n^bb0({arguments}):\n{body}\n}}"
+
+
+def loops_case(
+    name: str,
+    parameters: Sequence[str],
+    body: str,
+    shapes: Sequence[tuple],
+    expected: Callable,
+    *about: str,
+    end: str = "",
+) -> Case:
+    """Return a case: @main takes buffers of these types and returns nothing.
+
+    shapes: of the arguments; () is a buffer without dimensions, None a number. expected: the arguments as it must leave
+    them, computed by NumPy.
+    """
+    names = "abcdefgh"
+    given = ", ".join(f"%{name}: {type_}" for name, type_ in zip(names, parameters, strict=False))
+    text = f"func.func @main({given}) {{\n{body}\nreturn\n}}{end}"
+
+    def inputs() -> tuple:
+        rng = np.random.default_rng(9)
+        drawn = (rng.uniform(-2, 2, () if shape is None else shape) for shape in shapes)
+        return tuple(
+            float(array) if shape is None else array.astype("int64" if "i64" in type_ else "float32")
+            for shape, type_, array in zip(shapes, parameters, drawn, strict=True)
+        )
+
+    return Case(name, lambda: (text,), about, inputs, expected)
+
+
+MATMUL = generic(
+    3,
+    [2],
+    [("%a", memref(5, 7), "d0, d2"), ("%b", memref(7, 3), "d2, d1")],
+    [("%c", memref(5, 3), "d0, d1")],
+    PRODUCT,
+    "%l: f32, %r: f32, %o: f32",
+)
+SUMS = generic(
+    2,
+    [0],
+    [("%a", memref(4, 6), "d1, d0")],
+    [("%b", memref(4), "d1")],
+    "%s = arith.addf %l, %o : f32\nlinalg.yield %s : f32",
+    "%l: f32, %o: f32",
+)
+SCALED = f"""%one = arith.constant 1.0 : f32
+linalg.fill ins(%one : f32) outs(%c : {memref(3, 5)})
+""" + generic(
+    2,
+    [],
+    [("%a", memref(5), "d1"), ("%b", "f32", "")],
+    [("%c", memref(3, 5), "d0, d1")],
+    PRODUCT,
+    "%l: f32, %r: f32, %o: f32",
+)
+CONV = generic(
+    2,
+    [1],
+    [("%a", memref(11), "d0 * 2 + d1"), ("%b", memref(3), "d1")],
+    [("%c", memref(5), "d0")],
+    PRODUCT,
+    "%l: f32, %r: f32, %o: f32",
+)
+POSITIONS = generic(
+    2,
+    [],
+    [],
+    [("%a", memref(4, 5, dtype="i64"), "d0, d1")],
+    "%i = linalg.index 0 : index\n%j = linalg.index 1 : index\n%k = arith.subi %j, %i : index\n"
+    "%n = arith.index_cast %k : index to i64\nlinalg.yield %n : i64",
+    "%o: i64",
+)
+
+
+def in_a_loop(inner: str) -> str:
+    return f"""%c0 = arith.constant 0 : index
+%c1 = arith.constant 1 : index
+%c3 = arith.constant 3 : index
+scf.for %turn = %c0 to %c3 step %c1 {{
+{inner}
+}}"""
+
+
+def cases() -> list[Case]:
+    f5x7, f7x3, f5x3 = memref(5, 7), memref(7, 3), memref(5, 3)
+    return [
+        loops_case(
+            "a product", [f5x7, f7x3, f5x3], MATMUL, [(5, 7), (7, 3), (5, 3)], lambda a, b, c: (a, b, c + a @ b)
+        ),
+        loops_case(
+            "a fill, a row and a number",
+            [memref(5), "f32", memref(3, 5)],
+            SCALED,
+            [(5,), None, (3, 5)],
+            lambda a, b, c: (a, b, np.broadcast_to(1 + a * np.float32(b), (3, 5))),
+        ),
+        loops_case(
+            "a convolution",
+            [memref(11), memref(3), memref(5)],
+            CONV,
+            [(11,), (3,), (5,)],
+            lambda a, b, c: (a, b, c + np.lib.stride_tricks.sliding_window_view(a, 3)[::2] @ b),
+        ),
+        loops_case(
+            "positions",
+            [memref(4, 5, dtype="i64")],
+            POSITIONS,
+            [(4, 5)],
+            lambda a: (np.arange(5)[None, :] - np.arange(4)[:, None],),
+        ),
+        loops_case(
+            "in a loop",
+            [memref(4, 6), memref(4)],
+            in_a_loop(SUMS),
+            [(4, 6), (4,)],
+            lambda a, b: (a, b + 3 * a.sum(1)),
+        ),
+    ]
+
+
+def structured(module: ModuleOp) -> list[Any]:
+    """Return the operations that must become loops."""
+    from xdsl.dialects.linalg.abstract_ops import LinalgStructuredOperation
+
+    return [op for op in module.walk() if isinstance(op, LinalgStructuredOperation)]
+
+
+def others(module: ModuleOp) -> Counter:
+    """Return how often each operation occurs outside of linalg's."""
+    inside = {inner for op in structured(module) for inner in op.walk()}
+    return Counter(name_of(op) for op in module.walk() if op not in inside)
+
+
+def most(module: ModuleOp) -> dict[str, int]:
+    """Return operation → how many of it loops may have that waste nothing."""
+    counts = others(module)
+    allowed = {name: counts[name] for name in ("scf.for", "memref.load", "memref.store", "memref.alloc")}
+    for op in structured(module):
+        arguments = zip(op.operands, op.body.block.args, strict=True)
+        allowed["scf.for"] += op.get_num_loops()
+        allowed["memref.load"] += sum(bool(one.uses) and operand.type.name == "memref" for operand, one in arguments)
+        allowed["memref.store"] += len(op.outputs)
+    return allowed
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    """Valid: a module. Did: no linalg. Same: NumPy's result. Spared: the rest. Cost: no load or loop too many."""
+    from xdsl.dialects.builtin import ModuleOp
+
+    (text,) = case.build()
+    before = parse(text)
+    why = ""
+    if not isinstance(value, ModuleOp):
+        why = f"Return the module; got {type(value).__name__}."
+    else:
+        try:
+            verify(value)
+        except MLIRError as error:
+            why = str(error)
+    yield Finding("valid", not why, why, before=before)
+    if why:
+        return
+    found = {"before": before, "after": value}
+    left = [op for op in value.walk() if name_of(op).startswith("linalg.")]
+    told = f"{name_of(left[0])} is left." if left else ""
+    yield Finding("did", not left, told, **found)
+    yield _spared(before, value, found)
+    if left:
+        return
+    yield _same(case, value, found)
+    counts = Counter(name_of(op) for op in value.walk())
+    over = [
+        f"There are {plural(counts[name], name)}; {allowed} are enough."
+        for name, allowed in most(before).items()
+        if counts[name] > allowed
+    ]
+    yield Finding("cost", not over, over[0] if over else "", **found)
+
+
+def _spared(before: ModuleOp, after: ModuleOp, found: dict) -> Finding:
+    counts = Counter(name_of(op) for op in after.walk())
+    gone = [f"{name} is gone." for name, count in others(before).items() if counts[name] < count]
+    heads = [
+        [(op.sym_name, op.function_type) for op in one.ops if name_of(op) == "func.func"] for one in (before, after)
+    ]
+    if heads[0] != heads[1]:
+        gone.append("The functions do not have the names and types that they had.")
+    return Finding("spared", not gone, gone[0] if gone else "", **found)
+
+
+def _same(case: Case, value: ModuleOp, found: dict) -> Finding:
+    given = case.inputs()
+    wanted = [want for want, one in zip(case.expect(*given), given, strict=True) if not isinstance(one, float)]
+    try:
+        came = run(value, *given)
+    except MLIRError as error:
+        return Finding("same", False, f"It does not run: {error}", **found)
+    for number, (want, have) in enumerate(zip(wanted, came, strict=True)):
+        close = np.isclose(have, want, rtol=1e-4, atol=1e-4)
+        if not close.all():
+            at = tuple(map(int, np.argwhere(~close)[0]))
+            place = f"element [{', '.join(map(str, at))}]" if at else "the element"
+            told = f"Buffer {number}: {place} is {have[at]:.6g}, and must be {want[at]:.6g}."
+            return Finding("same", False, told, **found)
+    return Finding("same", True)

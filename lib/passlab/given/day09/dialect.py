@@ -1,0 +1,1 @@
+"""Day 9, dialect: the answer reads the text itself."""

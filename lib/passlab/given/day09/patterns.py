@@ -1,0 +1,24 @@
+"""Day 9, patterns: the driver applies what an answer returns, since patterns are code, and only modules travel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from passlab.judge import Case
+from passlab.mlir.rewriting import Endless, rewrite
+
+
+def call(answer: Callable, case: Case) -> Any:
+    """Return the case's module, rewritten by the answer's patterns, or the sentence of the driver that had to stop."""
+    (module,) = case.build()
+    found = answer()
+    if not isinstance(found, list | tuple):
+        return f"Return a list of patterns; the result is of type {type(found).__name__}."
+    try:
+        rewrite(module, found)
+    except (Endless, TypeError) as error:
+        if isinstance(error, TypeError) and "RewritePattern" not in str(error):
+            raise
+        return str(error)
+    return module

@@ -1,0 +1,171 @@
+"""Write cases over MLIR modules: a program, and the expectations of a pass over it.
+
+    case("a sum and its product", program(text), did=[most("linalg.generic", 1, "Two element-wise operations fuse.")])
+
+An expectation is a function (before, after) → None, or a message that says what is wrong. It counts operations, and
+asks neither for names nor for an order.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from passlab import judge
+from passlab.judge import Case, Expect, Finding, pass_judge, plural
+from passlab.judge.expect import Expectation, Law
+from passlab.mlir.equivalent import equivalent_modules
+from passlab.mlir.measure import bytes_moved, launches
+from passlab.mlir.modules import MLIRError, is_iree, name_of, parse, verify
+from passlab.mlir.reader import functions, held
+
+if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
+# ---------------------------------------------------------------------------------------------------- programs
+
+
+def program(source: str) -> Callable[[], ModuleOp]:
+    """Return a function that makes a new module of a text at every call."""
+    return lambda: parse(source)
+
+
+def counts(module: Any) -> Counter[str]:
+    """Return how often each operation occurs, in regions too."""
+    return Counter(name_of(op) for op in held(module).walk())
+
+
+# ---------------------------------------------------------------------------------------------------- expectations
+
+
+#: Operations that compute nothing.
+_IDLE = ("builtin.module", "func.func", "func.return", "arith.constant", "linalg.yield", "tensor.empty")
+
+
+def most(op: str, limit: int, why: str) -> Expectation:
+    """Expect at most `limit` operations `op`; "" stands for all that compute."""
+
+    def law(before: ModuleOp, after: ModuleOp) -> str | None:
+        left = [it for it in held(after).walk() if (name_of(it) == op if op else name_of(it) not in _IDLE)]
+        if len(left) <= limit:
+            return None
+        found = plural(len(left), f"{op} operation".strip())
+        return judge.too_many(why, f"{found}, among them `{str(left[-1]).splitlines()[0]:.80}`", limit)
+
+    return law
+
+
+def least(op: str, limit: int, why: str) -> Expectation:
+    """Expect at least `limit` operations `op`."""
+
+    def law(before: ModuleOp, after: ModuleOp) -> str | None:
+        there = counts(after)[op]
+        said = f"{why} Of {plural(limit, f'{op} operation')}, {there} {'is' if there == 1 else 'are'} left."
+        return None if there >= limit else said
+
+    return law
+
+
+def none_of(dialect: str, why: str) -> Expectation:
+    """Expect no operation of a dialect to be left."""
+
+    def law(before: ModuleOp, after: ModuleOp) -> str | None:
+        left = [name for name in counts(after) if name.startswith(f"{dialect}.")]
+        return f"{why} Still there: {', '.join(sorted(left)[:4])}." if left else None
+
+    return law
+
+
+def fewer_launches(limit: int, why: str) -> Expectation:
+    """Expect at most `limit` launches (`passlab.mlir.measure.launches`)."""
+
+    def law(before: ModuleOp, after: ModuleOp) -> str | None:
+        there = launches(after)
+        return None if there <= limit else judge.too_many(why, plural(int(there), "launch", "launches"), limit)
+
+    return law
+
+
+def fewer_bytes(limit: int, why: str) -> Expectation:
+    """Expect at most `limit` bytes moved (`passlab.mlir.measure.bytes_moved`)."""
+
+    def law(before: ModuleOp, after: ModuleOp) -> str | None:
+        there = bytes_moved(after)
+        return None if there <= limit else f"{why} The result moves {there:,} bytes; at most {limit:,} should be moved."
+
+    return law
+
+
+# ---------------------------------------------------------------------------------------------------- judging
+
+
+def valid(before: ModuleOp | None, after: Any) -> str | None:
+    """Return why `after` is not a valid result of a pass over `before`, as a sentence, or None.
+
+    Checked are its type, `verify`, and the signature of each function of `before`, if there is one.
+    """
+    from xdsl.dialects.builtin import ModuleOp
+
+    if after is None:
+        return "The pass returned None. End it with `return module`."
+    if not isinstance(after, ModuleOp) and not is_iree(after):
+        kind = type(after).__name__
+        return f"The pass returned {'an' if kind[:1] in 'AEIOUaeiou' else 'a'} {kind}, not a module of MLIR."
+    try:
+        after = held(after)
+        verify(after)
+    except MLIRError as error:
+        return str(error)
+    if before is None:
+        return None
+    kept = functions(after)
+    for name, function in functions(before).items():
+        if name not in kept:
+            return f"The function @{name} is gone."
+        old, new = (str(it.properties["function_type"]) for it in (function, kept[name]))
+        if old != new:
+            return f"The type of @{name} was {old} and is {new}: a pass keeps what a function takes and returns."
+    return None
+
+
+def judge_pass(
+    did: Law,
+    spared: Law | None = None,
+    cost: Law | None = None,
+    *,
+    signature: bool = True,
+    **how: Any,
+) -> Callable[[Case, object], Iterator[Finding]]:
+    """Return the judge of a pass over modules: valid, then same, then the exercise's own laws.
+
+    A case's first built argument is the module before the pass; its `inputs()` are a tuple, or a list of tuples.
+    signature: whether the types of functions must stay (lowering to buffers changes them). Other keyword arguments go
+    to `equivalent_modules`.
+    """
+
+    def well_formed(before: Any, after: Any) -> Finding:
+        broken = valid(before if signature else None, after)
+        return Finding("valid", broken is None, broken or "", before=before)
+
+    def sameness(before: Any, after: Any, case: Case) -> Finding:
+        result = equivalent_modules(before, after, case.inputs() if case.inputs else None, **how)
+        return Finding("same", bool(result), result.reason, before=before, after=after)
+
+    return pass_judge(well_formed, lambda before, value: (held(before), held(value)), sameness, did, spared, cost)
+
+
+def expecting(**how: Any) -> Callable[[Case, object], Iterator[Finding]]:
+    """Return the judge: valid, same, then the expectations. Keyword arguments go to `judge_pass`."""
+    return judge.expecting(judge_pass, **how)
+
+
+def case(
+    name: str, build: Callable[[], ModuleOp], *rest: Any, run: bool = True, **expect: Sequence[Expectation]
+) -> Case:
+    """Return a case about exactly the verdicts with expectations, besides valid and (if it is run) same.
+
+    rest: the answer's further arguments.
+    """
+    about = ("valid", *(["same"] if run else []), *expect)
+    return Case(name, lambda: (build(), *rest), about, expect=Expect(**expect))

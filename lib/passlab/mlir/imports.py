@@ -1,0 +1,155 @@
+"""Bring models to linalg: from torch through torch-mlir's importer, from StableHLO through IREE's conversion.
+
+    arrived = from_torch(model, x)
+    run(arrived.module, *arrived.arrays)         # what model(x) is
+
+torch.export makes the graph, the importer that comes with IREE writes it in the dialect `torch`, and torch-mlir's own
+passes lower it. Weights are arguments of `main`, after the model's inputs, so that a text stays short.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from passlab.mlir.modules import MLIRError, _line, _needed, from_iree, is_iree
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from xdsl.dialects.builtin import ModuleOp
+
+_FROM_TORCH = "torchdynamo-export-to-torch-backend-pipeline,torch-backend-to-linalg-on-tensors-backend-pipeline"
+_FROM_STABLEHLO = "iree-stablehlo-input-transformation-pipeline"
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A model in linalg. `arrays`: the arguments of `main`, the example inputs and then the weights; `weights`: the
+    names of the latter in the model, in that order; `before`: the text in the dialect that it came in."""
+
+    module: ModuleOp
+    arrays: tuple[np.ndarray, ...]
+    weights: tuple[str, ...]
+    before: str
+
+
+def from_torch(model: torch.nn.Module, *inputs: torch.Tensor) -> Arrived:
+    """Return a torch model in linalg on tensors. Raises MLIRError for one that does not export or lower."""
+    import torch
+
+    if not isinstance(model, torch.nn.Module):
+        raise MLIRError(f"from_torch takes a torch.nn.Module; this is a {type(model).__name__}.")
+    if model.training and any(m.training for m in model.modules() if type(m).__name__.startswith(("Batch", "Drop"))):
+        raise MLIRError(f"{type(model).__name__} is in training mode. Call model.eval() before importing it.")
+    held = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    weights = {name: value for name, value in held.items() if value.is_floating_point()}
+
+    class Bare(torch.nn.Module):
+        """The model with its weights as inputs."""
+
+        def forward(self, inputs: tuple, weights: tuple) -> Any:
+            given = {**held, **dict(zip(held_names, weights, strict=True))}
+            return torch.func.functional_call(model, given, inputs)
+
+    held_names = tuple(weights)
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            program = torch.export.export(Bare(), (tuple(inputs), tuple(weights.values()))).run_decompositions()
+            module, before = _imported(program)
+    except MLIRError:
+        raise
+    except Exception as error:
+        raise MLIRError(f"{type(model).__name__} does not reach MLIR: {_line(error)}.") from None
+    names = [*_input_names(model, len(inputs)), *weights]
+    for argument, name in zip(_main(module).regions[0].blocks[0].args, names, strict=True):
+        argument.name_hint = re.sub(r"^(?=\d)", "w", re.sub(r"\W", "_", name))
+    arrays = tuple(tensor.detach().cpu().numpy() for tensor in (*inputs, *weights.values()))
+    return Arrived(module, arrays, held_names, before)
+
+
+def _imported(program: torch.export.ExportedProgram) -> tuple[ModuleOp, str]:
+    """Return the module in linalg of an exported program, and its text in the dialect torch."""
+    ir = _needed()
+    try:
+        from iree.compiler.extras.fx_importer import FxImporter
+    except ImportError as error:
+        raise MLIRError(f"torch's models need the importer of iree-base-compiler: {_line(error)}.") from None
+    _normal_norms(program.graph)
+    with ir.Context() as context:
+        importer = FxImporter(context=context)
+        importer.import_program(program, func_name="main")
+        before = importer.module.operation.get_asm(large_elements_limit=16)
+        return _lowered(importer.module, _FROM_TORCH), before
+
+
+def _normal_norms(graph: torch.fx.Graph) -> None:
+    """Write batch normalisation as torch-mlir knows it: functionalizing left an operator that it does not know."""
+    import torch
+
+    aten = torch.ops.aten
+    for node in graph.nodes:
+        if node.target is aten._native_batch_norm_legit_no_training.default:
+            x, weight, bias, mean, var, momentum, eps = node.args
+            (first,) = node.users  # the getitem of the result; the statistics are not used
+            with graph.inserting_before(node):
+                args = (x, weight, bias, mean, var, False, momentum, eps, False)
+                one = graph.call_function(aten.batch_norm.default, args)
+                one.meta = dict(first.meta)
+            first.replace_all_uses_with(one)
+            graph.erase_node(first)
+            graph.erase_node(node)
+
+
+def _input_names(model: torch.nn.Module, many: int) -> list[str]:
+    import inspect
+
+    named = [
+        name for name, it in inspect.signature(model.forward).parameters.items() if it.kind is not it.VAR_POSITIONAL
+    ]
+    return [*named, *(f"x{i}" for i in range(many))][:many]
+
+
+def _main(module: ModuleOp) -> Any:
+    from passlab.mlir.reader import functions
+
+    return next(iter(functions(module).values()))
+
+
+def _lowered(module: Any, steps: str) -> ModuleOp:
+    ir = _needed()
+    from iree.compiler import passmanager
+
+    try:
+        manager = passmanager.PassManager.parse(f"builtin.module({steps},canonicalize,cse)", module.context)
+        manager.run(module.operation)
+    except ir.MLIRError as error:
+        said = [d.message for d in error.error_diagnostics] or [_line(error)]
+        raise MLIRError(f"The model cannot be lowered to linalg: {said[0].split(': %')[0]}.") from None
+    if "sym_name" in module.operation.attributes:  # IREE would run it as this name, not as "module"
+        del module.operation.attributes["sym_name"]
+    for function in module.body.operations:
+        for name in [it for it in function.attributes if it.startswith(("torch.", "jax.", "mhlo.", "arg_", "res_"))]:
+            del function.attributes[name]
+    return from_iree(module)
+
+
+def from_stablehlo(program: Any) -> ModuleOp:
+    """Return StableHLO in linalg on tensors: its text, or what `jax.jit(f).lower(x)` returns.
+
+    Raises MLIRError for what does not parse or lower.
+    """
+    ir = _needed()
+    said = program if isinstance(program, str) else program.as_text() if hasattr(program, "as_text") else None
+    if is_iree(program):
+        said = str(program)
+    if said is None:
+        raise MLIRError(f"from_stablehlo takes text, or jax.jit(f).lower(x); this is a {type(program).__name__}.")
+    try:
+        module = ir.Module.parse(said, ir.Context())
+    except ir.MLIRError as error:
+        raise MLIRError(f"The StableHLO cannot be read: {_line(error.error_diagnostics[0].message)}.") from None
+    return _lowered(module, _FROM_STABLEHLO)

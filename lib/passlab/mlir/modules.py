@@ -1,0 +1,613 @@
+"""MLIR modules: from text and back, verified, and through MLIR's own passes.
+
+xDSL parses first, since it keeps the names of values; what it cannot read goes through MLIR's own parser. No text runs
+Python, and text is measured before a parser sees it: a nest of a million regions, or a constant of a million million
+elements, costs microseconds. A parser in C++ may still crash, so text of strangers belongs into another process.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from io import StringIO
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from passlab.mlir.tables import ALLOWED, PASSES
+
+if TYPE_CHECKING:
+    from xdsl.context import Context
+    from xdsl.dialects.builtin import ModuleOp
+    from xdsl.ir import Operation, SSAValue
+
+#: Runs MLIR's own passes on a text in another process, and returns the text after each: `passlab.mlir.run.confine`.
+elsewhere: Callable[[str, Sequence[str]], list[str]] | None = None
+
+#: Limits on text: its bytes; regions in each other; brackets of all kinds in each other; signs in a row; digits of a
+#: number; elements of one tensor, memref or vector, and its dimensions; characters of an alias's definition, or of an
+#: affine map; characters of a word; operations.
+BYTES = 2**20
+REGIONS = 24
+BRACKETS = 64
+SIGNS = 16
+DIGITS = 400
+ELEMENTS = 2**26
+RANK = 32
+ALIAS = 4_000
+WORD = 1_000
+OPERATIONS = 10_000
+
+#: Elements of one dense constant, splat or not.
+CONSTANT = 2**20
+
+#: Dialect → where xDSL has it, in `xdsl.dialects`.
+DIALECTS = {
+    "builtin": "builtin.Builtin",
+    "func": "func.Func",
+    "arith": "arith.Arith",
+    "math": "math.Math",
+    "linalg": "linalg.Linalg",
+    "tensor": "tensor.Tensor",
+    "scf": "scf.Scf",
+    "memref": "memref.MemRef",
+    "affine": "affine.Affine",
+    "cf": "cf.Cf",
+    "bufferization": "bufferization.Bufferization",
+    "llvm": "llvm.LLVM",
+    "ub": "ub.UB",
+    "vector": "vector.Vector",
+}
+
+#: What a parser or verifier says → what to do about it.
+_REMEDIES = {
+    r"use of undeclared SSA value|used but not defined": "Define the value above its first use, in the same region or "
+    "an enclosing one.",
+    r"redefinition of SSA value|already defined": "Each name is given once: choose another.",
+    r"expects different type than prior uses|is used with type": "Write the type that the value was defined with.",
+    r"does not dominate": "Move the definition above its first use.",
+    r"number of loops|number of dims|Expected \d+ (?:dims|inputs)": "Each indexing map takes one dimension per "
+    "iterator type.",
+    r"operand.*rank .* to match the result rank of indexing_map": "A map has one result per dimension of its operand.",
+    r"inferred .*operand.* shape|inferred input/output": "Compare the maps with the shapes of the operands.",
+    r"terminator|must end with": "End the block with its terminator: func.return, linalg.yield, scf.yield.",
+    r"match function result type|same types as the function output": "Return what the function's type promises.",
+    r"not registered|Dialect .* not found|unregistered|is unknown|no dialect": "Is its name spelt right?",
+    r"^linalg\.\w+ is not among": "Write it as linalg.generic.",
+}
+
+
+class MLIRError(ValueError):
+    """MLIR that does not parse, does not verify, exceeds a limit, or that a pass cannot handle.
+
+    `line`, `column`: the place in the text, counted from 1, or 0 where there is none.
+    """
+
+    def __init__(self, message: str, line: int = 0, column: int = 0):
+        super().__init__(message)
+        self.line, self.column = line, column
+
+
+# ---------------------------------------------------------------------------------------------------- text to module
+
+
+def parse(
+    text: str,
+    name: str = "module",
+    *,
+    allowed: Mapping[str, Iterable[str]] | None = ALLOWED,
+    verified: bool = True,
+) -> ModuleOp:
+    """Return the module of a text in MLIR's syntax, pretty or generic.
+
+        parse("func.func @main(%x: tensor<4xf32>) -> tensor<4xf32> { return %x : tensor<4xf32> }")
+
+    name: what the messages call the text. allowed: dialect → its operations that may occur; None for all that a parser
+    knows. verified: whether `verify` must accept the module. Values keep their names where xDSL knows the syntax.
+
+    Raises MLIRError with the line and the column of this text, and the remedy where one is known.
+    """
+    if not isinstance(text, str):
+        raise MLIRError(f"The {name} is to be text in MLIR's syntax; this is a {type(text).__name__}.")
+    _measure(text, name)
+    try:
+        module = _parsed(text, _context(), name)
+    except MLIRError:
+        if elsewhere is not None:
+            module = _unregistered(elsewhere(text, ["strip-debuginfo"])[0])
+        elif native() is None:
+            raise
+        else:
+            module = _parsed_by_mlir(text, name)
+    _check(module, text, name, allowed)
+    if verified:
+        try:
+            verify(module)
+        except MLIRError:
+            _blame(text, name)
+            raise
+    return module
+
+
+def _blame(text: str, name: str) -> None:
+    """Raise MLIRError with the place in the text itself where MLIR's verifier, not its parser, rejects it."""
+    if elsewhere is not None or (ir := native()) is None:
+        return
+    try:
+        ir.Module.parse(text, _native_context())
+    except ir.MLIRError as error:
+        for said in error.error_diagnostics:
+            if re.match(r"'[\w.]+' op|type of return|operand #|branch has|region|block", said.message):
+                _raise(text, name, _place(said.location), said.message)
+
+
+def _parsed(text: str, context: Context, name: str) -> ModuleOp:
+    """Return what xDSL makes of the text. Raises MLIRError."""
+    from xdsl.parser import Parser
+    from xdsl.utils.exceptions import ParseError
+
+    try:
+        module = Parser(context, text).parse_module()
+        for op in module.walk():
+            _agreed(op)
+        return module
+    except ParseError as error:
+        _raise(text, name, _position(text, error.span.start), error.msg)
+    except RecursionError:
+        raise MLIRError(f"The {name} is nested too deeply to be read. Take inner regions apart.") from None
+    except Exception as error:  # xDSL checks attributes while it parses, with exceptions of many types
+        raise MLIRError(f"The {name} cannot be read: {_line(error)}.") from None
+
+
+def _unregistered(text: str) -> ModuleOp:
+    """Return the module of a text from MLIR. Operations that xDSL does not know stay, without a class."""
+    return _parsed(text, context(allow_unregistered=True), "module")
+
+
+def _parsed_by_mlir(text: str, name: str) -> ModuleOp:
+    """Return what MLIR's own parser makes of the text. Raises MLIRError."""
+    ir, context = native(), _native_context()
+    try:
+        return from_iree(ir.Module.parse(text, context))
+    except ir.MLIRError as error:
+        diagnosis = error.error_diagnostics[0] if error.error_diagnostics else None
+        place = _place(diagnosis.location) if diagnosis else (0, 0)
+        _raise(text, name, place, diagnosis.message if diagnosis else str(error))
+
+
+def _place(location: Any) -> tuple[int, int]:
+    found = re.search(r":(\d+):(\d+)", str(location))
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _position(text: str, offset: int) -> tuple[int, int]:
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def _raise(text: str, name: str, place: tuple[int, int], why: str) -> NoReturn:
+    """Raise MLIRError with the place, the line's text, the reason and the remedy."""
+    line, column = place
+    lines = text.splitlines()
+    quoted = lines[line - 1].strip() if 0 < line <= len(lines) else ""
+    quoted = (quoted if len(quoted) <= 120 else quoted[:119] + "…").encode(errors="replace").decode()
+    why = re.sub(r"\s+", " ", why).strip().rstrip(".")
+    why = re.sub(r"^operation being parsed with an unregistered dialect.*", "no dialect of this name is known", why)
+    remedy = next((f" {what}" for said, what in _REMEDIES.items() if re.search(said, why)), "")
+    where = f", line {line}, column {column}" if line else ""
+    raise MLIRError(f"The {name}{where}{f', `{quoted}`' if quoted else ''}: {why}.{remedy}", line, column) from None
+
+
+def _line(error: BaseException) -> str:
+    """Return the first line of what an exception says."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__).rstrip(".")
+
+
+# ---------------------------------------------------------------------------------------------------- limits
+
+_TOKEN = re.compile(
+    r'(?P<string>"(?:\\.|[^"\\\n])*")|(?P<comment>//[^\n]*)'
+    r"|(?P<banned>\bdense_resource\b|\btuple<|!llvm\.struct\b|\{-#)"
+    r"|(?P<open>[{(\[<])|(?P<arrow>->|>=|<=)|(?P<close>[})\]>])"
+    r"|(?P<alias>^[ \t]*[#!][\w$.\-]+[ \t]*=(?!=))|(?P<signs>(?:-\s*){17,})"
+    r"|(?P<shaped>\b(?:tensor|memref|vector)<(?P<dims>[\[\]0-9x?\s]*))|(?P<digits>[0-9]{401,})"
+    r"|(?P<map>\baffine_(?:map|set)<)|(?P<word>\w{1001,})",
+    re.MULTILINE,
+)
+_BANNED = {
+    "dense_resource": ("a dense_resource names data that is not in the text", "Write a dense<…> constant."),
+    "{-#": ("a resource section brings data that no operation names", "Write a dense<…> constant."),
+    "!llvm.struct": ("structures, which may hold themselves, cannot be lowered here", "Use memrefs."),
+    "tuple<": ("tuple types cannot be lowered here", "Return several results instead."),
+}
+_CLOSES = {"}": "{", ")": "(", "]": "[", ">": "<"}
+
+
+def _measure(text: str, name: str) -> None:
+    """Raise MLIRError where the text exceeds a limit; in one pass over the text, without parsing it."""
+
+    def refuse(at: int, why: str) -> NoReturn:
+        _raise(text, name, _position(text, at), why)
+
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError as error:
+        refuse(error.start, "half a character (a lone surrogate)")
+    if size > BYTES:
+        raise MLIRError(f"The {name} has {len(text):,} characters; at most {BYTES:,} bytes are read.")
+    if text.startswith("ML\xefR"):
+        refuse(0, "this is MLIR's bytecode. Print the module as text")
+    if "\0" in text:
+        refuse(text.index("\0"), "MLIR's text has no zero bytes")
+    nest: list[str] = []
+    regions = 0
+    for token in _TOKEN.finditer(text):
+        kind, at, said = token.lastgroup, token.start(), token.group()
+        if token["open"] or token["shaped"] or token["map"]:
+            nest.append(said if token["open"] else "<")
+            regions += nest[-1] == "{"
+            if regions > REGIONS:
+                refuse(at, f"regions lie in each other more than {REGIONS} deep. Take the inner ones apart")
+            if len(nest) > BRACKETS:
+                refuse(at, f"brackets lie in each other more than {BRACKETS} deep")
+        if kind == "map" and ")>" not in text[at : at + ALIAS]:
+            refuse(at, f"an affine map is written in at most {ALIAS:,} characters")
+        if token["shaped"]:
+            _elements(token["dims"], lambda why, at=at: refuse(at, why))
+        elif token["close"] and nest and nest[-1] == _CLOSES[said]:
+            regions -= nest.pop() == "{"
+        elif kind == "signs":
+            refuse(at, f"more than {SIGNS} minus signs follow each other")
+        elif kind == "word":
+            refuse(at, f"a word has {len(said):,} characters; at most {WORD:,} are read")
+        elif kind == "digits":
+            refuse(at, f"a number has {len(said):,} digits; at most {DIGITS} are read")
+        elif kind == "banned":
+            refuse(at, ". ".join(_BANNED[said]))
+        elif kind == "alias":
+            _alias(text, token.end(), lambda why, at=at: refuse(at, why))
+
+
+def _elements(dims: str, refuse: Any) -> None:
+    """Refuse a shape of too many elements; an unknown dimension counts as one."""
+    total, sizes = 1, re.findall(r"\d+|\?", dims)
+    if len(sizes) > RANK:
+        refuse(f"a shape of {len(sizes):,} dimensions; at most {RANK} are read")
+    for dim in sizes:
+        if dim == "?":
+            continue
+        total *= max(int(dim), 1)
+        if total > ELEMENTS:
+            refuse(f"a shape of more than {ELEMENTS:,} elements. Make it smaller")
+
+
+def _alias(text: str, at: int, refuse: Any) -> None:
+    """Refuse an alias that could grow: one of several lines, of many characters, or made of other aliases."""
+    body = text[at:].split("\n", 1)[0] if "\n" in text[at : at + ALIAS + 1] or len(text) - at <= ALIAS else ""
+    if not body.strip() or any(
+        body.count(opens) > body.count(closes) for closes, opens in _CLOSES.items() if opens != "<"
+    ):
+        refuse(f"an alias is defined on one line of at most {ALIAS:,} characters")
+    if re.search(r"(?<![\w<])[#!](?!\w+<|\w+\.)[A-Za-z_]", body):
+        refuse("an alias is made of other aliases. Write out what they stand for")
+
+
+def _check(module: ModuleOp, text: str, name: str, allowed: Mapping[str, Iterable[str]] | None) -> None:
+    """Raise MLIRError for too many operations, one not allowed, a constant too large, a function without body."""
+    for number, op in enumerate(module.walk()):
+        what = name_of(op)
+        if number > OPERATIONS:
+            raise MLIRError(f"The {name} has more than {OPERATIONS:,} operations. Make it smaller.")
+        if allowed is not None:
+            dialect, _, rest = what.partition(".")
+            if dialect not in allowed:
+                _raise(text, name, _find(text, what), f"{what}: programs here hold no operations of {dialect}")
+            if rest not in allowed[dialect]:
+                _raise(text, name, _find(text, what), f"{what} is not among the operations that a program may hold")
+        if what == "func.func" and not op.regions[0].blocks:
+            callee = op.properties["sym_name"].data
+            where = _find(text, f"@{callee}")
+            _raise(text, name, where, f"the function @{callee} has no body, so nothing can be run. Write its body")
+        for attribute in (*op.properties.values(), *op.attributes.values()):
+            data = getattr(attribute, "type", None)
+            if getattr(attribute, "name", "") == "dense" and data is not None and _size(data) > CONSTANT:
+                why = (
+                    f"a constant of {_size(data):,} elements; at most {CONSTANT:,}. Make it an argument, or linalg.fill"
+                )
+                _raise(text, name, _find(text, "dense<"), why)
+
+
+def _size(type: Any) -> int:
+    size = 1
+    for dim in type.get_shape():
+        size *= dim
+    return size
+
+
+def _find(text: str, what: str) -> tuple[int, int]:
+    """Return the place of the first occurrence outside of comments and strings; (0, 0) if there is none."""
+    blank = re.sub(r"//[^\n]*", lambda comment: " " * len(comment[0]), text)
+    short = what.removeprefix("func.") if what.startswith("func.") and what not in blank else what
+    found = re.search(rf"(?<![\w.$@]){re.escape(short)}(?![\w.])", blank) or re.search(re.escape(short), blank)
+    return _position(text, found.start()) if found else (0, 0)
+
+
+# ---------------------------------------------------------------------------------------------------- module to text
+
+
+def text(module: Any) -> str:
+    """Return the module in MLIR's pretty syntax, as xDSL prints it (IREE's modules: as MLIR does)."""
+    if is_iree(module):
+        return str(module)
+    return _printed(module, False)[0]
+
+
+def generic(module: Any) -> str:
+    """Return the module in MLIR's generic syntax, which every parser reads."""
+    if is_iree(module):
+        return module.operation.get_asm(print_generic_op_form=True)
+    return _printed(module, True)[0]
+
+
+#: the name of the file that locations are in: their line is the number of an operation
+_NUMBERED = "operation"
+
+
+def _printed(module: ModuleOp, plain: bool, located: bool = False) -> tuple[str, list[tuple[int, Operation]]]:
+    """Return the text, and for each operation in the order of printing the line it starts on, from 1.
+
+    located: with the names of values and the numbers of operations as locations, which passes of MLIR keep.
+    """
+    out = StringIO()
+    printer = _printer()(out, print_generic_format=plain)
+    printer.lines, printer.located = [], located
+    printer.print_op(module)
+    return out.getvalue(), printer.lines
+
+
+def value_names(module: ModuleOp) -> dict[SSAValue, str]:
+    """Return the names of all values as `text` prints them, without %."""
+    printer = _printer()(StringIO())
+    printer.lines, printer.located = [], False
+    printer.print_op(module)
+    return printer._ssa_values
+
+
+@cache
+def _printer() -> type:
+    from xdsl.printer import Printer
+
+    class Placed(Printer):
+        """Print, and note the line of each operation."""
+
+        def print_op(self, op: Any) -> None:
+            self.lines.append((self._current_line + 1, op))
+            super().print_op(op)
+
+        def print_op_with_default_format(self, op: Any) -> None:
+            number = len(self.lines) - 1
+            super().print_op_with_default_format(op)
+            if self.located:
+                hint = op.results[0].name_hint if op.results else None
+                place = f'"{_NUMBERED}":{number}:0'
+                self.print_string(f' loc("{hint}"({place}))' if hint else f" loc({place})")
+
+        def print_block_argument(self, arg: Any, print_type: bool = True) -> None:
+            super().print_block_argument(arg, print_type)
+            if self.located and print_type and arg.name_hint:
+                self.print_string(f' loc("{arg.name_hint}")')
+
+    return Placed
+
+
+def name_of(op: Operation) -> str:
+    """Return an operation's name, also of one that xDSL does not know (xDSL calls these builtin.unregistered)."""
+    return op.attributes["op_name__"].data if op.name == "builtin.unregistered" else op.name
+
+
+def copy(module: ModuleOp) -> ModuleOp:
+    """Return a deep copy of a module, with the names of its values."""
+    return module.clone()
+
+
+def _context() -> Context:
+    """Return xDSL's context with the dialects of the course; each loads when a text names it."""
+    return context()
+
+
+def context(allow_unregistered: bool = False) -> Context:
+    """Return a new context of xDSL with the dialects of the course; each loads when a text names it."""
+    import importlib
+
+    from xdsl.context import Context
+
+    made = Context(allow_unregistered=allow_unregistered)
+    for name, where in DIALECTS.items():
+        module, dialect = where.split(".")
+        made.register_dialect(
+            name, lambda m=module, d=dialect: getattr(importlib.import_module(f"xdsl.dialects.{m}"), d)
+        )
+    made.load_registered_dialect("builtin")
+    return made
+
+
+# ---------------------------------------------------------------------------------------------------- verification
+
+
+def verify(module: ModuleOp) -> None:
+    """Check a module, by xDSL's verifier and by MLIR's own where it is installed.
+
+    Raises MLIRError that names the line of `text(module)`.
+    """
+    from xdsl.dialects.builtin import ModuleOp
+
+    if not isinstance(module, ModuleOp):
+        raise MLIRError(f"verify takes a module of MLIR (xDSL's ModuleOp); this is a {type(module).__name__}.")
+    for op in module.walk():
+        try:
+            op.verify(verify_nested_ops=False)
+        except Exception as error:
+            _refuse(module, op, _line(error).removeprefix("Operation does not verify: "))
+    if elsewhere is not None:
+        elsewhere(generic(module), [])
+    elif native() is not None:
+        to_iree(module)
+
+
+def _refuse(module: ModuleOp, op: Any, why: str) -> NoReturn:
+    """Raise MLIRError about an operation, with its line in the printed text."""
+    try:
+        printed, lines = _printed(module, False)
+    except Exception as error:  # an operation so broken that it has no pretty text
+        raise MLIRError(f"The module: {name_of(op)}: {why}. (It cannot be printed: {_line(error)}.)") from None
+    written, shown = {id(other): line for line, other in lines}, op
+    while shown is not None and id(shown) not in written:  # the bodies of linalg.matmul and its like are not printed
+        shown = shown.parent_op()
+    line = written[id(shown)] if shown is not None else 0
+    said = printed.splitlines()[line - 1] if line else ""
+    _raise(printed, "module", (line, len(said) - len(said.lstrip()) + 1), f"{name_of(op)}: {why}")
+
+
+# ---------------------------------------------------------------------------------------------------- MLIR itself
+
+
+@cache
+def native() -> Any:
+    """Return MLIR's own bindings (`iree.compiler.ir`), or None where they are not installed."""
+    try:
+        from iree.compiler import ir
+    except ImportError:
+        return None
+    return ir
+
+
+def _needed() -> Any:
+    ir = native()
+    if ir is None:
+        raise MLIRError(
+            "MLIR's own parser and passes come with iree-base-compiler, which has no package for this platform; "
+            "what needs only xDSL works."
+        )
+    return ir
+
+
+@cache
+def _native_context() -> Any:
+    """Return this process's context of MLIR: making one takes 30 ms. It has no threads, so that a process may fork."""
+    made = _needed().Context()
+    made.enable_multithreading(False)
+    return made
+
+
+def is_iree(value: Any) -> bool:
+    """Return whether the value is a module of IREE's bindings."""
+    return type(value).__module__.startswith("iree.") and hasattr(value, "operation")
+
+
+def from_iree(module: Any) -> ModuleOp:
+    """Return the xDSL module of a module of IREE's bindings. Operations unknown to xDSL stay, without a class."""
+    said = module.operation.get_asm(print_generic_op_form=True, use_name_loc_as_prefix=True)
+    return _parsed(said, context(allow_unregistered=True), "module")
+
+
+def _agreed(op: Operation) -> None:
+    """Settle where xDSL and MLIR differ about an operation that xDSL has just read.
+
+    A property that MLIR has and xDSL lacks is an attribute, or dropped where it is false. The indices of affine.load
+    and affine.store, which xDSL reads as symbols, are dimensions: a loop's index may not be a symbol.
+    """
+    if not hasattr(op, "get_irdl_definition"):
+        return
+    if op.name in ("affine.load", "affine.store") and (map := op.properties["map"].data).num_symbols:
+        from xdsl.dialects.builtin import AffineMapAttr
+        from xdsl.ir.affine import AffineExpr
+
+        dims = [AffineExpr.dimension(i) for i in range(map.num_dims + map.num_symbols)]
+        indices = map.replace_dims_and_symbols(dims[: map.num_dims], dims[map.num_dims :], len(dims), 0)
+        op.properties["map"] = AffineMapAttr(indices)
+    known = op.get_irdl_definition().properties
+    for name in [name for name in op.properties if name not in known]:
+        value = op.properties.pop(name)
+        if str(value) not in ("false", "0 : i1"):
+            op.attributes[name] = value
+
+
+def to_iree(module: ModuleOp, context: Any = None) -> Any:
+    """Return a module of IREE's bindings, by default in a context of ours. Raises MLIRError if MLIR rejects it."""
+    ir = _needed()
+    try:
+        printed, lines = _printed(module, True, located=True)
+    except Exception as error:
+        raise MLIRError(f"The module cannot be printed: {_line(error)}.") from None
+    try:
+        return ir.Module.parse(printed, context or _native_context())
+    except ir.MLIRError as error:
+        for said in error.error_diagnostics:
+            line, _ = _place(said.location)
+            known = f'"{_NUMBERED}"' in str(said.location)  # else: a place in the text that was sent
+            op = lines[line][1] if known else next((op for start, op in reversed(lines) if start <= line), module)
+            _refuse(module, op, said.message.removeprefix(f"'{name_of(op)}' op "))
+        raise MLIRError(f"The module: {_line(error)}.") from None
+
+
+def pipeline(module: ModuleOp, steps: str) -> ModuleOp:
+    """Return the module after MLIR's own passes; the one given is not changed.
+
+        pipeline(module, "linalg-fuse-elementwise-ops, canonicalize")
+        pipeline(module, "builtin.module(func.func(affine-loop-tile{tile-size=32}))")
+
+    steps: names of `PASSES` with their options, or a whole pipeline in MLIR's notation. Raises MLIRError for a pass
+    that is unknown or fails.
+    """
+    return passes(module, [steps])[-1]
+
+
+def passes(module: ModuleOp, steps: Sequence[str]) -> list[ModuleOp]:
+    """Return the module after each step of a list of passes, as `pipeline` runs them, one after the other."""
+    if elsewhere is not None:
+        return [_unregistered(after) for after in elsewhere(generic(module), steps)]
+    ir = _needed()
+    from iree.compiler import passmanager
+
+    held = to_iree(module)
+    after = []
+    for step in steps:
+        whole = _anchored(step)
+        try:
+            passmanager.PassManager.parse(whole, held.context).run(held.operation)
+        except ValueError as error:
+            why = re.sub(r"MLIR Textual PassPipeline Parser:\d+:\d+: error: ", "", _line(error))
+            raise MLIRError(f"The pipeline `{step}` cannot be read: {why}.") from None
+        except ir.MLIRError as error:
+            said = [d.message for d in error.error_diagnostics] or [_line(error)]
+            raise MLIRError(f"The pipeline `{step}` fails: {said[0].rstrip('.')}.") from None
+        after.append(from_iree(held))
+    return after
+
+
+_PASS = re.compile(r"[a-z][\w\-]*")
+_ANCHORS = {"builtin.module", "func.func", "any"}
+
+
+def _anchored(steps: str) -> str:
+    """Return a pipeline in MLIR's notation, with each pass on the operation that it is for. Raises MLIRError."""
+    if not isinstance(steps, str) or not steps.strip():
+        raise MLIRError('A pipeline is text with the names of passes: "linalg-fuse-elementwise-ops, canonicalize".')
+    bare = re.sub(r"\{[^{}]*\}", "", steps)
+    if "{" in bare or "}" in bare:
+        raise MLIRError(f"The pipeline `{steps}` has braces in braces, or braces that do not close.")
+    named = [word for word in re.split(r"[\s(),]+", bare) if word and word not in _ANCHORS]
+    for word in named:
+        if word not in PASSES:
+            from difflib import get_close_matches
+
+            near = get_close_matches(word, PASSES, n=3, cutoff=0.5)
+            hint = (
+                f" Did you mean {' or '.join(near)}?" if near else " passlab.mlir.PASSES lists those that run by name."
+            )
+            raise MLIRError(f"There is no pass {word!r}.{hint}")
+    if "(" in bare:
+        return steps
+    each = []
+    for step in re.findall(r"[\w\-]+(?:\{[^{}]*\})?", steps):
+        anchor = PASSES[step.split("{")[0]][0]
+        each.append(f"{anchor}({step})" if anchor == "func.func" else step)
+    return f"builtin.module({','.join(each)})"

@@ -1,0 +1,263 @@
+"""Draw MLIR with its regions as nested boxes, and what a pass changed inside of them.
+
+A box holds a function, a linalg operation, a loop or a branch. At its top are the arguments of its region and what they
+take (`%x = %a[d0, d1]`), at its bottom the value that the operation gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from passlab.drawing import boxes as b
+from passlab.drawing.boxes import CHANGES, COLOURS, LIMIT, Arcs, Box, Key
+from passlab.drawing.graphs import difference, titled
+from passlab.drawing.picture import FONT, GREY, INK, PALE, Picture, bold, cut, escape, rows, small
+from passlab.graph import Graph, Node
+from passlab.mlir.reader import functions, held, read
+
+#: With more nodes than this, the bodies of linalg operations are a line in their box.
+NESTED = 80
+
+#: Fills of boxes in boxes, from the outside in.
+_FILLS = ("#FBFCFD", "#F1F6FA", "#FBF6EA", "#F8F1F6")
+#: An operand that only lends its shape or its storage: what it holds is not read.
+_LENT = 'style=dashed arrowhead=none color="#B4B4B4"'
+
+#: The way to a node: (the key of an operation, the name of its region), from the outside in.
+Way = tuple[tuple[Key, str], ...]
+
+
+def draw(module: Any, title: str = "", limit: int = LIMIT) -> Picture:
+    """Draw a module of xDSL or IREE. More than `limit` operations outside of linalg are drawn in few boxes."""
+    module = held(module)
+    graph = read(module)
+    note = ""
+    if len(graph) > NESTED:
+        graph, note = _emptied(read(module, bodies=False)), "tensor.empty is not drawn. "
+    heading, key = b.heading(graph), b.kinds_legend(graph.counts())
+    text = "\n".join([*titled(title), heading, *b.fit([_indented(node) for node in graph])])
+    name = title or f"@{graph.name}"
+    if len(graph) > limit:
+        boxes = {node.id: Box((node,)) for node in graph}
+        dot, tips, note = b.to_dot(boxes, dict.fromkeys(graph.edges, ""), name, heading, key, limit, note)
+        return Picture(text, dot, f"{name}. {heading}", note, tips)
+    boxes = {node.id: Box((node,)) for node in graph}
+    ways = {node.id: _way(node, lambda id: id) for node in graph}
+    nest = _Nest(boxes, ways, dict.fromkeys(graph.edges, ""), _signatures(module))
+    return Picture(text, nest.dot(name, heading, key), f"{name}. {heading}", note.strip(), nest.tips)
+
+
+def diff(before: Any, after: Any, title: str = "", limit: int = LIMIT) -> Picture:
+    """Draw two modules as one, what came and went inside of regions included. See `passlab.diff`."""
+    old_module, new_module = held(before), held(after)
+    bodies = True
+    whole = [read(old_module), read(new_module)]
+    if max(map(len, whole)) > NESTED:
+        bodies = False
+        whole = [read(old_module, bodies=False), read(new_module, bodies=False)]
+    found = difference(*map(_placeless, whole), title)
+    if len(found.boxes) > limit or not bodies:
+        dot, tips, note = b.to_dot(found.boxes, found.arcs, title, found.subtitle, found.legend, limit)
+        return Picture(found.text, dot, found.name, note, tips)
+    ways = {found.key[node.id]: _way(node, lambda id: found.key.get(id, id)) for node in whole[0]}
+    ways |= {("after", node.id): _way(node, lambda id: ("after", id)) for node in whole[1]}
+    nest = _Nest(found.boxes, ways, found.arcs, _signatures(new_module))
+    return Picture(found.text, nest.dot(title, found.subtitle, found.legend), found.name, "", nest.tips)
+
+
+def _emptied(graph: Graph) -> Graph:
+    """Return a graph without tensor.empty, which computes nothing and has an edge to almost everything."""
+    gone = {node.id for node in graph if node.op == "tensor.empty"}
+    kept = (node for node in graph if node.id not in gone)
+    return replace(graph, nodes=tuple(replace(n, inputs=tuple(i for i in n.inputs if i not in gone)) for n in kept))
+
+
+def _placeless(graph: Graph) -> Graph:
+    """Return a graph whose nodes do not say where they are: the name of a region's operation may have changed."""
+    nodes = (replace(n, attrs={name: it for name, it in n.attrs.items() if name != "block"}) for n in graph)
+    return replace(graph, nodes=tuple(nodes))
+
+
+def _way(node: Node, key: Any) -> Way:
+    parts = (part.partition(":") for part in node.attrs.get("block", "").split("/") if part)
+    return tuple((owner if owner.startswith("@") else key(owner), name) for owner, _, name in parts)
+
+
+def _indented(node: Node) -> str:
+    return "  " * (1 + node.attrs.get("block", "").count(":")) + b.line(node)
+
+
+def _signatures(module: Any) -> list[str]:
+    """Return the head of each function: its name, and the types that it takes and returns."""
+    heads = []
+    for name, function in functions(module).items():
+        type = function.properties["function_type"]
+        takes, gives = (", ".join(map(str, many)) for many in (type.inputs.data, getattr(type, "outputs", type).data))
+        heads.append(f"func.func @{name}({takes}) → {gives or 'nothing'}")
+    return heads
+
+
+@dataclass
+class _Nest:
+    """Boxes, where each of them is, and arcs: as DOT with a frame for each operation that has regions."""
+
+    boxes: Mapping[Key, Box]
+    ways: Mapping[Key, Way]
+    arcs: Arcs
+    heads: list[str]
+    names: dict[Key, str] = field(default_factory=dict)
+
+    def __post_init__(self):
+        self.owners = {owner for way in self.ways.values() for owner, _ in way}
+        used = {a for a, _ in self.arcs}
+        self.hidden = {k for k, box in self.boxes.items() if self._is_lent(k, box) and k not in used}
+        self.hidden |= {k for k in used if self._is_bound(k)}
+        self.names = {key: f"n{i}" for i, key in enumerate(k for k in self.boxes if k not in self.hidden)}
+        self.frames = 0
+
+    @property
+    def tips(self) -> list[str]:
+        return [self.boxes[key].tip for key in self.names]
+
+    def _is_lent(self, key: Key, box: Box) -> bool:
+        node = box.nodes[0]
+        return node.op == "argument" and any(name for _, name in self.ways.get(key, ()))
+
+    def _is_bound(self, key: Key) -> bool:
+        """Return whether this is a number that only says where loops begin and end: it stands at their head."""
+        box = self.boxes.get(key)
+        if box is None or not box.calm or box.nodes[0].op != "arith.constant" or box.nodes[0].shape != ():
+            return False
+        inside = {owner for owner, _ in self.ways.get(key, ())}
+        return all(c in self.owners and c not in inside for a, c in self.arcs if a == key)
+
+    def dot(self, title: str, subtitle: str, key: str) -> str:
+        top = [f'<font point-size="12">{bold(cut(title, 90))}</font>' if title else ""]
+        top += [small(escape(cut(subtitle, 110))), key]
+        tree = self._tree()
+        bodies = [self._function(number, tree) for number in range(max(1, len(self.heads)))]
+        return "\n".join(
+            [
+                "digraph {",
+                f"graph [label={rows(*top)} labelloc=t labeljust=l bgcolor=white pad=0.1 nodesep=0.24 ranksep=0.28",
+                f'  compound=true fontname="{FONT}" fontcolor="{INK}"]',
+                f'node [shape=box style="rounded,filled" margin="0.10,0.04" height=0.28 fontname="{FONT}" fontsize=11',
+                f'  fontcolor="{INK}" penwidth=1.2]',
+                f'edge [color="{GREY}" arrowsize=0.6 fontname="{FONT}" fontsize=8 fontcolor="{PALE}"]',
+                *bodies,
+                *self._edges(),
+                "}",
+            ]
+        )
+
+    def _tree(self) -> dict[Way, list[Key]]:
+        """Return way → the boxes right there, in order."""
+        tree: dict[Way, list[Key]] = {}
+        for key in self.boxes:
+            tree.setdefault(self.ways.get(key, ()), []).append(key)
+        return tree
+
+    def _function(self, number: int, tree: dict[Way, list[Key]]) -> str:
+        head = self.heads[number] if self.heads else "module"
+        name = head.split("@")[1].split("(")[0] if self.heads else ""
+        way: Way = ((f"@{name}", ""),) if number else ()
+        return self._frame(_big("func.func ") + small(escape(cut(head.removeprefix("func.func "), 90))), way, tree, 0)
+
+    def _frame(self, label: str, way: Way, tree: dict[Way, list[Key]], depth: int, look: str = "") -> str:
+        self.frames += 1
+        head = f"subgraph cluster_{self.frames} {{"
+        style = look or f'color="#C4CDD4" fillcolor="{_FILLS[depth % len(_FILLS)]}"'
+        label = f'graph [label={rows(label)} labeljust=l labelloc=t style="rounded,filled" margin=9 {style}]'
+        return "\n".join([head, label, *self._inside(way, tree, depth), "}"])
+
+    def _inside(self, way: Way, tree: dict[Way, list[Key]], depth: int) -> Iterable[str]:
+        for key in tree.get(way, ()):
+            if key in self.owners:
+                yield self._operation(key, way, tree, depth + 1)
+            elif key not in self.hidden:
+                yield self._node(key)
+
+    def _operation(self, key: Key, way: Way, tree: dict[Way, list[Key]], depth: int) -> str:
+        """Return the frame of an operation with regions, and in it the box of what it gives."""
+        box = self.boxes[key]
+        node = box.nodes[0]
+        label = _big(_sign(box) + node.op) + small(f"  {escape(cut(self._head(node), 70))}")
+        regions = list(dict.fromkeys(it[len(way)] for it in tree if it[: len(way)] == way and len(it) > len(way)))
+        mine = [it for it in regions if it[0] == key]
+        look = ""
+        if box.change and box.change != "kept":
+            change = CHANGES[box.change]
+            line = "dashed" if box.change == "removed" else "solid"
+            look = f'color="{change.line}" fillcolor="{change.fill}" penwidth=2 style="rounded,filled,{line}"'
+        self.frames += 1
+        head = f"subgraph cluster_{self.frames} {{"
+        style = look or f'color="{COLOURS.get(node.kind, COLOURS["compute"])[0]}" fillcolor="{_FILLS[depth % 4]}"'
+        lines = [head, f'graph [label={rows(label)} labeljust=l labelloc=t style="rounded,filled" margin=9 {style}]']
+        for it in mine:
+            inner = (*way, it)
+            if it[1] == "body":
+                lines += self._inside(inner, tree, depth)
+            else:
+                lines.append(self._frame(small(escape(it[1]), INK, 10), inner, tree, depth))
+        return "\n".join([*lines, self._node(key), "}"])
+
+    def _head(self, node: Node) -> str:
+        """Return what an operation with regions says about them: its loops, its bounds, its condition."""
+        if node.op == "linalg.generic":
+            loops = node.attrs.get("iterators", "").split(", ")
+            return ", ".join(f"d{i} {kind}" for i, kind in enumerate(loops) if kind)
+        numbers = {box.nodes[0].id: box.nodes[0].label for box in self.boxes.values()}
+        said = node.text.partition(node.op)[2].strip()
+        return re.sub(r"%[\w$.-]+", lambda found: numbers.get(found[0]) or found[0], said)
+
+    def _node(self, key: Key) -> str:
+        box = self.boxes[key]
+        node = box.nodes[0]
+        colour, fill = COLOURS.get(node.kind, COLOURS["compute"])
+        style = ""
+        if box.change:
+            change = CHANGES[box.change]
+            colour, fill, style = change.line, change.fill, change.box
+        return f'{self.names[key]} [label={self._label(key, box)} color="{colour}" fillcolor="{fill}" {style}]'
+
+    def _label(self, key: Key, box: Box) -> str:
+        node, sign = box.nodes[0], _sign(box)
+        said = small(escape(box.what_changed)) if box.what_changed else ""
+        value = small(escape(b.kind_of_value(node) if node.shape else node.dtype or ""), "#333333")
+        if node.op == "argument":
+            read = node.text.partition(" = ")[2]
+            name = node.id.partition("#")[0]
+            return rows(bold(sign + name) + small(f"  = {escape(read)}" if read else ""), value, said)
+        if key in self.owners:
+            return rows(bold(sign + (node.id if node.id.startswith("%") else "done")), value, said)
+        name = small(escape(cut(node.id, 40)), PALE, 10) if node.id.startswith("%") else ""
+        more = node.label or node.attrs.get("applies", "")
+        return rows(
+            bold(sign + cut(node.op, 40)) + (f"  {name}" if name else ""), small(escape(cut(more, 44))), value, said
+        )
+
+    def _edges(self) -> Iterable[str]:
+        """Yield the arcs. An operand that an argument of the region takes is drawn to the argument only."""
+        taken = {
+            (a, owner)
+            for (a, c) in self.arcs
+            if c in self.boxes and self.boxes[c].nodes[0].op == "argument" and c not in self.hidden
+            for owner, _ in self.ways.get(c, ())[-1:]
+        }
+        for (a, c), look in self.arcs.items():
+            if a not in self.names or c not in self.names or (a, c) in taken:
+                continue
+            inside = any(owner == c for owner, _ in self.ways.get(a, ()))
+            lent = c in self.owners and not inside and self.boxes[c].nodes[0].op.startswith("linalg.")
+            yield f"{self.names[a]} -> {self.names[c]} [{look} {_LENT if lent and not look else ''}]"
+
+
+def _sign(box: Box) -> str:
+    return f"{CHANGES[box.change].sign} ".lstrip() if box.change else ""
+
+
+def _big(text: str) -> str:
+    return f'<font point-size="12">{bold(text)}</font>'

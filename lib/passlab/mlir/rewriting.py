@@ -1,0 +1,121 @@
+"""Apply rewrite patterns until none matches: the greedy driver, with benefits, and an end for patterns that have none.
+
+    class AddZero(RewritePattern):
+        \"\"\"x + 0 = x\"\"\"
+
+        benefit = 2
+
+        def match_and_rewrite(self, op, rewriter):
+            if op.name == "arith.addi" and number(op.rhs) == 0:
+                rewriter.replace(op, [], [op.lhs])
+
+    rewrite(module, [AddZero()])  # Counter({'AddZero': 1})
+
+The patterns are xDSL's. As in MLIR (`applyPatternsGreedily`, bottom up), operations are visited from the last to the
+first, what a rewrite makes or changes is visited again, and an operation that is dead is erased.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, ModuleOp
+from xdsl.ir import Attribute, Operation, SSAValue
+from xdsl.pattern_rewriter import PatternRewriter, PatternRewriteWalker, RewritePattern
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
+
+#: Rewrites after which the driver stops: this many, and as many more for each operation of the module.
+MOST = 50
+
+
+class Endless(RuntimeError):
+    """Patterns that always find something to rewrite."""
+
+
+class _Greedy(RewritePattern):
+    """All patterns as one: of those that match an operation, the one with the largest benefit rewrites it."""
+
+    def __init__(self, patterns: Iterable[RewritePattern], most: int):
+        self.patterns = sorted(patterns, key=lambda pattern: -getattr(pattern, "benefit", 1))
+        self.most = most
+        self.log: list[tuple[str, str]] = []
+        self.error: Exception | None = None
+
+    def match_and_rewrite(self, op: Operation, rewriter: PatternRewriter) -> None:
+        if self.error or len(self.log) >= self.most:  # what a walker does with an exception hides it
+            return
+        if is_trivially_dead(op):
+            rewriter.erase(op)
+            return
+        for pattern in self.patterns:
+            told = _line(op)
+            try:
+                pattern.match_and_rewrite(op, rewriter)
+            except Exception as error:
+                self.error = error
+                return
+            if rewriter.has_done_action:
+                self.log.append((type(pattern).__name__, told))
+                return
+
+
+def rewrite(module: ModuleOp, patterns: Sequence[RewritePattern]) -> Counter[str]:
+    """Rewrite a module in place until no pattern matches; return how often each pattern has rewritten something.
+
+    A pattern may have a number `benefit` (1 if it has none). Raises Endless, which names the patterns that do not come
+    to an end, TypeError for something that is not a pattern, and what a pattern raises.
+    """
+    for pattern in patterns:
+        if not isinstance(pattern, RewritePattern):
+            made = f"; write {pattern.__name__}()" if isinstance(pattern, type) else ""
+            raise TypeError(f"rewrite takes instances of RewritePattern; {pattern!r:.60} is not one{made}.")
+    greedy = _Greedy(patterns, MOST * (1 + sum(1 for _ in module.walk())))
+    PatternRewriteWalker(greedy, walk_reverse=True).rewrite_module(module)
+    if greedy.error:
+        raise greedy.error
+    if len(greedy.log) >= greedy.most:
+        raise Endless(_why(greedy.log))
+    return Counter(name for name, _ in greedy.log)
+
+
+def _why(log: Sequence[tuple[str, str]]) -> str:
+    names = sorted({name for name, _ in log[-MOST:]})
+    who = f"{names[0]} matches what it has made itself" if len(names) == 1 else f"{' and '.join(names)} take turns"
+    return f"After {len(log)} rewrites the driver stopped: {who}, without end. The last one was of `{log[-1][1]}`."
+
+
+def _line(op: Operation) -> str:
+    return str(op).split("\n", 1)[0][:80]
+
+
+def number(value: SSAValue) -> int | float | None:
+    """Return the number of a value that an arith.constant makes; None for another value and for tensors."""
+    constant = value.owner
+    if isinstance(constant, arith.ConstantOp) and isinstance(constant.value, IntegerAttr | FloatAttr):
+        return constant.value.value.data
+    return None
+
+
+def constant(number: float, type: Attribute) -> arith.ConstantOp:
+    """Return a new arith.constant of an integer or a float type. An integer wraps to the bits of its type."""
+    if isinstance(type, AnyFloat):
+        return arith.ConstantOp(FloatAttr(number, type))
+    return arith.ConstantOp(IntegerAttr(number, type, truncate_bits=True))
+
+
+def flags(op: Operation) -> frozenset[str]:
+    """Return the flags of an arith operation: of fast-math (nnan, nsz, reassoc, …), or of overflow (nsw, nuw)."""
+    found = op.properties.get("fastmath") or op.properties.get("overflowFlags")
+    return frozenset(flag.value for flag in found.data) if found else frozenset()
+
+
+def again(op: Operation, lhs: SSAValue, rhs: SSAValue, flags: Iterable[str] = ()) -> Operation:
+    """Return a new operation of the same kind on two other values, with the given flags."""
+    if "fastmath" in op.properties:
+        return type(op)(lhs, rhs, flags=arith.FastMathFlagsAttr([arith.FastMathFlag(flag) for flag in sorted(flags)]))
+    if "overflowFlags" in op.properties:
+        kinds = [arith.IntegerOverflowFlag(flag) for flag in sorted(flags)]
+        return type(op)(lhs, rhs, overflow=arith.IntegerOverflowAttr(kinds))
+    return type(op)(lhs, rhs)

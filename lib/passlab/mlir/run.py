@@ -1,0 +1,224 @@
+"""Run MLIR: tensor programs by IREE, loops on buffers as C, and either by xDSL's interpreter.
+
+    (y,) = run(module, x)                        # by IREE, or as C where there are buffers
+    run(module, x, by="interpreter")             # slow: one element at a time, in Python
+    seconds(module, x)                           # of single runs, warm
+
+A module runs in another process, which it may end (`passlab.tvm.builds`): a crash, an endless loop or too much memory
+is an error. Its compiled code is kept in this process, so that the second run of the same text takes milliseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from passlab.mlir import modules
+from passlab.mlir.executors import DTYPES
+from passlab.mlir.modules import MLIRError, _printed, from_iree, generic, is_iree, name_of
+from passlab.tvm.builds import Built, ask, spec
+
+WAYS = ("iree", "c", "interpreter")
+#: Operations that only C can run.
+_LOOPS = re.compile(r"memref\.|affine\.(for|if|load|store|parallel)$")
+#: How many bytes of compiled code are kept.
+_MOST_KEPT = 64 * 2**20
+_kept: dict[str, np.ndarray] = {}
+
+
+def run(
+    module: Any, *arrays: Any, function: str = "main", by: str | None = None, checks: bool = True, seconds: float = 60.0
+) -> list[np.ndarray]:
+    """Return what a function of the module returns for these arrays and numbers, which it does not change.
+
+    A function without results returns its buffers (memrefs), as it leaves them. by: "iree", "c" or "interpreter".
+    checks (C): stop at an access outside of a buffer, or to one that was freed. seconds: limit for all of it.
+
+    Raises MLIRError: arrays that do not fit the function, an operation that cannot be lowered, a crash, or the time.
+    """
+    (found,) = run_all(module, [arrays], function=function, by=by, checks=checks, seconds=seconds)
+    return found
+
+
+def run_all(module: Any, inputs: Iterable[Sequence[Any]], **how: Any) -> list[list[np.ndarray]]:
+    """Return the results for each tuple of inputs: the module is built once. Raises MLIRError. See `run`."""
+    done = built(module, inputs, **how)
+    if done.error:
+        raise MLIRError(done.error)
+    return done.outputs
+
+
+def seconds(module: Any, *arrays: Any, repeats: int = 5, checks: bool = False, **how: Any) -> list[float]:
+    """Return the seconds that each of `repeats` runs takes by the clock, warm and on one thread.
+
+    A buffer that the function writes keeps what the run before left in it. Raises MLIRError. See `run`.
+    """
+    done = built(module, [arrays], repeats=repeats, checks=checks, **how)
+    if done.error:
+        raise MLIRError(done.error)
+    return list(done.times)
+
+
+def built(
+    module: Any,
+    inputs: Iterable[Sequence[Any]],
+    *,
+    function: str = "main",
+    by: str | None = None,
+    checks: bool = True,
+    repeats: int = 0,
+    timed: bool = False,
+    seconds: float = 60.0,
+) -> Built:
+    """Return the results as `passlab.tvm.builds.Built`, with `error` and its `stage` where it fails.
+
+    timed: `times[i]` is the CPU time of the run on the i-th inputs. Raises MLIRError for inputs that do not fit.
+    """
+    module = from_iree(module) if is_iree(module) else module
+    types, results = _signature(module, function)
+    by = by or ("c" if _has_loops(module) else "iree")
+    if by not in WAYS:
+        raise MLIRError(f"A module does not run by {by!r}; choose one of {', '.join(WAYS)}.")
+    given = [_arguments(function, types, arrays) for arrays in inputs]
+    text = generic(module)
+    known = f"{by} {function} {checks} {hashlib.sha256(text.encode()).hexdigest()}"
+    code, keep = _kept.get(known), by != "interpreter"
+    params = {"code": code} if code is not None else {}
+    written = b"" if params else text.encode()
+    head = {
+        "do": "run",
+        "text": len(written),
+        "params": {name: spec(array) for name, array in params.items()},
+        "inputs": [[spec(array) for array in arrays] for arrays in given],
+        "target": "llvm",
+        "by": by,
+        "function": function,
+        "arguments": [kind for kind, _, _ in types],
+        "results": [dtype for _, dtype, _ in results],
+        "checks": checks,
+        "keep": keep and not params and bool(given),
+        "repeats": repeats,
+        "timed": timed,
+        "lasting": False,
+        "threads": 0,
+    }
+    done = ask("mlir", head, [written, *params.values(), *(a for arrays in given for a in arrays)], seconds)
+    if done.ok and head["keep"]:
+        _keep(known, done.outputs[0].pop())
+    return replace(done, error=placed(module, done.error))
+
+
+def _keep(known: str, code: np.ndarray) -> None:
+    _kept[known] = code
+    while sum(array.nbytes for array in _kept.values()) > _MOST_KEPT:
+        del _kept[next(iter(_kept))]
+
+
+def placed(module: Any, error: str) -> str:
+    """Return an error with each place in it as a line of `text(module)`: the builder knows the generic text only."""
+
+    def place(found: re.Match) -> str:
+        number = int(found[2])
+        printed, lines = _printed(module, True)
+        ops = [op for line, op in lines if line <= number][-1:] if found[1] == "line" else list(module.walk())[number:]
+        printed, lines = _printed(module, False)
+        at = next((line for line, op in lines if ops and op is ops[0]), 0)
+        return f"(line {at}, `{printed.splitlines()[at - 1].strip()[:120]}`)" if at else ""
+
+    return re.sub(r"⟨(line|op) (\d{1,6})⟩", place, error)
+
+
+# ---------------------------------------------------------------------------------------------------- confinement
+
+
+def confine() -> None:
+    """Have MLIR's own code (its parser, verifier and passes) see modules in another process only, from now on.
+
+    For a process that judges modules of strangers: C++ may crash on them.
+    """
+    modules.elsewhere = _passes
+
+
+def complaint(text: str, seconds: float = 20.0) -> str:
+    """Return what is wrong with a text, or "": whether another process could parse it, and print it again."""
+    return _asked(text, [], strict=True, verified=False, seconds=seconds).error
+
+
+def _passes(text: str, steps: Sequence[str]) -> list[str]:
+    """Return the text after each pass, from another process. Raises MLIRError."""
+    done = _asked(text, steps, strict=False, verified=True, seconds=60.0)
+    if done.error:
+        raise MLIRError(done.error)
+    return [array.tobytes().decode() for array in done.outputs[0]]
+
+
+def _asked(text: str, steps: Sequence[str], *, strict: bool, verified: bool, seconds: float) -> Built:
+    head = {"do": "run", "text": len(text.encode()), "params": {}, "inputs": [[]], "target": "llvm", "by": "passes"}
+    head |= {"steps": list(steps), "strict": strict, "verified": verified, "keep": False}
+    head |= {"repeats": 0, "timed": False, "lasting": False, "threads": 0}
+    return ask("mlir", head, [text.encode()], seconds)
+
+
+#: "tensor", "memref" or "scalar"; NumPy's dtype; the sizes, negative where unknown.
+_Type = tuple[str, str, tuple[int, ...]]
+
+
+def _signature(module: Any, function: str) -> tuple[list[_Type], list[_Type]]:
+    """Return the types of a function's arguments and results. Raises MLIRError."""
+    ops = getattr(module, "ops", None)
+    if ops is None:
+        raise MLIRError(f"run takes a module of MLIR; got {type(module).__name__}.")
+    named = {op.sym_name.data: op for op in ops if name_of(op) == "func.func"}
+    if function not in named:
+        raise MLIRError(
+            f"The module has no function @{function}; it has {', '.join(map('@'.__add__, named)) or 'none'}."
+        )
+    type_ = named[function].function_type
+    return [_type(function, one) for one in type_.inputs], [_type(function, one) for one in type_.outputs]
+
+
+def _type(function: str, type_: Any) -> _Type:
+    element = getattr(type_, "element_type", type_)
+    kind = {"tensor": "tensor", "memref": "memref"}.get(type_.name, "scalar" if element is type_ else "")
+    if not kind or str(element) not in DTYPES:
+        raise MLIRError(
+            f"@{function} takes or returns {type_}, which has no NumPy array: use tensors, memrefs or numbers of "
+            f"{', '.join(DTYPES)}."
+        )
+    return kind, DTYPES[str(element)], tuple(type_.get_shape()) if kind != "scalar" else ()
+
+
+def _arguments(function: str, types: list[_Type], arrays: Sequence[Any]) -> list[np.ndarray]:
+    """Return the arrays as the function takes them. Raises MLIRError where they do not fit."""
+    if len(arrays) != len(types):
+        raise MLIRError(f"@{function} takes {len(types)} arguments; got {len(arrays)}.")
+    made = []
+    for at, ((kind, dtype, shape), value) in enumerate(zip(types, arrays, strict=True), 1):
+        value = value.detach().cpu().numpy() if hasattr(value, "detach") else value
+        number = isinstance(value, bool | int | float)
+        array = np.asarray(value, dtype) if number else np.asarray(value)
+        fits = array.ndim == len(shape) and all(n < 0 or n == m for n, m in zip(shape, array.shape, strict=True))
+        if array.dtype.name != dtype or not fits:
+            want, came = _said(dtype, shape), _said(array.dtype.name, array.shape)
+            raise MLIRError(f"Argument {at} of @{function} is a {kind} of {want}; got {came}.")
+        made.append(np.ascontiguousarray(array) if array.ndim else array)
+    return made
+
+
+def _said(dtype: str, shape: Sequence[int]) -> str:
+    return f"{'×'.join('?' if n < 0 else str(n) for n in shape)} {dtype}".strip()
+
+
+def _has_loops(module: Any) -> bool:
+    """Return whether only C can run the module: where it has buffers."""
+    for op in module.walk():
+        if _LOOPS.match(name_of(op)):
+            return True
+        if name_of(op) == "func.func" and any(type_.name == "memref" for type_ in op.function_type.inputs):
+            return True
+    return False

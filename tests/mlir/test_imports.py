@@ -1,0 +1,107 @@
+"""Models of torch and StableHLO arrive in linalg, and compute there what they did."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from passlab import models, view
+from passlab.mlir import MLIRError, text, verify
+from passlab.mlir.cases import counts
+from passlab.mlir.imports import from_stablehlo, from_torch
+from passlab.mlir.run import run
+
+
+@pytest.mark.parametrize("name", ["tiny", "convnet", "attention"])
+def test_models_of_the_zoo_compute_the_same_in_linalg(name):
+    model, inputs = models.ZOO[name].build(), models.ZOO[name].inputs()
+    arrived = from_torch(model, *inputs)
+    verify(arrived.module)
+    (result,) = run(arrived.module, *arrived.arrays)
+    np.testing.assert_allclose(result, model(*inputs).numpy(), rtol=1e-4, atol=1e-5)
+    assert len(arrived.arrays) == 1 + len(arrived.weights) and "torch.aten" in arrived.before
+    assert {name.split(".")[0] for name in counts(arrived.module)} <= {
+        "builtin",
+        "func",
+        "linalg",
+        "arith",
+        "math",
+        "tensor",
+    }
+
+
+def test_arguments_are_named_after_inputs_and_weights():
+    arrived = from_torch(models.ZOO["mlp"].build(), *models.ZOO["mlp"].inputs())
+    head = text(arrived.module).splitlines()[1]
+    assert "%input:" in head or "%x:" in head
+    assert "%w0_weight:" in head and arrived.weights[0] == "0.weight"
+    assert view(arrived.module).node("%w0_weight").op == "argument"
+
+
+def test_what_does_not_arrive_is_a_sentence():
+    class Unruly(torch.nn.Module):
+        def forward(self, x):
+            return x if x.sum() > 0 else -x
+
+    with pytest.raises(MLIRError, match="Unruly does not reach MLIR"):
+        from_torch(Unruly(), torch.ones(2))
+    with pytest.raises(MLIRError, match=r"torch\.nn\.Module; this is a int"):
+        from_torch(5)
+    with pytest.raises(MLIRError, match="training mode"):
+        from_torch(torch.nn.Sequential(torch.nn.Dropout()), torch.ones(2))
+
+
+def test_stablehlo_of_jax_becomes_linalg():
+    import jax
+    import jax.numpy as jnp
+
+    def softmax(x):
+        e = jnp.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    x = np.random.default_rng(0).standard_normal((3, 5)).astype(np.float32)
+    lowered = jax.jit(softmax).lower(x)
+    module = from_stablehlo(lowered)
+    np.testing.assert_allclose(run(module, x)[0], softmax(x), rtol=1e-5)
+    assert text(from_stablehlo(lowered.as_text())) == text(module)
+    with pytest.raises(MLIRError, match="cannot be read"):
+        from_stablehlo("func.func @main() { stablehlo.nonsense }")
+    with pytest.raises(MLIRError, match="this is a int"):
+        from_stablehlo(5)
+
+
+_TOGETHER = """
+import {first}
+import torch, jax, jax.numpy as jnp
+{tvm}
+from passlab import view
+from passlab.mlir import parse, pipeline, verify
+source = "func.func @main(%a: tensor<4xf32>) -> tensor<4xf32> {{ return %a : tensor<4xf32> }}"
+verify(pipeline(parse(source), "canonicalize"))
+assert len(view(parse(source))) == 2 and len(view(jax.jit(jnp.tanh).lower(jnp.zeros(3)))) == 3
+assert float(torch.ones(2).sum()) == 2
+print("together")
+"""
+RELAX = "from passlab.relax import relax; assert relax.Var"
+RELAY = "from passlab.relay import relay; assert relay.var('x')"
+
+
+@pytest.mark.parametrize(
+    ("first", "tvm"),
+    [("iree.compiler.ir", RELAX), ("jax", RELAY)],
+    ids=["mlir first, with Relax", "jax first, with Relay"],
+)
+def test_mlir_lives_with_torch_jax_and_a_tvm_in_one_process(first, tvm):
+    done = subprocess.run(
+        [sys.executable, "-c", _TOGETHER.format(first=first, tvm=tvm)], capture_output=True, text=True, timeout=180
+    )
+    assert done.stdout.strip().endswith("together"), done.stderr[-2000:]
+
+
+def test_passlab_imports_neither_xdsl_nor_iree():
+    ask = "import sys, passlab, passlab.mlir; assert not {'xdsl', 'iree.compiler', 'torch'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", ask], check=True, timeout=60)
