@@ -1,0 +1,118 @@
+"""Hidden cases and answers of day11.matmul."""
+
+from __future__ import annotations
+
+import random
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day11.matmul import mesh
+from passlab.judge import Case
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    return [mesh(2), mesh(3), mesh(rng.choice([5, 6])), mesh(rng.choice([8, 10])), mesh(rng.choice([9, 11])), mesh(12)]
+
+
+def _ring(order, back=-1, by=1):
+    """Steps on a ring of cores: everything begins at the sum of its places and goes on by one place a step."""
+    n = len(order)
+    place = {core: p for p, core in enumerate(order)}
+    cores = [(i, j) for i in range(n) for j in range(n)]
+    first = []
+    for i, j in cores:
+        left, up = order[(place[j] - place[i]) % n], order[(place[i] - place[j]) % n]
+        first += [("A", (i, j), (i, left))] * (left != j) + [("B", (i, j), (up, j))] * (up != i)
+    turn = [("A", (i, j), (i, order[(place[j] + back * by) % n])) for i, j in cores]
+    turn += [("B", (i, j), (order[(place[i] + back * by) % n], j)) for i, j in cores]
+    return [first, *[turn] * (n - 1)]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+@right("the ring folded at the other end, and turned the other way round")
+def other_fold(n):
+    order = [core for core in range(n) if core % 2][::1] + [core for core in range(n) if core % 2 == 0][::-1]
+    return tuple(map(tuple, _ring(order, back=1)))
+
+
+@right("follows every block by its k instead of its place")
+def followed(n):
+    order = [*range(0, n, 2), *reversed(range(1, n, 2))]
+    place = {core: p for p, core in enumerate(order)}
+    where = {("A", i, k): (i, k) for i in range(n) for k in range(n)} | {
+        ("B", k, j): (k, j) for k in range(n) for j in range(n)
+    }
+    steps = []
+    for step in range(n):
+        moves = []
+        for (matrix, row, column), at in list(where.items()):
+            if matrix == "A":
+                goal = (row, order[(place[column] - place[row] - step) % n])
+            else:
+                goal = (order[(place[row] - place[column] - step) % n], column)
+            if goal != at:
+                moves.append((matrix, at, goal))
+                where[matrix, row, column] = goal
+        steps.append(moves)
+    return steps
+
+
+@wrong("cost", "Cannon's algorithm: the last block of a row goes all the way back")
+def cannon(n):
+    return _ring(list(range(n)))
+
+
+@wrong("cost", "turns by the distance on the line, two cores a step where n is odd")
+def by_two(n):
+    return _ring(list(range(n)), by=2) if n % 2 else _ring(list(range(n)))
+
+
+@wrong("did", "forgets to bring the blocks together in the first step")
+def not_skewed(n):
+    return [[], *_ring([*range(0, n, 2), *reversed(range(1, n, 2))])[1:]]
+
+
+@wrong("did", "turns the blocks of A only")
+def only_a(n):
+    first, *rest = _ring([*range(0, n, 2), *reversed(range(1, n, 2))])
+    return [first, *([move for move in step if move[0] == "A"] for step in rest)]
+
+
+@wrong("did", "stops a step too early")
+def one_short(n):
+    return _ring([*range(0, n, 2), *reversed(range(1, n, 2))])[:-1]
+
+
+@wrong("did", "takes a step too many: each core multiplies its first blocks again")
+def one_more(n):
+    steps = _ring([*range(0, n, 2), *reversed(range(1, n, 2))])
+    return [*steps, steps[-1]]
+
+
+@wrong("valid", "a row of cores that goes round: off the grid at its end")
+def off_the_grid(n):
+    return [[], *[[("A", (i, j), (i, j - 1)) for i in range(n) for j in range(n)]] * (n - 1)]
+
+
+@wrong("valid", "sends blocks that stay to their own core")
+def to_itself(n):
+    first, *rest = _ring([*range(0, n, 2), *reversed(range(1, n, 2))])
+    return [[*first, ("A", (0, 0), (0, 0))], *rest]
+
+
+@wrong("valid", "broadcasts: a block goes to all cores of its row")
+def summa(n):
+    return [
+        [("A", (i, k), (i, j)) for i in range(n) for j in range(n) if j != k]
+        + [("B", (k, j), (i, j)) for i in range(n) for j in range(n) if i != k]
+        for k in range(n)
+    ]
+
+
+half_skewed = edited("did", "brings A into place, but not B", ("if up != i:", "if False:"))
+wrong_row = edited(
+    "did", "skews B by its row, as A", ("ring[(place[i] - place[j]) % n]", "ring[(place[j] - place[i]) % n]")
+)
+unfolded = edited("cost", "the ring is the line", ("[*range(0, n, 2), *reversed(range(1, n, 2))]", "list(range(n))"))

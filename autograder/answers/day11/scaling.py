@@ -1,0 +1,123 @@
+"""Hidden cases and answers of day11.scaling."""
+
+from __future__ import annotations
+
+import random
+
+from autograder.authoring.answers import edited, right, wrong
+from passlab.exercises.day11.scaling import expected, grids
+from passlab.judge import Case
+from passlab.wafer.scaling import Stencil
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    twos = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512]
+
+    def drawn(name, wanted, draw) -> Case:
+        while True:
+            stencil, columns, block, sides, ramp = draw()
+            if wanted(expected(stencil, columns, block, sides, ramp), sides):
+                return grids(name, stencil, columns, block, sides, ramp)
+
+    def any_task(columns=512, sides=twos):
+        stencil = Stencil(rng.randint(1, 40), rng.randint(1, 400), rng.randint(0, 6))
+        return stencil, columns, rng.randint(1, 5), sides, rng.randint(0, 4)
+
+    def of(key, why):
+        return lambda found, sides: found[key] is not None and found[key][1] == why
+
+    return [
+        drawn("sums bend strong scaling", of("strong bend", "sums"), any_task),
+        drawn("halos bend strong scaling", of("strong bend", "halo"), lambda: (Stencil(1, rng.randint(200, 400), rng.randint(0, 1)), 16, 3, [1, 2, 4, 8, 16], 2)),  # noqa: E501
+        drawn("sums bend weak scaling", of("weak bend", "sums"), any_task),
+        drawn("halos bend weak scaling", of("weak bend", "halo"), lambda: (Stencil(rng.randint(1, 3), rng.randint(100, 300), 1), 64, 1, [1, 2, 4, 8], 2)),  # noqa: E501
+        drawn("the fastest is not the largest", lambda found, sides: found["fastest"] < sides[-1], lambda: (Stencil(rng.randint(1, 5), rng.randint(4, 20), 4), 512, 2, twos, 2)),  # noqa: E501
+        drawn("strong scaling never bends", lambda found, sides: found["strong bend"] is None, lambda: any_task(48, [1, 2, 3, 6])),  # noqa: E501
+        drawn("weak scaling never bends", lambda found, sides: found["weak bend"] is None, lambda: (Stencil(rng.randint(20, 40), 300, 1), 64, 4, [1, 2, 4], 3)),  # noqa: E501
+        grids("odd sides", Stencil(6, 12, 3), 45, 2, [1, 3, 5, 9, 15, 45], 1),
+        grids("one side", Stencil(6, 12, 3), 4, 2, [1]),
+        grids("two sides are as fast", Stencil(4, 1, 2), 8, 1, [1, 2, 4, 8], rng.randint(0, 3)),
+        grids("an efficiency of one half, strong", Stencil(2, 6, 3), 8, 2, [1, 2, 4, 8], 2),
+        grids("an efficiency of one half, weak", Stencil(2, 5, 1), 8, 3, [1, 2, 4, 8], 1),
+        grids("halo and sums alike, strong", Stencil(2, 6, 2), 8, 1, [1, 2, 4, 8], 1),
+        grids("halo and sums alike, weak", Stencil(1, 3, 1), 8, 2, [1, 2, 4, 8], 2),
+    ]  # fmt: skip
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+@right("efficiencies in lists; the bend is searched among them")
+def listed(stencil, columns, block, sides, ramp):
+    def times(blocks):
+        found = []
+        for p, b in zip(sides, blocks, strict=True):
+            middle = p // 2 + 1
+            alone = p == 1
+            found.append(
+                (
+                    stencil.work * stencil.depth * b**2,
+                    0 if alone else 4 * b * stencil.depth + 2 * ramp + 2,
+                    0 if alone else stencil.sums * (4 * middle + 8 * ramp + 6),
+                )
+            )
+        return found
+
+    answer = {}
+    for name, blocks in (("strong", [columns // p for p in sides]), ("weak", [block] * len(sides))):
+        parts = times(blocks)
+        totals = [sum(part) for part in parts]
+        cores = [p * p if name == "strong" else 1 for p in sides]
+        low = [i for i in range(len(sides)) if 2 * totals[0] < cores[i] * totals[i]]
+        answer[name] = dict(zip(sides, totals, strict=True))
+        answer[f"{name} bend"] = (sides[low[0]], ("halo", "sums")[parts[low[0]][2] > parts[low[0]][1]]) if low else None
+    answer["fastest"] = sorted(sides, key=lambda p: (answer["strong"][p], p))[0]
+    return answer
+
+
+@right("numbers as floats, the bend as a list")
+def as_floats(stencil, columns, block, sides, ramp):
+    found = listed(stencil, columns, block, sides, ramp)
+    for name in ("strong", "weak"):
+        found[name] = {p: float(cycles) for p, cycles in found[name].items()}
+        found[f"{name} bend"] = found[f"{name} bend"] and list(found[f"{name} bend"])
+    return found
+
+
+whole = edited(
+    "same", "divides the columns among p cores, not p × p", ("parts(columns // p, p)", "parts(columns // p**0.5, p)")
+)
+lone_halo = edited("same", "one core sends halos, too", ("if p == 1:", "if p == 0:"))
+one_side = edited("same", "sends one side", ("4 * b * stencil.depth", "b * stencil.depth"))
+areas = edited("same", "sends the whole block as halo", ("4 * b * stencil.depth", "4 * b * b * stencil.depth"))
+no_way_back = edited("same", "sums, but does not send the sum back", (" + (1 + half + 2 * ramp))", ")"))
+one_line = edited("same", "sums along the rows, but not along the column", ("once = 2 *", "once = 1 *"))
+to_the_corner = edited("same", "sums to the corner, not to the middle", ("half = p // 2 + 1", "half = p"))
+one_sum = edited("same", "does one sum", ("stencil.sums * once", "once"))
+weak_as_strong = edited(
+    "did", "judges weak scaling as strong", ("bend(weak, lambda p: 1)", "bend(weak, lambda p: p * p)")
+)
+strong_as_weak = edited(
+    "did",
+    "forgets the number of cores in the efficiency",
+    ("bend(strong, lambda p: p * p)", "bend(strong, lambda p: 1)"),
+)
+per_side = edited(
+    "did", "takes p for the number of cores", ("bend(strong, lambda p: p * p)", "bend(strong, lambda p: p)")
+)
+largest = edited("did", "the largest grid is the fastest", ("min(sides, key=lambda p: sum(strong[p]))", "sides[-1]"))
+always_sums = edited(
+    "cost", "blames the sums for everything", ('"halo" if table[p][1] >= table[p][2] else "sums"', '"sums"')
+)
+always_halo = edited(
+    "cost", "blames the halos for everything", ('"halo" if table[p][1] >= table[p][2] else "sums"', '"halo"')
+)
+
+
+@wrong("did", "the curve bends where it is slowest against one core: the last side")
+def at_the_end(stencil, columns, block, sides, ramp):
+    found = listed(stencil, columns, block, sides, ramp)
+    for name in ("strong bend", "weak bend"):
+        found[name] = found[name] and (sides[-1], found[name][1])
+    return found

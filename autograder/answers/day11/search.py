@@ -1,0 +1,144 @@
+"""Hidden cases and answers of day11.search."""
+
+from __future__ import annotations
+
+import math
+import random
+
+from autograder.authoring.answers import SEED_BITS, edited, right, wrong
+from passlab.exercises.day11.search import search_case
+from passlab.judge import Case
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    return [search_case(f"three boards, number {i + 1}", rng.getrandbits(SEED_BITS)) for i in range(2)]
+
+
+_ROW = "row = min(max(r + rng.randint(-reach, reach), 0), board.rows - 1)"
+_COLUMN = "column = min(max(c + rng.randint(-reach, reach), 0), board.columns - 1)"
+_EDGE = "cores at the edge still come first in a pair"
+EQUIVALENT = {
+    (line, line.replace(old, new)): _EDGE for line in (_ROW, _COLUMN) for old, new in ((" 0)", " 1)"), ("- 1)", "- 2)"))
+}
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+
+def _cores(board):
+    return [(r, c) for r in range(board.rows) for c in range(board.columns)]
+
+
+def _annealed(board, rng, first=1.0, last=0.003, evaluations=None, keep_best=True):
+    """Annealing over the whole grid."""
+    cores, end = _cores(board), board.left - (evaluations or board.left)
+    usual = sum(abs(board.change(*rng.sample(cores, 2))) for _ in range(100)) / 100
+    total, now, low, best = board.left - end, 0, 0, board.cores()
+    while board.left > end:
+        heat = first * usual * last ** (1 - (board.left - end) / total)
+        a, b = rng.sample(cores, 2)
+        change = board.change(a, b)
+        if change < 0 or rng.random() < math.exp(-change / heat):
+            board.swap(a, b)
+            now += change
+            if now < low:
+                low, best = now, board.cores()
+    return best if keep_best else board.cores()
+
+
+@right("annealing over the whole grid, with a straight end")
+def annealing(board, rng):
+    return _annealed(board, rng)
+
+
+@right("threshold accepting: whatever is not much worse is taken, with no random choice")
+def threshold(board, rng):
+    cores = _cores(board)
+    usual = sum(abs(board.change(*rng.sample(cores, 2))) for _ in range(100)) / 100
+    total, now, low, best = board.left, 0, 0, board.cores()
+    while board.left:
+        limit = 0.7 * usual * (0.004 ** (1 - board.left / total))
+        a, b = rng.sample(cores, 2)
+        change = board.change(a, b)
+        if change < limit:
+            board.swap(a, b)
+            now += change
+            if now < low:
+                low, best = now, board.cores()
+    return tuple(best)
+
+
+@wrong("did", "returns the start")
+def as_it_was(board, rng):
+    return board.cores()
+
+
+@wrong("cost", "only exchanges that help: stuck in the first valley")
+def descent(board, rng):
+    cores = _cores(board)
+    while board.left:
+        a, b = rng.sample(cores, 2)
+        if board.change(a, b) < 0:
+            board.swap(a, b)
+    return board.cores()
+
+
+@wrong("cost", "only exchanges of neighbours, and only those that help")
+def neighbours(board, rng):
+    while board.left:
+        r, c = rng.randrange(board.rows), rng.randrange(board.columns)
+        x, y = rng.choice([(r + 1, c), (r, c + 1)])
+        if x < board.rows and y < board.columns and board.change((r, c), (x, y)) < 0:
+            board.swap((r, c), (x, y))
+    return board.cores()
+
+
+@wrong("did", "never cools: a random walk")
+def never_cools(board, rng):
+    return _annealed(board, rng, last=1.0, keep_best=False)
+
+
+@wrong("cost", "cools at once: a descent")
+def quenched(board, rng):
+    return _annealed(board, rng, first=0.001, last=0.1)
+
+
+@wrong("did", "takes changes for the worse for gains")
+def uphill(board, rng):
+    cores = _cores(board)
+    while board.left:
+        a, b = rng.sample(cores, 2)
+        if board.change(a, b) > 0:
+            board.swap(a, b)
+    return board.cores()
+
+
+@wrong("cost", "stops after two thousand evaluations")
+def gives_up(board, rng):
+    return _annealed(board, rng, evaluations=2000)
+
+
+@wrong("valid", "does not look at what is left, and asks once too often")
+def over_budget(board, rng):
+    cores = _cores(board)
+    for _ in range(board.left + 1):
+        a, b = rng.sample(cores, 2)
+        if board.change(a, b) < 0:
+            board.swap(a, b)
+    return board.cores()
+
+
+@wrong("valid", "draws cores off the grid")
+def off_the_grid(board, rng):
+    r, c = rng.randrange(board.rows), rng.randrange(board.columns)
+    board.change((r, c), (r + board.rows, c))
+    return board.cores()
+
+
+always_taken = edited(
+    "did",
+    "takes every exchange with the wrong sign in the exponent",
+    ("math.exp(min(0, -change / heat))", "1"),
+    ("if now < lowest:", "if True:"),
+)

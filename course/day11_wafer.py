@@ -1,0 +1,492 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Day 11 · Beyond one chip: wafer-scale mapping
+#
+# Until now a program ran on one processor: operations came one after the other, and memory was somewhere else. Today
+# the machine is a **wafer**: hundreds of thousands of small cores on one piece of silicon, each with 48 KB of its own,
+# and no other memory. All operations of a network lie on it at once, each on cores of its own, and examples stream
+# through. The compiler decides *where* instead of *when*.
+#
+# In the exercises, [work/day11/wafer.ipynb](../work/day11/wafer.ipynb), you price messages, place tasks and build
+# reduces; as stretch you fit operations into memory, search with a budget, multiply matrices and find out where scaling
+# bends. About 70 minutes, and 10 more for what is marked stretch.
+
+# %%
+import numpy as np
+import torch
+
+from passlab import chart, models
+from passlab.wafer import (
+    FORMULAS,
+    TREES,
+    WAFERS,
+    Deadlock,
+    Machine,
+    Message,
+    bound,
+    broadcast_messages,
+    numbers,
+    program,
+    reduce_grid,
+    reduce_messages,
+    simulate,
+)
+from passlab.wafer.pictures import draw_load, draw_placements, draw_traffic, pipeline, play
+
+# %% [markdown]
+# ## The machine
+#
+# Two wafers that were built, with what is published about them:
+
+# %%
+for wafer in WAFERS.values():
+    machine = wafer.machine
+    far = machine.distance((0, 0), (machine.rows - 1, machine.columns - 1))
+    print(
+        f"{wafer.name}: {machine.rows} × {machine.columns} = {machine.cores:,} cores for programs, {far:,} hops across"
+    )
+    for what, source in wafer.sources.items():
+        print(f"    {what}: {source}")
+assert all(wafer.machine.memory == 48 * 1024 for wafer in WAFERS.values())
+
+# %% [markdown]
+# Cores form a grid. Each has a **router** with a link to each of its four neighbours; a link carries one 32-bit word a
+# cycle in each direction. A word takes T_R = 2 cycles from a core to its router (the **ramp**), one for each link, T_R
+# into the core at the other end, and one to be processed. Routes are XY: first along the row, then along the column.
+#
+# So B words to the other end of P cores take B + P + 2·T_R cycles. The simulator agrees, because it is built of the
+# same links and ramps, not of this formula:
+
+# %%
+line = Machine(1, 16)
+
+
+def took(machine, messages):
+    return simulate(program(machine, messages)).cycles
+
+
+for words in (1, 10, 100):
+    one = Message(line.route((0, 0), (0, 15)), words)
+    print(f"{words:4} words over 16 cores: {took(line, [one])} cycles, by the formula {words + 16 + 2 * line.ramp}")
+    assert took(line, [one]) == words + 16 + 2 * line.ramp
+
+# %% [markdown]
+# A message may wait for another one to arrive completely (`waits`), or pass its words on as they come (`streams`).
+# With many words it makes all the difference. And routers can copy: a **multicast** costs no more than one message.
+
+# %%
+here, middle, there = (0, 0), (0, 8), (0, 15)
+first = Message(line.route(here, middle), 100)
+for how in ("waits", "streams"):
+    print(
+        f"in two parts, the second {how}:", took(line, [first, Message(line.route(middle, there), 100, **{how: (0,)})])
+    )
+print("to all 15 others at once:", took(line, broadcast_messages(16, 100)))
+assert took(line, broadcast_messages(16, 100)) == 100 + 16 + 4
+
+# %% [markdown]
+# A message that has to wait keeps the links behind it. Four messages that go round a square, each needing a link that
+# the next one holds, wait for ever. On XY routes no such circle can close: no message turns from a column into a row.
+
+# %%
+square = [(0, 0), (0, 1), (1, 1), (1, 0)]
+rounds = [tuple(square[(i + k) % 4] for k in range(3)) for i in range(4)]
+small = Machine(2, 2)
+try:
+    took(small, [Message(route, 4) for route in rounds])
+    raise AssertionError("this should not end")
+except Deadlock as error:
+    print(error)
+print("by XY routes:", took(small, [Message(small.route(route[0], route[-1]), 4) for route in rounds]), "cycles")
+
+# %% [markdown]
+# ## Five numbers
+#
+# Messages can be priced without simulating them. Luczynski and others (HPDC 2024) need five numbers: **contention** C,
+# the most words that one core sends or receives; **energy** E, words times hops; **links** N that are used;
+# **distance** L, the longest way; **depth** D, messages in the longest chain of waiting. Then
+#
+# T = max(C, E / N + L) + (2·T_R + 1) · D.
+#
+# Take a chain: core 3 sends its B words to core 2, which adds its own and sends to core 1, and so on. On paper: C = B,
+# E = 3B, N = 3, L = 3, D = 3, so T = B + 3 + 15.
+
+# %%
+chain = reduce_messages(TREES["chain"](4), words=20)
+law = numbers(TREES["chain"](4), 20)
+print(law)
+print("by the law:", law.cycles(), " simulated:", took(Machine(1, 4), chain))
+assert law.cycles() == 20 + 18 == took(Machine(1, 4), chain)
+
+# %% [markdown]
+# ## A reduce is a tree
+#
+# Sums over all cores are everywhere: dot products, norms, gradients, products of matrices. On a line, a reduce is a
+# list: to which core does core i send its sum? Four of the many possible ones, for eight cores:
+
+# %%
+for name, tree in TREES.items():
+    print(f"{name:<10}", tree(8))
+
+# %% [markdown]
+# A star is one message deep, but one core receives everything. A chain lets each link carry every word once, and is
+# P - 1 messages deep. The others are between. So which wins depends on P and on B. The map, from closed forms:
+
+# %%
+from matplotlib import pyplot as plt
+
+sizes, lengths = [2**k for k in range(2, 10)], [2**k for k in range(14)]
+names = list(FORMULAS)
+best = np.array([[min(names, key=lambda n: FORMULAS[n](p, b)) for b in lengths] for p in sizes])
+colours = dict(zip(names, ("#E69F00", "#0072B2", "#009E73", "#CC79A7"), strict=True))
+figure, axes = plt.subplots(figsize=(7.2, 3.6))
+for (row, column), name in np.ndenumerate(best):
+    axes.add_patch(plt.Rectangle((column - 0.5, row - 0.5), 0.96, 0.96, color=colours[name], lw=0))
+for name in names:
+    row, column = np.argwhere(best == name).mean(0)
+    axes.text(column, row, name, ha="center", va="center", color="white", weight="bold")
+axes.set(xlim=(-0.5, 13.5), ylim=(-0.5, 7.5), xlabel="words B", ylabel="cores P", title="Which reduce is fastest")
+axes.set_xticks(range(14), lengths, fontsize=8)
+axes.set_yticks(range(8), sizes)
+axes.spines[:].set_visible(False)
+
+# %% [markdown]
+# One word: star. Few words on many cores: the binary tree. Many words: the chain. Does the machine agree? At a sample
+# of points all four are simulated, and the winner has to be the same wherever the forms differ by more than 15 %:
+
+# %%
+worst = 0
+for cores, words in [(8, 1), (8, 64), (32, 8), (32, 128), (64, 32), (64, 4096), (128, 16), (128, 256)]:
+    seen = {n: took(Machine(1, cores), reduce_messages(TREES[n](cores), words)) for n in names}
+    form = {n: FORMULAS[n](cores, words) for n in names}
+    worst = max(worst, *(abs(seen[n] / form[n] - 1) for n in names))
+    order = sorted(form, key=form.get)
+    if form[order[1]] > 1.15 * form[order[0]]:
+        assert min(seen, key=seen.get) == order[0]
+    print(f"P = {cores:4} B = {words:5}  " + "  ".join(f"{n} {seen[n]:6}" for n in names))
+print(f"simulated and closed form differ by {worst:.1%} at most")
+assert worst < 0.1
+
+# %% [markdown]
+# How good can a reduce be at all? `bound(P, B)` is the least that the law allows any tree, found by dynamic programming
+# over its depth. Exercise 4 asks you to come near it everywhere. With few words the machine is a little faster than the
+# law allows; the next cell says why.
+
+# %%
+for words in (1, 16, 64, 256, 4096):
+    fastest = min(names, key=lambda n: FORMULAS[n](64, words))
+    least = bound(64, words)
+    print(
+        f"P = 64 B = {words:4}  bound {least:5.0f}  {fastest:<10} {FORMULAS[fastest](64, words) / least:.2f} times that"
+    )
+
+# %% [markdown]
+# The law of the five numbers is more general, and coarser. Where it parts from the machine, something overlaps that it
+# adds up, or the other way round:
+
+# %%
+for name, cores, words in [("chain", 64, 64), ("two-phase", 64, 64), ("tree", 8, 8), ("star", 64, 1)]:
+    said, seen = (
+        numbers(TREES[name](cores), words).cycles(),
+        took(Machine(1, cores), reduce_messages(TREES[name](cores), words)),
+    )
+    print(f"{name:<10} P = {cores:3} B = {words:3}   law {said:6.0f}   simulated {seen:6}   {seen / said - 1:+.0%}")
+
+# %% [markdown]
+# In a tree the law adds the depth to the contention, though the first message overlaps with the others. In a star of
+# one word the words arrive one behind the other, as if they were one message: contention alone is right. A
+# grid reduces its rows first, then a column. Drag the slider; colours say how deep a message lies in the tree.
+
+# %%
+grid = Machine(8, 8)
+run = simulate(reduce_grid(grid, TREES["two-phase"](8), TREES["two-phase"](8), 16))
+play(run, title="Two-phase reduce of 16 words on 8 × 8 cores")
+
+# %%
+draw_traffic(run, title="Words that each link carried, and each core received")
+
+# %% [markdown]
+# ## A whole wafer, predicted
+#
+# Rocki and others (SC 2020) solved a linear system with BiCGStab on the WSE-1: 600 × 595 × 1536 points, a column of
+# 1536 on each core, 28.1 µs for an iteration. How much of that can be told from constants that are stated, 16-bit
+# arithmetic of four lanes, two numbers in a word, T_R, and a simulated all-reduce?
+
+# %%
+from passlab.wafer.stencil import MEASURED, POINTS, all_reduce_cycles, iteration
+
+wafer = Machine(POINTS[0], POINTS[1], clock=WAFERS["WSE-1"].clock)
+parts = iteration(wafer, POINTS[2])
+predicted = wafer.seconds(parts.cycles)
+once = wafer.seconds(all_reduce_cycles(wafer))
+print(f"an iteration: {predicted * 1e6:.1f} µs predicted, {MEASURED * 1e6:.1f} µs measured")
+print(f"an all-reduce of one word: {once * 1e6:.2f} µs")
+assert abs(predicted / MEASURED - 1) < 0.25
+chart("cycles of an iteration", {part: getattr(parts, part) for part in ("products", "updates", "dots", "sums")})
+
+# %% [markdown]
+# An all-reduce over 357,000 cores takes little more than a microsecond. That is what a wafer is for: problems with
+# little work between two sums, whose time goes into waiting wherever the cores are farther apart.
+#
+# ## A network on the grid
+#
+# Now our own: a GPT block of the zoo. `work_of` runs its graph once and lists the operations with what they keep and
+# what they read.
+
+# %%
+from passlab.wafer.mapping import BadMapping, at, load, messages, named, rectangle, traffic
+from passlab.wafer.pieces import cut, inner_words, piece_bytes
+from passlab.wafer.work import fused, work_of
+
+
+def zoo(name):
+    row = models.ZOO[name]
+    return work_of(torch.fx.symbolic_trace(row.build()), *row.inputs(1))
+
+
+work = zoo("gpt")
+for o in work[:6]:
+    reads = ", ".join(f"{read.words} words of {read.source}{' (held)' * read.held}" for read in o.reads) or "input"
+    print(f"{o.name:<15} keeps {o.weights:6,} B, works on {o.window:4} + {o.result:4} B, {o.flops:7,} flops; {reads}")
+
+# %% [markdown]
+# An operation keeps its weights. Activations it does not keep: tokens, or rows of an image, stream through, and only a
+# **window** of them is there at a time. Attention is different: keys and values have to be there, all of them (`held`).
+#
+# A large operation is **cut** into p × q blocks, like a matrix, a block on each core. The input goes down the columns,
+# partial sums go along the rows. A block of column j needs the window's share of that column, one of row i the result's
+# share of that row; so flat and tall shapes differ in what they keep, and in the words that they pass around inside:
+
+# %%
+qkv = work[1]
+for p, q in [(1, 16), (2, 8), (4, 4), (8, 2), (16, 1)]:
+    print(
+        f"{p:2} × {q:2}: {piece_bytes(qkv, p, q):6,} bytes a core, {inner_words(qkv, p, q):7,} words pass between cores"
+    )
+
+# %% [markdown]
+# That is the **layout** problem of a wafer: not NCHW or NHWC, but the shape of a rectangle.
+#
+# How many cores should each operation get? In a pipeline, a new result comes out as often as the slowest stage allows.
+# So: choose a number of cycles, give each operation the fewest cores with which it is that fast, and see if they fit on
+# the grid. Bisect. This is **load balance**, and it replaces what tuning did on day 8.
+
+# %%
+grid = Machine(16, 16)
+pieces = cut(work, grid)
+stages = {
+    name: len(pieces.of(name)) for name in ("attention_qkv", "matmul", "softmax", "attention_proj", "mlp_0", "mlp_2")
+}
+print(len(pieces), "pieces;", stages)
+busy = {f"{side} × {side}": cut(work, Machine(side, side)).cycles.max() for side in (6, 8, 16, 32)}
+assert list(busy.values()) == sorted(busy.values(), reverse=True)
+chart("cycles of the slowest piece, for one example", busy)
+
+# %% [markdown]
+# ## Where?
+#
+# The cost of a mapping: each word takes hops, and each link carries a word a cycle. `traffic` is words × hops; `load`
+# finds the busiest core, ramp and link. Row by row is the obvious way to fill a grid. Greedy puts each piece on the
+# free core that is nearest to what it talks to. Annealing exchanges pieces, at first also for the worse.
+
+# %%
+from passlab.wafer.placing import greedy, row_major, search
+
+plans = {
+    "row by row": row_major(pieces, grid),
+    "greedy": greedy(pieces, grid),
+    "search": search(pieces, grid, evaluations=400_000),
+}
+far = {name: traffic(pieces, cores, grid) for name, cores in plans.items()}
+assert far["row by row"] > 1.5 * far["greedy"] > 1.5 * 1.2 * far["search"]
+draw_placements(pieces, plans, grid, "A GPT block on 16 × 16 cores")
+
+# %% [markdown]
+# In the picture the search has made compact shapes of the stages, with those that talk side by side. What cores and
+# links do for one example, row by row and after the search:
+
+# %%
+for name, cores in plans.items():
+    print(f"{name:<11} {load(pieces, cores, grid)}")
+draw_load(pieces, plans["row by row"], grid, "Row by row")
+
+# %%
+draw_load(pieces, plans["search"], grid, "After the search")
+
+# %% [markdown]
+# Less traffic is less energy. It is also speed: row by row, some links carry twice as many words as the slowest core
+# computes cycles, and everything waits for them; after the search, computing is nearly the limit again. The hot links
+# are those around GELU: many small operations, with all words of `mlp_0` between them. MobileNet is a worse case, with
+# one link on which everything waits:
+
+# %%
+wide = Machine(32, 32)
+mobile = cut(zoo("mobilenetv2"), wide)
+for name, place in {"row by row": row_major, "greedy": greedy}.items():
+    print(f"{name:<11} {load(mobile, place(mobile, wide), wide)}")
+slow, fast = (load(mobile, place(mobile, wide), wide).cycles for place in (row_major, greedy))
+assert slow > 1.5 * fast
+
+# %% [markdown]
+# Simulate the messages of one example, with computing left out: the time that the network alone takes. The closed form
+# asks for the busiest link in the steady state, the simulator how long one example is under way. They part, because a
+# stage's words wait for those of the stage before:
+
+# %%
+for name, cores in plans.items():
+    seen, steady = took(grid, messages(pieces, cores, grid)), load(pieces, cores, grid)
+    print(f"{name:<11} one example {seen:7,} cycles under way; busiest link {steady.hottest:6,.0f} cycles an example")
+    assert seen > steady.hottest
+
+# %% [markdown]
+# Examples follow each other through the pipeline. A core has the colour of the example on which it works:
+
+# %%
+pipeline(pieces, plans["search"], grid, title="Six examples on their way through a GPT block")
+
+# %% [markdown]
+# In the middle of the play many cores work at once, at the beginning and at the end few do: a pipeline has to be
+# filled.
+#
+# Mappings can be written by hand, too, and are checked: on the grid, within memory, each operation once.
+
+# %%
+tiny = cut(zoo("tiny"), Machine(2, 2), fill=0.5)
+linear, relu = tiny.shape
+whole = {linear: rectangle(0, 0, *tiny.shape[linear]), relu: rectangle(1, 1, *tiny.shape[relu])}
+bad = [{linear: whole[linear]}, whole | {relu: rectangle(0, 2)}, [*whole.items(), (relu, rectangle(0, 1))]]
+for mapping, memory in [(bad[0], 400), (bad[1], 400), (bad[2], 400), (whole, 100)]:
+    try:
+        at(tiny, mapping, Machine(2, 2, memory=memory))
+        raise AssertionError("this should not be a mapping")
+    except BadMapping as error:
+        print("·", error)
+assert named(tiny, at(tiny, whole, Machine(2, 2)), Machine(2, 2)) == whole
+
+# %% [markdown]
+# ## Fusion, layout and tuning are other problems here
+#
+# On day 4, fusion saved launches and trips to memory. Here nothing is launched, and there is no memory to go to. But
+# each operation that stands alone receives and sends all its words over links. GELU in the tanh form is eight
+# element-wise operations; as one they read `mlp_0` once and send once:
+
+# %%
+gelu = [o.name for o in work if o.name.split("_")[0] in ("mul", "pow", "add", "tanh") and o.words == 4096]
+one = fused(work, gelu)
+print(len(gelu), "operations become one:", ", ".join(gelu))
+sent = {
+    name: sum(read.words for o in some for read in o.reads)
+    for name, some in {"as traced": work, "GELU fused": one}.items()
+}
+assert sent["as traced"] > 2 * sent["GELU fused"]
+chart("words from operation to operation", sent)
+
+# %% [markdown]
+# | | on one chip | on a wafer |
+# |---|---|---|
+# | fusion | fewer launches, fewer trips to memory | fewer words on links, fewer stages |
+# | layout | the order of numbers in memory | the shape of an operation's rectangle |
+# | tuning | tile sizes, vector lengths, threads | how many cores each operation gets, and where |
+# | memory | reuse one arena, plan its peak | everything stays where it is: does it fit in 48 KB? |
+# | the limit | bandwidth to memory | the busiest link, the slowest stage, the distance |
+#
+# And the search itself? Annealing has to be given time: with few evaluations it cools too fast and finds nothing better
+# than its start. What can be had with a given budget is exercise 6.
+
+# %%
+found = {"greedy": far["greedy"]} | {
+    f"{count:,} evaluations": traffic(pieces, search(pieces, grid, evaluations=count), grid)
+    for count in (10_000, 100_000)
+}
+found["400,000 evaluations"] = far["search"]
+chart("words × hops", found)
+
+# %% [markdown]
+# ## Products of matrices on a mesh · stretch
+#
+# Core (i, j) holds the blocks A[i, j] and B[i, j], and wants C[i, j]. In step k it needs A[i, k] and B[k, j]. SUMMA
+# broadcasts them. Cannon skews the blocks once, then shifts A to the left and B up, one core a step; the block that
+# leaves at one end comes in at the other, a long way. A ring can be folded so that neighbours are at most two links
+# apart, 0 2 4 5 3 1, and then no block goes far (WaferLLM's MeshGEMM). All three give A @ B; cycles differ:
+
+# %%
+from passlab.wafer.matmul import ALGORITHMS
+from passlab.wafer.matmul import run as multiply
+
+for name in ("summa", "cannon"):
+    print(f"{name}, 3 × 3 cores, first of step 1:", ALGORITHMS[name](3)[1][0])
+mesh, rng = Machine(8, 8), np.random.default_rng(0)
+for size in (2, 6):
+    a, b = rng.random((2, 8 * size, 8 * size))
+    for name, steps in ALGORITHMS.items():
+        product = multiply(mesh, steps(8), a, b)
+        assert np.allclose(product.c, a @ b)
+        print(f"{size} × {size} blocks, {name:<7} {product.cycles:5} cycles, in a step {product.hops} hops at most")
+
+# %% [markdown]
+# With small blocks the way counts, with large ones the multiplication hides everything. A core holds one block of each
+# matrix: memory decides how large blocks may be, distance how small.
+#
+# ## Scaling · stretch
+#
+# More cores for the same problem: **strong** scaling. More cores and a larger problem, the same for each core: **weak**
+# scaling. One iteration is work, an exchange with the neighbours (halo) and a sum over all cores. Its efficiency on
+# p × p cores is T(1) / (p² · T(p)) in strong scaling, and T(1) / T(p) in weak scaling:
+
+# %%
+from passlab.wafer.scaling import Stencil, bend, efficiency, strong, weak
+
+stencil = Stencil(work=10, depth=32, sums=2)
+sides = [1, 2, 4, 8, 16, 32, 64, 128, 256]
+for name, cycles, is_strong in (
+    ("strong", strong(stencil, 256, sides), True),
+    ("weak", weak(stencil, 1, sides), False),
+):
+    shares = efficiency(cycles, is_strong)
+    print(
+        f"{name:<6} " + "  ".join(f"{side}²: {shares[side]:.0%}" for side in sides),
+        "  bends at",
+        bend(cycles, is_strong),
+    )
+
+# %% [markdown]
+# ## Key takeaways
+#
+# - On a wafer all operations are there at once. A compiler decides where they lie, how they are cut, and how words
+#   travel.
+# - Messages cost words + hops + ramps. Five numbers price a program of messages; a simulator of links and ramps shows
+#   where the price is wrong, and why.
+# - No reduce is best: star for one word, tree for few, chain for many, groups of chains between them.
+# - Load balance is how many cores an operation gets; memory says how few it may get.
+# - No fast way to an optimal placement is known. Over eleven networks of the zoo, rows have about four times the
+#   traffic of annealing's placements, and the best of many greedy ones about one and a half times (`make bench`).
+# - Fusion, layout and tuning keep their names and change their meaning.
+#
+# ## Further reading
+#
+# - P. Luczynski, L. Gianinazzi, P. Iff, L. Wilson, D. De Sensi, T. Hoefler, *Near-Optimal Wafer-Scale Reduce*,
+#   HPDC 2024.
+# - K. Rocki et al., *Fast Stencil-Code Computation on a Wafer-Scale Processor*, SC 2020.
+# - C. He et al., *WaferLLM: Large Language Model Inference at Wafer Scale*, OSDI 2025.
+# - *ISPD 2020 Contest: Wafer-Scale Deep Learning Accelerator Placement*, ACM ISPD 2020: kernels as rectangles on a
+#   633 × 633 grid.
+# - S. Kirkpatrick, C. D. Gelatt, M. P. Vecchi, *Optimization by Simulated Annealing*, Science 1983.
+# - R. A. van de Geijn, J. Watts, *SUMMA: Scalable Universal Matrix Multiplication Algorithm*, Concurrency 1997.
+#
+# ## What comes next
+#
+# Tomorrow everything comes together on one machine again: a compiler of your own, from graph to kernels, on models that
+# it has not seen. What today adds is the habit of asking, for each pass, which resource it saves, and whether this
+# machine has it.

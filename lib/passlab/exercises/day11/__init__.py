@@ -1,0 +1,192 @@
+"""Day 11, beyond one chip: its exercises."""
+
+from __future__ import annotations
+
+from passlab.judge import Exercise
+
+#: notebook → flavour; exercises without a notebook belong to the first
+NOTEBOOKS = {"wafer": "torch"}
+
+EXERCISES = (
+    Exercise(
+        id="day11.cost",
+        title="Five numbers",
+        points={"valid": 1, "did": 3, "same": 3, "cost": 1},
+        difficulty=2,
+        minutes=35,
+        hints=(
+            "Three of the numbers are sums or counts over messages, one at a time. For distance and depth, a message "
+            "needs those of the messages that it waits for or streams: ask for them first.",
+            "Count words sent and words received by a core apart; a multicast is sent once and each target gets it. "
+            "Links are pairs of cores that follow each other in a route: keep them in a set.",
+            "Write before(number), cached: the longest way up to the message's source, and its depth. A parent brings "
+            "its own way and route.index(source) more links, since it may go on beyond that core.",
+        ),
+        meaning={
+            "valid": "it is six numbers by name",
+            "did": "contention, energy and links are right",
+            "same": "distance and depth follow what waits",
+            "cost": "the cycles follow from the five numbers",
+        },
+        helps={"valid": 1, "did": 2, "same": 3, "cost": 1},
+        closed=("passlab.wafer.model.cost", "passlab.wafer.model.numbers"),
+    ),
+    Exercise(
+        id="day11.place",
+        title="A place for everything",
+        points={"valid": 1, "did": 3, "spared": 2, "cost": 3},
+        difficulty=2,
+        minutes=30,
+        stretch=True,
+        hints=(
+            "How many bytes does each core of a p × q rectangle hold? Write that function first. For the window only "
+            "the number of columns counts, for the result only the number of rows.",
+            "Keep the free bytes of each core in a dictionary. Large operations go first, because they need many cores "
+            "side by side; small ones find room in what is left, also beside other operations.",
+            "For each operation, go through all shapes, those with the fewest cores first, and for each shape through "
+            "all corners; take the first place where every core has enough free bytes. Not on every grid will the "
+            "first shape of several with equally many cores do.",
+        ),
+        meaning={
+            "valid": "each operation has a rectangle on the grid",
+            "did": "no core holds more than its memory",
+            "spared": "what fits on one core stays whole",
+            "cost": "it fits where cores must be shared",
+        },
+        helps={"valid": 1, "did": 1, "spared": 3, "cost": 2},
+    ),
+    Exercise(
+        id="day11.near",
+        title="Near what they talk to",
+        points={"valid": 1, "did": 4, "spared": 3},
+        difficulty=2,
+        minutes=30,
+        hints=(
+            "Place one task after the other, each on the free core where its words to those that are placed already "
+            "travel least. The first one can go anywhere, for example into a corner.",
+            "Numbers of tasks say nothing. Next is always the task with the most words to those that are placed: it "
+            "has the most to lose.",
+            "If it is still too far: once all are placed, exchange two cores, of which one may be free, and keep it "
+            "if words × hops went down. The words of the two tasks alone tell; twenty thousand pairs take a second.",
+        ),
+        meaning={
+            "valid": "each task has a core of its own",
+            "did": "words travel less far than row by row",
+            "spared": "it does not depend on the numbers of tasks",
+        },
+        helps={"valid": 1, "did": 1, "spared": 2},
+        closed=("passlab.wafer.placing.greedy", "passlab.wafer.placing.search"),
+    ),
+    Exercise(
+        id="day11.reduce",
+        title="The right tree",
+        points={"valid": 1, "did": 4, "cost": 4},
+        difficulty=3,
+        minutes=25,
+        hints=(
+            "Try the four trees of the lesson on P = 16 and B from 1 to 1024, each simulated, beside bound(16, B): for "
+            "each B, one of them is near.",
+            "One word: a star. A few: the binary tree, core & (core - 1). Many: a chain. Between them, groups "
+            "of chains and a chain of their first cores; but the root of P is not always the best size of a group.",
+            "Make a table of trees and what FORMULAS says of them, with groups of every size from 1 to P: "
+            'FORMULAS["two-phase"](cores, words, group=size). Return the tree that costs least.',
+        ),
+        meaning={
+            "valid": "it is a tree towards core 0",
+            "did": "with few words it is near the bound",
+            "cost": "with many words it is near the bound",
+        },
+        helps={"valid": 1, "did": 2, "cost": 2},
+        closed=(
+            "passlab.wafer.collectives.star",
+            "passlab.wafer.collectives.chain",
+            "passlab.wafer.collectives.tree",
+            "passlab.wafer.collectives.two_phase",
+        ),
+    ),
+    Exercise(
+        id="day11.matmul",
+        title="A product without long ways",
+        points={"valid": 1, "did": 5, "cost": 4},
+        difficulty=4,
+        minutes=35,
+        stretch=True,
+        hints=(
+            "Begin with Cannon's algorithm: row i of A moves by i at first, column j of B by j; then everything moves "
+            "by one core a step. It is right, but a block goes from one end of a row to the other.",
+            "The cores of a row need not be a ring in the order in which they stand. Which order of 0 … 5 has "
+            "neighbours, the last and the first among them, that are at most two apart?",
+            "0 2 4 5 3 1. Let place[core] be the position in this ring. Core (i, j) must begin with k at position "
+            "(place[i] + place[j]) % n, and then take the block of the next position, for A along the row, for B along "
+            "the column.",
+        ),
+        meaning={
+            "valid": "it is steps of moves between cores",
+            "did": "every core multiplies all its pairs, once",
+            "cost": "no block goes far after the first step",
+        },
+        helps={"valid": 1, "did": 1, "cost": 2},
+        closed=(
+            "passlab.wafer.matmul.shift",
+            "passlab.wafer.matmul.cannon",
+            "passlab.wafer.matmul._rotate",
+            "passlab.wafer.matmul.fold",
+        ),
+    ),
+    Exercise(
+        id="day11.search",
+        title="A search with a budget",
+        points={"valid": 1, "did": 2, "cost": 4},
+        difficulty=4,
+        minutes=40,
+        stretch=True,
+        hints=(
+            "Exchange two random cores whenever the change is negative. It improves, and then it is stuck: no single "
+            "exchange helps. Sometimes it must be allowed to get worse.",
+            "Annealing takes a change for the worse with probability exp(-change / heat). The heat begins at about the "
+            "size of a usual change, which a hundred trials tell, and falls by the same factor in each step, to some "
+            "thousandth of it. Remember the best placement that you have seen.",
+            "share = 1 - board.left / total; heat = first * 0.003 ** share. Add up the changes of the exchanges that "
+            "you make: when the sum is the lowest so far, keep board.cores(). Late in the search only cores near each "
+            "other are worth a trial.",
+        ),
+        meaning={
+            "valid": "each task has a core of its own",
+            "did": "it is better than the greedy placement",
+            "cost": "it is far better than the greedy placement",
+        },
+        helps={"valid": 1, "did": 1, "cost": 2},
+        closed=("passlab.wafer.placing.greedy", "passlab.wafer.placing.search"),
+        seconds=20,
+    ),
+    Exercise(
+        id="day11.scaling",
+        title="Where it bends",
+        points={"valid": 1, "same": 4, "did": 3, "cost": 1},
+        difficulty=3,
+        minutes=40,
+        stretch=True,
+        hints=(
+            "Write one function for the three parts of an iteration, given the block b and the side p. Strong scaling "
+            "calls it with b = columns // p, weak scaling with the same b for every p.",
+            "In strong scaling, work falls with p², the halo with p, and the sums grow with p. One core has no halo "
+            "and no sums.",
+            "Keep the three parts for each side. The efficiency is sum(table[1]) / (cores · sum(table[p])), with p² "
+            "for cores in strong scaling and 1 in weak scaling; at the first one below 0.5, compare halo and sums.",
+        ),
+        meaning={
+            "valid": "it has cycles, a side and two bends",
+            "same": "the cycles of each side are right",
+            "did": "the fastest side and the bends are found",
+            "cost": "it is known what bends each curve",
+        },
+        helps={"valid": 1, "same": 2, "did": 3, "cost": 3},
+        closed=(
+            "passlab.wafer.scaling.parts",
+            "passlab.wafer.scaling.strong",
+            "passlab.wafer.scaling.weak",
+            "passlab.wafer.scaling.efficiency",
+            "passlab.wafer.scaling.bend",
+        ),
+    ),
+)

@@ -1,0 +1,99 @@
+"""Day 11, a place for everything: visible cases and judge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from passlab.exercises.day11._zoo import network, shown
+from passlab.judge import Case, Finding
+from passlab.wafer.machine import Machine
+
+MEMORY = 48 * 1024
+Operations = Sequence[dict[str, Any]]
+
+
+def plain(family: str, seed: int) -> list[dict[str, Any]]:
+    """Return a network's operations as plain data."""
+    return [
+        {"name": o.name, "weights": o.weights, "window": o.window, "result": o.result} for o in network(family, seed)
+    ]
+
+
+def each(operation: dict[str, Any], rows: int, columns: int) -> int:
+    """Return the bytes that each core of a rectangle holds."""
+    shares = (operation["weights"], rows * columns), (operation["window"], columns), (operation["result"], rows)
+    return sum(-(-size // parts) for size, parts in shares)
+
+
+def place_case(name: str, operations: Operations, rows: int, columns: int, about: str, memory: int = MEMORY) -> Case:
+    return Case(name, lambda: ([dict(o) for o in operations], rows, columns, memory), ("valid", about, "spared"))
+
+
+def op(name: str, weights: int = 0, window: int = 0, result: int = 0) -> dict[str, Any]:
+    return {"name": name, "weights": weights, "window": window, "result": result}
+
+
+#: `wide` needs two columns for its window, `tall` two rows for its result; the two small ones share a core.
+SHAPES = [op("wide", 400, 1200, 100), op("tall", 400, 100, 1200), op("one", 300, 50, 50), op("two", 200, 50, 50)]
+
+
+def cases() -> list[Case]:
+    return [
+        place_case("four operations", SHAPES, 3, 4, "did", 1000),
+        place_case("shared cores", SHAPES, 2, 3, "cost", 1000),
+        place_case("a GPT block", plain("gpt", 1), 4, 6, "did"),
+        place_case("a small ResNet", plain("resnet", 1), 9, 12, "cost"),
+    ]
+
+
+def judge(case: Case, value: Any) -> Iterator[Finding]:
+    operations, rows, columns, memory = case.build()
+    broken = _broken(operations, value, Machine(rows, columns))
+    yield Finding("valid", not broken, broken)
+    if broken:
+        return
+    held: dict[tuple[int, int], int] = {}
+    there: dict[tuple[int, int], list[str]] = {}
+    cut = ""
+    for operation in operations:
+        top, left, high, wide = value[operation["name"]]
+        if high * wide > 1 and each(operation, 1, 1) <= memory and not cut:
+            whole = each(operation, 1, 1)
+            cut = (
+                f"{operation['name']} is cut into {high} × {wide}, and fits on one core: {whole:,} of {memory:,} bytes."
+            )
+        for core in ((r, c) for r in range(top, top + high) for c in range(left, left + wide)):
+            held[core] = held.get(core, 0) + each(operation, high, wide)
+            there.setdefault(core, []).append(operation["name"])
+    full = max(held, key=held.get)
+    who = ", ".join(there[full][:4]) + (f" and {len(there[full]) - 4} more" if len(there[full]) > 4 else "")
+    fits = held[full] <= memory
+    said = f"Core {full} would hold {held[full]:,} bytes of {who}; its memory is {memory:,}."
+    verdict = "cost" if case.asks("cost") else "did"
+    yield Finding(verdict, fits, "" if fits else said)
+    yield Finding("spared", not cut, cut)
+
+
+def _broken(operations: Operations, value: Any, machine: Machine) -> str:
+    """Return why a value does not give each operation a rectangle on the grid, or ""."""
+    if not isinstance(value, dict):
+        return f"Return a dictionary, name → (row, column, rows, columns); got {shown(value)}."
+    names = [operation["name"] for operation in operations]
+    if missing := [name for name in names if name not in value]:
+        return f"{missing[0]} has no place: each operation needs one."
+    if unknown := [name for name in value if name not in names]:
+        return f"There is no operation {shown(unknown[0])}."
+    for name in names:
+        rectangle = value[name]
+        if not isinstance(rectangle, list | tuple) or len(rectangle) != 4 or any(type(x) is not int for x in rectangle):
+            return f"{name}: a place is (row, column, rows, columns), four whole numbers; {shown(rectangle)} is not."
+        top, left, high, wide = rectangle
+        if not (0 < high <= machine.rows and 0 < wide <= machine.columns):
+            return f"{name}: no rectangle of {shown(high)} rows and {shown(wide)} columns lies on this grid."
+        for corner in ((top, left), (top + high - 1, left + wide - 1)):
+            if any(abs(x) > 10**9 for x in corner):
+                return f"{name}: {shown(corner)} is far off the grid."
+            if off := machine.off(corner):
+                return f"{name}: {off}"
+    return ""

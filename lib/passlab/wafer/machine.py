@@ -1,0 +1,113 @@
+"""A wafer: a grid of small cores, each with its own memory and a router that is linked with four neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from passlab.judge import record
+
+#: a core's place on the grid, (row, column); (0, 0) is the north-west corner
+Core = tuple[int, int]
+#: the way from one core to a neighbour; the way back is another link
+Link = tuple[Core, Core]
+
+
+def shown(value: Any) -> str:
+    """Return the beginning of any value as text, for a sentence."""
+    try:
+        return repr(value)[:60]
+    except ValueError:  # Python writes no integers of more than 4300 digits
+        return f"a very large {type(value).__name__}"
+
+
+@record
+@dataclass(frozen=True)
+class Machine:
+    """A grid of rows × columns cores.
+
+    `memory` is what one core holds, in bytes. A link carries one word of `word` bytes a cycle, each direction for
+    itself. `ramp` is the number of cycles from a core to its router, and from a router to its core: T_R in Luczynski
+    et al., "Near-Optimal Wafer-Scale Reduce", HPDC 2024. `clock` is in cycles a second.
+
+    >>> Machine(4, 6).distance((0, 0), (3, 5))
+    8
+    """
+
+    rows: int
+    columns: int
+    memory: int = 48 * 1024
+    ramp: int = 2
+    word: int = 4
+    clock: float = 850e6
+    name: str = "a grid"
+
+    def __post_init__(self) -> None:
+        for what, least in (("rows", 1), ("columns", 1), ("memory", 1), ("ramp", 0), ("word", 1)):
+            value = getattr(self, what)
+            if type(value) is not int or value < least:
+                raise ValueError(f"A machine's {what} must be a whole number, at least {least}; it is {shown(value)}.")
+        if not isinstance(self.clock, int | float) or not 0 < self.clock < float("inf"):
+            raise ValueError(f"A machine's clock is cycles a second, above 0; it is {shown(self.clock)}.")
+
+    @property
+    def cores(self) -> int:
+        """Return the number of cores."""
+        return self.rows * self.columns
+
+    @property
+    def links(self) -> int:
+        """Return the number of links: two for each pair of neighbours, one a direction."""
+        return 2 * (self.rows * (self.columns - 1) + (self.rows - 1) * self.columns)
+
+    def __contains__(self, core: Any) -> bool:
+        return not self.off(core)
+
+    def off(self, core: Any) -> str:
+        """Return a sentence that says why this is not a core of the machine, or ""."""
+        if not isinstance(core, tuple | list) or len(core) != 2 or any(type(place) is not int for place in core):
+            return f"A core is (row, column), two whole numbers; {shown(core)} is not."
+        row, column = core
+        if 0 <= row < self.rows and 0 <= column < self.columns:
+            return ""
+        return (
+            f"Core {shown((row, column))} is off the grid, which has rows 0 … {self.rows - 1} and columns "
+            f"0 … {self.columns - 1}."
+        )
+
+    def check(self, *cores: Any) -> None:
+        """Raise ValueError, with a sentence, if one of these is not a core of the machine."""
+        for core in cores:
+            if broken := self.off(core):
+                raise ValueError(broken)
+
+    def distance(self, start: Core, end: Core) -> int:
+        """Return the number of links on a shortest way between two cores."""
+        self.check(start, end)
+        return abs(start[0] - end[0]) + abs(start[1] - end[1])
+
+    def route(self, start: Core, end: Core) -> tuple[Core, ...]:
+        """Return the cores of the XY route, from `start` to `end`: along the row first, then along the column.
+
+        >>> Machine(2, 3).route((0, 0), (1, 2))
+        ((0, 0), (0, 1), (0, 2), (1, 2))
+        """
+        self.check(start, end)
+        (row, column), (last, far) = start, end
+        east, south = (1 if far >= column else -1), (1 if last >= row else -1)
+        along = [(row, c) for c in range(column, far + east, east)]
+        return (*along, *((r, far) for r in range(row + south, last + south, south) if row != last))
+
+    def hops(self, start: Core, end: Core) -> tuple[Link, ...]:
+        """Return the links of the XY route between two cores."""
+        cores = self.route(start, end)
+        return tuple(pairwise(cores))
+
+    def seconds(self, cycles: float) -> float:
+        """Return how long this many cycles take."""
+        return cycles / self.clock
+
+    def words(self, nbytes: int) -> int:
+        """Return the number of words that hold this many bytes."""
+        return -(-nbytes // self.word)

@@ -1,0 +1,419 @@
+# ---
+# jupyter:
+#   jupytext:
+#     formats: ipynb,py:percent
+#     text_representation:
+#       extension: .py
+#       format_name: percent
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Day 11 · Beyond one chip: exercises
+#
+# Seven questions. The core is questions 1, 3 and 4, about 90 minutes; the rest, about 145 minutes, is stretch: harder, and
+# for extra credit. Read the lesson first: [day11_wafer.ipynb](../../course/day11_wafer.ipynb).
+#
+# Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
+# shows which laws it keeps; grading uses more cases, newly drawn each time. `hint("day11.cost")` opens a hint, three
+# for each question. For each test case an answer has five seconds of computing time, unless its text says otherwise.
+
+# %%
+import functools
+import itertools
+import math
+import random
+from collections import Counter
+from itertools import pairwise
+
+from passlab import check, hint, progress
+from passlab.given.day11.search import Board
+from passlab.wafer import FORMULAS, Machine, Message, bound, numbers, program, reduce_messages, simulate
+from passlab.wafer.scaling import Stencil
+
+# %%
+progress("day11")
+
+# %% [markdown]
+# ## 1 · Five numbers
+#
+# What messages cost on the wafer follows from five numbers. They do not depend on the order in which the messages are
+# listed:
+#
+# - `contention`: the most words that one core sends, or receives, all its messages together;
+# - `energy`: words times links, summed over the messages; a multicast's words cross each link once;
+# - `links`: how many different links are used; the way from one core to another is another link than the way back;
+# - `distance`: the links of the longest way. A message that waits for others, or streams them, goes on with what they
+#   brought, so their way counts, too: up to the core where it starts;
+# - `depth`: how many messages there are in the longest chain, each waiting for the one before or streaming it.
+#
+# Then `cycles` is max(contention, energy / links + distance) + (2 · T_R + 1) · depth.
+
+
+# %%
+def five_numbers(messages: list[Message], ramp: int) -> dict[str, float]:
+    """What messages cost, by name: contention, energy, links, distance, depth and cycles.
+
+    In:  messages, each with route (its cores, from the source on), words, waits and streams (numbers of messages that
+         arrive at its source), source, and targets (cores of the route that receive the words); ramp, T_R in cycles.
+    Out: a dictionary with the six names.
+    Not to be called: passlab.wafer.model.cost, passlab.wafer.model.numbers.
+
+    Example: for one message of 10 words over 5 links and T_R = 2, contention 10, energy 50, links 5, distance 5,
+             depth 1, cycles 20.
+    """
+    ### BEGIN SOLUTION
+    words: Counter = Counter()
+    used, energy = set(), 0
+    for message in messages:
+        hops = list(pairwise(message.route))
+        energy += message.words * len(hops)
+        used.update(hops)
+        words["out", message.source] += message.words
+        for core in message.targets:
+            words["in", core] += message.words
+
+    @functools.cache
+    def before(number: int) -> tuple[int, int]:
+        """The longest way up to a message's source, and the depth of the message."""
+        message, way, depth = messages[number], 0, 0
+        for parent in (*message.waits, *message.streams):
+            so_far, deep = before(parent)
+            way = max(way, so_far + messages[parent].route.index(message.source))
+            depth = max(depth, deep)
+        return way, depth + 1
+
+    everything = range(len(messages))
+    found = {
+        "contention": max(words.values()),
+        "energy": energy,
+        "links": len(used),
+        "distance": max(before(i)[0] + len(messages[i].route) - 1 for i in everything),
+        "depth": max(before(i)[1] for i in everything),
+    }
+    flow = found["energy"] / found["links"] + found["distance"]
+    return found | {"cycles": max(found["contention"], flow) + (2 * ramp + 1) * found["depth"]}
+    ### END SOLUTION
+
+
+# %%
+check("day11.cost", five_numbers)
+
+# %% [markdown]
+# ## 2 · A place for everything · stretch
+#
+# Every operation of a network needs cores that hold its weights, the window of its operands on which it works, and
+# its part of the result. An operation gets a rectangle of p × q cores (p rows, q columns), and is cut like a matrix: a
+# core in column j keeps the window's share of its column, a core in row i the result's share of its row. So each of
+# the p · q cores holds
+#
+# `ceil(weights / (p · q)) + ceil(window / q) + ceil(result / p)` bytes.
+#
+# Find a rectangle for each operation so that no core holds more than its memory. Rectangles may overlap: then a core
+# holds parts of several operations. An operation that fits on one core by itself stays whole: its rectangle is 1 × 1.
+# On some grids every operation can have cores of its own; on others cores must be shared.
+
+# %%
+OPERATIONS = [
+    {"name": "wide", "weights": 400, "window": 1200, "result": 100},
+    {"name": "tall", "weights": 400, "window": 100, "result": 1200},
+    {"name": "one", "weights": 300, "window": 50, "result": 50},
+    {"name": "two", "weights": 200, "window": 50, "result": 50},
+]
+
+
+# %%
+def place(operations: list[dict], rows: int, columns: int, memory: int) -> dict[str, tuple[int, int, int, int]]:
+    """A rectangle of cores for each operation.
+
+    In:  operations: dictionaries with "name", "weights", "window", "result", the last three in bytes,
+         rows, columns: of the grid; memory: bytes of one core. There are up to 70 operations and 150 cores.
+    Out: name → (row, column, rows, columns): the rectangle's first row and column, and how many it has.
+
+    Example:  place(OPERATIONS, 2, 3, 1000) can be {"wide": (0, 0, 1, 2), "tall": (0, 2, 2, 1), "one": (1, 0, 1, 1),
+              "two": (1, 0, 1, 1)}. Each core of wide holds 200 + 600 + 100 bytes, core (1, 0) 400 + 300.
+    """
+
+    ### BEGIN SOLUTION
+    def held(operation, p, q):
+        parts = (operation["weights"], p * q), (operation["window"], q), (operation["result"], p)
+        return sum(math.ceil(size / cores) for size, cores in parts)
+
+    def cores(r, c, p, q):
+        return itertools.product(range(r, r + p), range(c, c + q))
+
+    free, places = dict.fromkeys(cores(0, 0, rows, columns), memory), {}
+    shapes = sorted(cores(1, 1, rows, columns), key=math.prod)  # the fewest cores first
+    for operation in sorted(operations, key=lambda o: -held(o, 1, 1)):
+        options = (
+            (r, c, p, q)
+            for (p, q), (r, c) in itertools.product(shapes, cores(0, 0, rows, columns))
+            if all(free.get(core, -1) >= held(operation, p, q) for core in cores(r, c, p, q))
+        )
+        place = places[operation["name"]] = next(options)
+        for core in cores(*place):
+            free[core] -= held(operation, *place[2:])
+    return places
+    ### END SOLUTION
+
+
+# %%
+check("day11.place", place)
+
+# %% [markdown]
+# ## 3 · Near what they talk to
+#
+# Now the pieces are known, one for a core, and so are the words that they send each other. Only the cores are free to
+# choose. A word that goes from core (a, b) to core (c, d) makes |a - c| + |b - d| hops; the sum of words × hops is the
+# traffic. Place the tasks so that the traffic is small.
+#
+# Row by row, the traffic should be at least 1.4 times yours: on average (the geometric mean) over four networks of the
+# zoo. Tasks may be numbered at random; row by row then still means the order of the graph.
+#
+# Row by row is how the lesson fills a grid: piece after piece, in the order of the graph, a new row when one is full.
+
+
+# %%
+def near(words: list[tuple[int, int, int]], count: int, rows: int, columns: int) -> list[tuple[int, int]]:
+    """A core of its own for each task.
+
+    In:  words: (a, b, number): task a sends task b so many words. Two tasks may be in several of these, in either
+         order; some tasks are in none.
+         count: tasks 0 … count - 1, up to 150. rows, columns: of the grid, which has as many cores or more.
+    Out: [(row, column), ...], for task 0, task 1, and so on; no two are equal.
+    Time: 5 s of computing for each test case, which is up to four networks.
+    Not to be called: passlab.wafer.placing.greedy, passlab.wafer.placing.search.
+
+    Example:  near([(0, 3, 100), (3, 0, 20), (1, 2, 50)], 5, 2, 3) can be [(0, 0), (0, 1), (1, 1), (1, 0), (0, 2)]: each
+              word makes one hop.
+    """
+    ### BEGIN SOLUTION
+    talks = [{} for _ in range(count)]
+    for a, b, number in words:
+        talks[a][b] = talks[a].get(b, 0) + number
+        talks[b][a] = talks[b].get(a, 0) + number
+    free, place = [(r, c) for r in range(rows) for c in range(columns)], {}
+    pull = dict.fromkeys(range(count), 0)  # words to the tasks that are placed
+    while pull:
+        task = max(pull, key=pull.get)
+        del pull[task]
+        near = [(place[other], number) for other, number in talks[task].items() if other in place]
+        far = {core: sum(n * (abs(core[0] - r) + abs(core[1] - c)) for (r, c), n in near) for core in free}
+        place[task] = min(free, key=far.get)
+        free.remove(place[task])
+        for other, number in talks[task].items():
+            if other in pull:
+                pull[other] += number
+    return [place[task] for task in range(count)]
+    ### END SOLUTION
+
+
+# %%
+check("day11.near", near)
+
+# %% [markdown]
+# ## 4 · The right tree
+#
+# Each of P cores on a line has B words; their sum is wanted at core 0. A reduce is a tree: core i sends the sum of its
+# subtree to core `parents[i]`, which is between it and core 0. A core receives from its children one after the other,
+# the nearest first, and passes the last one's words on as they come. `reduce_messages(parents, words)` makes messages
+# of a tree.
+#
+# No tree is best for all P and B. The judge simulates yours; it may take a tenth more than `bound(P, B)`, the least that
+# the law of the lesson allows for any tree. For one word a core, the law overestimates, and so does the bound. The
+# `FORMULAS` of the lesson are open to you.
+
+
+# %%
+def reduce_tree(cores: int, words: int) -> list[int]:
+    """A tree that sums on a line within a tenth of the bound.
+
+    In:  the number of cores, at most 64, and the words of each.
+    Out: a list with parents[i], the core that core i sends to, smaller than i; parents[0] is -1.
+    Not to be called: passlab.wafer.collectives.star, passlab.wafer.collectives.chain, passlab.wafer.collectives.tree,
+         passlab.wafer.collectives.two_phase.
+
+    Example: on 4 cores, a chain is [-1, 0, 1, 2], a star [-1, 0, 0, 0], a binary tree [-1, 0, 0, 2].
+    """
+    ### BEGIN SOLUTION
+    trees = {}
+    trees[tuple([-1] + [0] * (cores - 1))] = FORMULAS["star"](cores, words)
+    if cores & (cores - 1) == 0:  # the formula is for powers of 2
+        trees[tuple([-1] + [core & (core - 1) for core in range(1, cores)])] = FORMULAS["tree"](cores, words)
+    for size in range(1, cores):  # chains in groups, and a chain of their first cores; groups of 1 make a chain
+        tree = tuple([-1] + [core - 1 if core % size else core - size for core in range(1, cores)])
+        trees[tree] = FORMULAS["two-phase"](cores, words, group=size)
+    return list(min(trees, key=trees.get))
+    ### END SOLUTION
+
+
+# %%
+check("day11.reduce", reduce_tree)
+
+# %% [markdown]
+# ## 5 · A product without long ways · stretch
+#
+# On n × n cores, core (i, j) has the blocks A[i, j] and B[i, j] and wants C[i, j], the sum of A[i, k] B[k, j] over all k.
+# Return the messages, step by step. In a step, blocks move, all at once; then every core multiplies the block of A and
+# the block of B that it has. It must be a part of its C, and one that it has not had yet; after the last step it has had
+# all n. A block that is sent is handed over: no core has room for a second block of a matrix.
+#
+# In the first step, blocks may go any distance. After that, no block may go over more than two links: as the machine
+# grows, a way from one end of a row to the other grows with it.
+
+
+# %%
+def mesh_product(n: int) -> list[list[tuple]]:
+    """The steps of a product on n × n cores.
+
+    In:  n, at least 2.
+    Out: a list of steps, each a list of (matrix, source, target), with matrix "A" or "B" and cores (row, column).
+    Not to be called: passlab.wafer.matmul.shift, passlab.wafer.matmul.cannon, passlab.wafer.matmul._rotate,
+         passlab.wafer.matmul.fold.
+
+    Example: for n = 2, the first step may exchange the blocks of A in row 1 and those of B in column 1, and the second
+             one all blocks of A with their neighbours in the row, all blocks of B with those in the column.
+    """
+    ### BEGIN SOLUTION
+    ring = [*range(0, n, 2), *reversed(range(1, n, 2))]  # 0 2 4 5 3 1: neighbours are at most two links apart
+    place = {core: p for p, core in enumerate(ring)}
+    first, turn = [], []
+    for i, j in itertools.product(range(n), repeat=2):
+        left, up = ring[(place[j] - place[i]) % n], ring[(place[i] - place[j]) % n]
+        if left != j:
+            first.append(("A", (i, j), (i, left)))
+        if up != i:
+            first.append(("B", (i, j), (up, j)))
+        turn.append(("A", (i, j), (i, ring[place[j] - 1])))
+        turn.append(("B", (i, j), (ring[place[i] - 1], j)))
+    return [first] + [turn] * (n - 1)
+    ### END SOLUTION
+
+
+# %%
+check("day11.matmul", mesh_product)
+
+# %% [markdown]
+# ## 6 · A search with a budget · stretch
+#
+# A compiler often cannot compute what a change does: it has to compile, simulate or measure, and that takes time. So a
+# search has a budget of evaluations. Here a `Board` plays the machine. It begins with the greedy placement and tells
+# you, for one evaluation each, by how much the traffic would change if two cores exchanged their tasks.
+#
+# | on the board | |
+# |---|---|
+# | `board.rows`, `board.columns` | the size of the grid; a core is (row, column) |
+# | `board.left` | evaluations that are left, 100,000 at first |
+# | `board.change(a, b)` | the change of words × hops if cores a and b exchanged tasks; costs an evaluation |
+# | `board.swap(a, b)` | exchanges them; costs nothing |
+# | `board.cores()` | the core of each task, as they lie now |
+#
+# A core may be free. When no evaluation is left, `change` raises an error. The board counts for your sake: what the
+# grader looks at is the placement, and the time. All points can be had within the budget.
+#
+# A case is three boards: a GPT block, an MLP and a residual block, cut for a small grid. On average (the geometric mean
+# of the three), the greedy placement should have 1.05 times the traffic of yours or more, for all points 1.27 times.
+
+
+# %%
+def search(board: Board, rng: random.Random) -> list[tuple[int, int]]:
+    """A placement with little traffic, found within the budget.
+
+    In:  board: a `Board`, as above; rng: random numbers, so that each run is the same.
+    Out: [(row, column), ...], the core of each task, as board.cores() returns them at the time that you choose.
+    Time: 20 s of computing for each test case.
+    Not to be called: passlab.wafer.placing.greedy, passlab.wafer.placing.search.
+
+    Example:  search = lambda board, rng: board.cores() is valid, and no better than greedy.
+    """
+    ### BEGIN SOLUTION
+    cores = [(r, c) for r in range(board.rows) for c in range(board.columns)]
+    usual = sum(abs(board.change(*rng.sample(cores, 2))) for _ in range(100)) / 100
+    total, longest = board.left, max(board.rows, board.columns)
+    now = lowest = 0
+    best = board.cores()
+    while board.left:
+        share = board.left / total  # from 1 to 0
+        heat = usual * 0.003 ** (1 - share)
+        reach = max(1, round(share * longest))
+        r, c = rng.choice(cores)
+        row = min(max(r + rng.randint(-reach, reach), 0), board.rows - 1)
+        column = min(max(c + rng.randint(-reach, reach), 0), board.columns - 1)
+        change = board.change((r, c), (row, column))
+        if rng.random() < math.exp(min(0, -change / heat)):
+            board.swap((r, c), (row, column))
+            now += change
+            if now < lowest:
+                lowest, best = now, board.cores()
+    return best
+    ### END SOLUTION
+
+
+# %%
+check("day11.search", search)
+
+# %% [markdown]
+# ## 7 · Where it bends · stretch
+#
+# A square of columns, `stencil.depth` points each, lies on p × p cores, b × b columns on each core. An iteration takes, one
+# after the other,
+#
+# - work: `stencil.work` cycles for each point of a core;
+# - halo: a core's four sides, b · depth words each, leave through its one gate, so they cost what one message of all
+#   these words to a neighbour costs: B + P + 2 · T_R with P = 2;
+# - sums: `stencil.sums` all-reduces of one word. Each goes to the middle of every row, then to the middle of that column,
+#   and all the way back. Half a row, with its middle, has h = p // 2 + 1 cores. To the middle, a star takes
+#   h + 2 · T_R + 1 cycles, and one more for the other half's sum; back, a broadcast takes 1 + h + 2 · T_R. A column
+#   takes as long as a row.
+#
+# On one core there is neither halo nor sum. *Strong* scaling divides the same points among more cores; its efficiency is
+# T(1) / (p² · T(p)). *Weak* scaling gives every core the same block; its efficiency is T(1) / T(p). A curve *bends*
+# where its efficiency first is below one half.
+
+
+# %%
+def scaling(stencil: Stencil, columns: int, block: int, sides: list[int], ramp: int) -> dict:
+    """Strong and weak scaling of an iteration, and where they bend.
+
+    In:  a stencil with work, depth and sums; strong scaling has columns × columns columns in all, weak scaling block ×
+         block on every core; sides, the values of p, ascending from 1, all of which divide columns; ramp, T_R.
+    Out: "strong" and "weak": side → cycles of an iteration. "fastest": the side whose strong scaling takes the fewest
+         cycles, the smaller one of equals. "strong bend" and "weak bend": (side, "halo" or "sums"), the first side whose
+         efficiency is below one half, and what takes more cycles there, halo if equal; None if there is no such side.
+    Not to be called: passlab.wafer.scaling.parts, passlab.wafer.scaling.strong, passlab.wafer.scaling.weak,
+         passlab.wafer.scaling.efficiency, passlab.wafer.scaling.bend.
+    """
+
+    ### BEGIN SOLUTION
+    def parts(b: int, p: int) -> tuple[int, int, int]:
+        work = stencil.work * stencil.depth * b * b
+        if p == 1:
+            return work, 0, 0
+        half = p // 2 + 1
+        once = 2 * ((half + 2 * ramp + 1) + 1 + (1 + half + 2 * ramp))
+        return work, 4 * b * stencil.depth + 2 + 2 * ramp, stencil.sums * once
+
+    def bend(table: dict, cores) -> tuple[int, str] | None:
+        one = sum(table[1])
+        for p in sides:
+            if one < 0.5 * cores(p) * sum(table[p]):
+                return p, "halo" if table[p][1] >= table[p][2] else "sums"
+        return None
+
+    strong = {p: parts(columns // p, p) for p in sides}
+    weak = {p: parts(block, p) for p in sides}
+    return {
+        "strong": {p: sum(strong[p]) for p in sides},
+        "weak": {p: sum(weak[p]) for p in sides},
+        "fastest": min(sides, key=lambda p: sum(strong[p])),
+        "strong bend": bend(strong, lambda p: p * p),
+        "weak bend": bend(weak, lambda p: 1),
+    }
+    ### END SOLUTION
+
+
+# %%
+check("day11.scaling", scaling)

@@ -1,0 +1,175 @@
+"""Day 11, exercises 1, 4, 5 and 7: sentences for broken answers, and demands that are known to be within reach."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from passlab import exercises
+from passlab.exercises.day11.cost import numbers
+from passlab.exercises.day11.reduce import ALLOWED, bound
+from passlab.exercises.day11.scaling import expected
+from passlab.judge import judge
+from passlab.wafer import Machine, program, reduce_messages, simulate
+from passlab.wafer.matmul import shift
+from tests.exercises import proof
+
+
+def lost(exercise_id, value, name):
+    """What is lost for a value on one visible case."""
+    return proof.lost(exercise_id, lambda *_: value, name)
+
+
+GARBAGE = [
+    *(
+        None,
+        float("nan"),
+        True,
+        -1,
+        "text",
+        [],
+        {},
+        (),
+        [None],
+        [[None]],
+        {"cycles": None},
+        10**400,
+        10**5000,
+        object(),
+    ),
+    *([10**5000] * 4, [[("A", (10**5000, 0), (0, 0))]], {"strong": {1: 10**5000}}, [[("A", [], {})]], {"links": 0}),
+]
+
+
+@pytest.mark.parametrize("exercise_id", ["day11.cost", "day11.reduce", "day11.matmul", "day11.scaling"])
+@pytest.mark.parametrize("number", range(len(GARBAGE)))
+def test_garbage_gets_a_sentence(exercise_id, number):
+    exercise = exercises.find(exercise_id)
+    judgement = judge(exercise, lambda *_: GARBAGE[number], exercise.cases()[:2])
+    assert not judgement.verdicts["valid"] or not judgement.verdicts["did"]
+    assert judgement.failure.message and "could not read" not in judgement.failure.message
+
+
+def right_numbers(**changed):
+    case = exercises.find("day11.cost").cases()[0]
+    return numbers(*case.build()) | changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "sentence"),
+    [
+        ({"links": None}, "valid", "links must be a number that is not negative; it is None."),
+        ({"depth": True}, "valid", "depth must be a number that is not negative; it is True."),
+        ({"contention": 11}, "did", "Contention is 10; got 11. Core (0, 0) sends that many words."),
+        ({"energy": 10}, "did", "Energy is 50; got 10. It is words times links"),
+        ({"links": 6}, "did", "Links is 5; got 6. Each link counts once"),
+        ({"distance": 6}, "same", "Distance is 5; got 6."),
+        ({"cycles": 21}, "cost", "Your five numbers and T_R = 2 give 20 cycles by the law; got 21."),
+    ],
+)
+def test_what_is_told_of_five_numbers(changed, verdict, sentence):
+    found, told = lost("day11.cost", right_numbers(**changed), "one message")
+    assert (found, told[: len(sentence)]) == (verdict, sentence)
+
+
+def test_cycles_follow_from_the_answers_own_numbers():
+    """Who has a wrong depth, and the right law, keeps the points for the law."""
+    exercise = exercises.find("day11.cost")
+    wrong = right_numbers(depth=2, cycles=25)
+    judgement = judge(exercise, lambda *_: wrong, exercise.cases()[:1])
+    assert (judgement.verdicts["same"], judgement.verdicts["cost"]) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict", "sentence"),
+    [
+        ([-1, 0, 1], "valid", "Return a list with one entry for each of the 4 cores; got [-1, 0, 1], with 3 entries."),
+        ([-1, 0, 1, "2"], "valid", "The entry of core 3 is '2'; it must be the number of a core."),
+        ([0, 0, 1, 2], "valid", "Core 0 has the sum in the end and sends to no core: its entry is -1, not 0."),
+        ([-1, 0, 2, 1], "valid", "Core 2 sends to 2; it must send to a core between it and core 0."),
+        ([-1, 0, -1, 1], "valid", "Core 2 sends to -1; it must"),
+        ([-1, 0, 1, 2], "did", "4 cores, 1 word each: your tree takes 19 cycles, the bound is"),
+    ],
+)
+def test_what_is_told_of_a_tree(value, verdict, sentence):
+    found, told = lost("day11.reduce", value, "4 cores, 1 word each")
+    assert (found, told[: len(sentence)]) == (verdict, sentence)
+
+
+def test_every_tree_of_a_short_line_arrives():
+    """On a line, messages of a tree cannot block each other for ever, crossed or not."""
+    for parents in itertools.product(*(range(core) for core in range(1, 7))):
+        simulate(program(Machine(1, 7), reduce_messages([-1, *parents], 3)))
+
+
+def test_the_table_asks_for_what_is_possible_and_no_single_tree_gives():
+    table = [case.build() for case in exercises.find("day11.reduce").cases()]
+    for cores, words in table:
+        trees = [[-1] + [0] * (cores - 1), [-1, *(core & (core - 1) for core in range(1, cores))]]
+        trees += [
+            [-1] + [core - (size if core % size == 0 else 1) for core in range(1, cores)] for size in range(1, cores)
+        ]
+        took = [simulate(program(Machine(1, cores), reduce_messages(tree, words))).cycles for tree in trees]
+        assert min(took) <= ALLOWED * bound(cores, words), (cores, words)
+
+
+def moves(n=3):
+    return [[(move.matrix, move.source, move.targets[0]) for move in step] for step in shift(n)]
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict", "sentence"),
+    [
+        (moves(), None, ""),
+        ([5], "valid", "Step 0 is 5; it must be a list of (matrix, source, target)."),
+        ([[("C", (0, 0), (0, 1))]], "valid", "Step 0: ('C', (0, 0), (0, 1)) must be (matrix, source, target), with"),
+        ([[("A", (0, 0), (0, 3))]], "valid", "Step 0: ('A', (0, 0), (0, 3)): Core (0, 3) is off the grid"),
+        ([[("A", (0, 0), (0, 0))]], "valid", "Step 0: ('A', (0, 0), (0, 0)) goes from a core to itself"),
+        (
+            [[("A", (0, 0), (0, 1)), ("A", (0, 2), (0, 1))]],
+            "valid",
+            "Step 0: ('A', (0, 2), (0, 1)): a second block of A goes to core (0, 1) in this step.",
+        ),
+        (moves()[:2], "did", "Core (0, 0) never multiplies A[0, 1] and B[1, 0]."),
+        ([[]] * 40, "valid", "There are 40 steps; 3 products for each core take 3."),
+    ],
+    ids=["right", "no step", "matrix", "grid", "itself", "two blocks", "too few", "too many"],
+)
+def test_what_is_told_of_moves(value, verdict, sentence):
+    found = lost("day11.matmul", value, "3 × 3 cores")
+    if verdict is None:
+        assert found is None
+    else:
+        assert (found[0], found[1][: len(sentence)]) == (verdict, sentence)
+
+
+def right_scaling(**changed):
+    case = exercises.find("day11.scaling").cases()[1]
+    return expected(*case.build()) | changed
+
+
+@pytest.mark.parametrize(
+    ("changed", "verdict", "sentence"),
+    [
+        ({}, None, ""),
+        ({"strong": {}}, "valid", "'strong' must have the cycles for the sides [1, 2, 4"),
+        ({"fastest": 3}, "valid", "'fastest' must be one of the sides; it is 3."),
+        ({"fastest": []}, "valid", "'fastest' must be one of the sides; it is []."),
+        ({"weak bend": (4, "work")}, "valid", '\'weak bend\' must be None or (side, "halo" or "sums")'),
+        ({"weak bend": 4}, "valid", "'weak bend' must be None or"),
+        ({"fastest": 256}, "did", "The same points take the fewest cycles on 128 × 128 cores; you say 256."),
+        (
+            {"strong bend": None},
+            "did",
+            "Strong bend: the efficiency first falls below one half at side 128; you say None.",
+        ),
+        ({"strong bend": (128, "halo")}, "cost", "At side 128, sums takes more cycles than halo (strong bend)."),
+    ],
+)
+def test_what_is_told_of_scaling(changed, verdict, sentence):
+    found = lost("day11.scaling", right_scaling(**changed), "little work, many sums")
+    if verdict is None:
+        assert found is None
+    else:
+        assert (found[0], found[1][: len(sentence)]) == (verdict, sentence)
