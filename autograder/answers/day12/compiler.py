@@ -1,0 +1,205 @@
+"""Hidden cases and answers of day12.compiler."""
+
+from __future__ import annotations
+
+import operator
+import random
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from autograder.authoring.answers import edited, reference, right, wrong
+from passlab.capstone import Compiled, groupable, grouped
+from passlab.capstone.families import drawn, generated
+from passlab.capstone.library import matched
+from passlab.exercises.day12._shared import graph_case, model_case
+from passlab.exercises.day12.compiler import noisy, repeated, traced, written
+from passlab.fx.cases import graph, seeded
+from passlab.fx.effects import effects
+from passlab.fx.judge import rebuild
+from passlab.judge import Case
+from passlab.memory.plan import planned
+
+_ALL = ("valid", "same", "did", "cost")
+_TRAP = ("valid", "same", "spared")
+
+
+def training(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    return F.relu(m.bn(m.conv(x)))
+
+
+def read_twice(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    y = m.conv(x)
+    return F.relu(m.bn(y)) + y
+
+
+def unused_draw(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    torch.rand_like(x)
+    return F.dropout(torch.tanh(x), 0.3, True)
+
+
+def crossing(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """A product between two element-wise parts: the first and the last belong to different kernels."""
+    y = torch.sigmoid(x) * 2
+    z = (y @ m.w) + 1
+    return torch.tanh(z * 3) + y
+
+
+def hidden(seed: int) -> list[Case]:
+    rng = random.Random(seed)
+    layers = {"conv": lambda: nn.Conv2d(3, 4, 3, padding=1), "bn": lambda: nn.BatchNorm2d(4)}
+
+    def image(name: str, body, about: tuple[str, ...], train: bool) -> Case:
+        return graph_case(name, seeded(graph(body, (2, 3, 9, 9), training=train, **layers), seed), about)
+
+    return [
+        model_case(drawn(rng.choice(("convnet", "residual", "unet")), seed), _ALL),
+        model_case(drawn(rng.choice(("mlp", "attention", "vit")), seed), _ALL),
+        graph_case("two parts around a product", seeded(graph(crossing, (8, 8), w=(8, 8)), seed), _ALL),
+        image("batch norm in training", training, _TRAP, True),
+        image("a convolution that is read twice", read_twice, ("valid", "same"), False),
+        traced("a draw that nothing uses", unused_draw, _TRAP, seed, True),
+        traced("dropout in training, drawn", noisy, _TRAP, seed, True),
+        traced("a value is written, drawn", written, _TRAP, seed),
+        traced("the same value twice, drawn", repeated, _ALL, seed),
+        model_case(generated(seed % 2**31, 15), ("valid", "same")),
+        model_case(generated(seed % 2**31 + 1, 15, mutation=True), ("valid", "same")),
+    ]
+
+
+# ---------------------------------------------------------------------------------------------------- answers
+
+_RETURN = "return Compiled(gm, [group for group in groups if len(works & set(group)) > 1])"
+_NORM = "if type(norm) is not nn.BatchNorm2d or norm.training or not norm.track_running_stats:\n            continue"
+_ERASE = 'if not node.users and node.op not in ("placeholder", "output") and not effects(node):'
+
+in_training = edited(
+    "same",
+    "folds a batch norm in training, whose numbers come from the batch",
+    ("norm.training or not norm.track_running_stats", "not norm.track_running_stats"),
+    ("fuse_conv_bn_eval(module(conv).eval(), norm)", "fuse_conv_bn_eval(module(conv).eval(), norm.eval())"),
+)
+other_readers = edited(
+    "same",
+    "folds into a convolution that something else reads, too",
+    ("type(module(conv)) is not nn.Conv2d or len(conv.users) != 1", "type(module(conv)) is not nn.Conv2d"),
+)
+merges_draws = edited(
+    "same",
+    "merges two draws of random numbers",
+    ('node.op in ("placeholder", "output") or effects(node) or', 'node.op in ("placeholder", "output") or'),
+)
+across_writes = edited(
+    "same",
+    "merges reads before and after a write",
+    ("if fixed or any(operand in busy for operand in node.all_input_nodes):", "if fixed:"),
+)
+drops_draws = edited("spared", "removes a draw that nothing uses: all later ones change", (_ERASE, _ERASE[:-23] + ":"))
+no_groups = edited("did", "leaves every operation a launch of its own", (_RETURN, "return Compiled(gm)"))
+pairs = edited(
+    "cost",
+    "stops at two nodes: what a longer chain computes still goes through memory",
+    ("if why_not(longer) is None:", "if len(groups[at]) < 2 and why_not(longer) is None:"),
+)
+returns_graph = edited("valid", "returns the graph, which is a module: code", (_RETURN, "return gm"))
+built_already = edited("valid", "builds the program itself", (_RETURN, "return build(Compiled(gm, groups), inputs)"))
+one_group = edited(
+    "valid", "puts everything into one group", (_RETURN, "return Compiled(gm, [[n for g in groups for n in g]])")
+)
+unknown_node = edited("valid", "names a node that is not there", (_RETURN, 'return Compiled(gm, [["no_such_node"]])'))
+twice = edited("valid", "has a node in two groups", (_RETURN, "return Compiled(gm, [*groups, *groups])"))
+growing = edited(
+    "spared",
+    "computes every constant ahead of time, however large it gets",
+    (
+        "busy, first = written(gm.graph), {}",
+        """for node in list(gm.graph.nodes):
+        made = node.op == "call_function" and bool(node.args) and not node.kwargs
+        if made and all(isinstance(a, fx.Node) and a.op == "get_attr" for a in node.args):
+            value = node.target(*[getattr(gm, a.target) for a in node.args])
+            gm.register_buffer(f"const_{node.name}", value.clone())
+            with gm.graph.inserting_before(node):
+                node.replace_all_uses_with(gm.graph.get_attr(f"const_{node.name}"))
+    busy, first = written(gm.graph), {}""",
+    ),
+)
+
+
+@wrong("same", "memorises the result on the example, and returns it for all inputs")
+def memorised(gm, inputs):
+    with torch.no_grad(), torch.random.fork_rng():
+        made = rebuild(gm)(*[x.clone() if isinstance(x, torch.Tensor) else x for x in inputs])
+    if not isinstance(made, torch.Tensor):
+        return Compiled(gm)
+    after = rebuild(gm)
+    after.register_buffer("memory", made.detach())
+    (output,) = after.graph.find_nodes(op="output")
+    with after.graph.inserting_before(output):
+        output.args = (after.graph.get_attr("memory"),)
+    after.graph.eliminate_dead_code()
+    return Compiled(after)
+
+
+@wrong("did", "hands over the model as it is")
+def as_it_is(gm, inputs):
+    return Compiled(gm)
+
+
+@right("hands over a plan with it, and schedules")
+def with_plan(gm, inputs):
+    made = reference("day12.compiler")(gm, inputs)
+    schedules = {group[0]: {"tile": 4096, "unroll": 4} for group in made.groups}
+    steps = grouped(made.graph, made.groups, inputs)
+    return Compiled(made.graph, made.groups, schedules, planned(steps, *inputs))
+
+
+@right("groups what a library computes first, then the rest, and gives the nodes other names")
+def library_first(gm, inputs):
+    gm = reference("day12.compiler")(gm, inputs).graph
+    graph, new = fx.Graph(), {}
+    for at, node in enumerate(gm.graph.nodes):
+        name = node.name if node.op in ("placeholder", "output") else f"step{at}"
+        new[node] = graph.create_node(node.op, node.target, *_mapped(node, new), name=name, type_expr=node.type)
+        new[node].meta = dict(node.meta)
+    after = fx.GraphModule(gm, graph)
+    after.training = gm.training
+    why_not, groups, home = groupable(after, inputs), [], {}
+    shapes = _shaped(after, inputs)
+    for node in shapes.graph.nodes:
+        if matched(shapes, [node]) and not effects(node) and node.name not in home:
+            chosen = [node]
+            while len(chosen[-1].users) == 1 and matched(shapes, [*chosen, *chosen[-1].users]):
+                chosen += chosen[-1].users
+            names = [n.name for n in chosen]
+            if len(names) > 1 and why_not([*groups, names]) is None:
+                home |= dict.fromkeys(names)
+                groups.append(names)
+    for node in after.graph.nodes:
+        if node.op.startswith("call_") and node.name not in home and not effects(node):
+            for operand in reversed(node.all_input_nodes):
+                at = home.get(operand.name)
+                if at is not None:
+                    longer = [*groups[:at], [*groups[at], node.name], *groups[at + 1 :]]
+                    if why_not(longer) is None:
+                        groups, home[node.name] = longer, at
+                        break
+            else:
+                if why_not([*groups, [node.name]]) is None:
+                    home[node.name] = len(groups)
+                    groups.append([node.name])
+    moving = {operator.getitem, "transpose", "chunk", "unflatten", "flatten", "reshape", "view", "permute"}
+    works = {node.name for node in after.graph.nodes if node.target not in moving}
+    return Compiled(after, [group for group in groups if len(works & set(group)) > 1])
+
+
+def _mapped(node, new):
+    from torch.fx.node import map_arg
+
+    return map_arg(node.args, new.__getitem__), map_arg(node.kwargs, new.__getitem__)
+
+
+def _shaped(gm, inputs):
+    from passlab.capstone.compiled import shaped
+
+    return shaped(gm, inputs)

@@ -1,0 +1,35 @@
+"""The capstone: a compiler as data, built and measured by whoever judges it.
+
+    compiled = reference.compile(gm, inputs)     # Compiled: a graph, groups, schedules, a plan
+    program = build(compiled, inputs)            # a function, made of that data alone
+    counts(compiled, inputs)                     # launches, bytes moved, peak memory
+    print(measure(gm, compiled, inputs))         # beside eager, torch.compile, TVM and the reference
+
+Reading order: `compiled` (what is handed over, and what is wrong with it), `library` (groups that are one call of a
+library), `building` (the program), `counting`, `baselines` and `measuring` (the comparison); `reference` (the course's
+compiler, stage by stage) and `families` (models that no learner has seen).
+"""
+
+from passlab.capstone.baselines import BASELINES, Missing
+from passlab.capstone.building import Program, build, grouped
+from passlab.capstone.compiled import BadCompiled, Compiled, groupable, wrong
+from passlab.capstone.counting import Counts, counts, examined
+from passlab.capstone.measuring import Entry, Row, measure
+
+__all__ = [
+    "BASELINES",
+    "BadCompiled",
+    "Compiled",
+    "Counts",
+    "Entry",
+    "Missing",
+    "Program",
+    "Row",
+    "build",
+    "counts",
+    "examined",
+    "groupable",
+    "grouped",
+    "measure",
+    "wrong",
+]

@@ -1,0 +1,84 @@
+"""What a compiled model is compared with: each a function (graph, inputs) → something to call with the inputs.
+
+A baseline that is not there raises `Missing`, and the comparison says so.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+from passlab.tvm.reach import Unreachable
+
+
+class Missing(RuntimeError):
+    """A baseline cannot run here: the message says why."""
+
+
+def eager(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
+    """Return the model as it is: torch runs one operator after the other."""
+    return _without_gradients(gm)
+
+
+def torch_compile(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
+    """Return the model by torch.compile, compiled for these inputs. It takes seconds to minutes, and a C++ compiler."""
+    if not any(map(shutil.which, ("g++", "c++", "clang++"))):
+        raise Missing("torch.compile needs a C++ compiler (g++ or clang++), and finds none")
+    torch._dynamo.reset()
+    compiled = _without_gradients(torch.compile(gm, dynamic=False))
+    try:
+        compiled(*inputs)
+    except Exception as error:
+        raise Missing(f"torch.compile failed: {type(error).__name__}: {str(error).splitlines()[0][:120]}") from error
+    return compiled
+
+
+def tvm(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
+    """Return the model by TVM's default Relax pipeline, on its own virtual machine."""
+    try:
+        from passlab.relax import relax
+        from passlab.relax import tvm as compiler
+        from passlab.relax.pipelines import host
+    except Unreachable as error:
+        raise Missing(str(error)) from error
+    from tvm.relax.frontend.torch import from_exported_program
+
+    try:
+        with torch.no_grad():
+            module = from_exported_program(torch.export.export(gm, tuple(inputs)), unwrap_unit_return_tuple=True)
+        target = host()
+        with target:
+            built = compiler.compile(module, target, relax_pipeline=relax.get_default_pipeline(target))
+        machine = relax.VirtualMachine(built, compiler.cpu())
+    except Exception as error:
+        raise Missing(f"TVM cannot compile it: {type(error).__name__}: {str(error).splitlines()[0][:120]}") from error
+    main = machine["main"]
+    return lambda *xs: main(*(compiler.runtime.from_dlpack(x.contiguous()) for x in xs))
+
+
+def reference(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
+    """Return the model by the course's own compiler."""
+    from passlab.capstone.building import build
+    from passlab.capstone.reference import compile
+
+    return build(compile(gm, inputs), inputs)
+
+
+BASELINES: dict[str, Callable[[fx.GraphModule, Sequence[Any]], Callable]] = {
+    "eager": eager,
+    "torch.compile": torch_compile,
+    "TVM": tvm,
+    "reference": reference,
+}
+
+
+def _without_gradients(fn: Callable) -> Callable:
+    def run(*inputs: Any) -> Any:
+        with torch.no_grad():
+            return fn(*inputs)
+
+    return run

@@ -1,0 +1,382 @@
+"""Build a program from what a compiler handed over.
+
+    program = build(compiled, inputs)
+    program(*inputs)
+
+Each group is one step: oneDNN computes a convolution or linear layer with what follows it, TVM the rest. What a kernel
+makes lies in one arena, where the plan says; what the caller gets, and what torch's operators make, is allocated by
+torch. All checks of the inputs are at the entrance.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map_only
+
+from passlab.capstone import library
+from passlab.capstone.compiled import BadCompiled, Compiled, check_groups, has_effects, shaped
+from passlab.fx.effects import effects
+from passlab.fx.measure import note_kernel
+from passlab.fx.programs import copy_inputs
+from passlab.kernels import Kernel, cut, steps
+from passlab.kernels.primitives import Unsupported
+from passlab.kernels.schedule import Knobs
+from passlab.memory.buffers import BadPlan
+from passlab.memory.plan import ALIGNMENT, Plan, check_plan, planned
+from passlab.memory.storages import CannotPlan, storages
+
+
+class Group(nn.Module):
+    """A group as one step, which computes what its nodes do. Its results are new tensors, as a kernel's are."""
+
+    def __init__(self, part: fx.GraphModule, name: str):
+        super().__init__()
+        self.gm, self.name = part, name
+
+    def forward(self, *inputs: Any) -> Any:
+        if any(isinstance(x, FakeTensor) for x in inputs):
+            return tree_map_only(torch.Tensor, torch.clone, self.gm(*inputs))
+        with _disable_current_modes():  # a mode that counts launches sees one
+            made = self.gm(*inputs)
+        note_kernel(self.name)
+        return tree_map_only(torch.Tensor, _fresh, made)
+
+
+def _fresh(value: torch.Tensor) -> torch.Tensor:
+    made = torch.empty_like(value)
+    with _disable_current_modes():
+        return made.copy_(value)
+
+
+def grouped(graph: fx.GraphModule, groups: Sequence[Sequence[str]], inputs: Sequence[Any]) -> fx.GraphModule:
+    """Return the graph with one node for each group, named after its last one: what a plan is made for.
+
+    A convolution or linear layer that is in no group becomes a group of its own. Raises BadCompiled.
+    """
+    return _lowered(graph, groups, inputs, lambda part, nodes, found: Group(part, nodes[-1].name))
+
+
+Make = Callable[[fx.GraphModule, list[fx.Node], library.Epilogue | None], nn.Module]
+
+
+def _lowered(graph: fx.GraphModule, groups: Sequence[Sequence[str]], inputs: Sequence[Any], make: Make):
+    """Return the graph with each group replaced by a call of the module that `make` returns for it."""
+    gm = shaped(graph, inputs)
+    check_groups(gm, groups)
+    nodes = {node.name: node for node in gm.graph.nodes}
+    where = {nodes[name]: at for at, group in enumerate(groups) for name in group}
+    alone = len(groups)
+    for node in gm.graph.nodes:
+        if node not in where and not effects(node) and library.matched(gm, [node]):
+            where[node], alone = alone, alone + 1
+    made, new, held = fx.Graph(), {}, {}
+    for step in steps(gm.graph, where):
+        if step[0] not in where:
+            new[step[0]] = made.node_copy(step[0], new.__getitem__)
+            continue
+        part, found = cut(gm, step), library.matched(gm, step)
+        name = f"step_{len(held)}"
+        held[name] = make(part, step, found)
+        results = [nodes[name] for name in part.meta["outputs_of"]]
+        called = made.create_node(
+            "call_module", name, tuple(new[nodes[a]] for a in part.meta["inputs_of"]), name=step[-1].name
+        )
+        for at, node in enumerate(results):
+            if len(results) > 1:
+                new[node] = made.call_function(operator.getitem, (called, at))
+                new[node].meta["val"] = node.meta["val"]
+            else:
+                new[node] = called
+                called.meta["val"] = node.meta["val"]
+    for node in reversed(made.find_nodes(op="get_attr")):  # groups hold their own constants
+        if not node.users:
+            made.erase_node(node)
+    paths = {n.target for n in made.nodes if n.op in ("get_attr", "call_module") and n.target not in held}
+    root = {path: _at(gm, path) for path in paths}
+    after = fx.GraphModule({**root, **held}, made)
+    after.training = gm.training
+    return after
+
+
+def _at(gm: nn.Module, path: str) -> Any:
+    for part in path.split("."):
+        gm = getattr(gm, part)
+    return gm
+
+
+# ------------------------------------------------------------------------------------------------ what runs
+
+
+class _Step(nn.Module):
+    """A group's function, made at its first call for inputs like those of that call."""
+
+    def __init__(self, part: fx.GraphModule, name: str, knobs: Knobs):
+        super().__init__()
+        self.part, self.name, self.knobs = [part], name, knobs  # in a list: it is no child
+        self.run: Callable | None = None
+        self.places: list[torch.Tensor] = []  # bytes of the arena, for each result
+
+    def forward(self, *inputs: Any) -> Any:
+        if self.run is None:
+            self.run = self._made(inputs)
+        return self.run(*inputs)
+
+    def _made(self, inputs: Sequence[Any]) -> Callable:
+        kernel = Kernel(self.part[0], knobs=self.knobs)
+        try:
+            return kernel.prepared(*inputs, place=self._placed)
+        except Unsupported:  # torch takes an operation apart in another way where a library laid out its operands
+            likes = [node.meta["val"] for node in self.part[0].graph.find_nodes(op="placeholder")]
+
+        def plain(*inputs: Any) -> list:
+            pairs = zip(inputs, likes, strict=True)
+            return [_laid_out(x, like) if isinstance(x, torch.Tensor) else x for x, like in pairs]
+
+        run = kernel.prepared(*plain(*inputs), place=self._placed)
+        return lambda *inputs: run(*plain(*inputs))
+
+    def _placed(self, at: int, shape: tuple, strides: tuple, dtype: torch.dtype) -> torch.Tensor | None:
+        if at >= len(self.places):
+            return None
+        return self.places[at].view(dtype).as_strided(shape, strides)
+
+
+class _Call(nn.Module):
+    """A group that a library computes. `like`: its result's layout in the graph, where that matters; `conv`: whether it
+    begins with a convolution."""
+
+    def __init__(self, run: Callable, like: torch.Tensor | None, conv: bool):
+        super().__init__()
+        self.run, self.like, self.conv = run, like, conv
+
+    def forward(self, *inputs: Any) -> Any:
+        made = self.run(*inputs)
+        return made if self.like is None else _laid_out(made, self.like)
+
+
+def _laid_out(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """Return the value with the strides of `like`."""
+    if value.stride() == like.stride():
+        return value
+    return torch.empty_strided(like.shape, like.stride(), dtype=value.dtype).copy_(value)
+
+
+class Program:
+    """A built program: call it like the model, with inputs of the shapes and types that it was built for.
+
+    `graph`: the steps that run; `plan`: order and places; `launches` of a call are `counts(compiled, inputs).launches`.
+    """
+
+    def __init__(self, graph: fx.GraphModule, plan: Plan | None, inputs: Sequence[Any]):
+        self.graph, self.plan = graph, plan
+        self._likes = [_Like(x) if isinstance(x, torch.Tensor) else None for x in inputs]
+        self._run = straight(graph)
+
+    def __call__(self, *inputs: Any) -> Any:
+        if len(inputs) != len(self._likes):
+            raise ValueError(f"The program takes {len(self._likes)} inputs; got {len(inputs)}.")
+        with torch.no_grad():
+            pairs = enumerate(zip(inputs, self._likes, strict=True))
+            return self._run(*[x if like is None else like.fit(x, at) for at, (x, like) in pairs])
+
+
+class _Like:
+    """An input's shape, strides, type and alignment."""
+
+    def __init__(self, x: torch.Tensor):
+        self.key, self.past = (x.shape, x.dtype, x.device), x.data_ptr() % ALIGNMENT
+        self.stride = x.stride()
+
+    def fit(self, x: torch.Tensor, at: int) -> torch.Tensor:
+        if (x.shape, x.dtype, x.device) != self.key:
+            shape, dtype, _ = self.key
+            raise ValueError(f"Input {at} must be {dtype} of shape {tuple(shape)}: the program was built for that.")
+        if x.stride() == self.stride and x.data_ptr() % ALIGNMENT == self.past:
+            return x
+        return torch.empty_strided(x.shape, self.stride, dtype=x.dtype, device=x.device).copy_(x)
+
+
+def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True) -> Program:
+    """Return the program that a compiler's data describes, for inputs like these. Raises BadCompiled.
+
+    It is run once, on copies of the inputs, to build its kernels. parallel: whether these may use several cores, where
+    their schedules say so.
+    """
+    inputs = copy_inputs(tuple(inputs))
+    plan = plan_of(compiled, inputs)
+    exact = has_effects(compiled.graph)
+
+    def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None) -> nn.Module:
+        if found is not None and (run := library.call(found)) is not None:
+            return _Call(run, nodes[-1].meta["val"] if exact else None, found.head.kind == "conv")
+        knobs = Knobs(**compiled.schedules.get(nodes[0].name, {}))
+        return _Step(part, nodes[-1].name, knobs if parallel else replace(knobs, parallel=False))
+
+    gm = _lowered(compiled.graph, compiled.groups, inputs, make)
+    if not exact:
+        _place(gm, compiled, plan, inputs)
+        for node in gm.graph.find_nodes(op="call_method", target="view"):  # a library may lay its result out otherwise
+            node.target = "reshape"
+        _images_last(gm)
+    if plan is not None:
+        gm = _ordered(gm, plan)
+    gm.recompile()
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        state = {name: t.clone() for name, t in gm.state_dict().items()} if exact else None
+        made = gm(*copy_inputs(inputs))
+        if state is not None:
+            gm.load_state_dict(state)
+    _restore_outputs(gm, made)
+    return Program(gm, plan, inputs)
+
+
+def plan_of(compiled: Compiled, inputs: Sequence[Any]) -> Plan | None:
+    """Return the plan, checked, or one by first fit; None where sizes depend on numbers. Raises BadCompiled."""
+    gm = grouped(compiled.graph, compiled.groups, inputs)
+    try:
+        if compiled.plan is None:
+            return planned(gm, *inputs)
+        check_plan(gm, compiled.plan, *inputs)
+    except CannotPlan as error:
+        if compiled.plan is not None:
+            raise BadCompiled(f"This program cannot have a plan: {error}") from error
+        return None
+    except BadPlan as error:
+        raise BadCompiled(f"The plan does not hold: {error}") from error
+    return compiled.plan
+
+
+def _place(gm: fx.GraphModule, compiled: Compiled, plan: Plan | None, inputs: Sequence[Any]) -> None:
+    """Give each kernel its places in one arena, unless the caller gets what it makes."""
+    if plan is None:
+        return
+    kept = {s.name for s in storages(grouped(compiled.graph, compiled.groups, inputs), *inputs) if s.is_output}
+    memory = torch.empty(plan.arena + ALIGNMENT, dtype=torch.uint8)
+    memory = memory[-memory.data_ptr() % ALIGNMENT :][: plan.arena]
+    for node in gm.graph.find_nodes(op="call_module"):
+        step = gm.get_submodule(node.target)
+        value = node.meta.get("val")
+        if not isinstance(step, _Step) or not isinstance(value, torch.Tensor) or node.name in kept:
+            continue
+        at = plan.offsets.get(node.name)
+        if at is not None and value.untyped_storage().nbytes() == value.nbytes and at % value.element_size() == 0:
+            place = memory[at : at + value.nbytes]
+            step.places = [place] if place.data_ptr() % value.element_size() == 0 else []
+
+
+def _images_last(gm: fx.GraphModule) -> None:
+    """Lay out images as convolutions take them, once, at the entrance: oneDNN would do it at every convolution."""
+    for node in gm.graph.find_nodes(op="placeholder"):
+        value, calls = node.meta.get("val"), [n for n in node.users if n.op == "call_module"]
+        parts = (gm.get_submodule(n.target) for n in calls if n.args[:1] == (node,))
+        if getattr(value, "ndim", 0) == 4 and any(isinstance(part, _Call) and part.conv for part in parts):
+            with gm.graph.inserting_after(node):
+                last = gm.graph.call_method("contiguous", (), {"memory_format": torch.channels_last})
+            node.replace_all_uses_with(last)
+            last.args = (node,)
+
+
+def _ordered(gm: fx.GraphModule, plan: Plan) -> fx.GraphModule:
+    """Return the graph with its nodes in the order of the plan."""
+    graph, new = fx.Graph(), {}
+    nodes = {node.name: node for node in gm.graph.nodes}
+    inputs = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    entrance = [node.name for node in gm.graph.nodes if node.name not in plan.order]
+    for name in (*inputs, *entrance, *(n for n in plan.order if n not in inputs)):
+        new[nodes[name]] = graph.node_copy(nodes[name], new.__getitem__)
+    after = fx.GraphModule(gm, graph)
+    after.training = gm.training
+    return after
+
+
+def _restore_outputs(gm: fx.GraphModule, made: Any) -> None:
+    """Give each output the strides that it has in the graph, where a library chose others."""
+    (output,) = gm.graph.find_nodes(op="output")
+    values = iter(tree_leaves(made))
+
+    def restored(node: fx.Node) -> fx.Node:
+        value, like = next(values, None), node.meta.get("val")
+        if not isinstance(value, torch.Tensor) or not isinstance(like, torch.Tensor) or value.stride() == like.stride():
+            return node
+        with gm.graph.inserting_before(output):
+            if like.is_contiguous():
+                return gm.graph.call_method("contiguous", (node,))
+            return node
+
+    if all(isinstance(leaf, fx.Node) for leaf in tree_leaves(output.args[0])):
+        output.args = (fx.node.map_arg(output.args[0], restored),)
+        gm.recompile()
+
+
+# ------------------------------------------------------------------------------------------------ straight-line code
+
+
+def straight(gm: fx.GraphModule) -> Callable:
+    """Return the graph as one Python function: a line per step, that calls what the step calls, and nothing else.
+
+    Modules are called by their `forward` (they have no hooks), kernels without a module around them. A value is given
+    up after its last use.
+    """
+    known: dict[str, Any] = {}
+    names = {node: f"v{at}" for at, node in enumerate(gm.graph.nodes)}
+    last = {operand: node for node in gm.graph.nodes for operand in node.all_input_nodes}
+    lines = []
+
+    def bound(value: Any) -> str:
+        name = f"c{len(known)}"
+        known[name] = value
+        return name
+
+    def text(value: Any) -> str:
+        if isinstance(value, fx.Node):
+            return names[value]
+        if isinstance(value, tuple | list) and any(isinstance(leaf, fx.Node) for leaf in tree_leaves(value)):
+            inner = "".join(f"{text(part)}, " for part in value)
+            return f"({inner})" if isinstance(value, tuple) else f"[{inner}]"
+        if isinstance(value, slice):
+            return f"{bound(slice)}({text(value.start)}, {text(value.stop)}, {text(value.step)})"
+        if isinstance(value, dict):
+            return "{" + "".join(f"{bound(key)}: {text(part)}, " for key, part in value.items()) + "}"
+        return bound(value)
+
+    for node in gm.graph.nodes:
+        if node.op == "placeholder":
+            continue
+        if node.op == "get_attr":
+            known[names[node]] = _at(gm, node.target)
+            continue
+        if node.op == "output":
+            lines.append(f"return {text(node.args[0])}")
+            continue
+        args = [*map(text, node.args), *(f"{name}={text(value)}" for name, value in node.kwargs.items())]
+        called = f"{args.pop(0)}.{node.target}" if node.op == "call_method" else bound(_function(gm, node))
+        lines.append(f"{names[node]} = {called}({', '.join(args)})")
+        gone = [names[a] for a in (*node.all_input_nodes, node) if last.get(a, a) is node and a.op != "get_attr"]
+        lines += [f"{name} = None" for name in gone]
+    inputs = ", ".join(names[node] for node in gm.graph.find_nodes(op="placeholder"))
+    exec("\n    ".join([f"def run({inputs}):", *lines]), known)
+    return known["run"]
+
+
+#: Functions in Python → the ones that they end in, with the same operands.
+_ENDS = {F.relu: torch.relu}
+
+
+def _function(gm: fx.GraphModule, node: fx.Node) -> Callable:
+    if node.op == "call_function":
+        return node.target if node.kwargs or len(node.args) != 1 else _ENDS.get(node.target, node.target)
+    part = gm.get_submodule(node.target)
+    if isinstance(part, _Step):
+        return part.run or part.forward
+    if isinstance(part, _Call) and part.like is None:
+        return part.run
+    return torch.relu if type(part) is nn.ReLU and not part.inplace else part.forward

@@ -1,0 +1,167 @@
+"""What a compiler hands over: data, from which a program is built elsewhere.
+
+Compiled(gm)                                            # a graph alone: no groups, everything else by default
+Compiled(gm, groups=[["mul", "add"]], schedules={"mul": {"vector": 16}}, plan=planned(grouped(gm, groups), x))
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.utils._pytree import tree_leaves
+
+from passlab.capstone import library
+from passlab.fx.effects import effects
+from passlab.fx.judge import rebuild, validate
+from passlab.judge import record
+from passlab.kernels import illegal
+from passlab.kernels.schedule import KNOBS
+from passlab.memory.plan import Plan
+
+#: More than any graph of the course needs.
+MOST_GROUPS, MOST_BYTES = 10_000, 2**34
+
+
+@record
+@dataclass
+class Compiled:
+    """A compiled model.
+
+    `graph`: torch.fx nodes over torch's operators and `passlab.fx.ops`. `groups`: lists of node names, each of which
+    becomes one kernel; every other node is a call of torch. `schedules`: name of the first node of a group → knobs of
+    its loops (`passlab.kernels.schedule.KNOBS`). `plan`: the order of the steps and the places of what they make, for
+    `grouped(graph, groups)`; without one, the order of the graph and first fit.
+    """
+
+    graph: Any
+    groups: list[list[str]] = field(default_factory=list)
+    schedules: dict[str, dict] = field(default_factory=dict)
+    plan: Plan | None = None
+
+
+class BadCompiled(ValueError):
+    """No program can be built from this: the message says why, and at which node."""
+
+
+def wrong(before: fx.GraphModule | None, compiled: object) -> str | None:
+    """Return why this is not a Compiled of a model whose graph is `before`, in one sentence; None if it is one.
+
+    Nothing is run. What needs shapes, such as legal groups and a plan that holds, is `unbuildable`.
+    """
+    if compiled is None:
+        return "The compiler returned None. End it with `return Compiled(gm, …)`."
+    if type(compiled) is not Compiled:
+        what = type(compiled).__name__
+        code = isinstance(compiled, torch.nn.Module) or callable(compiled)
+        why = "which is code: hand over data, as Compiled(graph, …)" if code else "not a Compiled"
+        return f"The compiler returned {what}, {why}."
+    if why := validate(before, compiled.graph):
+        return why.replace("The pass returned", "Compiled.graph is")
+    return _ill_formed(compiled)
+
+
+def _ill_formed(compiled: Compiled) -> str | None:
+    """Return what is wrong with the form of groups, schedules and plan, or None."""
+    names = {node.name for node in compiled.graph.graph.nodes}
+    groups = compiled.groups
+    if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
+        return f"Compiled.groups must be a list of lists of node names; got {str(groups)[:60]}."
+    if len(groups) > MOST_GROUPS or sum(map(len, groups)) > len(names):
+        return f"Compiled.groups names {sum(map(len, groups)):,} nodes; the graph has {len(names):,}."
+    if not isinstance(compiled.schedules, dict):
+        return f"Compiled.schedules must be a dict from a group's first node to its knobs; got {compiled.schedules!r}."
+    heads = {group[0] for group in groups if group}
+    for head, knobs in compiled.schedules.items():
+        if head not in heads:
+            return f"There is a schedule for {str(head)[:40]!r}, which is not the first node of a group."
+        if why := unfit_knobs(head, knobs):
+            return why
+    if compiled.plan is not None and type(compiled.plan) is not Plan:
+        return f"Compiled.plan must be a Plan (passlab.memory.plan); got {type(compiled.plan).__name__}."
+    if compiled.plan is not None and not (type(compiled.plan.arena) is int and 0 <= compiled.plan.arena <= MOST_BYTES):
+        return f"The plan's arena has {compiled.plan.arena} bytes: it must be from 0 to {MOST_BYTES:,}."
+    return None
+
+
+def unfit_knobs(head: str, knobs: object) -> str | None:
+    """Return why these are no knobs for the group that begins with `head`, or None."""
+    if not isinstance(knobs, dict):
+        return f"The schedule of {head} must be a dict of knobs; got {str(knobs)[:40]!r}."
+    for knob, value in knobs.items():
+        if knob not in KNOBS:
+            return f"The schedule of {head} has no knob {str(knob)[:40]!r}; the knobs are {', '.join(KNOBS)}."
+        if value not in KNOBS[knob] or type(value) is not type(KNOBS[knob][0]):
+            allowed = ", ".join(map(str, KNOBS[knob]))
+            return f"The schedule of {head} has {knob} = {str(value)[:40]}; it may be {allowed}."
+    return None
+
+
+def shaped(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
+    """Return a copy of a graph with `meta["val"]`, a tensor without data, on every node. Raises BadCompiled."""
+    made = rebuild(gm)
+    for node in made.graph.nodes:
+        node.meta.pop("val", None)
+    tried = copy.deepcopy(made) if has_effects(made) else made  # a module may write into its buffers
+    try:
+        with torch.no_grad():
+            FakeTensorProp(tried, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*inputs)
+    except Exception as error:
+        failed = next((n.name for n in tried.graph.nodes if n.op != "output" and "val" not in n.meta), "the output")
+        said = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        raise BadCompiled(f"Node {failed} does not run: {said}") from error
+    for node, found in zip(made.graph.nodes, tried.graph.nodes, strict=True):
+        if "val" in found.meta:
+            node.meta["val"] = found.meta["val"]
+    return made
+
+
+def has_effects(gm: fx.GraphModule) -> bool:
+    """Return whether some call of a graph does more than compute: draws, writes, may stop the program."""
+    return any(effects(node) for node in gm.graph.nodes if node.op.startswith("call_"))
+
+
+def check_groups(gm: fx.GraphModule, groups: Sequence[Sequence[str]]) -> None:
+    """Raise BadCompiled for groups that cannot be kernels of a graph with shapes."""
+    if why := illegal(gm, groups, accepts=lambda part: library.matched(gm, part) is not None):
+        raise BadCompiled(why)
+
+
+def groupable(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable[[Sequence[Sequence[str]]], str | None]:
+    """Return a function from groups of nodes of a graph to why they cannot be kernels, or None if they can.
+
+    why_not = groupable(gm, inputs)
+    why_not([["conv", "relu"], ["mul", "add"]])
+
+    It finds the shapes once, and asks once for each group whether a kernel can be made of it.
+    """
+    gm = shaped(gm, inputs)
+    known: dict[tuple[str, ...], str | None] = {}
+
+    def why_not(groups: Sequence[Sequence[str]]) -> str | None:
+        for group in groups:
+            if tuple(group) not in known:
+                known[tuple(group)] = illegal(gm, [group], lambda part: library.matched(gm, part) is not None)
+            if known[tuple(group)]:
+                return known[tuple(group)]
+        return illegal(gm, groups, lambda part: True)
+
+    return why_not
+
+
+def same_outputs(before: fx.GraphModule, compiled: Compiled, inputs: Sequence[Any]) -> str | None:
+    """Return which output has another shape or dtype than before, or None. Runs neither: only shapes matter."""
+    pairs = [shaped(gm, inputs).graph.find_nodes(op="output")[0].args[0] for gm in (before, compiled.graph)]
+    old, new = ([n.meta["val"] for n in tree_leaves(p) if isinstance(n, fx.Node)] for p in pairs)
+    for place, (a, b) in enumerate(zip(tree_leaves(old), tree_leaves(new), strict=False)):
+        told = [(tuple(v.shape), str(v.dtype).removeprefix("torch.")) for v in (a, b) if isinstance(v, torch.Tensor)]
+        if len(told) == 2 and told[0] != told[1]:
+            (shape, dtype), (shape_now, dtype_now) = told
+            return f"Output {place} was {dtype} of shape {shape}, and is now {dtype_now} of shape {shape_now}."
+    return None

@@ -1,0 +1,209 @@
+"""Groups that are one call of a library: a convolution or linear layer, then a sum, then an activation.
+
+    matched(gm, nodes)       # Epilogue, or None
+
+oneDNN computes them in one loop nest, with weights that are laid out once, when the program is built.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from passlab.fx.nodes import attribute
+from passlab.fx.ops import ConvReLU2d, conv2d_relu, linear_act
+from passlab.fx.patterns import canonical
+
+_CONV_ARGS = ("input", "weight", "bias", "stride", "padding", "dilation", "groups")
+_LINEAR_ARGS = ("input", "weight", "bias", "activation")
+#: An activation's canonical name → oneDNN's (attribute, scalars, algorithm).
+ACTIVATIONS = {
+    "": ("none", [], ""),
+    "relu": ("relu", [], ""),
+    "relu6": ("hardtanh", [0.0, 6.0], ""),
+    "silu": ("swish", [], ""),
+    "gelu": ("gelu", [], "none"),
+    "gelu_tanh": ("gelu", [], "tanh"),
+    "sigmoid": ("sigmoid", [], ""),
+    "tanh": ("tanh", [], ""),
+}
+#: Multiplications of a linear layer below which oneDNN's own preparations take longer than what it saves.
+WORTH_PACKING = 2**22
+_IN_PLACE: dict[str, Callable] = {
+    "relu": torch.relu_,
+    "relu6": lambda x: F.hardtanh_(x, 0.0, 6.0),
+    "silu": lambda x: F.silu(x, inplace=True),
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "sigmoid": torch.sigmoid_,
+    "tanh": torch.tanh_,
+}
+
+
+@dataclass(frozen=True)
+class Head:
+    """A convolution or linear layer. `weight`, `bias`: tensors. `how`: padding, stride, dilation, groups."""
+
+    kind: str
+    input: fx.Node
+    weight: torch.Tensor
+    bias: torch.Tensor | None
+    how: tuple = ()
+    activation: str = ""
+
+
+@dataclass(frozen=True)
+class Epilogue:
+    """A head, the value that is added to its result (or None), and the name of the activation at the end."""
+
+    head: Head
+    added: fx.Node | None
+    activation: str
+
+
+def matched(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Epilogue | None:
+    """Return what a group computes in one call, or None. `nodes`: in graph order, with `meta["val"]`."""
+    first, *rest = nodes
+    head = _head(gm, first)
+    if head is None or _float32(first) is None:
+        return None
+    inside, at, added, activation = set(nodes), first, None, head.activation
+    for node in rest:
+        if activation or list(at.users) != [node]:
+            return None
+        if canonical(node, gm) == "add" and added is None and set(node.kwargs) <= set():
+            others = [a for a in node.args if a is not at]
+            if len(node.args) != 2 or len(others) != 1 or not isinstance(others[0], fx.Node) or others[0] in inside:
+                return None
+            if others[0].op == "get_attr" or _float32(others[0]) != _float32(first):
+                return None
+            added = others[0]
+        else:
+            activation = _activation(gm, node, at)
+            if activation is None:
+                return None
+        at = node
+    if added is not None and ((head.kind == "linear" and activation) or activation not in ("", "relu")):
+        return None  # oneDNN has no such epilogue here
+    return Epilogue(head, added, activation)
+
+
+def _float32(node: fx.Node) -> tuple[int, ...] | None:
+    """Return the shape of a node's value if it is a float32 tensor on the CPU with elements."""
+    value = node.meta.get("val")
+    fits = isinstance(value, torch.Tensor) and value.dtype == torch.float32 and value.device.type == "cpu"
+    return tuple(value.shape) if fits and value.numel() else None
+
+
+def _activation(gm: fx.GraphModule, node: fx.Node, operand: fx.Node) -> str | None:
+    name = canonical(node, gm)
+    if [a for a in node.args if isinstance(a, fx.Node)] != [operand] or len(node.args) != 1:
+        return None
+    options = {k: v for k, v in node.kwargs.items() if (k, v) not in (("inplace", False), ("approximate", "none"))}
+    part = attribute(gm, node.target) if node.op == "call_module" else None
+    if getattr(part, "inplace", False):
+        return None
+    if name == "gelu" and (options == {"approximate": "tanh"} or getattr(part, "approximate", "") == "tanh"):
+        return "gelu_tanh"
+    return name if name in ACTIVATIONS and name and not options else None
+
+
+def _head(gm: fx.GraphModule, node: fx.Node) -> Head | None:
+    if node.op == "call_module" and len(node.args) == 1 and not node.kwargs:
+        part = attribute(gm, node.target)
+        if type(part) in (nn.Conv2d, ConvReLU2d) and part.padding_mode == "zeros" and part.padding not in ("same",):
+            pad = (0, 0) if part.padding == "valid" else part.padding
+            how = (list(pad), list(part.stride), list(part.dilation), part.groups)
+            return _of("conv", node.args[0], part.weight, part.bias, how, "relu" * (type(part) is ConvReLU2d))
+        if type(part) is nn.Linear:
+            return _of("linear", node.args[0], part.weight, part.bias)
+    if node.op != "call_function":
+        return None
+    if node.target in (F.conv2d, torch.conv2d, conv2d_relu):
+        given = dict(zip(_CONV_ARGS, node.args, strict=False)) | dict(node.kwargs)
+        pairs = [_pair(given.get(k, d)) for k, d in (("padding", 0), ("stride", 1), ("dilation", 1))]
+        if None in pairs or len(given) > len(_CONV_ARGS):
+            return None
+        how = (*pairs, given.get("groups", 1))
+        weight, bias = (_constant(gm, given.get(k)) for k in ("weight", "bias"))
+        if weight is None or (given.get("bias") is not None and bias is None):
+            return None
+        return _of("conv", given["input"], weight, bias, how, "relu" * (node.target is conv2d_relu))
+    if node.target in (F.linear, linear_act):
+        given = dict(zip(_LINEAR_ARGS, node.args, strict=False)) | dict(node.kwargs)
+        weight, bias = (_constant(gm, given.get(k)) for k in ("weight", "bias"))
+        if weight is None or (given.get("bias") is not None and bias is None):
+            return None
+        fused = given.get("activation", "relu") if node.target is linear_act else ""
+        return _of("linear", given["input"], weight, bias, (), fused) if fused in ACTIVATIONS else None
+    return None
+
+
+def _of(kind: str, operand: Any, weight: Any, bias: Any, how: tuple = (), activation: str = "") -> Head | None:
+    value = operand.meta.get("val") if isinstance(operand, fx.Node) else None
+    fits = isinstance(value, torch.Tensor) and value.dtype == weight.dtype == torch.float32
+    fits = fits and value.ndim == (4 if kind == "conv" else value.ndim) and value.ndim >= 2 and value.numel()
+    return Head(kind, operand, weight, bias, how, activation) if fits else None
+
+
+def _constant(gm: fx.GraphModule, value: Any) -> torch.Tensor | None:
+    found = attribute(gm, value.target) if isinstance(value, fx.Node) and value.op == "get_attr" else None
+    return found if isinstance(found, torch.Tensor) else None
+
+
+def _pair(value: Any) -> list[int] | None:
+    if type(value) is int:
+        return [value, value]
+    fits = isinstance(value, tuple | list) and len(value) in (1, 2) and all(type(n) is int for n in value)
+    return (list(value) * 2)[:2] if fits else None
+
+
+def call(found: Epilogue) -> Any:
+    """Return a function (input[, added]) → result that computes a group in one call. None where oneDNN is missing."""
+    run = _call(found)
+    if run is not None and found.added is found.head.input:  # conv(x) + x: the group reads one value
+        return lambda x: run(x, x)
+    return run
+
+
+def _call(found: Epilogue) -> Any:
+    if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_convolution_pointwise"):
+        return None
+    head, onednn = found.head, torch.ops.mkldnn
+    weight, bias = head.weight.detach(), None if head.bias is None else head.bias.detach()
+    name, scalars, algorithm = ACTIVATIONS[found.activation]
+    shape = list(head.input.meta["val"].shape)
+    if head.kind == "conv":
+        packed = onednn._reorder_convolution_weight(weight, *head.how, shape)
+        if found.added is None:
+            plain = onednn._convolution_pointwise.default
+            return lambda x: plain(x, packed, bias, *head.how, name, scalars, algorithm)
+        both = onednn._convolution_pointwise.binary
+        unary = None if name == "none" else name
+        return lambda x, other: both(x, other, packed, bias, *head.how, "add", 1.0, unary, [], "")
+    rows = torch.Size(shape[:-1]).numel()
+    if rows * weight.numel() < WORTH_PACKING:
+        return _small_linear(weight, bias, found)
+    if found.added is None:
+        packed = onednn._reorder_linear_weight(weight, rows)
+        linear = onednn._linear_pointwise.default
+        return lambda x: linear(x, packed, bias, name, scalars, algorithm)
+    packed = onednn._reorder_linear_weight(weight, rows)
+    binary = onednn._linear_pointwise.binary
+    return lambda x, other: binary(x, other, packed, bias, "add")
+
+
+def _small_linear(weight: torch.Tensor, bias: torch.Tensor | None, found: Epilogue) -> Callable:
+    """Return a linear layer that is small: the product and what follows it, in the product's own memory."""
+    linear = torch._C._nn.linear
+    if found.added is not None:
+        return lambda x, other: linear(x, weight, bias).add_(other)
+    if not found.activation:
+        return lambda x: linear(x, weight, bias)
+    then = _IN_PLACE[found.activation]
+    return lambda x: then(linear(x, weight, bias))

@@ -1,0 +1,129 @@
+"""Measure a compiled model beside the baselines, all in turns, and keep the result as data.
+
+entry = measure(gm, compiled, inputs, name="resnet18")
+print(entry)
+json.dumps(entry.to_json())
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import fx
+
+from passlab.capstone.baselines import BASELINES, Missing
+from passlab.capstone.building import build
+from passlab.capstone.compiled import BadCompiled, Compiled, same_outputs, wrong
+from passlab.capstone.counting import Counts, counts
+from passlab.equivalence import equivalent
+from passlab.fx.programs import copy_inputs
+from passlab.measure import seconds, timed
+
+#: The compiled model's own row.
+MINE = "mine"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One competitor on one model. What is not known is None; `missing` says why a competitor did not run.
+
+    `launches`, `bytes`, `peak`: see `Counts`. `seconds`: the median of interleaved calls; `spread`: third minus first
+    quartile; `ratio`: to eager's time, the median over the rounds.
+    """
+
+    name: str
+    launches: int | None = None
+    bytes: int | None = None
+    peak: int | None = None
+    seconds: float | None = None
+    spread: float | None = None
+    ratio: float | None = None
+    missing: str = ""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model's comparison. `equivalent`: whether the compiled model computes the same; if not, `reason`, and its own
+    row has no numbers."""
+
+    model: str
+    equivalent: bool
+    reason: str
+    rows: tuple[Row, ...]
+
+    def __getitem__(self, name: str) -> Row:
+        for row in self.rows:
+            if row.name == name:
+                return row
+        raise KeyError(f"No competitor {name!r}; there are {', '.join(row.name for row in self.rows)}.")
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "rows": [asdict(row) for row in self.rows]}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Entry:
+        return cls(data["model"], data["equivalent"], data["reason"], tuple(Row(**row) for row in data["rows"]))
+
+    def __repr__(self) -> str:
+        lines = [f"{self.model}: {'equivalent' if self.equivalent else self.reason}"]
+        for row in self.rows:
+            if row.missing:
+                lines.append(f"  {row.name:14} {row.missing}")
+                continue
+            numbers = ["" if n is None else f"{n:,}" for n in (row.launches, row.bytes, row.peak)]
+            time = "" if row.seconds is None else f"{seconds(row.seconds)} ± {seconds(row.spread)} ({row.ratio:.2f})"
+            lines.append(
+                f"  {row.name:14} {numbers[0]:>5} launches {numbers[1]:>13} bytes {numbers[2]:>11} peak  {time}"
+            )
+        return "\n".join(lines)
+
+
+def measure(
+    gm: fx.GraphModule,
+    compiled: Compiled,
+    inputs: Sequence[Any],
+    baselines: Mapping[str, Callable] = BASELINES,
+    name: str = "model",
+    repeats: int = 25,
+) -> Entry:
+    """Return how a compiled model does beside the baselines, on these inputs.
+
+    Equivalence comes first: a model that computes something else is not built, and has no numbers. All competitors are
+    timed in turns (`passlab.measure.timed`), eager first if it is there.
+    """
+    inputs = tuple(inputs)
+    reason = wrong(gm, compiled) or same_outputs(gm, compiled, inputs)
+    if not reason:
+        found = equivalent(gm, compiled.graph, inputs)
+        reason = "" if found.ok else found.reason
+    rows: dict[str, Row] = {}
+    ready: dict[str, Callable] = {}
+    for title, make in baselines.items():
+        try:
+            ready[title] = make(gm, copy_inputs(inputs))
+        except Missing as missing:
+            rows[title] = Row(title, missing=str(missing))
+    if not reason:
+        try:
+            ready[MINE] = build(compiled, inputs)
+        except BadCompiled as error:
+            reason = str(error)
+    timing = timed(ready, *inputs, repeats=repeats) if ready else None
+    known = {"eager": lambda: counts(Compiled(gm), inputs), MINE: lambda: counts(compiled, inputs)}
+    known["reference"] = lambda: counts(_reference(gm, inputs), inputs)
+    for title in ready:
+        cost: Counts | None = known[title]() if title in known else None
+        row = timing[title]
+        numbers = (cost.launches, cost.bytes, cost.peak) if cost else (None, None, None)
+        rows[title] = Row(title, *numbers, row.median, row.iqr, row.ratio)
+    if reason:
+        rows[MINE] = Row(MINE, missing=reason)
+    return Entry(name, not reason, reason, tuple(rows[title] for title in (*baselines, MINE)))
+
+
+def _reference(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+    from passlab.capstone.reference import compile
+
+    return compile(gm, inputs)

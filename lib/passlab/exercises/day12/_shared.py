@@ -1,0 +1,125 @@
+"""Shared by the exercises of day 12: models as cases, and what is asked of a compiled one, equivalence first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import fx
+
+from passlab.capstone import Compiled, Counts, counts, examined, wrong
+from passlab.capstone.families import Drawn
+from passlab.capstone.reference import STAGES, compile
+from passlab.equivalence import equivalent
+from passlab.fx.effects import effects
+from passlab.fx.elsewhere import Lost
+from passlab.fx.judge import rebuild
+from passlab.fx.nodes import attribute
+from passlab.judge import Case, Finding
+
+#: An answer has to save this part of what the course's compiler saves.
+SHARE = 2 / 3
+
+
+@dataclass(frozen=True)
+class Demand:
+    """What is asked about a model: how many rounds to time it (0: none), and eager's share of the time it may take."""
+
+    rounds: int = 0
+    ratio: float = 1.0
+
+
+def model_case(model: Drawn, about: tuple[str, ...] = (), demand: Demand = Demand()) -> Case:
+    return Case(model.name, lambda: (model.graph(), model.inputs), about, expect=demand)
+
+
+def graph_case(
+    name: str,
+    make: Callable[[], fx.GraphModule],
+    about: tuple[str, ...] = (),
+    demand: Demand = Demand(),
+) -> Case:
+    """A case of a function that returns a graph with `meta["inputs"]`."""
+
+    def build() -> tuple:
+        gm = make()
+        return gm, tuple(gm.meta["inputs"])
+
+    return Case(name, build, about, expect=demand)
+
+
+def saved(before: fx.GraphModule, inputs: Sequence[Any]) -> tuple[Counts, Counts]:
+    """Return what the model costs as it is, and compiled by the course's compiler, without its plan."""
+    return counts(Compiled(before), inputs), counts(compile(before, inputs, STAGES[:-1]), inputs)
+
+
+def limit(eager: int, reference: int) -> int:
+    """Return the most that an answer may cost where the two cost so much."""
+    return int(eager - SHARE * max(0, eager - reference))
+
+
+def held_bytes(gm: fx.GraphModule) -> int:
+    """Return the bytes of the parameters and buffers that the nodes of a graph use."""
+    found: dict[int, int] = {}
+    for node in gm.graph.nodes:
+        part = attribute(gm, node.target) if node.op in ("get_attr", "call_module") else None
+        tensors = [part] if isinstance(part, torch.Tensor) else []
+        if isinstance(part, torch.nn.Module):
+            tensors = [*part.parameters(), *part.buffers()]
+        found |= {id(t): t.numel() * t.element_size() for t in tensors}
+    return sum(found.values())
+
+
+def kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
+    """Return what of the model was not left alone, or "": its random draws and writes, and the size of its weights."""
+    for effect in ("draws", "writes"):
+        old, new = ([n.name for n in gm.graph.nodes if effect in effects(n)] for gm in (before, after))
+        if len(old) > len(new):
+            lost = next((name for name in old if name not in new), old[-1])
+            what = {"draws": "draws random numbers", "writes": "writes into memory"}[effect]
+            return f"Node {lost} {what}, and the compiled graph has {len(new)} of {len(old)} such nodes."
+    old, new = held_bytes(before), held_bytes(after)
+    if new > 1.1 * old + 4096:
+        return f"The weights grew from {old:,} to {new:,} bytes: a constant that gets larger is no gain."
+    return ""
+
+
+def first_three(case: Case, value: object, time_it: bool = False) -> Iterator[Finding | dict]:
+    """Yield the findings on valid, same and spared; then, if the model is equivalent, what `examined` says of it."""
+    before, inputs = case.build()
+    broken, found = wrong(before, value) or "", {}
+    if not broken:
+        try:
+            rounds = case.expect.rounds if time_it else 0
+            found = examined(value, inputs, before, rounds)
+            broken = broken_in(found, ("eager", "mine") if rounds else ())
+        except Lost as lost:
+            broken = f"No program can be built from it: {lost}."
+    yield Finding("valid", not broken, broken)
+    if broken:
+        return
+    after = rebuild(value.graph)
+    result = equivalent(before, after, inputs)
+    small = (result.graph, result.graph_after) if result.graph is not None else (before, after)
+    mark = (result.first_diverging,) if result.first_diverging else ()
+    lost = kept(before, after)
+    message = "" if result.ok else f"{lost} {result.reason}".strip()
+    yield Finding("same", result.ok, message, before=small[0], after=small[1], mark=mark)
+    if case.asks("spared"):
+        yield Finding("spared", result.ok and not lost, lost)
+    if result.ok:
+        yield found
+
+
+def broken_in(found: dict, timed: Sequence[str]) -> str:
+    """Return why a reply says that nothing can be built, or is none. Untrusted: a graph may have written it."""
+    broken = found.get("broken")
+    if type(broken) is not str or broken:
+        return str(broken)[:500]
+    numbers = [found.get(name) for name in ("launches", "bytes", "peak")]
+    lists = [found.get(name) for name in timed]
+    fits = all(type(n) is int and n >= 0 for n in numbers)
+    fits = fits and all(type(ts) is list and ts and all(type(t) is float and t > 0 for t in ts) for ts in lists)
+    return "" if fits else "The process that ran it gave no numbers."

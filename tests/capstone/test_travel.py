@@ -1,0 +1,62 @@
+"""A compiled model between processes: as data, with nothing else, and examined where it may run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from autograder.engine import wire
+from passlab import trace
+from passlab.capstone import Compiled, examined, wrong
+from passlab.capstone.families import drawn
+from passlab.capstone.reference import compile
+from passlab.fx import elsewhere
+from passlab.memory.plan import Plan
+
+
+class Own(Compiled):
+    pass
+
+
+def test_a_compiled_model_travels_and_costs_the_same_there():
+    model = drawn("convnet", 2)
+    compiled = compile(model.graph(), model.inputs)
+    other = wire.decode(wire.encode(compiled))
+    assert type(other) is Compiled and type(other.plan) is Plan
+    assert (other.groups, other.schedules, other.plan) == (compiled.groups, compiled.schedules, compiled.plan)
+    assert wrong(model.graph(), other) is None
+    assert examined(other, model.inputs) == examined(compiled, model.inputs)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda gm: Own(gm),
+        lambda gm: Compiled(gm, [], {"add": {"tile": torch.load}}),
+        lambda gm: Compiled(gm, [["add", 1]]),
+        lambda gm: Compiled(gm, ["add"]),
+        lambda gm: Compiled(gm, [], {"add": 3}),
+        lambda gm: Compiled(gm, plan=Plan(["x"], {}, 0)),
+        lambda gm: Compiled(gm, plan=Plan(("x",), {"x": 0.5}, 0)),
+        lambda gm: Compiled(trace(lambda x: torch.segment_reduce(x, "sum", lengths=x, unsafe=True))),
+    ],
+)
+def test_what_is_not_data_of_the_declared_types_is_refused(change):
+    with pytest.raises(wire.Refused):
+        wire.decode(wire.encode(change(trace(lambda x: x + 1, X))))
+
+
+X = torch.ones(4)
+
+
+def test_a_returned_model_is_examined_elsewhere(monkeypatch):
+    compiled = Compiled(trace(lambda x: x + 1, X))
+    here = examined(compiled, (X,))
+    asked = []
+    monkeypatch.setattr(elsewhere, "_run", lambda *a, **k: None)
+    monkeypatch.setattr(elsewhere, "_call", lambda name, arguments: asked.append(name) or {"broken": "there"})
+    assert examined(compiled, (X,)) == here and not asked  # trusted: nothing is marked
+    for node in compiled.graph.graph.nodes:
+        elsewhere.mark(node)
+    assert examined(compiled, (X,)) == {"broken": "there"}
+    assert asked == ["passlab.capstone.counting.examined"] and asked[0] in elsewhere.CONFINED

@@ -1,0 +1,115 @@
+"""Day 12: sentences for broken answers, and demands that are known to be within reach."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from passlab import exercises
+from passlab.capstone import Compiled
+from passlab.exercises.day12 import faster
+from passlab.exercises.day12._shared import broken_in, limit
+from passlab.fx.judge import rebuild
+from passlab.judge import judge
+from passlab.memory.plan import Plan, planned
+from tests.exercises import proof
+
+GARBAGE = [
+    None,
+    True,
+    -1,
+    "text",
+    [],
+    {},
+    Compiled(None),
+    Compiled("graph"),
+    Plan((), {}, 0),
+    Plan(("x",), {"x": 1}, -1),
+]
+PLAIN = "the same value twice"
+
+
+@pytest.mark.parametrize("exercise_id", ["day12.compiler", "day12.plan", "day12.faster"])
+@pytest.mark.parametrize("number", range(len(GARBAGE)))
+def test_garbage_gets_a_sentence(exercise_id, number):
+    exercise = exercises.find(exercise_id)
+    judgement = judge(exercise, lambda *_: GARBAGE[number], exercise.cases()[-1:])
+    assert not judgement.verdicts["valid"]
+    assert judgement.failure.message and "could not read" not in judgement.failure.message
+
+
+def other_shape(gm, inputs):
+    return appended(gm, torch.cat, lambda out: ([out, out],))
+
+
+def other_type(gm, inputs):
+    return appended(gm, torch.Tensor.half, lambda out: (out,))
+
+
+def other_numbers(gm, inputs):
+    return appended(gm, torch.add, lambda out: (out, 1))
+
+
+def appended(gm, function, operands):
+    gm = rebuild(gm)
+    (output,) = gm.graph.find_nodes(op="output")
+    with gm.graph.inserting_before(output):
+        output.args = (gm.graph.call_function(function, operands(output.args[0])),)
+    return Compiled(gm)
+
+
+@pytest.mark.parametrize(
+    ("answer", "verdict", "sentence"),
+    [
+        (lambda gm, inputs: Compiled(gm), "did", "launches"),
+        (lambda gm, inputs: gm, "valid", "which is code"),
+        (lambda gm, inputs: Compiled(gm, [["nowhere"]]), "valid", "There is no node 'nowhere'"),
+        (lambda gm, inputs: Compiled(gm, [["tanh"], ["tanh"]]), "valid", "in two groups"),
+        (lambda gm, inputs: Compiled(gm, [["tanh"]], {"tanh": {"cores": 2}}), "valid", "no knob 'cores'"),
+        (lambda gm, inputs: Compiled(gm, plan=Plan((), {}, 0)), "valid", "missing in the order"),
+        (other_shape, "valid", "is now float32 of shape (32, 24)"),
+        (other_type, "valid", "is now float16"),
+        (other_numbers, "same", "differ"),
+    ],
+)
+def test_a_broken_compiler_is_told_what_is_wrong(answer, verdict, sentence):
+    lost = proof.lost("day12.compiler", answer, PLAIN)
+    assert lost[0] == verdict and sentence in lost[1]
+
+
+def test_nothing_counts_on_a_model_that_is_not_equivalent():
+    exercise = exercises.find("day12.compiler")
+    case = next(case for case in exercise.cases() if case.name == PLAIN)
+    verdicts = judge(exercise, other_numbers, [case]).verdicts
+    assert verdicts["valid"] and not verdicts["same"] and not verdicts["did"] and not verdicts["cost"]
+
+
+def test_a_plan_in_an_arena_of_its_own_size_is_too_large():
+    def default(graph, groups, inputs):
+        plan = planned(graph, *inputs)
+        return Plan(plan.order, {name: at + plan.arena for name, at in plan.offsets.items()}, 2 * plan.arena)
+
+    assert proof.lost("day12.plan", default, "a value that nothing uses")[0] == "did"
+
+
+def test_an_answer_saves_two_thirds_of_what_the_course_saves():
+    assert limit(10, 4) == 6 and limit(10, 10) == 10 and limit(10, 12) == 10
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [{}, {"broken": 3}, {"broken": "", "launches": -1}, {"broken": "", "launches": 1, "bytes": 1, "peak": 0.5}],
+)
+def test_what_the_other_process_claims_is_checked(claim):
+    assert broken_in(claim, ())
+
+
+def test_a_slower_program_is_told_its_ratio(monkeypatch):
+    times = {"broken": "", "launches": 1, "bytes": 1, "peak": 1, "mine": [2.0] * 3, "eager": [1.0] * 3}
+    monkeypatch.setattr(faster, "examined", lambda *_: times)
+    monkeypatch.setattr("passlab.exercises.day12._shared.examined", lambda *_: times)
+    lost = proof.lost("day12.faster", lambda gm, inputs: Compiled(gm), "residual")
+    assert lost == (
+        "cost",
+        "It is slower than the model as it is: it takes 2.00 of eager's time; at most 0.95 is asked for.",
+    )
