@@ -1,0 +1,66 @@
+"""What is wrong with a built book: links that lead nowhere, pages that load from elsewhere, a heavy first page."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlparse
+
+#: Bytes of the first page with all that it loads.
+FIRST = 1_000_000
+
+
+class _Page(HTMLParser):
+    """The ids of a page, where it leads, and what it loads."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        self.ids |= {given[name] for name in ("id", "name") if given.get(name)}
+        if tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+        loaded = given.get("src") or (given.get("href") if tag == "link" else "")
+        if loaded and given.get("loading") != "lazy" and given.get("rel") not in ("search", "next", "prev", "author"):
+            self.loads.append(loaded)
+
+
+def _read(path: Path) -> _Page:
+    page = _Page()
+    page.feed(path.read_text(encoding="utf-8"))
+    return page
+
+
+def problems(folder: Path) -> list[str]:
+    """Return one sentence for each defect of the pages below a folder. Links out of the book are not followed."""
+    pages = {path: _read(path) for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts}
+    said = []
+    for path, page in pages.items():
+        here = path.relative_to(folder)
+        for link in [*page.links, *page.loads]:
+            address, part = urldefrag(link)
+            if urlparse(address).scheme or link.startswith("//"):
+                if link in page.loads and not link.startswith("data:"):
+                    said.append(f"{here} loads {link}: a page of the book must not load anything from elsewhere.")
+                continue
+            target = (path.parent / unquote(address)).resolve() if address else path
+            target = Path(re.sub(r"\?.*$", "", str(target)))
+            if not target.exists():
+                said.append(f"{here} leads to {link}, which is not there.")
+            elif part and target in pages and unquote(part) not in pages[target].ids and part != "":
+                said.append(f"{here} leads to {link}: there is no {part} on that page.")
+    if (first := size(folder / "index.html")) > FIRST:
+        said.append(f"The first page has {first:,} bytes with what it loads; the limit is {FIRST:,}.")
+    return said
+
+
+def size(path: Path) -> int:
+    """Return the bytes of a page and of what it loads at once."""
+    page = _read(path)
+    files = {(path.parent / re.sub(r"[?#].*$", "", unquote(it))).resolve() for it in page.loads if ":" not in it}
+    return path.stat().st_size + sum(file.stat().st_size for file in files if file.is_file())

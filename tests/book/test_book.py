@@ -1,0 +1,175 @@
+"""The book of a small course, built and opened in a browser: outputs, text forms, links, axe."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+from autograder.authoring.source import ROOT
+from autograder.book import check, lighter, pages
+from tests.support import tiny
+from tests.support.browser import QUIET, chromium
+
+LESSON = (
+    tiny.HEADER
+    + """# %% [markdown]
+# # Day 21 · Small
+#
+# A formula, $x^2 + 1$, a price of $5 or $6, and [the exercises](../work/day21/exercises.ipynb).
+
+# %%
+import matplotlib.pyplot as plt
+import torch
+
+from passlab import draw, trace
+
+gm = trace(torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.ReLU()), torch.randn(2, 4))
+draw(gm, title="a small graph")
+
+# %%
+_, axes = plt.subplots()
+axes.plot([1, 2, 4])
+plt.show()
+
+# %%
+from passlab import steps, timed
+
+steps([(gm, ["0"], "before"), (gm, [], "after")])
+
+# %%
+timed({"eager": gm}, torch.randn(2, 4), repeats=2)
+
+# %% [markdown]
+# | | seconds of the small graph |
+# |---|---|
+# | eager | few |
+#
+# $$a_1 + a_2 + a_3 + a_4 + a_5 + a_6 + a_7 + a_8 + a_9 + a_{10} + a_{11} + a_{12} + a_{13} + a_{14} + a_{15}$$
+#
+# and `passlab.a_function.with_a_long_name(and_an_argument, and_one_more, and_one_more)`
+
+# %%
+print("so many nodes:", len(gm.graph.nodes))
+"""
+)
+
+
+def build(course: Path) -> subprocess.CompletedProcess:
+    env = {**os.environ, "PASSLAB_COURSE": str(course), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "autograder.book"]
+    return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A course of one lesson and one exercise, and what building its book said."""
+    folder = tmp_path_factory.mktemp("book")
+    (folder / "course").mkdir()
+    (folder / "course/day21_small.py").write_text(LESSON)
+    env = {**os.environ, "PASSLAB_COURSE": str(folder)}
+    for words in (["passlab.cli", "new", "day21.double"], ["autograder.authoring.notebooks"]):
+        subprocess.run([sys.executable, "-m", *words], cwd=ROOT, env=env, check=True, capture_output=True)
+    return folder, build(folder)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_playwright() as playwright:
+        opened = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        yield opened
+        opened.close()
+
+
+def test_the_book_is_built_and_has_no_broken_link(course):
+    _, said = course
+    assert said.returncode == 0, said.stdout + said.stderr
+    assert "running day21_small.py" in said.stdout and "No broken link." in said.stdout
+    assert "build/book/source" not in said.stderr, "Sphinx warns of a page: " + said.stderr
+
+
+def test_a_second_build_runs_only_what_has_changed(course):
+    folder, _ = course
+    lesson = folder / "course/day21_small.py"
+    lesson.write_text(lesson.read_text().replace("A formula,", "One formula,"))
+    subprocess.run(
+        [sys.executable, "-m", "autograder.authoring.notebooks"],
+        cwd=ROOT,
+        env={**os.environ, "PASSLAB_COURSE": str(folder)},
+        check=True,
+    )
+    again = build(folder)
+    page = (folder / "build/book/html/day21_small.html").read_text()
+    assert again.returncode == 0 and "running" not in again.stdout
+    assert "One formula," in page and "so many nodes: " in page, "the text is new, the outputs are the stored ones"
+
+
+def test_pictures_have_text_and_formulas_need_no_script(course):
+    page = (course[0] / "build/book/html/day21_small.html").read_text()
+    assert "<summary>As text</summary>" in page and "placeholder" in page
+    assert '<img alt="A chart"' in page
+    assert "<math" in page and "$5 or $6" in page
+    assert "mathjax" not in page.lower()
+
+
+def test_an_exercise_has_its_text_and_no_answer(course):
+    page = (course[0] / "build/book/html/exercises/day21_exercises.html").read_text()
+    assert "twice as large" in page and "number in numbers" not in page
+
+
+@pytest.mark.parametrize("name", ["index", "day21_small", "exercises/day21_exercises", "library"])
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_axe_finds_nothing_and_nothing_comes_from_elsewhere(course, browser, name, colours):
+    elsewhere = []
+    look = dict(color_scheme=colours, reduced_motion="reduce")  # axe must not see a colour on its way to another
+    page = browser.new_page(viewport={"width": 1200, "height": 900}, **look)
+    page.on(
+        "request", lambda asked: elsewhere.append(asked.url) if not asked.url.startswith(("file:", "data:")) else None
+    )
+    page.goto((course[0] / f"build/book/html/{name}.html").as_uri())
+    found = Axe().run(page)
+    page.close()
+    assert not elsewhere
+    assert found.violations_count == 0, found.generate_report()
+
+
+@pytest.mark.parametrize("name", ["index", "day21_small"])
+def test_a_phone_need_not_scroll_sideways(course, browser, name):
+    page = browser.new_page(viewport={"width": 360, "height": 740})
+    page.goto((course[0] / f"build/book/html/{name}.html").as_uri())
+    wide = page.evaluate("document.documentElement.scrollWidth")
+    page.close()
+    assert wide <= 360
+
+
+def test_what_is_wrong_with_a_book_is_said(tmp_path):
+    (tmp_path / "index.html").write_text(
+        '<a href="gone.html">a</a><a href="there.html#no">b</a><script src="https://elsewhere.org/x.js"></script>'
+        f"<p>{'x' * check.FIRST}"
+    )
+    (tmp_path / "there.html").write_text('<p id="yes">')
+    assert check.problems(tmp_path)[:3] == [
+        "index.html leads to gone.html, which is not there.",
+        "index.html leads to there.html#no: there is no no on that page.",
+        "index.html loads https://elsewhere.org/x.js: a page of the book must not load anything from elsewhere.",
+    ]
+    assert check.problems(tmp_path)[3].startswith("The first page has 1,000,")
+
+
+def test_icons_that_are_not_shown_are_left_out(tmp_path):
+    (tmp_path / "a.html").write_text('<i class="fa-solid fa-bars">')
+    icons = 'x={"42-group":[5,5,[],"e080","M1"],bars:[448,512,["nav"],"f0c9","M0"],"zip-x":[1,2,[],"f1",["a","b"]]}'
+    (tmp_path / "fontawesome.js").write_text(icons)
+    assert lighter.icons(tmp_path) == 1
+    assert (tmp_path / "fontawesome.js").read_text() == 'x={bars:[448,512,["nav"],"f0c9","M0"],}'
+
+
+def test_every_lesson_of_the_course_is_on_the_map():
+    found = pages.days()
+    assert [day.lesson for day in found] == sorted(path.stem for path in (ROOT / "course").glob("day*.py"))
+    assert all(day.number in pages.MAP and day.exercises for day in found)
