@@ -1,0 +1,157 @@
+"""Who may log in to the hub, and the folders that this takes.
+
+Everything lies in one folder, /srv/passlab or the one that PASSLAB_HUB names:
+
+    accounts.csv     id, section and password of each person; only root can read it
+    homes/ID         a learner's home folder, which belongs to the system user of that name
+    exchange/COURSE  nbgrader's exchange, one course for each section
+    hub/             the hub's own state; only root can read it
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import pwd
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from passlab import place
+
+_ID, _SECTION = re.compile(r"[a-z_][a-z0-9_-]{0,30}"), re.compile(r"[a-z0-9-]{0,30}")
+_PROGRAMS = "/usr/sbin:/sbin:/usr/bin:/bin"
+
+
+class Refused(ValueError):
+    """A roster or a machine that cannot be used; the message is a sentence for the person who runs the hub."""
+
+
+class Account(NamedTuple):
+    id: str
+    section: str
+    password: str
+
+
+def folder() -> Path:
+    return Path(os.environ.get("PASSLAB_HUB", "/srv/passlab"))
+
+
+def instructor() -> str:
+    """Return the instructor: the system user to whom the project belongs."""
+    return pwd.getpwuid(place.PROJECT.stat().st_uid).pw_name
+
+
+def home(learner: str) -> Path:
+    return folder() / "homes" / learner
+
+
+def course_id(section: str) -> str:
+    """Return nbgrader's course of a section; learners without a section are in the course "passlab"."""
+    return f"passlab-{section}" if section else "passlab"
+
+
+def read() -> dict[str, Account]:
+    """Return id → account of everybody who may log in; empty before the first start."""
+    path = folder() / "accounts.csv"
+    if not path.exists():
+        return {}
+    with path.open(newline="", encoding="utf-8") as lines:
+        return {row["id"]: Account(**row) for row in csv.DictReader(lines)}
+
+
+def program(name: str, package: str) -> str:
+    """Return the path of a system program. Raise Refused where it is missing, with the Debian package that has it."""
+    found = shutil.which(name, path=f"{os.environ.get('PATH', '')}:{_PROGRAMS}")
+    if found is None:
+        raise Refused(f"The hub needs {name}, which this machine lacks (Debian: apt install {package}).")
+    return found
+
+
+def enter(roster: Iterable[tuple[str, str]] | None) -> list[Account]:
+    """Let the instructor and the learners of a roster, (id, section), log in, and no one else; None keeps the learners.
+
+    Make what they lack: system users, home folders, passwords, the exchange. Return the new accounts. Raise Refused
+    before anything is made if an id cannot be a system user, or is one that has nothing to do with the hub.
+    """
+    known = read()
+    kept = [(one.id, one.section) for one in known.values() if one.id != instructor()]
+    learners = dict(kept if roster is None else roster)
+    for learner, section in learners.items():
+        _check(learner, section)
+    (folder() / "homes").mkdir(parents=True, exist_ok=True)
+    (folder() / "hub").mkdir(mode=0o700, exist_ok=True)
+    for learner in learners:
+        _system_user(learner)
+    for section in {"", *learners.values()}:
+        _exchange(course_id(section))
+    everybody = [
+        Account(id, section, known[id].password if id in known else secrets.token_urlsafe(12))
+        for id, section in {instructor(): "", **learners}.items()
+    ]
+    _write(everybody)
+    return [account for account in everybody if account.id not in known]
+
+
+def _check(learner: str, section: str) -> None:
+    if not _ID.fullmatch(learner):
+        raise Refused(
+            f"{learner!r} on the roster cannot be a system user: use up to 31 lower-case letters, digits, - and _."
+        )
+    if not _SECTION.fullmatch(section):
+        raise Refused(f"{learner}'s section {section!r} cannot name a folder: use lower-case letters, digits and -.")
+    try:
+        user = pwd.getpwnam(learner)
+    except KeyError:
+        return
+    if Path(user.pw_dir) != home(learner):
+        raise Refused(f"{learner} on the roster is a system user of this machine already: choose another id.")
+
+
+def _system_user(learner: str) -> None:
+    """Make a system user without a password, with a home folder that no other learner can read."""
+    at = home(learner)
+    try:
+        user = pwd.getpwnam(learner)
+    except KeyError:
+        words = ["--create-home", "--home-dir", str(at), "--user-group", "--shell", "/bin/bash", "--comment", "PassLab"]
+        made = subprocess.run(
+            [program("useradd", "passwd"), *words, learner], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+        if made.returncode:
+            raise Refused(f"The system user {learner} cannot be made: {made.stderr.strip()}") from None
+        user = pwd.getpwnam(learner)
+    for path in (at, at / "course", at / "work"):
+        path.mkdir(exist_ok=True)
+        os.chown(path, user.pw_uid, user.pw_gid)
+    at.chmod(0o700)
+
+
+def _exchange(course: str) -> None:
+    """Make nbgrader's exchange. Sticky bits keep learners from renaming what others have put there."""
+    owner = place.PROJECT.stat()
+    root = folder() / "exchange"
+    for path, mode in (
+        (root, 0o1777),
+        (root / course, 0o755),
+        (root / course / "outbound", 0o755),
+        (root / course / "inbound", 0o3733),
+        (root / course / "feedback", 0o711),
+    ):
+        path.mkdir(exist_ok=True)
+        os.chown(path, owner.st_uid, owner.st_gid)
+        path.chmod(mode)
+
+
+def _write(accounts: list[Account]) -> None:
+    path = folder() / "accounts.csv"
+    fresh = path.with_suffix(".new")
+    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", newline="", encoding="utf-8") as out:
+        lines = csv.writer(out)
+        lines.writerow(Account._fields)
+        lines.writerows(accounts)
+    fresh.replace(path)

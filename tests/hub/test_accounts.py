@@ -1,0 +1,89 @@
+"""Who may log in to the hub, and what `make hub` says where it cannot run."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+
+import pytest
+
+from autograder.hub import __main__ as command
+from autograder.hub import accounts
+from autograder.hub.accounts import Refused
+from tests.support import hubs, tiny
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("PASSLAB_HUB", str(tmp_path / "hub"))
+    return tmp_path / "hub"
+
+
+@pytest.mark.parametrize(
+    ("learner", "section", "said"),
+    [
+        ("root", "", "is a system user of this machine already"),
+        ("Ada Lovelace", "", "cannot be a system user"),
+        ("../ada", "", "cannot be a system user"),
+        ("-ada", "", "cannot be a system user"),
+        ("ada", "../evening", "cannot name a folder"),
+    ],
+)
+def test_a_roster_that_cannot_be_is_refused_before_anything_is_made(folder, learner, section, said):
+    if learner == accounts.instructor():
+        learner = "daemon"
+    with pytest.raises(Refused, match=said):
+        accounts.enter([("zoe", ""), (learner, section)])
+    assert not folder.exists()
+
+
+TWICE = """
+import json, pwd
+from autograder.hub import accounts
+
+first = accounts.enter([("ada", ""), ("bob", "evening")])
+second = accounts.enter([("ada", ""), ("cyd", "")])
+kept = accounts.enter(None)
+users = {name: pwd.getpwnam(name).pw_dir for name in ("ada", "bob", "cyd")}
+modes = {str(path.relative_to(accounts.folder())): oct(path.stat().st_mode) for path in accounts.folder().rglob("*")}
+print(json.dumps([[one.id for one in made] for made in (first, second, kept)] + [users, modes]))
+"""
+
+
+def test_accounts_are_made_once_and_follow_the_roster(tmp_path, folder):
+    assert hubs.is_root(), "This test makes system users, on a copy of /etc: run it as root."
+    done = subprocess.run(
+        [*hubs.sealed(tmp_path), sys.executable, "-c", TWICE], cwd=tiny.ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    *made, users, modes = json.loads(done.stdout.splitlines()[-1])
+    assert made == [[accounts.instructor(), "ada", "bob"], ["cyd"], []]
+    assert users["bob"] == str(folder / "homes/bob"), "who leaves the roster keeps their files, and cannot log in"
+    with (folder / "accounts.csv").open(newline="") as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["id"] for row in rows] == [accounts.instructor(), "ada", "cyd"]
+    assert len({row["password"] for row in rows}) == 3 and all(len(row["password"]) >= 16 for row in rows)
+    assert modes["accounts.csv"].endswith("100600") and modes["hub"].endswith("40700")
+    assert {modes[f"homes/{name}"][-3:] for name in users} == {"700"}
+    assert modes["exchange"].endswith("1777") and modes["exchange/passlab-evening/inbound"].endswith("3733")
+
+
+def test_it_says_that_it_takes_root(monkeypatch, capsys):
+    monkeypatch.setattr(command.os, "geteuid", lambda: 1000)
+    assert command.main([]) == 1
+    assert "sudo make hub" in capsys.readouterr().err
+
+
+def test_it_says_how_to_get_node(monkeypatch, tmp_path):
+    monkeypatch.setattr(command.place, "PROJECT", tmp_path)
+    monkeypatch.setattr(command.shutil, "which", lambda name, path=None: None)
+    with pytest.raises(Refused, match=r"needs Node\.js, and node is not on the PATH \(Debian: apt install npm\)"):
+        command.proxy()
+
+
+def test_a_missing_program_is_named_with_its_package(monkeypatch):
+    monkeypatch.setattr(accounts.shutil, "which", lambda name, path=None: None)
+    with pytest.raises(Refused, match=r"needs bwrap, .* apt install bubblewrap"):
+        accounts.program("bwrap", "bubblewrap")

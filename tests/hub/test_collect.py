@@ -1,0 +1,157 @@
+"""Collecting from the exchange: what a submission says of itself is not believed."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pwd
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from nbgrader.api import Gradebook
+from nbgrader.coursedir import CourseDirectory
+from nbgrader.utils import notebook_hash
+from traitlets.config import Config
+
+from autograder.grading.exchange import Collect, ReleaseFeedback
+from autograder.grading.late import DAY, LateDays
+from tests.support import hubs
+
+#: Whose submissions these are: as root, another user's, so that root's own files are foreign to them.
+LEARNER = pwd.getpwnam("daemon") if hubs.is_root() else pwd.getpwuid(os.getuid())
+
+
+@pytest.fixture
+def now():
+    """When the learner submits: as the test begins, since the machine's own clock dates the files."""
+    return datetime.now(UTC)
+
+
+@pytest.fixture(scope="module")
+def gradebook(tmp_path_factory):
+    """An empty gradebook: making one takes seconds."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('gradebook')}/gradebook.db"
+    Gradebook(url, "passlab").close()
+    return url
+
+
+@pytest.fixture
+def exchange(tmp_path, gradebook):
+    """`exchange(name, files)` puts a submission there: file name → text, or a path that a link shows to."""
+    (tmp_path / "exchange/passlab/inbound").mkdir(parents=True)
+
+    def submit(name: str, files: dict):
+        folder = tmp_path / "exchange/passlab/inbound" / name
+        folder.mkdir()
+        for file, content in files.items():
+            path = folder / file
+            path.write_text(content) if isinstance(content, str) else path.symlink_to(content)
+            os.chown(path, LEARNER.pw_uid, LEARNER.pw_gid, follow_symlinks=False)
+        os.chown(folder, LEARNER.pw_uid, LEARNER.pw_gid)
+
+    def collect(command=Collect, **options):
+        config = Config()
+        config.CourseDirectory.root = str(tmp_path / "course")
+        config.CourseDirectory.course_id, config.CourseDirectory.assignment_id = "passlab", "day00"
+        config.CourseDirectory.db_url = gradebook
+        config.Exchange.root = str(tmp_path / "exchange")
+        (tmp_path / "exchange").chmod(0o777)
+        (tmp_path / "course").mkdir(exist_ok=True)
+        log = logging.getLogger("test_collect")
+        coursedir = CourseDirectory(config=config, log=log)
+        command(coursedir=coursedir, config=config, log=log, **options).start()
+        return tmp_path / "course/submitted"
+
+    submit.collect = collect
+    return submit
+
+
+def stamp(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S.%f} UTC"
+
+
+def name(learner: str, time: datetime, more: str = "x") -> str:
+    return f"{learner}+day00+{stamp(time)}+{more}"
+
+
+def files(time: datetime, **more) -> dict:
+    return {"tiny.ipynb": "{}", "timestamp.txt": stamp(time), "submission_secret.txt": "s"} | more
+
+
+def test_a_submission_arrives_as_it_is(exchange, now):
+    exchange(name(LEARNER.pw_name, now), files(now))
+    found = exchange.collect() / LEARNER.pw_name / "day00"
+    assert {path.name: path.read_text() for path in found.iterdir()} == files(now)
+
+
+def test_in_anothers_name_it_counts_as_its_owners(exchange, now):
+    exchange(name("bob", now), files(now))
+    assert [path.name for path in exchange.collect().iterdir()] == [LEARNER.pw_name]
+
+
+def test_a_link_to_a_file_of_the_instructors_is_not_followed(exchange, now, caplog):
+    foreign = Path("/etc/passwd")
+    exchange(name(LEARNER.pw_name, now), files(now, **{"tiny.ipynb": foreign}))
+    found = exchange.collect() / LEARNER.pw_name / "day00"
+    assert "root" not in "".join(path.read_text() for path in found.iterdir())
+    assert "not a file of the learner's" in caplog.text
+
+
+def test_a_link_to_a_folder_of_the_instructors_gives_nothing(exchange, now):
+    exchange(name(LEARNER.pw_name, now), files(now, more=Path("/etc/ssl")))
+    found = exchange.collect() / LEARNER.pw_name / "day00"
+    assert not [path for path in (found / "more").rglob("*") if path.is_file()]
+
+
+def test_a_pipe_does_not_stop_the_others(exchange, now, tmp_path):
+    exchange(name(LEARNER.pw_name, now), files(now))
+    (folder,) = (tmp_path / "exchange/passlab/inbound").iterdir()
+    os.mkfifo(folder / "pipe")
+    found = exchange.collect() / LEARNER.pw_name / "day00"
+    assert (found / "tiny.ipynb").exists() and not (found / "pipe").exists()
+
+
+def test_a_time_that_was_set_back_is_corrected(exchange, now):
+    early = now - timedelta(days=3)
+    exchange(name(LEARNER.pw_name, early), files(early))
+    found = exchange.collect() / LEARNER.pw_name / "day00/timestamp.txt"
+    assert found.read_text() >= stamp(now - timedelta(minutes=1))
+
+
+def test_the_last_of_several_submissions_counts(exchange, now):
+    before = now - timedelta(minutes=1)
+    exchange(name(LEARNER.pw_name, before), files(before))
+    exchange.collect()
+    exchange(name(LEARNER.pw_name, now), files(now))
+    assert (exchange.collect() / LEARNER.pw_name / "day00/timestamp.txt").read_text() == stamp(before)
+    assert (exchange.collect(update=True) / LEARNER.pw_name / "day00/timestamp.txt").read_text() == stamp(now)
+
+
+def test_a_name_without_a_time_stops_no_one(exchange, now):
+    exchange(f"{LEARNER.pw_name}+day00+yesterday+x", {"tiny.ipynb": "old"})
+    exchange(name(LEARNER.pw_name, now), files(now))
+    assert (exchange.collect() / LEARNER.pw_name / "day00/tiny.ipynb").read_text() == "{}"
+
+
+def test_feedback_without_a_secret_beside_it_is_released_with_that_of_the_submission(exchange, now, tmp_path):
+    exchange(name(LEARNER.pw_name, now), files(now))
+    exchange.collect()
+    feedback = tmp_path / "course/feedback" / LEARNER.pw_name / "day00"
+    feedback.mkdir(parents=True)
+    (feedback / "tiny.html").write_text("well done")
+    exchange.collect(ReleaseFeedback)
+    (released,) = (tmp_path / "exchange/passlab/feedback").iterdir()
+    assert released.stem == notebook_hash(secret="s", notebook_id="tiny") and released.read_text() == "well done"
+
+
+@pytest.mark.parametrize(
+    ("late", "free", "penalty"), [(1, 0, 1.0), (DAY, 0, 1.0), (DAY + 1, 0, 2.0), (DAY, 1, None), (20 * DAY, 0, 10.0)]
+)
+def test_late_days(late, free, penalty):
+    assert LateDays(per_day=0.1, free_days=free).late_submission_penalty("ada", 10.0, late) == penalty
+
+
+def test_without_late_days_nbgraders_method_holds():
+    assert LateDays().late_submission_penalty("ada", 10.0, DAY) is None
+    assert LateDays(penalty_method="zero").late_submission_penalty("ada", 10.0, DAY) == 10.0

@@ -1,0 +1,77 @@
+"""A Jupyter server on a course, and formgrader in a browser."""
+
+from __future__ import annotations
+
+import re
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+from tests.support import tiny
+from tests.support.browser import QUIET, chromium
+
+#: formgrader's page takes MathJax from the internet, and its boxes do nothing before that is there.
+MATHJAX = "MathJax = {Hub: {Config() {}, Queue() {}, Startup: {signal: {Interest() {}}}}}"
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _get(url: str) -> str:
+    for _ in range(600):
+        try:
+            with urllib.request.urlopen(url, timeout=60) as answer:
+                return answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return f"HTTP {error.code}"
+        except OSError:
+            time.sleep(0.2)
+    raise TimeoutError(url)
+
+
+@contextmanager
+def serving(course: Path) -> Iterator[Callable[[str], str]]:
+    """Start a server in a course. Gives a function from a path to its text, with `address` for the path's URL."""
+    port = _free_port()
+    command = [sys.executable, "-m", "jupyter", "server", "--no-browser", f"--port={port}", "--ServerApp.token=t"]
+    with (course / "server.log").open("w") as log:
+        process = subprocess.Popen(
+            [*command, "--allow-root", "--ServerApp.ip=127.0.0.1"],
+            cwd=course,
+            env=tiny.environment(course),
+            stdout=log,
+            stderr=log,
+        )
+
+    def page(path: str) -> str:
+        return _get(page.address(path))
+
+    page.address = f"http://127.0.0.1:{port}/{{}}?token=t".format
+    yield page
+    process.terminate()
+    process.wait(20)
+
+
+@contextmanager
+def browsing(address: str) -> Iterator[Page]:
+    """Open a page of the server in a browser that reaches nothing else."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
+        page = browser.new_page(viewport={"width": 1400, "height": 1000})
+        page.set_default_timeout(120_000)
+        page.set_extra_http_headers({"Authorization": "token t"})
+        page.route(re.compile(r"https?://(?!127\.0\.0\.1)"), lambda route: route.fulfill(body=MATHJAX))
+        page.goto(address)
+        yield page
+        browser.close()
