@@ -34,6 +34,7 @@ from passlab.fx.measure import note_kernel
 from passlab.fx.nodes import attribute, op_name
 from passlab.kernels import code as kernel_code
 from passlab.kernels.primitives import Unsupported, primitives, state
+from passlab.kernels.schedule import DEFAULT, Knobs
 
 if TYPE_CHECKING:
     import tvm
@@ -46,10 +47,13 @@ Groups = Sequence[Sequence[str]]
 # ------------------------------------------------------------------------------------------------ which groups can be
 
 
-def illegal(gm: fx.GraphModule, groups: Groups) -> str | None:
+def illegal(
+    gm: fx.GraphModule, groups: Groups, accepts: Callable[[list[fx.Node]], bool] = lambda chosen: False
+) -> str | None:
     """Return why these groups cannot be kernels, in one sentence that names a node; None if they can.
 
-    The graph's nodes carry their shapes (`passlab.trace(model, x)`).
+    The graph's nodes carry their shapes (`passlab.trace(model, x)`). accepts: whether the nodes of a group, in graph
+    order, have a kernel from elsewhere, so that none needs to be made here.
     """
     nodes = {node.name: node for node in gm.graph.nodes}
     if not isinstance(groups, list | tuple):
@@ -71,7 +75,9 @@ def illegal(gm: fx.GraphModule, groups: Groups) -> str | None:
     for node in where:
         if why := _unfit(node, devices):
             return why
-    return _cycle(gm.graph, groups, where) or next(filter(None, (_no_kernel(gm, c) for c in _chosen(gm, where))), None)
+    return _cycle(gm.graph, groups, where) or next(
+        filter(None, (_no_kernel(gm, chosen) for chosen in _chosen(gm, where) if not accepts(chosen))), None
+    )
 
 
 def _chosen(gm: fx.GraphModule, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
@@ -142,7 +148,7 @@ def _devices(gm: fx.GraphModule) -> dict[fx.Node, str]:
     return found
 
 
-def _steps(graph: fx.Graph, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
+def steps(graph: fx.Graph, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
     """Return the steps of a graph in the order they run, each group as one step. `where`: node → group.
 
     Steps on a cycle, which wait for themselves, are left out. The order follows the graph where it can.
@@ -171,7 +177,7 @@ def _cycle(graph: fx.Graph, groups: Groups, where: dict[fx.Node, int]) -> str | 
     """Return why the groups form a cycle, or None. A kernel starts when all its inputs are ready and delivers its
     values at its end, so no path may leave a group and re-enter it, directly or through other groups.
     """
-    ran = {node for nodes in _steps(graph, where) for node in nodes}
+    ran = {node for nodes in steps(graph, where) for node in nodes}
     stuck = dict.fromkeys(where[node] for node in where if node not in ran)
     for number in stuck:
         if (way := _way_back(where, number)) is not None:
@@ -212,7 +218,7 @@ def _way_back(where: dict[fx.Node, int], number: int) -> list[fx.Node] | None:
 
 def _no_kernel(gm: fx.GraphModule, chosen: list[fx.Node]) -> str | None:
     try:
-        part = _cut(gm, chosen)
+        part = cut(gm, chosen)
         primitives(part, _examples(part))
     except Unsupported as error:
         return str(error)
@@ -229,10 +235,10 @@ def subgraph(gm: fx.GraphModule, group: Sequence[str]) -> fx.GraphModule:
     that the placeholders and outputs stand for.
     """
     names = set(group)
-    return _cut(gm, [node for node in gm.graph.nodes if node.name in names])
+    return cut(gm, [node for node in gm.graph.nodes if node.name in names])
 
 
-def _cut(gm: fx.GraphModule, chosen: list[fx.Node]) -> fx.GraphModule:
+def cut(gm: fx.GraphModule, chosen: list[fx.Node]) -> fx.GraphModule:
     """`subgraph` of nodes in graph order."""
     inside, graph, new = set(chosen), fx.Graph(), {}
     reads = list(dict.fromkeys(a for node in chosen for a in node.all_input_nodes if a not in inside))
@@ -297,7 +303,9 @@ def _names(gm: fx.GraphModule, program: fx.GraphModule, inputs: Sequence[Any]) -
 class _Built:
     """A compiled program, and how to allocate its outputs. `skips`: see `code.Layout`."""
 
-    def __init__(self, gm: fx.GraphModule, inputs: Sequence[Any], skips: Sequence[int], backend: str, name: str):
+    def __init__(
+        self, gm: fx.GraphModule, inputs: Sequence[Any], skips: Sequence[int], backend: str, name: str, knobs: Knobs
+    ):
         program = primitives(gm, inputs)
         names = _names(gm, program, inputs)
         (output,) = program.graph.find_nodes(op="output")
@@ -313,14 +321,15 @@ class _Built:
         self.answer = [
             (False, placeholders.index(n)) if n in placeholders else (True, written.index(n)) for n in output.args[0]
         ]
-        self.taken = _bits if backend == "tvm" else lambda x: x
+        half = any(n.meta["val"].dtype == torch.bfloat16 for n in (*placeholders, *written))
+        self.taken = _bits if backend == "tvm" and half else lambda x: x
         values = [n.meta["val"] for n in placeholders]
         self.device = next((x.device for x in values if x.ndim), values[0].device)
-        key = (name, program.code, backend, str(self.device), *names, *skips, *self.orders, *self.made)
+        key = (name, knobs, program.code, backend, str(self.device), *names, *skips, *self.orders, *self.made)
         key += tuple((x.dtype, tuple(x.shape), x.stride()) for x in values)
         with _lock:
             if key not in _compiled:
-                how = (program, names, skips, self.device, backend, name)
+                how = (program, names, skips, self.device, backend, name, knobs)
                 _compiled[key] = _compile(*how) if written else (None, "")
             self.run, self.source = _compiled[key]
 
@@ -333,6 +342,27 @@ class _Built:
         return [made[at] if new else tensors[at] for new, at in self.answer]
 
 
+def _direct(
+    run: Callable,
+    sources: Sequence[tuple[int, torch.Tensor | None]],
+    place: torch.Tensor | None,
+    shape: tuple,
+    strides: tuple,
+    dtype: torch.dtype,
+    device: torch.device,
+) -> Callable:
+    """Return a kernel of one result as a function. sources: for each operand, the number of an input, or the tensor."""
+
+    def call(*inputs: torch.Tensor) -> torch.Tensor:
+        made = place
+        if made is None:
+            made = torch.empty_strided(shape, strides, dtype=dtype, device=device)
+        run(*[inputs[at] if held is None else held for at, held in sources], made)
+        return made
+
+    return call
+
+
 def _bits(x: torch.Tensor) -> torch.Tensor:
     return x.view(torch.uint16) if x.dtype == torch.bfloat16 else x
 
@@ -342,13 +372,19 @@ _lock = threading.RLock()
 
 
 def _compile(
-    program: fx.GraphModule, names: list[str], skips: Sequence[int], device: torch.device, backend: str, name: str
+    program: fx.GraphModule,
+    names: list[str],
+    skips: Sequence[int],
+    device: torch.device,
+    backend: str,
+    name: str,
+    knobs: Knobs,
 ) -> tuple[Callable, str]:
     """Compile a program; return the callable that runs it on tensors, and its source."""
     if backend == "triton":
         from passlab.kernels import triton as kernel_triton
 
-        return kernel_triton.build(program, names, skips, name)
+        return kernel_triton.build(program, names, skips, name, knobs.block)
     from passlab.kernels import schedule as kernel_schedule
     from passlab.relax import tvm
     from passlab.relax.pipelines import host
@@ -366,9 +402,9 @@ def _compile(
         )
     function = kernel_code.tensor_ir(program, names, skips)
     try:
-        return built(kernel_schedule.on_cpu(function), host())
+        return built(kernel_schedule.on_cpu(function, knobs=knobs), host())
     except (ValueError, TypeError):  # TVM cannot vectorize some booleans
-        return built(kernel_schedule.on_cpu(function, vectors=False), host())
+        return built(kernel_schedule.on_cpu(function, vectors=False, knobs=knobs), host())
 
 
 class Kernel(nn.Module):
@@ -378,15 +414,15 @@ class Kernel(nn.Module):
     on the device "meta", which have no data, go through the graph itself.
     """
 
-    def __init__(self, gm: fx.GraphModule, *, backend: str = "tvm"):
+    def __init__(self, gm: fx.GraphModule, *, backend: str = "tvm", knobs: Knobs = DEFAULT):
         super().__init__()
-        self.gm, self.backend = gm, backend
+        self.gm, self.backend, self.knobs = gm, backend, knobs
         self.name = "fused_" + "_".join(_short(node) for node in gm.graph.nodes if node.op.startswith("call_"))[:60]
         self._built: dict[tuple, _Built] = {}
         self._holds = bool(state(gm))
 
     def __deepcopy__(self, memo: dict) -> Kernel:
-        made = Kernel(copy.deepcopy(self.gm, memo), backend=self.backend)
+        made = Kernel(copy.deepcopy(self.gm, memo), backend=self.backend, knobs=self.knobs)
         made._built, made.training = self._built, self.training  # a built kernel depends on shapes, not on values
         return made
 
@@ -418,7 +454,7 @@ class Kernel(nn.Module):
                 said = " and ".join(sorted(map(str, devices)))
                 raise ValueError(f"The kernel {self.name} got tensors on {said}: move them to one device.")
             with _disable_current_modes():  # hide the build from modes that observe the program
-                self._built[key] = _Built(self.gm, inputs, skips, self.backend, self.name)
+                self._built[key] = _Built(self.gm, inputs, skips, self.backend, self.name, self.knobs)
         return self._built[key]
 
     def forward(self, *inputs: Any, out: Sequence[torch.Tensor] | None = None) -> Any:
@@ -436,6 +472,36 @@ class Kernel(nn.Module):
         (output,) = self.gm.graph.find_nodes(op="output")
         found = iter(results)
         return fx.node.map_aggregate(output.args[0], lambda a: next(found) if isinstance(a, fx.Node) else a)
+
+    def prepared(self, *inputs: Any, place: Callable[..., torch.Tensor | None] = lambda *how: None) -> Callable:
+        """Return the kernel as a function without checks, for inputs with these shapes, strides, types and alignment.
+
+        place(number, shape, strides, dtype): a tensor that every call writes that result into, or None for a new one.
+        """
+        held = [x.detach() for x in state(self.gm).values()]
+        tensors = [*(x for x in inputs if isinstance(x, torch.Tensor)), *held]
+        skips = [kernel_code.skipped(x) for x in tensors]
+        if any(not x.numel() or x.is_meta for x in tensors) or None in skips:
+            return self
+        built = self._for(inputs, tensors, skips)
+        (output,) = self.gm.graph.find_nodes(op="output")
+        single = isinstance(output.args[0], fx.Node)
+        where = [at for at, x in enumerate(inputs) if isinstance(x, torch.Tensor)]
+        places = [place(at, *how) for at, how in enumerate(built.made)]
+        plain = built.taken is not _bits and not any(built.orders) and not any(seen.flat for _, seen in built.given)
+        if single and plain and built.run is not None and built.answer == [(True, 0)]:
+            sources = [(where[at], None) if at < len(where) else (-1, tensors[at]) for at, _ in built.given]
+            return _direct(built.run, sources, places[0], *built.made[0], built.device)
+
+        def run(*inputs: Any) -> Any:
+            made = [
+                torch.empty_strided(shape, strides, dtype=dtype, device=built.device) if into is None else into
+                for into, (shape, strides, dtype) in zip(places, built.made, strict=True)
+            ]
+            results = built([*(inputs[at] for at in where), *held], made)
+            return results[0] if single else tuple(results)
+
+        return run
 
     def extra_repr(self) -> str:
         return f"{self.name}, built for {self.variants} kinds of inputs"
@@ -474,13 +540,13 @@ def fused(gm: fx.GraphModule, groups: Groups, device: Any = None) -> fx.GraphMod
     nodes = {node.name: node for node in gm.graph.nodes}
     where = {nodes[name]: number for number, group in enumerate(groups) for name in group}
     graph, new, kernels = fx.Graph(), {}, {}
-    for step in _steps(gm.graph, where):
+    for step in steps(gm.graph, where):
         if step[0].op == "get_attr" and step[0].users and all(user in where for user in step[0].users):
             continue  # kernels hold their constants
         if step[0] not in where:
             new[step[0]] = graph.node_copy(step[0], new.__getitem__)
             continue
-        part = _cut(gm, step)
+        part = cut(gm, step)
         made = kernel(part, device=device)
         target = made.name + (f"_{len(kernels)}" if made.name in kernels else "")
         kernels[target] = made

@@ -3,13 +3,16 @@
     on_cpu(function)       # tvm.tirx.PrimFunc in, tvm.tirx.PrimFunc out
     on_cuda(function)
 
-A schedule never changes what is computed; if TVM rejects a step, the loops stay as they were before it.
+A schedule never changes what is computed; if TVM rejects a step, the loops stay as they were before it. How wide its
+vectors are and the like are numbers, `Knobs`, so that a schedule can be handed over as data.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from passlab.relax.loops import WORTH_A_CORE, blocks, is_spatial, refuse, tried, variables
@@ -20,8 +23,36 @@ if TYPE_CHECKING:
 #: A reduction keeps a vector of up to this many sums; an element-wise loop is cut into chunks of about that many.
 VECTOR, CHUNK = 64, 2**14
 
+#: Knob of a schedule → its values, the default first.
+KNOBS: Mapping[str, tuple] = {
+    "tile": (CHUNK, *(2**n for n in range(8, 19) if 2**n != CHUNK)),
+    "vector": (VECTOR, 1, 8, 16, 32, 128),
+    "parallel": (True, False),
+    "unroll": (1, 2, 4, 8, 16),
+    "block": (1024, 128, 256, 512, 2048, 4096),
+}
 
-def on_cpu(function: tvm.tirx.PrimFunc, vectors: bool = True) -> tvm.tirx.PrimFunc:
+
+@dataclass(frozen=True)
+class Knobs:
+    """The numbers of a schedule, with values from `KNOBS`.
+
+    `tile`: elements in a chunk of an element-wise loop; `vector`: the most sums that a reduction keeps side by side;
+    `parallel`: whether large loops are spread over the cores; `unroll`: steps of the innermost element-wise loop that
+    are written out; `block`: elements per program of a Triton kernel, on a GPU.
+    """
+
+    tile: int = CHUNK
+    vector: int = VECTOR
+    parallel: bool = True
+    unroll: int = 1
+    block: int = 1024
+
+
+DEFAULT = Knobs()
+
+
+def on_cpu(function: tvm.tirx.PrimFunc, vectors: bool = True, knobs: Knobs = DEFAULT) -> tvm.tirx.PrimFunc:
     """Spread the outer loops over cores and the inner over vector registers; keep each row of a reduction together.
 
     LLVM vectorizes element-wise loops, but not reductions, since it may not reorder float additions: `vectors` says
@@ -30,12 +61,12 @@ def on_cpu(function: tvm.tirx.PrimFunc, vectors: bool = True) -> tvm.tirx.PrimFu
     from passlab.relax import tvm
 
     schedule = tvm.s_tir.Schedule(function)
-    if (rows := tried(schedule, functools.partial(_by_rows, vectors=vectors))) is not None:
+    if (rows := tried(schedule, functools.partial(_by_rows, vectors=vectors, knobs=knobs))) is not None:
         return rows.mod["main"]
     for nest in _nests(schedule):
         element_wise = is_spatial(schedule, nest[0])
         step = _element_wise if element_wise else functools.partial(_reduction, vectors=vectors)
-        schedule = tried(schedule, functools.partial(step, nest=nest)) or schedule
+        schedule = tried(schedule, functools.partial(step, nest=nest, knobs=knobs)) or schedule
     return schedule.mod["main"]
 
 
@@ -67,18 +98,18 @@ def _sizes(schedule: Any, loops: list) -> list[int]:
     return [int(schedule.get(loop).extent) for loop in loops]
 
 
-def _width(size: int, most: int = VECTOR) -> int:
+def _width(size: int, most: int) -> int:
     """Return the widest vector that divides a loop; 1 if none of at least 8 does."""
     width = max(d for d in range(1, min(size, most) + 1) if size % d == 0)
     return width if width >= 8 else 1
 
 
-def _parallel(schedule: Any, loop: Any, steps: int) -> None:
-    if steps >= WORTH_A_CORE:
+def _parallel(schedule: Any, loop: Any, steps: int, knobs: Knobs) -> None:
+    if knobs.parallel and steps >= WORTH_A_CORE:
         schedule.parallel(loop)
 
 
-def _element_wise(schedule: Any, nest: list) -> None:
+def _element_wise(schedule: Any, nest: list, knobs: Knobs) -> None:
     """Schedule a nest without reductions: over the cores, with an inner loop that LLVM can vectorize."""
     loops = schedule.get_loops(nest[0])
     if not loops:
@@ -88,12 +119,16 @@ def _element_wise(schedule: Any, nest: list) -> None:
         loops = [schedule.fuse(*loops)]
     *outer, inner = loops
     (size,) = _sizes(schedule, [inner])
-    if size > CHUNK:
-        even = max((d for d in range(1, CHUNK + 1) if size % d == 0), default=1)
-        rest, _ = schedule.split(inner, [None, even if even >= CHUNK // 16 else CHUNK])
+    if size > knobs.tile:
+        even = max((d for d in range(1, knobs.tile + 1) if size % d == 0), default=1)
+        rest, inner = schedule.split(inner, [None, even if even >= knobs.tile // 16 else knobs.tile])
         outer.append(rest)
     if outer:
-        _parallel(schedule, schedule.fuse(*outer), steps)
+        _parallel(schedule, schedule.fuse(*outer), steps, knobs)
+    (size,) = _sizes(schedule, [inner])
+    if knobs.unroll > 1 and size % knobs.unroll == 0:
+        _, written_out = schedule.split(inner, [None, knobs.unroll])
+        schedule.unroll(written_out)
 
 
 def _is_plain(stage: Any) -> bool:
@@ -113,7 +148,7 @@ def _reads(index: Any, axes: list) -> bool:
     return any(variable.same_as(axis) for variable in variables(index) for axis in axes)
 
 
-def _by_rows(schedule: Any, vectors: bool) -> None:
+def _by_rows(schedule: Any, vectors: bool, knobs: Knobs) -> None:
     """Schedule reductions over the last dimensions and the nest that reads them: all of a row, then the next row."""
     from passlab.tvm.reach import cores
 
@@ -124,7 +159,7 @@ def _by_rows(schedule: Any, vectors: bool) -> None:
         refuse("nothing reduces")
     rows = min(sum(int(a.iter_type) == 0 for a in schedule.get(b).iter_vars) for b in everything)
     sizes = [_sizes(schedule, schedule.get_loops(b))[:rows] for b in (*everything, last[0])]
-    if any(other != sizes[0] for other in sizes) or math.prod(sizes[0]) < cores():
+    if not rows or any(other != sizes[0] for other in sizes) or math.prod(sizes[0]) < cores():
         refuse("there are no rows")
     steps = max(math.prod(_sizes(schedule, schedule.get_loops(b))) for b in (*everything, last[0]))
     row = schedule.fuse(*schedule.get_loops(last[0])[:rows])
@@ -133,22 +168,22 @@ def _by_rows(schedule: Any, vectors: bool) -> None:
             schedule.compute_at(block, row)
             schedule.set_scope(block, 0, "local")
     for block in reducing if vectors else ():
-        _vectors(schedule, block, shared=1)
-    _parallel(schedule, row, steps)
+        _vectors(schedule, block, knobs, shared=1)
+    _parallel(schedule, row, steps, knobs)
 
 
-def _reduction(schedule: Any, nest: list, vectors: bool) -> None:
+def _reduction(schedule: Any, nest: list, vectors: bool, knobs: Knobs) -> None:
     """Schedule a single reduction: spread its elements over the cores."""
     loops = schedule.get_loops(nest[0])
     steps = math.prod(_sizes(schedule, loops))
     kinds = [int(axis.iter_type) for axis in schedule.get(nest[0]).iter_vars]
     plain = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == 0]
-    outer = _vectors(schedule, nest[0]) if vectors else plain
+    outer = _vectors(schedule, nest[0], knobs) if vectors else plain
     if outer:
-        _parallel(schedule, schedule.fuse(*outer), steps)
+        _parallel(schedule, schedule.fuse(*outer), steps, knobs)
 
 
-def _vectors(schedule: Any, block: Any, shared: int = 0) -> list:
+def _vectors(schedule: Any, block: Any, knobs: Knobs, shared: int = 0) -> list:
     """Keep a vector of a reduction's elements in registers while reducing, if they are adjacent in what it reads.
 
     Return the loops outside of that; the first `shared` ones belong to other stages too.
@@ -163,7 +198,7 @@ def _vectors(schedule: Any, block: Any, shared: int = 0) -> list:
         return spatial
     *outer, inner = spatial
     (size,) = _sizes(schedule, [inner])
-    if (width := _width(size)) == 1:
+    if (width := _width(size, knobs.vector)) == 1:
         return spatial
     if width < size:
         rest, inner = schedule.split(inner, [None, width])

@@ -3,13 +3,15 @@
     print(source(program, ["x", "y"], (), "fused"))      # Python text, made without a GPU
 
 It supports element-wise groups with broadcasting whose results have one shape. Each program of the kernel computes
-BLOCK elements; an element's index determines where its operands lie.
+BLOCK elements; an element's index determines where its operands lie. It runs on a GPU or, if TRITON_INTERPRET=1 is in
+the environment before Triton is imported, in Triton's interpreter on CPU tensors.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import math
+import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -52,6 +54,13 @@ _SAID = {
     "bitwise_xor": "({0} ^ {1})",
     "where": "tl.where({0}, {1}, {2})",
 }
+#: In float32 Triton's own division gives 0 for divisors above 2**126, and its own root is an approximation.
+_ROUNDED = {
+    "div": "tl.div_rn({0}, {1})",
+    "reciprocal": "tl.div_rn(1.0, {0})",
+    "sqrt": "tl.sqrt_rn({0})",
+    "rsqrt": "tl.div_rn(1.0, tl.sqrt_rn({0}))",
+}
 
 
 def _type(dtype: torch.dtype) -> str:
@@ -61,7 +70,7 @@ def _type(dtype: torch.dtype) -> str:
 def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], name: str) -> str:
     """Return the kernel as Python text: a function `name` of pointers, inputs first. Raise Unsupported."""
     results = kernel_code.results(program)
-    shape, (dims, _) = tuple(results[0].meta["val"].shape), kernel_code.written(results[0])
+    shape, (dims, dense) = tuple(results[0].meta["val"].shape), kernel_code.written(results[0])
     for node in results:
         if (tuple(node.meta["val"].shape), kernel_code.written(node)[0]) != (shape, dims):
             raise Unsupported(node.meta["of"], "for Triton, the results of a group must have one shape")
@@ -95,8 +104,10 @@ def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], 
     def load(node: fx.Node, at: tuple) -> str:
         seen = layouts[node]
         steps = [f"{i} * {s}" for i, s in zip(at, seen.strides, strict=True) if i != 0 and s]
+        if (at, seen.shape, seen.strides) == (place, shape, dense):  # it lies as the result does
+            steps = ["number"]
         where = " + ".join([*steps, *([str(seen.skip)] if seen.skip or not steps else [])])
-        text = f"tl.load({pointers[node]} + ({where}), mask=inside)"
+        text = f"tl.load({pointers[node]} + ({where}){', mask=inside' if steps else ''})"  # a scalar takes no mask
         return assigned(pointers[node], f"{text} != 0" if node.meta["val"].dtype == torch.bool else text)
 
     def computed(node: fx.Node, at: tuple) -> str:
@@ -110,17 +121,21 @@ def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], 
         ]
         if casts:
             return assigned("cast", f"({given[0]} != 0)" if dtype == torch.bool else f"{given[0]}.to({_type(dtype)})")
-        return assigned(primitive, _SAID[primitive].format(*given))
+        said = _ROUNDED.get(primitive) if dtype == torch.float32 else None
+        return assigned(primitive, (said or _SAID[primitive]).format(*given))
 
+    number = "tl.program_id(0)"
+    if max([math.prod(shape), *(seen.span for seen in layouts.values())]) > 2**31 - BLOCK:
+        number += ".to(tl.int64)"
     sizes = [shape[d] for d in dims]
     places = {d: f"i{d}" for d in dims}
-    at = tuple(0 if n == 1 else places[d] for d, n in enumerate(shape))
+    place = tuple(0 if n == 1 else places[d] for d, n in enumerate(shape))
     for k, d in enumerate(dims):
         below = math.prod(sizes[k + 1 :])
         lines.append(f"    i{d} = number{f' // {below}' if below > 1 else ''}{f' % {sizes[k]}' if k else ''}")
     outs = [f"out{k}" for k in range(len(results))]
     for node, out in zip(results, outs, strict=True):
-        lines.append(f"    tl.store({out} + number, {value(node, at)}, mask=inside)")
+        lines.append(f"    tl.store({out} + number, {value(node, place)}, mask=inside)")
     head = [
         "import triton",
         "import triton.language as tl",
@@ -128,7 +143,7 @@ def source(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], 
         "",
         "@triton.jit",
         f"def {name}({', '.join([*names, *outs])}, BLOCK: tl.constexpr):",
-        "    number = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)",
+        f"    number = {number} * BLOCK + tl.arange(0, BLOCK)",
         f"    inside = number < {math.prod(shape)}",
     ]
     return "\n".join([*head, *lines, ""])
@@ -138,10 +153,16 @@ def _number(value: float) -> str:
     return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
 
 
-def build(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], name: str) -> tuple[Callable, str]:
-    """Return a callable that runs a program on GPU tensors, and its source. RuntimeError without GPU or Triton."""
+def build(
+    program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], name: str, block: int = BLOCK
+) -> tuple[Callable, str]:
+    """Return a callable that runs a program, and its source.
+
+    Raise RuntimeError without Triton, and where there is neither a GPU nor Triton's interpreter.
+    """
     text = source(program, names, skips, name)
-    if not torch.cuda.is_available() or importlib.util.find_spec("triton") is None:
+    somewhere = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"
+    if not somewhere or importlib.util.find_spec("triton") is None:
         raise RuntimeError('A Triton kernel needs a CUDA GPU and the package triton; backend="tvm" runs everywhere.')
     folder = Path(tempfile.mkdtemp(prefix="passlab-triton-"))  # Triton reads a kernel's source from its file
     (folder / f"{name}.py").write_text(text)
@@ -149,5 +170,5 @@ def build(program: fx.GraphModule, names: Sequence[str], skips: Sequence[int], n
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     kernel, elements = getattr(module, name), kernel_code.results(program)[0].meta["val"].numel()
-    grid = (-(-elements // BLOCK),)
-    return lambda *tensors: kernel[grid](*tensors, BLOCK=BLOCK), text
+    grid = (-(-elements // block),)
+    return lambda *tensors: kernel[grid](*tensors, BLOCK=block), text

@@ -1,0 +1,202 @@
+"""Every exercise on torch.fx, judged on the GPU: reference, wrong and right answers, all five verdicts.
+
+The graphs of the cases, their parameters and their inputs lie on the device, so an answer works on a graph there, and
+the judge compares both graphs there. The proof is that of `passlab prove`: reference and right answers get every point,
+and each wrong answer loses the verdict that it names.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+from torch.utils import _pytree as pytree
+
+from autograder.authoring import source
+from autograder.authoring.prove import prove
+from autograder.bench.figures import Figure, skipped
+from autograder.gpu.job import Job, each
+from passlab import exercises
+from passlab.fx.programs import RUNS, Program
+from passlab.fx.trials import example_inputs
+from passlab.judge import VERDICTS, Case, Exercise, Judgement, judge
+
+PART = "judging"
+#: The days whose exercises are on torch.fx.
+DAYS = ("day01", "day02", "day03", "day04", "day05", "day06")
+
+
+def moved(value: Any, device: str) -> Any:
+    """Return tensors and modules in nested containers on a device; a module is moved in place."""
+
+    def move(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            return part.to(device)
+        if isinstance(part, nn.Module):
+            part.to(device)
+            for module in part.modules():
+                for name, held in vars(module).items():
+                    if isinstance(held, Tensor):  # a constant that is no buffer
+                        setattr(module, name, held.to(device))
+            if isinstance(part, fx.GraphModule) and "inputs" in part.meta:
+                part.meta["inputs"] = moved(part.meta["inputs"], device)
+        return part
+
+    return pytree.tree_map(move, value)
+
+
+class OnDevice:
+    """A judge like `passlab.judge.judge` that puts cases with graphs on a device. `cases`: where each was judged."""
+
+    def __init__(self, device: str):
+        self.device, self.cases = device, {}
+
+    def __call__(self, exercise: Exercise, answer: Any, cases: Sequence[Case] | None = None) -> Judgement:
+        cases = exercise.cases() if cases is None else cases
+        return judge(exercise, answer, [self.placed(case) for case in cases])
+
+    def placed(self, case: Case) -> Case:
+        """Return the case on the device; as it is if it has no graph, or one that does not run there."""
+        if case.name not in self.cases:
+            self.cases[case.name] = self._where(case)
+        if self.cases[case.name] != "device":
+            return case
+        inputs = case.inputs and (lambda: moved(case.inputs(), self.device))
+        return replace(case, build=lambda: moved(case.build(), self.device), inputs=inputs)
+
+    def _where(self, case: Case) -> str:
+        graphs = [part for part in pytree.tree_leaves(case.build()) if isinstance(part, fx.GraphModule)]
+        if not graphs:
+            return "no graph"
+        inputs = case.inputs() if case.inputs else example_inputs(graphs[0])
+        if inputs is not None and Program(graphs[0]).run(inputs, device=self.device).error is not None:
+            return "names the CPU"
+        return "device"
+
+
+class _Absent(ModuleType):
+    """Stands in for a package that is missing here and that a notebook imports: whatever uses it fails."""
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self.__spec__, self.__path__ = ModuleSpec(name, None), []
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _Absent(f"{self.__name__}.{name}")
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        raise ModuleNotFoundError(f"{self.__name__} is missing here")
+
+
+def stand_in(exercise_id: str) -> list[str]:
+    """Let the notebook of an exercise import packages that are missing here, such as IPython; return their names.
+
+    An answer is made with all that its notebook imports, of which it uses little.
+    """
+    path = source.find(exercise_id).path
+    missing = []
+    for statement in ast.walk(ast.parse(path.read_text())):
+        if isinstance(statement, ast.Import):
+            wanted = [(alias.name, []) for alias in statement.names]
+        elif isinstance(statement, ast.ImportFrom) and statement.module:
+            wanted = [(statement.module, [alias.name for alias in statement.names])]
+        else:
+            continue
+        for name, parts in wanted:
+            try:
+                module = import_module(name)
+                for part in parts:
+                    getattr(module, part, None)  # passlab.relax looks for its compiler here
+            except ImportError:
+                missing.append(name)
+                sys.modules[name] = _Absent(name)
+                for end in range(1, name.count(".") + 1):
+                    whole = name.rsplit(".", end)[0]
+                    sys.modules.setdefault(whole, _Absent(whole))
+    return missing
+
+
+def proved(exercise_id: str, device: str, seed: int) -> dict[str, Any]:
+    """Return how an exercise's answers were judged on a device; {"lacks": why} where it cannot be judged here."""
+    told: dict[str, Any] = {"exercise": exercise_id}
+    exercise = exercises.find(exercise_id)
+    try:
+        cases = exercise.cases()
+        on = OnDevice(device)
+        for case in cases:
+            on.placed(case)
+    except ImportError as error:
+        return told | {"lacks": str(error).split(". ")[0]}
+    if "device" not in on.cases.values():
+        return told | {"cases": dict(Counter(on.cases.values()))}
+    missing = stand_in(exercise_id)
+    RUNS.clear()
+    proof = prove(exercise_id, seed, on, brief=True)
+    problems = list(proof.problems)
+    problems += [f"{row.kind} {row.name} {row.problem}. {row.message}" for row in proof.rows if row.problem]
+    compiler = f"passlab.{exercise.flavour}"
+    if problems and compiler in missing:
+        return told | {"lacks": f"some of its answers need {compiler}, whose compiler is missing here"}
+    kinds = Counter("right" if row.kind == "reference" else row.kind for row in proof.rows)
+    return told | {
+        "cases": dict(Counter(on.cases.values())),
+        "answers": dict(kinds),
+        "problems": problems,
+        "verdicts": list(exercise.points),
+        "runs": dict(RUNS),
+    }
+
+
+def judging(job: Job) -> Iterator[Figure | str]:
+    """Judge the answers to all exercises on torch.fx on the device; each exercise has a process of its own."""
+    device = "cpu:0" if job.interpret else job.device
+    names = [e.id for day in DAYS for e in exercises.of_day(day) if e.flavour != "mlir"]
+    names = names[: job.sample] if job.sample else names
+    yield f"{len(names)} exercises"
+    totals, verdicts, cases, runs, seen, without = Counter(), set(), Counter(), Counter(), 0, []
+    stops = replace(job, until=job.until - 3)
+    for told in each(stops, proved, [(name, device, job.seed) for name in names], most=12, apart=True):
+        seen += 1
+        if isinstance(told, RuntimeError):
+            yield Figure(PART, str(told).rstrip("."), "its process ended", held=False)
+            continue
+        name = told["exercise"]
+        if "lacks" in told:
+            yield skipped(PART, name, told["lacks"])
+            continue
+        cases.update(told["cases"])
+        if "answers" not in told:
+            without.append(name)
+            continue
+        totals.update(told["answers"])
+        runs.update(told["runs"])
+        verdicts.update(told["verdicts"])
+        good = max(sum(told["answers"].values()) - len(told["problems"]), 0)
+        where = ", ".join(f"{count} cases {where}" for where, count in told["cases"].items() if where != "device")
+        about = f"{told['cases']['device']} cases on the device" + (f", {where}" if where else "")
+        yield Figure(
+            PART, f"{name}: answers judged as they should be", str(good), about, "all", not told["problems"], good
+        )
+        for problem in told["problems"][:5]:
+            yield Figure(PART, name, f"wrong: {problem[:400]}", held=False)
+    if seen < len(names):
+        yield skipped(PART, f"{len(names) - seen} of {len(names)} exercises", "the time of this part was over")
+    if without:
+        yield Figure(PART, "exercises without a graph to run", str(len(without)), ", ".join(sorted(without)))
+    about = ", ".join(f"{totals[kind]} {kind}" for kind in ("right", "wrong", "stub"))
+    about += f"; verdicts {', '.join(v for v in VERDICTS if v in verdicts)}"
+    yield Figure(PART, "answers judged", str(totals.total()), about, value=float(totals.total()))
+    ran = ", ".join(f"{count:,} on {where}" for where, count in sorted(runs.items())) or "none"
+    where = torch.cuda.get_device_name() if not job.interpret else "the CPU"
+    yield Figure(PART, "runs of graphs", ran, f"the device is {where}", value=float(runs[device] + runs[f"{device}:0"]))

@@ -1,0 +1,65 @@
+"""Memory plans, run in an arena on the device: day 5's arenas hold what the graphs make, bit by bit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from autograder.bench.figures import Figure, skipped
+from autograder.gpu.job import Job
+from autograder.gpu.judging import moved
+from passlab import models, random_graph
+from passlab.equivalence.values import Tolerance, compare
+from passlab.fx.programs import Program
+from passlab.memory.arena import bit_equal, run
+from passlab.memory.plan import planned
+from passlab.memory.storages import storages
+from passlab.memory.training import forward, joint
+
+PART = "arena"
+#: Models whose plans run in seconds on any device.
+MODELS = ("tiny", "mlp", "convnet", "skip", "residual", "attention", "lstm")
+RANDOM = 40
+
+
+def programs(job: Job) -> Iterator[tuple[str, Any, tuple]]:
+    """Yield (name, graph, inputs) on the device: the zoo, forward and with its gradients, and random graphs."""
+    for name in MODELS:
+        for how, made in (("forward", forward), ("training", joint)):
+            model, inputs = moved((models.ZOO[name].build(), models.ZOO[name].inputs()), job.device)
+            yield f"{name}, {how}", *made(model, *inputs)
+    for seed in range(job.seed, job.seed + RANDOM):
+        gm = moved(random_graph(seed, 25, random=False), job.device)
+        if Program(gm).run(gm.meta["inputs"], device=job.device).error is None:
+            yield f"random graph {seed}", gm, gm.meta["inputs"]
+
+
+def plans(job: Job) -> Iterator[Figure | str]:
+    """Run each program as its plan says, and compare with eager torch on the same device."""
+    ran, equal, arena, apart = 0, 0, 0, 0
+    for name, gm, inputs in programs(job):
+        if job.left < 0 or (job.sample and ran >= job.sample):
+            yield skipped(PART, f"the programs from {name} on", "the time or the sample of this part was over")
+            break
+        ran += 1
+        yield name
+        plan = planned(gm, *inputs)
+        found, wanted = run(gm, plan, *inputs), gm(*inputs)
+        arena += plan.arena
+        apart += sum(one.size for one in storages(gm, *inputs) if one.kind == "value")
+        if bit_equal(found, wanted):
+            equal += 1
+            continue
+        # A library may choose another algorithm for memory that lies elsewhere.
+        rounding = Tolerance.of(torch.float32, len(gm.graph.nodes))
+        if differences := compare(wanted, found, rounding):
+            text = differences[0].sentence.replace(" before and ", " by itself and ").replace(" after", " in the arena")
+            yield Figure(PART, name, f"wrong: {text}", held=False)
+        else:
+            yield Figure(PART, name, "equal up to rounding, not bit by bit")
+    yield Figure(PART, "programs that are in an arena what they are", str(equal), f"of {ran}, bit by bit", value=equal)
+    if apart:
+        about = f"{arena:,} bytes in arenas, {apart:,} bytes of values"
+        yield Figure(PART, "arenas / bytes of all values", f"{arena / apart:.3g}", about, value=arena / apart)

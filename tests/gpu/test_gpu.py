@@ -1,0 +1,243 @@
+"""`make gpu` without a GPU: Triton's interpreter, CUDA C to PTX, plans in arenas, judges, the table, the sentences."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import fx, nn
+
+from autograder.bench.figures import Figure, at_least, skipped
+from autograder.gpu import __main__ as command
+from autograder.gpu import judging, kernels, machine, speed
+from autograder.gpu.job import Job
+from passlab.judge import Case
+from tests.support import amounts
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "lib")])
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": paths} | environment,
+    )
+
+
+def parts(folder: Path, *arguments: str, seconds: float = 1800) -> tuple[int, list[Figure], str]:
+    """The exit code of `make gpu --interpret` with these arguments, its figures, and what it printed."""
+    path = folder / "gpu.json"
+    ran = python("-m", "autograder.gpu", *arguments, "--interpret", f"--seconds={seconds}", f"--json={path}")
+    assert path.exists(), ran.stderr
+    return ran.returncode, [Figure(**row) for row in json.loads(path.read_text())["figures"]], ran.stdout + ran.stderr
+
+
+def value(figures: list[Figure], what: str) -> float:
+    (found,) = [figure for figure in figures if figure.what == what]
+    return found.value
+
+
+# Kernels
+
+
+def test_generated_kernels_are_as_eager_torch_in_the_interpreter(tmp_path):
+    sample = 0 if amounts.FULL else 60
+    code, figures, said = parts(tmp_path, "kernels", f"--sample={sample}")
+    assert code == 0, said
+    every, without = kernels.table(Job("cpu", 0))
+    assert value(figures, "kernels compared") == (sample or len(every))
+    assert "bfloat16: it truncates" in said and sum(without.values()) > 300
+    assert not any("refused" in figure.baseline for figure in figures), said
+
+
+@pytest.mark.parametrize("function", ["order", "chain"])
+def test_a_wrong_kernel_is_noticed(function):
+    script = f"""
+import json
+from autograder.gpu.kernels import compared
+from passlab.kernels import triton
+triton._SAID |= {{"maximum": "tl.minimum({{0}}, {{1}})", "add": "({{0}} - {{1}})"}}
+print(json.dumps(compared({function!r}, "float32", "a matrix", "cpu")))
+"""
+    ran = python("-c", script, TRITON_INTERPRET="1")
+    assert "in the kernel" in json.loads(ran.stdout.splitlines()[-1])["wrong"], ran.stderr
+
+
+def test_the_table_has_every_type_and_a_gpu_leaves_nothing_out():
+    every, without = kernels.table(Job("cuda", 0))
+    assert not without and {dtype for _, dtype, _, _ in every} == {str(t).removeprefix("torch.") for t in kernels.ALL}
+    for dtype in kernels.ALL:
+        for name, made in (kernels.SHAPES | kernels.STRIDES).items():
+            x, y = made(dtype)
+            assert x.dtype == y.dtype == dtype and (torch.broadcast_shapes(x.shape, y.shape) or not x.ndim), name
+        if dtype.is_floating_point:
+            edges = kernels.values(dtype, 13, 77)
+            assert edges.isnan().any() and edges.isinf().any() and (edges == torch.finfo(dtype).max).any()
+
+
+def test_a_tensor_keeps_its_strides_on_another_device():
+    x = torch.randn(5, 8)[1:, ::2]
+    there = kernels.placed(x, "cpu")
+    assert torch.equal(there, x) and there.stride() == x.stride() and there.storage_offset() == x.storage_offset()
+
+
+# CUDA C, plans, speed
+
+
+def test_cuda_c_becomes_ptx(tmp_path):
+    code, figures, said = parts(tmp_path, "tvm", f"--sample={0 if amounts.FULL else 2}")
+    seen = {figure.what: figure.held for figure in figures if figure.part == "tvm" and figure.target}
+    architectures = ("sm_80", "sm_90")
+    assert code == 0 and seen == {f"CUDA C of TVM's kernels to PTX for {a}": True for a in architectures}, said
+    assert "TVM's kernels, run: there is no GPU" in said
+
+
+def test_plans_run_in_an_arena(tmp_path):
+    code, figures, said = parts(tmp_path, "arena", "--sample=4")
+    assert code == 0 and value(figures, "programs that are in an arena what they are") == 4, said
+    assert value(figures, "arenas / bytes of all values") < 1
+
+
+def test_the_chains_compute_what_eager_torch_does(tmp_path):
+    code, figures, said = parts(tmp_path, "speed")
+    differences = [figure for figure in figures if "largest relative difference" in figure.what]
+    assert code == 0 and len(differences) == 4 and all(figure.held for figure in differences), said
+    assert said.count("says nothing of speed") >= 4, "a time of the interpreter must not pass for a GPU's"
+
+
+def test_the_model_of_coalescing():
+    assert [speed.efficiency(layout) for layout in speed.READS] == [1, 0.5, 0.125, 0.125]
+    for layout, step in speed.READS.items():
+        assert max(speed.read(layout, "cpu", 64).stride()) >= 64
+        assert speed.read(layout, "cpu", 64).stride(1) == (64 if layout == "transposed" else step)
+
+
+def test_the_counters_of_ncu_are_read_by_kernel():
+    text = io.StringIO()
+    rows = csv.writer(text, quoting=csv.QUOTE_ALL)
+    rows.writerow(["ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value"])
+    for kernel in (0, 1, 2):
+        for at, metric in enumerate(speed._METRICS):
+            if kernel < 2 or at:
+                rows.writerow([kernel, "fused_add", metric, "", f"{1000 * (10 * kernel + at):,}"])
+    found = speed.counters("==PROF== Connected\n" + text.getvalue())
+    assert found == [{"sectors": 0, "read": 1000, "written": 2000}, {"sectors": 10000, "read": 11000, "written": 12000}]
+    assert speed.counters("==ERROR== ERR_NVGPUCTRPERM\n") == []
+
+
+# Judging on a device
+
+
+class Held(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(3))
+        self.register_buffer("count", torch.zeros(1))
+        self.plain = torch.ones(3)
+
+    def forward(self, x):
+        return x * self.weight + self.count + self.plain
+
+
+def test_all_of_a_graph_moves():
+    gm = fx.symbolic_trace(Held())
+    gm.meta["inputs"] = (torch.ones(3),)
+    found, (x, name) = judging.moved((gm, [torch.ones(2), "same"]), "meta")
+    held = [*found.parameters(), *found.buffers(), *found.meta["inputs"], x]
+    held += [v for module in found.modules() for v in vars(module).values() if isinstance(v, torch.Tensor)]
+    assert len(held) >= 4 and all(t.is_meta for t in held) and name == "same"
+
+
+def test_a_case_whose_graph_names_the_cpu_stays_there():
+    def case(name, function):
+        gm = fx.symbolic_trace(function)
+        gm.meta["inputs"] = (torch.ones(3),)
+        return Case(name, lambda: (gm,))
+
+    on = judging.OnDevice("meta")
+    anywhere = on.placed(case("anywhere", lambda x: torch.relu(x) * 2))
+    pinned = on.placed(case("pinned", lambda x: x + torch.zeros_like(x, device="cpu")))
+    on.placed(Case("numbers", lambda: (1, 2)))
+    assert on.cases == {"anywhere": "device", "pinned": "names the CPU", "numbers": "no graph"}
+    assert anywhere.build()[0].meta["inputs"][0].is_meta and not pinned.build()[0].meta["inputs"][0].is_meta
+
+
+def test_answers_are_judged_where_the_device_is():
+    told = judging.proved("day01.swap-relu", "cpu:0", 0)
+    assert told["problems"] == [] and set(told["answers"]) == {"right", "wrong", "stub"}
+    assert told["cases"]["device"] > 0 and "same" in told["verdicts"] and sum(told["runs"].values()) > 0
+
+
+def test_a_wrong_verdict_is_a_problem(monkeypatch):
+    exercise = judging.exercises.find("day01.swap-relu")
+    everything = lambda *_: judging.Judgement(exercise)  # noqa: E731
+    monkeypatch.setattr(judging, "judge", everything)
+    assert judging.proved("day01.swap-relu", "cpu:0", 0)["problems"]
+
+
+def test_a_package_that_only_the_notebook_imports_may_be_missing(tmp_path, monkeypatch):
+    notebook = tmp_path / "notebook.py"
+    notebook.write_text("import math\nimport no_such_package.deep\nfrom no_such_library import thing\n")
+    monkeypatch.setattr(judging.source, "find", lambda _: SimpleNamespace(path=notebook))
+    monkeypatch.setattr(sys, "modules", sys.modules.copy())
+    assert judging.stand_in("day00.any") == ["no_such_package.deep", "no_such_library"]
+    namespace: dict = {}
+    exec(notebook.read_text(), namespace)
+    with pytest.raises(ModuleNotFoundError, match=r"no_such_library\.thing is missing here"):
+        namespace["thing"]()
+
+
+# The command
+
+
+def test_without_a_gpu_it_says_so_and_does_nothing(monkeypatch, capsys):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(command, "apart", None)
+    for built, said in ((None, "was built without CUDA"), ("12.8", "finds no NVIDIA GPU")):
+        monkeypatch.setattr(torch.version, "cuda", built)
+        assert command.main(["kernels"]) == 2
+        told = capsys.readouterr().err.strip()
+        assert said in told and sys.executable in told and "\n" not in told
+
+
+def test_a_python_without_torch_is_told_what_to_do(monkeypatch):
+    found = machine.importlib.util.find_spec
+    monkeypatch.setattr(machine.importlib.util, "find_spec", lambda name: None if name == "torch" else found(name))
+    assert "it has no torch. Name another Python: make gpu PYTHON=" in machine.unfit(False)
+
+
+def test_a_part_that_fails_or_takes_too_long_costs_only_itself(tmp_path):
+    code, figures, said = parts(tmp_path, "judging", seconds=0.2)
+    late = [figure for figure in figures if figure.part == "judging" and figure.seen.startswith("not measured")]
+    assert code == 0 and late, said
+    options = command.argparse.Namespace(seed=0, sample=0, seconds=900, interpret=True)
+    (broken,) = command.apart("nonsense", options)
+    assert broken.held is False and "there is no part nonsense" in broken.seen
+
+
+def test_the_table_and_the_file_say_the_same(tmp_path, capsys):
+    figures = [
+        at_least("speed", "bandwidth / that of a copy", 0.5, 0.85, "x"),
+        Figure("kernels", "chain", "wrong: 1 is 2", held=False),
+        at_least("kernels", "order", 3, 3, ""),
+        skipped("tvm", "TVM's CUDA half", "the package tvm is missing here"),
+    ]
+    text = command.table(figures, {"gpu": "a GPU"})
+    assert "1 held, 1 wrong, 1 missed, 1 not measured. {'gpu': 'a GPU'}" in text
+    assert text.index("chain") < text.index("Not measured") < text.index("tvm: TVM's CUDA half: the package tvm")
+    assert [command.wrong(figure) for figure in figures] == [False, True, False, False]
+    command.write(tmp_path / "a" / "gpu.json", figures, {"gpu": "a GPU"})
+    stored = json.loads((tmp_path / "a" / "gpu.json").read_text())
+    assert [Figure(**row) for row in stored["figures"]] == figures and stored["machine"] == {"gpu": "a GPU"}
