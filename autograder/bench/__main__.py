@@ -18,7 +18,23 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
-from autograder.bench import course, fusion, fusion_cost, grading, polyhedral, tvm
+from autograder.bench import (
+    capstone,
+    course,
+    dataflow,
+    fusion,
+    fusion_cost,
+    grading,
+    hub,
+    memory,
+    memory_more,
+    mlir,
+    polyhedral,
+    predict,
+    tvm,
+    wafer,
+    wafer_mapping,
+)
 from autograder.bench.figures import Figure, skipped
 
 PARTS = {
@@ -33,6 +49,15 @@ PARTS = {
     "fusion": fusion.fusion,
     "fusion-cost": fusion_cost.fusion_cost,
     "polyhedral": polyhedral.polyhedral,
+    "memory": memory.memory,
+    "memory-more": memory_more.memory_more,
+    "dataflow": dataflow.dataflow,
+    "predict": predict.predict,
+    "wafer": wafer.wafer,
+    "mlir": mlir.mlir,
+    "wafer-mapping": wafer_mapping.wafer_mapping,
+    "hub": hub.hub,
+    "capstone": capstone.capstone,
 }
 
 

@@ -1,0 +1,66 @@
+"""`make bench`, part dataflow: visits of the solver on 10,000 blocks, against rounds in the order of the text.
+
+Blocks of real programs stand in a good order; here they are shuffled, which is what a solver without an order of its
+own must expect. Rounds are measured on 2,000 blocks, since they take so long.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from autograder.bench.figures import Figure, at_least, at_most
+
+PART = "dataflow"
+SIZES = (2_500, 5_000, 10_000)
+ROUNDS_ON = 2_000
+NAMES = ("liveness", "reaching definitions", "available expressions")
+
+
+def dataflow(largest: int) -> Iterator[Figure | str]:
+    """Yield the figures. `largest`: at most this many blocks."""
+    from passlab.dataflow import ANALYSES, random_program, reducible, round_robin, solve
+
+    small = random_program(1, min(ROUNDS_ON, largest), shuffle=True)
+    stored = [block.name for block in small.blocks]
+    sizes = [size for size in SIZES if size <= largest] or [largest]
+    programs = [random_program(1, size, shuffle=True) for size in sizes]
+    assert all(map(reducible, programs)), "the bound is one for reducible programs"
+    for name in NAMES:
+        analysis = ANALYSES[name]
+        yield f"dataflow: {name}"
+        count = len(programs[-1].blocks)
+        visits = solve(programs[-1], analysis).visits / count
+        yield at_most(PART, f"{name}: visits per block, {count} blocks", visits, 3, "")
+
+        mine, quick = seconds(lambda analysis=analysis: solve(small, analysis))
+        rounds, slow = seconds(lambda analysis=analysis: round_robin(small, analysis, stored, most=10_000), 1)
+        assert (mine.before, mine.after) == (rounds.before, rounds.after)
+        base = f"{rounds.visits / len(stored):.3g} per block by rounds"
+        what = f"{name}: fewer visits than rounds, {len(stored)} blocks"
+        yield at_least(PART, what, rounds.visits / mine.visits, 5, "x", base)
+        yield at_least(PART, f"{name}: less CPU than rounds", slow / quick, 5, "x", f"{slow:.3g} s by rounds")
+
+        ordered = round_robin(small, analysis).visits
+        what, ratio = f"{name}: fewer visits than rounds in reverse post-order", ordered / mine.visits
+        yield Figure(PART, what, f"{ratio:.3g}x", f"{ordered / len(stored):.3g} per block by rounds", value=ratio)
+
+        times = [seconds(lambda p=program, a=analysis: solve(p, a))[1] for program in programs]
+        if len(times) > 1:
+            power = math.log(times[-1] / times[0]) / math.log(len(programs[-1].blocks) / len(programs[0].blocks))
+            base = ", ".join(f"{t:.2g} s" for t in times)
+            yield at_most(PART, f"{name}: growth, exponent of the number of blocks", power, 1.3, "", base)
+
+
+def seconds(function: Callable[[], Any], rounds: int = 3) -> tuple[Any, float]:
+    """Return the result, and the least CPU seconds of some runs."""
+    least, result = math.inf, None
+    for _ in range(rounds):
+        gc.collect()
+        start = time.process_time()
+        result = function()
+        least = min(least, time.process_time() - start)
+    return result, least

@@ -1,0 +1,138 @@
+"""`make bench`, part memory: arenas over the lower bound, on the zoo and on MiniMalloc's instances, with peers.
+
+    python -m autograder.bench.memory relax            # TVM's planner, in a process of its own
+
+A ratio of 1 cannot be bettered. CP-SAT gets as many seconds of wall time as the search gets of CPU time, and is only
+asked whether the bound can be reached.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+from autograder.bench.figures import Figure, apart, at_most, exponent, skipped, tell
+
+PART = "memory"
+SECONDS = 10.0
+ALIGNMENT = 64
+
+
+def memory(largest: int) -> Iterator[Figure | str]:
+    yield from models()
+    yield from minimalloc()
+    yield from growth(min(largest, 10_000))
+    for flavour in ("relax", "relay"):
+        yield from apart(PART, "autograder.bench.memory", flavour)
+
+
+def models() -> Iterator[Figure | str]:
+    """Arena over bound for each model of the zoo, forward and training, and TensorFlow Lite's rule beside it."""
+    from passlab.memory.allocate import first_fit
+    from passlab.memory.buffers import Buffer, aligned, height, lower_bound
+    from passlab.memory.liveness import liveness
+    from passlab.memory.search import search
+    from passlab.memory.training import forward, joint
+    from passlab.models import ZOO
+
+    for name, row in ZOO.items():
+        for how, trace in (("forward", forward), ("training", joint)):
+            yield f"{name}, {how}: planning"
+            gm, inputs = trace(row.build(), *row.inputs())
+            buffers = [Buffer(b.name, b.lower, b.upper, aligned(b.size, ALIGNMENT)) for b in liveness(gm, *inputs)]
+            least = lower_bound(buffers)
+            mine = height(buffers, search(buffers, ALIGNMENT, seconds=SECONDS)) / least
+            by_size = height(buffers, first_fit(buffers, alignment=ALIGNMENT)) / least
+            base = f"largest first {by_size:.3f}; bound {least:,} B"
+            yield at_most(PART, f"{name}, {how}: arena / lower bound", mine, 1.02, "", base)
+
+
+def minimalloc() -> Iterator[Figure | str]:
+    """Arena over bound, by the search and by CP-SAT, for each of the eleven instances."""
+    from passlab.memory.allocate import ORDERS, first_fit
+    from passlab.memory.buffers import MINIMALLOC, SOLVABLE, height, instance, lower_bound
+    from passlab.memory.exact import exact
+    from passlab.memory.search import search
+
+    ratios, solved, by_solver = [], 0, 0
+    for letter in MINIMALLOC:
+        yield f"MiniMalloc's {letter}: searching"
+        buffers = instance(letter)
+        least = lower_bound(buffers)
+        start = time.process_time()
+        arena = height(buffers, search(buffers, seconds=SECONDS))
+        took = time.process_time() - start
+        fits = exact(buffers, seconds=SECONDS, within=least)
+        greedy = min(height(buffers, first_fit(buffers, key)) for key in ORDERS.values())
+        ratios.append(arena / least)
+        solved += arena <= SOLVABLE
+        by_solver += fits.arena is not None and fits.arena <= SOLVABLE
+        base = f"{took:.1f} s; best of four orders {greedy / least:.3f}; CP-SAT, asked for the bound: {fits.status}"
+        yield at_most(PART, f"MiniMalloc's {letter}: arena / lower bound", arena / least, 1.15, "", base)
+    yield at_most(PART, "MiniMalloc: mean of arena / lower bound", sum(ratios) / len(ratios), 1.10, "")
+    yield Figure(
+        PART, "MiniMalloc: solved in 1,048,576 B", f"{solved} of 11", f"CP-SAT {by_solver} of 11", value=solved
+    )
+
+
+def growth(largest: int) -> Iterator[Figure | str]:
+    """CPU time of first fit by size, on buffers that live for a few steps, as in a deep network."""
+    from passlab.memory.allocate import first_fit
+    from passlab.memory.buffers import Buffer
+
+    times: dict[int, float] = {}
+    for count in (largest // 8, largest // 4, largest // 2, largest):
+        rng = random.Random(count)
+        buffers = []
+        for i in range(count):
+            lasts = rng.choice((2, 2, 2, 3, 5, 40))
+            buffers.append(Buffer(f"b{i}", i, i + lasts, rng.randrange(1, 1 << 20)))
+        times[count] = min(_took(first_fit, buffers) for _ in range(3))
+    yield at_most(PART, f"first fit, {largest:,} buffers: CPU time", times[largest], 2, " s")
+    yield at_most(PART, "first fit: exponent of its growth", exponent(times), 1.3, "")
+
+
+def _took(planner: Any, buffers: list) -> float:
+    start = time.process_time()
+    planner(buffers)
+    return time.process_time() - start
+
+
+def peers(flavour: str) -> Iterator[Figure | str]:
+    """What TVM's planners allocate for the zoo's forward graphs, beside ours, not fused."""
+    import torch
+
+    from passlab.memory.buffers import height
+    from passlab.memory.liveness import liveness
+    from passlab.memory.search import search
+    from passlab.models import ZOO
+    from passlab.tvm import importers
+    from passlab.tvm.measure import allocations
+
+    importer = getattr(importers, f"{flavour}_module")
+    planner = {"relax": "StaticPlanBlockMemory", "relay": "GraphPlanMemory"}[flavour]
+    for name, row in ZOO.items():
+        what = f"{name}, forward: bytes by TVM's {planner}"
+        try:
+            theirs = allocations(importer(row.build(), *row.inputs()), planned=True)
+        except Exception as error:
+            yield skipped(PART, what, str(error).strip().splitlines()[0][:120])
+            continue
+        buffers = liveness(torch.fx.symbolic_trace(row.build()), *row.inputs())
+        mine = height(buffers, search(buffers, ALIGNMENT, seconds=2))
+        ratio = f"{theirs.bytes / mine:.2f} times ours, {mine:,} B"
+        yield Figure(PART, what, f"{theirs.bytes:,} B", ratio, value=theirs.bytes / mine)
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    for news in peers(sys.argv[-1]):
+        tell(news)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""`make bench`, part wafer-mapping: what a mapping costs to price, and what the search gains over rows and over greedy.
+
+Greedy gets as many evaluations as the search: it is run again and again in random orders of the operations, and a run
+counts a position for each piece and core.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Iterator
+
+from autograder.bench.figures import Figure, at_least, at_most
+
+PART = "wafer-mapping"
+EVALUATIONS = 10**7
+#: Model → side of its grid: as large as its weights need, and at least 24.
+SIDES = {"attention": 24, "gpt": 24, "lstm": 24, "mlp": 24, "residual": 24, "unet": 24, "vit": 24}
+SIDES |= {"convnet": 24, "mobilenetv2": 40, "resnet18": 40, "resnet50": 56}
+
+
+def wafer_mapping(largest: int) -> Iterator[Figure | str]:
+    """Yield the figures. `largest`: at most so many operations are priced."""
+    yield from pricing(min(10_000, largest))
+    yield from placing(EVALUATIONS)
+
+
+def pricing(count: int) -> Iterator[Figure | str]:
+    """CPU time to check and price a mapping of so many operations, each on four cores, two reads each."""
+    from passlab.wafer.machine import Machine
+    from passlab.wafer.mapping import at, load, rectangle
+    from passlab.wafer.pieces import cut
+    from passlab.wafer.work import Operation, Read
+
+    yield f"pricing a mapping of {count:,} operations"
+    side = 2 * -(-int(count**0.5) // 1)
+    machine = Machine(side, side)
+    work = [
+        Operation(f"o{i}", tuple(Read(f"o{j}", 64) for j in {i - 1, i - 7} if j >= 0), 4096, 256, 256, 64, 8192, True)
+        for i in range(count)
+    ]
+    pieces = cut(work, machine, shapes={o.name: (2, 2) for o in work})
+    wide = side // 2
+    plan = {o.name: rectangle(2 * (i // wide), 2 * (i % wide), 2, 2) for i, o in enumerate(work)}
+    times = []
+    for _ in range(5):
+        start = time.process_time()
+        load(pieces, at(pieces, plan, machine), machine)
+        times.append(time.process_time() - start)
+    base = f"{len(pieces):,} pieces, {len(pieces.words):,} messages, {machine.cores:,} cores"
+    yield at_most(PART, f"cost of a mapping of {count:,} operations", min(times), 0.2, " s", base)
+
+
+def placing(evaluations: int) -> Iterator[Figure | str]:
+    """Traffic of rows and of greedy over that of the search, at equal budget."""
+    import numpy as np
+    import torch
+
+    from passlab.models import ZOO
+    from passlab.wafer.machine import Machine
+    from passlab.wafer.mapping import load, traffic
+    from passlab.wafer.pieces import cut
+    from passlab.wafer.placing import greedy, row_major, search
+    from passlab.wafer.work import work_of
+
+    by_rows, by_greedy = [], []
+    for name, side in SIDES.items():
+        yield f"{name} on {side} × {side} cores: searching"
+        row, machine = ZOO[name], Machine(side, side)
+        pieces = cut(work_of(torch.fx.symbolic_trace(row.build()), *row.inputs(1)), machine)
+        rng, plans = np.random.default_rng(0), [greedy(pieces, machine)]
+        for _ in range(evaluations // (len(pieces) * machine.cores)):
+            blocks = rng.permutation(len(pieces.operations))
+            plans.append(greedy(pieces, machine, np.argsort(np.argsort(blocks)[pieces.owner], kind="stable")))
+        near = min(traffic(pieces, plan, machine) for plan in plans)
+        rows = row_major(pieces, machine)
+        start = time.process_time()
+        found = search(pieces, machine, evaluations=evaluations)
+        took = time.process_time() - start
+        least = traffic(pieces, found, machine)
+        by_rows.append(traffic(pieces, rows, machine) / least)
+        by_greedy.append(near / least)
+        cycles = [load(pieces, plan, machine).cycles for plan in (rows, found)]
+        base = (
+            f"{by_greedy[-1]:.2f} against the best of {len(plans)} greedy ones; {len(pieces)} pieces, {took:.0f} s; "
+            f"a result every {cycles[0]:,.0f} → {cycles[1]:,.0f} cycles"
+        )
+        yield Figure(PART, f"{name}: traffic of rows over search", f"{by_rows[-1]:.2f}", base, value=by_rows[-1])
+    yield at_least(PART, "zoo: rows over search, geometric mean", statistics.geometric_mean(by_rows), 3, "")
+    yield at_least(PART, "zoo: greedy over search, geometric mean", statistics.geometric_mean(by_greedy), 1.3, "")
