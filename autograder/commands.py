@@ -1,4 +1,4 @@
-"""The instructor's commands of `passlab`: release, grade, regrade, prove."""
+"""The instructor's commands of `passlab`: release, grade, regrade, leaderboard, prove, new, cluster."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from autograder.authoring import samples, source
 from autograder.grading.intake import Class, Damaged, Submission, collect
-from autograder.reports import tables
 
 if TYPE_CHECKING:
     from autograder.grading.class_run import Grader, Paper, Session
@@ -80,6 +79,9 @@ RunAll = Annotated[
     bool, typer.Option("--run-all", help="Run all cells as nbgrader would, even those that only show something.")
 ]
 Scheduler = Annotated[str, typer.Option(help="Grade on a cluster: the address that `passlab cluster` prints.")]
+Device = Annotated[
+    str, typer.Option(help="Where FX graphs are compared: cpu, or cuda on a machine with an NVIDIA GPU.")
+]
 WithoutTls = Annotated[
     bool, typer.Option("--without-tls", help="Use a scheduler that anybody who can reach it may run code on.")
 ]
@@ -99,11 +101,14 @@ def grade(
         bool, typer.Option("--replay", help="Grade again on the stored cases, compare the scores, and write nothing.")
     ] = False,
     unsafe: Unsafe = False,
+    device: Device = "cpu",
 ) -> None:
     """Grade a class: run and judge every notebook, write feedback, grades and a report, and show the scores."""
+    from autograder.reports import tables
+
     start = time.perf_counter()
     with _session(
-        submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, keep=replay
+        submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, keep=replay
     ) as work:
         if replay:
             found = work.session.replay(work.tasks)
@@ -128,14 +133,17 @@ def regrade(
     run_all: RunAll = False,
     yes: Annotated[bool, typer.Option("--yes", help="Write without asking.")] = False,
     unsafe: Unsafe = False,
+    device: Device = "cpu",
 ) -> None:
     """Grade a class again, show the old and new points of every question that changes, and write them if you agree.
 
     It uses the stored hidden cases, so that only changes to a notebook or a check change a score; --seed draws others.
     """
+    from autograder.reports import tables
+
     start = time.perf_counter()
     with _session(
-        submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, keep=True
+        submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, keep=True
     ) as work:
         run = work.session.recorder.begin(seed)
         found, papers = work.session.regrade(work.tasks, run, fresh=seed is not None)
@@ -152,9 +160,9 @@ def _place(submissions: Path | None, keep: bool) -> tuple[Path, str]:
     """Return the folder to grade, and the folder for the results, relative to the project."""
     if submissions is None:
         if "PASSLAB_RUN" not in os.environ and not keep:  # the sample class gets a fresh gradebook every time
-            shutil.rmtree(source.ROOT / SAMPLES_RUN, ignore_errors=True)
+            shutil.rmtree(source.COURSE / SAMPLES_RUN, ignore_errors=True)
         samples.build()
-        return source.ROOT / samples.FOLDER, os.environ.get("PASSLAB_RUN", SAMPLES_RUN)
+        return source.COURSE / samples.FOLDER, os.environ.get("PASSLAB_RUN", SAMPLES_RUN)
     if not submissions.exists():
         _fail(f"{submissions} does not exist. Expected a folder in the layout learner/assignment/notebook.ipynb.")
     return submissions.resolve(), os.environ.get("PASSLAB_RUN", RUN)
@@ -195,12 +203,31 @@ def _set_aside(found: Class, learners: dict[str, Learner]) -> None:
         found.note(key[0], f"{key[1]}: not graded, because this learner is not on the roster.")
 
 
-def _grader(jobs: int, scheduler: str, unsafe: bool, without_tls: bool) -> Grader:
+def no_device(device: str, scheduler: str) -> str:
+    """Return why graphs cannot be compared on a device, with the remedy, or ""."""
+    if device == "cpu":
+        return ""
+    if device != "cuda":
+        return f"There is no device {device!r}. Expected cpu or cuda."
+    if scheduler:
+        return "--device cuda goes with a GPU of this machine, and --scheduler with others. Leave one of them out."
+    os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking whether there is a GPU must not initialize it
+    import torch
+
+    if torch.version.cuda is None:
+        found = f"this one is {torch.__version__}"
+        return f"--device cuda needs a torch with CUDA; {found}. Install one, or leave --device out."
+    if not torch.cuda.is_available():
+        return "--device cuda needs an NVIDIA GPU, and torch finds none here: does nvidia-smi? Or leave --device out."
+    return ""
+
+
+def _grader(jobs: int, scheduler: str, unsafe: bool, without_tls: bool, device: str) -> Grader:
     from autograder.engine.engine import Engine, Unsafe
     from autograder.grading.cluster import Cluster, NoCluster
 
     try:
-        return Cluster(scheduler, unsafe, without_tls) if scheduler else Engine(jobs, unsafe)
+        return Cluster(scheduler, unsafe, without_tls) if scheduler else Engine(jobs, unsafe, device)
     except NoCluster as error:
         _fail(str(error))
     except Unsafe as error:
@@ -222,11 +249,11 @@ class Work:
     def publish(self, run: Run, seconds: float, before: int) -> None:
         """Write grades and the report, and print the table. Exit with 1 if a submission could not be graded at all."""
         from autograder.engine import sandbox
-        from autograder.reports import exports
+        from autograder.reports import exports, tables
         from autograder.reports.report import Facts, report
         from autograder.reports.similar import similar
 
-        session, folder = self.session, source.ROOT / self.run
+        session, folder = self.session, source.COURSE / self.run
         scores = session.recorder.scores()
         rows = exports.rows(scores)
         exports.write_grades(folder / "grades.csv", rows)
@@ -268,11 +295,13 @@ class Work:
 
 @contextlib.contextmanager
 def _session(
-    submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, keep
+    submissions, assignment, jobs, roster, db, scheduler, without_tls, unsafe, run_all, device, keep
 ) -> Iterator[Work]:
     """Provide everything that grading needs, from the submissions to a gradebook that contains the release."""
     from passlab.notebook.workspace import writable_home
 
+    if why := no_device(device, scheduler):
+        _fail(why)
     folder, run = _place(submissions, keep)
     os.environ["PASSLAB_RUN"] = run
     if db:
@@ -298,12 +327,12 @@ def _session(
         from autograder.grading.class_run import Session, flavours, soonest
         from autograder.reports.feedback import feedback
 
-        with _grader(jobs, scheduler, unsafe, without_tls) as grader:
+        with _grader(jobs, scheduler, unsafe, without_tls, device) as grader:
             if not scheduler:
                 for flavour in flavours(soonest(work.tasks)[:1]):  # while the release is entered below
                     grader.expect(flavour)
             with _gradebook(chosen) as recorder, _bar(work) as advance:
-                work.session = Session(recorder, grader, source.ROOT / run / "submitted", feedback, advance, run_all)
+                work.session = Session(recorder, grader, source.COURSE / run / "submitted", feedback, advance, run_all)
                 yield work
 
 
@@ -335,6 +364,8 @@ def _gradebook(chosen: list[str]):
 @contextlib.contextmanager
 def _bar(work: Work):
     """Show a progress bar on a terminal, and print a line for each graded submission."""
+    from autograder.reports import tables
+
     terminal = Console(stderr=True)
     columns = (TextColumn("Grading"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=terminal, transient=True, disable=not terminal.is_terminal) as bar:
@@ -348,6 +379,76 @@ def _bar(work: Work):
                 sys.stdout.flush()
 
         yield advance
+
+
+def leaderboard(
+    submissions: Annotated[
+        Path | None, typer.Argument(help="The class, as for `passlab grade`. Default: the one that was graded last.")
+    ] = None,
+    exercise: Annotated[str, typer.Option(help="The exercise whose answers are compilers.")] = "day12.compiler",
+    names: Annotated[bool, typer.Option("--names", help="Show learners' ids instead of pseudonyms.")] = False,
+    withdraw: Annotated[list[str] | None, typer.Option(help="A learner who takes part no more (repeatable).")] = None,
+    readmit: Annotated[list[str] | None, typer.Option(help="A learner who takes part again (repeatable).")] = None,
+    without: Annotated[list[str] | None, typer.Option(help="A baseline to leave out, such as torch.compile.")] = None,
+    repeats: Annotated[int, typer.Option(min=2, help="The rounds in which each competitor has a turn.")] = 25,
+    draws: Annotated[int, typer.Option(min=1, help="How often the hidden models are drawn, from seeds in a row.")] = 2,
+    seed: Seed = None,
+    db: Db = "",
+    unsafe: Unsafe = False,
+) -> None:
+    """Run the compilers of a graded class again on its hidden models, measure them by turns, and write a page.
+
+    The models are those of the class's last grading, from its stored seed.
+    """
+    from autograder.engine.engine import Engine, Unsafe
+    from autograder.engine.race import Broken, Race
+    from autograder.grading import entries
+    from autograder.reports import leaderboard as boards
+    from passlab import exercises
+
+    try:
+        day, question = exercises.find(exercise).id.split(".")
+    except KeyError as error:
+        _fail(str(error.args[0]))
+    run = os.environ.setdefault("PASSLAB_RUN", RUN)
+    if db:
+        os.environ["PASSLAB_DB"] = db
+    folder = source.COURSE / run
+    graded = submissions.resolve() if submissions else folder / "submitted"
+    if not graded.exists():
+        _fail(f"{graded} does not exist: grade the class first (`passlab grade path`).")
+    console = Console(soft_wrap=True, highlight=False)
+    with tempfile.TemporaryDirectory(prefix="passlab-") as scratch:
+        found = collect(graded, _known(), Path(scratch))
+        tasks = [one for (_, assignment), one in sorted(found.submissions.items()) if assignment == day]
+        with _gradebook([day]) as recorder:
+            handed_in, late, last = recorder.entered(day, question)
+        if not tasks and not handed_in:
+            _fail(f"{graded} contains no submission of {day}.")
+        seed = last if seed is None else seed
+        if seed is None:
+            _fail(f"{day} has not been graded yet, so there is no stored seed: `passlab grade path`, or --seed.")
+        try:
+            kept = entries.recall(folder / "leaderboard.private.json")
+            kept.withdrawn = sorted({*kept.withdrawn, *(withdraw or ())} - {*(readmit or ())})
+            racing = [one for one in tasks if one.learner not in kept.withdrawn]
+            with Engine(1, unsafe) as engine:
+                console.print(f"Running {len(racing)} compilers.", markup=False)
+                board = entries.collect(racing, engine, exercise, range(seed, seed + draws))
+            with Race(unsafe, repeats, tuple(without or ())) as race:
+                entries.race(board, race, lambda model: console.print(f"Measured {model}.", markup=False))
+        except (Unsafe, Broken, ValueError) as error:
+            _fail(str(error))
+    when = f"{datetime.now():%Y-%m-%d %H:%M}"
+    standings = boards.standings(board, kept, handed_in, late, when, names)
+    shown = boards.Shown(exercise, when, names=names, unsafe=unsafe)
+    for name, text in (("html", boards.page), ("json", boards.data)):
+        (folder / f"leaderboard.{name}").write_text(text(standings, board.baselines, shown), encoding="utf-8")
+    entries.keep(folder / "leaderboard.private.json", kept)
+    for one in standings:
+        figure = f"{one.speedup:.2f} × as fast as eager" if one.speedup else one.why
+        console.print(f"{one.rank or one.state:>9}  {one.name}: {figure}", markup=False)
+    console.print(f"Leaderboard: {run}/leaderboard.html (and leaderboard.json)", markup=False)
 
 
 def prove(
@@ -365,6 +466,26 @@ def prove(
     if mutants:
         raise typer.Exit(mutating.main(exercise or [], json, jobs, mutants, range(seed, seed + max(seeds, 3))))
     raise typer.Exit(proving.main(exercise or [], json, jobs, seed, seeds))
+
+
+def new(
+    exercise: Annotated[str, typer.Argument(help="Its id: a day and a name, such as day03.strength-reduction.")],
+    like: Annotated[str, typer.Option(help="An exercise of the same kind: cse, for a pass over FX.")] = "",
+    title: Annotated[str, typer.Option(help="Its title. Default: its name.")] = "",
+    stretch: Annotated[bool, typer.Option("--stretch", help="It goes beyond the core; its points are extra.")] = False,
+) -> None:
+    """Write the files of a new exercise: a small one that works, to be changed piece by piece."""
+    from autograder.authoring import new as making
+
+    try:
+        written = making.write(exercise, like, title, stretch)
+    except (ValueError, KeyError) as error:
+        _fail(str(error.args[0]))
+    console = Console(soft_wrap=True, highlight=False)
+    for path in written:
+        console.print(f"wrote {path.relative_to(source.COURSE)}", markup=False)
+    console.print("Still missing:", *(f"- {line}" for line in making.left()), sep="\n", markup=False)
+    console.print(f"Try it: passlab prove --exercise {exercise}", markup=False)
 
 
 def cluster(

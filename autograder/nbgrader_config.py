@@ -1,7 +1,9 @@
 """Settings for nbgrader: `nbgrader generate_assignment day01`, `validate`, `autograde`, … from the project's folder.
 
 PASSLAB_RUN names another folder for submissions, feedback and gradebook (the sample class has its own).
+PASSLAB_COURSE names the folder of a course outside this project.
 PASSLAB_DB names another database for the gradebook, such as postgresql://user:password@host/database.
+PASSLAB_EXCHANGE names the folder of the exchange, and PASSLAB_COURSE_ID a course in it: a hub sets them.
 PASSLAB_SEED fixes the seed from which the hidden cases are drawn; without it every run draws a new one.
 """
 
@@ -11,16 +13,19 @@ import sys
 from pathlib import Path
 
 from autograder.grading import gradebook, preprocessors, safe_html
+from autograder.grading.exchange import Collect, ReleaseFeedback
+from autograder.grading.late import LateDays
 from autograder.reports.export_plugin import SafeCsv
+from passlab import place
 
 c = get_config()  # noqa: F821  (given by traitlets)
 
-root = Path(__file__).resolve().parent.parent
+root = place.course()
 run = os.environ.get("PASSLAB_RUN", "autograder/run")
 with contextlib.suppress(OSError):  # a project that cannot be written can still be read
     (root / run).mkdir(parents=True, exist_ok=True)
 
-c.CourseDirectory.course_id = "passlab"
+c.CourseDirectory.course_id = os.environ.get("PASSLAB_COURSE_ID", "passlab")
 c.CourseDirectory.root = str(root)
 c.CourseDirectory.source_directory = "solutions"
 c.CourseDirectory.release_directory = "exercises"
@@ -34,6 +39,7 @@ c.CourseDirectory.db_url = gradebook.database(root / run)
 c.CourseDirectory.ignore = ["*.py", "*.pyc", "__pycache__", ".ipynb_checkpoints"]
 
 c.ClearSolutions.code_stub = {"python": "raise NotImplementedError()"}
+c.ClearMarkScheme.enforce_metadata = False  # a rubric stands above the answer, in a cell that gives no points itself
 c.GenerateAssignment.preprocessors = preprocessors.RELEASING
 c.Autograde.sanitize_preprocessors = preprocessors.SANITIZING
 c.Autograde.autograde_preprocessors = preprocessors.GRADING
@@ -44,6 +50,11 @@ c.HTMLExporter.filters = {"markdown2html": safe_html.markdown}
 c.HTMLExporter.sanitize_html = False  # it would also take the pictures from verdicts
 c.GenerateFeedback.exporter_class = safe_html.SafePage
 c.ExportApp.plugin_class = SafeCsv
+c.AssignLatePenalties.plugin_class = LateDays  # c.LateDays.per_day = 0.1 makes a late day cost a tenth
+c.ExchangeFactory.collect = Collect
+c.ExchangeFactory.release_feedback = ReleaseFeedback
+if exchange := os.environ.get("PASSLAB_EXCHANGE"):
+    c.Exchange.root = exchange
 preprocessors.use_for_validation()
 safe_html.guard_formgrader()
 

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import os
 import re
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -15,7 +14,8 @@ from nbgrader.api import Base, Gradebook, Student
 from nbgrader.converters import GenerateAssignment
 from nbgrader.converters.base import NbGraderException
 from nbgrader.coursedir import CourseDirectory
-from sqlalchemy import Connection, MetaData, create_engine
+from nbgrader.dbutil import ALEMBIC_DIR
+from sqlalchemy import Column, Connection, MetaData, String, Table, create_engine, inspect
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
@@ -106,11 +106,10 @@ def convert(converter_class, config: Config, assignment: str, learner: str = "."
 def prepare(config: Config, more: MetaData | None = None) -> None:
     """Create nbgrader's tables and those in `more` if they are missing. Raises Failed if the database is unusable."""
     course = CourseDirectory(config=config)
-    # nbgrader calls `alembic`, which is installed next to this Python, for the version of its tables.
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     for attempt in range(5):
         try:
-            with variable("PATH", path), Gradebook(course.db_url, course.course_id) as gradebook:
+            _note_version(course.db_url)
+            with Gradebook(course.db_url, course.course_id) as gradebook:
                 if more:
                     more.create_all(gradebook.engine)
             return
@@ -119,6 +118,25 @@ def prepare(config: Config, more: MetaData | None = None) -> None:
                 reason = str(error.orig).strip().split("\n")[0]
                 raise Failed(f"The gradebook {place(config)} cannot be used: {reason}") from None
             time.sleep(0.1 * attempt)
+
+
+def _note_version(db_url: str) -> None:
+    """Write the version of nbgrader's tables into an empty database. nbgrader itself would start a program for it.
+
+    (That program, `alembic heads`, takes three seconds, as it imports all of nbgrader and Jupyter.)
+    """
+    from alembic.script import ScriptDirectory
+
+    engine = create_engine(db_url)
+    try:
+        if not inspect(engine).get_table_names():
+            table = Table("alembic_version", MetaData(), Column("version_num", String(32), nullable=False))
+            with engine.begin() as connection:
+                table.create(connection)
+                head = ScriptDirectory(ALEMBIC_DIR).get_current_head()
+                connection.execute(table.insert().values(version_num=head))
+    finally:
+        engine.dispose()
 
 
 def enter_release(config: Config, assignments: list[str]) -> None:

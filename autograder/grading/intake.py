@@ -47,7 +47,8 @@ MAX_NOTES = 50
 #: Characters that nbgrader reads as a pattern, and those that end a text in formgrader's pages, which escape nothing.
 _PATTERN = str.maketrans({"[": "(", "]": ")", **dict.fromkeys('*?<>"&\\', "_")})
 _LITTER = {"__MACOSX", "__pycache__", "node_modules"}
-_BEGIN_HIDDEN, _END_HIDDEN = "### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS"
+_BEGIN_HIDDEN = ("### BEGIN HIDDEN TESTS", "### BEGIN MARK SCHEME")
+_END_HIDDEN = ("### END HIDDEN TESTS", "### END MARK SCHEME")
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 #: Canvas's names of submitted files: lovelaceada_12345_67890_graphs.ipynb, with _LATE after the learner's name if late.
 _CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_(?P<file>.+\.(?:ipynb|zip))")
@@ -509,7 +510,7 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
 
 
 def _visible_lines(text: str) -> list[str]:
-    """Return the lines of a cell as learners get them: no hidden tests, and none of the space that editors change."""
+    """Return the lines of a cell as learners get them: no hidden tests or rubric, and no space that editors change."""
     lines: list[str] = []
     begin = None
     for line in filter(str.strip, text.splitlines()):

@@ -17,7 +17,14 @@ from pathlib import Path
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
 from nbconvert.preprocessors import CSSHTMLHeaderPreprocessor
 from nbgrader.converters import Autograde, GenerateAssignment
-from nbgrader.preprocessors import ClearHiddenTests, Execute, GetGrades, NbGraderPreprocessor, SaveAutoGrades
+from nbgrader.preprocessors import (
+    ClearHiddenTests,
+    ClearMarkScheme,
+    Execute,
+    GetGrades,
+    NbGraderPreprocessor,
+    SaveAutoGrades,
+)
 from nbgrader.utils import is_grade
 from nbgrader.validator import Validator
 from traitlets import Bool
@@ -160,4 +167,4 @@ RELEASING = [*_default(GenerateAssignment, "preprocessors"), Stamp]
 SANITIZING = [Repair, *_default(Autograde, "sanitize_preprocessors")]
 GRADING = [RunInEngine if step is Execute else step for step in _default(Autograde, "autograde_preprocessors")]
 GRADING.insert(GRADING.index(SaveAutoGrades) + 1, SaveVerdicts)
-FEEDBACK = [GetGrades, ClearHiddenTests, CSSHTMLHeaderPreprocessor]
+FEEDBACK = [GetGrades, ClearHiddenTests, ClearMarkScheme, CSSHTMLHeaderPreprocessor]

@@ -329,6 +329,15 @@ class Recorder:
         with self.engine.begin() as db:
             return scores.penalties(db)
 
+    def entered(self, assignment: str, question: str) -> tuple[dict[str, list[tuple]], set[str], int | None]:
+        """Return what a leaderboard needs: submissions of each learner, who was late, and the seed of the last run."""
+        with self.engine.begin() as db:
+            return (
+                scores.handed_in(db, assignment, question),
+                scores.late(db, assignment),
+                scores.last_seed(db, assignment),
+            )
+
     def results(self) -> list[NotebookResult]:
         """Return the latest result of every notebook, for reports: verdicts without pictures, cells without outputs."""
         with self.engine.begin() as db:
@@ -396,6 +405,8 @@ def _auto(index: int, cell: NotebookNode, result: NotebookResult, graded: _Cell)
         cell.metadata["nbgrader"]["points"] = graded.max_score
         try:
             points, _ = utils.determine_grade(cell)
+            if utils.is_solution(cell) and (points is not None or not cell.source.strip()):  # as released, or empty
+                points, error = 0.0, scores.UNANSWERED
         except (ValueError, KeyError):  # its result exceeds the maximum or has no text, which nbgrader rejects
             points, error = None, "The result of the cell is not a number of points; it has to be graded by hand."
     row = _row(index, cell.metadata["nbgrader"]["grade_id"], points, result.seed, verdict, error)
@@ -406,7 +417,7 @@ def _zeros(known: dict[tuple[str, str], _Cell], seed: int) -> dict[str, _Auto]:
     """Return zero points for every question of a notebook that was not handed in."""
     graded = [(name, cell) for (name, kind), cell in known.items() if kind != "SolutionCell"]
     return {
-        name: _Auto(0.0, _row(i, name, 0.0, seed, None, "not handed in"), most=cell.extra)
+        name: _Auto(0.0, _row(i, name, 0.0, seed, None, scores.NOT_HANDED_IN), most=cell.extra)
         for i, (name, cell) in enumerate(graded)
     }
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from sqlalchemy import (
@@ -37,6 +37,8 @@ from autograder.grading.gradebook import TABLES
 from autograder.grading.paper import Mark, Marks, extra_credit, question
 
 Key = tuple[str, str]  # learner, assignment
+#: Why a question that nothing was written for gives no points.
+NOT_HANDED_IN, UNANSWERED = "not handed in", "not answered"
 
 
 class Seed(TypeDecorator):
@@ -317,3 +319,41 @@ def results(db: Connection) -> list[NotebookResult]:
             verdicts.setdefault((row.learner, row.assignment, row.notebook), {})[str(row.place)] = verdict
     found = {(row.learner, row.assignment, row.notebook): json.loads(row.result) for row in _latest(db, NOTEBOOK)}
     return [from_json(found[key] | {"verdicts": verdicts.get(key, {})}) for key in sorted(found)]
+
+
+def handed_in(db: Connection, assignment: str, question: str) -> dict[str, list[tuple[datetime, str, float | None]]]:
+    """Return learner → the different submissions that were graded, oldest first: (when, fingerprint, points)."""
+    c, n = SCORE.c, NOTEBOOK.c
+    query = (
+        select(c.learner, n.recorded, c.digest, c.points)
+        .join(NOTEBOOK, (n.run == c.run) & (n.learner == c.learner) & (n.assignment == c.assignment))
+        .where(n.notebook == c.notebook, c.assignment == assignment, c.question == question)
+        .order_by(n.recorded)
+    )
+    found: dict[str, dict[str, tuple]] = {}
+    for row in db.execute(query):
+        before = found.setdefault(row.learner, {}).get(row.digest)
+        found[row.learner][row.digest] = (before[0] if before else row.recorded, row.digest, row.points)
+    return {learner: list(mine.values()) for learner, mine in found.items()}
+
+
+def last_seed(db: Connection, assignment: str) -> int | None:
+    """Return the seed of the run that graded this assignment last; None if none did."""
+    c = NOTEBOOK.c
+    query = select(RUN.c.seed).join(NOTEBOOK, c.run == RUN.c.id).where(c.assignment == assignment)
+    return db.execute(query.order_by(c.recorded.desc())).scalars().first()
+
+
+def late(db: Connection, assignment: str) -> set[str]:
+    """Return the learners whose submission came after its due date, extensions counted."""
+    submitted, assigned = (TABLES[name] for name in ("submitted_assignment", "assignment"))
+    query = (
+        select(submitted.c.student_id, submitted.c.timestamp, submitted.c.extension, assigned.c.duedate)
+        .join(assigned, assigned.c.id == submitted.c.assignment_id)
+        .where(assigned.c.name == assignment)
+    )
+    return {
+        row.student_id
+        for row in db.execute(query)
+        if row.timestamp and row.duedate and row.timestamp > row.duedate + (row.extension or timedelta())
+    }

@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING
 
 from autograder.engine.data import Verdict
 from autograder.grading.files import Damaged, read_text
+from autograder.grading.scores import NOT_HANDED_IN, UNANSWERED
 from passlab.judge import VERDICTS
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def status(verdict: Verdict | None, points: float | None, total: float, error: s
         return "to be graded"
     if verdict and verdict.crash:
         return "crashed"
-    if (verdict and not verdict.attempted) or error == "not handed in":
+    if (verdict and not verdict.attempted) or (error in (NOT_HANDED_IN, UNANSWERED) and not points):
         return "not attempted"
     if points >= total:
         return "right"

@@ -18,7 +18,7 @@ from typing import Any
 from markupsafe import Markup
 from nbformat.notebooknode import NotebookNode
 
-from autograder.engine.data import NotebookResult, Verdict
+from autograder.engine.data import NotebookResult, Verdict, only_on_the_cpu
 from autograder.grading.paper import Marks, marks, question
 from autograder.reports.pages import cut, page, plain
 
@@ -34,6 +34,7 @@ UNANSWERED = "No response."
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 _HIDDEN = re.compile(r"^[ \t]*### BEGIN HIDDEN TESTS.*?(?:^[ \t]*### END HIDDEN TESTS[^\n]*\n?|\Z)", re.S | re.M)
+_RUBRIC = re.compile(r"^### BEGIN MARK SCHEME.*?(?:^### END MARK SCHEME[^\n]*\n?|\Z)", re.S | re.M)
 _LINKS = ("https:", "http:", "mailto:", "#")
 _ATTACHED = re.compile(r'src="attachment:([^"]*)"')
 
@@ -54,12 +55,13 @@ def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = Non
         result=result,
         given=given,
         got=given.core + given.extra - given.late_penalty,
+        on_cpu=[v.exercise for _, v in sorted(result.verdicts.items()) if only_on_the_cpu(v)],
         waiting=sum(mark.points is None for mark in given.points.values()),
         cells=[_cell(cell, result.verdicts.get(index)) for index, cell in enumerate(nb.cells)],
         question=question,
         code=lambda source: within(_code, plain(source)),
         without_hidden=lambda source: _HIDDEN.sub("", plain(source)).rstrip(),
-        text=lambda source, attachments=None: within(_text, plain(source), attachments),
+        text=lambda source, attachments=None: within(_text, _RUBRIC.sub("", plain(source)), attachments),
         picture=_picture,
         traceback=_traceback,
         UNANSWERED=UNANSWERED,

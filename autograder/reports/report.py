@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from autograder.engine.data import NotebookResult
+from autograder.engine.data import NotebookResult, only_on_the_cpu
 from autograder.reports.exports import Row
 from autograder.reports.pages import page
 from autograder.reports.similar import Similar
@@ -113,10 +113,18 @@ def report(rows: Sequence[Row], results: Sequence[NotebookResult], facts: Facts)
             ("to be read", True),
         ],
         worth=sum(worth.values()),
+        on_cpu=_compared(results, gpu=False),
+        on_gpu=_compared(results, gpu=True),
         took=_took(results),
         time=_time,
         long=_long,
     )
+
+
+def _compared(results: Sequence[NotebookResult], gpu: bool) -> list[str]:
+    """Return the exercises whose functions were compared on a GPU, or on the CPU only."""
+    verdicts = [verdict for result in results for verdict in result.verdicts.values() if verdict.devices]
+    return sorted({verdict.exercise for verdict in verdicts if only_on_the_cpu(verdict) is not gpu})
 
 
 def _questions(rows: Sequence[Row], results: Sequence[NotebookResult]) -> Iterator[_Question]:
