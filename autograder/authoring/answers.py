@@ -26,7 +26,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from autograder.authoring.source import ROOT, answer_of
+from autograder.authoring.source import COURSE, answer_of
 from passlab import exercises
 from passlab.judge import VERDICTS, Case, Judgement, judge
 from passlab.notebook.cells import questions
@@ -160,9 +160,9 @@ def missing(exercise_id: str) -> list[str]:
     ):
         path = _path(module)
         if not path.is_file():
-            said.append(f"{path.relative_to(ROOT)} is missing: {what} of {exercise.id} belong there.")
-    path = ROOT / "solutions" / exercise.day / f"{exercise.notebook}.py"
-    here = path.relative_to(ROOT)
+            said.append(f"{path.relative_to(COURSE)} is missing: {what} of {exercise.id} belong there.")
+    path = COURSE / "solutions" / exercise.day / f"{exercise.notebook}.py"
+    here = path.relative_to(COURSE)
     if not path.is_file():
         said.append(f"{here} is missing: text and answer of {exercise.id} belong there.")
     elif exercise.id not in questions(path.read_text(encoding="utf-8")):
@@ -175,19 +175,19 @@ def strays() -> list[str]:
     ids = {exercise.id for day in exercises.days() for exercise in exercises.of_day(day)}
     own = {_path(name(i)) for i in ids for name in (exercises.module_name, module_name)}
     said = []
-    for path in sorted([*ROOT.glob("lib/passlab/exercises/day*/*.py"), *ROOT.glob("autograder/answers/day*/*.py")]):
+    for path in sorted([*COURSE.glob("lib/passlab/exercises/day*/*.py"), *COURSE.glob("autograder/answers/day*/*.py")]):
         if path not in own and not path.stem.startswith("_"):
-            said.append(f"{path.relative_to(ROOT)} belongs to no exercise of {path.parent.name}.")
-    for path in sorted(ROOT.glob("solutions/day*/*.py")):
+            said.append(f"{path.relative_to(COURSE)} belongs to no exercise of {path.parent.name}.")
+    for path in sorted(COURSE.glob("solutions/day*/*.py")):
         for name in questions(path.read_text(encoding="utf-8")):
             if name not in ids or exercises.find(name).notebook != path.stem:
-                said.append(f"{path.relative_to(ROOT)} checks {name!r}, which EXERCISES does not place there.")
+                said.append(f"{path.relative_to(COURSE)} checks {name!r}, which EXERCISES does not place there.")
     return said
 
 
 def _path(module: str) -> Path:
-    """Return the file of a module of this project."""
-    return ROOT / ("lib" if module.startswith("passlab.") else "") / f"{module.replace('.', '/')}.py"
+    """Return the file of a module of the course."""
+    return COURSE / ("lib" if module.startswith("passlab.") else "") / f"{module.replace('.', '/')}.py"
 
 
 @cache

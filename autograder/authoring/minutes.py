@@ -13,18 +13,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 from autograder.authoring import source
 from passlab import exercises
-from passlab.judge import Exercise, listed
+from passlab.judge import Exercise, Written, listed
 from passlab.notebook.cells import Cell, cells
 
 LESSON, EXERCISES = 75, 90
 STRETCH = " · stretch"
 
-_HEADING = re.compile(r"^# (#{1,3}) (.*)$", re.M)
+_HEADING = re.compile(r"^# (#{1,3}) (?!BEGIN |END )(.*)$", re.M)
+_RUBRIC = re.compile(r"^# ### BEGIN MARK SCHEME.*?^# ### END MARK SCHEME", re.M | re.S)
 _NUMBER = re.compile(r"\d+")
 
 
@@ -70,37 +72,67 @@ def lesson(path: Path, stretch: bool = False) -> int:
     return _rounded(words / 40 + lines / 8) if mine else 0
 
 
-def _section(one: Exercise) -> tuple[Section, Cell]:
+def _section(one: Exercise | Written) -> tuple[Section, Cell]:
     """Return the part of its notebook in which an exercise stands, and its answer cell."""
+    if isinstance(one, Written):
+        return _section_of_written(one)
     place = source.find(one.id)
     return next(s for s in sections(place.path) if place.answer in s.cells), place.answer
 
 
-def exercise(one: Exercise) -> int:
-    """Return the minutes that an exercise takes: reading it, thinking, and writing an answer like the reference."""
+def _section_of_written(one: Written) -> tuple[Section, Cell]:
+    """Return the part of its notebook in which a question stands that a person grades, and the cell of its answer.
+
+    Raises KeyError if the notebook has no rubric of it.
+    """
+    path = source.COURSE / "solutions" / one.day / f"{one.notebook}.py"
+    for section in sections(path):
+        for cell, answer in pairwise(section.cells):
+            if f"### BEGIN MARK SCHEME {one.id}\n" in cell.text:
+                return section, answer
+    raise KeyError(f"{path.name} has no “### BEGIN MARK SCHEME {one.id}” in a section of its own.")
+
+
+def exercise(one: Exercise | Written) -> int:
+    """Return the minutes that an exercise takes: reading it, thinking, and writing an answer like the reference.
+
+    Prose takes a minute for 10 words, where code takes two thirds of a minute for a line.
+    """
     section, answer = _section(one)
     before = section.cells[: section.cells.index(answer)]
+    if isinstance(one, Written):
+        text = "\n".join(_RUBRIC.sub("", cell.text) for cell in before)
+        return _rounded(_words(text) / 60 + _words(answer.text) / 10 + 6 * one.difficulty)
     blank = source.blank(answer.text)
     words = _words(blank) + sum(_words(cell.text) for cell in before if cell.markdown)
     lines = _lines(answer.text) - _lines(blank) + 1  # the stub is one line
     return _rounded(words / 60 + lines * 2 / 3 + 6 * one.difficulty)
 
 
-def _core_and_stretch(some: Iterable[Exercise]) -> tuple[int, int]:
+def _all(day: str) -> list[Exercise | Written]:
+    """Return the exercises of a day, those that a person grades last."""
+    return [*exercises.of_day(day), *exercises.written(day)]
+
+
+def _is_stretch(one: Exercise | Written) -> bool:
+    return isinstance(one, Exercise) and one.stretch
+
+
+def _core_and_stretch(some: Iterable[Exercise | Written]) -> tuple[int, int]:
     """Return the minutes of core and of stretch exercises, as they are stated."""
     times = [0, 0]
     for one in some:
-        times[one.stretch] += one.minutes
+        times[_is_stretch(one)] += one.minutes
     return times[0], times[1]
 
 
 def told(path: Path) -> str:
     """Return the sentence in the head of an exercise notebook: its core and its stretch, with their minutes."""
-    mine = [e for e in exercises.of_day(path.parent.name) if e.notebook == path.stem]
+    mine = [e for e in _all(path.parent.name) if e.notebook == path.stem]
     core, stretch = _core_and_stretch(mine)
     if not core:
         return f"It is stretch, about {stretch} minutes: harder, and for extra credit."
-    numbers = [_NUMBER.match(_section(e)[0].heading)[0] for e in mine if not e.stretch]
+    numbers = [_NUMBER.match(_section(e)[0].heading)[0] for e in mine if not _is_stretch(e)]
     first = f"The core is question{'s' * (len(numbers) > 1)} {listed(numbers)}, about {core} minutes"
     rest = f"; the rest, about {stretch} minutes, is stretch: harder, and for extra credit." if stretch else "."
     return first + rest
@@ -117,7 +149,7 @@ def rows(lessons: Iterable[Path]) -> Iterator[str]:
     """Yield the rows of the index's table of minutes: day, lesson and exercises, each core + stretch."""
     for path in lessons:
         day = path.stem.split("_")[0]
-        times = (lesson(path), lesson(path, stretch=True)), _core_and_stretch(exercises.of_day(day))
+        times = (lesson(path), lesson(path, stretch=True)), _core_and_stretch(_all(day))
         told = [f"{core} + {more}" if more else f"{core}" for core, more in times]
         yield f"| {int(day.removeprefix('day'))} | {' | '.join(told)} |"
 
@@ -125,12 +157,12 @@ def rows(lessons: Iterable[Path]) -> Iterator[str]:
 def wrong() -> Iterator[str]:
     """Yield one sentence for each estimate, heading or head of a notebook that does not follow from the rule."""
     for day in exercises.days():
-        for one in exercises.of_day(day):
+        for one in _all(day):
             if one.minutes != (by_rule := exercise(one)):
                 yield f"{one.id}: minutes={by_rule} by the rule, not {one.minutes}."
-            if _section(one)[0].heading.endswith(STRETCH) != one.stretch:
-                yield f"{one.id}: its heading {'lacks' if one.stretch else 'has'} “{STRETCH.strip()}”."
-        core, _ = _core_and_stretch(exercises.of_day(day))
+            if _section(one)[0].heading.endswith(STRETCH) != _is_stretch(one):
+                yield f"{one.id}: its heading {'lacks' if _is_stretch(one) else 'has'} “{STRETCH.strip()}”."
+        core, _ = _core_and_stretch(_all(day))
         if core > EXERCISES:
             yield f"{day}: its core exercises take {core} minutes; at most {EXERCISES} fit a day."
     for path in source.notebooks():
@@ -158,6 +190,6 @@ if __name__ == "__main__":
     for path in sorted((source.ROOT / "course").glob("day*.py")):
         print(f"{path.stem:<28}{lesson(path):4} min, stretch {lesson(path, stretch=True)}")
     for day in exercises.days():
-        for one in exercises.of_day(day):
-            print(f"{one.id:<28}{exercise(one):4} min{' (stretch)' * one.stretch}")
+        for one in _all(day):
+            print(f"{one.id:<28}{exercise(one):4} min{' (stretch)' * _is_stretch(one)}")
     print(*wrong(), sep="\n")

@@ -26,12 +26,14 @@ from passlab.notebook.cells import checked
 KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
 #: Cell metadata stays out of the `.py`, even when an editor saves the pair.
 PAIRING = {"formats": "ipynb,py:percent", "cell_metadata_filter": "-all"}
+#: The first line of a rubric, in the text of a question that a person grades; learners do not get it.
+_RUBRIC = re.compile(r"^### BEGIN MARK SCHEME (\S+)$", re.M)
 AUTHORED = ("course/*.py", "solutions/day*/*.py")
 
 
 def authored(root: Path | None = None) -> list[Path]:
     """Return the `.py` of every notebook that is written by hand."""
-    root = root or source.ROOT
+    root = root or source.COURSE
     return sorted(path for pattern in AUTHORED for path in root.glob(pattern))
 
 
@@ -42,6 +44,7 @@ def cell_id(name: str) -> str:
 
 def _mark(nb: NotebookNode, path: Path) -> None:
     """Add nbgrader's metadata to the cells of every question: ids, and the points of the exercise."""
+    _mark_written(nb, path)
     answer = None
     for cell in nb.cells:
         if cell.cell_type != "code" or "nbgrader" in cell.metadata:
@@ -58,10 +61,32 @@ def _mark(nb: NotebookNode, path: Path) -> None:
             answer.metadata["nbgrader"] = common | {"grade_id": name, "solution": True, "grade": False, "locked": False}
             cell.metadata["nbgrader"] = common | {"grade_id": f"{name}-check", "solution": False, "grade": True}
             points = 0 if exercise.stretch else exercise.total  # extra credit is not part of an assignment's maximum
-            cell.metadata["nbgrader"] |= {"locked": True, "points": int(points) if points == int(points) else points}
+            cell.metadata["nbgrader"] |= {"locked": True, "points": _points(points)}
             answer = None
     if answer is not None:
         raise ValueError(f"{path.name} has an answer without a check(…) below it: {answer.source.splitlines()[0]}")
+
+
+def _mark_written(nb: NotebookNode, path: Path) -> None:
+    """Add nbgrader's metadata to the questions that a person grades: a text with its rubric, then the answer."""
+    known = {one.id: one for one in exercises.written(path.parent.name)} if path.parent.name in exercises.days() else {}
+    texts = [cell for cell in nb.cells if cell.cell_type == "markdown"]
+    for cell, following in zip(texts, [*texts[1:], None], strict=True):
+        if not (rubric := _RUBRIC.search(cell.source)):
+            continue
+        if rubric[1] not in known:
+            raise ValueError(f"{path.name} has a rubric of {rubric[1]!r}, which its day does not list in WRITTEN.")
+        if following is None or "### BEGIN SOLUTION" not in following.source:
+            raise ValueError(f"{path.name}: the next text below the rubric of {rubric[1]} has to be its answer.")
+        name, common = rubric[1].split(".")[1], {"schema_version": 3, "task": False}
+        cell.metadata["nbgrader"] = common | {"grade_id": f"{name}-rubric", "solution": False, "grade": False}
+        cell.metadata["nbgrader"]["locked"] = True
+        following.metadata["nbgrader"] = common | {"grade_id": name, "solution": True, "grade": True, "locked": False}
+        following.metadata["nbgrader"]["points"] = _points(known[rubric[1]].points)
+
+
+def _points(points: float) -> float:
+    return int(points) if points == int(points) else points
 
 
 def notebook(path: Path) -> NotebookNode:
@@ -92,7 +117,7 @@ def _source_notebook(path: Path, changed: int) -> NotebookNode:
 
 def source_notebook(assignment: str, name: str) -> NotebookNode:
     """Return the authored notebook of an exercise, answers and hidden tests included."""
-    path = source.ROOT / "solutions" / assignment / f"{name}.py"
+    path = source.COURSE / "solutions" / assignment / f"{name}.py"
     return _source_notebook(path, path.stat().st_mtime_ns)
 
 
@@ -141,7 +166,7 @@ def release(notebooks: dict[str, str]) -> dict[str, str]:
 
 def wanted() -> dict[Path, str]:
     """Return every generated file of the project and its expected text."""
-    root = source.ROOT
+    root = source.COURSE
     pairs = {path.with_suffix(".ipynb"): _text(notebook(path)) for path in authored()}
     solutions = root / "solutions"
     to_release = {str(p.relative_to(solutions)): text for p, text in pairs.items() if p.is_relative_to(solutions)}
@@ -151,7 +176,7 @@ def wanted() -> dict[Path, str]:
 
 def out_of_step(files: dict[Path, str]) -> list[str]:
     """Return one sentence for each file that is missing, differs, or should not be there."""
-    root, said = source.ROOT, []
+    root, said = source.COURSE, []
     for path, text in files.items():
         if not path.exists():
             said.append(f"{path.relative_to(root)} is missing")
@@ -166,7 +191,7 @@ def stale_solutions() -> list[str]:
     """Return the notebooks in `solutions/` that differ from the build of their `.py`."""
     pairs = {path.with_suffix(".ipynb"): path for path in source.notebooks()}
     return [
-        str(pair.relative_to(source.ROOT))
+        str(pair.relative_to(source.COURSE))
         for pair, path in pairs.items()
         if not pair.exists() or pair.read_bytes() != _text(notebook(path)).encode("utf-8")
     ]
@@ -186,11 +211,11 @@ def build() -> list[str]:
             fresh = path.with_suffix(".tmp")
             fresh.write_text(text, encoding="utf-8")
             fresh.replace(path)
-            changed.append(str(path.relative_to(source.ROOT)))
-    for path in _released(source.ROOT):
+            changed.append(str(path.relative_to(source.COURSE)))
+    for path in _released(source.COURSE):
         if path not in files:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-            changed.append(f"{path.relative_to(source.ROOT)} (removed)")
+            changed.append(f"{path.relative_to(source.COURSE)} (removed)")
     return changed
 
 

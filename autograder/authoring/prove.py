@@ -14,17 +14,16 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import Any
-
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
+from typing import TYPE_CHECKING, Any
 
 from autograder.authoring import answers, source
 from passlab import exercises
 from passlab.judge import Case, Exercise, Judgement, judge
 from passlab.tvm import cache
+
+if TYPE_CHECKING:  # `make gpu` proves without rich
+    from rich.console import Console
+    from rich.table import Table
 
 WRONG, RIGHT = 6, 2
 
@@ -75,14 +74,16 @@ def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) ->
 
 
 def _put(
-    exercise: Exercise, hidden: Sequence[Case], kind: str, answer: object, judge: Callable[..., Judgement]
+    exercise: Exercise, hidden: Sequence[Case], kind: str, answer: object, judge: Callable[..., Judgement], brief: bool
 ) -> tuple[Row, float, float]:
-    """Return the result of one answer on visible and hidden cases."""
+    """Return the result of one answer on visible and hidden cases.
+
+    brief: a wrong answer that already falls short as it should skips the hidden cases.
+    """
     entry = getattr(answer, "mark", None)
     should, note = (entry.verdict, entry.note) if entry else (None, "")
     seen = judge(exercise, answer)
-    # A module takes seconds to build: a wrong answer that already falls short as it should skips the hidden cases.
-    short = kind == "wrong" and exercise.flavour != "torch" and seen.verdicts.get(should) is False
+    short = kind == "wrong" and brief and seen.verdicts.get(should) is False
     unseen = judge(exercise, answer, [] if short else hidden)
     full = Judgement(exercise, seen.findings + unseen.findings, attempted=seen.attempted and unseen.attempted)
     row = Row(
@@ -107,13 +108,21 @@ def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:
         yield answer.mark.kind, answer
 
 
-def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = judge, seeds: int = 1) -> Proof:
+def prove(
+    exercise_id: str,
+    seed: int = 0,
+    judge: Callable[..., Judgement] = judge,
+    seeds: int = 1,
+    brief: bool | None = None,
+) -> Proof:
     """Return the kill table of one exercise. Never raises: an exception becomes a problem of the proof.
 
     `judge`: a replacement for `passlab.judge.judge`, with the same arguments. `seeds`: on how many seeds, from `seed`
-    on, the reference and the right answers must have all points.
+    on, the reference and the right answers must have all points. `brief`: see `_put`; by default for exercises whose
+    programs have to be built, which takes seconds.
     """
     exercise = exercises.find(exercise_id)
+    brief = exercise.flavour != "torch" if brief is None else brief
     proof = Proof(exercise.id, exercise.total, problems=answers.missing(exercise.id))
     if proof.problems:
         return proof
@@ -130,7 +139,7 @@ def prove(exercise_id: str, seed: int = 0, judge: Callable[..., Judgement] = jud
     for kind, answer in given:
         name = getattr(answer, "__name__", kind)
         try:
-            row, visible, hidden = _put(exercise, cases, kind, answer, judge)
+            row, visible, hidden = _put(exercise, cases, kind, answer, judge, brief)
         except Exception as error:
             proof.problems.append(f"judging {name} raised {type(error).__name__}: {error}")
             continue
@@ -163,6 +172,8 @@ def for_each(names: list[str], task: Callable[[str], Any], jobs: int = 0, consol
 
     Each flavour has its own processes, one flavour after the other: a process can hold only one TVM.
     """
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     jobs = max(1, min(jobs or cores, len(names)))
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // jobs)))
@@ -182,6 +193,9 @@ def for_each(names: list[str], task: Callable[[str], Any], jobs: int = 0, consol
 
 
 def _table(proof: Proof) -> Table:
+    from rich.markup import escape
+    from rich.table import Table
+
     title = f"{proof.exercise}  (visible {proof.seconds_visible:.2f} s, hidden {proof.seconds_hidden:.2f} s)"
     table = Table(title=title, title_justify="left")
     for column in ("", "answer", "visible", "all", "lost", "what it shows"):
@@ -197,6 +211,8 @@ def _table(proof: Proof) -> Table:
 
 def choose(names: list[str]) -> list[str]:
     """Return the ids of these exercises, of all if there are none; [] after a sentence on stderr about a wrong name."""
+    from rich.console import Console
+
     try:
         chosen = [exercises.find(name).id for name in names]
     except KeyError as error:
@@ -207,6 +223,9 @@ def choose(names: list[str]) -> list[str]:
 
 def main(names: list[str], as_json: bool, jobs: int, seed: int, seeds: int = 1) -> int:
     """Print the kill tables; return 1 if any proof fails."""
+    from rich.console import Console
+    from rich.markup import escape
+
     chosen = choose(names)
     if not chosen:
         return 1

@@ -15,6 +15,7 @@ from pathlib import Path
 import nbformat
 
 from autograder.authoring import answers, source
+from autograder.authoring.notebooks import source_notebook
 from passlab.notebook.cells import unmarked
 
 FOLDER = "autograder/samples"
@@ -90,7 +91,7 @@ def _partly(number: int, exercise: str, place: source.Place) -> str | None:
         return None
     wrong = None
     if number % 3 == 1:
-        module = source.ROOT / Path(*answers.module_name(exercise).split(".")).with_suffix(".py")
+        module = source.COURSE / Path(*answers.module_name(exercise).split(".")).with_suffix(".py")
         wrong = answer_text(module, "wrong", place.handed)
     return wrong or reference_text(place)
 
@@ -114,12 +115,26 @@ CLASS: dict[str, Fill] = {
 }
 
 
+#: Who answers the questions that a person grades.
+WRITERS = ("perfect", "partly-right")
+
+
+def _written(path: Path) -> dict[str, str]:
+    """Return the answers in prose of an authored notebook: grade id → text."""
+    found = {}
+    for cell in source_notebook(path.parent.name, path.stem).cells:
+        meta = cell.metadata.get("nbgrader", {})
+        if cell.cell_type == "markdown" and meta.get("solution"):
+            found[meta["grade_id"]] = unmarked(cell.source)
+    return found
+
+
 def wanted() -> dict[Path, str]:
     """Return every file of the sample class and its expected text. Reads the releases in `exercises/`."""
     files = {}
     for path in source.notebooks():
         day = path.parent.name
-        released = nbformat.read(source.ROOT / "exercises" / day / f"{path.stem}.ipynb", as_version=4)
+        released = nbformat.read(source.COURSE / "exercises" / day / f"{path.stem}.ipynb", as_version=4)
         places = {name: place for name, place in source.places(day).items() if place.path == path}
         for learner, fill in CLASS.items():
             nb = copy.deepcopy(released)
@@ -127,18 +142,21 @@ def wanted() -> dict[Path, str]:
             for number, (exercise, place) in enumerate(places.items()):
                 if (text := fill(number, exercise, place)) is not None:
                     cells[exercise.split(".")[1]].source = text
+            if learner in WRITERS:
+                for name, text in _written(path).items():
+                    cells[name].source = text
             text = nbformat.writes(nb, version=nbformat.NO_CONVERT) + "\n"
-            files[source.ROOT / FOLDER / learner / day / f"{path.stem}.ipynb"] = text
+            files[source.COURSE / FOLDER / learner / day / f"{path.stem}.ipynb"] = text
             if learner == "perfect":
-                files[source.ROOT / FOLDER / "damaged" / day / f"{path.stem}.ipynb"] = text[: len(text) // 2]
+                files[source.COURSE / FOLDER / "damaged" / day / f"{path.stem}.ipynb"] = text[: len(text) // 2]
     return files
 
 
 def out_of_step(files: dict[Path, str]) -> list[str]:
     """Return one sentence for each file that is missing, differs, or should not be there."""
-    there = [p for p in (source.ROOT / FOLDER).rglob("*") if p.is_file()]
-    said = [f"{p.relative_to(source.ROOT)} is out of step" for p, text in files.items() if not _holds(p, text)]
-    return said + [f"{p.relative_to(source.ROOT)} belongs to no sample" for p in there if p not in files]
+    there = [p for p in (source.COURSE / FOLDER).rglob("*") if p.is_file()]
+    said = [f"{p.relative_to(source.COURSE)} is out of step" for p, text in files.items() if not _holds(p, text)]
+    return said + [f"{p.relative_to(source.COURSE)} belongs to no sample" for p in there if p not in files]
 
 
 def _holds(path: Path, text: str) -> bool:
@@ -150,7 +168,7 @@ def build() -> bool:
     files = wanted()
     if not out_of_step(files):
         return False
-    shutil.rmtree(source.ROOT / FOLDER, ignore_errors=True)
+    shutil.rmtree(source.COURSE / FOLDER, ignore_errors=True)
     for path, text in files.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

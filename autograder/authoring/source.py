@@ -12,11 +12,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
+from passlab import place
 from passlab.notebook.cells import Cell, cells, questions
 
 ROOT = Path(__file__).resolve().parents[2]
+#: Where notebooks, exercises and results lie: here, or where PASSLAB_COURSE says.
+COURSE = place.course()
 STUB = "raise NotImplementedError()"
 
 _SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION.*?^[ \t]*### END SOLUTION[^\n]*$", re.S | re.M)
@@ -36,7 +40,7 @@ def settings() -> Any:
 
 def notebooks(day: str | None = None) -> list[Path]:
     """Return the authored notebooks (`.py`) of one day, or of all days."""
-    return sorted((ROOT / "solutions").glob(f"{day or 'day*'}/*.py"))
+    return sorted((COURSE / "solutions").glob(f"{day or 'day*'}/*.py"))
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,18 @@ def _wanted(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.ClassDef)
 
 
+@cache
+def _above(path: Path, text: str, first: int) -> CodeType:
+    """Return the code that an answer needs of the lines above its cell, compiled once for all answers in its place."""
+    owner = {line: cell for cell in cells(text) for line in range(cell.first, cell.last + 1)}
+    body = []
+    for statement in ast.parse("\n".join(text.split("\n")[: first - 1])).body:
+        cell = owner.get(statement.lineno)
+        if cell and (cell.is_answer or _wanted(statement)):
+            body.append(statement)
+    return compile(ast.Module(body, []), str(path), "exec")
+
+
 def answer_of(exercise_id: str, stub: bool = False, changes: Sequence[tuple[str, str]] = ()) -> Any:
     """Return the reference answer to an exercise (or its untouched stub), made in a fresh namespace.
 
@@ -101,13 +117,8 @@ def answer_of(exercise_id: str, stub: bool = False, changes: Sequence[tuple[str,
         if own.count(old) != 1:
             raise ValueError(f"{old!r} stands {own.count(old)} times in the answer of {exercise_id}, not once.")
         own = own.replace(old, new)
-    above = lines[: place.answer.first - 1]
-    owner = {line: cell for cell in cells(text) for line in range(cell.first, cell.last + 1)}
-    body = []
-    for statement in ast.parse("\n".join([*above, blank(own) if stub else own])).body:
-        cell = owner.get(statement.lineno)
-        if statement.lineno >= place.answer.first or (cell and (cell.is_answer or _wanted(statement))):
-            body.append(statement)
+    body = ast.parse("\n" * (place.answer.first - 1) + (blank(own) if stub else own))
     namespace: dict[str, Any] = {"__name__": f"solutions.{place.day}.{place.notebook}"}
-    exec(compile(ast.Module(body, []), str(place.path), "exec"), namespace)
+    exec(_above(place.path, text, place.answer.first), namespace)
+    exec(compile(body, str(place.path), "exec"), namespace)
     return eval(compile(ast.Expression(place.handed), str(place.path), "eval"), namespace)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -17,7 +21,7 @@ _BLOCK = re.compile(r"`(?P<path>[\w/]+\.py)`[^`]*(?:`(?!``)[^`]*`[^`]*)*?\n\n```
 def blocks() -> dict[str, str]:
     """File → what the README puts into it, in the names of the tiny course."""
     text = (ROOT / "README.md").read_text().split("## If you write exercises")[1].split("\n## ")[0]
-    text = text.replace("day03", "day00").replace("optimizations", "tiny")
+    text = text[text.index("What belongs where") :].replace("day03", "day00").replace("optimizations", "tiny")
     return {found["path"]: found["code"] for found in _BLOCK.finditer(text)}
 
 
@@ -57,3 +61,87 @@ def test_an_exercise_is_added_by_following_the_readme(course):
     released = json.loads((course / "exercises/day00/tiny.ipynb").read_text())
     marks = {cell["id"]: cell["metadata"]["nbgrader"] for cell in released["cells"] if "nbgrader" in cell["metadata"]}
     assert marks["reverse-check"]["points"] == 3 and marks["reverse"]["solution"]
+
+
+# ---------------------------------------------------------------------------------------------------- passlab new
+
+
+def walk() -> tuple[str, str, str]:
+    """The commands before the added answers, those answers, and the commands after them, as the README has them."""
+    text = (ROOT / "README.md").read_text().split("## If you write exercises")[1].split("What belongs where")[0]
+    before, after = re.findall(r"```sh\n(.*?)```", text, re.S)
+    [answers] = re.findall(r"```python\n(.*?)```", text, re.S)
+    return before, answers, after
+
+
+def shell(script: str, folder: Path, **env: str) -> subprocess.CompletedProcess:
+    """Run commands in a shell that finds `passlab`."""
+    kept = {k: v for k, v in os.environ.items() if k not in ("PASSLAB_RUN", "PASSLAB_SEED", "PASSLAB_COURSE")}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    command = ["sh", "-c", script]
+    env = kept | env | {"PATH": path, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
+
+
+def test_a_course_of_ones_own_from_nothing_to_grades(tmp_path):
+    before, answers, after = walk()
+    started = shell(before, tmp_path)
+    assert "it has 1 wrong answers; 6 are needed" in started.stdout, started.stderr
+    assert "it has 1 right answers; 2 are needed" in started.stdout
+    folder = tmp_path / "my-course"
+    with (folder / "autograder/answers/day21/double.py").open("a") as out:
+        out.write("\n" + answers)
+    done = shell(f"set -e\n{after}", tmp_path, PASSLAB_COURSE=str(folder))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 of 6 wrong answers fall short" in done.stdout and "The proof holds." in done.stdout
+    assert "day21.double: 2 of 2 fall" in done.stdout
+    released = json.loads((folder / "exercises/day21/exercises.ipynb").read_text())
+    assert "number in numbers" not in str(released["cells"])
+
+    handed_in = tmp_path / "class/ada/day21/exercises.ipynb"
+    handed_in.parent.mkdir(parents=True)
+    handed_in.write_text((folder / "solutions/day21/exercises.ipynb").read_text())
+    graded = shell("passlab grade class", tmp_path, PASSLAB_COURSE=str(folder))
+    assert "ada, day21: 1 of 1 points" in graded.stdout, graded.stderr
+    assert (folder / "autograder/run/grades.csv").is_file()
+
+
+def test_a_pass_like_another(tmp_path):
+    own = tmp_path / "own"
+    own.mkdir()
+    made = shell(
+        "passlab new day22.shorter --like day03.cse --stretch && passlab prove --json",
+        tmp_path,
+        PASSLAB_COURSE=str(own),
+    )
+    [proof] = json.loads(made.stdout[made.stdout.index("\n[") :])
+    assert {row["kind"]: row["problem"] for row in proof["rows"]} == dict.fromkeys(
+        ("stub", "reference", "right", "wrong"), ""
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ("Day3.x", "'Day3.x' is not an id. Write the day, a dot and a name"),
+        ("day03.cse", "There is already an exercise day03.cse."),
+        ("day21.x", "This course has no day21. A new day of your own belongs into a folder of your own"),
+        ("day03.x --like nothing", "There is no exercise 'nothing' that the new one could be like."),
+        ("day04.x --like cse", "'cse' is the name of several exercises: day03.cse, day07.cse."),
+    ],
+)
+def test_what_new_refuses(tmp_path, words, sentence):
+    course = ROOT / "lib/passlab/exercises"
+    listings = {path: path.read_text() for path in course.glob("day0[34]/__init__.py")}
+    said = shell(f"passlab new {words}", tmp_path)
+    assert said.returncode == 1 and said.stderr.startswith(sentence), said.stderr
+    assert {path: path.read_text() for path in listings} == listings
+
+
+def test_a_course_that_is_not_there(tmp_path):
+    said = shell("passlab prove", tmp_path, PASSLAB_COURSE=str(tmp_path / "nowhere"))
+    assert said.returncode == 1
+    assert (
+        said.stderr
+        == f"PASSLAB_COURSE names {tmp_path / 'nowhere'}, which is not a folder: make it, or unset the variable.\n"
+    )

@@ -211,6 +211,9 @@ def by_running(gm, model):
 
     place, found = {}, {}
     for node in values:  # two nodes may give equal values; each takes the first that is free
+        if node.op == "placeholder":
+            place[node] = model.graph.input[0].name
+            continue
         mine, free = values[node].numpy(), set(known) - set(place.values())
         close = (n for n, v in known.items() if v.shape == mine.shape and np.allclose(v, mine, 1e-4, 1e-5))
         idle = isinstance(m.module(node), GONE)
