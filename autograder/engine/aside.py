@@ -20,6 +20,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from passlab.process.clock import cpu_time
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,8 +66,7 @@ def _serve(sock: socket.socket) -> None:
         asked, _ = receive(sock)
         module, _, name = asked["function"].partition(":")
         function = getattr(import_module(module), name)
-        used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
-        resource.setrlimit(resource.RLIMIT_CPU, (int(used) + 1 + SECONDS, resource.RLIM_INFINITY))
+        resource.setrlimit(resource.RLIMIT_CPU, (int(cpu_time()) + 1 + SECONDS, resource.RLIM_INFINITY))
         try:
             value = function(*asked["arguments"])
         except Exception:

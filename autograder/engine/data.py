@@ -72,7 +72,7 @@ class Verdict:
     the verdicts, and one of a few ways to end (`verdicts.ENDED_ON_HIDDEN`).
 
     `verdicts`: name → held. `message`: the sentence shown first. `html`, `text`: the card, with a drawing if the
-    case is a visible one. `misconception`: one line, or "".
+    case is a visible one. `misconception`: one line, or "". `devices`: where the graphs ran that `same` compares.
     """
 
     exercise: str
@@ -88,6 +88,7 @@ class Verdict:
     crash: str = ""  # why the whole question was lost: a crash, the time limit, the memory limit
     seconds: float = 0.0  # wall time of the answer, all test cases together
     cases: list[CaseResult] = field(default_factory=list)
+    devices: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -105,6 +106,11 @@ class NotebookResult:
     cpu_seconds: float = 0.0
     peak_mib: float = 0.0
     unsafe: bool = False  # graded without the complete sandbox, as the user requested
+
+
+def only_on_the_cpu(verdict: Verdict) -> bool:
+    """Return whether the two functions were compared, and on no GPU."""
+    return bool(verdict.devices) and all(device.startswith("cpu") for device in verdict.devices)
 
 
 def to_json(result: NotebookResult) -> dict[str, Any]:

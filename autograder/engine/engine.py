@@ -103,11 +103,23 @@ class CaseData:
     arguments: list[bytes]
 
 
+@dataclass(frozen=True)
+class Answered:
+    """What an answer was given and what it returned, case by case, encoded; b"" where it returned nothing.
+
+    `about`: the verdicts that a case tests; all if there are none.
+    """
+
+    about: list[list[str]]
+    arguments: list[bytes]
+    values: list[bytes]
+
+
 class Station:
     """The processes of one flavour: a warm parent that forks workers, and a server that runs graphs for the verifier; a
     verifier with a socket for each slot; and, for a TVM flavour, the builder that serves the verifier."""
 
-    def __init__(self, flavour: str, slots: int, unsafe: bool):
+    def __init__(self, flavour: str, slots: int, unsafe: bool, device: str = "cpu"):
         try:
             flavours.prepare(flavour)
         except ImportError as unreachable:
@@ -116,7 +128,7 @@ class Station:
         self.cases: dict[tuple[str, int], CaseData] = {}
         self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         graphs, runs = socket.socketpair()
-        self.runner = _start("runner", "autograder.engine.runner.warm", flavour, [theirs, runs], unsafe)
+        self.runner = _start("runner", "autograder.engine.runner.warm", flavour, [theirs, runs], unsafe, device)
         self.slots, ends = zip(*(socket.socketpair() for _ in range(slots)), strict=True)
         self.processes = [self.runner]
         if flavour in builds.FLAVOURS:
@@ -124,7 +136,9 @@ class Station:
             self.builder = _start("runner", "autograder.engine.verifier.builder", flavour, [builder], unsafe)
             self.processes.append(self.builder)
             ends = (asks, *ends)
-        self.verifier = _start("verifier", "autograder.engine.verifier.process", flavour, (graphs, *ends), unsafe)
+        self.verifier = _start(
+            "verifier", "autograder.engine.verifier.process", flavour, (graphs, *ends), unsafe, device
+        )
         self.processes.append(self.verifier)
         try:
             if not self.control.recv(2**16):
@@ -208,13 +222,15 @@ class Station:
         return found
 
 
-def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool) -> subprocess.Popen:
+def _start(
+    role: str, module: str, flavour: str, sockets: list[socket.socket], unsafe: bool, device: str = "cpu"
+) -> subprocess.Popen:
     fds = [sock.fileno() for sock in sockets]
     argv = [sys.executable, "-m", module, flavour, *map(str, fds)]
     # Results of modules are cached where learner code cannot reach them; without the sandbox there is no such place.
     keeps = {cache.FOLDER: str(BUILDS)} if role == "verifier" and not unsafe else {}
     process = sandbox.launch(
-        role, argv, fds=fds, writable=keeps.values(), environment=QUICK_FORK | keeps, unsafe=unsafe
+        role, argv, fds=fds, writable=keeps.values(), environment=QUICK_FORK | keeps, unsafe=unsafe, device=device
     )
     for sock in sockets:
         sock.close()
@@ -222,16 +238,17 @@ def _start(role: str, module: str, flavour: str, sockets: list[socket.socket], u
 
 
 class Engine:
-    """Grades up to `jobs` notebooks at once, each from its own thread (0: one per core).
+    """Grades up to `jobs` notebooks at once, each from its own thread (0: one per core). `device`: where FX graphs are
+    compared, "cpu" or "cuda".
 
     Raises Unsafe if the sandbox lacks a required layer, unless `unsafe` is set.
     """
 
-    def __init__(self, jobs: int = 0, unsafe: bool = False):
+    def __init__(self, jobs: int = 0, unsafe: bool = False, device: str = "cpu"):
         missing = sandbox.missing()
         if missing and not unsafe:
             raise Unsafe(" ".join(missing))
-        self.jobs, self.unsafe = jobs or len(os.sched_getaffinity(0)), bool(missing)
+        self.jobs, self.unsafe, self.device = jobs or len(os.sched_getaffinity(0)), bool(missing), device
         self.free: queue.SimpleQueue[int] = queue.SimpleQueue()
         for slot in range(self.jobs):
             self.free.put(slot)
@@ -264,18 +281,21 @@ class Engine:
             starting = self.starting.setdefault(flavour, threading.Lock())
         with starting:
             if flavour not in self.stations:
-                self.stations[flavour] = Station(flavour, self.jobs, self.unsafe)
+                self.stations[flavour] = Station(flavour, self.jobs, self.unsafe, self.device)
             return self.stations[flavour]
 
-    def grade(self, job: Job) -> NotebookResult:
-        """Run a notebook and judge its answers. Nothing that the notebook does makes it raise."""
+    def grade(self, job: Job, kept: dict[str, Answered] | None = None) -> NotebookResult:
+        """Run a notebook and judge its answers. Nothing that the notebook does makes it raise.
+
+        kept: receives exercise id → what its answer was given and what it returned, as bytes.
+        """
         slot = self.free.get()
         try:
             for last in (False, True):
                 station = None
                 try:
                     station = self.station(_flavour(job))
-                    return self._grade(job, station, slot)
+                    return self._grade(job, station, slot, kept)
                 except Garbled as large:  # its cells are more than one message holds: nothing was sent
                     return self._failed(job, f"Its cells are too large to be sent ({large}).")
                 except Broken as broken:
@@ -294,7 +314,7 @@ class Engine:
             for flavour in [name for name, one in self.stations.items() if one is station]:
                 self.stations.pop(flavour).close()
 
-    def _grade(self, job: Job, station: Station, slot: int) -> NotebookResult:
+    def _grade(self, job: Job, station: Station, slot: int, kept: dict[str, Answered] | None) -> NotebookResult:
         start = time.monotonic()
         run = _Run(job, station, slot, unsafe=self.unsafe)
         for _ in range(MOST_STARTS):
@@ -302,6 +322,11 @@ class Engine:
                 break
         run.give_up()
         run.judge()
+        if kept is not None:
+            kept |= {
+                cell.exercise: Answered(run.data[at].about, run.data[at].arguments, run.values[at])
+                for at, cell in run.checks.items()
+            }
         run.result.seconds = time.monotonic() - start
         return run.result
 

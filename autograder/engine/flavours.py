@@ -31,10 +31,11 @@ _NOT_WARMED = (
 _OF = {
     "passlab.relay.": "relay",
     "passlab.relax.": "relax",
+    "passlab.mlir.": "mlir",
     "passlab.tvm.tensorir": "relay relax",
     "passlab.tvm.visits": "relay relax",
 }
-#: Modules that torch, onnx or passlab import at their first use, which takes from half a second to several.
+#: Modules that onnx or passlab import at their first use, which takes from half a second to several.
 _LATE = (
     "IPython.display",
     "matplotlib.backends.backend_svg",
@@ -43,12 +44,10 @@ _LATE = (
     "networkx",
     "onnx",
     "onnx.reference",
-    "torch._dynamo",
-    "torch._inductor.pattern_matcher",
-    "torch.export",
     "torch.fx.passes.shape_prop",
-    "torch.onnx",
 )
+#: Modules that torch imports when a model is exported. Relay's notebooks import models by torch.jit instead.
+_EXPORTING = ("torch._dynamo", "torch._inductor.pattern_matcher", "torch.onnx")
 
 
 @dataclass(frozen=True)
@@ -56,11 +55,11 @@ class Flavour:
     """`about`: what its notebooks use, for messages. `prepare`, `warm`: see the functions below."""
 
     about: str
-    warm: Callable[[], None]
+    warm: Callable[[bool], None]
     prepare: Callable[[], None] = lambda: None
 
 
-def _warm_torch() -> None:
+def _warm_torch(notebooks: bool) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking whether there is a GPU must not initialize it
     import torch
@@ -73,9 +72,9 @@ def _warm_torch() -> None:
             importlib.import_module(module.name)
     for name in _LATE:
         importlib.import_module(name)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        _rehearse_torch()
+    _rehearse_judging()
+    if notebooks:
+        _rehearse_export()
 
 
 def _rehearsal() -> tuple:
@@ -88,16 +87,22 @@ def _rehearsal() -> tuple:
     return net.requires_grad_(False).eval(), torch.ones(1, 3, 8, 8)
 
 
-def _rehearse_torch() -> None:
-    """Trace, draw, compare and export a model: each fills its tables at its first use."""
-    import torch
-
+def _rehearse_judging() -> None:
+    """Trace, draw and compare a model: each fills its tables at its first use."""
     from passlab import draw, equivalent, trace
 
     net, x = _rehearsal()
     graph = trace(net, x)
     equivalent(graph, net, (x,), devices=["cpu"])
     draw(graph)
+
+
+def _rehearse_export() -> None:
+    import torch
+
+    for name in _EXPORTING:
+        importlib.import_module(name)
+    net, x = _rehearsal()
     torch.export.export(net, (x,))
     torch.jit.trace(net, x)
 
@@ -119,14 +124,16 @@ def _import_own(flavour: str) -> None:
             importlib.import_module(module.name)
 
 
-def _warm_relay() -> None:
-    _warm_torch()
+def _warm_relay(notebooks: bool) -> None:
+    _warm_torch(False)
     _tvm_on_one_thread()
     import torch
 
     from passlab.relay import relay, tvm
 
     _import_own("relay")
+    if not notebooks:
+        return
     executor = importlib.import_module("tvm.contrib.graph_executor")
     net, x = _rehearsal()
     module, params = relay.frontend.from_pytorch(torch.jit.trace(net, x), [("x", x.shape)])
@@ -134,20 +141,30 @@ def _warm_relay() -> None:
     executor.GraphModule(built["default"](tvm.cpu())).run()
 
 
-def _warm_relax() -> None:
-    _warm_torch()
+def _warm_relax(notebooks: bool) -> None:
+    _warm_torch(notebooks)
     _tvm_on_one_thread()
     import torch
 
     from passlab.relax import relax, tvm
 
     _import_own("relax")
+    if not notebooks:
+        return
     frontend = importlib.import_module("tvm.relax.frontend.torch")
     net, x = _rehearsal()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        module = frontend.from_exported_program(torch.export.export(net, (x,)))
+    module = frontend.from_exported_program(torch.export.export(net, (x,)))
     relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x.numpy()))
+
+
+def _warm_mlir(notebooks: bool) -> None:
+    """Import xDSL and MLIR, and parse with both. No program is compiled: that would start threads."""
+    _warm_torch(notebooks)
+    _import_own("mlir")
+    mlir = importlib.import_module("passlab.mlir")
+    module = mlir.parse(importlib.import_module("passlab.mlir.executors").smallest())
+    mlir.verify(module)
+    mlir.pipeline(module, "canonicalize")
 
 
 def _prepare_relay() -> None:
@@ -160,6 +177,7 @@ FLAVOURS = {
     "torch": Flavour("torch, torch.fx and ONNX", _warm_torch),
     "relay": Flavour("torch and Relay (TVM 0.17)", _warm_relay, _prepare_relay),
     "relax": Flavour("torch and Relax (TVM 0.27)", _warm_relax),
+    "mlir": Flavour("torch and MLIR (IREE, xDSL)", _warm_mlir),
 }
 
 
@@ -185,6 +203,8 @@ def prepare(name: str) -> None:
     _compile()
 
 
-def warm(name: str) -> None:
-    """Import everything that notebooks of this flavour use, and use it once."""
-    _flavour(name).warm()
+def warm(name: str, notebooks: bool = True) -> None:
+    """Import what judges of this flavour use, and unless `notebooks` is False what its notebooks do; use it once."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _flavour(name).warm(notebooks)

@@ -136,6 +136,29 @@ class GraphRan(Struct):
     ended: Annotated[int, Meta(ge=-64, le=255)] | None = None
 
 
+# From a process that races models
+
+
+class RacedRow(Struct):
+    """A competitor's figures on one model: see `race.Race.run`."""
+
+    launches: Annotated[int, Meta(ge=0, lt=2**53)] | None
+    bytes: Annotated[int, Meta(ge=0, lt=2**53)] | None
+    peak: Annotated[int, Meta(ge=0, lt=2**53)] | None
+    seconds: Annotated[float, Meta(gt=0, lt=1e6)] | None
+    spread: Annotated[float, Meta(ge=0, lt=1e6)] | None
+    ratio: Annotated[float, Meta(gt=0, lt=1e9)] | None
+    missing: Words
+
+
+class Raced(Struct):
+    """The rows of a race. `ended`: the exit code, if its process has ended instead, with what it printed."""
+
+    rows: dict[Words, RacedRow] = {}
+    ended: Annotated[int, Meta(ge=-64, le=255)] | None = None
+    said: Shown = ""
+
+
 # From the verifier
 
 
@@ -164,6 +187,7 @@ class Kept(Struct):
     findings: list[tuple[Literal[VERDICTS], bool, str, str]]
     fingerprint: str
     drawn: tuple[str, str] | None
+    devices: list[str] = []
 
 
 class Found(Struct):

@@ -6,6 +6,9 @@ code, which forks a child, confined like a worker, for each question. The verifi
 end of its socket. See `passlab.fx.elsewhere`, which sees to it that nothing runs
 past this module.
 
+On a GPU (`passlab grade --device cuda`) this project's own programs run here, too, in a process apart from the
+learner's graphs: the verifier itself never touches the GPU. Values come back on the CPU.
+
 What does a reply prove? The outputs are what the graph computed or pretended to compute: either way they come from the
 graph and its inputs alone, since the child knows nothing else, and the verifier compares them with the expected ones.
 """
@@ -17,10 +20,12 @@ import gc
 import signal
 import socket
 import time
+from collections.abc import Callable
 from typing import Any, NoReturn
 
 import torch
 from torch import Tensor, fx, nn
+from torch.utils._pytree import tree_map_only
 
 from autograder.engine import sandbox, wire
 from autograder.engine.forms import GraphRan, reader
@@ -34,6 +39,8 @@ from passlab.tvm import builds
 
 #: Of one process, which runs the graphs of a question.
 LIMITS = sandbox.Limits(memory_mib=4096, cpu_s=20, processes=8)
+#: The same on a GPU: the driver starts threads, and reserves far more addresses than there is memory.
+ON_GPU = sandbox.Limits(memory_mib=0, cpu_s=60, processes=64)
 #: Seconds, by the clock, that a process may take to start, and that all graphs of a question may take.
 _START_SECONDS, SECONDS = 30.0, 60.0
 _MOST = 2**27
@@ -47,14 +54,16 @@ def serve(control: socket.socket) -> None:
     _rehearse()
     gc.collect()
     gc.freeze()
-    Server(control, lambda keep: sandbox.enter(LIMITS, keep), _answer).serve()
+    on_gpu = sandbox.device().startswith("cuda")
+    limits = ON_GPU if on_gpu else LIMITS
+    Server(control, lambda keep: sandbox.enter(limits, keep, gpu=on_gpu), _answer).serve()
 
 
 def _rehearse() -> None:
     """Run a graph as a child does, so that all children inherit what a first run loads and caches."""
     gm = fx.symbolic_trace(nn.Sequential(nn.Linear(2, 2), nn.ReLU()).requires_grad_(False))
     for traced in (False, True):
-        how = {"dtype": torch.float64, "jitter": 0.0, "training": False, "traced": traced}
+        how = {"dtype": torch.float64, "device": "cpu", "jitter": 0.0, "training": False, "traced": traced}
         _ran([], {"program": gm, "args": (torch.ones(1, 2),), "seed": 0, **how})
 
 
@@ -64,7 +73,16 @@ def _answer(sock: socket.socket) -> NoReturn:
     programs: list[Program] = []
     while True:
         _, payload = receive(sock, None, _MOST)
-        send(sock, *_ran(programs, wire.decode(bytes(payload))))
+        asked = wire.decode(bytes(payload))
+        send(sock, *(_called(**asked) if "function" in asked else _ran(programs, asked)))
+
+
+def _called(function: str, arguments: tuple) -> tuple[dict[str, Any], bytes]:
+    """Call a function of `elsewhere.CONFINED`, and return its dictionary."""
+    try:
+        return {}, wire.encode(elsewhere.CONFINED[function](*arguments))
+    except (Exception, SystemExit) as error:
+        return {"error": (type(error).__name__, str(error)[:_MOST_TEXT])}, wire.encode({})
 
 
 def _ran(programs: list[Program], asked: dict[str, Any]) -> tuple[dict[str, Any], bytes]:
@@ -76,13 +94,25 @@ def _ran(programs: list[Program], asked: dict[str, Any]) -> tuple[dict[str, Any]
             program = -1
         program = programs[program]
         with undisturbed(program):
-            run = program.run(args, seed, **asked)
+            run = _on_cpu(program.run(args, seed, **asked))
     except (Exception, SystemExit) as error:
         run = Run(error=error)
     try:
         return _packed(run, len(args))
     except wire.Refused as error:
         return _packed(Run(error=error), len(args))
+
+
+def _on_cpu(run: Run) -> Run:
+    """Return a run with its tensors on the CPU."""
+
+    def moved(value: Any) -> Any:
+        return tree_map_only(Tensor, lambda t: t.cpu(), value)
+
+    run.output, run.inputs, run.state = moved(run.output), moved(run.inputs), moved(run.state)
+    if run.trace is not None:
+        run.trace.values = moved(run.trace.values)
+    return run
 
 
 def _packed(run: Run, inputs: int) -> tuple[dict[str, Any], bytes]:
@@ -108,17 +138,19 @@ def _packed(run: Run, inputs: int) -> tuple[dict[str, Any], bytes]:
 
 _control: socket.socket | None = None
 _process: Disposable | None = None
+#: Runs this project's own programs where they do not run here, on a GPU: a process that no learner's graph has seen.
+_trusted: Disposable | None = None
 #: Seconds that this process may still wait for graphs; see `allow`.
 _allowed = SECONDS
 #: How many runs so far gave no result: a crash, or time or memory that ran out.
 unsteady = 0
 
 
-def use(control: socket.socket) -> None:
-    """Have the server at the other end of `control` run all returned graphs from now on."""
+def use(control: socket.socket, device: str = "cpu") -> None:
+    """Have the server at the other end of `control` run all returned graphs from now on, and all graphs on `device`."""
     global _control
     _control = control
-    elsewhere.use(_run)
+    elsewhere.use(_run, _call, device)
 
 
 def allow(seconds: float) -> None:
@@ -129,22 +161,43 @@ def allow(seconds: float) -> None:
 
 def _run(program: Program, args: tuple, seed: int, *, device: str, **how: Any) -> Run:
     """Do what `Program.run` does, in the disposable process."""
-    global _allowed, unsteady
+    global _allowed, _trusted, unsteady
     if _process is None:
         elsewhere.refuse()
-    if not device.startswith("cpu"):
-        return Run(error=Lost("returned graphs run on the CPU only"))
+    if device not in ("cpu", elsewhere.device()):
+        return Run(error=Lost(f"returned graphs run on {elsewhere.device()} only"))
+    process = _process
+    if not program.elsewhere:
+        process = _trusted = _trusted or Disposable()
     start = time.monotonic()
     try:
         if _allowed <= 0:
             raise Lost(_OUT_OF_TIME)
-        return _process.run(program, args, seed, how, start + _allowed)
+        return process.run(program, args, seed, how | {"device": device}, start + _allowed)
     except wire.Refused as refused:
         return Run(error=refused)
     except Lost as lost:
         unsteady += 1
-        _process.close()
+        process.close()
         return Run(error=lost, trace=Trace(program.graph))
+    finally:
+        _allowed -= time.monotonic() - start
+
+
+def _call(function: str, arguments: tuple) -> dict:
+    """Call a function of `elsewhere.CONFINED` in the disposable process. Raises Lost."""
+    global _allowed, unsteady
+    if _process is None:
+        elsewhere.refuse()
+    start = time.monotonic()
+    try:
+        if _allowed <= 0:
+            raise Lost(_OUT_OF_TIME)
+        return _process.call(function, arguments, start + _allowed)
+    except Lost:
+        unsteady += 1
+        _process.close()
+        raise
     finally:
         _allowed -= time.monotonic() - start
 
@@ -186,11 +239,26 @@ class Disposable:
             self.sock = _connected()
         if known is None:
             self.sent.append(program)
+        return self._asked(
+            payload, deadline, lambda head, value: _checked(head, value, len(args), how["traced"] and program.graph)
+        )
+
+    def call(self, function: str, arguments: tuple, deadline: float) -> dict:
+        """Raises Lost."""
+        try:
+            payload = wire.encode({"function": function, "arguments": arguments})
+        except wire.Refused as refused:
+            raise Lost(str(refused)) from None
+        self.sock = self.sock or _connected()
+        return self._asked(payload, deadline, _told)
+
+    def _asked(self, payload: bytes, deadline: float, checked: Callable[[GraphRan, Any], Any]) -> Any:
+        """Send a request, and return the checked reply. Raises Lost."""
         try:
             send(self.sock, {}, payload, deadline=deadline)
             head, value = receive(self.sock, deadline, _MOST, reader(GraphRan))
             if head.ended is None:
-                return _checked(head, wire.decode(bytes(value)), len(args), how["traced"] and program.graph)
+                return checked(head, wire.decode(bytes(value)))
         except Late:
             raise Lost(_OUT_OF_TIME) from None
         except Gone:
@@ -214,6 +282,15 @@ def _connected() -> socket.socket:
                 return sock
             sock.close()
     raise builds.Ended
+
+
+def _told(head: GraphRan, value: Any) -> dict:
+    """Return the dictionary of a reply. Untrusted: the graph may have written it. Raises Garbled, Lost."""
+    if head.error is not None:
+        raise Lost(f"it could not be examined ({head.error[0]}: {head.error[1][:200]})")
+    if type(value) is not dict or not all(type(key) is str for key in value):
+        raise Garbled("something else than a dictionary")
+    return value
 
 
 def _checked(head: GraphRan, value: Any, inputs: int, graph: fx.Graph | None) -> Run:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tests.attacks import (
     claiming,
+    compiled,
     crashing,
     data,
     escaping,
@@ -15,6 +16,7 @@ from tests.attacks import (
     graphs,
     importing,
     malformed,
+    mlir,
     nesting,
     packing,
     patching,
@@ -27,7 +29,7 @@ from tests.attacks.attack import Attack, harmful
 
 _MODULES = (
     *(patching, reading, signalling, writing, escaping, packing, showing),
-    *(exhausting, crashing, malformed, data, claiming, importing, nesting, graphs),
+    *(exhausting, crashing, malformed, data, claiming, importing, nesting, graphs, mlir, compiled),
 )
 
 #: Kind → its attacks.

@@ -15,7 +15,7 @@ from autograder.engine import flavours
 from tests.support.flavours import FLAVOURS
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ["torch", *FLAVOURS]
+NAMES = ["torch", *FLAVOURS, "mlir"]
 
 WARM = """
 import json, os, sys
@@ -33,7 +33,7 @@ if os.fork() == 0:
     right = bool(abs(got - net(x).numpy()).max() < 1e-5)
     try:
         rollup = open("/proc/self/smaps_rollup").read()
-        private = sum(int(line.split()[1]) for line in rollup.split("\\n") if line.startswith("Private")) // 1024
+        private = sum(int(line.split()[1]) for line in rollup.split("\\n") if line.startswith("Private_Dirty")) // 1024
     except OSError:
         private = 0
     new = sorted(set(sys.modules) - before)
@@ -61,6 +61,13 @@ RUN = {
     from tvm.relax.frontend.torch import from_exported_program
     module = from_exported_program(torch.export.export(net, (x,)))
     got = relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x.numpy()))[0].numpy()
+""",
+    "mlir": """
+    from passlab.mlir import parse, pipeline
+    from passlab.mlir.executors import smallest
+    net, x = (lambda x: x + x), torch.arange(4.0)
+    (add,) = (op for op in pipeline(parse(smallest()), "canonicalize").walk() if op.name == "arith.addf")
+    got = sum(x.numpy() for _ in add.operands)
 """,
 }
 READ_ONLY = ("bwrap", "--ro-bind", "/", "/", "--tmpfs", "/tmp", "--ro-bind", str(ROOT), str(ROOT))  # it may lie in /tmp
@@ -91,7 +98,7 @@ def test_a_fork_of_a_warm_process_runs_a_model(name):
     assert said["right"]
     assert said["new"] == []  # nothing is imported by each notebook anew
     assert (said["tasks"], said["threads"], said["gpu"]) == (1, 1, False)
-    assert said["tvm"][:4] == {"torch": "", "relay": "0.17", "relax": "0.27"}[name]
+    assert said["tvm"][:4] == {"torch": "", "relay": "0.17", "relax": "0.27", "mlir": ""}[name]
     assert said["private"] < 150  # MiB of its own, of some 600
 
 

@@ -19,7 +19,7 @@ from passlab import trace
 from passlab.equivalence import equivalent
 from passlab.fx import elsewhere
 from passlab.fx.judge import rebuild
-from passlab.fx.programs import Program
+from passlab.fx.programs import RUNS, Program
 from passlab.fx.suspects import SUSPECTS
 from passlab.process.messages import send
 
@@ -61,7 +61,7 @@ def server():
 
             graphs._answer, graphs._rehearse = remembering, lambda: None
             graphs._ran = _astray(sock, honest)
-            graphs.sandbox.enter = lambda limits, keep=(): os.fork()
+            graphs.sandbox.enter = lambda limits, keep=(), gpu=False: os.fork()
             graphs.serve(theirs)
         finally:
             os._exit(0)
@@ -72,18 +72,22 @@ def server():
     os.waitpid(pid, 0)
 
 
-@pytest.fixture
-def process(server, monkeypatch):
-    """A disposable process, in a process that may not run returned graphs."""
+@pytest.fixture(params=["cpu"])
+def process(server, monkeypatch, request):
+    """A disposable process, in a process that may not run returned graphs. Parameter: the device to compare on."""
     for cls, name in ((fx.GraphModule, "recompile"), (fx.Interpreter, "run_node")):
         monkeypatch.setattr(cls, name, getattr(cls, name))
     monkeypatch.setattr(elsewhere, "_run", None)
-    graphs.use(server)
+    monkeypatch.setattr(elsewhere, "_device", "cpu")
+    monkeypatch.setattr(graphs, "_trusted", None)
+    graphs.use(server, request.param)
     graphs.allow(graphs.SECONDS)
     process = graphs.Disposable()
     with process:
         yield process
     process.close()
+    if graphs._trusted is not None:
+        graphs._trusted.close()
     elsewhere._run = None
 
 
@@ -234,3 +238,37 @@ def test_time_is_for_all_graphs_of_a_question(process):
     graphs.allow(0)
     assert "used up its time" in str(Program(returned(net(False))).run(args()).error)
     assert not process.running
+
+
+# On a GPU: "cpu:0" stands in for one, as another name for where this machine computes.
+
+
+@pytest.mark.parametrize("process", ["cpu:0"], indirect=True)
+def test_on_a_device_all_programs_run_there_and_ours_apart_from_a_learners(process):
+    RUNS.clear()
+    found = equivalent(net(False), returned(net(False)), args())
+    assert found and found.devices == ("cpu:0",) and set(RUNS) == {"cpu:0"}
+    wrong = equivalent(doubling(), returned(fx.symbolic_trace(lambda x: x * 2 + 1)), (torch.ones(3),))
+    assert not wrong and "is 2 before and 3 after" in wrong.reason and set(RUNS) == {"cpu:0"}
+    ours, theirs = graphs._trusted, process
+    assert ours is not theirs and ours.running and theirs.running
+    assert all(elsewhere.is_marked(program.fn) for program in theirs.sent)
+    assert not any(elsewhere.is_marked(program.fn) for program in ours.sent)
+
+
+@pytest.mark.parametrize("process", ["meta"], indirect=True)
+def test_what_does_not_run_on_the_device_is_compared_on_the_cpu(process):
+    """The device "meta" computes no values, so nothing comes back from it."""
+    RUNS.clear()
+    found = equivalent(doubling(), returned(doubling()), (torch.ones(3),))
+    assert found and found.devices == ("cpu",) and set(+RUNS) == {"cpu"}
+    assert "compared on cpu: before does not run on meta" in found.notes
+
+
+def test_a_graph_cannot_choose_its_device(process):
+    run = Program(returned(doubling())).run((torch.ones(3),), device="cuda")
+    assert "returned graphs run on cpu only" in str(run.error)
+
+
+def doubling():
+    return fx.symbolic_trace(lambda x: x * 2)

@@ -40,7 +40,7 @@ from pathlib import Path
 from autograder.engine import sandbox
 from autograder.engine.sandbox import landlock, linux, seccomp
 
-sock, off = socket.socket(fileno=int(sys.argv[1])), sys.argv[2].split()
+sock, off, gpu = socket.socket(fileno=int(sys.argv[1])), sys.argv[2].split(), sys.argv[3] == "True"
 for place, name in dict(seccomp=(seccomp, "install"), landlock=(landlock, "restrict"), rlimits=(sandbox, "_rlimits"),
         mounts=(sandbox, "_mounts"), capabilities=(linux, "drop_capabilities"),
         descriptors=(sandbox, "_descriptors")).items():
@@ -67,7 +67,7 @@ tell("ready")
 while order := sock.recv(2**20):
     order = json.loads(order)
     alone = processes()
-    pid = sandbox.enter(sandbox.Limits(**order["limits"]), keep=[sock.fileno()])
+    pid = sandbox.enter(sandbox.Limits(**order["limits"]), keep=[sock.fileno()], gpu=gpu)
     if not pid:
         try:
             exec(order["source"], globals() | order["known"])
@@ -87,14 +87,17 @@ SILENCE = "it ended without a word"
 
 
 class Warm:
-    """A warm parent, sandboxed, with the layers in `off` turned off; `bubblewrap` among them: launched without."""
+    """A warm parent, sandboxed, with the layers in `off` turned off; `bubblewrap` among them: launched without.
 
-    def __init__(self, *off: str, **environment: str):
+    `device`: of the parent; `gpu`: whether its children may use it."""
+
+    def __init__(self, *off: str, device: str = "cpu", gpu: bool = False, **environment: str):
         self.sock, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.sock.settimeout(60)
-        argv = [sys.executable, "-c", WARM, str(theirs.fileno()), " ".join(off)]
+        argv = [sys.executable, "-c", WARM, str(theirs.fileno()), " ".join(off), str(gpu)]
         unsafe = "bubblewrap" in off
-        self.process = sandbox.launch("runner", argv, fds=[theirs.fileno()], environment=environment, unsafe=unsafe)
+        how = {"environment": environment, "unsafe": unsafe, "device": device}
+        self.process = sandbox.launch("runner", argv, fds=[theirs.fileno()], **how)
         theirs.close()
         assert self.hear() == "ready"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from types import SimpleNamespace
 
 import pytest
@@ -10,9 +12,11 @@ from hypothesis import strategies as st
 
 from autograder.engine import wire
 from autograder.engine.data import Verdict
-from autograder.engine.verifier import verdicts
+from autograder.engine.forms import Judged, reader
+from autograder.engine.verifier import process, verdicts
 from autograder.engine.verifier.verdicts import Question
 from passlab.judge import Case, Exercise, Finding
+from passlab.process.messages import receive, send
 from passlab.tvm import builds
 
 CASES = [
@@ -116,3 +120,31 @@ def test_only_what_the_value_decides_is_kept():
     asked = question(*VISIBLE, ok(SLOW), ended("timeout"))
     asked.verdict(SimpleNamespace(name=lambda *_: ""))
     assert {key[2] for key in asked.fresh} == {0, 1}
+
+
+class Fatal:
+    """A search for misconceptions that ends its process, as known answers did that were stopped inside a compiler."""
+
+    def __init__(self, known, searching):
+        self.fresh, self.searching = {}, searching
+
+    def name(self, *_):
+        return os._exit(1) if self.searching else ""
+
+
+def test_a_search_for_a_misconception_that_crashes_costs_no_points(monkeypatch):
+    monkeypatch.setattr(process, "Misconceptions", Fatal)
+    monkeypatch.setattr(process.exercises, "find", lambda name: EXERCISE)
+    (ours, theirs), half = socket.socketpair(), [ok(4), ok(0), ok(5), ok(-2)]
+    heads, values = [head for head, _ in half], [value for _, value in half]
+    asked = {"exercise": EXERCISE.id, "seed": 3, "heads": heads, "sizes": [*map(len, values)]}
+    if os.fork() == 0:
+        ours.close()
+        process.Verifier([theirs]).serve()
+        os._exit(0)
+    theirs.close()
+    send(ours, {"judge": [asked, asked]}, b"".join(values * 2))
+    found = receive(ours, form=reader(Judged))[0].verdicts
+    ours.close()
+    os.wait()
+    assert [(verdict.points, verdict.crash) for verdict in found] == [(1.0, ""), (1.0, "")]

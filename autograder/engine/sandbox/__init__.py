@@ -33,14 +33,15 @@ from typing import IO
 
 from autograder.engine.sandbox import cgroups, landlock, linux, seccomp
 from autograder.engine.sandbox.cgroups import Group
+from passlab import place
 
 ROOT = Path(__file__).resolve().parents[3]
 
 #: The library without what a judge compares with: of the exercises, only the lists that learners read.
 _GIVEN = (
     *("*.py", "exercises/__init__.py", "exercises/*/__init__.py"),
-    *("drawing", "equivalence", "formats", "fx", "given", "graph", "judge", "kernels", "measure", "notebook"),
-    *("polyhedral", "process", "relax", "relay", "tvm"),
+    *("dataflow", "drawing", "equivalence", "formats", "fx", "given", "graph", "judge", "kernels", "measure"),
+    *("capstone", "memory", "mlir", "notebook", "polyhedral", "process", "relax", "relay", "tvm", "wafer"),
 )
 #: role → what it sees of the project (glob patterns below ROOT). No role sees the gradebook, submissions or tests.
 READABLE = {
@@ -71,16 +72,24 @@ SYSTEM = (
 ETC = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "fonts", "localtime", "nsswitch.conf")
 _PROGRAMS = "/usr/local/bin:/usr/bin:/bin"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+#: With `--device cuda`, what a process that runs graphs has besides: the devices, and what the driver reads. Workers
+#: run learner code beside them, and see none of it.
+GPU = "/dev/nvidia*"
+_FOR_GPU = ("/sys/devices", "/sys/bus/pci", "/sys/module")
+_FOR_GPU += tuple(f"/proc/{name}" for name in ("self", "driver", "devices", "modules", "cpuinfo", "meminfo", "sys/vm"))
 
-#: Variables that pass from `launch` to `enter`: whether layers may be missing, and the readable paths (JSON).
-_UNSAFE, _SEEN = "PASSLAB_UNSAFE", "PASSLAB_READABLE"
+#: Variables that pass from `launch` to `enter`: whether layers may be missing, the readable paths (JSON), the device
+#: that graphs run on, the paths of the GPU's devices (JSON), and CUDA_VISIBLE_DEVICES as it was (JSON).
+_UNSAFE, _SEEN, _DEVICE, _NODES = "PASSLAB_UNSAFE", "PASSLAB_READABLE", "PASSLAB_DEVICE", "PASSLAB_GPU"
+_SHOWN = "PASSLAB_GPU_SHOWN"
 #: Exit status of a worker that could not be confined. The reason is on the warm parent's standard error.
 NOT_CONFINED = 125
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The resources of one submission. `memory_mib`: per process, on top of the warm parent's own; see `cgroup`."""
+    """The resources of one submission. `memory_mib`: per process, on top of the warm parent's own; see `cgroup`; 0 sets
+    no limit."""
 
     memory_mib: int = 1024
     cpu_s: int = 120  # of each process
@@ -98,9 +107,14 @@ class Limits:
 def _visible(role: str) -> set[str]:
     """Return the paths a role may read: the system, Python with its packages, and its part of the project."""
     python = [path for prefix in (sys.base_prefix, sys.prefix) for path in (prefix, os.path.realpath(prefix))]
-    part = [path for pattern in READABLE[role] for path in glob.glob(str(ROOT / pattern))]
+    part = [path for root in _roots() for pattern in READABLE[role] for path in glob.glob(str(root / pattern))]
     paths = [*SYSTEM, *(f"/etc/{name}" for name in ETC), *python, *part]
     return {path for path in paths if os.path.exists(path)}
+
+
+def _roots() -> list[Path]:
+    """Return the folders of the project and, if it lies elsewhere, of the course."""
+    return list(dict.fromkeys((ROOT, place.course())))
 
 
 def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, str]:
@@ -115,13 +129,19 @@ def _environment(paths: Iterable[str], extra: Mapping[str, str]) -> dict[str, st
         "MPLBACKEND": "module://matplotlib_inline.backend_inline",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'lib'}",
         "PYTHONDONTWRITEBYTECODE": "1",
+        **({"PASSLAB_COURSE": str(own)} if (own := place.own()) else {}),
         _SEEN: json.dumps(list(paths)),
         **extra,
     }
 
 
-def _bubblewrap(role: str, paths: Iterable[str], writable: Iterable[str], filter_fd: int | None) -> list[str]:
-    """Return the command line that goes before the program's own. Raises FileNotFoundError without bubblewrap."""
+def _bubblewrap(
+    role: str, paths: Iterable[str], writable: Iterable[str], filter_fd: int | None, nodes: Iterable[str] = ()
+) -> list[str]:
+    """Return the command line that goes before the program's own. nodes: devices to let through.
+
+    Raises FileNotFoundError without bubblewrap.
+    """
     own = "--unshare-pid --unshare-ipc --unshare-uts --unshare-net --unshare-cgroup-try --new-session"
     program = shutil.which("bwrap", path=f"{os.environ.get('PATH', '')}:{_PROGRAMS}")
     if program is None:
@@ -129,12 +149,17 @@ def _bubblewrap(role: str, paths: Iterable[str], writable: Iterable[str], filter
     command = [program, *own.split(), "--die-with-parent", "--hostname", "passlab"]
     command += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp", "--chmod", "1777", "/tmp"]
     made, bound = {"/", "/tmp"}, ["/dev", "/proc"]
-    for path in sorted({*paths, str(ROOT)}):  # a folder before its contents, so that no mount hides an earlier one
+
+    def make_parents(path: str) -> None:
         for folder in map(str, reversed(Path(path).parents)):
             if folder not in made and not any(Path(folder).is_relative_to(one) for one in bound):
-                command += ["--perms", "0755", "--dir", folder]  # bubblewrap's own default may be 0700
+                command.extend(["--perms", "0755", "--dir", folder])  # bubblewrap's own default may be 0700
                 made.add(folder)
-        if path == str(ROOT):  # hidden even when the project lies in a visible folder, such as /usr/src
+
+    roots = {str(root) for root in _roots()}
+    for path in sorted({*paths, *roots}):  # a folder before its contents, so that no mount hides an earlier one
+        make_parents(path)
+        if path in roots:  # hidden even when it lies in a visible folder, such as /usr/src
             command += ["--tmpfs", path]
             made.add(path)
         elif path in SYSTEM and os.path.islink(path):
@@ -142,16 +167,13 @@ def _bubblewrap(role: str, paths: Iterable[str], writable: Iterable[str], filter
         else:
             command += ["--ro-bind", path, path]
             bound.append(path)
-    if role == "verifier":
-        for device in sorted(glob.glob("/dev/nvidia*")):
-            command += ["--dev-bind", device, device]
+    for node in nodes:
+        make_parents(node)
+        command += ["--dev-bind", node, node]
     for path in writable:
-        for folder in map(str, reversed(Path(path).parents)):
-            if folder not in made and not any(Path(folder).is_relative_to(one) for one in bound):
-                command += ["--perms", "0755", "--dir", folder]
-                made.add(folder)
+        make_parents(path)
         command += ["--bind", path, path]
-    for path in (str(ROOT), "/dev", "/"):
+    for path in (*sorted(roots), "/dev", "/"):
         command += ["--remount-ro", path]
     command += ["--chdir", "/tmp"]
     if filter_fd is not None:
@@ -174,17 +196,26 @@ def launch(
     environment: Mapping[str, str] | None = None,
     errors: int | IO | None = None,
     unsafe: bool = False,
+    device: str = "cpu",
 ) -> subprocess.Popen:
     """Start a trusted, long-lived process that sees only its part of the project and has a private /tmp.
 
     role: "runner" (may confine its children further, see `enter`) or "verifier" (cannot create namespaces).
     fds: open files to hand over, under the same numbers. readable: additional readable paths. writable: folders that it
     may write; they belong to its user from then on. environment: additional variables. errors: where its standard error
-    goes. unsafe: start a plain process in a clean environment instead. The process and all its descendants end with
+    goes. unsafe: start a plain process in a clean environment instead. device: where graphs are to run; on "cuda" a
+    runner sees the GPU, and those of its forks that ask for it (`enter`). The process and all its descendants end with
     this process. Raises FileNotFoundError without bubblewrap.
     """
     paths = sorted({*_visible(role), *map(str, readable)})
-    variables = _environment(paths, environment or {})
+    gpu = role == "runner" and device.startswith("cuda")
+    nodes = sorted(glob.glob(GPU)) if gpu else []
+    variables = _environment(paths, {_DEVICE: device, _NODES: json.dumps(nodes)} | dict(environment or {}))
+    if gpu:  # a process that forks must not touch the GPU; `enter` shows it to those that may
+        shown = os.environ.get("CUDA_VISIBLE_DEVICES")
+        variables |= {"CUDA_VISIBLE_DEVICES": "", _SHOWN: json.dumps(shown)}
+        if "LD_LIBRARY_PATH" in os.environ:  # where the driver's libraries may be
+            variables["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]
     if unsafe:
         return _start([*argv], variables | {_UNSAFE: "1"}, tuple(fds), errors)
     for path in writable:
@@ -195,7 +226,8 @@ def launch(
         if role == "verifier":
             program.write(seccomp.program())
             program.seek(0)
-        command = _bubblewrap(role, paths, writable, program.fileno() if role == "verifier" else None)
+        seen = {*paths, *(path for path in _FOR_GPU if gpu and path.startswith("/sys/") and os.path.exists(path))}
+        command = _bubblewrap(role, seen, writable, program.fileno() if role == "verifier" else None, nodes)
         return _start([*command, *argv], variables, (*fds, program.fileno()), errors)
 
 
@@ -225,12 +257,18 @@ def _start(command: list[str], variables: dict[str, str], fds: tuple[int, ...], 
 _NAMESPACES = linux.CLONE_NEWUSER | linux.CLONE_NEWPID | linux.CLONE_NEWNS | linux.CLONE_NEWIPC | linux.CLONE_NEWUTS
 
 
-def enter(limits: Limits = Limits(), keep: Iterable[int] = ()) -> int:
+def device() -> str:
+    """Return the device that graphs run on, in a process that `launch` has started."""
+    return os.environ.get(_DEVICE, "cpu")
+
+
+def enter(limits: Limits = Limits(), keep: Iterable[int] = (), gpu: bool = False) -> int:
     """Fork a confined child, as os.fork() would: return 0 in the child, the child's pid in the parent.
 
     For a single-threaded process that `launch` started as "runner". keep: file descriptors that stay open in the child;
-    standard input, output and error go to /dev/null unless listed. The child is process 1 of its namespace: when it
-    ends, every process of the submission ends with it, and signals from inside reach it only if it handles them.
+    standard input, output and error go to /dev/null unless listed. gpu: let the GPU through, if the runner sees one.
+    The child is process 1 of its namespace: when it ends, every process of the submission ends with it, and signals
+    from inside reach it only if it handles them.
     Raises OSError where there are no namespaces; the child exits with NOT_CONFINED where another layer fails. In a
     process launched as unsafe, layers that fail are skipped.
     """
@@ -246,14 +284,19 @@ def enter(limits: Limits = Limits(), keep: Iterable[int] = ()) -> int:
     if pid:
         return pid
     try:
-        readable = json.loads(os.environ[_SEEN])
+        readable, nodes = json.loads(os.environ[_SEEN]), json.loads(os.environ[_NODES])
+        more = _FOR_GPU if gpu else ()
+        if gpu and _SHOWN in os.environ:
+            del os.environ["CUDA_VISIBLE_DEVICES"]
+            if (shown := json.loads(os.environ[_SHOWN])) is not None:
+                os.environ["CUDA_VISIBLE_DEVICES"] = shown
         os.setsid()
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
-        steps = [lambda: _map_user(user, group), lambda: _mounts(limits, readable)] if apart else []
+        steps = [lambda: _map_user(user, group), lambda: _mounts(limits, readable, nodes, gpu)] if apart else []
         for step in (
             *steps,
             lambda: _rlimits(limits, before_mib),
-            lambda: landlock.restrict(readable, ("/tmp", *DEVICES)),
+            lambda: landlock.restrict((*readable, *more), ("/tmp", *DEVICES, *(nodes if gpu else ()))),
             linux.drop_capabilities,
             seccomp.install,
             lambda: _descriptors(set(keep)),
@@ -300,8 +343,8 @@ def _map_user(user: int, group: int) -> None:
         Path("/proc/self", name).write_text(text)
 
 
-def _mounts(limits: Limits, readable: Iterable[str]) -> None:
-    """Make everything read-only except for a fresh, small /tmp, and empty /proc."""
+def _mounts(limits: Limits, readable: Iterable[str], nodes: Iterable[str], gpu: bool) -> None:
+    """Make everything read-only except for a fresh, small /tmp, and empty /proc; hide the GPU, unless `gpu`."""
     Path("/proc/self/oom_score_adj").write_text("1000")  # when memory runs out, kill the submission first
     try:
         linux.make_read_only("/")
@@ -319,7 +362,11 @@ def _mounts(limits: Limits, readable: Iterable[str]) -> None:
             Path(path).touch()
         linux.mount(f"/proc/self/fd/{fd}", path, "", linux.MS_BIND | linux.MS_REC)
         os.close(fd)
-    linux.mount("tmpfs", "/proc", "tmpfs", flags | linux.MS_RDONLY, "size=4k,mode=0555")
+    for node in () if gpu else nodes:
+        over = ("tmpfs", flags | linux.MS_RDONLY, "size=4k") if os.path.isdir(node) else ("", linux.MS_BIND, "")
+        linux.mount("tmpfs" if over[0] else "/dev/null", node, *over)
+    if not gpu:  # Landlock leaves the driver a few files of it
+        linux.mount("tmpfs", "/proc", "tmpfs", flags | linux.MS_RDONLY, "size=4k,mode=0555")
     os.chdir("/tmp")
 
 
@@ -337,6 +384,8 @@ def _rlimits(limits: Limits, before_mib: int) -> None:
         "SIGPENDING": 256,  # of all that the runner's user may have, so that no submission takes what others need
         "CPU": limits.cpu_s,  # soft limit = hard limit: SIGKILL at once
     }
+    if not limits.memory_mib:
+        del wanted["AS"]
     for name, value in wanted.items():
         kind = getattr(resource, f"RLIMIT_{name}")
         hard = resource.getrlimit(kind)[1]

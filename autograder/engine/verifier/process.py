@@ -6,7 +6,8 @@ The arguments: a flavour, the socket of the server that runs graphs (see `graphs
 only), and the sockets for requests, one for each job of the engine.
 
 It runs in its own sandbox. A request is judged in a forked child, which a hostile value may crash: then each of its
-questions gets a separate child, so that only the one that crashes is lost. Graphs and modules that an answer returned
+questions gets a separate child, so that only the one that crashes is lost, and if it crashes there, too, another one
+that does not search for its misconception. Graphs and modules that an answer returned
 run in other processes.
 """
 
@@ -25,14 +26,24 @@ import traceback
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from autograder.engine import graphs
+from autograder.engine import flavours, graphs, sandbox
 from autograder.engine.data import Verdict
-from autograder.engine.flavours import warm
 from autograder.engine.forms import Found, reader
 from autograder.engine.sandbox import address_space_mib
-from autograder.engine.verifier.verdicts import Key, Misconceptions, Mistakes, Question, Seen, cases_of, payloads
+from autograder.engine.verifier.verdicts import (
+    Key,
+    Misconceptions,
+    Mistakes,
+    Question,
+    Seen,
+    cases_of,
+    payloads,
+    wrong_answers,
+)
+from autograder.engine.wire import mlir as wire_mlir
 from passlab import exercises
 from passlab.judge import PATIENCE
+from passlab.mlir import run as mlir_run
 from passlab.notebook import ui
 from passlab.process.messages import Garbled, Gone, receive, send
 from passlab.tvm import builds
@@ -47,7 +58,10 @@ _NO_BUILDER = 3
 
 @dataclass
 class Request:
-    """Questions of one submission, the child that judges some of them, and the verdicts so far, by place."""
+    """Questions of one submission, the child that judges some of them, and the verdicts so far, by place.
+
+    `searching`: the child also searches for misconceptions.
+    """
 
     sock: socket.socket
     questions: list[dict[str, Any]]
@@ -57,6 +71,7 @@ class Request:
     pid: int = 0
     pipe: socket.socket | None = None
     deadline: float = 0.0
+    searching: bool = True
 
 
 class Verifier:
@@ -87,6 +102,7 @@ class Verifier:
             self.select.unregister(sock)
             return
         if "cases" in head:
+            wrong_answers(head["cases"])  # made once here, not in every child
             cases, visible = cases_of(head["cases"], head["seed"])
             about = [list(case.about) for case in cases]
             send(sock, {"about": about, "visible": visible, "seconds": exercises.find(head["cases"]).seconds})
@@ -123,7 +139,8 @@ class Verifier:
     def _child(self, request: Request, out: socket.socket) -> None:
         try:
             most = _limit_memory()
-            verdicts, fresh, misconceptions = {}, [], Misconceptions(self.mistakes)
+            verdicts, fresh = {}, []
+            misconceptions = Misconceptions(self.mistakes, request.searching)
             for at in request.waiting[0]:
                 asked = request.questions[at]
                 builds.allow(_for_modules(asked))
@@ -160,6 +177,8 @@ class Verifier:
         except (Gone, Garbled):
             if len(group) > 1:
                 request.waiting = [[at] for at in group]
+            elif request.searching:  # a known wrong answer, stopped inside a compiler, can crash it, too
+                request.searching, request.waiting = False, [group, *request.waiting]
             else:
                 request.verdicts[group[0]] = asdict(_undecided(request.questions[group[0]]))
         request.pipe.close()
@@ -212,12 +231,15 @@ def _undecided(question: dict[str, Any]) -> Verdict:
 
 def main(numbers: list[str]) -> None:
     flavour, *fds = numbers
-    warm(flavour)
+    flavours.warm(flavour, notebooks=False)
     ui.templates()  # once here, not in every child
     sockets = [socket.socket(fileno=int(fd)) for fd in fds]
-    graphs.use(sockets.pop(0))
+    graphs.use(sockets.pop(0), sandbox.device())
     if flavour in builds.FLAVOURS:
         builds.use(flavour, sockets.pop(0))
+    if flavour == "mlir":
+        mlir_run.confine()
+        wire_mlir.use(mlir_run.complaint)
     gc.collect()
     gc.freeze()
     send(sockets[0], {"ready": True})

@@ -24,6 +24,7 @@ from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises
 from passlab.fx import elsewhere
+from passlab.fx.programs import RUNS
 from passlab.judge import (
     Case,
     Exercise,
@@ -85,6 +86,12 @@ def payloads(exercise_id: str, seed: int) -> list[bytes]:
     return [wire.encode(tuple(case.build.ahead())) for case in cases_of(exercise_id, seed)[0]]
 
 
+@cache
+def wrong_answers(exercise_id: str) -> list[Any]:
+    """Return the known wrong answers to an exercise."""
+    return [entry for entry in answers.load(exercise_id) if entry.mark.kind == "wrong"]
+
+
 class Prebuilt:
     """A case's `build`, called ahead of time: the next call returns those arguments, and later ones build anew.
 
@@ -105,19 +112,21 @@ class Prebuilt:
 
 @dataclass
 class Seen:
-    """Findings on one value for one case, without graphs; a picture (text, svg) if one was drawn."""
+    """Findings on one value for one case, without graphs; a picture (text, svg) if one was drawn. `devices`: where its
+    graphs ran."""
 
     findings: list[Finding]
     fingerprint: str = ""
     drawn: tuple[str, str] | None = None
+    devices: tuple[str, ...] = ()
 
     def to_json(self) -> dict:
         rows = [(f.verdict, f.ok, f.message, f.case) for f in self.findings]
-        return {"findings": rows, "fingerprint": self.fingerprint, "drawn": self.drawn}
+        return {"findings": rows, "fingerprint": self.fingerprint, "drawn": self.drawn, "devices": self.devices}
 
     @classmethod
     def of(cls, kept: Kept) -> Seen:
-        return cls([Finding(*row) for row in kept.findings], kept.fingerprint, kept.drawn)
+        return cls([Finding(*row) for row in kept.findings], kept.fingerprint, kept.drawn, tuple(kept.devices))
 
 
 class Question:
@@ -146,6 +155,7 @@ class Question:
         card = report(for_learner(result, self.cases[: self.visible]), draw=lambda _: drawn)
         ended = (at for at, head in enumerate(self.heads) if head["status"] in ("died", "timeout", "missing"))
         crash = next((self._outcome(at).error for at in ended), "")
+        mistaken = result.attempted and not result.ok and not crash
         return Verdict(
             exercise=self.exercise.id,
             points=min(round(result.points, 4), result.total),
@@ -156,10 +166,18 @@ class Question:
             attempted=result.attempted,
             html=card.html,
             text=card.text,
-            misconception="" if result.ok or crash else misconceptions.name(self.exercise.id, self.seed, cases),
+            misconception=misconceptions.name(self.exercise.id, self.seed, cases) if mistaken else "",
             crash=crash,
             cases=cases,
+            devices=self._devices(),
         )
+
+    def _devices(self) -> list[str]:
+        """Return where the programs ran that `same` compares; modules of compilers are built for the CPU."""
+        if "same" not in self.exercise.points:
+            return []
+        ran = {device for seen in self.seen for device in seen.devices}
+        return sorted(ran if self.exercise.flavour == "torch" else ran | {"cpu"})
 
     def _outcome(self, at: int) -> Outcome:
         """Return an outcome without its value. Of one in a hidden case, only the way in which it ended."""
@@ -179,8 +197,9 @@ class Question:
         key = self._key(at)
         seen = self.kept.get(key)
         if seen is None:
-            before = of_the_moment()
-            seen = Seen(self.judged(at), self.fingerprint(at))
+            before, runs = of_the_moment(), RUNS.copy()
+            findings = self.judged(at)
+            seen = Seen(findings, self.fingerprint(at), devices=tuple(RUNS - runs) if case.asks("same") else ())
             if self.heads[at]["status"] == "ok" and before == of_the_moment():
                 self.fresh[key] = seen
         self.seen.append(seen)
@@ -237,7 +256,7 @@ class Question:
             if failure.before is None and key in self.kept:  # without its graphs
                 failure = self.judged(at)[place]
             drawn = picture(Judgement(self.exercise, [failure]))
-            seen = self.seen[at] = Seen(seen.findings, seen.fingerprint, (drawn.text, drawn.svg) if drawn else ("", ""))
+            seen = self.seen[at] = replace(seen, drawn=(drawn.text, drawn.svg) if drawn else ("", ""))
             if key in self.kept or key in self.fresh:
                 self.fresh[key] = seen
         text, svg = seen.drawn
@@ -266,23 +285,21 @@ class Misconceptions:
     """Finds the known wrong answer that behaves like a learner's, by running them on the same cases.
 
     The cases that the learner's answer lost come first: one of these rules out most of the known answers, which need
-    not run on the others. Results are cached: `known` from before, `fresh` from now.
+    not run on the others. Results are cached: `known` from before, `fresh` from now. Unless `searching`, it finds none.
     """
 
-    def __init__(self, known: Mistakes):
-        self.known, self.fresh = known, {}
+    def __init__(self, known: Mistakes, searching: bool = True):
+        self.known, self.fresh, self.searching = known, {}, searching
 
     def name(self, exercise_id: str, seed: int, cases: list[CaseResult]) -> str:
         """Return the misconception of an answer with these results, or "" if no known answer is found in time."""
+        if not self.searching:
+            return ""
         until = time.monotonic() + SEARCH_SECONDS
         seen = signature(cases)
         order = sorted(range(len(seen)), key=lambda at: not seen[at][2])
         lost = {verdict for case in seen for verdict in case[2]}
-        known = [
-            _Known(exercise_id, seed, entry)
-            for entry in answers.load(exercise_id)
-            if entry.mark.kind == "wrong" and entry.mark.verdict in lost
-        ]
+        known = [_Known(exercise_id, seed, entry) for entry in wrong_answers(exercise_id) if entry.mark.verdict in lost]
         for one in known:  # nothing has to be judged if one returns the same values
             if time.monotonic() < until and all(self._gives(one, at) == (seen[at][1], seen[at][3]) for at in order):
                 return match(seen, [(one.entry.mark.note, seen)])

@@ -27,6 +27,7 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from autograder.engine.wire import kinds, modules, targets
+from autograder.engine.wire import mlir as wire_mlir
 from autograder.engine.wire import tvm as wire_tvm
 from autograder.engine.wire.refusal import Refused
 
@@ -88,7 +89,7 @@ class _Packer:
         pack = _PACK.get(kind)
         if pack is None:
             recorded = kinds.RECORDS.get(kind.__name__) is kind
-            pack = _Packer.record if recorded else _tvm if wire_tvm.carries(value) else _inherited(value)
+            pack = _Packer.record if recorded else _compilers(value) or _inherited(value)
         if pack is None:
             raise self.refuse(value)
         packed = pack(self, value, depth + 1)
@@ -414,6 +415,15 @@ def _onnx(packer: _Packer, value: Any, depth: int) -> list:
 def _tvm(packer: _Packer, value: Any, depth: int) -> list:
     """Pack a Relay or Relax module: its bytes travel as a tensor."""
     return ["tvm", packer.value(torch.frombuffer(bytearray(wire_tvm.encode_module(value)), dtype=torch.uint8), depth)]
+
+
+def _mlir(packer: _Packer, value: Any, depth: int) -> list:
+    return ["mlir", wire_mlir.encode_module(value)]
+
+
+def _compilers(value: Any) -> Callable[[_Packer, Any, int], Any] | None:
+    """Return how to pack a module of a compiler, or None for another value."""
+    return _tvm if wire_tvm.carries(value) else _mlir if wire_mlir.carries(value) else None
 
 
 #: Exact type → how it is packed.

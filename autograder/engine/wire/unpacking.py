@@ -20,6 +20,7 @@ from torch import fx, nn
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from autograder.engine.wire import kinds, modules, targets
+from autograder.engine.wire import mlir as wire_mlir
 from autograder.engine.wire import tvm as wire_tvm
 from autograder.engine.wire.refusal import Refused
 from passlab.fx import elsewhere
@@ -411,6 +412,7 @@ _UNPACK: dict[str, Callable[[_Unpacker, list, int], Any]] = {
     "rec": _Unpacker.record,
     "o": _Unpacker.model,
     "tvm": _Unpacker.module_of_tvm,
+    "mlir": lambda u, r, d: wire_mlir.decode_module(_rows(r, 2)[1]),
     "T": lambda u, r, d: u.entry(u.tensors, r),
     "sh": lambda u, r, d: u.entry(u.shapes, r),
     "M": lambda u, r, d: u.entry(u.modules, r),
