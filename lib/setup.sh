@@ -83,7 +83,7 @@ if ! state | cmp -s - "$stamp"; then
     say "Installing the packages pinned in pyproject.toml (a few minutes the first time)"
     # torch first, by its pin alone: if pip is configured for a build without CUDA, that build is kept.
     install "$(sed -n 's/^ *"\(torch==[^"]*\)".*/\1/p' pyproject.toml)"
-    install --editable '.[grade,test]'
+    install --editable '.[grade,book,hub,test,gpu]'
     state >"$stamp" || fail "cannot write $stamp: is the disk full?"
     command -v c++ >/dev/null 2>&1 || command -v g++ >/dev/null 2>&1 || command -v clang++ >/dev/null 2>&1 ||
         say "Note: there is no C++ compiler, which cells with torch.compile need (Debian: apt install g++; macOS: xcode-select --install)."

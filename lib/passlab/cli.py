@@ -14,6 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from passlab import place
 from passlab.notebook.project import root
 
 app = typer.Typer(help="PassLab: learn compiler passes by writing them.", no_args_is_help=True, add_completion=False)
@@ -162,6 +163,10 @@ def progress(day: str = typer.Argument(None, help="One day only, for example day
 
 def main() -> None:
     """Run the command, including the commands of entry points in the group `passlab.commands`."""
+    try:
+        place.own()
+    except NotADirectoryError as error:
+        sys.exit(str(error))
     for point in entry_points(group="passlab.commands"):
         if len(sys.argv) > 1 and sys.argv[1] not in (point.name, "--help"):
             continue  # import only what the given command needs

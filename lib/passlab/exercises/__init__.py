@@ -1,8 +1,9 @@
 """The exercises that learner and grader share: titles, points, hints, visible cases and judges.
 
 One package per day. Its `__init__` holds what can be listed without torch or a TVM: `NOTEBOOKS`, a dict from each
-notebook to its flavour, and `EXERCISES`, in the order in which they are done. Beside it stands one module for each
-exercise, "day03.channels-last" in `day03/channels_last.py`, imported when the exercise is first judged:
+notebook to its flavour, and `EXERCISES`, in the order in which they are done; `WRITTEN`, where there is one, lists the
+questions that a person grades. Beside it stands one module for each exercise, "day03.channels-last" in
+`day03/channels_last.py`, imported when the exercise is first judged:
 
     def cases() -> list[Case]: ...        # the visible cases
     def judge(case, value): ...           # yields findings on a returned value
@@ -21,14 +22,20 @@ from dataclasses import replace
 from functools import cache
 from types import ModuleType
 
-from passlab import given
-from passlab.judge import Exercise, call_answer
+from passlab import given, place
+from passlab.judge import Exercise, Written, call_answer
+
+_OWN = place.parts("lib/passlab/exercises")
+__path__ += _OWN
 
 
 @cache
 def days() -> tuple[str, ...]:
-    """Return the days that have exercises: ("day01", …). Kept, since a confined process cannot list the folder."""
-    return tuple(sorted(m.name for m in pkgutil.iter_modules(__path__) if m.name.startswith("day")))
+    """Return the days that have exercises: ("day01", …); of a course of one's own, only its days.
+
+    Kept, since a confined process cannot list the folder.
+    """
+    return tuple(sorted(m.name for m in pkgutil.iter_modules(_OWN or __path__) if m.name.startswith("day")))
 
 
 def module_name(exercise_id: str) -> str:
@@ -84,6 +91,13 @@ def of_day(day: str) -> tuple[Exercise, ...]:
             )
         )
     return tuple(found)
+
+
+@cache
+def written(day: str) -> tuple[Written, ...]:
+    """Return the questions of one day that are answered in prose and graded by a person."""
+    home = importlib.import_module(f"{__name__}.{day}")
+    return tuple(replace(w, notebook=w.notebook or next(iter(home.NOTEBOOKS))) for w in getattr(home, "WRITTEN", ()))
 
 
 def extra_credit(exercise_id: str) -> float:

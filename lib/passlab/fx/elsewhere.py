@@ -4,6 +4,9 @@ A process with secrets calls `use(run)` once. From then on a returned program, w
 in another process, which gets the program and its inputs and knows nothing else. `Program.run` sees to that; any other
 way to run a marked graph or module here raises `NotHere`.
 
+`use(run, "cuda")` also gives that process every run on the GPU, this project's own programs too, and has `equivalent`
+compare there what it would compare on the CPU.
+
 The mark lies on every node of a graph (copies of a node keep it) and on every module, so that a graph is recognized
 after edits, cuts and rebuilding. Without `use` nothing is marked, and programs run here.
 """
@@ -19,6 +22,10 @@ from torch import fx, nn
 
 _MARK = "elsewhere"
 _run: Callable | None = None
+_device = "cpu"
+_call: Callable | None = None
+#: name → a function that may be asked about a returned program: see `confined`
+CONFINED: dict[str, Callable] = {}
 _trusting = False
 
 
@@ -30,13 +37,36 @@ class Lost(Exception):
     """A program gave no result: the process that ran it crashed, or used up its time or memory."""
 
 
-def use(run: Callable) -> None:
-    """Run marked programs by `run` from now on; its arguments and its result are those of `Program.run`."""
-    global _run
+def use(run: Callable, call: Callable | None = None, device: str = "cpu") -> None:
+    """Run marked programs by `run` from now on; its arguments and its result are those of `Program.run`.
+
+    call(name, arguments): call a function of `CONFINED` in the other process.
+    device: where to compare programs whose tensors are on the CPU. If that is not "cpu", `run` runs all programs there.
+    """
+    global _run, _call, _device
+    _device = device
     if _run is None:
         fx.GraphModule.recompile = _guarded_compiler(fx.GraphModule.recompile)
         fx.Interpreter.run_node = _guarded_interpreter(fx.Interpreter.run_node)
-    _run = run
+    _run, _call = run, call
+
+
+def confined(function: Callable[..., dict]) -> Callable[..., dict]:
+    """Declare a function that runs a program: where its first argument holds a marked graph, it is called elsewhere.
+
+    That argument is a record with a field `graph`; all arguments, and the dictionary that it returns, travel. The reply
+    is a claim of a process that the program may have taken over. Raises Lost if there is none.
+    """
+    name = f"{function.__module__}.{function.__qualname__}"
+    CONFINED[name] = function
+
+    @functools.wraps(function)
+    def called(compiled: Any, *arguments: Any) -> dict:
+        if not is_marked(compiled.graph):
+            return function(compiled, *arguments)
+        return _call(name, (compiled, *arguments)) if _call is not None else refuse()
+
+    return called
 
 
 @contextmanager
@@ -68,6 +98,11 @@ def is_marked(program: Any) -> bool:
         return True
     modules = program.modules() if isinstance(program, nn.Module) else ()
     return any(vars(m).get("forward") is refuse for m in modules)
+
+
+def device() -> str:
+    """Return where programs whose tensors are on the CPU are to be compared: "cpu", unless `use` said otherwise."""
+    return _device
 
 
 def run(*args: Any, **how: Any) -> Any:

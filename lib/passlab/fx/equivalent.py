@@ -51,6 +51,7 @@ from passlab.equivalence.values import (
     nudged,
     unexcused,
 )
+from passlab.fx import elsewhere
 from passlab.fx.diverge import LARGEST, locate, parting
 from passlab.fx.elsewhere import Lost
 from passlab.fx.nodes import op_name
@@ -209,9 +210,12 @@ class _Search:
         tensors = [t for t in pytree.tree_leaves(examples) if isinstance(t, Tensor)]
         state = [t for *_, t in before.slots]
         home = str(next((t.device for t in tensors + state), "cpu"))
+        moved = devices is None and home == "cpu" and elsewhere.device() != home
         if devices is None:
             devices = [home]
-            if torch.accelerator.is_available() and not (before.elsewhere or after.elsewhere):
+            if moved:
+                devices = [elsewhere.device()]
+            elif torch.accelerator.is_available() and not (before.elsewhere or after.elsewhere):
                 present = torch.accelerator.current_accelerator().type
                 devices += [present] if not home.startswith(present) else []
         self.devices = list(devices)
@@ -227,6 +231,9 @@ class _Search:
         self.used: dict[str, None] = {}
         self.done: list[str] = []
         self.notes: dict[str, None] = {}
+        if moved and self._run(before, Trial("given", examples[0], device=self.devices[0])).error is not None:
+            self.notes[f"compared on {home}: before does not run on {self.devices[0]}"] = None
+            self.devices = [home]
 
     def run(self, wanted: Sequence[str] | None) -> Equivalence:
         try:

@@ -237,7 +237,7 @@ def _zeros(gm: torch.fx.GraphModule) -> tuple:
 
 
 def _gpus() -> list[int]:
-    return list(range(torch.cuda.device_count()))
+    return list(range(torch.cuda.device_count())) if torch.cuda.is_initialized() else []
 
 
 def _run(gm: torch.fx.GraphModule, inputs: tuple, what: str, how: Callable) -> Any:

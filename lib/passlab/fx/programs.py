@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +24,8 @@ from passlab.fx import elsewhere
 
 #: Larger tensors count as written if their version counter moved (batch norm's statistics do not move theirs).
 _SMALL = 10_000
+#: How many runs, in this process or for it, gave a result, by device.
+RUNS: Counter[str] = Counter()
 
 
 @dataclass
@@ -132,10 +135,11 @@ class Program:
         relative amount. `training`: the mode to put all modules in; None leaves each in its own. `traced`: run a graph
         node by node and record their values. An exception that the program raises is kept in `error`.
         """
-        if self.elsewhere:
-            return elsewhere.run(
-                self, args, seed, dtype=dtype, device=device, jitter=jitter, training=training, traced=traced
-            )
+        if self.elsewhere or (device != "cpu" and device == elsewhere.device()):
+            how = {"dtype": dtype, "device": device, "jitter": jitter, "training": training, "traced": traced}
+            result = elsewhere.run(self, args, seed, **how)
+            RUNS[device] += result.error is None
+            return result
         if training is not None and self.module is not None:
             for m in self.module.modules():
                 m.training = training
@@ -147,7 +151,8 @@ class Program:
         try:
             seed_generators(seed)
             start = rng_state(device)
-            with torch.no_grad():
+            # What the program makes anew lies where its inputs do.
+            with torch.no_grad(), contextlib.nullcontext() if device == "cpu" else torch.device(device):
                 call = _Tracer(self.fn, result.trace, device).run if traced else partial(_call, self.fn)
                 result.output = call(*args)
         except (Exception, SystemExit) as error:
@@ -165,6 +170,7 @@ class Program:
                     if changed or touched:
                         self._copies.pop((dtype, device), None)
             self._put(t for *_, t in self.slots)
+        RUNS[device] += result.error is None
         if result.error is None:
             result.aliases = _aliases(result.output, args, [(s[0], t) for s, t in zip(self.slots, copies, strict=True)])
         return result
@@ -271,7 +277,9 @@ def seed_generators(seed: int) -> None:
 
 def rng_state(device: str = "cpu") -> Tensor:
     """Return the state of the generator that random operations on `device` draw from."""
-    return torch.get_rng_state() if device.startswith("cpu") else torch.get_device_module(device).get_rng_state()
+    if device.startswith(("cpu", "meta")):
+        return torch.get_rng_state()
+    return torch.get_device_module(device).get_rng_state()
 
 
 @contextlib.contextmanager
@@ -284,7 +292,9 @@ def undisturbed(*programs: Program):
     try:
         for b in backends:
             b.allow_tf32 = False  # it rounds float32 products to 10 bits
-        with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if cuda else []):
+        # A GPU that nothing has used yet has no generator to restore, and a process that forks must not touch it.
+        used = cuda and torch.cuda.is_initialized()
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if used else []):
             yield
     finally:
         for b, old in zip(backends, tf32, strict=True):

@@ -303,7 +303,7 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], f
 
     dataless = any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in tree_leaves(inputs))
     shapes = _Shapes(gm, _without_data if dataless else _copy)
-    devices = range(torch.cuda.device_count())
+    devices = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)
     try:
         with torch.no_grad(), torch.random.fork_rng(devices), torch.device("meta") if dataless else nullcontext():
             shapes.run_each(nodes, inputs)

@@ -15,6 +15,10 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
+from passlab import place
+
+__path__ += place.parts("lib/passlab/given")
+
 
 def module(exercise_id: str) -> ModuleType | None:
     """Import and return what an exercise gives, or None if there is no such module."""

@@ -86,6 +86,22 @@ HLO = _by_name(
     }
 )
 
+#: MLIR's operations, with their dialects, and "argument". (A dialect's operations in no row: `MLIR_DIALECTS`.)
+MLIR = _by_name(
+    {
+        "data": """argument arith.constant tensor.empty tensor.splat tensor.from_elements tensor.generate linalg.fill
+            linalg.index func.return ub.poison llvm.mlir.constant llvm.mlir.undef llvm.mlir.zero llvm.mlir.poison
+            llvm.return""",
+        "shape": """linalg.transpose linalg.broadcast memref.dim memref.rank memref.cast memref.subview memref.transpose
+            memref.collapse_shape memref.expand_shape memref.reinterpret_cast memref.extract_strided_metadata
+            builtin.unrealized_conversion_cast""",
+        "control": """affine.for affine.if affine.parallel func.call llvm.br llvm.cond_br llvm.switch llvm.call
+            memref.alloca_scope""",
+        "memory": "linalg.copy affine.load affine.store llvm.load llvm.store llvm.alloca",
+    }
+)
+MLIR_DIALECTS = {"tensor": "shape", "scf": "control", "cf": "control", "memref": "memory", "bufferization": "memory"}
+
 #: Operators of Relay and Relax (without the prefix relax.), the functions of TVM's runtime, and the PrimFuncs that
 #: LegalizeOps names after the operator they carry out.
 TVM = _by_name(

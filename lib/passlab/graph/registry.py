@@ -11,6 +11,8 @@ for that IR:
     measure      launches(value, *inputs), bytes_moved(value, *inputs), cost(value, *inputs)
     generate     random programs
     shrink       shrink(value, fails, budget) -> a smaller value
+    picture      draw(value, title="") -> Picture, where one box per node of the view is not enough, and perhaps
+                 diff(before, after, title="") -> Picture
 
 The table holds names only, and a package is imported when first used: TVM in particular, since a process can hold only
 one. Everything else in passlab imports downwards; what is reached through here may lie above.
@@ -58,7 +60,10 @@ TYPES = {
     "tvm.tirx.function.PrimFunc": IR("tvm", "tirx.PrimFunc"),
     "tvm.tir.function.PrimFunc": IR("tvm", "tir.PrimFunc"),
     "passlab.tvm.builds.Packed": IR("tvm", ""),
-    "builtins.str": IR("formats", "text in StableHLO or HLO", "formats.text"),
+    "passlab.dataflow.cfg.Program": IR("dataflow", "a control-flow graph (passlab.dataflow.Program)"),
+    "xdsl.dialects.builtin.ModuleOp": IR("mlir", "an MLIR module (xDSL's ModuleOp)"),
+    "iree.compiler._mlir_libs._mlir.ir.Module": IR("mlir", "an MLIR module (IREE's ir.Module)"),
+    "builtins.str": IR("formats", "text in HLO, StableHLO or MLIR", "formats.text"),
 }
 
 

@@ -26,6 +26,8 @@ LEVELS = (
     ("kernels", lambda graph, node: _is_kernel(node)),
     ("runtime calls", lambda graph, node: graph.ir in _TVM),
     ("tensor primitives", lambda graph, node: graph.ir in ("StableHLO", "HLO")),
+    ("loops over elements", lambda graph, node: graph.ir == "MLIR" and node.op.startswith("linalg.")),
+    ("numbers", lambda graph, node: graph.ir == "MLIR" and node.op.startswith(("arith.", "math."))),
 )
 
 

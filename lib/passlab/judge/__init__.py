@@ -19,7 +19,7 @@ from passlab.judge.running import (
     unfit,
 )
 from passlab.judge.travel import function_travels, module_travels, record
-from passlab.judge.verdicts import MEANING, VERDICTS, Case, Exercise, Finding, Judgement, Outcome, call_answer
+from passlab.judge.verdicts import MEANING, VERDICTS, Case, Exercise, Finding, Judgement, Outcome, Written, call_answer
 from passlab.judge.words import and_more, listed, plural, times
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "Judgement",
     "OutOfTime",
     "Outcome",
+    "Written",
     "and_more",
     "answer_limit",
     "call_answer",

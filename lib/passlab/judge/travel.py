@@ -17,7 +17,7 @@ is refused until that exercise is imported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -42,8 +42,13 @@ def fits(made: Any) -> bool:
 
 
 def _is(value: Any, hint: Any) -> bool:
-    if get_origin(hint) is tuple:  # tuple[Step, ...]
-        return type(value) is tuple and all(_is(v, get_args(hint)[0]) for v in value)
+    if hint is Any:  # a graph, say, which the wire itself checks
+        return True
+    if get_origin(hint) in (tuple, list):  # tuple[Step, ...], list[str]
+        return type(value) is get_origin(hint) and all(_is(v, get_args(hint)[0]) for v in value)
+    if get_origin(hint) in (dict, Mapping):
+        key, item = get_args(hint)
+        return type(value) is dict and all(_is(k, key) and _is(v, item) for k, v in value.items())
     if get_origin(hint) in (Union, UnionType):
         return any(_is(value, option) for option in get_args(hint))
     return type(value) is hint

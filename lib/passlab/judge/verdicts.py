@@ -81,7 +81,7 @@ class Exercise:
     `call(answer, case)` runs the answer on a case (an exercise whose answer is a class has its own). In a day's list
     these come from the exercise's own module (see `passlab.exercises`). `seconds`: the CPU time an answer may take for
     one case. `notebook`: default, the day's first.
-    `flavour`: the compiler that the notebook needs, "torch", "relay" or "relax": a process can hold only one TVM.
+    `flavour`: the compiler that the notebook needs, "torch", "relay", "relax" or "mlir". A process can hold one TVM.
     `stretch`: a harder question beyond the day's core; its points are extra credit.
     `closed`: dotted names of the functions that do the exercise, and cannot be called while the answer runs.
     `meaning`: verdict → what it says here, where `MEANING` does not fit (the answer is not a graph, say). `helps`:
@@ -122,6 +122,25 @@ class Exercise:
     @property
     def total(self) -> float:
         return sum(self.points.values())
+
+    @property
+    def day(self) -> str:
+        return self.id.split(".")[0]
+
+
+@dataclass(frozen=True)
+class Written:
+    """A question that learners answer in prose and a person grades, by a rubric that only graders see.
+
+    `notebook`: default, the day's first. A day lists its own in `WRITTEN`; they belong to its core.
+    """
+
+    id: str
+    title: str
+    points: float
+    difficulty: int
+    minutes: int
+    notebook: str = ""
 
     @property
     def day(self) -> str:

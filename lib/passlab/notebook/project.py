@@ -6,9 +6,14 @@ import json
 import os
 from pathlib import Path
 
+from passlab import place
+
 
 def root() -> Path | None:
-    """Return the course's folder: the nearest above the working directory, else the one this library belongs to."""
+    """Return the course's folder: the one that PASSLAB_COURSE names, else the nearest above the working directory, else
+    the one this library belongs to."""
+    if folder := place.own():
+        return folder
     for start in (Path.cwd(), Path(__file__).resolve().parent):
         for folder in (start, *start.parents):
             if (folder / "course").is_dir() and (folder / "exercises").is_dir():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from passlab import exercises
-from passlab.judge import MEANING, Exercise, Judgement, judge
+from passlab.judge import MEANING, Exercise, Judgement, Written, judge
 from passlab.notebook.cells import questions, unmarked
 from passlab.notebook.project import load_progress, remember, root
 
@@ -82,11 +82,16 @@ def _find(name: str) -> Exercise | None:
 def picture(result: Judgement):
     """Return the failed finding's graphs, drawn: the difference if there are two. None if too big to help."""
     from passlab.drawing import diff, draw
-    from passlab.graph import Graph, view
+    from passlab.graph import view
+    from passlab.graph.registry import part
 
-    finding = result.failure
-    graphs = [g if isinstance(g, Graph) else view(g) for g in (finding.before, finding.after) if g is not None]
-    if not graphs or max(len(g.nodes) for g in graphs) > 40:
+    finding = result.failure  # an IR with pictures of its own draws itself, unless nodes are marked
+    graphs = [
+        g if part(g, "picture") and not finding.mark else view(g)
+        for g in (finding.before, finding.after)
+        if g is not None
+    ]
+    if not graphs or max(len(view(g).nodes) for g in graphs) > 40:
         return None
     return diff(*graphs) if len(graphs) == 2 else draw(graphs[0], mark=finding.mark)
 
@@ -214,6 +219,12 @@ def _status(entry: dict | None, total: float) -> str:
     return "◐ partly right" if entry["points"] else "✗ not right yet"
 
 
+def _row(question: Exercise | Written, part: str, score: str, status: str) -> tuple[str, ...]:
+    """Return a row of the table of progress."""
+    level = "●" * question.difficulty + "○" * (5 - question.difficulty)
+    return question.id, question.title, part, level, f"{question.minutes} min", score, status
+
+
 def progress(day: str | None = None) -> None:
     """Show the points so far in each exercise, core and stretch; with a day ("day03"), those of its exercises only."""
     if day is not None and day not in exercises.days():
@@ -227,15 +238,13 @@ def progress(day: str | None = None) -> None:
             points = float(entry["points"]) if entry else 0.0
             part = "stretch" if exercise.stretch else "core"
             sums[part] = [sums[part][0] + points, sums[part][1] + exercise.total]
-            level = "●" * exercise.difficulty + "○" * (5 - exercise.difficulty)
-            minutes = f"{exercise.minutes} min"
             score = f"{_number(points)} / {_number(exercise.total)}"
-            status = _status(entry, exercise.total)
-            lines.append(
-                f"{status[0]} {exercise.id:<24}{exercise.title:<44}{part:<9}{level}  {minutes:>7}  {score:>8}  "
-                f"{status[2:]}"
-            )
-            rows.append((exercise.id, exercise.title, part, level, minutes, score, status))
+            rows.append(_row(exercise, part, score, _status(entry, exercise.total)))
+        for question in exercises.written(each):  # its points are not known here
+            sums["core"][1] += question.points
+            rows.append(_row(question, "core", f"– / {_number(question.points)}", "· graded by a person"))
+    for name, title, part, level, minutes, score, status in rows:
+        lines.append(f"{status[0]} {name:<24}{title:<44}{part:<9}{level}  {minutes:>7}  {score:>8}  {status[2:]}")
     told = [f"{_number(got)} of {_number(of)} {part} points" for part, (got, of) in sums.items() if of]
     tail = ", ".join(told)
     lines.append(tail)

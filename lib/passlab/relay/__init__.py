@@ -24,6 +24,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -80,8 +81,9 @@ def _load() -> ModuleType:
     try:
         for library in libraries:
             ctypes.CDLL(library, ctypes.RTLD_GLOBAL)
-        import tvm
-        import tvm.relay
+        with _without("xgboost"):  # its tuner takes the name of a class from there, a second and all of scikit-learn
+            import tvm
+            import tvm.relay
     except Exception as error:
         sys.path.remove(python)
         for name in [name for name in sys.modules if name == "tvm" or name.startswith("tvm.")]:
@@ -97,6 +99,19 @@ def _load() -> ModuleType:
     compiler = importlib.import_module("tvm.relay.backend.te_compiler")
     compiler.libinfo = functools.cache(compiler.libinfo)  # read anew for every operator: a third of a small build
     return tvm
+
+
+@contextlib.contextmanager
+def _without(package: str) -> Iterator[None]:
+    """Let imports of a package that is not loaded yet fail, as if it were not installed."""
+    if package in sys.modules:
+        yield
+        return
+    sys.modules[package] = None
+    try:
+        yield
+    finally:
+        del sys.modules[package]
 
 
 class _OnnxMapping(ModuleType):

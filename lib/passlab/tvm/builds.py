@@ -1,12 +1,12 @@
-"""Build and run modules of Relay and Relax in another process, because TVM may end the one it runs in.
+"""Build and run modules of Relay, Relax and MLIR in another process, because a compiler may end the one it runs in.
 
     from passlab.tvm.builds import run_module
     built = run_module(module, [(x,)])         # built once, run on each tuple of inputs
     built.outputs[0][0], built.kernels, built.error
 
-A helper process for each TVM starts at the first use and stays. For every request it forks a child that builds, runs
-and replies over the request's socket: a crash, too much memory or an endless loop costs that request only. Modules
-travel as TVM's JSON, tensors as raw bytes; nothing is pickled.
+A helper process for each compiler starts at the first use and stays. For every request it forks a child that builds,
+runs and replies over the request's socket: a crash, too much memory or an endless loop costs that request only. Modules
+travel as TVM's JSON or MLIR's text, tensors as raw bytes; nothing is pickled.
 
 A reply comes from a process that ran the module's code. Outputs can be compared with expected ones; times and kernel
 names are claims, to be trusted as far as the module is.
@@ -38,7 +38,9 @@ from passlab.tvm.reach import Unreachable, loaded
 
 __all__ = ["Built", "Ended", "Packed", "allow", "as_torch", "packed", "run_module", "targets", "use", "warm_up"]
 
-FLAVOURS = ("relay", "relax")
+FLAVOURS = ("relay", "relax", "mlir")
+#: Flavour → what builds its modules, for messages.
+COMPILERS = {"relay": "TVM", "relax": "TVM", "mlir": "The compiler"}
 PIPELINES = (None, "none")
 MEMORY_GIB = 4
 #: Seconds a helper may take to load TVM and accept a request.
@@ -152,9 +154,7 @@ def run_module(
         "threads": threads,
         "optimize": bool(repeats) or timed or size > SMALL,
     }
-    built = _ask(module.flavour, head, [text, *bound.values(), *(a for arrays in given for a in arrays)], seconds)
-    global unsteady
-    unsteady += bool(repeats) or (timed and not lasting) or built.stage in ("crash", "timeout")
+    built = ask(module.flavour, head, [text, *bound.values(), *(a for arrays in given for a in arrays)], seconds)
     return built
 
 
@@ -165,7 +165,7 @@ def targets(flavour: str | None = None) -> tuple[str, ...]:
     """
     flavour = flavour or _held()
     if flavour not in _found:
-        tried = _ask(flavour, {"do": "targets"}, [], 60.0)  # a crash means that there is no such device
+        tried = ask(flavour, {"do": "targets"}, [], 60.0)  # a crash means that there is no such device
         _found[flavour] = ("llvm", *(name for name in tried.kernels if name == "cuda"))
     return _found[flavour]
 
@@ -275,7 +275,7 @@ def allow(seconds: float) -> None:
 def _helper(flavour: str) -> socket.socket:
     """Return the socket over which a helper takes requests: each is one byte that carries the request's own socket."""
     if flavour not in FLAVOURS:
-        raise ValueError(f"No TVM flavour {flavour!r}; choose relay or relax.")
+        raise ValueError(f"No flavour {flavour!r}; choose relay, relax or mlir.")
     if not hasattr(os, "fork"):
         raise Unreachable("Modules are built and run in a forked process; this system cannot fork. Use Linux or WSL.")
     with _lock:
@@ -320,7 +320,19 @@ def _drop(flavour: str) -> None:
         process.wait()
 
 
-def _ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
+def ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
+    """Return the reply to a request. head, parts: see `passlab.tvm.server`; seconds: for everything.
+
+    Raises Unreachable, Ended.
+    """
+    global unsteady
+    built = _asked(flavour, head, parts, seconds)
+    measured = head.get("repeats") or (head.get("timed") and not head.get("lasting"))
+    unsteady += bool(measured) or built.stage in ("crash", "timeout")
+    return built
+
+
+def _asked(flavour: str, head: dict, parts: list, seconds: float) -> Built:
     name, runs = cache.key(flavour, head, parts), len(head.get("inputs", ()))
     if name and (known := cache.load(name)):
         with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, OverflowError):
@@ -329,7 +341,7 @@ def _ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
         control = _helper(flavour)
         try:
             with _request(control) as sock:
-                return _talk(control, sock, head, parts, seconds, name)
+                return _talk(flavour, control, sock, head, parts, seconds, name)
         except (OSError, Gone):  # killed, or out of memory
             _give_up(flavour, control)
     return Built([], "The process that builds modules ended twice. Try again.", "crash")
@@ -353,7 +365,9 @@ def _give_up(flavour: str, control: socket.socket) -> None:
             _drop(flavour)
 
 
-def _talk(control: socket.socket, sock: socket.socket, head: dict, parts: list, seconds: float, name: str) -> Built:
+def _talk(
+    flavour: str, control: socket.socket, sock: socket.socket, head: dict, parts: list, seconds: float, name: str
+) -> Built:
     """Make one request. Closing the socket ends the child that serves it. name: of its entry in the cache."""
     global _allowed
     stage, start, seconds = "build", time.monotonic(), min(seconds, _allowed)
@@ -364,7 +378,7 @@ def _talk(control: socket.socket, sock: socket.socket, head: dict, parts: list, 
         while True:
             said, payload = receive(sock, deadline, MOST_TENSORS)
             if "ended" in said:
-                return Built([], _ended(stage, said["ended"], _text(said["said"])), "crash")
+                return Built([], _ended(COMPILERS[flavour], stage, said["ended"], _text(said["said"])), "crash")
             if "error" in said:
                 built = _built(said, payload, len(head.get("inputs", ())))
                 if name and built.ok:
@@ -372,7 +386,9 @@ def _talk(control: socket.socket, sock: socket.socket, head: dict, parts: list, 
                 return built
             stage = "run" if said["stage"] == "run" else "build"
     except TimeoutError:
-        doing = "The module was still running" if stage == "run" else "TVM was still building the module"
+        doing = (
+            "The module was still running" if stage == "run" else f"{COMPILERS[flavour]} was still building the module"
+        )
         return Built([], f"{doing} after {max(seconds, 0):.3g} s.", "timeout")
     except (Gone, ValueError, TypeError, LookupError, AttributeError, OverflowError):
         _request(control).close()  # raises if it was the helper that ended
@@ -410,13 +426,10 @@ def _text(said: Any) -> str:
 _SIGNALS = {signal.SIGSEGV: "segmentation fault", signal.SIGABRT: "abort", signal.SIGKILL: "killed"}
 
 
-def _ended(stage: str, code: Any, said: str) -> str:
+def _ended(who: str, stage: str, code: Any, said: str) -> str:
     """Return a message about how a child ended."""
-    who = (
-        "The module ended its process while it ran"
-        if stage == "run"
-        else "TVM ended the process while it built the module"
-    )
+    built = f"{who} ended the process while it built the module"
+    who = "The module ended its process while it ran" if stage == "run" else built
     if type(code) is not int:
         raise ValueError(f"Expected an exit code; got {type(code).__name__}.")
     if "bad_alloc" in said or "out of memory" in said.lower() or "Cannot allocate memory" in said:

@@ -41,7 +41,7 @@ MOST_EACH, MOST_BYTES = 16 * 2**20, 512 * 2**20
 #: The folder is swept once a process has written this many entries.
 _SWEEP_EVERY = 64
 
-_PACKAGES = {"relay": "bitblas", "relax": "apache-tvm"}
+_PACKAGES = {"relay": "bitblas", "relax": "apache-tvm", "mlir": "xdsl"}
 _HEAD = struct.Struct("!Q")
 _written = 0
 
@@ -72,6 +72,7 @@ def _circumstances(flavour: str) -> list[str]:
     """Return everything besides the request that determines the outputs."""
     here = Path(__file__).parent
     sources = [here / "server.py", here / "executors.py", here.parent / flavour / "executors.py"]
+    sources += (here.parent / flavour).glob("ccode.py")  # of MLIR
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()

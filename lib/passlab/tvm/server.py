@@ -24,9 +24,10 @@ from typing import Any
 import numpy as np
 
 from passlab.graph import registry
+from passlab.process.clock import cpu_time
 from passlab.process.messages import receive, send
 from passlab.process.server import Server
-from passlab.tvm.builds import MEMORY_GIB, MOST_TENSORS, arrays, dtype_of, flat, spec, too_much
+from passlab.tvm.builds import COMPILERS, MEMORY_GIB, MOST_TENSORS, arrays, dtype_of, flat, spec, too_much
 from passlab.tvm.executors import Executor, Failed
 from passlab.tvm.reach import Unreachable, reach
 
@@ -81,7 +82,7 @@ def answer(
             said = too_much(stage)
         else:
             why = telling(_diagnoses[0] if _diagnoses else str(error)) or type(error).__name__
-            said = f"TVM cannot {stage} the module: {why}."
+            said = f"{COMPILERS[flavour]} cannot {stage} the module: {why}."
         send(sock, {"error": said, "stage": stage})
     else:
         reply = _reply([[spec(array) for array in found] for found, _ in ran], kernels, times, allocations)
@@ -129,19 +130,10 @@ def _run(program: Executor, values: list[np.ndarray]) -> tuple[list[np.ndarray],
     Inputs are copied and outputs read outside of the clock.
     """
     call = program.call(values)
-    start = _spent()
+    start = cpu_time()
     result = call()
-    seconds = _spent() - start
+    seconds = cpu_time() - start
     return [_flat_array(leaf) for leaf in _leaves(result)], seconds
-
-
-def _spent() -> float:
-    """Return the seconds of CPU time that all threads of this process have spent.
-
-    `time.process_time` counts in ticks of some milliseconds as soon as a process has a limit of CPU time.
-    """
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
 
 
 def _times(program: Executor, values: list[np.ndarray], repeats: int) -> list[float]:
@@ -193,8 +185,12 @@ def _try(flavour: str, target: str) -> Any:
 
 
 def rehearse(flavour: str) -> None:
-    """Build a module, so that all children inherit what a first build loads and caches."""
-    _try(flavour, "llvm")
+    """Build a module, so that all children inherit what a first build loads and caches.
+
+    IREE keeps nothing from one build to the next, and would start threads, with which no process may fork.
+    """
+    if flavour != "mlir":
+        _try(flavour, "llvm")
 
 
 def _cuda_works(flavour: str) -> bool:
@@ -235,8 +231,10 @@ def _limit_memory() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
-def load_tvm(flavour: str) -> Callable[[str], Any]:
-    """Load TVM; return the function that makes modules from text. Raises Unreachable."""
+def load_compiler(flavour: str) -> Callable[[str], Any]:
+    """Load TVM, or what runs MLIR; return the function that makes modules from text. Raises Unreachable."""
+    if flavour == "mlir":
+        return _executors(flavour).loader()
     sys.modules["torch"] = None  # TVM imports torch where it finds it: a second, and 200 MB
     tvm = reach(flavour)
     _executors(flavour).prepare(_diagnoses)
@@ -246,7 +244,7 @@ def load_tvm(flavour: str) -> Callable[[str], Any]:
 def main(flavour: str, number: str) -> None:
     control = socket.socket(fileno=int(number))
     try:
-        load = load_tvm(flavour)
+        load = load_compiler(flavour)
     except Unreachable as why:
         said = str(why)
         Server(control, _fork, lambda sock: send(sock, {"unreachable": said}), telling).serve()
@@ -259,3 +257,4 @@ def main(flavour: str, number: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
+    os._exit(0)  # nothing is left to be done, and IREE's bindings would list at length what they have not freed

@@ -86,11 +86,12 @@ def _unmeasured(found: dict) -> str | None:
     reported = sum(len(found[name]["seconds"]) for name in medians)
     if len(runs) < reported:
         return f"You report {reported} times, but your function ran the modules {len(runs)} times on the input given."
+    least, most = min(run[0] for run in runs), max(run[1] for run in runs)
     for name, median in medians.items():
-        if not 0.9 * min(runs) <= median <= 1.1 * max(runs) + HICCUP:
+        if not 0.9 * least <= median <= 1.1 * most + HICCUP:
             return (
                 f"The median of the side {name!r} is {duration(median)}, but the runs of your function took between "
-                f"{duration(min(runs))} and {duration(max(runs))}."
+                f"{duration(least)} and {duration(most)}."
             )
     ratio = medians["plain"] / medians["folded"]
     if math.isclose(ratio, found["ratio"], rel_tol=1e-3):
