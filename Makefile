@@ -2,6 +2,8 @@
 
 PYTHON_HERE := .venv/bin/python
 SUBMISSIONS ?=
+GPU ?=
+ROSTER ?=
 TESTS ?=
 
 # Jupyter and matplotlib write to the home folder; if it is not writable, they get a separate one.
@@ -10,7 +12,8 @@ export HOME := $(CURDIR)/.venv/home
 endif
 export PYTHON
 
-PYTEST = OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 2 --durations=10
+# One more at a time than the cores of a small machine: many tests wait for a process, or for a limit by the clock.
+PYTEST = OMP_NUM_THREADS=1 $(PYTHON_HERE) -m pytest -n 3 --durations=10
 # A process can hold one TVM: a run without, one with Relay's where there is one, one with Relax's. All are made, then
 # one that failed (or found no test) fails the target.
 RELAY := $(if $(filter Linux_x86_64,$(shell uname -s)_$(shell uname -m)),relay)
@@ -18,7 +21,7 @@ ALL = failed=; for tvm in none $(RELAY) relax; do $(PYTEST) --tvm $$tvm || faile
 	if [ -n "$$failed" ]; then echo "Tests failed in the runs with these TVMs:$$failed" >&2; exit 1; fi
 
 .DEFAULT_GOAL := help
-.PHONY: help setup lab grade test test-full quick bench notebooks prove
+.PHONY: help setup lab grade test test-full quick bench gpu book hub notebooks prove
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -46,6 +49,16 @@ quick: setup ## FX and units only
 
 bench: setup ## run the benchmarks, each figure next to a baseline from the same run
 	@$(PYTHON_HERE) -m autograder.bench
+
+# Without setup: a machine with a GPU has its own torch, and perhaps no network.
+gpu: ## check and measure on an NVIDIA GPU: make gpu PYTHON=/path/to/python
+	@PYTHONPATH=.:lib $(or $(PYTHON),$(wildcard $(PYTHON_HERE)),python3) -m autograder.gpu $(GPU)
+
+book: setup ## build the course as a web book, with the outputs of its lessons
+	@$(PYTHON_HERE) -m autograder.book
+
+hub: setup ## a JupyterHub for a class on this machine: sudo make hub ROSTER=roster.csv
+	@$(PYTHON_HERE) -m autograder.hub $(if $(ROSTER),"$(ROSTER)")
 
 notebooks: setup ## rebuild all notebooks and exercises from their authored sources
 	@$(PYTHON_HERE) -m autograder.authoring.notebooks

@@ -18,8 +18,8 @@
 # that is gone, so the first thing it does is write the computation down: which operations there are, and which results
 # go where. That is a **graph**, and the form in which it is written down is an **intermediate representation**, IR.
 #
-# Today you look at one small model in eight IRs, drawn by the same function, and find out what each of them says and
-# what it leaves unsaid. About 70 minutes, and 5 more for what is marked stretch. The exercises are in
+# Today you look at one small model in nine IRs, drawn by the same function, and find out what each of them says and
+# what it leaves unsaid. About 75 minutes, and 5 more for what is marked stretch. The exercises are in
 # [work/day01/graphs.ipynb](../work/day01/graphs.ipynb); one more, about Relay, is in
 # [work/day01/relay.ipynb](../work/day01/relay.ipynb).
 
@@ -35,6 +35,7 @@ from torch.fx.passes.shape_prop import ShapeProp
 
 from passlab import draw, models, trace, view
 from passlab.graph import table
+from passlab.mlir.imports import from_stablehlo, from_torch
 from passlab.notebook import beside
 
 logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it would report that torchvision is not installed
@@ -316,6 +317,16 @@ assert difference < 1e-6
 draw(lowered.compile().as_text(), title="HLO after XLA's passes")
 
 # %% [markdown]
+# **MLIR** is a family of IRs with one grammar: operations, values, types, and *regions*, which are operations inside of
+# an operation. StableHLO is one of its dialects. Another is `linalg`, in which every operation is a nest of loops over
+# elements: the maps say which element each loop index reads, the region what happens to it. The model arrives there by
+# torch-mlir, which comes with IREE (day 9).
+
+# %%
+linalg = from_torch(tiny, x).module
+draw(linalg, title="MLIR: linalg on tensors")
+
+# %% [markdown]
 # **Relay and Relax** are the IRs of Apache TVM: Relay for years, and Relax since (days 7 and 8). They live in two
 # versions of TVM, and a process can hold only one of them. So each gets a separate process beside this notebook: a cell
 # that starts with `%%beside relay` runs there, keeps its variables there, and shows its output here.
@@ -463,10 +474,12 @@ panels = {
     "ONNX": onnx_program,
     "StableHLO": lowered,
     "HLO": lowered.compile().as_text(),
+    "MLIR, linalg": linalg,
     "Relay": beside.view("relay", "module"),
     "Relax": beside.view("relax", "module"),
     "Relax, lowered": beside.view("relax", "lowered"),
 }
+branches["MLIR, linalg"] = from_stablehlo(branches["StableHLO"])
 branches |= {"Relay": beside.view("relay", "branching"), "Relax": beside.view("relax", "Branching")}
 found = {name: [ir for ir in (panel, branches.get(name)) if ir is not None] for name, panel in panels.items()}
 comparison = table({name: [view(ir) for ir in irs] for name, irs in found.items() if irs})
@@ -474,6 +487,7 @@ comparison
 
 # %%
 rows = {row[0]: dict(zip(comparison.columns, row, strict=True)) for row in comparison.rows}
+assert rows["MLIR, linalg"]["SSA?"] == "yes" and "scf.if" in rows["MLIR, linalg"]["control flow?"]
 if "Relay" in rows:
     assert rows["Relay"]["typed?"] == rows["Relay"]["SSA?"] == "yes" and "If" in rows["Relay"]["control flow?"]
 if "Relax" in rows:

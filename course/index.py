@@ -58,21 +58,31 @@ equivalent(before, after)
 # | 2 | [Writing a pass](day02_passes.ipynb) | [Visit, fuse, fold, prove](../work/day02/passes.ipynb) |
 # | 3 | [Optimizing graphs](day03_optimizations.ipynb) | [The classics, in order](../work/day03/optimizations.ipynb) |
 # | 4 | [Fusion](day04_fusion.ipynb) | [Group, check, generate](../work/day04/fusion.ipynb) |
+# | 5 | [Memory](day05_memory.ipynb) | [Live ranges, offsets, orders, caches](../work/day05/memory.ipynb) |
+# | 6 | [Dataflow analysis](day06_dataflow.ipynb) | [One solver, many questions](../work/day06/dataflow.ipynb) |
 # | 7 | [TVM Relay](day07_relay.ipynb) | [Passes in a real compiler](../work/day07/relay.ipynb) |
 # | 8 | [TVM today: Relax, TensorIR, tuning](day08_relax.ipynb) | [Port, schedule, tune](../work/day08/relax.ipynb) |
+# | 9 | [MLIR](day09_mlir.ipynb) | [Dialects, patterns, loops](../work/day09/mlir.ipynb) |
 # | 10 | [The polyhedral model](day10_polyhedral.ipynb) | [Dependences, orders, loops](../work/day10/polyhedral.ipynb) |
+# | 11 | [Beyond one chip](day11_wafer.ipynb) | [Place, reduce, scale](../work/day11/wafer.ipynb) |
+# | 12 | [A compiler of your own](day12_capstone.ipynb) | [Everything in one compiler](../work/day12/capstone.ipynb) |
 #
 # In minutes, core + stretch, for somebody who knows Python and a little PyTorch:
 #
 # | day | lesson | exercises |
 # |---|---|---|
-# | 1 | 70 + 5 | 80 + 200 |
+# | 1 | 75 + 5 | 80 + 200 |
 # | 2 | 65 + 25 | 70 + 240 |
 # | 3 | 70 + 10 | 80 + 310 |
 # | 4 | 70 + 70 | 55 + 455 |
+# | 5 | 75 + 5 | 80 + 195 |
+# | 6 | 70 + 5 | 85 + 210 |
 # | 7 | 70 + 30 | 70 + 330 |
 # | 8 | 70 + 20 | 85 + 160 |
+# | 9 | 75 + 40 | 90 + 275 |
 # | 10 | 70 + 20 | 85 + 180 |
+# | 11 | 70 + 10 | 90 + 145 |
+# | 12 | 55 | 90 + 45 |
 #
 # Days 1, 2 and 4 have a second exercise notebook each, for a compiler that needs a separate process:
 # [Relay](../work/day01/relay.ipynb), [Relax](../work/day02/relax.ipynb) and
