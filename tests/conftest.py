@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import fcntl
 import os
+import random
 import shutil
 import sys
+import zlib
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -17,7 +19,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import hypothesis
+import numpy as np
 import pytest
+import torch
 
 from tests.support import amounts, tiny
 
@@ -30,7 +34,13 @@ SCATTERED = {"exercises/test_prove.py", "exercises/test_notebooks_run.py", "exer
 SCATTERED |= {"exercises/test_day03.py", "relax/test_kernels.py", "relax/test_pipelines.py"}
 SCATTERED |= {"tvm/test_importers.py", "tvm/test_generate.py"}
 #: What takes longest is begun first, so that no core is left with it at the end.
-LONGEST = ("attacks/", "exercises/test_notebooks_run.py", "system/test_crash_safety.py", "exercises/test_prove.py")
+LONGEST = (
+    "attacks/",
+    "exercises/test_notebooks_run.py",
+    "system/test_crash_safety.py",
+    "exercises/test_prove.py",
+    "hub/test_hub.py",
+)
 
 
 def place(path: Path | str) -> str:
@@ -53,7 +63,8 @@ def pytest_configure(config):
 
 def pytest_report_header(config):
     held = config.getoption("tvm")
-    return f"TVM held: {held}; {amounts.EXAMPLES} examples, {amounts.KILLS} kills, seeds {amounts.SEEDS}"
+    tried = f"{amounts.EXAMPLES} examples, {amounts.KILLS} kills, seeds {amounts.SEEDS}"
+    return f"TVM held: {held}; {tried}, random numbers {amounts.RANDOM}"
 
 
 def pytest_ignore_collect(collection_path, config):
@@ -78,6 +89,16 @@ def pytest_collection_modifyitems(config, items):
     rank = {start: at for at, start in enumerate(LONGEST)}
     kept.sort(key=lambda item: min((at for start, at in rank.items() if place(item.path).startswith(start)), default=9))
     items[:] = kept
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Begin each test with the same random numbers, whatever ran before it. Where others are wanted, a test draws them
+    from a seed that it names when it fails; `make test-full` begins with new ones each time."""
+    seed = zlib.crc32(f"{item.nodeid} {amounts.RANDOM}".encode())
+    random.seed(seed)
+    np.random.seed(seed)
+    torch.manual_seed(seed)
 
 
 def pytest_xdist_make_scheduler(config, log):

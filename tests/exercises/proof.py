@@ -15,7 +15,7 @@ from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import signature
 from autograder.engine.verifier.verdicts import of_the_moment
 from passlab import exercises
-from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge_outcome, run, unfit
+from passlab.judge import Case, Exercise, Finding, Judgement, Outcome, conclude, judge, judge_outcome, run, unfit
 from tests.support.amounts import FULL
 
 
@@ -102,3 +102,11 @@ def report(exercise_id: str, seed: int) -> str:
     done = zip(proof.rows, seen.cases.values(), strict=proof.ok)  # what cannot be judged has no row
     signatures = {row.name: signature(cases) for row, cases in done}
     return json.dumps(asdict(proof) | {"ok": proof.ok, "signatures": signatures})
+
+
+def lost(exercise_id: str, answer: Callable, name: str) -> tuple[str, str] | None:
+    """What is lost by an answer on one visible case: the first verdict, and the sentence."""
+    exercise = exercises.find(exercise_id)
+    (case,) = [case for case in exercise.cases() if case.name == name]
+    failure = judge(exercise, answer, [case]).failure
+    return (failure.verdict, failure.message) if failure else None

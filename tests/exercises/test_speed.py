@@ -23,7 +23,13 @@ def test_a_fast_kernel_is_looked_at_once_and_its_median_counts():
 
 def test_a_slow_one_is_looked_at_again_and_its_better_median_counts():
     assert _speed.fastest(looks(((3.0,), ""), ((1.0,), "")), enough=1.0)[2] == 1.0
-    assert _speed.fastest(looks(((2.0,), ""), ((3.0,), "")), enough=1.0)[2] == 2.0
+    slow = [((seconds,), "") for seconds in (3.0, 2.0, 4.0, 5.0)]
+    assert len(slow) == _speed.LOOKS and _speed.fastest(looks(*slow), enough=1.0)[2] == 2.0
+
+
+def test_one_that_is_far_too_slow_twice_is_not_looked_at_again():
+    assert _speed.fastest(looks(((9.0,), ""), ((4.1,), "")), enough=1.0)[2] == 4.1
+    assert _speed.fastest(looks(((9.0,), ""), ((3.9,), ""), ((0.5,), "")), enough=1.0)[2] == 0.5
 
 
 def test_a_wrong_output_counts_at_every_look():

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from passlab import exercises
-from passlab.judge import Case, Exercise, Finding
+from passlab import exercises, mlir
+from passlab.judge import Case, Exercise, Finding, Judgement
 from passlab.notebook import ui
 from passlab.notebook.project import load_progress, progress_file, remember
 
@@ -33,6 +33,7 @@ def toy_day(monkeypatch, tmp_path):
     monkeypatch.setenv("PASSLAB_PROGRESS", str(tmp_path / "work" / "progress.json"))
     monkeypatch.setattr(exercises, "days", lambda: ["day00"])
     monkeypatch.setattr(exercises, "of_day", lambda day: (TOY,))
+    monkeypatch.setattr(exercises, "written", lambda day: ())
 
 
 def test_check_shows_points_verdicts_and_one_sentence(capsys):
@@ -178,3 +179,13 @@ def test_a_progress_file_that_cannot_be_written_costs_nothing_else(capsys, monke
 def test_solution_says_where_there_is_none(capsys):
     ui.solution("four")
     assert "has no solution for day00.four" in capsys.readouterr().out
+
+
+def test_an_ir_with_a_picture_of_its_own_draws_itself_in_a_card():
+    module = mlir.parse("func.func @main(%x: f32) -> f32 {\n  %y = arith.negf %x : f32\n  return %y : f32\n}")
+    cards = []
+    for mark in ((), ("%y",)):
+        failed = Finding("did", False, "No.", "one", before=module, mark=mark)
+        cards.append(ui.report(Judgement(TOY, [failed]))._repr_html_())
+    assert "func.func" in cards[0], "nested boxes"
+    assert "func.func" not in cards[1], "nodes of the view, of which one is marked"

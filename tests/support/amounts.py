@@ -1,6 +1,7 @@
 """How much is tried: `make test` tries what finds most, `make test-full` (PASSLAB_TESTS=full) ten times as much."""
 
 import os
+import secrets
 
 FULL = os.environ.get("PASSLAB_TESTS") == "full"
 #: Random graphs or payloads for each property.
@@ -13,3 +14,5 @@ SEEDS = (0, 1) if FULL else (0,)
 NEW_SEEDS = 50 if FULL else 3
 #: How often each lesson is run; from the second time on under load, with other random numbers.
 LESSONS = 30 if FULL else 1
+#: What the random numbers of each test begin with. A failure is repeated by PYTEST_RANDOM with the number in the head.
+RANDOM = os.environ.setdefault("PYTEST_RANDOM", secrets.token_hex(4) if FULL else "0")

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import csv
 import json
-import re
-import socket
-import subprocess
-import sys
-import time
 import urllib.error
 import urllib.request
 
 import nbformat
 import pytest
-from playwright.sync_api import expect, sync_playwright
+from playwright.sync_api import expect
 
 from autograder.grading.safe_html import FORMGRADER
-from tests.support import tiny
-from tests.support.browser import QUIET, chromium
+from tests.support import jupyter, tiny
 
 WARNS = "import sys\n\nstream = sys.stderr\n\ndef double(x):\n    print('careful', file=stream)\n    return 2 * x"
 
@@ -134,44 +128,10 @@ def test_validate_accepts_the_authored_notebook(flow):
     assert "Success!" in nbgrader(flow, "validate", "solutions/day00/tiny.ipynb").stdout
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
-def get(url: str) -> str:
-    for _ in range(600):
-        try:
-            with urllib.request.urlopen(url, timeout=60) as answer:
-                return answer.read().decode()
-        except urllib.error.HTTPError as error:
-            return f"HTTP {error.code}"
-        except OSError:
-            time.sleep(0.2)
-    raise TimeoutError(url)
-
-
 @pytest.fixture(scope="module")
 def server(flow):
-    port = free_port()
-    command = [sys.executable, "-m", "jupyter", "server", "--no-browser", f"--port={port}", "--ServerApp.token=t"]
-    with (flow / "server.log").open("w") as log:
-        process = subprocess.Popen(
-            [*command, "--allow-root", "--ServerApp.ip=127.0.0.1"],
-            cwd=flow,
-            env=tiny.environment(flow),
-            stdout=log,
-            stderr=log,
-        )
-
-    def page(path: str) -> str:
-        return get(page.address(path))
-
-    page.address = f"http://127.0.0.1:{port}/{{}}?token=t".format
-    yield page
-    process.terminate()
-    process.wait(20)
+    with jupyter.serving(flow) as page:
+        yield page
 
 
 def test_formgrader_lists_the_course(server):
@@ -208,10 +168,6 @@ def test_a_server_that_knows_formgrader_leaves_the_learners_progress_alone(serve
     assert "PASSLAB_" not in said
 
 
-#: formgrader's page takes MathJax from the internet, and its boxes do nothing before that is there.
-MATHJAX = "MathJax = {Hub: {Config() {}, Queue() {}, Startup: {signal: {Interest() {}}}}}"
-
-
 def submission(server, learner: str) -> dict:
     return next(s for s in json.loads(server("formgrader/api/submissions/day00")) if s["student"] == learner)
 
@@ -220,19 +176,12 @@ def test_a_grade_given_by_hand_in_formgrader_outlives_the_next_grading(server, f
     """In a real browser: the score that `passlab grade` wrote stands in its box, and a person writes another."""
     pages = json.loads(server("formgrader/api/submitted_notebooks/day00/tiny"))
     dan = next(page for page in pages if page["student"] == "dan")
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
-        page = browser.new_page(viewport={"width": 1400, "height": 1000})
-        page.set_default_timeout(120_000)
-        page.set_extra_http_headers({"Authorization": "token t"})
-        page.route(re.compile(r"https?://(?!127\.0\.0\.1)"), lambda route: route.fulfill(body=MATHJAX))
-        page.goto(server.address(f"formgrader/submissions/{dan['id']}/"))
+    with jupyter.browsing(server.address(f"formgrader/submissions/{dan['id']}/")) as page:
         expect(page.locator("#shout-check")).to_have_attribute("placeholder", "0", timeout=120_000)
         for box, text in (("shout-check", "2.5"), ("shout-check_extra_credit", "0.25"), ("shout-comment", "Nearly.")):
             page.locator(f"#{box}").fill(text)
             with page.expect_response(lambda answer: answer.request.method == "PUT"):
                 page.locator(f"#{box}").blur()
-        browser.close()
     assert submission(server, "dan")["score"] == 8.75 and not submission(server, "dan")["needs_manual_grade"]
     result = tiny.run(flow, "-m", "passlab.cli", "grade", "class", "--seed", "9")
     assert result.returncode == 0, result.stdout + result.stderr

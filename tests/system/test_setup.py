@@ -75,7 +75,7 @@ def test_sets_up_once_torch_first(machine):
     first = machine()
     assert first.returncode == 0, first.stderr
     torch, rest = (machine.project / "pip-calls").read_text().strip().split("\n")
-    assert torch.split()[-1].startswith("torch==") and rest.endswith("--editable .[grade,test]")
+    assert torch.split()[-1].startswith("torch==") and rest.endswith("--editable .[grade,book,hub,test,gpu]")
     again = machine()
     assert (again.returncode, again.stdout, again.stderr) == (0, "", "")
     assert len((machine.project / "pip-calls").read_text().strip().split("\n")) == 2
@@ -194,5 +194,6 @@ def test_make_gives_a_home_where_there_is_none():
 def test_help_lists_every_target():
     # Under `make test` a make of its own would say which folder it enters.
     make = subprocess.run(["make", "--no-print-directory"], cwd=ROOT, capture_output=True, text=True)
-    targets = ["help", "setup", "lab", "grade", "test", "test-full", "quick", "bench", "notebooks", "prove"]
+    targets = ["help", "setup", "lab", "grade", "test", "test-full", "quick", "bench"]
+    targets += ["gpu", "book", "hub", "notebooks", "prove"]
     assert re.findall(r"^make ([\w-]+) ", make.stdout, re.M) == targets, make

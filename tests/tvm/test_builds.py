@@ -176,7 +176,7 @@ def test_an_answer_that_a_module_has_made_up_is_none(answer):
         theirs.shutdown(socket.SHUT_WR)
         server = threading.Thread(target=_ready, args=(other,))
         server.start()
-        built = builds._talk(control, ours, {"inputs": [[]]}, [], 5.0, "")
+        built = builds._talk("relax", control, ours, {"inputs": [[]]}, [], 5.0, "")
         control.shutdown(socket.SHUT_WR)
         server.join()
     assert (built.stage, built.ok) == ("crash", False)
@@ -204,7 +204,7 @@ def test_llvm_optimizes_what_is_timed_or_large(monkeypatch, rows, how, optimized
     from passlab.tvm import builds
 
     heads = []
-    monkeypatch.setattr(builds, "_ask", lambda flavour, head, *rest: heads.append(head) or builds.Built([]))
+    monkeypatch.setattr(builds, "ask", lambda flavour, head, *rest: heads.append(head) or builds.Built([]))
     builds.run_module(builds.Packed("relax", "{}"), [(np.ones(rows, np.float32),)], **how)
     assert heads[0]["optimize"] is optimized
 
@@ -212,12 +212,12 @@ def test_llvm_optimizes_what_is_timed_or_large(monkeypatch, rows, how, optimized
 def test_cpu_time_is_fine_grained_where_it_is_limited():
     """A limit of CPU time makes the process clock tick; the runs of a confined module take microseconds."""
     code = (
-        "import resource; from passlab.tvm.server import _spent\n"
+        "import resource; from passlab.process.clock import cpu_time\n"
         "resource.setrlimit(resource.RLIMIT_CPU, (600, 600))\n"
         "def run():\n"
-        "    start = _spent()\n"
+        "    start = cpu_time()\n"
         "    sum(range(20_000))\n"
-        "    return _spent() - start\n"
+        "    return cpu_time() - start\n"
         "print(sum(run() > 0 for _ in range(100)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -105,16 +105,16 @@ def _no_helper(_):
 def test_a_module_that_is_known_is_not_built(monkeypatch):
     cache.store(cache.key("relax", HEAD, PARTS), ANSWER, np.array([1, 2], np.float32).tobytes())
     monkeypatch.setattr(builds, "_helper", _no_helper)
-    built = builds._ask("relax", HEAD, PARTS, 1.0)
+    built = builds.ask("relax", HEAD, PARTS, 1.0)
     assert built.ok
     assert built.kernels == ("add",)
     assert built.outputs[0][0].tolist() == [1, 2]
     with pytest.raises(AssertionError, match="A process was asked"):
-        builds._ask("relax", HEAD | {"level": 0}, PARTS, 1.0)
+        builds.ask("relax", HEAD | {"level": 0}, PARTS, 1.0)
 
 
 def test_an_entry_that_does_not_fit_is_not_believed(monkeypatch):
     cache.store(cache.key("relax", HEAD, PARTS), ANSWER, b"short")
     monkeypatch.setattr(builds, "_helper", _no_helper)
     with pytest.raises(AssertionError, match="A process was asked"):
-        builds._ask("relax", HEAD, PARTS, 1.0)
+        builds.ask("relax", HEAD, PARTS, 1.0)
