@@ -18,14 +18,17 @@ ROOT = Path(__file__).resolve().parents[2]
 NAMES = ["torch", *FLAVOURS, "mlir"]
 
 WARM = """
-import json, os, sys
+import gc, json, os, sys
 from autograder.engine import flavours
 from tests.support.flavours import FLAVOURS
 flavours.warm({name!r})
 import torch
 tasks = len(os.listdir("/proc/self/task")) if os.path.exists("/proc/self/task") else 1
 out, into = os.pipe()
+gc.collect()
+gc.freeze()  # as the runner does: a collection in the fork would otherwise copy every page that holds an object
 if os.fork() == 0:
+    gc.collect()
     before = set(sys.modules)
     net, x = flavours._rehearsal()
     net[0].weight.mul_(2)

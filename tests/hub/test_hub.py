@@ -26,6 +26,8 @@ ANSWERS = {
     "sort-words": "def sort_words(words):\n    return words",
 }
 PAYLOAD = "<img src=x onerror=\"document.title='taken over'\"><script>document.title='taken over'</script>"
+#: In the commands of bob's server and of the hub.
+OTHERS = re.compile("/homes/bob|jupyterhub_config")
 #: What ada's notebook finds of what is not hers. It writes what it could read.
 SPY = """
 import glob, importlib.util, json, os, sys
@@ -39,7 +41,12 @@ def tried(path):
 places = json.loads('''{places}''')
 seen = {{path: tried(path) for path in places}}
 seen["packages"] = [importlib.util.find_spec(name) is not None for name in ("passlab", "nbgrader", "autograder")]
-seen["processes"] = sorted({{open(path).read().split("\\0")[0] for path in glob.glob("/proc/[0-9]*/cmdline")}})
+seen["processes"] = []
+for pid in glob.glob("/proc/[0-9]*"):
+    try:
+        seen["processes"].append([os.stat(pid).st_uid, open(pid + "/cmdline").read().replace("\\0", " ")])
+    except OSError:
+        pass  # it has ended
 seen["user"] = [os.getuid(), *os.getgroups()]
 seen["capabilities"] = [line.split()[1] for line in open("/proc/self/status") if line.startswith("Cap")]
 json.dump(seen, open("spy.json", "w"))
@@ -193,7 +200,12 @@ def test_a_learner_sees_no_others_files(room, seen):
 def test_a_learner_is_an_ordinary_user_who_sees_no_others_processes(seen):
     assert seen["user"][0] >= 1000 and 0 not in seen["user"]
     assert set(seen["capabilities"]) == {"0" * 16}
-    assert len(seen["processes"]) == 2 and seen["processes"][0].endswith("bwrap"), "bubblewrap, and Python"
+    commands = [command for _, command in seen["processes"]]
+    assert any("ipykernel" in command for command in commands)
+    assert all(owner == seen["user"][0] or "bwrap" in command.partition(" ")[0] for owner, command in seen["processes"])
+    assert not [command for command in commands if OTHERS.search(command)], "neither bob's server nor the hub"
+    files = [file.read_text().replace("\0", " ") for file in Path("/proc").glob("[0-9]*/cmdline")]
+    assert len([command for command in files if OTHERS.search(command)]) > 1, "which do run on this machine"
 
 
 def test_a_learner_cannot_use_anothers_server(room):
