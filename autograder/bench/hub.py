@@ -140,9 +140,8 @@ def hub(largest: int) -> Iterator[Any]:
         yield at_most("hub", "notebooks without feedback", told["missing"], 0, "", f"{LEARNERS} learners")
     else:
         yield skipped("hub", "idle learners, and feedback for a class", "it takes root, which makes system users")
-    base = _last([sys.executable, "-c", DAY])["memory"]
     for day in sorted((ROOT / "solutions").glob("day*")):
         yield f"the notebooks of {day.name}"
         used = _last([sys.executable, "-c", DAY, *sorted(map(str, day.glob("*.ipynb")))])
-        details = f"{used['seconds']:.0f} s of CPU; without a notebook {base:.2g} GB"
+        details = f"{used['seconds']:.0f} s of CPU"
         yield Figure("hub", f"{day.name}: largest process of its solved notebooks", f"{used['memory']:.2g} GB", details)
