@@ -10,7 +10,7 @@ import torch
 from torch import fx, nn
 
 from passlab.memory.order import beam, best_order, is_tree, liu, lower_bound, postorder, search
-from passlab.memory.tasks import BadOrder, BadTasks, Task, by_name, peak, tasks_of, usage, work
+from passlab.memory.tasks import BadOrder, BadTasks, Task, by_name, nodes_of, peak, tasks_of, usage, work
 
 pytestmark = pytest.mark.quick
 
@@ -178,6 +178,17 @@ def test_results_that_nothing_needs_are_left_out():
         return x + 1
 
     assert [task.name for task in traced(call, torch.ones(8))] == ["add", "output"]
+
+
+def test_an_order_of_tasks_becomes_one_of_all_nodes():
+    def call(x, y):
+        torch.cat([x, x]).sum()
+        return (x + 1) * (y - 1)
+
+    gm = fx.symbolic_trace(call)
+    order = [task.name for task in tasks_of(gm, torch.ones(8), torch.ones(8))]
+    assert order == ["add", "sub", "mul", "output"]
+    assert nodes_of(gm, ["sub", "add", "mul", "output"]) == ["x", "y", "sub", "add", "mul", "cat", "sum_1", "output"]
 
 
 def test_a_graph_that_writes_is_refused_by_name():

@@ -25,6 +25,7 @@ from passlab.capstone import (
 )
 from passlab.capstone.families import FAMILIES, drawn, generated, hidden
 from passlab.capstone.reference import STAGES, compile
+from passlab.capstone.reference import plan as reference_plan
 from passlab.equivalence import equivalent
 from passlab.memory.plan import Plan, planned
 
@@ -154,6 +155,18 @@ def test_the_reference_compiles_random_graphs(seed):
     assert examined(compiled, model.inputs, gm)["broken"] == ""
     result = equivalent(gm, compiled.graph, model.inputs)
     assert result, result.reason
+
+
+def test_the_reference_orders_a_graph_with_a_call_that_nothing_uses():
+    def wide_last(x):
+        kept = [x.sum(1) + k for k in range(4)]
+        kept[0] * 3
+        return sum(kept[1:], kept[0]) * torch.cat([x] * 6).max()
+
+    gm = trace(wide_last, X[0])
+    found = reference_plan(Compiled(gm), X[:1]).plan
+    assert found.arena < planned(gm, X[0]).arena
+    assert examined(Compiled(gm, plan=found), X[:1])["broken"] == ""
 
 
 def test_two_results_of_one_program_do_not_share_memory():

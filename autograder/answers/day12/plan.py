@@ -19,7 +19,7 @@ from passlab.memory.buffers import aligned, height
 from passlab.memory.liveness import liveness
 from passlab.memory.order import beam
 from passlab.memory.plan import ALIGNMENT, Plan, planned
-from passlab.memory.tasks import tasks_of
+from passlab.memory.tasks import nodes_of, tasks_of
 
 
 def wide_last(m, x):
@@ -102,19 +102,12 @@ def coloured(graph, groups, inputs):
     return Plan(tuple(node.name for node in gm.graph.nodes), offsets, height(buffers, offsets))
 
 
-def _all_nodes(gm, tasks):
-    """An order of all nodes: a call that nothing uses is no task, and runs before the output."""
-    rest = [node for node in gm.graph.nodes if node.name not in tasks]
-    calls = [node.name for node in rest if node.op.startswith("call_")]
-    return [*(node.name for node in rest if node.name not in calls), *tasks[:-1], *calls, tasks[-1]]
-
-
 @right("a beam search for the order, and one rule for places with four keys")
 def by_beam(graph, groups, inputs):
     gm = grouped(graph, groups, inputs)
     orders = [[node.name for node in gm.graph.nodes]]
     if not has_effects(gm):
-        orders.append(_all_nodes(gm, beam(tasks_of(gm, *inputs), 64)))
+        orders.append(nodes_of(gm, beam(tasks_of(gm, *inputs), 64)))
     plans = [
         planned(gm, *inputs, allocate=lambda b, alignment, k=key: first_fit(b, k, alignment), order=order)
         for order in orders
@@ -132,7 +125,7 @@ def at_random(graph, groups, inputs):
     if not has_effects(gm):
         tasks = tasks_of(gm, *inputs)
         for mixed in (tasks, *(random.Random(n).sample(tasks, len(tasks)) for n in range(2))):
-            orders.append(_all_nodes(gm, best_order(mixed, states=5_000).order))
+            orders.append(nodes_of(gm, best_order(mixed, states=5_000).order))
     plans = []
     for order in orders:
         for key in ORDERS.values():

@@ -29,11 +29,10 @@ from passlab.fx.nodes import attribute
 from passlab.fx.patterns import Pattern, canonical, pattern
 from passlab.kernels import illegal
 from passlab.memory.allocate import ORDERS, first_fit
-from passlab.memory.buffers import BadPlan
 from passlab.memory.order import best_order
 from passlab.memory.plan import planned
 from passlab.memory.storages import CannotPlan
-from passlab.memory.tasks import tasks_of
+from passlab.memory.tasks import nodes_of, tasks_of
 
 # ---------------------------------------------------------------------------------------- days 2 and 3: the graph
 
@@ -292,12 +291,11 @@ def plan(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
     gm = grouped(compiled.graph, compiled.groups, inputs)
     orders, plans = [[node.name for node in gm.graph.nodes]], []
     if not written(gm.graph) and not has_effects(gm):
-        best = best_order(tasks_of(gm, *inputs), states=2_000, width=8).order
-        orders.append([name for name in orders[0] if name not in set(best)] + list(best))
+        orders.append(nodes_of(gm, best_order(tasks_of(gm, *inputs), states=2_000, width=8).order))
     for order in orders:
         for key in ORDERS.values():
             allocate = lambda buffers, alignment, key=key: first_fit(buffers, key, alignment)  # noqa: E731
-            with suppress(CannotPlan, BadPlan):
+            with suppress(CannotPlan):
                 plans.append(planned(gm, *inputs, allocate=allocate, order=order))
     return replace(compiled, plan=min(plans, key=lambda plan: plan.arena, default=None))
 

@@ -1,7 +1,9 @@
 """A program as tasks that make results, and how much memory an order of them needs.
 
     tasks = tasks_of(gm, *inputs)             # one task for each call of an FX graph
-    peak(tasks, [task.name for task in tasks])
+    order = [task.name for task in tasks]
+    peak(tasks, order)
+    nodes_of(gm, order)                       # an order of all nodes of the graph
 
 The rule, for all of `order` and `remat`: while a task runs, its reads, its result and its scratch memory are there. A
 result is there from its task to its last reader; a result without readers is an output, and stays to the end. In a
@@ -204,3 +206,15 @@ def tasks_of(gm: fx.GraphModule, *inputs: Any) -> list[Task]:
         fake = [mode.from_tensor(x) if hasattr(x, "untyped_storage") else x for x in inputs]
         Watch(gm).run(*fake)
     return tasks
+
+
+def nodes_of(gm: fx.GraphModule, order: Sequence[str]) -> list[str]:
+    """Return an order of all nodes of an FX graph, given one of its tasks.
+
+    What the caller owns comes first. A call that nothing uses is no task: it runs before the output, which is last.
+    """
+    *steps, end = order
+    rest = [node for node in gm.graph.nodes if node.name not in {*order}]
+    owned = [node.name for node in rest if not node.op.startswith("call")]
+    unused = [node.name for node in rest if node.op.startswith("call")]
+    return [*owned, *steps, *unused, end]
