@@ -18,12 +18,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from typing import Any
 
 import msgspec
 
 from autograder.engine import sandbox, wire
-from autograder.engine.forms import Raced, reader
+from autograder.engine.forms import Raced, RacedRow, reader
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.process.server import Server, request
 
@@ -81,7 +82,8 @@ class Race:
             if rows is None:
                 last = self.said.strip().splitlines()[-1:] or ["it printed nothing"]
                 raise Broken(f"The process that measures a model ended, whoever takes part ({last[0][:300]}).")
-            rows |= {name: _nothing(DIED) for name in compiled if name not in left}
+            fields = RacedRow.__struct_fields__
+            rows |= {name: dict.fromkeys(fields) | {"missing": DIED} for name in compiled if name not in left}
         return rows
 
     def _together(self, arguments: bytes, compiled: Mapping[str, bytes], quick: bool = False) -> dict | None:
@@ -108,10 +110,6 @@ class Race:
         return {names.get(name, name): msgspec.to_builtins(row) for name, row in raced.rows.items()}
 
 
-def _nothing(why: str) -> dict[str, Any]:
-    return dict.fromkeys(("launches", "bytes", "peak", "seconds", "spread", "ratio")) | {"missing": why}
-
-
 # ── In the child ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -136,43 +134,34 @@ def measured(
     import torch
     from torch.utils._pytree import tree_leaves
 
-    from passlab.capstone import BASELINES, Compiled, Missing, build, counts, reference
+    from passlab.capstone import BASELINES, Compiled, Missing, build, compare
     from passlab.fx.programs import copy_inputs
-    from passlab.measure import timed
 
-    rows: dict[str, dict[str, Any]] = {}
-    ready: dict[str, Callable] = {}
-    costs: dict[str, Callable[[], Any]] = {
-        "eager": lambda: counts(Compiled(gm), inputs),
-        "reference": lambda: counts(reference.compile(gm, inputs), inputs),
-    }
-    for title, make in BASELINES.items():
-        if title in leave_out:
-            continue
-        try:
-            ready[title] = make(gm, copy_inputs(inputs))
-        except Missing as missing:
-            rows[title] = _nothing(str(missing)[:1000])
-    expected = tree_leaves(ready["eager"](*copy_inputs(inputs)))
-    for at, made in enumerate(compiled):
-        name = f"learner {at}"
-        try:
-            if not isinstance(made, Compiled):
-                raise TypeError(f"what was handed over is not a Compiled: {made}")
-            program = build(made, inputs)
-            given = tree_leaves(program(*copy_inputs(inputs)))
-            same = [_close(one, other, torch) for one, other in zip(expected, given, strict=True)]
-            if not all(same):
-                raise ValueError("the program that was built gives other numbers than eager")
-            ready[name], costs[name] = program, lambda made=made: counts(made, inputs)
-        except Exception as error:  # whatever its data does, it costs its own row
-            rows[name] = _nothing(f"No program: {str(error)[:800]}")
-    timing = timed(ready, *inputs, repeats=repeats)
-    for title in ready:
-        cost, row = costs[title]().to_json() if title in costs else {}, timing[title]
-        counted = {what: cost.get(what) for what in ("launches", "bytes", "peak")}
-        rows[title] = counted | {"seconds": row.median, "spread": row.iqr, "ratio": row.ratio, "missing": ""}
-    return rows
+    expected = tree_leaves(BASELINES["eager"](gm, inputs)(*copy_inputs(inputs)))
+
+    def built(made: Any, inputs: tuple) -> Callable:
+        if not isinstance(made, Compiled):
+            raise TypeError(f"what was handed over is not a Compiled: {made}")
+        program = build(made, inputs)
+        given = tree_leaves(program(*copy_inputs(inputs)))
+        if not all(_close(one, other, torch) for one, other in zip(expected, given, strict=True)):
+            raise ValueError("the program that was built gives other numbers than eager")
+        return program
+
+    def competitor(made: Any) -> Callable:
+        def make(gm: Any, inputs: tuple) -> Callable:
+            try:
+                return built(made, inputs)
+            except Exception as error:  # whatever its data does, it costs its own row
+                raise Missing(f"No program: {str(error)[:800]}") from error
+
+        return make
+
+    learners = {f"learner {at}": made for at, made in enumerate(compiled)}
+    competitors = {title: make for title, make in BASELINES.items() if title not in leave_out}
+    competitors |= {name: competitor(made) for name, made in learners.items()}
+    rows = compare(gm, inputs, competitors, learners, repeats)
+    return {name: asdict(row) | {"missing": row.missing[:1000]} for name, row in rows.items()}
 
 
 def _close(one: Any, other: Any, torch: Any) -> bool:

@@ -14,7 +14,7 @@ from passlab.capstone.baselines import BASELINES, Missing
 from passlab.capstone.building import Program, build, grouped
 from passlab.capstone.compiled import BadCompiled, Compiled, groupable, wrong
 from passlab.capstone.counting import Counts, counts, examined
-from passlab.capstone.measuring import Entry, Row, measure
+from passlab.capstone.measuring import Entry, Row, compare, measure
 
 __all__ = [
     "BASELINES",
@@ -26,6 +26,7 @@ __all__ = [
     "Program",
     "Row",
     "build",
+    "compare",
     "counts",
     "examined",
     "groupable",

@@ -16,7 +16,7 @@ from torch import fx
 from passlab.capstone.baselines import BASELINES, Missing
 from passlab.capstone.building import build
 from passlab.capstone.compiled import BadCompiled, Compiled, same_outputs, wrong
-from passlab.capstone.counting import Counts, counts
+from passlab.capstone.counting import counts
 from passlab.equivalence import equivalent
 from passlab.fx.programs import copy_inputs
 from passlab.measure import seconds, timed
@@ -98,32 +98,51 @@ def measure(
     if not reason:
         found = equivalent(gm, compiled.graph, inputs)
         reason = "" if found.ok else found.reason
+
+    def mine(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
+        if reason:
+            raise Missing(reason)
+        try:
+            return build(compiled, inputs)
+        except BadCompiled as error:
+            raise Missing(str(error)) from error
+
+    rows = compare(gm, inputs, {**baselines, MINE: mine}, {MINE: compiled}, repeats)
+    lost = rows[MINE].missing
+    return Entry(name, not lost, lost, tuple(rows.values()))
+
+
+def compare(
+    gm: fx.GraphModule,
+    inputs: Sequence[Any],
+    competitors: Mapping[str, Callable],
+    compiled: Mapping[str, Compiled],
+    repeats: int = 25,
+) -> dict[str, Row]:
+    """Return name → row of competitors, each a function like a baseline: one that raises Missing has no numbers.
+
+    The others are timed in turns; ratios are to the first. `compiled`: what is behind a competitor, for its counts;
+    what is behind "eager" and "reference" is known.
+    """
     rows: dict[str, Row] = {}
     ready: dict[str, Callable] = {}
-    for title, make in baselines.items():
+    for name, make in competitors.items():
         try:
-            ready[title] = make(gm, copy_inputs(inputs))
+            ready[name] = make(gm, copy_inputs(inputs))
         except Missing as missing:
-            rows[title] = Row(title, missing=str(missing))
-    if not reason:
-        try:
-            ready[MINE] = build(compiled, inputs)
-        except BadCompiled as error:
-            reason = str(error)
-    timing = timed(ready, *inputs, repeats=repeats) if ready else None
-    known = {"eager": lambda: counts(Compiled(gm), inputs), MINE: lambda: counts(compiled, inputs)}
-    known["reference"] = lambda: counts(_reference(gm, inputs), inputs)
-    for title in ready:
-        cost: Counts | None = known[title]() if title in known else None
-        row = timing[title]
-        numbers = (cost.launches, cost.bytes, cost.peak) if cost else (None, None, None)
-        rows[title] = Row(title, *numbers, row.median, row.iqr, row.ratio)
-    if reason:
-        rows[MINE] = Row(MINE, missing=reason)
-    return Entry(name, not reason, reason, tuple(rows[title] for title in (*baselines, MINE)))
+            rows[name] = Row(name, missing=str(missing))
+    timing = timed(ready, *inputs, repeats=repeats) if ready else {}
+    for name in ready:
+        made = compiled.get(name) or _known(name, gm, inputs)
+        cost = counts(made, inputs).to_json() if made is not None else {}
+        rows[name] = Row(name, **cost, seconds=timing[name].median, spread=timing[name].iqr, ratio=timing[name].ratio)
+    return {name: rows[name] for name in competitors}
 
 
-def _reference(gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled:
+def _known(baseline: str, gm: fx.GraphModule, inputs: Sequence[Any]) -> Compiled | None:
+    """Return what is behind a baseline; None for a compiler that hands over no such data."""
     from passlab.capstone.reference import compile
 
-    return compile(gm, inputs)
+    if baseline == "eager":
+        return Compiled(gm)
+    return compile(gm, inputs) if baseline == "reference" else None
