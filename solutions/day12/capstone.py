@@ -130,8 +130,9 @@ check("day12.compiler", compile_model)
 # ## 2 · Order and places
 #
 # Everything of day 5 in one function: in which order the steps of a compiled model run, and where in one arena what they
-# make lies. `grouped(graph, groups, inputs)` is the graph with one node for each group; the plan is for that one. Keep the
-# arena within 5 % of the reference's. You may call all of `passlab.memory`.
+# make lies. `grouped(graph, groups, inputs)` is the graph with one node for each group; the plan is for that one. Writes,
+# and draws of random numbers, keep the order that they have there. Keep the arena within 5 % of the reference's. You
+# may call all of `passlab.memory`.
 
 
 # %%

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 
+import torch.nn.functional as F
 from torch import nn
 
 from autograder.authoring.answers import edited, right, wrong
@@ -29,6 +30,13 @@ def wide_last(m, x):
     return sum(kept[1:], kept[0]) * wide
 
 
+def draws_last(m, x):
+    """The wide branch, listed last, draws; to run it first would give it the numbers of the narrow one."""
+    kept = [F.dropout((x * k) @ m.w, 0.5, True) for k in range(4)]
+    wide = F.dropout(x.repeat(1, 6) + 1, 0.5, True).sum(1, keepdim=True)
+    return sum(kept[1:], kept[0]) * wide
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
 
@@ -42,10 +50,18 @@ def hidden(seed: int) -> list[Case]:
         bare_case("branches of two widths", seeded(graph(wide_last, (32, 8), w=(8, 8)), seed), ("valid", "did")),
         bare_case("a value is written, drawn", traced(written), ("valid", "spared")),
         bare_case("dropout in training, drawn", traced(noisy, True), ("valid", "spared")),
+        bare_case("branches that draw", seeded(graph(draws_last, (32, 8), w=(8, 8)), seed), ("valid", "spared")),
         bare_case("a value that nothing uses, drawn", traced(repeated), ("valid", "did")),
         bare_case("a random graph", generated(seed % 2**31, 15, mutation=True).graph, ("valid", "spared")),
     ]
 
+
+_RULES = "for order, key, fit in product(orders, ORDERS.values(), (%s)):"
+_BOTH = _RULES % "first_fit, best_fit"
+EQUIVALENT = {
+    (_BOTH, _RULES % "best_fit,"): "best fit alone places nearly as well, and 5 % are allowed",
+    (_BOTH, _RULES % "first_fit,"): "first fit alone is what the course's compiler has",
+}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
