@@ -48,9 +48,12 @@ def crossing(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
 
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
-    layers = {"conv": lambda: nn.Conv2d(3, 4, 3, padding=1), "bn": lambda: nn.BatchNorm2d(4)}
 
-    def image(name: str, body, about: tuple[str, ...], train: bool) -> Case:
+    def image(name: str, body, about: tuple[str, ...], train: bool, tracked: bool = True) -> Case:
+        layers = {
+            "conv": lambda: nn.Conv2d(3, 4, 3, padding=1),
+            "bn": lambda: nn.BatchNorm2d(4, track_running_stats=tracked),
+        }
         return graph_case(name, seeded(graph(body, (2, 3, 9, 9), training=train, **layers), seed), about)
 
     return [
@@ -58,6 +61,7 @@ def hidden(seed: int) -> list[Case]:
         model_case(drawn(rng.choice(("mlp", "attention", "vit")), seed), _ALL),
         graph_case("two parts around a product", seeded(graph(crossing, (8, 8), w=(8, 8)), seed), _ALL),
         image("batch norm in training", training, _TRAP, True),
+        image("batch norm without running statistics", training, ("valid", "same"), False, tracked=False),
         image("a convolution that is read twice", read_twice, ("valid", "same"), False),
         traced("a draw that nothing uses", unused_draw, _TRAP, seed, True),
         traced("dropout in training, drawn", noisy, _TRAP, seed, True),
@@ -67,6 +71,8 @@ def hidden(seed: int) -> list[Case]:
         model_case(generated(seed % 2**31 + 1, 15, mutation=True), ("valid", "same")),
     ]
 
+
+EQUIVALENT = {("break", "continue"): "a node that has joined a group is refused by every other one"}
 
 # ---------------------------------------------------------------------------------------------------- answers
 
