@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import ctypes
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from passlab.fx.elsewhere import confined
 from passlab.fx.programs import copy_inputs
 from passlab.measure import bytes_moved, launches, peak_memory
 from passlab.process.clock import cpu_time
+
+#: Settings of glibc's mallopt, from <malloc.h>.
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,23 @@ def examined(compiled: Compiled, inputs: Sequence[Any], before: fx.GraphModule |
             return {"broken": why}
         found: dict[str, Any] = {"broken": "", **counts(compiled, inputs).to_json()}
         if rounds:
+            keep_memory()
             calls = {"eager": before, "mine": build(compiled, inputs, parallel=False)}
             found |= cpu_seconds(calls, inputs, rounds)
     except BadCompiled as error:
         return {"broken": str(error)}
     return found
+
+
+def keep_memory() -> None:
+    """Let this process keep the memory that it frees, where its C library can.
+
+    Otherwise glibc gives the memory of large tensors back, or not, depending on what was freed earlier, and eager's
+    time varies threefold with the faults of new pages.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    for setting in (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD) if mallopt else ():
+        mallopt(setting, 2**30)
 
 
 @contextlib.contextmanager
