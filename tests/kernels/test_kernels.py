@@ -79,6 +79,42 @@ def test_a_cycle_through_another_group_is_one():
     assert illegal(gm, [["add", "relu"], ["mul", "relu_1"]]) is None
 
 
+def across_a_write(x):
+    y = x * 2
+    early = torch.sin(y) + 1
+    y.add_(x)
+    return early * (y + 1)
+
+
+def across_draws(x):
+    a = torch.sin(x)
+    b, c = torch.rand_like(a), torch.rand_like(x)
+    return torch.cos(c) + b
+
+
+def through_a_view(x):
+    y = x * 2
+    v = y.view(16)
+    v.add_(1)
+    return y * 3
+
+
+@pytest.mark.parametrize(
+    ("function", "groups", "said"),
+    [
+        (across_a_write, [["sin", "add", "add_1", "mul_1"]], "the path through 'add_' re-enters it at 'add_1'"),
+        (across_a_write, [["mul", "sin", "add"], ["add_1", "mul_1"]], None),
+        (across_draws, [["sin", "cos"]], "the path through 'rand_like', 'rand_like_1' re-enters it at 'cos'"),
+        (across_draws, [["cos", "add"], ["sin"]], None),
+        (through_a_view, [["mul", "view"]], "Node 'view' is a view of memory that the program writes"),
+        (through_a_view, [["mul"], ["mul_1"]], None),
+    ],
+)
+def test_groups_keep_the_order_of_writes_and_draws(function, groups, said):
+    found = illegal(passlab.trace(function, torch.randn(4, 4)), groups)
+    assert (found is None) if said is None else said in (found or ""), found
+
+
 def test_devices_may_not_mix():
     gm = torch.fx.symbolic_trace(lambda x, y: x * 2 + y)
     x, y = torch.ones(3), torch.ones(3, device="meta")

@@ -39,6 +39,14 @@ def unused_draw(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     return F.dropout(torch.tanh(x), 0.3, True)
 
 
+def across_a_write(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Two element-wise parts with a write between them, which both would cross as one kernel."""
+    y = x * 2
+    early = torch.sin(y) + 1
+    y.add_(x)
+    return early * (y + 1)
+
+
 def crossing(m: nn.Module, x: torch.Tensor) -> torch.Tensor:
     """A product between two element-wise parts: the first and the last belong to different kernels."""
     y = torch.sigmoid(x) * 2
@@ -66,6 +74,7 @@ def hidden(seed: int) -> list[Case]:
         traced("a draw that nothing uses", unused_draw, _TRAP, seed, True),
         traced("dropout in training, drawn", noisy, _TRAP, seed, True),
         traced("a value is written, drawn", written, _TRAP, seed),
+        traced("a write between two parts", across_a_write, _TRAP, seed),
         traced("the same value twice, drawn", repeated, _ALL, seed),
         model_case(generated(seed % 2**31, 15), ("valid", "same")),
         model_case(generated(seed % 2**31 + 1, 15, mutation=True), ("valid", "same")),

@@ -9,11 +9,11 @@ from torch import nn
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab.capstone import grouped
-from passlab.capstone.compiled import has_effects
 from passlab.capstone.families import drawn, generated
 from passlab.exercises.day12.compiler import noisy, repeated, written
 from passlab.exercises.day12.plan import bare_case, plan_case
 from passlab.fx.cases import graph, seeded
+from passlab.fx.effects import has_effects
 from passlab.judge import Case
 from passlab.memory.allocate import ORDERS, best_fit, colouring, first_fit
 from passlab.memory.buffers import aligned, height
@@ -147,7 +147,7 @@ def coloured(graph, groups, inputs):
 def by_beam(graph, groups, inputs):
     gm = grouped(graph, groups, inputs)
     orders = [[node.name for node in gm.graph.nodes]]
-    if not has_effects(gm):
+    if not has_effects(gm.graph):
         orders.append(nodes_of(gm, beam(tasks_of(gm, *inputs), 64)))
     plans = [
         planned(gm, *inputs, allocate=lambda b, alignment, k=key: first_fit(b, k, alignment), order=order)
@@ -163,7 +163,7 @@ def at_random(graph, groups, inputs):
 
     gm = grouped(graph, groups, inputs)
     orders = [[node.name for node in gm.graph.nodes]]
-    if not has_effects(gm):
+    if not has_effects(gm.graph):
         tasks = tasks_of(gm, *inputs)
         for mixed in (tasks, *(random.Random(n).sample(tasks, len(tasks)) for n in range(2))):
             orders.append(nodes_of(gm, best_order(mixed, states=5_000).order))

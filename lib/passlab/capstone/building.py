@@ -23,8 +23,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
 from passlab.capstone import library
-from passlab.capstone.compiled import BadCompiled, Compiled, check_groups, has_effects, shaped
-from passlab.fx.effects import effects
+from passlab.capstone.compiled import BadCompiled, Compiled, check_groups, shaped
+from passlab.fx.effects import effects, has_effects
 from passlab.fx.measure import note_kernel
 from passlab.fx.programs import copy_inputs
 from passlab.kernels import Kernel, cut, steps
@@ -213,7 +213,7 @@ def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True) -> P
     """
     inputs = copy_inputs(tuple(inputs))
     plan = plan_of(compiled, inputs)
-    exact = has_effects(compiled.graph)
+    exact = has_effects(compiled.graph.graph)
 
     def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None) -> nn.Module:
         if found is not None and (run := library.call(found)) is not None:

@@ -18,7 +18,7 @@ from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_leaves
 
 from passlab.capstone import library
-from passlab.fx.effects import effects
+from passlab.fx.effects import has_effects
 from passlab.fx.judge import rebuild, validate
 from passlab.judge import record
 from passlab.kernels import illegal
@@ -108,7 +108,7 @@ def shaped(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
     made = rebuild(gm)
     for node in made.graph.nodes:
         node.meta.pop("val", None)
-    tried = copy.deepcopy(made) if has_effects(made) else made  # a module may write into its buffers
+    tried = copy.deepcopy(made) if has_effects(made.graph) else made  # a module may write into its buffers
     try:
         with torch.no_grad():
             FakeTensorProp(tried, FakeTensorMode(allow_non_fake_inputs=True)).propagate(*inputs)
@@ -120,11 +120,6 @@ def shaped(gm: fx.GraphModule, inputs: Sequence[Any]) -> fx.GraphModule:
         if "val" in found.meta:
             node.meta["val"] = found.meta["val"]
     return made
-
-
-def has_effects(gm: fx.GraphModule) -> bool:
-    """Return whether some call of a graph does more than compute: draws, writes, may stop the program."""
-    return any(effects(node) for node in gm.graph.nodes if node.op.startswith("call_"))
 
 
 def check_groups(gm: fx.GraphModule, groups: Sequence[Sequence[str]]) -> None:

@@ -13,7 +13,8 @@ import torch
 from torch import fx
 
 from passlab.capstone.building import build, grouped, plan_of
-from passlab.capstone.compiled import BadCompiled, Compiled, has_effects, same_outputs
+from passlab.capstone.compiled import BadCompiled, Compiled, same_outputs
+from passlab.fx.effects import has_effects
 from passlab.fx.elsewhere import confined
 from passlab.fx.programs import copy_inputs
 from passlab.measure import bytes_moved, launches, peak_memory
@@ -42,7 +43,7 @@ def counts(compiled: Compiled, inputs: Sequence[Any]) -> Counts:
     """
     gm = grouped(compiled.graph, compiled.groups, inputs)
     plan = plan_of(compiled, inputs)
-    if has_effects(compiled.graph):
+    if has_effects(compiled.graph.graph):
         gm = copy.deepcopy(gm)  # a run may write into its buffers
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         started = launches(gm, *copy_inputs(tuple(inputs)))

@@ -22,8 +22,8 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from passlab.capstone import library
 from passlab.capstone.building import grouped
-from passlab.capstone.compiled import Compiled, has_effects, shaped
-from passlab.fx.effects import effects, written
+from passlab.capstone.compiled import Compiled, shaped
+from passlab.fx.effects import effects, has_effects, written
 from passlab.fx.judge import rebuild
 from passlab.fx.nodes import attribute
 from passlab.fx.patterns import Pattern, canonical, pattern
@@ -290,7 +290,7 @@ def plan(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
     """Order the steps for few live bytes, and place what they make by the best of several first fits."""
     gm = grouped(compiled.graph, compiled.groups, inputs)
     orders, plans = [[node.name for node in gm.graph.nodes]], []
-    if not written(gm.graph) and not has_effects(gm):
+    if not written(gm.graph) and not has_effects(gm.graph):
         orders.append(nodes_of(gm, best_order(tasks_of(gm, *inputs), states=2_000, width=8).order))
     for order in orders:
         for key in ORDERS.values():

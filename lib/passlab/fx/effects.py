@@ -206,6 +206,11 @@ def effects(node: fx.Node) -> frozenset[str]:
     return frozenset(found)
 
 
+def has_effects(graph: fx.Graph) -> bool:
+    """Return whether some call of a graph does more than compute: draws, writes, may stop the program."""
+    return any(effects(node) for node in graph.nodes if node.op.startswith("call_"))
+
+
 def _draws_nothing(node: fx.Node, known: Facts) -> bool:
     """Return whether a dropout is switched off, or an attention has none."""
     name = name_of(node.target)

@@ -29,7 +29,7 @@ from torch import fx, nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import _disable_current_modes
 
-from passlab.fx.effects import EFFECTS, effects
+from passlab.fx.effects import EFFECTS, effects, has_effects, may_alias, memory_order, written
 from passlab.fx.measure import note_kernel
 from passlab.fx.nodes import attribute, op_name
 from passlab.kernels import code as kernel_code
@@ -75,6 +75,8 @@ def illegal(
     for node in where:
         if why := _unfit(node, devices):
             return why
+    if why := _cut_off(gm.graph, where):
+        return why
     return _cycle(gm.graph, groups, where) or next(
         filter(None, (_no_kernel(gm, chosen) for chosen in _chosen(gm, where) if not accepts(chosen))), None
     )
@@ -116,6 +118,21 @@ def _unfit(node: fx.Node, devices: dict[fx.Node, str]) -> str | None:
     return None
 
 
+def _cut_off(graph: fx.Graph, where: dict[fx.Node, int]) -> str | None:
+    """Return why a group would cut a view off from memory that the program writes, or None."""
+    if not has_effects(graph):
+        return None
+    changed = written(graph)
+    for node in where:
+        leaves = any(where.get(user) != where[node] for user in node.users)
+        if node in changed and may_alias(node) and leaves:
+            return (
+                f"Node {node.name!r} is a view of memory that the program writes: what a kernel makes is a tensor of "
+                "its own, which would not change with it."
+            )
+    return None
+
+
 def _value(node: fx.Node) -> Any:
     """Return the metadata of a node's value: at least shape and dtype."""
     meta = node.meta
@@ -151,26 +168,38 @@ def _devices(gm: fx.GraphModule) -> dict[fx.Node, str]:
 def steps(graph: fx.Graph, where: dict[fx.Node, int]) -> list[list[fx.Node]]:
     """Return the steps of a graph in the order they run, each group as one step. `where`: node → group.
 
-    Steps on a cycle, which wait for themselves, are left out. The order follows the graph where it can.
+    A step waits for its operands, and keeps the order of writes and random draws (`memory_order`). Steps on a cycle,
+    which wait for themselves, are left out. The order follows the graph where it can.
     """
+    later = _later(graph)
     step = {node: where.get(node, node) for node in graph.nodes}
     members: dict[Any, list[fx.Node]] = {}
     for node, at in step.items():
         members.setdefault(at, []).append(node)
     waiting = dict.fromkeys(members, 0)
     for node, at in step.items():
-        waiting[at] += sum(step[a] is not at for a in node.all_input_nodes)
+        for user in later[node]:
+            waiting[step[user]] += step[user] is not at
     place = {at: number for number, at in enumerate(members)}
     ready, order, steps = [place[at] for at, count in waiting.items() if not count], [], list(members)
     heapq.heapify(ready)
     while ready:
         at = steps[heapq.heappop(ready)]
         order.append(members[at])
-        for user in (user for node in members[at] for user in node.users if step[user] is not at):
+        for user in (user for node in members[at] for user in later[node] if step[user] is not at):
             waiting[step[user]] -= 1
             if not waiting[step[user]]:
                 heapq.heappush(ready, place[step[user]])
     return order
+
+
+def _later(graph: fx.Graph) -> dict[fx.Node, list[fx.Node]]:
+    """Return, for each node, those that have to run after it: its users, and what `memory_order` puts behind it."""
+    later = {node: list(node.users) for node in graph.nodes}
+    for node, before in (memory_order(graph) if has_effects(graph) else {}).items():
+        for earlier in before:
+            later[earlier].append(node)
+    return later
 
 
 def _cycle(graph: fx.Graph, groups: Groups, where: dict[fx.Node, int]) -> str | None:
@@ -179,8 +208,9 @@ def _cycle(graph: fx.Graph, groups: Groups, where: dict[fx.Node, int]) -> str | 
     """
     ran = {node for nodes in steps(graph, where) for node in nodes}
     stuck = dict.fromkeys(where[node] for node in where if node not in ran)
+    later = _later(graph) if stuck else {}
     for number in stuck:
-        if (way := _way_back(where, number)) is not None:
+        if (way := _way_back(where, number, later)) is not None:
             out, *through, back = (node.name for node in way)
             named = f"The group ({', '.join(groups[number])})"
             return (
@@ -190,7 +220,7 @@ def _cycle(graph: fx.Graph, groups: Groups, where: dict[fx.Node, int]) -> str | 
     return None
 
 
-def _way_back(where: dict[fx.Node, int], number: int) -> list[fx.Node] | None:
+def _way_back(where: dict[fx.Node, int], number: int, later: dict[fx.Node, list[fx.Node]]) -> list[fx.Node] | None:
     """Return a path that leaves a group and re-enters it; its two ends are in the group."""
     members: dict[int, list[fx.Node]] = {}
     for node, at in where.items():
@@ -199,7 +229,7 @@ def _way_back(where: dict[fx.Node, int], number: int) -> list[fx.Node] | None:
     todo = collections.deque(members[number])
     while todo:
         node = todo.popleft()
-        for user in node.users:
+        for user in later[node]:
             if where.get(user) == number:
                 if where.get(node) != number:  # re-entered
                     way = [user, node]
