@@ -9,12 +9,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from nbgrader.api import Gradebook
 from nbgrader.coursedir import CourseDirectory
 from nbgrader.utils import notebook_hash
 from traitlets.config import Config
 
 from autograder.grading.exchange import Collect, ReleaseFeedback
+from autograder.grading.gradebook import prepare
 from autograder.grading.late import DAY, LateDays
 from tests.support import hubs
 
@@ -32,7 +32,7 @@ def now():
 def gradebook(tmp_path_factory):
     """An empty gradebook: making one takes seconds."""
     url = f"sqlite:///{tmp_path_factory.mktemp('gradebook')}/gradebook.db"
-    Gradebook(url, "passlab").close()
+    prepare(Config({"CourseDirectory": {"db_url": url, "course_id": "passlab"}}))
     return url
 
 

@@ -38,17 +38,19 @@ def lab(tmp_path):
     )
     address = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(120):
+        for _ in range(480):
             try:
-                urllib.request.urlopen(f"{address}/api?token=course", timeout=2)
+                urllib.request.urlopen(f"{address}/api?token=course", timeout=20)
                 break
             except OSError:
                 assert server.poll() is None, (tmp_path / "lab.log").read_text()
                 time.sleep(0.5)
+        else:
+            raise AssertionError(f"JupyterLab does not answer: {(tmp_path / 'lab.log').read_text()}")
         yield address, home
     finally:
         os.killpg(server.pid, signal.SIGTERM)
-        server.wait(20)
+        server.wait(120)
 
 
 def test_from_the_index_to_a_verdict_in_the_first_exercise(lab, tmp_path):
