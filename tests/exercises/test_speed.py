@@ -2,39 +2,49 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from passlab.exercises import _speed
 from passlab.tvm.builds import Built
 
 
-def looks(*found: tuple[tuple[float, ...], str]):
-    """A function that gives these one after the other: the times of a build, and what is wrong with it."""
+def looks(*found: tuple[tuple[float, ...], tuple[float, ...], str]):
+    """A function that gives these one after the other: times of a build, of what is beside it, and what is wrong."""
     rest = iter(found)
-    return lambda: (lambda times, wrong: (Built([], times=times), wrong))(*next(rest))
+    return lambda: (lambda times, beside, wrong: (Built([], times=times, beside=(beside,)), wrong))(*next(rest))
 
 
-def test_a_fast_kernel_is_looked_at_once_and_its_median_counts():
-    built, wrong, least = _speed.fastest(looks(((3.0, 0.0, 1.0), "")), enough=1.0)
-    assert (built.times, wrong, least) == ((3.0, 0.0, 1.0), "", 1.0)
+def test_a_fast_kernel_is_looked_at_once_and_medians_count():
+    built, wrong, seconds, ratios = _speed.pace(looks(((3.0, 0.0, 1.0), (6.0, 1.0, 2.0), "")), [2.0])
+    assert (built.times, wrong, seconds, ratios) == ((3.0, 0.0, 1.0), "", 1.0, (2.0,))
 
 
-def test_a_slow_one_is_looked_at_again_and_its_better_median_counts():
-    assert _speed.fastest(looks(((3.0,), ""), ((1.0,), "")), enough=1.0)[2] == 1.0
-    slow = [((seconds,), "") for seconds in (3.0, 2.0, 4.0, 5.0)]
-    assert len(slow) == _speed.LOOKS and _speed.fastest(looks(*slow), enough=1.0)[2] == 2.0
+def test_a_ratio_is_of_runs_that_follow_each_other():
+    slower = ((1.0, 1.0, 5.0), (2.0, 2.0, 10.0), "")  # a neighbour comes, and slows both: 2 to each, 2 in all
+    assert _speed.pace(looks(slower), [2.0]).ratios == (2.0,)
+    alone = ((1.0, 3.0, 3.0), (2.0, 6.0, 2.0), "")  # medians of each by itself would say less
+    assert _speed.pace(looks(alone), [2.0]).ratios == (2.0,)
 
 
-def test_one_that_is_far_too_slow_twice_is_not_looked_at_again():
-    assert _speed.fastest(looks(((9.0,), ""), ((4.1,), "")), enough=1.0)[2] == 4.1
-    assert _speed.fastest(looks(((9.0,), ""), ((3.9,), ""), ((0.5,), "")), enough=1.0)[2] == 0.5
+def test_a_slow_one_is_looked_at_again_and_its_best_look_counts():
+    assert _speed.pace(looks(((2.0,), (3.0,), ""), ((1.0,), (2.0,), "")), [2.0]).ratios == (2.0,)
+    slow = [((1.0,), (ratio,), "") for ratio in (1.2, 1.6, 1.4, 9.0)]
+    assert len(slow) == _speed.LOOKS + 1 and _speed.pace(looks(*slow), [2.0]).ratios == (1.6,)
+
+
+def test_one_that_is_far_too_slow_is_not_looked_at_again():
+    assert _speed.pace(looks(((1.0,), (0.9,), "")), [2.0]).ratios == (0.9,)
+
+
+def test_the_worst_of_several_ratios_decides():
+    both = lambda first, second: (Built([], times=(1.0,), beside=((first,), (second,))), "")  # noqa: E731
+    rest = iter([(9.0, 1.0), (2.0, 1.3), (2.0, 1.5)])
+    assert _speed.pace(lambda: both(*next(rest)), [2.0, 1.4]).ratios == (2.0, 1.5)
 
 
 def test_a_wrong_output_counts_at_every_look():
-    assert _speed.fastest(looks(((0.1,), "wrong")), enough=1.0)[1:] == ("wrong", math.inf)
-    assert _speed.fastest(looks(((3.0,), ""), ((0.1,), "wrong")), enough=1.0)[1:] == ("wrong", math.inf)
+    assert _speed.pace(looks(((0.1,), (9.0,), "wrong")), [2.0])[1:] == ("wrong", 0.0, ())
+    assert _speed.pace(looks(((2.0,), (3.0,), ""), ((0.1,), (9.0,), "wrong")), [2.0])[1:] == ("wrong", 0.0, ())
 
 
 def test_no_inputs_come_again_unless_a_seed_says_so():

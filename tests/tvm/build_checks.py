@@ -31,6 +31,7 @@ def told(built, want=None) -> dict:
         "kernels": built.kernels,
         "allocations": built.allocations,
         "times": len(built.times),
+        "beside": [len(times) for times in built.beside],
         "right": want is not None
         and len(got) == len(want)
         and all(
@@ -58,7 +59,8 @@ def common(make, two, dtyped) -> dict:
         run_module(make(), [two, *other], repeats=3), [relu_of_sum(*i) for i in [two, *other]]
     )
     results["timed, each run"] = told(
-        run_module(make(), [two, *other], timed=True), [relu_of_sum(*i) for i in [two, *other]]
+        run_module(make(), [two, *other], timed=True, beside=[make(), make()]),
+        [relu_of_sum(*i) for i in [two, *other]],
     )
     results["as data"] = told(run_module(builds.packed(make()), [two]), [relu_of_sum(*two)])
     for dtype in DTYPES:

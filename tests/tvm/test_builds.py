@@ -78,6 +78,7 @@ def test_kernels_and_storage_are_those_of_one_run(flavour):
     assert fused["allocations"] == [2, 96], "two outputs of 3x4 float32"
     assert fused["times"] == 3 and apart["times"] == 0
     assert found(flavour)["timed, each run"]["times"] == 2
+    assert found(flavour)["timed, each run"]["beside"] == [2, 2] and fused["beside"] == []
 
 
 @pytest.mark.parametrize(("flavour", "name"), [("relax", "shape_func"), ("relax", "shape_func_of_mine")])

@@ -17,7 +17,6 @@ HEAD = {
     "config": {},
     "repeats": 0,
     "timed": False,
-    "lasting": False,
 }
 HEAD |= {"inputs": [[["float32", [2]]]]}
 PARTS = [b"{}", np.ones(2, np.float32)]
@@ -65,7 +64,6 @@ def test_each_compiler_has_entries_of_its_own(monkeypatch):
 def test_nothing_is_kept_of_times_of_a_gpu_and_without_a_folder(monkeypatch):
     assert not cache.key("relax", HEAD | {"repeats": 5}, PARTS)
     assert not cache.key("relax", HEAD | {"timed": True}, PARTS)
-    assert cache.key("relax", HEAD | {"timed": True, "lasting": True}, PARTS)
     assert not cache.key("relax", HEAD | {"target": "cuda"}, PARTS)
     assert not cache.key("relax", {"do": "targets"}, [])
     monkeypatch.delenv(cache.FOLDER)
@@ -94,7 +92,7 @@ def test_where_nothing_can_be_written_nothing_happens(monkeypatch):
     assert cache.load("name") is None
 
 
-ANSWER = {"error": "", "stage": "", "kernels": ["add"], "times": [], "allocations": None}
+ANSWER = {"error": "", "stage": "", "kernels": ["add"], "times": [], "beside": [], "allocations": None}
 ANSWER |= {"outputs": [[["float32", [2]]]]}
 
 

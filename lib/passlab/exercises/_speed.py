@@ -1,25 +1,38 @@
 """How fast a module is, for the exercises of several days that give points for speed.
 
-No number that an answer reports counts. The judge builds the module in another process, runs it on inputs that are
-drawn when it is judged and never twice the same, into fresh buffers, and compares the outputs of every timed run. What
-counts is CPU time, of all threads together: other programs do not add to it, and more cores do not shorten it.
+No number that an answer reports counts. The judge builds the module in another process, with what it is compared with,
+and runs them by turns on inputs that are drawn when it is judged and never twice the same, into fresh buffers; the
+outputs of every timed run are compared. What counts is CPU time, of all threads together: other programs do not add to
+it, and more cores do not shorten it. A ratio is the median over pairs of runs that follow each other at once: a machine
+that changes its speed from one second to the next changes both.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from passlab.tvm.builds import Built
 
-#: How often a module is built and timed at most, and how many runs each time. A long pause of the machine itself,
-#: which the guest of a hypervisor takes for its own work, falls within one of them, and so do neighbours on its cores.
-LOOKS, RUNS = 4, 16
-#: Two looks are enough where both take more than so many times the seconds that are enough.
-HOPELESS = 4.0
+#: How often a module is built and timed at most, and how many runs each time.
+LOOKS, RUNS = 3, 16
+#: One look is enough where a ratio has not reached this share of what is required.
+HOPELESS = 0.5
+
+
+class Pace(NamedTuple):
+    """A build, what is wrong with its outputs ("" if nothing), and the seconds of a run.
+
+    `ratios`: how many times as fast it is as each module beside it.
+    """
+
+    built: Built
+    wrong: str
+    seconds: float = 0.0
+    ratios: tuple[float, ...] = ()
 
 
 def drawn(shapes: Sequence[Sequence[int]], runs: int = RUNS, seed: int | None = None) -> list[tuple[np.ndarray, ...]]:
@@ -34,19 +47,25 @@ def first_wrong(built: Built, given: Sequence[tuple], difference: Callable[[list
     return built.error or next(filter(None, (difference(outputs, values) for outputs, values in pairs)), "")
 
 
-def fastest(look: Callable[[], tuple[Built, str]], enough: float) -> tuple[Built, str, float]:
-    """Return a build, what is wrong with its outputs ("" if nothing), and its seconds: the median of its runs.
+def pace(look: Callable[[], tuple[Built, str]], required: Sequence[float]) -> Pace:
+    """Return how fast a module is beside others.
 
-    The least would be wrong: now and then a machine's clock stands still for the length of a run. look(): build the
-    module, time it, and compare all outputs. It is called again while the module is right, but takes more than `enough`
-    seconds, twice only where it is far from it (`HOPELESS`); then the best median counts.
+    look(): build and time the module (`builds.run_module(timed=True, beside=…)`), and compare all outputs. required:
+    the least ratio for each module beside it. While all is right and a ratio is a little too small, look again; the
+    best look counts.
     """
-    least = math.inf
-    for again in range(LOOKS):
+    best, share = Pace(Built([]), ""), -1.0
+    for _ in range(LOOKS):
         built, wrong = look()
         if wrong:
-            return built, wrong, math.inf
-        least = min(least, statistics.median(built.times))
-        if least <= enough or (again and least > HOPELESS * enough):
+            return Pace(built, wrong)
+        ratios = tuple(
+            statistics.median(other / max(own, 1e-9) for other, own in zip(others, built.times, strict=True))
+            for others in built.beside
+        )
+        reached = min(ratio / least for ratio, least in zip(ratios, required, strict=True))
+        if reached > share:
+            best, share = Pace(built, "", statistics.median(built.times), ratios), reached
+        if share >= 1 or share < HOPELESS:
             break
-    return built, "", least
+    return best

@@ -104,7 +104,7 @@ def built(
         "keep": keep and not params and bool(given),
         "repeats": repeats,
         "timed": timed,
-        "lasting": False,
+        "beside": [],
         "threads": 0,
     }
     done = ask("mlir", head, [written, *params.values(), *(a for arrays in given for a in arrays)], seconds)
@@ -160,7 +160,7 @@ def _passes(text: str, steps: Sequence[str]) -> list[str]:
 def _asked(text: str, steps: Sequence[str], *, strict: bool, verified: bool, seconds: float) -> Built:
     head = {"do": "run", "text": len(text.encode()), "params": {}, "inputs": [[]], "target": "llvm", "by": "passes"}
     head |= {"steps": list(steps), "strict": strict, "verified": verified, "keep": False}
-    head |= {"repeats": 0, "timed": False, "lasting": False, "threads": 0}
+    head |= {"repeats": 0, "timed": False, "beside": [], "threads": 0}
     return ask("mlir", head, [text.encode()], seconds)
 
 

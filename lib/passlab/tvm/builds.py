@@ -69,8 +69,9 @@ class Built:
     """The result of a build. `outputs`: for each tuple of inputs the outputs, flat.
 
     `error`: "" or a message, and the `stage` of the failure: build, run, crash or timeout. `kernels`: names of the
-    kernels that one run launches, in order. `times`: seconds of single runs; see run_module. `allocations`: how many
-    buffers one run allocates for its results, and their bytes, where TVM reports them.
+    kernels that one run launches, in order. `times`: seconds of single runs, `beside`: those of each module beside it;
+    see run_module. `allocations`: how many buffers one run allocates for its results, and their bytes, where TVM
+    reports them.
     """
 
     outputs: list[list[np.ndarray]]
@@ -78,6 +79,7 @@ class Built:
     stage: str = ""
     kernels: tuple[str, ...] = ()
     times: tuple[float, ...] = ()
+    beside: tuple[tuple[float, ...], ...] = ()
     allocations: tuple[int, int] | None = None
 
     @property
@@ -110,7 +112,7 @@ def run_module(
     params: Mapping[str, Any] | None = None,
     repeats: int = 0,
     timed: bool = False,
-    lasting: bool = False,
+    beside: Sequence[Any] = (),
     threads: int = 0,
     seconds: float = 60.0,
 ) -> Built:
@@ -125,14 +127,16 @@ def run_module(
     Where `timed`, `times[i]` is the CPU time that all threads of the process spent on the run that made `outputs[i]`:
     other programs do not add to it, a second core does not shorten it. Copying is not part of it. Whoever passes
     different inputs for each run and compares all outputs leaves nothing to a kernel that skips work done before.
-    lasting: the times may be those of an earlier process on this machine (`cache`), for modules of the course itself.
+    beside: modules of the same signature to compare with, built by TVM's default pipeline. Each runs in the same
+    process, right after each run that is timed and on the same inputs: `beside[k][i]` and `times[i]` meet the machine
+    in the same moment. (A neighbour on the core can make one slower than a second later, to less than half.)
 
     A module of TIR alone is called with the inputs and a buffer for each remaining parameter, which is an output.
     Raises Unreachable where that TVM cannot be used on this machine.
     """
     if pipeline not in PIPELINES:
         raise ValueError(f"No pipeline {pipeline!r}: pass None for TVM's default, or 'none' to legalize only.")
-    module = packed(module, params)
+    module, others = packed(module, params), [packed(other).text.encode() for other in beside]
     bound = {name: _array(value) for name, value in {**(module.params or {}), **(params or {})}.items()}
     given = [[_array(value) for value in values] for values in inputs]
     text = module.text.encode()
@@ -150,12 +154,12 @@ def run_module(
         "config": dict(config or {}),
         "repeats": repeats,
         "timed": timed,
-        "lasting": lasting,
+        "beside": [len(other) for other in others],
         "threads": threads,
         "optimize": bool(repeats) or timed or size > SMALL,
     }
-    built = ask(module.flavour, head, [text, *bound.values(), *(a for arrays in given for a in arrays)], seconds)
-    return built
+    parts = [text, *others, *bound.values(), *(a for arrays in given for a in arrays)]
+    return ask(module.flavour, head, parts, seconds)
 
 
 def targets(flavour: str | None = None) -> tuple[str, ...]:
@@ -327,16 +331,15 @@ def ask(flavour: str, head: dict, parts: list, seconds: float) -> Built:
     """
     global unsteady
     built = _asked(flavour, head, parts, seconds)
-    measured = head.get("repeats") or (head.get("timed") and not head.get("lasting"))
-    unsteady += bool(measured) or built.stage in ("crash", "timeout")
+    unsteady += bool(head.get("repeats") or head.get("timed")) or built.stage in ("crash", "timeout")
     return built
 
 
 def _asked(flavour: str, head: dict, parts: list, seconds: float) -> Built:
-    name, runs = cache.key(flavour, head, parts), len(head.get("inputs", ()))
+    name = cache.key(flavour, head, parts)
     if name and (known := cache.load(name)):
         with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError, OverflowError):
-            return _built(*known, runs)
+            return _built(*known, head)
     for _ in range(2):
         control = _helper(flavour)
         try:
@@ -380,7 +383,7 @@ def _talk(
             if "ended" in said:
                 return Built([], _ended(COMPILERS[flavour], stage, said["ended"], _text(said["said"])), "crash")
             if "error" in said:
-                built = _built(said, payload, len(head.get("inputs", ())))
+                built = _built(said, payload, head)
                 if name and built.ok:
                     cache.store(name, said, payload)
                 return built
@@ -397,23 +400,26 @@ def _talk(
         _allowed -= time.monotonic() - start
 
 
-def _built(said: dict, payload: memoryview, runs: int) -> Built:
+def _built(said: dict, payload: memoryview, head: dict) -> Built:
     """Parse a reply. Untrusted: the module itself may have written it. Raises ValueError, TypeError, KeyError."""
     error, stage = _text(said["error"]), said["stage"]
     if error:
         if stage not in ("build", "run"):
             raise ValueError(stage)
         return Built([], error, stage)
-    outputs = []
+    outputs, runs = [], len(head.get("inputs", ()))
     for specs in said["outputs"]:
         found, payload = arrays(specs, payload)
         outputs.append(found)
     if len(outputs) != runs or payload:
         raise ValueError(f"Expected the outputs of {runs} runs and nothing else.")
     kernels = tuple(_text(name) for name in said["kernels"])
-    times = tuple(float(seconds) for seconds in said["times"])
+    times, *others = (tuple(float(second) for second in row) for row in [said["times"], *said["beside"]])
+    if head.get("timed") and [*map(len, (times, *others))] != [runs] * (1 + len(head["beside"])):
+        raise ValueError("Expected the seconds of each run.")
     count = said["allocations"]
-    return Built(outputs, "", "", kernels, times, None if count is None else (int(count[0]), int(count[1])))
+    allocations = None if count is None else (int(count[0]), int(count[1]))
+    return Built(outputs, "", "", kernels, times, tuple(others), allocations)
 
 
 def _text(said: Any) -> str:

@@ -5,7 +5,7 @@
 An entry holds the outputs, not the compiled library. A library is code made from a learner's module: loading it runs
 that code, so it would have to be linked, stored and loaded inside the confined process that built it. Outputs are data:
 the judge reads them with the same checks as a fresh reply (`builds`), and saves the run as well as the build. Requests
-that measure times bypass the cache, unless they are `lasting`: a judge's baselines, which are modules of the course.
+that measure times bypass the cache.
 
 The key is a hash of everything that determines the outputs: the compiler and its version, the code that builds and
 runs (`tvm.server`, the executors), the machine, and the request: the module's text, parameters, inputs, target,
@@ -57,9 +57,7 @@ def key(flavour: str, head: dict[str, Any], parts: Iterable[Any]) -> str:
 
     head, parts: the request as `builds` sends it.
     """
-    if folder() is None or head.get("do") != "run" or "cuda" in head["target"]:
-        return ""
-    if head["repeats"] or (head["timed"] and not head["lasting"]):
+    if folder() is None or head.get("do") != "run" or "cuda" in head["target"] or head["repeats"] or head["timed"]:
         return ""
     digest = hashlib.sha256(json.dumps([_circumstances(flavour), head], sort_keys=True).encode())
     for part in parts:

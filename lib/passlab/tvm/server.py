@@ -54,20 +54,27 @@ def answer(
     if "cuda" not in head["target"]:
         limit()
     try:
-        text, payload = payload[: head["text"]], payload[head["text"] :]
+        texts = []
+        for size in (head["text"], *head["beside"]):
+            texts.append(str(payload[:size], "utf-8"))
+            payload = payload[size:]
         params, payload = arrays(head["params"].values(), payload)
         given = []
         for specs in head["inputs"]:
             found, payload = arrays(specs, payload)
             given.append(found)
         send(sock, {"stage": "build"})
-        module = load(str(text, "utf-8"))
-        program = _executors(flavour).build(module, dict(zip(head["params"], params, strict=True)), head)
+        build, plain = _executors(flavour).build, head | {"pipeline": None}
+        others = [build(load(text), {}, plain) for text in texts[1:]]
+        program = build(load(texts[0]), dict(zip(head["params"], params, strict=True)), head)
         stage = "run"
         send(sock, {"stage": "run"})
         if head["threads"]:
             _use_threads(head["threads"])
-        ran = [_run(program, values) for values in given]
+        ran, beside = [], []
+        for values in given:
+            ran.append(_run(program, values))  # first: no memory that it is given holds their results for these inputs
+            beside.append([_run(other, values)[1] for other in others])
         kernels, allocations = program.trace(given[0]) if given else ((), None)
         if head["timed"]:
             times = [seconds for _, seconds in ran]
@@ -85,17 +92,19 @@ def answer(
             said = f"{COMPILERS[flavour]} cannot {stage} the module: {why}."
         send(sock, {"error": said, "stage": stage})
     else:
-        reply = _reply([[spec(array) for array in found] for found, _ in ran], kernels, times, allocations)
+        outputs = [[spec(array) for array in found] for found, _ in ran]
+        reply = _reply(outputs, kernels, times, list(zip(*beside, strict=True)), allocations)
         send(sock, reply, *(flat(array) for found, _ in ran for array in found))
 
 
-def _reply(outputs=(), kernels=(), times=(), allocations=None) -> dict:
+def _reply(outputs=(), kernels=(), times=(), beside=(), allocations=None) -> dict:
     return {
         "error": "",
         "stage": "",
         "outputs": list(outputs),
         "kernels": list(kernels),
         "times": list(times),
+        "beside": list(beside),
         "allocations": allocations,
     }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from torch import nn
 
 from passlab import models
 from passlab.equivalence.values import Tolerance, compare
-from passlab.exercises._speed import RUNS, drawn, fastest, first_wrong
+from passlab.exercises._speed import drawn, first_wrong, pace
 from passlab.exercises._tensorir import foreign_in
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
@@ -66,9 +65,8 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     if broken:
         return
     default = _default(case, before)
-    base = statistics.median(default.times)
     model = task.model()
-    mine, wrong, least = fastest(lambda: _compared(value, task, model), base / task.faster)
+    mine, wrong, took, ratios = pace(lambda: _compared(value, task, model, before), [task.faster])
     yield Finding("same", not wrong, wrong)
     if wrong:
         return
@@ -79,31 +77,29 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding(
         "did", here <= most, "" if here <= most else f"{said} The last ones are {', '.join(mine.kernels[-3:])}."
     )
-    slow = f"On one thread it takes {seconds(least)}, TVM's default pipeline {seconds(base)}: "
-    slow += f"{base / least:.1f} times as fast; at least {task.faster:g} times is required."
-    yield Finding("cost", base / least >= task.faster, "" if base / least >= task.faster else slow)
+    (ratio,) = ratios
+    slow = f"On one thread it takes {seconds(took)}, TVM's default pipeline {seconds(took * ratio)}: "
+    slow += f"{ratio:.1f} times as fast; at least {task.faster:g} times is required."
+    yield Finding("cost", ratio >= task.faster, "" if ratio >= task.faster else slow)
 
 
 def _run(module: Any, given: Sequence[tuple], pipeline: str | None, **how: Any) -> builds.Built:
     from passlab.relax.pipelines import host
 
-    return builds.run_module(
-        module, given, target=str(host()), pipeline=pipeline, threads=1, timed=True, seconds=60, **how
-    )
+    return builds.run_module(module, given, target=str(host()), pipeline=pipeline, threads=1, seconds=60, **how)
 
 
-def _compared(module: Any, task: Task, model: nn.Module) -> tuple[builds.Built, str]:
-    """Return the build of a module, and how one of its outputs differs from torch's, or ""."""
+def _compared(module: Any, task: Task, model: nn.Module, before: Any) -> tuple[builds.Built, str]:
+    """Return the build of a module, timed beside the module before, and how an output differs from torch's, or ""."""
     given = drawn([x.shape for x in task.inputs])
-    built = _run(module, given, "none")
+    built = _run(module, given, "none", timed=True, beside=[before])
     return built, first_wrong(built, given, lambda outputs, x: _difference(outputs, model, x))
 
 
 def _default(case: Case, module: Any) -> builds.Built:
     """Return the build of a case's module with TVM's default pipeline; one build for each case."""
     if case.name not in _defaults:
-        given = drawn([x.shape for x in case.expect.inputs], 2 * RUNS, seed=0)
-        built = _run(module, given, None, lasting=True)
+        built = _run(module, [case.expect.inputs], None)
         if not built.ok:
             raise RuntimeError(f"TVM's default pipeline fails on {case.name}: {built.error}")
         _defaults[case.name] = built

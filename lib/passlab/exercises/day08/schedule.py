@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
-from passlab.exercises._speed import RUNS, drawn, fastest, first_wrong
+from passlab.exercises._speed import drawn, first_wrong, pace
 from passlab.exercises._tensorir import foreign, host_target
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
@@ -79,18 +77,18 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     if broken:
         return
     if not sizes.timed:
-        wrong = _compared(module, drawn(_shapes(sizes), 1, seed=sizes.n), timed=False)[1]
+        wrong = _compared(module, drawn(_shapes(sizes), 1, seed=sizes.n))[1]
         yield Finding("same", not wrong, wrong)
         return
-    plain, rows = _baselines(sizes)
     frugal = _traffic(module["main"]) <= TRAFFIC
-    enough = plain / NAIVE if frugal else min(plain / NAIVE, rows / ROWS)
-    _, wrong, mine = fastest(lambda: _compared(module, drawn(_shapes(sizes)), timed=True), enough)
+    beside = [_alone(nest(sizes.n, sizes.m, sizes.k)) for nest in (naive, *(() if frugal else (by_rows,)))]
+    look = lambda: _compared(module, drawn(_shapes(sizes)), timed=True, beside=beside)  # noqa: E731
+    _, wrong, mine, ratios = pace(look, (NAIVE, ROWS)[: len(beside)])
     yield Finding("same", not wrong, wrong)
     if wrong:
         return
-    seen = f"On one thread your kernel takes {seconds(mine)}, the naive loop nest {seconds(plain)}"
-    slow = "" if plain / mine >= NAIVE else f"{seen}: {plain / mine:.1f} times as fast; {NAIVE:g} times is required."
+    seen = f"On one thread your kernel takes {seconds(mine)}, the naive loop nest {seconds(mine * ratios[0])}"
+    slow = "" if ratios[0] >= NAIVE else f"{seen}: {ratios[0]:.1f} times as fast; {NAIVE:g} times is required."
     yield Finding("did", not slow, slow)
     longest = max(_vectors(module["main"]), default=1)
     short = ""
@@ -99,11 +97,14 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
             f"A loop of {longest} turns is one vector, but a register of this machine holds {_lanes()} numbers. Longer "
             f"vectors are taken apart, and can be slower than none. Split the loop first: at most {LANES} are allowed."
         )
-    elif slow or (rows / mine < ROWS and not frugal):
+    elif not frugal and ratios[1] < ROWS:
         short = (
-            f"{seen}, the loops in the order i, r, j {seconds(rows)}: {rows / mine:.1f} times as fast as these; at "
-            f"least {ROWS:g} times is required. Which numbers are loaded or stored again that a register could keep?"
+            f"{seen}, the loops in the order i, r, j {seconds(mine * ratios[1])}: {ratios[1]:.1f} times as fast as "
+            f"these; at least {ROWS:g} times is required. Which numbers are loaded or stored again that a register "
+            "could keep?"
         )
+    elif slow:
+        short = slow
     yield Finding("cost", not short, short)
 
 
@@ -217,25 +218,10 @@ def _alone(function: Any) -> Any:
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
-def _run(module: Any, given: Sequence[tuple], **how: Any) -> builds.Built:
-    return builds.run_module(module, given, target=host_target(), threads=1, seconds=20, **how)
-
-
-def _compared(module: Any, given: Sequence[tuple], timed: bool) -> tuple[builds.Built, str]:
+def _compared(module: Any, given: Sequence[tuple], **how: Any) -> tuple[builds.Built, str]:
     """Return the build of a kernel, and which of its outputs is wrong, or ""."""
-    built = _run(module, given, timed=timed)
+    built = builds.run_module(module, given, target=host_target(), threads=1, seconds=30, **how)
     return built, first_wrong(built, given, lambda outputs, ab: _difference(*outputs, *ab))
-
-
-@cache
-def _baselines(sizes: Sizes) -> tuple[float, float]:
-    """Return the seconds of the naive nest and of the one in the order i, r, j."""
-    nests = (naive(sizes.n, sizes.m, sizes.k), by_rows(sizes.n, sizes.m, sizes.k))
-    runs = (drawn(_shapes(sizes), count, seed=0) for count in (4, 2 * RUNS))
-    plain, rows = (_run(_alone(nest), given, timed=True, lasting=True) for nest, given in zip(nests, runs, strict=True))
-    if plain.error or rows.error:
-        raise RuntimeError(f"The loops to compare with do not run: {plain.error or rows.error}")
-    return statistics.median(plain.times), statistics.median(rows.times)
 
 
 def _shapes(sizes: Sizes) -> tuple:

@@ -95,10 +95,16 @@ def _how_shifted(loop: Any) -> str:
     return " and ".join(filter(None, (start, step)))
 
 
-def run(function: Any, given: Sequence[Mapping[str, np.ndarray]], timed: bool = False) -> builds.Built:
-    """Run a function that changes its arrays. The outputs of each run are all arrays as it leaves them."""
-    inputs = [tuple(arrays.values()) for arrays in given]
-    return builds.run_module(_with_copies(function), inputs, target=host_target(), threads=1, timed=timed, seconds=10)
+def run(
+    function: Any, given: Sequence[Mapping[str, np.ndarray]], timed: bool = False, beside: Sequence[Any] = ()
+) -> builds.Built:
+    """Run a function that changes its arrays. The outputs of each run are all arrays as it leaves them.
+
+    beside: functions of the same arrays to time it with; see `builds.run_module`.
+    """
+    inputs, others = [tuple(arrays.values()) for arrays in given], [_with_copies(other) for other in beside]
+    how = {"target": host_target(), "threads": 1, "timed": timed, "beside": others, "seconds": 10 * (1 + len(others))}
+    return builds.run_module(_with_copies(function), inputs, **how)
 
 
 def _with_copies(function: Any) -> Any:

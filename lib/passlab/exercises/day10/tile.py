@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass
 from secrets import randbits
@@ -16,7 +15,7 @@ from typing import Any
 import islpy as isl
 
 from passlab import polyhedral
-from passlab.exercises._speed import RUNS, fastest
+from passlab.exercises._speed import RUNS, pace
 from passlab.exercises.day10._isl import Reader, Unreadable
 from passlab.exercises.day10._loops import Sizes, difference, run
 from passlab.given.day10.tile import SOURCES
@@ -89,22 +88,22 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("same", not wrong, wrong)
         return
     given = [polyhedral.random_arrays(program, task.sizes, randbits(64)) for _ in range(RUNS)]
-    plain = run(polyhedral.prim_func(program, program.schedule, task.sizes), given, timed=True)
+    written, enough = polyhedral.prim_func(program, program.schedule, task.sizes), ENOUGH[task.name]
+    plain = run(written, given, timed=True)
     if plain.error:
         raise RuntimeError(f"The loops to compare with do not run: {plain.error}")
     wanted = [dict(zip(program.arrays, outputs, strict=True)) for outputs in plain.outputs]
-    written, enough = statistics.median(plain.times), ENOUGH[task.name]
 
     def look() -> tuple[builds.Built, str]:
-        built = run(function, given, timed=True)
+        built = run(function, given, timed=True, beside=[written])
         return built, difference(built, wanted)
 
-    _, wrong, least = fastest(look, written / enough)
+    _, wrong, took, ratios = pace(look, [enough])
     yield Finding("same", not wrong, wrong)
     if wrong:
         return
-    ratio = written / least
-    seen = f"Your loops for {task.name} take {seconds(least)}, the loops as they are written {seconds(written)}"
+    (ratio,) = ratios
+    seen = f"Your loops for {task.name} take {seconds(took)}, the loops as they are written {seconds(took * ratio)}"
     lacking = _unmarked(function)
     slow = f"{seen}: it must be at least {SOME:g} times as fast to count as a schedule."
     yield Finding("did", not lacking or ratio >= SOME, slow)
