@@ -312,14 +312,16 @@ def enter(limits: Limits = Limits(), keep: Iterable[int] = (), gpu: bool = False
 def forgo(*folders: Path | str, programs: bool = False) -> None:
     """Take these folders from this process and its descendants for good, and with `programs` starting programs, too.
 
-    For a process confined by `enter`. Does nothing where the layer is missing that could do it.
+    For a process confined by `enter`. Does nothing where the layer is missing that could do it. What is read-only stays
+    where a folder is writable: the project itself may lie in /tmp.
     """
-    paths = {True: ("/tmp", *DEVICES), False: json.loads(os.environ[_SEEN])}
-    left = {
-        writable: [path for path in given if not any(Path(path).is_relative_to(folder) for folder in folders)]
-        for writable, given in paths.items()
-    }
-    _apply(lambda: landlock.restrict(left[False], left[True]), unsafe=True)
+
+    def kept(paths: Iterable[str], gone: set[str]) -> list[str]:
+        return [path for path in paths if not any(Path(path).is_relative_to(folder) for folder in gone)]
+
+    given, writable = {str(folder) for folder in folders}, {"/tmp", *DEVICES}
+    readable = kept(json.loads(os.environ[_SEEN]), given - writable)
+    _apply(lambda: landlock.restrict(readable, kept(writable, given)), unsafe=True)
     if programs:
         _apply(lambda: seccomp.install(("execve", "execveat")), unsafe=True)
 
