@@ -202,8 +202,8 @@ def start(largest: int) -> Iterator[Figure | str]:
 # Part 4: the checks.
 
 
-#: Flavour → seconds that a check may take. Checks of TVM passes build modules, which takes longer.
-CHECK_SECONDS = {"torch": 1.0, "relay": 5.0, "relax": 5.0}
+#: Flavour → seconds that a check may take. Checks of passes of TVM and MLIR build modules, which takes longer.
+CHECK_SECONDS = {"torch": 1.0, "relay": 5.0, "relax": 5.0, "mlir": 2.0}
 
 
 def _check(exercise_id: str) -> tuple[float, float, bool]:

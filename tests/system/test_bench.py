@@ -11,6 +11,7 @@ import torch
 from autograder.bench import __main__ as bench
 from autograder.bench import course, figures
 from autograder.bench.figures import Figure
+from passlab import exercises
 
 
 def test_exponent_of_known_growth():
@@ -88,3 +89,8 @@ def test_json_and_exit(monkeypatch, capsys):
     with pytest.raises(SystemExit):
         bench.main(["nonsense"])
     assert "there is no part nonsense" in capsys.readouterr().err
+
+
+def test_each_flavour_of_the_exercises_has_a_limit_for_its_checks():
+    flavours = {exercise.flavour for day in exercises.days() for exercise in exercises.of_day(day)}
+    assert flavours <= set(course.CHECK_SECONDS)
