@@ -68,10 +68,28 @@ def test_stablehlo_of_jax_becomes_linalg():
     module = from_stablehlo(lowered)
     np.testing.assert_allclose(run(module, x)[0], softmax(x), rtol=1e-5)
     assert text(from_stablehlo(lowered.as_text())) == text(module)
-    with pytest.raises(MLIRError, match="cannot be read"):
-        from_stablehlo("func.func @main() { stablehlo.nonsense }")
     with pytest.raises(MLIRError, match="this is a int"):
         from_stablehlo(5)
+
+
+@pytest.mark.parametrize(
+    ("operation", "words"),
+    [
+        ("stablehlo.nonsense", "'stablehlo.nonsense' is unknown"),
+        ("stablehlo.reshape %x : (tensor<2xf32>) -> tensor<3xf32>", "number of output elements"),
+        (
+            "stablehlo.custom_call @f(%x) {has_side_effect = true} : (tensor<2xf32>) -> tensor<2xf32>",
+            "failed to legalize",
+        ),
+    ],
+    ids=["parsed", "verified", "lowered"],
+)
+def test_what_stablehlo_is_refused_for_has_a_place(operation, words):
+    with pytest.raises(MLIRError) as refused:
+        from_stablehlo(f"func.func @main(%x: tensor<2xf32>) {{\n  %y = {operation}\n  return\n}}")
+    said = str(refused.value)
+    assert said.startswith(f"The StableHLO, line 2, column 8, `%y = {operation}`: ") and words in said
+    assert (refused.value.line, refused.value.column) == (2, 8)
 
 
 _TOGETHER = """

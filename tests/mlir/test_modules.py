@@ -21,6 +21,7 @@ from passlab.mlir import (
     verify,
 )
 from passlab.mlir import modules as limits
+from passlab.mlir.run import _passes
 from tests.mlir.programs import CHAIN, LOOPS
 
 
@@ -40,6 +41,17 @@ BAD = {
         "Return what the function's type promises",
     ),
     "a map of another rank": (CHAIN.replace("[#map, #map]", "[#map, affine_map<(d0, d1) -> (d0)>]"), 11, "rank"),
+    "two functions of a name": (body("") + "\n" + body(""), 5, "redefinition of symbol named 'main'"),
+    "a slice of another size": (
+        body("  %0 = tensor.extract_slice %a[0][3][1] : tensor<4xf32> to tensor<2xf32>"),
+        2,
+        "expected type to be 'tensor<3xf32>'",
+    ),
+    "what cannot even be printed": (
+        "func.func @main(%i: index) {\n\n  %0 = affine.apply affine_map<(a, b) -> (a)>(%i)\n  return\n}",
+        3,
+        "index mismatch",
+    ),
     "no terminator": (CHAIN.replace("    linalg.yield %m : f32\n", ""), 15, "terminator"),
     "an unknown dialect": (body('  "foo.bar"() : () -> ()'), 2, "dialect"),
     "inline assembly": (body('  llvm.inline_asm "nop", "" : () -> ()'), 2, "no operations of llvm"),
@@ -208,10 +220,33 @@ def test_a_wrong_pipeline_is_a_sentence(steps, words):
         pipeline(parse(CHAIN), steps)
 
 
-def test_a_failing_pass_is_a_sentence():
-    source = "func.func @main(%a: tensor<?xf32>) -> tensor<?xf32> { return %a : tensor<?xf32> }"
-    with pytest.raises(MLIRError, match="fails: "):
-        pipeline(parse(source), "transform-interpreter")
+POISON = body("  %p = ub.poison : tensor<4xf32>\n  %0 = arith.addf %a, %p : tensor<4xf32>").replace(
+    "return %a", "return %0"
+)
+
+
+@pytest.mark.parametrize("confined", [False, True])
+@pytest.mark.parametrize(
+    ("steps", "line", "words"),
+    [
+        ("one-shot-bufferize", "%p = ub.poison : tensor<4xf32>", "ub.poison: op was not bufferized"),
+        (
+            "convert-elementwise-to-linalg, one-shot-bufferize",
+            "%0 = arith.addf %a, %p : tensor<4xf32>",
+            "arith.addf: op was not bufferized (it has become ub.poison)",
+        ),
+        ("transform-interpreter", "builtin.module {", "builtin.module: could not find a nested named sequence"),
+    ],
+)
+def test_a_failing_pass_names_the_operation_and_its_line(steps, line, words, confined, monkeypatch):
+    if confined:
+        monkeypatch.setattr(limits, "elsewhere", _passes)
+    module = parse(POISON)
+    with pytest.raises(MLIRError) as failed:
+        pipeline(module, steps)
+    at, said = next((at, said) for at, said in enumerate(text(module).splitlines(), 1) if line in said)
+    assert f"The module, line {at}, column {len(said) - len(said.lstrip()) + 1}, `{line}`: {words}" in str(failed.value)
+    assert confined or failed.value.line == at
 
 
 def test_every_listed_pass_is_one_of_mlir():

@@ -14,7 +14,7 @@ import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from passlab.mlir.modules import MLIRError, _line, _needed, from_iree, is_iree
+from passlab.mlir.modules import MLIRError, _line, _needed, _place, _raise, from_iree, is_iree, read
 
 if TYPE_CHECKING:
     import numpy as np
@@ -119,7 +119,8 @@ def _main(module: ModuleOp) -> Any:
     return next(iter(functions(module).values()))
 
 
-def _lowered(module: Any, steps: str) -> ModuleOp:
+def _lowered(module: Any, steps: str, text: str = "") -> ModuleOp:
+    """Return the module in linalg. text: what it was read from, if the places in its errors are to be there."""
     ir = _needed()
     from iree.compiler import passmanager
 
@@ -127,8 +128,11 @@ def _lowered(module: Any, steps: str) -> ModuleOp:
         manager = passmanager.PassManager.parse(f"builtin.module({steps},canonicalize,cse)", module.context)
         manager.run(module.operation)
     except ir.MLIRError as error:
-        said = [d.message for d in error.error_diagnostics] or [_line(error)]
-        raise MLIRError(f"The model cannot be lowered to linalg: {said[0].split(': %')[0]}.") from None
+        said = next(iter(error.error_diagnostics), None)
+        why = said.message.split(": %")[0] if said else _line(error)
+        if text and said:
+            _raise(text, "StableHLO", _place(said.location), why)
+        raise MLIRError(f"The model cannot be lowered to linalg: {why}.") from None
     if "sym_name" in module.operation.attributes:  # IREE would run it as this name, not as "module"
         del module.operation.attributes["sym_name"]
     for function in module.body.operations:
@@ -148,8 +152,4 @@ def from_stablehlo(program: Any) -> ModuleOp:
         said = str(program)
     if said is None:
         raise MLIRError(f"from_stablehlo takes text, or jax.jit(f).lower(x); this is a {type(program).__name__}.")
-    try:
-        module = ir.Module.parse(said, ir.Context())
-    except ir.MLIRError as error:
-        raise MLIRError(f"The StableHLO cannot be read: {_line(error.error_diagnostics[0].message)}.") from None
-    return _lowered(module, _FROM_STABLEHLO)
+    return _lowered(read(said, "StableHLO", ir.Context()), _FROM_STABLEHLO, said)

@@ -122,21 +122,24 @@ def parse(
     if verified:
         try:
             verify(module)
-        except MLIRError:
-            _blame(text, name)
+        except MLIRError as error:
+            _blame(text, name, printed=error.line > 0)
             raise
     return module
 
 
-def _blame(text: str, name: str) -> None:
-    """Raise MLIRError with the place in the text itself where MLIR's verifier, not its parser, rejects it."""
+def _blame(text: str, name: str, printed: bool) -> None:
+    """Raise MLIRError with the place in the text itself where MLIR's verifier rejects it.
+
+    Its parser's complaint, which may be about a notation of xDSL's, counts only for what cannot be `printed`.
+    """
     if elsewhere is not None or (ir := native()) is None:
         return
     try:
         ir.Module.parse(text, _native_context())
     except ir.MLIRError as error:
         for said in error.error_diagnostics:
-            if re.match(r"'[\w.]+' op|type of return|operand #|branch has|region|block", said.message):
+            if not printed or any(note.message.startswith("see current operation") for note in said.notes):
                 _raise(text, name, _place(said.location), said.message)
 
 
@@ -165,9 +168,14 @@ def _unregistered(text: str) -> ModuleOp:
 
 def _parsed_by_mlir(text: str, name: str) -> ModuleOp:
     """Return what MLIR's own parser makes of the text. Raises MLIRError."""
-    ir, context = native(), _native_context()
+    return from_iree(read(text, name, _native_context()))
+
+
+def read(text: str, name: str, context: Any) -> Any:
+    """Return IREE's module of a text, in a context of IREE's. Raises MLIRError with the place in the text."""
+    ir = native()
     try:
-        return from_iree(ir.Module.parse(text, context))
+        return ir.Module.parse(text, context)
     except ir.MLIRError as error:
         diagnosis = error.error_diagnostics[0] if error.error_diagnostics else None
         place = _place(diagnosis.location) if diagnosis else (0, 0)
@@ -577,10 +585,26 @@ def passes(module: ModuleOp, steps: Sequence[str]) -> list[ModuleOp]:
             why = re.sub(r"MLIR Textual PassPipeline Parser:\d+:\d+: error: ", "", _line(error))
             raise MLIRError(f"The pipeline `{step}` cannot be read: {why}.") from None
         except ir.MLIRError as error:
-            said = [d.message for d in error.error_diagnostics] or [_line(error)]
-            raise MLIRError(f"The pipeline `{step}` fails: {said[0].rstrip('.')}.") from None
+            _failed(module, step, error)
         after.append(from_iree(held))
     return after
+
+
+def _failed(module: ModuleOp, step: str, error: Any) -> NoReturn:
+    """Raise MLIRError about a step of MLIR's passes, with the operation of the given module that it fails on."""
+    if not error.error_diagnostics:
+        raise MLIRError(f"The pipeline `{step}` fails: {_line(error)}.") from None
+    said = error.error_diagnostics[0]
+    why = said.message.rstrip(".")
+    number = re.search(rf'"{_NUMBERED}":(\d+)', str(said.location))
+    if number is None:
+        raise MLIRError(f"The pipeline `{step}` fails: {why}.") from None
+    op = _printed(module, True)[1][int(number[1])][1]
+    now = next((found[1] for note in said.notes if (found := re.search(r'"([\w.]+)"\(', note.message))), name_of(op))
+    try:
+        _refuse(module, op, f"{why} (it has become {now})" if now != name_of(op) else why)
+    except MLIRError as placed:
+        raise MLIRError(f"The pipeline `{step}` fails. {placed}", placed.line, placed.column) from None
 
 
 _PASS = re.compile(r"[a-z][\w\-]*")
