@@ -26,6 +26,7 @@ def memory(largest: int) -> Iterator[Figure | str]:
     yield from models()
     yield from minimalloc()
     yield from growth(min(largest, 10_000))
+    yield from planning(min(largest, 10_000))
     for flavour in ("relax", "relay"):
         yield from apart(PART, "autograder.bench.memory", flavour)
 
@@ -96,10 +97,49 @@ def growth(largest: int) -> Iterator[Figure | str]:
     yield at_most(PART, "first fit: exponent of its growth", exponent(times), 1.3, "")
 
 
-def _took(planner: Any, buffers: list) -> float:
+def _took(planner: Any, given: Any) -> float:
     start = time.process_time()
-    planner(buffers)
+    planner(given)
     return time.process_time() - start
+
+
+def planning(largest: int) -> Iterator[Figure | str]:
+    """CPU time of all that planning does: storages, live ranges, offsets by first fit, and the check of the plan."""
+    import torch
+
+    from passlab.memory.allocate import first_fit
+    from passlab.memory.buffers import check
+    from passlab.memory.liveness import check_order, ranges
+    from passlab.memory.storages import storages
+
+    def plan(gm: torch.fx.GraphModule) -> None:
+        order = [node.name for node in gm.graph.nodes]
+        check_order(gm, order)
+        buffers = ranges(storages(gm, torch.ones(8)), gm, order)
+        check(buffers, first_fit(buffers, alignment=ALIGNMENT), ALIGNMENT)
+
+    for kind, reach in (("a chain", 1), ("a random graph", None)):
+        yield f"planning {kind}"
+        times = {}
+        for count in (largest // 8, largest // 4, largest // 2, largest):
+            gm = additions(count, reach)
+            times[count] = min(_took(plan, gm) for _ in range(3))
+        base = ", ".join(f"{seconds:.2g} s" for seconds in times.values())
+        yield at_most(PART, f"planning {kind} of {largest:,} buffers, all of it: CPU time", times[largest], 2, " s")
+        yield at_most(PART, f"planning {kind}, all of it: exponent of its growth", exponent(times), 1.3, "", base)
+
+
+def additions(count: int, reach: int | None = None) -> Any:
+    """Return a graph of additions: each of the value before it and one of the last `reach` values (None: of all)."""
+    import torch
+
+    rng, graph = random.Random(count), torch.fx.Graph()
+    made = [graph.placeholder("x")]
+    for i in range(count):
+        other = made[rng.randrange(max(0, i + 1 - reach) if reach else 0, i + 1)]
+        made.append(graph.call_function(torch.add, (made[-1], other)))
+    graph.output(made[-1])
+    return torch.fx.GraphModule({}, graph)
 
 
 def peers(flavour: str) -> Iterator[Figure | str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
 from itertools import permutations
 
 import pytest
 import torch
 
+from autograder.bench.memory import additions
 from passlab.memory.allocate import ORDERS, best_fit, colouring, first_fit, slots
 from passlab.memory.buffers import (
     MINIMALLOC,
@@ -28,6 +30,7 @@ from passlab.memory.buffers import (
 from passlab.memory.exact import exact
 from passlab.memory.plan import check_plan, planned
 from passlab.memory.search import lowest_first, search
+from passlab.memory.storages import storages
 
 pytestmark = pytest.mark.quick
 
@@ -70,6 +73,34 @@ def test_overlaps_are_those_of_every_pair_and_every_byte():
         for pair, o in found.items():
             assert (o.step, o.offset) == min(shared[pair])
             assert o.bytes == len({place for _, place in shared[pair]})
+
+
+def test_overlaps_come_in_the_order_of_time():
+    buffers = [Buffer("d", 5, 9, 4), Buffer("a", 0, 9, 100), Buffer("c", 3, 9, 1), Buffer("b", 1, 2, 4)]
+    found = overlaps(buffers, {"a": 0, "b": 0, "c": 50, "d": 48})
+    assert [(o.one, o.other, o.step) for o in found] == [("a", "b", 1), ("a", "c", 3), ("a", "d", 5), ("c", "d", 5)]
+
+
+def test_the_check_compares_only_neighbours():
+    class Counted(dict):
+        lookups = 0
+
+        def __getitem__(self, name):
+            self.lookups += 1
+            return super().__getitem__(name)
+
+    buffers = [Buffer(f"b{i}", 0, 9, 1 + i % 3) for i in range(300)]
+    offsets = Counted({b.name: 3 * i for i, b in enumerate(buffers)})
+    assert overlaps(buffers, offsets) == [] and offsets.lookups == 300
+
+
+def test_storages_are_found_in_time_that_grows_as_the_graph_does():
+    times = {}
+    for count in (500, 500, 8_000):
+        gm, start = additions(count, 1), time.process_time()
+        storages(gm, torch.ones(8))
+        times[count] = time.process_time() - start
+    assert times[8_000] < 35 * times[500], "16 times as many nodes: 256 times the time is quadratic"
 
 
 def test_the_bound_is_the_largest_sum():

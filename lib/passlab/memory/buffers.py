@@ -10,9 +10,12 @@ Times are steps: a buffer is live in [lower, upper), so one that ends where anot
 from __future__ import annotations
 
 import csv
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 from itertools import accumulate
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,18 +95,25 @@ def aligned(nbytes: int, alignment: int) -> int:
 def overlaps(buffers: Sequence[Buffer], offsets: Mapping[str, int]) -> list[Overlap]:
     """Return the pairs that meet in time and in place, ordered by the step in which they meet.
 
-    A sweep over time: of the buffers that are live, each newcomer is compared with all.
+    A sweep over time. Those that are live lie sorted by place, so a newcomer is compared only with its neighbours: what
+    overlaps it starts below its end, and above its start less the largest size.
     """
     found: list[Overlap] = []
-    live: list[Buffer] = []
-    for buffer in sorted((b for b in buffers if b.size and b.upper > b.lower), key=lambda b: b.lower):
-        live = [other for other in live if other.upper > buffer.lower]
-        for other in live:
-            start = max(offsets[buffer.name], offsets[other.name])
-            end = min(offsets[buffer.name] + buffer.size, offsets[other.name] + other.size)
+    swept = sorted((b for b in buffers if b.size and b.upper > b.lower), key=lambda b: b.lower)
+    largest = max((b.size for b in swept), default=0)
+    live: list[tuple[int, int]] = []  # (first byte, index in swept), sorted
+    ends: list[tuple[int, tuple[int, int]]] = []  # a heap of (upper, entry of live)
+    for i, buffer in enumerate(swept):
+        while ends and ends[0][0] <= buffer.lower:
+            del live[bisect_left(live, heappop(ends)[1])]
+        at = offsets[buffer.name]
+        near = live[bisect_left(live, (at - largest,)) : bisect_left(live, (at + buffer.size,))]
+        for first, k in sorted(near, key=itemgetter(1)):
+            start, end = max(at, first), min(at + buffer.size, first + swept[k].size)
             if start < end:
-                found.append(Overlap(other.name, buffer.name, buffer.lower, start, end - start))
-        live.append(buffer)
+                found.append(Overlap(swept[k].name, buffer.name, buffer.lower, start, end - start))
+        insort(live, (at, i))
+        heappush(ends, (buffer.upper, (at, i)))
     return found
 
 

@@ -11,6 +11,7 @@ together.
 from __future__ import annotations
 
 import operator
+from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,8 +31,8 @@ class Storage:
 
     `name`: the node that made it; ".1" follows for a further one that the same node made. `kind`: "input", "parameter"
     (both belong to the caller and are not planned) or "value". `size`: bytes. `values`: names of the nodes whose
-    values lie in it, in order. `touched`: positions in the graph of the nodes that make, read or write it. `leaves`:
-    positions, among the tensors that its maker returns, of those that lie in it.
+    values lie in it, in order. `touched`: positions in the graph of the nodes that make, read or write it.
+    `is_output`: whether the graph returns a value that lies in it.
     """
 
     name: str
@@ -88,6 +89,7 @@ class _Recorder(fx.Interpreter):
         super().__init__(gm, garbage_collect_values=False)
         self.mode, self.found, self.alive, self.fake, self.step = mode, found, alive, fake, -1
         self.fakes: dict[int, Any] = {}
+        self.counts: Counter[str] = Counter()  # node → storages that it has made so far
         for leaf in gm.modules():  # the parameters of leaf modules live outside the arena, too
             for own in (*leaf.parameters(recurse=False), *leaf.buffers(recurse=False)):
                 self.fakes.setdefault(id(own), mode.from_tensor(own))
@@ -132,11 +134,11 @@ class _Recorder(fx.Interpreter):
             if not isinstance(nbytes, int):
                 raise CannotPlan(f"The size of {node.name} is symbolic ({nbytes} bytes): a plan needs numbers.")
             kind = {"placeholder": "input", "get_attr": "parameter"}.get(node.op, "value")
-            mine = sum(s.name.split(".")[0] == node.name for s in self.found.values() if s.touched[0] == self.step)
-            name = f"{node.name}.{mine}" if mine else node.name
-            self.found[key] = Storage(name, kind, nbytes)
+            count = self.counts[node.name]
+            self.counts[node.name] += 1
+            self.found[key] = Storage(f"{node.name}.{count}" if count else node.name, kind, nbytes)
         storage = self.found[key]
-        if made and node.name not in storage.values:
+        if made and storage.values[-1:] != [node.name]:
             storage.values.append(node.name)
         if not storage.touched or storage.touched[-1] != self.step:
             storage.touched.append(self.step)
