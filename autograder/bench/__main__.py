@@ -19,6 +19,7 @@ from dataclasses import asdict
 from typing import Any
 
 from autograder.bench import (
+    book,
     capstone,
     course,
     dataflow,
@@ -57,6 +58,7 @@ PARTS = {
     "mlir": mlir.mlir,
     "wafer-mapping": wafer_mapping.wafer_mapping,
     "hub": hub.hub,
+    "book": book.book,
     "capstone": capstone.capstone,
 }
 

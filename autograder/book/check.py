@@ -1,4 +1,5 @@
-"""What is wrong with a built book: links that lead nowhere, pages that load from elsewhere, a heavy first page."""
+"""What is wrong with a built book: links that lead nowhere, pages that load from elsewhere, pictures without words or
+missing from the map, a heavy first page."""
 
 from __future__ import annotations
 
@@ -9,22 +10,26 @@ from urllib.parse import unquote, urldefrag, urlparse
 
 #: Bytes of the first page with all that it loads.
 FIRST = 1_000_000
+#: A card of the map without a picture.
+CARD = re.compile(r'<li><a href="(day\w+)\.html"><b>')
 
 
 class _Page(HTMLParser):
-    """The ids of a page, where it leads, and what it loads."""
+    """The ids of a page, where it leads, what it loads, and how many pictures of its own have no words."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ids: set[str] = set()
         self.links: list[str] = []
         self.loads: list[str] = []
+        self.wordless = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = {name: value or "" for name, value in attrs}
         self.ids |= {given[name] for name in ("id", "name") if given.get(name)}
         if tag == "a" and given.get("href"):
             self.links.append(given["href"])
+        self.wordless += tag == "img" and given.get("src", "").startswith("data:") and not given.get("alt")
         loaded = given.get("src") or (given.get("href") if tag == "link" else "")
         if loaded and given.get("loading") != "lazy" and given.get("rel") not in ("search", "next", "prev", "author"):
             self.loads.append(loaded)
@@ -42,6 +47,8 @@ def problems(folder: Path) -> list[str]:
     said = []
     for path, page in pages.items():
         here = path.relative_to(folder)
+        if page.wordless:
+            said.append(f"{here} has {page.wordless} pictures without words: give their axes titles and labels.")
         for link in [*page.links, *page.loads]:
             address, part = urldefrag(link)
             if urlparse(address).scheme or link.startswith("//"):
@@ -54,6 +61,8 @@ def problems(folder: Path) -> list[str]:
                 said.append(f"{here} leads to {link}, which is not there.")
             elif part and target in pages and unquote(part) not in pages[target].ids and part != "":
                 said.append(f"{here} leads to {link}: there is no {part} on that page.")
+    for bare in CARD.findall((folder / "index.html").read_text(encoding="utf-8")):
+        said.append(f"index.html has no picture for {bare} on its map: let that lesson draw a graph.")
     if (first := size(folder / "index.html")) > FIRST:
         said.append(f"The first page has {first:,} bytes with what it loads; the limit is {FIRST:,}.")
     return said

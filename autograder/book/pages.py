@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import html
-import importlib
-import inspect
 import re
 import shutil
 from collections.abc import Callable
@@ -15,7 +13,7 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.authoring import notebooks, source
-from autograder.book import stored
+from autograder.book import reference, stored
 
 LOOK = Path(__file__).with_name("look")
 #: Where `make lab` serves the course.
@@ -69,19 +67,20 @@ def write(folder: Path, cache: Path, say: Callable[[str], None] = lambda line: N
     shutil.copytree(LOOK, folder)
     (folder / "exercises").mkdir()
     found = days()
-    pictures = {}
+    pictures, every = {}, []
     for day in found:
         nb = stored.executed(source.COURSE / "course" / f"{day.lesson}.py", cache, say)
         pictures[day.number] = _picture(nb, folder / "_static", day)
+        every.append(nb)
         _prepare(nb, f"course/{day.lesson}.ipynb")
         nbformat.write(nb, folder / f"{day.lesson}.ipynb")
         for name in day.exercises:
             path = source.COURSE / "exercises" / f"day{day.number:02d}" / f"{name}.ipynb"
-            nb = nbformat.read(path, as_version=4)
+            every.append(nb := nbformat.read(path, as_version=4))
             _prepare(nb, f"work/day{day.number:02d}/{name}.ipynb")
             nbformat.write(nb, folder / "exercises" / f"day{day.number:02d}_{name}.ipynb")
     (folder / "index.md").write_text(_front(found, pictures), encoding="utf-8")
-    (folder / "library.md").write_text(library(), encoding="utf-8")
+    (folder / "library.md").write_text(reference.page(every), encoding="utf-8")
 
 
 # ---------------------------------------------------------------------------------------------------- a notebook
@@ -135,9 +134,9 @@ def _readable(output: NotebookNode) -> NotebookNode:
     if "text/html" in data and "<svg" in data["text/html"]:
         data["text/html"] = f'<figure class="drawn">{data["text/html"]}{_as_text(said)}</figure>'
     elif "image/png" in data:
-        first = html.escape(said.strip().splitlines()[0] if said.strip() and "<Figure" not in said else "A chart")
+        words = "" if said.startswith("<") else html.escape(" ".join(said.split()))  # of the figure: `charts`
         coded = "".join(data.pop("image/png")).replace("\n", "")
-        data["text/html"] = f'<figure class="drawn"><img alt="{first}" src="data:image/png;base64,{coded}"></figure>'
+        data["text/html"] = f'<figure class="drawn"><img alt="{words}" src="data:image/png;base64,{coded}"></figure>'
     elif "image/svg+xml" in data:
         drawn = "".join(data.pop("image/svg+xml"))
         data["text/html"] = f'<figure class="drawn">{drawn}{_as_text(said)}</figure>'
@@ -211,36 +210,6 @@ To work on the exercises yourself, clone the project and run `make lab`.
 library
 ```
 """
-
-
-def library() -> str:
-    """Return the reference of what notebooks import from passlab, made of its docstrings."""
-    import passlab
-
-    parts = ["# The library for learners", "What a notebook imports: `from passlab import draw, check`."]
-    for name in passlab.__all__:
-        value = getattr(passlab, name)
-        if inspect.ismodule(value):
-            parts += [f"## {name}", _doc(importlib.import_module(value.__name__))]
-            continue
-        try:
-            signature = f"{name}{inspect.signature(value)}"
-        except (TypeError, ValueError):
-            signature = name
-        parts += [f"## {name}", f"```python\n{signature}\n```", _doc(value)]
-    return "\n\n".join(parts) + "\n"
-
-
-def _doc(value: object) -> str:
-    """Return a docstring as Markdown: indented lines are code, the rest is text."""
-    lines, out, code = inspect.getdoc(value).splitlines(), [], False
-    for line in lines:
-        inside = line.startswith("    ") or (code and not line.strip())
-        if inside != code:
-            out += ["```", ""] if code else ["", "```"]
-            code = inside
-        out.append(line[4:] if inside else line.replace("<", "&lt;"))
-    return "\n".join([*out, "```"] if code else out)
 
 
 def released() -> list[str]:

@@ -12,17 +12,20 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 
 from autograder.authoring import notebooks, source
+from autograder.book import charts
 
 #: Seconds for one cell of a lesson.
 CELL = 600
+#: What a kernel does before the first cell.
+BEGIN = "import autograder.book.charts; autograder.book.charts.describe(); del autograder"
 
 
 def key(nb: NotebookNode) -> str:
-    """Return a digest of a notebook's code cells and of the pinned versions: what its outputs depend on."""
+    """Return a digest of a notebook's code cells, the pinned versions and `charts`: what its outputs depend on."""
     pins = re.findall(
         r'^    "([\w.\[\]-]+==[^";]+)', (source.ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M
     )
-    told = hashlib.sha256("\n".join(sorted(pins)).encode())
+    told = hashlib.sha256("\n".join(sorted(pins)).encode() + Path(charts.__file__).read_bytes())
     for cell in nb.cells:
         if cell.cell_type == "code":
             told.update(b"\0" + cell.source.encode())
@@ -46,7 +49,13 @@ def executed(path: Path, folder: Path, say: Callable[[str], None] = lambda line:
         return nb
     say(f"running {path.name}")
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    client = NotebookClient(nb, timeout=CELL, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}})
+    client = NotebookClient(
+        nb,
+        timeout=CELL,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(path.parent)}},
+        extra_arguments=[f"--IPKernelApp.exec_lines={BEGIN}"],
+    )
     client.execute()
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob(f"{path.stem}-*.ipynb"):

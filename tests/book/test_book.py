@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import jupytext
+import nbformat
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import sync_playwright
 
 from autograder.authoring.source import ROOT
-from autograder.book import check, lighter, pages
+from autograder.book import check, lighter, pages, reading, reference
 from tests.support import tiny
 from tests.support.browser import QUIET, chromium
 
@@ -34,7 +37,8 @@ draw(gm, title="a small graph")
 
 # %%
 _, axes = plt.subplots()
-axes.plot([1, 2, 4])
+axes.plot([1, 2, 4], label="a <b>")
+axes.set(title="Growth", xlabel="days", ylabel="words")
 plt.show()
 
 # %%
@@ -90,6 +94,7 @@ def test_the_book_is_built_and_has_no_broken_link(course):
     _, said = course
     assert said.returncode == 0, said.stdout + said.stderr
     assert "running day21_small.py" in said.stdout and "No broken link." in said.stdout
+    assert re.search(r"Built in \d+ s, 1 of 1 lessons run \(limit: 900 s\)", said.stdout)
     assert "build/book/source" not in said.stderr, "Sphinx warns of a page: " + said.stderr
 
 
@@ -106,13 +111,14 @@ def test_a_second_build_runs_only_what_has_changed(course):
     again = build(folder)
     page = (folder / "build/book/html/day21_small.html").read_text()
     assert again.returncode == 0 and "running" not in again.stdout
+    assert "0 of 1 lessons run (limit: 60 s" in again.stdout
     assert "One formula," in page and "so many nodes: " in page, "the text is new, the outputs are the stored ones"
 
 
 def test_pictures_have_text_and_formulas_need_no_script(course):
     page = (course[0] / "build/book/html/day21_small.html").read_text()
     assert "<summary>As text</summary>" in page and "placeholder" in page
-    assert '<img alt="A chart"' in page
+    assert '<img alt="Growth; words against days; a &lt;b&gt;."' in page
     assert "<math" in page and "$5 or $6" in page
     assert "mathjax" not in page.lower()
 
@@ -150,15 +156,19 @@ def test_a_phone_need_not_scroll_sideways(course, browser, name):
 def test_what_is_wrong_with_a_book_is_said(tmp_path):
     (tmp_path / "index.html").write_text(
         '<a href="gone.html">a</a><a href="there.html#no">b</a><script src="https://elsewhere.org/x.js"></script>'
+        '<li><a href="day05_memory.html"><b>Day 5</b></a><img src="data:," alt="">'
         f"<p>{'x' * check.FIRST}"
     )
     (tmp_path / "there.html").write_text('<p id="yes">')
-    assert check.problems(tmp_path)[:3] == [
+    (tmp_path / "day05_memory.html").write_text("")
+    assert check.problems(tmp_path)[:-1] == [
+        "index.html has 1 pictures without words: give their axes titles and labels.",
         "index.html leads to gone.html, which is not there.",
         "index.html leads to there.html#no: there is no no on that page.",
         "index.html loads https://elsewhere.org/x.js: a page of the book must not load anything from elsewhere.",
+        "index.html has no picture for day05_memory on its map: let that lesson draw a graph.",
     ]
-    assert check.problems(tmp_path)[3].startswith("The first page has 1,000,")
+    assert check.problems(tmp_path)[-1].startswith("The first page has 1,000,")
 
 
 def test_icons_that_are_not_shown_are_left_out(tmp_path):
@@ -173,3 +183,42 @@ def test_every_lesson_of_the_course_is_on_the_map():
     found = pages.days()
     assert [day.lesson for day in found] == sorted(path.stem for path in (ROOT / "course").glob("day*.py"))
     assert all(day.number in pages.MAP and day.exercises for day in found)
+
+
+def test_axe_reads_every_page_in_every_look(browser, tmp_path):
+    (tmp_path / "deep").mkdir()
+    (tmp_path / "index.html").write_text('<html lang="en"><title>a</title><main><h1>a</h1></main>')
+    grey = '<p style="color: light-dark(black, #444); background: light-dark(white, black)">dark on dark</p>'
+    styled = f'<html lang="en" style="color-scheme: light dark"><title>b</title><main><h1>b</h1>{grey}</main>'
+    (tmp_path / "deep/b.html").write_text(styled)
+    seen, said = reading.read(browser, tmp_path, print)
+    assert seen == 6
+    assert [line.split(",")[0] for line in said] == ["deep/b.html (dark): color-contrast"]
+
+
+def test_without_a_browser_the_check_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(reading.shutil, "which", lambda name: None)
+    with pytest.raises(LookupError, match="apt install chromium"):
+        reading.violations(tmp_path)
+
+
+def test_the_reference_has_what_notebooks_import():
+    cell = """from passlab.memory.plan import Plan
+from passlab import draw, mlir
+from passlab.relax import tvm
+%matplotlib inline
+mlir.parse("")"""
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell)])
+    said = reference.page([nb])
+    headings = re.findall("^##+ (.*)$", said, re.M)
+    assert {"passlab", "draw", "models", "passlab.memory.plan", "Plan", "passlab.mlir", "parse"} <= set(headings)
+    assert "tvm" not in headings and "passlab.relax" not in headings, "TVM documents itself"
+    assert "```python\ndraw(" in said and said.count("```") % 2 == 0
+
+
+def test_every_name_that_lessons_and_exercises_import_has_an_entry():
+    paths = [*(ROOT / "course").glob("day*.py"), *(ROOT / "solutions").glob("day*/*.py")]
+    found = reference.used([jupytext.read(path) for path in paths])
+    missing = {f"{at}.{name}" for at, names in found.items() for name in names if not reference._entry(at, name)}
+    assert len(found) > 40
+    assert {name for name in missing if not name.endswith((".tvm", ".relay", ".relax"))} == set()

@@ -1,0 +1,120 @@
+"""The reference: what notebooks use of the library, with its docstrings, read without importing it.
+
+Importing is no way to it: a process can hold one TVM only, and some modules need packages that a machine may lack.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+
+from nbformat.notebooknode import NotebookNode
+
+import passlab
+from autograder.authoring import source
+
+_LIB = source.ROOT / "lib"
+_MAGIC = re.compile(r"^(\s*)[%!].*$", re.M)
+
+
+def used(notebooks: Iterable[NotebookNode]) -> dict[str, set[str]]:
+    """Return module → names that code cells import from it or reach through it; all public ones for passlab itself."""
+    found: dict[str, set[str]] = defaultdict(set, passlab=set(passlab.__all__))
+    for nb in notebooks:
+        text = "\n".join(_MAGIC.sub(r"\1pass", cell.source) for cell in nb.cells if cell.cell_type == "code")
+        nodes, modules = list(ast.walk(ast.parse(text))), {}
+        for node in nodes:
+            if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith("passlab."):
+                for alias in node.names:
+                    if node.module != "passlab" or alias.name not in passlab.__all__:
+                        if not _entry(node.module, alias.name) and _file(f"{node.module}.{alias.name}"):
+                            modules[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+                        else:
+                            found[node.module].add(alias.name)
+        for node in nodes:
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in modules:
+                found[modules[node.value.id]].add(node.attr)
+    return found
+
+
+def page(notebooks: Iterable[NotebookNode]) -> str:
+    """Return the reference of what notebooks use as Markdown, module by module."""
+    parts = ["# The library for learners", "What the lessons and exercises import: `from passlab import draw, check`."]
+    for module, names in sorted(used(notebooks).items()):
+        entries = [entry for name in sorted(names, key=str.lower) if (entry := _entry(module, name))]
+        if entries:
+            about = ast.get_docstring(_tree(_file(module)))
+            parts += [f"## {module}", _doc(about), *entries]
+    return "\n\n".join(parts) + "\n"
+
+
+def _file(module: str) -> Path | None:
+    path = _LIB.joinpath(*module.split("."))
+    return next((file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()), None)
+
+
+@functools.cache
+def _tree(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
+def _entry(module: str, name: str) -> str:
+    """Return what is said of a name of a module; "" for one that it does not define, or has from elsewhere."""
+    if module == "passlab" and name in passlab._MODULES:
+        about = ast.get_docstring(_tree(_file(f"passlab.{name}")))
+        return f"### {name}\n\n{_doc(about)}"
+    if module == "passlab":
+        module = f"passlab.{passlab._HOME.get(name, name)}"
+    for node in _tree(_file(module)).body:
+        match node:
+            case ast.FunctionDef(name=defined) | ast.ClassDef(name=defined) if defined == name:
+                return f"### {name}\n\n```python\n{_signature(node)}\n```\n\n{_doc(ast.get_docstring(node))}"
+            case ast.ImportFrom(module=home, names=names) if f"{home}.".startswith("passlab."):
+                for alias in names:
+                    if (alias.asname or alias.name) == name:
+                        return _entry(home, alias.name)
+            case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
+                if name in ast.unparse(target).strip("()").split(", "):
+                    code = ast.unparse(node)
+                    code = code if len(code) < 100 else f"{name} = …"
+                    return f"### {name}\n\n```python\n{code}\n```\n\n{_doc(_comment(_file(module), node.lineno))}"
+    return ""
+
+
+def _signature(node: ast.FunctionDef | ast.ClassDef) -> str:
+    """Return how a function or class is called: a class without `__init__` by its fields."""
+    if isinstance(node, ast.FunctionDef):
+        returns = f" -> {ast.unparse(node.returns)}" if node.returns else ""
+        return f"{node.name}({ast.unparse(node.args)}){returns}"
+    for inner in node.body:
+        if isinstance(inner, ast.FunctionDef) and inner.name == "__init__":
+            return f"{node.name}({ast.unparse(inner.args).removeprefix('self').removeprefix(', ')})"
+    fields = [ast.unparse(inner) for inner in node.body if isinstance(inner, ast.AnnAssign)]
+    return f"{node.name}({', '.join(fields)})"
+
+
+def _comment(file: Path, line: int) -> str:
+    """Return the `#:` lines above a line of a program."""
+    above = []
+    for said in reversed(file.read_text(encoding="utf-8").splitlines()[: line - 1]):
+        if not said.startswith("#:"):
+            break
+        above.insert(0, said[2:].strip())
+    return "\n".join(above)
+
+
+def _doc(text: str | None) -> str:
+    """Return a docstring as Markdown: indented lines are code, the rest is text."""
+    out, code = [], False
+    for line in inspect.cleandoc(text or "").splitlines():
+        inside = line.startswith("    ") or (code and not line.strip())
+        if inside != code:
+            out += ["```", ""] if code else ["", "```"]
+            code = inside
+        out.append(line[4:] if inside else line.replace("<", "&lt;"))
+    return "\n".join([*out, "```"] if code else out)
