@@ -11,7 +11,7 @@ In reading order:
 
 - `data`: what the trusted parts hand to each other; `engine`: the one in the middle, which keeps the time
 - `outcomes`, `outputs`: messages to and from workers, and what is taken of them
-- `wire` (`packing`, `unpacking`, `kinds`, `refusal`, `targets`, `operators`, `modules`, `wire_tvm`): values as bytes
+- `wire` (`packing`, `unpacking`, `kinds`, `refusal`, `targets`, `operators`, `modules`, `tvm`): values as bytes
 - `sandbox` (`linux`, `seccomp`, `landlock`, `cgroups`): the layers, each tried before it is trusted
 - `warm`, `flavours`, `worker`, `shell`, `snapshots`: the learner's side
 - `verifier`, `verdicts`: the judge's side; `builder`, `graphs`: where it lets modules and graphs run

@@ -11,7 +11,7 @@ import re
 from typing import Any
 
 from autograder.engine.wire.refusal import Refused
-from autograder.engine.wire.tvm import first_line, in_order, tensor
+from autograder.engine.wire.tvm_parts import first_line, in_order, tensor
 
 #: The node types of ordinary modules: Relax and TIR, but nothing that names a function outside the module.
 _PLAIN = {"None", "int", "bool", "float", "DataType", "ffi.String", "ffi.Shape", "ffi.Tensor", "ir.Op", "ir.SourceName"}

@@ -16,7 +16,7 @@ import ml_dtypes
 import numpy as np
 
 from autograder.engine.wire.refusal import Refused
-from autograder.engine.wire.tvm import first_line, in_order, tensor
+from autograder.engine.wire.tvm_parts import first_line, in_order, tensor
 
 _OPS = re.compile(r"((nn|image|vision|qnn|dyn)\.)?\w+ | annotation\.(stop_fusion|checkpoint|cast_hint)", re.X)
 #: Operators that match `_OPS` but call a Python function, or a function by its name.

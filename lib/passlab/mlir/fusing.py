@@ -20,11 +20,9 @@ into a loop.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import cache
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from passlab.mlir.groups import Group, Maps
 from passlab.mlir.modules import copy
 from passlab.mlir.reshaping import COLLAPSE, EXPAND, Reshapes, empty, erase, is_reshape
 
@@ -42,37 +40,14 @@ def fuse(module: ModuleOp) -> ModuleOp:
     return made
 
 
-@dataclass(eq=False)
-class _Group:
-    """Generics that become one. The loops are those of the last, which keeps its place.
-
-    parts: each generic with the map from the group's loops to its own, producers first. inputs: (value, map) → None,
-    in order; outs: (value, map, result), of which the last are those of the last generic.
-    """
-
-    last: Any
-    parts: list[tuple[Any, int]]
-    inputs: dict[tuple[Any, int], None]
-    outs: list[tuple[Any, int, Any]]
-    reads: dict[Any, tuple[Any, int]] = field(default_factory=dict)  # argument of a body → the input that it reads
-    members: set[Any] = field(default_factory=set)  # the generics of `parts`
-    wanted: list[tuple[Any, int]] = field(default_factory=list)  # inputs whose producer may move in
-    kinds: list[Any] = field(default_factory=list)  # parallel or reduction, for each loop
-    split: bool = False  # whether loops were split to take in a reshape
-
-    @property
-    def loops(self) -> int:
-        return len(self.kinds)
-
-
 def _fuse(module: ModuleOp) -> bool:
     """Fuse what can be; return whether reshapes have moved, after which there may be more."""
     from xdsl.dialects.builtin import TensorType
 
     ops = [op for op in module.walk() if op.results and op.name in ("linalg.generic", EXPAND, COLLAPSE)]
-    maps = _Maps()
+    maps = Maps()
     ops = [kept for op in reversed(ops) if (kept := _needed(op, maps)) is not None][::-1]
-    groups: dict[Any, _Group] = {}  # by a result of the last generic
+    groups: dict[Any, Group] = {}  # by a result of the last generic
     reshapes = Reshapes(groups, maps)
     for op in ops:
         if op.parent is None:
@@ -100,7 +75,7 @@ def _fuse(module: ModuleOp) -> bool:
     return reshapes.moved
 
 
-def _take(group: _Group, groups: dict[Any, _Group], maps: _Maps) -> None:
+def _take(group: Group, groups: dict[Any, Group], maps: Maps) -> None:
     """Move producers into a group until none fits."""
     while group.wanted:
         at = group.wanted.pop()
@@ -108,7 +83,7 @@ def _take(group: _Group, groups: dict[Any, _Group], maps: _Maps) -> None:
             _merge(group, at, groups, maps)
 
 
-def _needed(op: Any, maps: _Maps) -> Any:
+def _needed(op: Any, maps: Maps) -> Any:
     """Return what is left of an operation without the results that nobody reads, or None if it is erased.
 
     An init that the body of a generic does not read becomes a tensor.empty, since only its size matters.
@@ -139,7 +114,7 @@ def _droppable(op: Any, at: int) -> bool:
     )
 
 
-def _without(op: Any, kept: list[int], maps: _Maps) -> Any:
+def _without(op: Any, kept: list[int], maps: Maps) -> Any:
     """Replace a generic by one with some of its results, if they still say how long its loops run."""
     from xdsl.dialects.builtin import ArrayAttr
     from xdsl.dialects.linalg import ops as linalg
@@ -171,12 +146,12 @@ def _without(op: Any, kept: list[int], maps: _Maps) -> Any:
     return made
 
 
-def _start(op: Any, maps: _Maps) -> _Group:
+def _start(op: Any, maps: Maps) -> Group:
     """Return the group of one generic: equal operands read once, values of linalg.fill not at all."""
     held = [maps.number(map_.data) for map_ in op.indexing_maps]
     count, args = len(op.inputs), op.body.block.args
     outs = [(value, map_, result) for value, map_, result in zip(op.outputs, held[count:], op.results, strict=True)]
-    group = _Group(
+    group = Group(
         op, [(op, maps.identity(len(op.iterator_types.data)))], {}, outs, members={op}, kinds=[*op.iterator_types.data]
     )
     for value, map_, arg in zip(op.inputs, held[:count], args, strict=False):
@@ -208,7 +183,7 @@ def _simplify(block: Block, reads: dict[Any, tuple[Any, int]]) -> None:
         erase(op)
 
 
-def _fits(group: _Group, at: tuple[Any, int], producer: _Group, maps: _Maps) -> bool:
+def _fits(group: Group, at: tuple[Any, int], producer: Group, maps: Maps) -> bool:
     """Return whether a producer may move into the group that reads it at an input."""
     value, map_ = at
     uses = sum(_used(result, group) for _, _, result in producer.outs)
@@ -229,7 +204,7 @@ def _fits(group: _Group, at: tuple[Any, int], producer: _Group, maps: _Maps) -> 
     return _covers(maps, rest, group.loops)
 
 
-def _used(result: Any, group: _Group) -> int:
+def _used(result: Any, group: Group) -> int:
     """Return how often a value is used, where the group's parts count once for each map that they read it through."""
     others = sum(use.operation not in group.members for use in result.uses)
     return (
@@ -237,7 +212,7 @@ def _used(result: Any, group: _Group) -> int:
     )
 
 
-def _merge(group: _Group, at: tuple[Any, int], groups: dict[Any, _Group], maps: _Maps) -> None:
+def _merge(group: Group, at: tuple[Any, int], groups: dict[Any, Group], maps: Maps) -> None:
     """Move the producer of an input into the group."""
     value, map_ = at
     producer = groups.pop(value)
@@ -264,13 +239,13 @@ def _merge(group: _Group, at: tuple[Any, int], groups: dict[Any, _Group], maps: 
     group.parts = [(part, maps.compose(own, inside)) for part, own in producer.parts] + group.parts
 
 
-def _arg(group: _Group, result: Any) -> Any:
+def _arg(group: Group, result: Any) -> Any:
     """Return the argument of a body that holds a result's init."""
     op = result.owner
     return op.body.block.args[len(op.inputs) + result.index]
 
 
-def _is_copy(group: _Group, maps: _Maps) -> bool:
+def _is_copy(group: Group, maps: Maps) -> bool:
     """Return whether all that a group does is to yield its operands as they are."""
     if any(len(part.body.block.ops) != 1 for part, _ in group.parts) or len(group.outs) != len(group.last.results):
         return False
@@ -280,7 +255,7 @@ def _is_copy(group: _Group, maps: _Maps) -> bool:
     )
 
 
-def _yielded(group: _Group) -> list[tuple[Any, int] | None]:
+def _yielded(group: Group) -> list[tuple[Any, int] | None]:
     """Return the input that each result of a copying group has, or None."""
     found = []
     for value in group.last.body.block.last_op.operands:
@@ -290,7 +265,7 @@ def _yielded(group: _Group) -> list[tuple[Any, int] | None]:
     return found
 
 
-def _source(group: _Group, arg: Any) -> tuple[Any, int] | None:
+def _source(group: Group, arg: Any) -> tuple[Any, int] | None:
     """Return the input of the group that an argument holds, through parts that only yield."""
     key = group.reads.get(arg)
     while key is not None and key not in group.inputs:
@@ -299,7 +274,7 @@ def _source(group: _Group, arg: Any) -> tuple[Any, int] | None:
     return key
 
 
-def _forward(group: _Group, groups: dict[Any, _Group]) -> None:
+def _forward(group: Group, groups: dict[Any, Group]) -> None:
     """Let the readers of a copy read what it copies."""
     for (_, _, result), found in zip(group.outs, _yielded(group), strict=True):
         result.replace_all_uses_with(found[0])
@@ -307,7 +282,7 @@ def _forward(group: _Group, groups: dict[Any, _Group]) -> None:
         erase(part)
 
 
-def _covers(maps: _Maps, held: Iterable[int], loops: int) -> bool:
+def _covers(maps: Maps, held: Iterable[int], loops: int) -> bool:
     """Return whether each loop's dimension is an axis by itself in one of the maps."""
     return set().union(*(maps.plain(map_) for map_ in held)) >= set(range(loops))
 
@@ -315,7 +290,7 @@ def _covers(maps: _Maps, held: Iterable[int], loops: int) -> bool:
 # ---------------------------------------------------------------------------------------------------- writing
 
 
-def _write(group: _Group, maps: _Maps, now: dict[Any, Any]) -> None:
+def _write(group: Group, maps: Maps, now: dict[Any, Any]) -> None:
     """Replace the generics of a group by one. now: result of a replaced generic → that of the one in its place."""
     from xdsl.dialects.builtin import AffineMapAttr, ArrayAttr
     from xdsl.dialects.linalg import ops as linalg
@@ -380,88 +355,3 @@ def _index(op: Any, map_: AffineMap, body: Block) -> None:
     body.add_ops([*loops, apply])
     op.results[0].replace_all_uses_with(apply.results[0])
     erase(op)
-
-
-class _Maps:
-    """Affine maps by number, so that they are compared, composed and inverted once."""
-
-    def __init__(self) -> None:
-        self.held: list[AffineMap] = []
-        self.numbers: dict[AffineMap, int] = {}
-        self.known: dict[tuple[int, int], int] = {}
-        for name in ("plain", "inverse", "is_identity", "is_permutation", "identity", "picks", "joined"):
-            setattr(self, name, cache(getattr(self, f"_{name}")))
-
-    def number(self, map_: AffineMap) -> int:
-        found = self.numbers.get(map_)
-        if found is None:
-            found = self.numbers[map_] = len(self.held)
-            self.held.append(map_)
-        return found
-
-    def data(self, number: int) -> AffineMap:
-        return self.held[number]
-
-    def compose(self, outer: int, inner: int) -> int:
-        """Return the map that applies `inner`, then `outer`."""
-        if self.is_identity(inner):
-            return outer
-        found = self.known.get((outer, inner))
-        if found is None:
-            found = self.known[outer, inner] = self.number(self.held[outer].compose(self.held[inner]))
-        return found
-
-    def _identity(self, loops: int) -> int:
-        from xdsl.ir.affine import AffineMap
-
-        return self.number(AffineMap.identity(loops))
-
-    def _plain(self, number: int) -> frozenset[int]:
-        """Return the dimensions that are a result by themselves."""
-        from xdsl.ir.affine import AffineDimExpr
-
-        return frozenset(expr.position for expr in self.held[number].results if isinstance(expr, AffineDimExpr))
-
-    def _is_permutation(self, number: int) -> bool:
-        map_ = self.held[number]
-        return map_.num_dims == len(map_.results) == len(self._plain(number)) and not map_.num_symbols
-
-    def _is_identity(self, number: int) -> bool:
-        map_ = self.held[number]
-        return self._is_permutation(number) and all(expr.position == at for at, expr in enumerate(map_.results))
-
-    def _inverse(self, number: int) -> int | None:
-        """Return the number of the inverse of a permutation, or None for another map."""
-        from xdsl.ir.affine import AffineDimExpr, AffineMap
-
-        if not self._is_permutation(number):
-            return None
-        order = [expr.position for expr in self.held[number].results]
-        return self.number(AffineMap(len(order), 0, tuple(AffineDimExpr(order.index(d)) for d in range(len(order)))))
-
-    def _picks(self, number: int) -> bool:
-        """Return whether each result is a dimension, and none is twice."""
-        map_ = self.held[number]
-        return len(map_.results) == len(self._plain(number)) and not map_.num_symbols
-
-    def split(self, number: int, counts: tuple[int, ...]) -> int:
-        """Return a map that picks dimensions, after dimension d has become counts[d] of them."""
-        from xdsl.ir.affine import AffineDimExpr, AffineMap
-
-        starts = list(accumulate(counts, initial=0))
-        picked = [expr.position for expr in self.held[number].results]
-        results = [AffineDimExpr(starts[dim] + at) for dim in picked for at in range(counts[dim])]
-        return self.number(AffineMap(starts[-1], 0, tuple(results)))
-
-    def _joined(self, sizes: tuple[tuple[int, ...], ...]) -> int:
-        """Return the map from split loops of these sizes to the loops that they were."""
-        from xdsl.ir.affine import AffineDimExpr, AffineMap
-
-        results, at = [], 0
-        for parts in sizes:
-            expr = AffineDimExpr(at)
-            for step, size in enumerate(parts[1:], at + 1):
-                expr = expr * size + AffineDimExpr(step)
-            results.append(expr)
-            at += len(parts)
-        return self.number(AffineMap(at, 0, tuple(results)))

@@ -21,7 +21,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from passlab.mlir.fusing import _Group, _Maps
+    from passlab.mlir.groups import Group, Maps
 
 EXPAND, COLLAPSE = "tensor.expand_shape", "tensor.collapse_shape"
 
@@ -87,7 +87,7 @@ class Reshapes:
     moved: whether any reshape has moved, so that another round may find more to fuse.
     """
 
-    def __init__(self, groups: dict[Any, _Group], maps: _Maps):
+    def __init__(self, groups: dict[Any, Group], maps: Maps):
         self.groups, self.maps, self.moved = groups, maps, False
 
     def visit(self, op: Any) -> Any:
@@ -167,7 +167,7 @@ class Reshapes:
 
     # ------------------------------------------------------------------------------------------------ splitting loops
 
-    def take(self, group: _Group, used: Any) -> bool:
+    def take(self, group: Group, used: Any) -> bool:
         """Let a group read what one of its inputs collapses; return whether there was such an input."""
         for value, map_ in group.inputs:
             op = value.owner
@@ -179,7 +179,7 @@ class Reshapes:
                 return True
         return False
 
-    def _splits(self, group: _Group, map_: int) -> bool:
+    def _splits(self, group: Group, map_: int) -> bool:
         """Return whether the loops that a map reads may be split."""
         held = (*(other for _, other in group.inputs), *(other for _, other, _ in group.outs))
         values = (*(value for value, _ in group.inputs), *(value for value, _, _ in group.outs))
@@ -189,7 +189,7 @@ class Reshapes:
             and all(-1 not in value.type.get_shape() for value in values if hasattr(value.type, "get_shape"))
         )
 
-    def _split_loops(self, group: _Group, map_: int, split: Split, source: Any = None, out: Any = None) -> None:
+    def _split_loops(self, group: Group, map_: int, split: Split, source: Any = None, out: Any = None) -> None:
         """Split the loops of a group as the axes of the value that it reads or makes through a map.
 
         source: the input that a collapse_shape makes. out: the result that an expand_shape reads.
