@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import pytest
 
 from passlab.dataflow import (
+    ANALYSES,
     Block,
     Instruction,
     Program,
@@ -21,6 +24,7 @@ from passlab.dataflow import (
     reverse_postorder,
     run,
     show,
+    solve,
     successors,
 )
 from passlab.dataflow.order import dominators
@@ -237,6 +241,23 @@ def test_stablehlo_computes_the_same():
     assert invalid(program) is None and loop_heads(program) == {"loop"}
     for x, n in ((1, 0), (2, 5), (7, 9)):
         assert run(program, x, n).returned == tuple(int(value) for value in f(x, n))
+
+
+def test_a_switch_of_many_branches_becomes_a_chain():
+    import jax
+    from jax import lax
+
+    def f(i, x, y, z):
+        branches = [lambda: (x + y, y), lambda: (y * 2, x), lambda: (x - z, lax.cond(x > y, lambda: x, lambda: z))]
+        a, b = lax.switch(i, branches)
+        return lax.switch(b, [lambda: a, lambda: b, lambda: a + b, lambda: a - b])
+
+    program = from_stablehlo(jax.jit(f).lower(0, 1, 2, 3).as_text())
+    assert invalid(program) is None
+    assert "stablehlo.case" not in {line.op for block in program.blocks for line in block.instructions}
+    assert solve(program, ANALYSES["liveness"]).before["entry"] == set(program.parameters), "all are read in a branch"
+    for i, x, y, z in product((-1, 0, 1, 2, 5), (0, 3), (1, 2), (0, 3)):
+        assert run(program, i, x, y, z).returned == (int(f(i, x, y, z)),)
 
 
 @pytest.mark.parametrize(

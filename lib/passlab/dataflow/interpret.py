@@ -32,6 +32,7 @@ OPS: dict[str, Callable[..., Any]] = {
     "eq": lambda a, b: a == b,
     "ne": lambda a, b: a != b,
     "select": lambda c, a, b: a if c else b,
+    "clamp": lambda low, a, high: min(max(low, a), high),
 }
 
 #: Operations whose operands may change places.

@@ -60,6 +60,8 @@ class _Reader:
                 self.loop(op, ins, outs)
             elif kind in ("stablehlo.if", "stablehlo.case") and len(op.regions) == 2:
                 self.branch(op, kind, ins[0], outs)
+            elif kind == "stablehlo.case":
+                self.switch(op, ins[0], outs)
             elif kind == "stablehlo.constant":
                 self.blocks.add(outs[0], "const", value=_number(op.attributes["value"]))
             else:
@@ -100,6 +102,23 @@ class _Reader:
             self.blocks.open(label)
             self.blocks.copies(outs, self.body(block))
             self.blocks.close("jump", (), (join,))
+        self.blocks.open(join)
+
+    def switch(self, op: Any, index: str, outs: list[str]) -> None:
+        """Ask for one index after the other; the last region runs for all that are left."""
+        *tested, last = (region.blocks[0] for region in op.regions)
+        (join,) = self.blocks.label("join")
+        for i, block in enumerate(tested):
+            here, others = self.blocks.label("case", "others")
+            self.blocks.add(f"{index}.{i}", "const", value=i)
+            self.blocks.add(f"{index}.is{i}", "stablehlo.compare.EQ", index, f"{index}.{i}")
+            self.blocks.close("branch", (f"{index}.is{i}",), (here, others))
+            self.blocks.open(here)
+            self.blocks.copies(outs, self.body(block))
+            self.blocks.close("jump", (), (join,))
+            self.blocks.open(others)
+        self.blocks.copies(outs, self.body(last))
+        self.blocks.close("jump", (), (join,))
         self.blocks.open(join)
 
 
