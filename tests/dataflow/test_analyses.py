@@ -181,6 +181,24 @@ def test_an_analysis_without_end_names_the_block():
     assert "`widen`" in str(caught.value)
 
 
+def test_long_facts_are_told_by_what_changed():
+    def counts(block, before):
+        return before | {10_000 + len(before)}
+
+    def spreads(block, before):
+        return {f"variable{i}": 0 for i in range(9)} | {"zero": before.get("zero", 0) + (block.name == "body")}
+
+    def larger(one, other):
+        return {name: max(d.get(name, 0) for d in (one, other)) for name in one | other}
+
+    of_sets = Analysis("counts", "forward", lambda p: frozenset(), lambda p: frozenset(), frozenset.union, counts)
+    with pytest.raises(DoesNotEnd, match=r"block loop still changes: it gains \{100\d\d(, 100\d\d)*\}\. Give"):
+        solve(COUNT, of_sets, most=20)
+    of_dicts = Analysis("spreads", "forward", lambda p: {}, lambda p: {}, larger, spreads)
+    with pytest.raises(DoesNotEnd, match=r"still changes: it gains \{zero=20\} and loses \{zero=19\}\. Give"):
+        solve(COUNT, of_dicts, most=20)
+
+
 def test_a_direction_is_forward_or_backward():
     with pytest.raises(ValueError, match="'sideways'; it can be 'forward' or 'backward'"):
         Analysis("odd", "sideways", *[LIVENESS.boundary, LIVENESS.initial, LIVENESS.merge, LIVENESS.transfer])

@@ -159,13 +159,13 @@ class Replay:
         what = f"{self.program.name}, analysis {self.analysis.name}"
         if self.analysis.merge(old, new) != new:
             raise NotMonotone(
-                f"{what}: the fact of block {name} went the wrong way, from {told(old)} to {told(new)}. Facts may "
+                f"{what}: the fact of block {name} went the wrong way{_change(old, new)}. Facts may "
                 f"only go towards what they become by merging, so `transfer` or `merge` is not monotone there."
             )
         if self.count[name] > self.most:
             raise DoesNotEnd(
-                f"{what}: after {self.most} visits the fact of block {name} still changes, from {told(old)} to "
-                f"{told(new)}. Give the analysis a `widen` that jumps to a fact that holds for all later visits."
+                f"{what}: after {self.most} visits the fact of block {name} still changes{_change(old, new)}. "
+                f"Give the analysis a `widen` that jumps to a fact that holds for all later visits."
             )
 
     def solution(self) -> Solution:
@@ -178,3 +178,18 @@ class Replay:
             for target in block.terminator.targets:
                 there = self.along(block.name, target) if self.forward else self.went[target]
                 yield (block.name, target), there
+
+
+def _change(old: Fact, new: Fact) -> str:
+    """Return how a fact changed: both facts or, if they are too long to be shown, what one has and the other lacks."""
+    texts = told(old), told(new)
+    if not any(text.endswith("…") for text in texts):
+        return f", from {texts[0]} to {texts[1]}"
+    if isinstance(old, dict) and isinstance(new, dict):
+        added, lost = ({k: v for k, v in a.items() if k not in b or b[k] != v} for a, b in ((new, old), (old, new)))
+    elif isinstance(old, set | frozenset) and isinstance(new, set | frozenset):
+        added, lost = new - old, old - new
+    else:
+        return f", from {texts[0]} to {texts[1]}"
+    parts = [f"{word} {told(part)}" for word, part in (("gains", added), ("loses", lost)) if part]
+    return f": it {' and '.join(parts)}"
