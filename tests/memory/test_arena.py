@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import fx, nn
@@ -110,6 +112,40 @@ def test_a_plan_that_overlaps_gives_wrong_numbers():
     met = clashes(gm, bad, x)[0]
     assert {met.one, met.other} == {"relu", "exp"}
     assert not bit_equal(run(gm, bad, x, checked=False), gm(x))
+
+
+def small(m, x):
+    nothing = x[:, :0] * 2
+    return torch.relu(x), nothing
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"offsets": {"relu": 2}}, "The offset of relu is 2, and its numbers have 4 bytes: choose a multiple of 4."),
+        ({"offsets": {"relu": 0, "mul": 0}}, "mul has 0 bytes, so it needs no place: leave its offset out."),
+        ({"arena": None}, "The arena of the plan is None: it must be an int"),
+        ({"arena": 100.5}, "The arena of the plan is 100.5: it must be an int"),
+        ({"arena": -1}, "The arena of the plan is -1: it must be an int"),
+        ({"order": None}, "An order is a list or tuple of the names of all nodes; this is a NoneType."),
+        ({"order": "x"}, "An order is a list or tuple of the names of all nodes; this is a str."),
+        ({"order": ("x", ["relu"])}, "Entry 1 of the order is ['relu']: it must be the name of a node."),
+    ],
+)
+def test_plans_that_are_none(change, sentence):
+    gm, x = graph(small, (2, 3))(), torch.ones(2, 3)
+    plan = replace(planned(gm, x), arena=128)
+    assert bit_equal(run(gm, plan, x), gm(x))
+    with pytest.raises(BadPlan) as error:
+        run(gm, replace(plan, **change), x)
+    assert str(error.value).startswith(sentence)
+
+
+def test_a_misaligned_place_names_the_node_unchecked_too():
+    gm, x = graph(small, (2, 3))(), torch.ones(2, 3)
+    plan = replace(planned(gm, x), offsets={"relu": 2})
+    with pytest.raises(BadPlan, match=r"Byte 2 of the arena is no place for relu, of torch\.float32: align it to 4"):
+        run(gm, plan, x, checked=False)
 
 
 def test_another_order_runs_too():

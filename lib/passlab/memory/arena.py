@@ -81,7 +81,7 @@ class _Runner(fx.Interpreter):
             if key not in places:
                 places[key] = self.base + self.plan.offsets[next(names)]
                 _bytes(self.memory, places[key], storage.nbytes()).copy_(_bytes(tensor, 0, storage.nbytes()))
-            return self._at(places[key], tensor)
+            return self._at(places[key], tensor, node)
 
         return tree_map_only(torch.Tensor, move, value) if node.name in self.made else value
 
@@ -93,11 +93,11 @@ class _Runner(fx.Interpreter):
                 known.add(leaf.untyped_storage().data_ptr())
         return known
 
-    def _at(self, start: int, like: torch.Tensor) -> torch.Tensor:
+    def _at(self, start: int, like: torch.Tensor, node: fx.Node) -> torch.Tensor:
         """Return a tensor in the arena, with the storage that begins at byte `start` laid out as that of `like`."""
-        width = like.dtype.itemsize
+        width, at = like.dtype.itemsize, start - self.base
         if start % width:
-            raise BadPlan(f"Byte {start - self.base} of the arena is no place for {like.dtype}: align it to {width}.")
+            raise BadPlan(f"Byte {at} of the arena is no place for {node.name}, of {like.dtype}: align it to {width}.")
         made = torch.empty(0, dtype=like.dtype, device=self.memory.device)
         first = start // width + like.storage_offset()
         return made.set_(self.memory.untyped_storage(), first, like.size(), like.stride())
@@ -115,7 +115,7 @@ class _Runner(fx.Interpreter):
         args, kwargs = self.fetch_args_kwargs_from_env(node)
         if any(self._meets(leaf, *mine) for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)):
             return None  # torch refuses to write where it reads; a copy shows what such a plan does
-        made = self._at(self.base + mine[0], like)
+        made = self._at(self.base + mine[0], like, node)
         out(*args, **kwargs, out=made)
         self.direct += 1
         return made

@@ -47,6 +47,10 @@ def check_order(gm: fx.GraphModule, order: Sequence[str]) -> None:
     either of the two writes."""
     from passlab.fx.effects import memory_order
 
+    if not isinstance(order, Sequence) or isinstance(order, str):
+        raise BadPlan(f"An order is a list or tuple of the names of all nodes; this is a {type(order).__name__}.")
+    if odd := [i for i, name in enumerate(order) if not isinstance(name, str)]:
+        raise BadPlan(f"Entry {odd[0]} of the order is {str(order[odd[0]])[:40]}: it must be the name of a node.")
     nodes = {node.name: node for node in gm.graph.nodes}
     place = {name: i for i, name in enumerate(order)}
     if missing := [name for name in nodes if name not in place]:

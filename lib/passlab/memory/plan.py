@@ -52,9 +52,17 @@ def check_plan(gm: fx.GraphModule, plan: Plan, *inputs: torch.Tensor, alignment:
     check_order(gm, plan.order)
     found = storages(gm, *inputs)
     buffers = ranges(found, gm, plan.order)
+    if type(plan.arena) is not int or plan.arena < 0:
+        raise BadPlan(f"The arena of the plan is {str(plan.arena)[:40]}: it must be an int, its number of bytes.")
     if isinstance(plan.offsets, Mapping):
         _check_owners(found, plan.offsets)
     check(buffers, plan.offsets, alignment, plan.arena)
+    for one in found:
+        if plan.offsets.get(one.name, 0) % one.width:
+            raise BadPlan(
+                f"The offset of {one.name} is {plan.offsets[one.name]}, and its numbers have {one.width} bytes: choose "
+                f"a multiple of {one.width}."
+            )
     return buffers
 
 
@@ -67,6 +75,8 @@ def _check_owners(found: Sequence[Storage], offsets: Mapping[str, int]) -> None:
             raise BadPlan(
                 f"{what} is {_KINDS[storage.kind]}: it is the caller's memory, and has no offset in the arena."
             )
+        if not storage.size and storage.name in offsets:
+            raise BadPlan(f"{storage.name} has 0 bytes, so it needs no place: leave its offset out.")
         if storage.kind == "value" and (views := [v for v in storage.values if v not in owners and v in offsets]):
             raise BadPlan(f"{views[0]} lies in the memory of {storage.name}: only {storage.name} has an offset.")
 

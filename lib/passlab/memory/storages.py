@@ -32,7 +32,7 @@ class Storage:
     `name`: the node that made it; ".1" follows for a further one that the same node made. `kind`: "input", "parameter"
     (both belong to the caller and are not planned) or "value". `size`: bytes. `values`: names of the nodes whose
     values lie in it, in order. `touched`: positions in the graph of the nodes that make, read or write it.
-    `is_output`: whether the graph returns a value that lies in it.
+    `is_output`: whether the graph returns a value that lies in it. `width`: bytes of the widest number in it.
     """
 
     name: str
@@ -41,6 +41,7 @@ class Storage:
     values: list[str] = field(default_factory=list)
     touched: list[int] = field(default_factory=list)
     is_output: bool = False
+    width: int = 1
 
 
 def storages(gm: fx.GraphModule, *inputs: torch.Tensor) -> list[Storage]:
@@ -138,6 +139,7 @@ class _Recorder(fx.Interpreter):
             self.counts[node.name] += 1
             self.found[key] = Storage(f"{node.name}.{count}" if count else node.name, kind, nbytes)
         storage = self.found[key]
+        storage.width = max(storage.width, tensor.dtype.itemsize)
         if made and storage.values[-1:] != [node.name]:
             storage.values.append(node.name)
         if not storage.touched or storage.touched[-1] != self.step:
