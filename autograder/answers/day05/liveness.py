@@ -87,8 +87,13 @@ def hidden(seed: int) -> list[Case]:
         rows = torch.exp(x).size(0)
         return torch.add(y, other=w) * rows
 
+    def padded(m: Any, x: fx.Proxy) -> fx.Proxy:
+        y = x.new_empty_strided((2, 3), (9, 1)).zero_()
+        return y.sum() + x.sum()
+
     n = rng.randint(3, 6)
     return [
+        live_case("a storage larger than its view", graph(padded, (2, n)), (2, n)),
         live_case("a view of a view", graph(a_chain_of_views, (n, n), lin=lambda: nn.Linear(n, n)), (n, n)),
         live_case("results that share", graph(given_back, (n, 3)), (n, 3)),
         live_case("parameters", graph(held, (2, n), w=(n, 2), b=(n,)), (2, n)),

@@ -26,6 +26,8 @@ def hidden(seed: int) -> list[Case]:
     deep += [Task(f"d{i}", (f"d{i - 1}",), rng.randint(1, 9), rng.randint(0, 9)) for i in range(1, 60)]
     several = tree(rng, 30)[:-1]  # without the last task, all that it read is output
     scratch = [Task("a", (), 2, 20), Task("b", (), 9), Task("c", (), 4, 3), Task("end", ("a", "b", "c"), 1)]
+    crossed = [Task("p", (), 14), Task("x", ("p",), 8), Task("s", (), 2, 30)]
+    crossed += [Task("one", ("x", "s"), 1), Task("two", ("s",), 1)]
     inputs = [Task(f"in{i}", (), rng.randint(1, 9)) for i in range(10)]
     readers = [Task(name, tuple(task.name for task in inputs), 2) for name in ("one", "two")]
     kept = [Task("kept", (), 12), *badly_ordered(rng, 9)]
@@ -41,6 +43,7 @@ def hidden(seed: int) -> list[Case]:
         *(graph_case(f"drawn, number {i + 1}", badly_ordered(rng)) for i in range(4)),
         graph_case("drawn, listed in any order", mixed(badly_ordered(rng))),
         graph_case("drawn, with an output at the side", kept),
+        graph_case("scratch memory decides in a graph", crossed),
         graph_case("many inputs that all are needed", [*inputs, *readers]),
         graph_case("drawn, small", badly_ordered(rng, 7)),
     ]

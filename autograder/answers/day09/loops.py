@@ -14,6 +14,13 @@ _ADD = "%s = arith.addf %l, %o : f32\nlinalg.yield %s : f32"
 _COPY = "linalg.yield %l : f32"
 
 
+def _diagonals(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Write all elements into the place of their diagonal, the first dimension outermost: the last one stays."""
+    for i, row in enumerate(a):
+        b[i : i + len(row)] = row
+    return a, b
+
+
 def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     m, n, k = rng.sample(range(2, 8), 3)
@@ -54,6 +61,7 @@ def hidden(seed: int) -> list[Case]:
         one("a convolution with steps", 2, [1], [f"d0 * {step} + d1", "d1", "d0"], PRODUCT, three,
             [(long,), (window,), (m,)],
             lambda a, b, c: (a, b, c + np.lib.stride_tricks.sliding_window_view(a, window)[::step][:m] @ b)),
+        one("the last turn stays", 2, [0, 1], ["d0, d1", "d0 + d1"], _COPY, two, [(m, n), (m + n - 1,)], _diagonals),
         one("pairs", 1, [], ["d0 floordiv 2, d0 mod 2", "d0"], _COPY, two, [(m, 2), (2 * m,)],
             lambda a, b: (a, a.reshape(-1))),
         one("into every second", 1, [], ["d0", "d0 * 2"], _COPY, two, [(m,), (2 * m,)],

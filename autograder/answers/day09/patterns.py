@@ -30,6 +30,7 @@ from passlab.mlir.rewriting import again, constant, flags, number
 ONE_TO_MERGE = "Two operations with constants become one."
 TWO_OPERATIONS = "No law is about two different operations."
 PROMISE = "Only one of the two operations had it."
+NEW_PROMISE = "The operation that it replaces had no such flag."
 OVERFLOWS = "That x + c and (x + c) + d do not overflow says nothing of c + d."
 CHAIN = "; ".join(f"v{i} = addi {f'v{i - 1}' if i else 'x'} {i + 1}" for i in range(30))
 
@@ -45,6 +46,9 @@ def hidden(seed: int) -> list[Case]:
         return pattern_case(name, scalars(lines, kind=kind, results=results, parameters="x y"), **said)
 
     return [
+        law("exchanged, no promise", "a = addf 3 x", spared=without("nnan", NEW_PROMISE)),
+        law("exchanged, no promise, integers", "a = addi 3 x", kind="i32", spared=without("nsw", NEW_PROMISE)),
+        law("doubled, no promise", "a = mulf x 2", spared=without("nnan", NEW_PROMISE)),
         law("minus zero on the left", "a = addf -0.0 x; b = mulf 1.0 a", did=gone()),
         law("zero, allowed", "a = addf x 0.0 <nsz>", did=gone()),
         law("zero on the left, allowed", "a = addf 0.0 x <nsz>", did=gone()),

@@ -20,7 +20,7 @@ from passlab.judge.running import (
 )
 from passlab.judge.travel import function_travels, module_travels, record
 from passlab.judge.verdicts import MEANING, VERDICTS, Case, Exercise, Finding, Judgement, Outcome, Written, call_answer
-from passlab.judge.words import and_more, listed, plural, times
+from passlab.judge.words import and_more, listed, plural, shown, times
 
 __all__ = [
     "MEANING",
@@ -50,6 +50,7 @@ __all__ = [
     "plural",
     "record",
     "run",
+    "shown",
     "time_limit",
     "times",
     "too_many",

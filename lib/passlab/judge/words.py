@@ -25,3 +25,11 @@ def and_more(names: Iterable[str], most: int = 5) -> str:
     """Return "a, b, c", or "a, b, c and 4 more" for more than `most` names."""
     names = list(names)
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def shown(value: Any, most: int = 60) -> str:
+    """Return the beginning of any value as text."""
+    try:
+        return repr(str(value)[:most])
+    except Exception:  # Python writes no integers of more than 4300 digits; a repr may be the learner's
+        return f"a {type(value).__name__} that cannot be printed"

@@ -6,18 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from passlab.judge import shown
 from passlab.memory.tasks import Task, check_order
 
 #: More steps than this no schedule needs.
 STEPS = 2000
-
-
-def shown(value: Any, most: int = 60) -> str:
-    """Return the beginning of any value as text."""
-    try:
-        return repr(str(value)[:most])
-    except ValueError:  # Python writes no integers of more than 4300 digits
-        return f"a very large {type(value).__name__}"
 
 
 def wrong_list(tasks: Sequence[Task], value: Any, again: bool = False) -> str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from passlab.exercises.day05._tasks import shown
-from passlab.judge import Case, Finding, plural
+from passlab.judge import Case, Finding, plural, shown
 from passlab.memory.cache import LINE, SECTOR, touched
 
 #: Each lane wants at most 16 bytes, which lie in two blocks at most.

@@ -6,8 +6,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from passlab.exercises.day05._tasks import shown
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, shown
 from passlab.memory.layout import Edge, Layouts, every, tree
 
 LAYOUTS = ("NCHW", "NHWC", "NCHW8c")

@@ -9,8 +9,7 @@ from itertools import combinations
 from math import inf
 from typing import Any
 
-from passlab.exercises.day05._tasks import shown
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, shown
 
 #: The bytes of all slots may exceed those of the rule in the text by this much.
 ALLOWED = 1.1

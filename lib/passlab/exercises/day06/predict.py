@@ -14,7 +14,7 @@ from functools import cache
 from typing import Any
 
 from passlab.dataflow.predict import SIZES, Row, load, score
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, shown
 
 FEATURES = ("kind", "flops", "nbytes", "outputs", "inner")
 RANK, ERROR, BEYOND = 0.9, 0.15, 0.35
@@ -87,15 +87,18 @@ def predicted(name: str, seed: int, unseen: Sequence[str], beyond: bool = False)
     return Case(name, lambda: (dict(three), [dict(r) for r in measured], [dict(r) for r in asked]), about, expect=times)
 
 
+def _seconds(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e6
+
+
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Did: the order of the predictions is right. Cost: they are near. Spared: also beyond what was measured."""
     times = case.expect
     broken = ""
     if not isinstance(value, list | tuple) or len(value) != len(times):
         broken = f"The answer is a list of {len(times)} numbers of seconds; it is {str(value)[:60]!r}."
-    elif any(type(v) not in (int, float) or not 0 < v < 1e6 for v in value):
-        odd = next(v for v in value if type(v) not in (int, float) or not 0 < v < 1e6)
-        broken = f"A prediction is a number of seconds greater than 0; one of yours is {str(odd)[:60]!r}."
+    elif odd := [v for v in value if not _seconds(v)]:
+        broken = f"A prediction is a Python number of seconds greater than 0; one of yours is {shown(odd[0])}."
     yield Finding("valid", not broken, broken)
     if broken:
         return

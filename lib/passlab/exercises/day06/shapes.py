@@ -52,6 +52,9 @@ def _part(tree: ast.AST, symbols: set[str], text: str) -> Callable[[Mapping[str,
         return lambda sizes: sizes[tree.id]
     if isinstance(tree, ast.Name):
         raise _Bad(f"{text[:60]!r} uses {tree.id}, which is not a size of an input")
+    if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
+        inner = _part(tree.operand, symbols, text)
+        return lambda sizes: -inner(sizes)
     sides = ()
     if isinstance(tree, ast.BinOp):
         sides, op = (tree.left, tree.right), tree.op

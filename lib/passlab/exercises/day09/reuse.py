@@ -9,9 +9,8 @@ from itertools import combinations
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from passlab.exercises.day05._tasks import shown
 from passlab.exercises.day05.reuse import ALLOWED, Memory, few, row, rule_bytes, shared
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, shown
 from passlab.mlir import parse
 from passlab.mlir.modules import _printed
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from passlab import models
+from passlab.judge import shown
 from passlab.wafer.machine import Machine
 from passlab.wafer.pieces import Pieces, cut
 from passlab.wafer.work import Operation, work_of
@@ -56,14 +57,6 @@ def travelled(words: Any, place: Any) -> float:
 def by_rows(count: int, columns: int) -> list[tuple[int, int]]:
     """Return the cores of tasks that lie row by row."""
     return [divmod(task, columns) for task in range(count)]
-
-
-def shown(value: Any, most: int = 60) -> str:
-    """Return the beginning of any value as text."""
-    try:
-        return repr(str(value)[:most])
-    except Exception:  # Python writes no integers of more than 4300 digits; a repr may be the learner's
-        return f"a {type(value).__name__} that cannot be printed"
 
 
 def wrong_cores(value: Any, count: int, rows: int, columns: int) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from passlab.exercises.day11._zoo import network, shown
-from passlab.judge import Case, Finding
+from passlab.exercises.day11._zoo import network
+from passlab.judge import Case, Finding, shown
 from passlab.wafer.machine import Machine
 
 MEMORY = 48 * 1024
