@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
-from passlab import equivalent, shrink
+from passlab import equivalent, shrink, view
 from passlab.mlir import MLIRError, parse, pipeline, text, verify
 from passlab.mlir.cases import case, counts, expecting, fewer_bytes, least, most, none_of, program, valid
 from passlab.mlir.equivalent import equivalent_modules, random_inputs
@@ -118,9 +120,46 @@ def test_each_feature_makes_modules(feature):
         "integers": "xi32>) outs",
         "loops": "scf.for",
         "branches": "scf.if",
+        "calls": "func.call @part0",
+        "buffers": "outs(%v0 : memref<",
+        "affine": "affine.store",
     }
     found = signs.get(feature, "linalg.generic")
     assert any(found in text or (feature == "broadcast" and "linalg.broadcast" in text) for text in said)
+
+
+@pytest.mark.parametrize(
+    ("level", "seed", "op"),
+    [
+        ("calls", 3, "func.call"),
+        ("buffers", 3, "func.call"),
+        ("buffers", 5, "memref.copy"),
+        ("affine", 3, "func.call"),
+        ("affine", 5, "affine.store"),
+    ],
+)
+def test_calls_buffers_and_affine_loops_are_viewed_compared_and_shrunk(level, seed, op):
+    features = ["pointwise", "broadcast", "reduce", "identity", "loops", "branches", "index", "calls", level]
+    module = random_module(seed, 9, features)
+    verify(module)
+    assert op in {node.op for node in view(module)}
+    assert equivalent(module, module, trials=("ordinary",))
+    other = parse(re.sub(r"(?<=arith.constant )-?\d\.\d+e[+-]\d+(?= : f32)", "0.75", text(module), count=1))
+    assert "On random inputs" in equivalent(module, other, trials=("ordinary",)).reason
+    small = shrink(module, lambda it: op in counts(it), 80)
+    verify(small)
+    assert op in counts(small) and len(list(small.walk())) < len(list(module.walk())) / 3, text(small)
+
+
+def test_results_of_buffers_are_returned_or_written_into_arguments():
+    heads = [random_text(seed, 3, ["pointwise", "buffers"]).splitlines()[1] for seed in range(6)]
+    assert len({"->" in head for head in heads}) == 2 and all("tensor" not in head for head in heads)
+
+
+def test_shrinking_drops_functions_that_are_not_called():
+    module = random_module(3, 9, ["pointwise", "calls"])
+    small = shrink(module, lambda it: "linalg.generic" in counts(it), 80)
+    assert "@part0" in text(module) and "@part0" not in text(small)
 
 
 def test_unknown_features_are_refused():

@@ -2,11 +2,13 @@
 
     module = random_module(7)                            # the same in every process
     random_module(7, size=30, features=("pointwise", "reduce"))
+    random_module(7, features=("pointwise", "reduce", "calls", "affine"))
 
 Programs are linalg on tensors of small odd sizes, with what a careless pass gets wrong: values with several users,
 broadcasts and transposes in the maps, permuted results, destinations that are read, reductions before and after
-element-wise operations, equal expressions, loops and branches around tensors. Values stay finite and of moderate size
-on moderate inputs.
+element-wise operations, equal expressions, loops and branches around tensors. On demand they call functions, or MLIR's
+own passes write them on buffers, with or without affine loops. Values stay finite and of moderate size on moderate
+inputs.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from passlab.mlir.modules import parse
+from passlab.mlir.modules import parse, pipeline, text
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -38,7 +40,14 @@ FEATURES = {
     "branches": "scf.if that chooses a tensor",
     "dead": "values that nothing uses",
     "outputs": "several results, one perhaps twice",
+    "calls": "func.call of private functions",
+    "buffers": "memrefs in place of tensors; results are returned, or written into the last arguments",
+    "affine": "buffers, with affine loops in place of linalg",
 }
+#: The features that are on where none are named: programs on tensors, in one function.
+TENSORS = tuple(name for name in FEATURES if name not in ("calls", "buffers", "affine"))
+
+_OUT = "buffer-results-to-out-params{modify-public-functions=true}"
 
 _TABLE: list[tuple[str, float, Callable]] = []
 _TOO_FAR = 50.0  # a value with a larger bound is squashed
@@ -77,14 +86,30 @@ class Value:
 def random_module(seed: int, size: int = 8, features: Sequence[str] | None = None) -> ModuleOp:
     """Return a random module with a function `main` of about `size` operations; the same for the same arguments.
 
-    features: names from `FEATURES`, default all. Raises ValueError for an unknown one.
+    features: names from `FEATURES`, default `TENSORS`. Raises ValueError for an unknown one, and MLIRError for buffers
+    where MLIR's own passes are missing.
     """
     return parse(random_text(seed, size, features), f"random module {seed}")
 
 
 def random_text(seed: int, size: int = 8, features: Sequence[str] | None = None) -> str:
     """Return the text of `random_module`."""
-    return _Writer(seed, features).grow(size)
+    writer = _Writer(seed, features)
+    tensors = writer.grow(size)
+    return text(_buffers(writer, tensors)) if writer.on & {"buffers", "affine"} else tensors
+
+
+def _buffers(w: _Writer, tensors: str) -> ModuleOp:
+    """Return a module on buffers that does the same as one on tensors."""
+    from passlab.mlir.lowering import BUFFERIZE
+
+    loops = BUFFERIZE.replace("}", " allow-return-allocs-from-loops=1}")
+    steps = ["convert-elementwise-to-linalg", "linalg-generalize-named-ops", loops]
+    if w.rng.random() < 0.5:
+        steps.append(_OUT)
+    if "affine" in w.on:
+        steps.append("convert-linalg-to-affine-loops")
+    return pipeline(parse(tensors), ", ".join([*steps, "canonicalize"]))
 
 
 class _Writer:
@@ -93,9 +118,10 @@ class _Writer:
     def __init__(self, seed: int, features: Sequence[str] | None):
         if unknown := [name for name in features or () if name not in FEATURES]:
             raise ValueError(f"No feature {unknown[0]!r}. The features are {', '.join(FEATURES)}.")
-        self.on = set(FEATURES if features is None else features)
+        self.on = set(TENSORS if features is None else features)
         self.rng, self.numbers = random.Random(seed), itertools.count()
         self.lines: list[str] = []
+        self.functions: list[tuple[tuple[int, ...], str]] = []  # the shape of its arguments, its text
         self.values: list[Value] = []
         self.depth, self.made = 1, 0
 
@@ -124,7 +150,7 @@ class _Writer:
         types = ", ".join(it.type for it in results)
         names = ", ".join(it.name for it in results)
         head = f"func.func @main({takes}) -> ({types}) {{"
-        return "\n".join([head, *self.lines, f"  return {names} : {types}", "}", ""])
+        return "\n".join([head, *self.lines, f"  return {names} : {types}", "}", *(it for _, it in self.functions), ""])
 
     def _results(self, many: int) -> list[Value]:
         made = self.values[many - ("branches" in self.on) :] or [self.pointwise_on(self.values[:1])]
@@ -483,20 +509,48 @@ def _branches(w: _Writer) -> None:
     w.values.append(made)
 
 
-def _block(w: _Writer, reads: list[Value], made: Value) -> None:
-    """Write a region that yields an element-wise operation on some values, squashed."""
+@_adds("calls")
+def _calls(w: _Writer) -> None:
+    x = w.pick()
+    y = w.pick(shape=x.shape)
+    known = [number for number, (shape, _) in enumerate(w.functions) if shape == x.shape]
+    if not known or w.rng.random() < 0.5:
+        known = [len(w.functions)]
+        w.functions.append((x.shape, _function(w, f"@part{known[0]}", x.shape)))
+    made = w.value(x.shape, bound=1.0)
+    types = f"({x.type}, {y.type}) -> {made.type}"
+    w.say(f"{made.name} = func.call @part{w.rng.choice(known)}({x.name}, {y.name}) : {types}")
+    x.uses += 1
+    y.uses += 1
+    w.made += 1
+
+
+def _function(w: _Writer, name: str, shape: tuple[int, ...]) -> str:
+    """Return the text of a private function of two tensors."""
+    outside, w.lines, w.depth = w.lines, [], 0
+    reads, result = [Value(w.name(), shape), Value(w.name(), shape)], Value("", shape)
+    takes = ", ".join(f"{it.name}: {it.type}" for it in reads)
+    w.say(f"func.func private {name}({takes}) -> {result.type} {{")
+    _block(w, reads, result, end="func.return")
+    w.say("}")
+    written, w.lines, w.depth = "\n".join(w.lines), outside, 1
+    return written
+
+
+def _block(w: _Writer, reads: list[Value], made: Value, end: str = "scf.yield") -> None:
+    """Write a region that ends with an element-wise operation on some values, squashed."""
     outside = list(w.values)
     w.depth += 1
     inner = w.pointwise_on(reads)
-    place, end = w.empty(made.shape), w.value(made.shape, bound=1.0)
+    place, last = w.empty(made.shape), w.value(made.shape, bound=1.0)
     loops = list(range(len(made.shape)))
 
-    def body(elements: list[str], last: str) -> str:
+    def body(elements: list[str], _: str) -> str:
         name = w.name()
         w.say(f"{name} = math.tanh {elements[0]} : f32")
         return name
 
-    w.generic([(inner, loops)], (place, end, loops), len(loops), body)
-    w.say(f"scf.yield {end.name} : {made.type}")
+    w.generic([(inner, loops)], (place, last, loops), len(loops), body)
+    w.say(f"{end} {last.name} : {made.type}")
     w.depth -= 1
     w.values = outside

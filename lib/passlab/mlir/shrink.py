@@ -3,7 +3,8 @@
     shrink(module, fails, budget=200)     # fails(module) -> bool
 
 Fewer results are returned, an operation is replaced by one of its operands or an argument of its type, in bodies too,
-and a linalg.generic forgets an operand that its body does not read. What nobody uses goes.
+an operation that only has effects (on a buffer: a loop, a store, a call) goes, and a linalg.generic forgets an operand
+that its body does not read. What has no use goes, private functions too.
 """
 
 from __future__ import annotations
@@ -68,13 +69,14 @@ class _Shrinker(shrinking.Shrinker):
     state: _State
 
     def steps(self) -> Sequence[Callable[[], None]]:
-        return self.return_one, self.drop_results, self.replace_operations, self.drop_operands
+        return self.return_one, self.drop_results, self.drop_effects, self.replace_operations, self.drop_operands
 
     def edited(self, edit: tuple) -> _State | None:
         state = _State(copy(self.state.program))
         try:
             getattr(self, f"_{edit[0]}")(state, *edit[1:])
             _sweep(state.function)
+            _uncalled(state.program)
             verify(state.program)
         except (MLIRError, ValueError, IndexError):  # not a module, so not a candidate
             return None
@@ -94,6 +96,12 @@ class _Shrinker(shrinking.Shrinker):
         while number >= 0 and len(self.state.block.last_op.operands) > 1:
             self.attempt(("without", number))
             number -= 1
+
+    def drop_effects(self) -> None:
+        """Erase operations without results, whole loops before what is in them."""
+        number = 0
+        while number < len(self.state.ops) and self.budget > 0:
+            number += not self.attempt(("effect", number))
 
     def replace_operations(self) -> None:
         number = len(self.state.ops) - 1
@@ -116,6 +124,13 @@ class _Shrinker(shrinking.Shrinker):
 
     def _without(self, state: _State, number: int) -> None:
         _return(state, [v for i, v in enumerate(state.block.last_op.operands) if i != number])
+
+    def _effect(self, state: _State, number: int) -> None:
+        op = state.ops[number]
+        if op.results or op is op.parent.last_op:
+            raise ValueError("this operation has a result, or ends its block")
+        op.detach()
+        op.erase()
 
     def _replace(self, state: _State, number: int, at: int) -> None:
         op = state.ops[number]
@@ -180,3 +195,12 @@ def _sweep(function: Operation) -> None:
             if not writes and op.parent is not None:
                 op.detach()
                 op.erase()
+
+
+def _uncalled(program: ModuleOp) -> None:
+    """Erase private functions without a call."""
+    called = {op.properties["callee"].root_reference.data for op in program.walk() if name_of(op) == "func.call"}
+    for name, function in functions(program).items():
+        if "sym_visibility" in function.properties and name not in called:
+            function.detach()
+            function.erase()
