@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: So many of the best stand in the bars of each model.
 MOST_BARS = 12
+#: Why a baseline that runs may have no launches, bytes and peak memory.
+NOT_COUNTED = "not counted: it hands over a finished program, not the graph, groups and plan that are counted"
 Baselines = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
@@ -60,6 +62,7 @@ def page(standings: Sequence[Standing], baselines: Baselines, shown: Shown) -> s
         baselines=[(name, figures(rows, _eager(baselines))) for name, rows in _by_name(baselines).items()],
         missing=_missing(baselines),
         pareto=_pareto(points) if len(points) > 1 else None,
+        left_out=_left_out(baselines, points),
         front=front({point.name: (point.time, point.memory) for point in points}),
         models=[(model, _bars(model, times), times.items()) for model, times in _times(standings, baselines).items()],
         histories=[one for one in standings if len(one.history) > 1],
@@ -139,6 +142,16 @@ def _missing(baselines: Baselines) -> list[tuple[str, str]]:
             if row.get("missing"):
                 found.setdefault((name, row["missing"]), []).append(model)
     return [(name, f"{', '.join(models)}: {why}") for (name, why), models in found.items()]
+
+
+def _left_out(baselines: Baselines, points: Sequence[_Point]) -> list[tuple[str, str]]:
+    """Return (baseline, why it has no place in the plane of time and memory)."""
+    drawn, found = {point.name for point in points}, []
+    for name, rows in _by_name(baselines).items():
+        if name not in drawn:
+            partly = f"it ran on {len(rows)} of {len(baselines)} models"
+            found.append((name, partly if len(rows) < len(baselines) else NOT_COUNTED))
+    return found
 
 
 def _points(standings: Sequence[Standing], baselines: Baselines) -> list[_Point]:

@@ -158,6 +158,18 @@ def test_the_page_tells_each_thing_in_words_too():
     assert page.count("in numbers") == len(MODELS) and "ada: 2 entries" in page
 
 
+def test_a_baseline_without_counts_is_not_left_out_silently():
+    """torch.compile has times on all models, TVM on one: neither is in the plot, and the page says why."""
+    uncounted = {"launches": None, "bytes": None, "peak": None}
+    baselines = {model: rows | {"torch.compile": row(3e-4, **uncounted)} for model, rows in BASELINES.items()}
+    baselines["gpt"] = baselines["gpt"] | {"TVM": row(3e-4, **uncounted)}
+    page = leaderboard.page(lines(), baselines, SHOWN)
+    assert f"<b>torch.compile</b>: {leaderboard.NOT_COUNTED}" in page and ">not counted</td>" in page
+    assert "<b>TVM</b>: it ran on 1 of 2 models" in page and "<b>reference</b>" not in page
+    every = {model: {"eager": rows["eager"]} for model, rows in BASELINES.items()}
+    assert "Without a place here" not in leaderboard.page(lines(), every, SHOWN)
+
+
 def test_a_class_without_any_program_has_a_page():
     nobody = leaderboard.standings(
         Board([Entry("ada", failure="No compiler was written.")]), kept(), {}, set(), "", True

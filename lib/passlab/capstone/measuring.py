@@ -29,8 +29,9 @@ MINE = "mine"
 class Row:
     """One competitor on one model. What is not known is None; `missing` says why a competitor did not run.
 
-    `launches`, `bytes`, `peak`: see `Counts`. `seconds`: the median of interleaved calls; `spread`: third minus first
-    quartile; `ratio`: to eager's time, the median over the rounds.
+    `launches`, `bytes`, `peak`: see `Counts`; None for a compiler that hands over a finished program. `seconds`: the
+    median of interleaved calls; `spread`: third minus first quartile; `ratio`: to eager's time, the median over the
+    rounds.
     """
 
     name: str
@@ -72,11 +73,10 @@ class Entry:
             if row.missing:
                 lines.append(f"  {row.name:14} {row.missing}")
                 continue
-            numbers = ["" if n is None else f"{n:,}" for n in (row.launches, row.bytes, row.peak)]
-            time = "" if row.seconds is None else f"{seconds(row.seconds)} ± {seconds(row.spread)} ({row.ratio:.2f})"
-            lines.append(
-                f"  {row.name:14} {numbers[0]:>5} launches {numbers[1]:>13} bytes {numbers[2]:>11} peak  {time}"
-            )
+            costs = f"{'launches, bytes and peak are not counted':46}"
+            if row.launches is not None:
+                costs = f"{row.launches:>5,} launches {row.bytes:>13,} bytes {row.peak:>11,} peak"
+            lines.append(f"  {row.name:14} {costs}  {seconds(row.seconds)} ± {seconds(row.spread)} ({row.ratio:.2f})")
         return "\n".join(lines)
 
 
