@@ -322,7 +322,7 @@ assert (x + zeros).shape != x.shape
 # ### Strength reduction
 #
 # Some laws save no operation but replace it by a cheaper one: a power by a product, a division by a multiplication.
-# For a divisor of 4 both are exact (the table shows it); for 3 they differ in the last bit, and not rarely:
+# For a divisor of 4 both are exact (the table shows it); for 3 they differ in the last bit, for many values:
 
 # %%
 x = torch.rand(1_000_000)

@@ -340,7 +340,7 @@ over_time({"torch's order": usage(gpt, given), "the best": usage(gpt, found.orde
 #
 # ## Run it again
 #
-# Training keeps what the way back will read. Here are six steps there and six back, where step `b3` reads `f3`:
+# Training keeps what the way back will read. Here are six steps forward and six back, where step `b3` reads `f3`:
 
 # %%
 from passlab.memory.remat import greedy, optimum
@@ -355,7 +355,7 @@ order = [task.name for task in training]
 print(peak(training, order), "bytes, of which one result is", training[0].size)
 
 # %% [markdown]
-# No order helps: all results of the way there are needed later. The way out is to drop some and make them again:
+# No order helps: all forward results are needed later. The way out is to drop some and make them again:
 # **rematerialisation**. A schedule is then a list in which a task may stand twice. With a third less memory:
 
 # %%
@@ -414,7 +414,7 @@ assert math.isclose(network.seconds(choice), network.seconds(every(network)))
 # it. That takes operations × layouts² steps, while trying everything takes layouts^operations, and both agree.
 #
 # On a graph with cycles the problem is NP-hard. `choose` takes out operations with one or two neighbours exactly, in
-# the same way, guesses only where all have three or more, and then betters single operations. Forty drawn graphs of
+# the same way, guesses only where all have three or more, and then improves single operations. Forty random graphs of
 # seven operations, against all choices:
 
 # %%

@@ -16,7 +16,7 @@
 #
 # A pass may only rewrite what it knows to be true: that a value is never read again, that a branch is never taken, that
 # two expressions are equal. Dataflow analysis finds such facts for programs with branches and loops, without running
-# them. One **solver** does it, and an analysis is data for it. A fact must hold on *every* run, which we check.
+# them. One **solver** does it, and an analysis is data for it. A fact must hold on *every* run, and we try it on many.
 #
 # In the exercises, [work/day06/dataflow.ipynb](../work/day06/dataflow.ipynb), you write such a solver.
 # About 70 minutes, and 5 more for what is marked stretch.
@@ -129,12 +129,12 @@ print(run(count, 7, 6).returned)
 # %% [markdown]
 # ## Facts, merge, transfer
 #
-# **Liveness** asks: may the value of this variable still be read? The answer flows backward, from reads to assignments,
-# and takes four parts.
+# **Liveness** asks: may the value of this variable still be read? The answer flows backward, from reads to assignments.
+# Besides the direction, an analysis has four parts.
 #
 # - `boundary`: the fact at the end of the program. Nothing is live.
 # - `transfer`: what a block does to a fact. Going up, an assignment ends a life, and a read begins one.
-# - `merge`: what is known where ways meet. Live is what is live on *either* way: the union.
+# - `merge`: what is known where paths meet. What is live on *either* path is live: the union.
 # - `initial`: the fact where nothing has been found yet. Merging with it must change nothing: the empty set.
 
 
@@ -194,7 +194,7 @@ print("backward", reverse_postorder(count, "backward"))
 
 # %% [markdown]
 # A worklist keeps the blocks that have to be visited again, and takes the first of them in that order. The plain method
-# visits all blocks round by round until nothing changes. Both, on a thousand blocks stored in any order:
+# visits all blocks round by round until nothing changes. Both, on nearly a thousand blocks stored in any order:
 
 # %%
 large = random_program(1, 1000, shuffle=True)
@@ -369,7 +369,7 @@ for block, found in redundant(equal).items():
 assert redundant(equal)["join"] == {0: ["a"], 2: ["r"]}
 
 # %% [markdown]
-# No text occurs twice in it, and p and q are not constants. They are equal because they are so on both sides.
+# No operation occurs twice as text, and p and q are not constants. They are equal because they are so on both sides.
 
 # %% [markdown]
 # ## Ranges
@@ -422,7 +422,7 @@ for name in ("mlp", "convnet", "mobilenetv2", "resnet18"):
 # ## A safe plan for float16
 #
 # float16 ends at 65504. A node whose range stays below may run in it, if the sums on the way stay below, too; all
-# others stay in float32. MobileNet fits throughout, since `relu6` cuts every range at 6. This one does not:
+# others stay in float32. MobileNet fits throughout: `relu6` cuts ranges back to 6 again and again, so that none gets far. This one does not:
 
 
 # %%
@@ -530,7 +530,7 @@ scatter(
 # The rank correlation says whether the order is right: a search that only has to choose the faster of two needs nothing
 # else.
 #
-# What may such a model not be trusted with? Take away the large operators, and ask for them:
+# What should such a model not be trusted with? Take away the large operators, and ask for them:
 
 # %%
 limit = sorted(row.flops for row in rows)[len(rows) * 3 // 4]

@@ -593,8 +593,8 @@ assert changed.any() and np.allclose(*results, atol=1e-3)
 # %% [markdown]
 # ## Tuning
 #
-# **MetaSchedule** draws schedules from rules, lets a cost model say which look good, measures those, and teaches the
-# model with the results. Sixteen trials on the same product (the whole search takes half a minute):
+# **MetaSchedule** draws schedules from rules, measures a first round, and then lets a cost model, which learns from the
+# measurements, choose the next. Sixteen trials on the same product, in two rounds:
 
 # %%
 start = time.perf_counter()

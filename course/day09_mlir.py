@@ -291,8 +291,8 @@ print("\n".join(line[:118] for line in arrived.before.splitlines()[1:11]))
 draw(layer, x)
 
 # %% [markdown]
-# **Rung 2, StableHLO.** The dialect between frameworks and compilers, with about a hundred operations. PyTorch does not
-# write it, JAX does; so the same layer again, with the same weights. Broadcasts are explicit here, and the ReLU is a
+# **Rung 2, StableHLO.** The dialect between frameworks and compilers, with more than a hundred operations. torch.export
+# does not write it (PyTorch/XLA does), JAX does; so the same layer again, with the same weights. Broadcasts are explicit here, and the ReLU is a
 # maximum.
 
 # %%
@@ -305,8 +305,8 @@ assert np.allclose(lowered.compile()(*weights), want, atol=1e-5)
 draw(lowered)
 
 # %% [markdown]
-# **Rung 3, linalg on tensors.** Both arrive here. From StableHLO there are more operations, since every broadcast has
-# become one. This rung runs: IREE compiles tensor programs.
+# **Rung 3, linalg on tensors.** Both arrive here. From StableHLO there is one more operation, since the broadcast of the
+# bias has become one. This rung runs: IREE compiles tensor programs.
 
 # %%
 from_jax, rung = from_stablehlo(lowered), {"linalg": arrived.module}
@@ -344,7 +344,7 @@ assert {"bufferization.to_buffer", "bufferization.to_tensor"} <= {op.name for op
 draw(rung["bufferized"])
 
 # %% [markdown]
-# **Rung 6, loops.** Only now there is an order. Each operation is a nest, each access a load or a store.
+# **Rung 6, loops.** Only now is there an order. Each operation is a nest, each access a load or a store.
 
 # %%
 rung["loops"] = mlir.pipeline(rung["bufferized"], "convert-linalg-to-loops, canonicalize")
@@ -392,7 +392,7 @@ print(*[line.split(", !dbg")[0][:118] for line in body if "fmul" in line or "fma
 assert any("x float>" in line for line in body), "vectors"
 
 # %% [markdown]
-# One dispatch: product, bias and ReLU share a kernel, although linalg's pass had left two operations. IREE groups
+# One dispatch: product, bias and ReLU share a kernel, although linalg's pass had left the product apart from bias and ReLU. IREE groups
 # operations into dispatches by rules of its own, before it tiles them.
 #
 # ## Patterns
@@ -522,7 +522,7 @@ fused_product = next(op for op in rung["fused"].walk() if isinstance(op, Generic
 assert through == fused_product.indexing_maps.data[1].data, "what MLIR's pass wrote"
 
 # %% [markdown]
-# It is allowed if nothing is lost or repeated at will:
+# It is allowed if nothing is lost and nothing is computed twice:
 #
 # - both work on tensors: values, which nothing overwrites in between;
 # - all iterators of the producer are parallel, and P is a permutation, so that P⁻¹ exists;
@@ -628,7 +628,7 @@ short(held)
 # Look at the first `linalg.generic`: it writes into `%x`, the caller's memory. Unless an argument is marked with
 # `bufferization.writable = false`, it may be overwritten.
 #
-# Buffers are many now, and to allocate them in every turn of a loop costs time. A **plan** is better: one arena, and a
+# There are many buffers now, and allocating them in every turn of a loop costs time. A **plan** is better: one arena, and a
 # slot for each buffer, shared by buffers that are never live together. It is day 5 again, with three things to watch: a
 # view is another name of a buffer, a loop's block may rename buffers in every turn, and what a turn leaves the next one
 # may read.
@@ -751,7 +751,7 @@ assert spans["fused"] > 3 * spans["rows"]
 # ## Where other days meet the ladder · stretch
 #
 # **Day 10**, the polyhedral model, works where maps are affine: on linalg and on affine loops. An indexing map is an
-# access relation, and iterator types are a statement on dependences: a dimension is parallel if two turns that write
+# access relation, and iterator types are a statement about dependences: a dimension is parallel if two turns that write
 # the same element always agree in it. isl says it of every generic of the day:
 
 # %%

@@ -48,7 +48,7 @@ from passlab.wafer.pictures import draw_load, draw_placements, draw_traffic, pip
 # %% [markdown]
 # ## The machine
 #
-# Two wafers that were built, with what is published about them:
+# Two wafers that were built, with what is published about them, and what we had to derive or assume:
 
 # %%
 for wafer in WAFERS.values():
@@ -182,7 +182,7 @@ assert worst < 0.1
 # %% [markdown]
 # How good can a reduce be at all? `bound(P, B)` is the least that the law allows any tree, found by dynamic programming
 # over its depth. Exercise 4 asks you to come near it everywhere. With few words the machine is a little faster than the
-# law allows; the next cell says why.
+# law allows; the star at the end of this section says why.
 
 # %%
 for words in (1, 16, 64, 256, 4096):
@@ -221,8 +221,8 @@ draw_traffic(run, title="Words that each link carried, and each core received")
 # ## A whole wafer, predicted
 #
 # Rocki and others (SC 2020) solved a linear system with BiCGStab on the WSE-1: 600 × 595 × 1536 points, a column of
-# 1536 on each core, 28.1 µs for an iteration. How much of that can be told from constants that are stated, 16-bit
-# arithmetic of four lanes, two numbers in a word, T_R, and a simulated all-reduce?
+# 1536 on each core, 28.1 µs for an iteration. How much of that follows from stated constants (16-bit
+# arithmetic in four lanes, two numbers in a word, T_R) and a simulated all-reduce?
 
 # %%
 from passlab.wafer.stencil import MEASURED, POINTS, all_reduce_cycles, iteration
@@ -237,7 +237,7 @@ assert abs(predicted / MEASURED - 1) < 0.25
 chart("cycles of an iteration", {part: getattr(parts, part) for part in ("products", "updates", "dots", "sums")})
 
 # %% [markdown]
-# An all-reduce over 357,000 cores takes little more than a microsecond. That is what a wafer is for: problems with
+# An all-reduce over 357,000 cores takes less than a microsecond and a half. That is what a wafer is for: problems with
 # little work between two sums, whose time goes into waiting wherever the cores are farther apart.
 #
 # ## A network on the grid
@@ -357,7 +357,7 @@ for name, cores in plans.items():
 pipeline(pieces, plans["search"], grid, title="Six examples on their way through a GPT block")
 
 # %% [markdown]
-# In the middle of the play many cores work at once, at the beginning and at the end few do: a pipeline has to be
+# In the middle of the animation many cores work at once, at the beginning and at the end few do: a pipeline has to be
 # filled.
 #
 # Mappings can be written by hand, too, and are checked: on the grid, within memory, each operation once.
@@ -436,7 +436,7 @@ for size in (2, 6):
         print(f"{size} × {size} blocks, {name:<7} {product.cycles:5} cycles, in a step {product.hops} hops at most")
 
 # %% [markdown]
-# With small blocks the way counts, with large ones the multiplication hides everything. A core holds one block of each
+# With small blocks the way counts, with large ones the multiplication hides every way but its first step. A core holds one block of each
 # matrix: memory decides how large blocks may be, distance how small.
 #
 # ## Scaling · stretch

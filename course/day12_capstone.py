@@ -170,7 +170,7 @@ diff(gm, last.graph)
 # %% [markdown]
 # ## Time, and how it lies
 #
-# Counts are the same on every machine and at every call. Time is not. Three lies, each in one cell. **The first call**
+# Counts are the same on every machine and at every call. Time is not. Three lies; the first and the last have a cell each. **The first call**
 # pays for what later ones find ready:
 
 # %%
@@ -187,7 +187,7 @@ first, *rest = (1e3 * seconds for seconds in calls)
 print(f"first {first:.2f} ms, median of the rest {sorted(rest)[14]:.2f} ms, largest {max(rest):.2f} ms")
 
 # %% [markdown]
-# **One after the other**: whoever is timed while something else runs, loses. `timed` lets all candidates take turns in
+# **One after the other**: whoever is timed while something else runs loses. `timed` lets all candidates take turns in
 # rotating order, so that a slow second hits all of them, and takes medians. And **noise looks like a result**. So
 # measure the same program against itself: what differs here is what you cannot see below.
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from autograder.authoring import answers, source
 from passlab import exercises
-from passlab.judge import Case, Exercise, Judgement, judge
+from passlab.judge import Case, Exercise, Judgement, judge, plural
 from passlab.tvm import cache
 
 if TYPE_CHECKING:  # `make gpu` proves without rich
@@ -135,7 +135,7 @@ def prove(
     for kind, wanted in (("wrong", WRONG), ("right", RIGHT)):
         there = sum(k == kind for k, _ in given)
         if there < wanted:
-            proof.problems.append(f"it has {there} {kind} answers; {wanted} are needed")
+            proof.problems.append(f"it has {plural(there, f'{kind} answer')}; {wanted} are needed")
     for kind, answer in given:
         name = getattr(answer, "__name__", kind)
         try:

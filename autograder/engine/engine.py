@@ -367,7 +367,7 @@ class _Run:
 
     @property
     def late(self) -> bool:
-        """Whether the time for the whole notebook is over. That ends its own worker, and nothing else."""
+        """Return whether the time for the whole notebook is over. That ends its own worker, and nothing else."""
         return time.monotonic() >= self.until
 
     def _open(self) -> list[Cell]:

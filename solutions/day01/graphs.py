@@ -285,7 +285,7 @@ draw(exported)
 # | `nn.SiLU` | Sigmoid, Mul | split |
 # | `nn.GELU` | Div, Erf, Add, Mul, Mul, or Gelu | split, or same |
 # | `nn.Dropout`, `nn.Identity` | nothing | gone |
-# | `nn.LayerNorm`, `nn.AdaptiveAvgPool2d`, `nn.ReLU6` | LayerNormalization, GlobalAveragePool, Clip | same |
+# | `nn.LayerNorm`, `nn.AdaptiveAvgPool2d(1)`, `nn.ReLU6` | LayerNormalization, GlobalAveragePool, Clip | same |
 # | `torch.relu`, `F.relu`, `nn.ReLU`, `torch.sigmoid`, `nn.Sigmoid` | Relu, Sigmoid | same |
 # | `operator.add`, `torch.add`, `operator.mul` | Add, Mul | same |
 #

@@ -198,7 +198,7 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
     Out: each such group is one call of linear_act. Parameters are shared, not copied; a parameter p of the module fc is
          read by `gm.graph.get_attr("fc.p")`. Nodes that are no longer used are gone.
     Stays:
-         - a product or sum that somebody else reads, or that is an output         y = m.fc(x);  relu(y) + y
+         - a product or sum that another node reads, or that is an output         y = m.fc(x);  relu(y) + y
          - a bias not of shape (outputs,), a second bias                           relu(m.fc(x) + b)
          - a weight that is not a matrix, or not transposed                        relu(x @ w.transpose(1, 1))
          - what is not of one floating-point dtype                                 relu(x @ w.t() + b.double())

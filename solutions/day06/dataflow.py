@@ -147,8 +147,8 @@ except Exception:
 # %% [markdown]
 # ## 2 · Liveness
 #
-# A variable is **live** at a point if on some way from there its value is read before it is assigned again. Every read
-# counts: of an operation, of a `print`, of a branch, of a return; also on ways that never end. From here on you may
+# A variable is **live** at a point if on some path from there its value is read before it is assigned again. Every read
+# counts: of an operation, of a `print`, of a branch, of a return; also on paths that never end. From here on you may
 # call the library's `solve`, and write the analysis as data for it.
 #
 # | at the end of the block | the block | at its start |
@@ -206,7 +206,8 @@ check("day06.liveness", liveness)
 # | a branch whose condition is known | the edge that it takes; nothing runs along the other |
 # | a parameter | not known |
 #
-# A condition is true if it is not 0.
+# A condition is true if it is not 0. A line has `op`, `dest` (None for a print), `args`, and a const its `value`; a
+# terminator has `kind` ("jump", "branch", "return"), `args`, and `targets`, first the one for a condition that is true.
 
 
 # %%
@@ -260,22 +261,22 @@ check("day06.constants", constants)
 # %% [markdown]
 # ## 4 · Equal values · stretch
 #
-# An operation is **redundant** if some variable holds its result already, on every way that leads there. Find such
+# An operation is **redundant** if some variable holds its result already, on every path that leads there. Find such
 # operations across the whole program. The operands need not be the same variables, only hold equal values:
 #
 # | it counts | because |
 # |---|---|
 # | `b = copy x`, then `add b y` after `add x y` | b and x are equal |
 # | `add y x` after `add x y` | the operations in `COMMUTATIVE` do not care for the order |
-# | `mul q y` after `mul p y`, where on one way p and q are both 1, and on the other both 2 | p and q are equal |
+# | `mul q y` after `mul p y`, where on one path p and q are both 1, and on the other both 2 | p and q are equal |
 #
 # | leave alone | because |
 # |---|---|
 # | `add x y` after `add x y`, with x assigned in between | it is another value |
 # | `add x y` after `a = add x y` and then `a = neg y` | no variable holds it any more |
-# | `add x y` behind a branch, computed on one side only | on the other way there is nothing |
+# | `add x y` behind a branch, computed on one side only | on the other path there is nothing |
 #
-# What must be found are the equations between variables that hold on all ways: x equals y, x equals a constant, or x is
+# What must be found are the equations between variables that hold on all paths: x equals y, x equals a constant, or x is
 # op(y, …) of what variables hold now, with all that follows by replacing equals by equals. No arithmetic (x + 0, 2 · 3)
 # is needed, and all branches may go either way. You may claim more; runs of the program decide whether it is so.
 
@@ -378,7 +379,7 @@ check("day06.gvn", gvn)
 # | all others, and an `nn.Linear` of something infinite | (-∞, ∞), and on with the next node |
 #
 # Values are finite numbers, also where their range is not: 0 times anything is 0. Narrower ranges than the table's are
-# right, too, if no input leaves them. `op_name(node, gm)` is "add", "relu" or "Linear"; `shape(node)` is its shape.
+# right, too, if no input leaves them; a range with an infinite end stays as it is. `op_name(node, gm)` is "add", "relu" or "Linear"; `shape(node)` is its shape.
 
 
 # %%

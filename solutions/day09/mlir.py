@@ -164,7 +164,8 @@ except Endless as error:
 # %% [markdown]
 # Given are `number(value)`, of a constant (else None); `constant(number, type)`, which wraps an integer; `flags(op)`;
 # and `again(op, lhs, rhs, flags)`, an operation of the same kind. Which flags may an operation have that stands for
-# two? Those that both have; but `nsw` and `nuw` promise that a certain sum does not overflow, and the new one is another.
+# two? Those that both have; but `nsw` and `nuw` promise that one particular sum does not overflow, and the new sum is a
+# different one. An operation that stands for one has no flag that the old one had not.
 
 
 # %%
@@ -256,7 +257,7 @@ check("day09.patterns", patterns)
 # | nothing else reads the result | it is read by another operation, or returned |
 # | | a dimension of the consumer would not be indexed alone by any operand afterwards: its size would be unknown |
 #
-# Two inputs that are the same value through the same map are one, with one argument. That also counts for "nothing
+# Two inputs that are the same value through the same map may be one, with one argument. That also counts for "nothing
 # else": after relu(y) is fused into y + relu(y), y is read once.
 
 
@@ -591,8 +592,8 @@ check("day09.loops", loops)
 # | operation | operands and properties | result | rules |
 # |---|---|---|---|
 # | `nn.dense` | x: B × I, w: O × I, b: O | B × O: x · wᵀ + b | the sizes fit |
-# | `nn.leaky_relu` | x: any shape; `slope`: f32 | as x: x where x > 0, else slope · x | 0 ≤ slope ≤ 1 |
-# | `nn.sum` | x: any shape; `axis`: i64 | x's shape without that dimension: the sums along it | 0 ≤ axis < dimensions of x |
+# | `nn.leaky_relu` | x: any shape; `slope`: a float | as x: x where x > 0, else slope · x | 0 ≤ slope ≤ 1 |
+# | `nn.sum` | x: any shape; `axis`: an integer | x's shape without that dimension: the sums along it | 0 ≤ axis < dimensions of x |
 #
 # Define the dialect: a class for each operation, with a verifier, and lower it to linalg on tensors. What you return is
 # either the lowered module, or one sentence (a str, at most 400 characters) that says why the text is not valid: the

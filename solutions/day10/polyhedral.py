@@ -42,9 +42,9 @@ progress("day10")
 # ## 1 · Domains and accesses
 #
 # A loop nest comes as plain data: loops with bounds as in Python's `range`, guards, statements with the cells that they
-# write and read. Its expressions are Python's, and isl reads nearly all of them in the same way. Two differ: `==` is
-# written `=`, and `%` binds more tightly than anything else, so that `2 * i % 3` is `2 * (i % 3)`. (The nests of this
-# exercise have `%` after a name only. `s[]` is a single cell, not part of an array.)
+# write and read. Its expressions are Python's, and isl reads nearly all of them in the same way. Two things differ: `==`
+# is written `=`, and `//` and `%` bind more tightly than anything else, so that `2 * i % 3` is `2 * (i % 3)`. (The nests
+# of this exercise have no `//`, and `%` after a name only. `s[]` is a single cell, not part of an array.)
 
 # %%
 EXAMPLE = {

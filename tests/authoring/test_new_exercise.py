@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -52,7 +53,7 @@ def test_an_exercise_is_added_by_following_the_readme(course):
     notebook.write_text(f"{notebook.read_text()}\n{parts['solutions/day00/tiny.py']}")
     tiny.write(course, {file: parts[file] for file in files})
     proof = prove(course)
-    assert proof["problems"] == ["it has 1 wrong answers; 6 are needed", "it has 1 right answers; 2 are needed"]
+    assert proof["problems"] == ["it has 1 wrong answer; 6 are needed", "it has 1 right answer; 2 are needed"]
     rows = {row["name"]: (row["points"], row["problem"]) for row in proof["rows"]}
     assert rows == {"stub": (0, ""), "reference": (3, ""), "joined": (3, ""), "sorted_down": (1, "")}
 
@@ -74,6 +75,13 @@ def walk() -> tuple[str, str, str]:
     return before, answers, after
 
 
+def edited_by_hand() -> str:
+    """The file of the README's walk that is edited between its commands: there is one."""
+    text = (ROOT / "README.md").read_text().split("## If you write exercises")[1].split("What belongs where")[0]
+    [named] = set(re.findall(r"`my-course/([\w/]+\.py)`", text))
+    return named
+
+
 def shell(script: str, folder: Path, **env: str) -> subprocess.CompletedProcess:
     """Run commands in a shell that finds `passlab`."""
     kept = {k: v for k, v in os.environ.items() if k not in ("PASSLAB_RUN", "PASSLAB_SEED", "PASSLAB_COURSE")}
@@ -83,18 +91,31 @@ def shell(script: str, folder: Path, **env: str) -> subprocess.CompletedProcess:
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=600)
 
 
+def files(folder: Path) -> dict[str, bytes]:
+    """Path → content of what an author keeps of a course; what grading and proofs leave there is apart."""
+    kept = ("solutions/*/*.py", "lib/**/*.py", "autograder/answers/**/*.py")
+    return {str(path.relative_to(folder)): path.read_bytes() for glob in kept for path in folder.glob(glob)}
+
+
 def test_a_course_of_ones_own_from_nothing_to_grades(tmp_path):
     before, answers, after = walk()
+    commands = [line for line in (before + after).splitlines() if line.strip() and not line.startswith("#")]
+    assert len(commands) < 10
     started = shell(before, tmp_path)
     assert "it has 1 wrong answers; 6 are needed" in started.stdout, started.stderr
     assert "it has 1 right answers; 2 are needed" in started.stdout
     folder = tmp_path / "my-course"
-    with (folder / "autograder/answers/day21/double.py").open("a") as out:
+    three = {"solutions/day21/exercises.py", "lib/passlab/exercises/day21/double.py", edited_by_hand()}
+    made = files(folder)
+    generated = {path for path in made if path.endswith("/__init__.py")}
+    assert made.keys() == three | generated and len(three) == 3
+    with (folder / edited_by_hand()).open("a") as out:
         out.write("\n" + answers)
     done = shell(f"set -e\n{after}", tmp_path, PASSLAB_COURSE=str(folder))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6 of 6 wrong answers fall short" in done.stdout and "The proof holds." in done.stdout
     assert "day21.double: 2 of 2 fall" in done.stdout
+    assert [path for path, text in files(folder).items() if text != made.get(path)] == [edited_by_hand()]
     released = json.loads((folder / "exercises/day21/exercises.ipynb").read_text())
     assert "number in numbers" not in str(released["cells"])
 
@@ -104,6 +125,30 @@ def test_a_course_of_ones_own_from_nothing_to_grades(tmp_path):
     graded = shell("passlab grade class", tmp_path, PASSLAB_COURSE=str(folder))
     assert "ada, day21: 1 of 1 points" in graded.stdout, graded.stderr
     assert (folder / "autograder/run/grades.csv").is_file()
+
+
+def test_a_course_of_ones_own_outlives_an_update_of_the_project(tmp_path):
+    own, project = tmp_path / "own", tmp_path / "project"
+    own.mkdir()
+    named = {"PASSLAB_COURSE": str(own)}
+    tiny.machinery(project)
+    assert tiny.run(project, "-m", "passlab.cli", "new", "day21.double", **named).returncode == 0
+    with (own / edited_by_hand()).open("a") as out:
+        out.write("\n" + walk()[1])
+    assert tiny.run(project, "-m", "passlab.cli", "release", **named).returncode == 0
+    mine = files(own)
+
+    shutil.rmtree(project)  # an update replaces all of it
+    tiny.machinery(project)
+    version = project / "lib/passlab/__init__.py"
+    version.write_text(re.sub('__version__ = ".*"', '__version__ = "9.9.9"', version.read_text()))
+    assert tiny.run(project, "-c", "import passlab; print(passlab.__version__)", **named).stdout == "9.9.9\n"
+    proved = tiny.run(project, "-m", "passlab.cli", "prove", **named)
+    assert proved.returncode == 0 and "The proof holds." in proved.stdout, proved.stdout + proved.stderr
+    (own / "exercises/day21/exercises.ipynb").unlink()
+    released = tiny.run(project, "-m", "passlab.cli", "release", **named)
+    assert released.returncode == 0 and (own / "exercises/day21/exercises.ipynb").is_file(), released.stderr
+    assert files(own) == mine
 
 
 def test_a_pass_like_another(tmp_path):

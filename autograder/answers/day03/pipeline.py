@@ -173,6 +173,11 @@ def _returns(result):
 
 one_sweep = edited("did", "one sweep is enough", (UNTIL_QUIET, "for now in range(1)"))
 two_sweeps = edited("did", "two sweeps are always enough, and never too many", (UNTIL_QUIET, "for now in range(2)"))
+three_sweeps = edited(
+    "did",
+    "three sweeps over all passes are always enough",
+    (UNTIL_QUIET, f"{UNTIL_QUIET} and len(counts) < 3 * len(passes)"),
+)
 some_sweeps = edited(
     "did",
     "ten runs are always enough",

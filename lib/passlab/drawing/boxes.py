@@ -152,7 +152,7 @@ class Box:
 
     @property
     def calm(self) -> bool:
-        """Whether the box is unmarked and unchanged, so that it may go into a group."""
+        """Return whether the box is unmarked and unchanged, so that it may go into a group."""
         return not self.marked and self.change in ("", "kept") and not self.css
 
     @property

@@ -111,7 +111,7 @@ class Program:
 
     @property
     def specialised(self) -> bool:
-        """Whether it is made for one dtype, size and layout of its inputs (scripted and exported programs)."""
+        """Return whether it is made for one dtype, size and layout of its inputs (scripted and exported programs)."""
         return self.scripted or self.exported or hasattr(self.fn, "_guards_fn")
 
     @property

@@ -84,7 +84,7 @@ def equivalent_modules(
     sides = [_side(before, "before"), _side(after, "after")]
     pattern = next((side for side in sides if not isinstance(side, _Torch)), None)
     if pattern is None:
-        raise ValueError("equivalent: one side is to be a module of MLIR.")
+        raise ValueError("equivalent: one side must be a module of MLIR.")
     tried = _trials(pattern, inputs, ALL_KINDS if kinds is None else kinds, seed)
     floats = [t.dtype for t in map(tensor, tried[0][1]) if t.is_floating_point()] or [torch.float32]
     coarsest = max(floats, key=lambda dtype: torch.finfo(dtype).eps)

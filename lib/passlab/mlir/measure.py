@@ -187,7 +187,7 @@ def _trips(op: Operation) -> int:
             return math.prod(max(0, -((lower - upper) // step)) for lower, upper, step in ways)
     except (AttributeError, KeyError, TypeError, ValueError):
         pass
-    raise MLIRError(f"{name}: how often it runs is not known. Its bounds are to be constants.")
+    raise MLIRError(f"{name}: the number of its iterations is not known. Its bounds must be constants.")
 
 
 def _number(value: SSAValue) -> int:

@@ -107,7 +107,7 @@ def parse(
     Raises MLIRError with the line and the column of this text, and the remedy where one is known.
     """
     if not isinstance(text, str):
-        raise MLIRError(f"The {name} is to be text in MLIR's syntax; this is a {type(text).__name__}.")
+        raise MLIRError(f"The {name} must be text in MLIR's syntax; this is a {type(text).__name__}.")
     _measure(text, name)
     try:
         module = _parsed(text, _context(), name)

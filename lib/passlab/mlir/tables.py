@@ -41,7 +41,7 @@ PASSES: dict[str, tuple[str, str]] = {
     "canonicalize": ("", "fold constants and apply every operation's own simplifications"),
     "cse": ("", "compute equal operations without effects once"),
     "inline": ("builtin.module", "put the bodies of functions where they are called"),
-    "symbol-dce": ("", "remove private functions that nobody calls"),
+    "symbol-dce": ("", "remove private functions that are not called"),
     "loop-invariant-code-motion": ("", "move what does not change out of loops"),
     "strip-debuginfo": ("", "forget where operations came from"),
     "linalg-generalize-named-ops": ("", "write linalg.matmul and its like as linalg.generic"),

@@ -90,7 +90,7 @@ class Choice(NamedTuple):
 
     @property
     def fuse(self) -> bool:
-        """Whether fusing is right."""
+        """Return whether fusing is right."""
         return self.situation.gain(self.machine) > 1
 
 

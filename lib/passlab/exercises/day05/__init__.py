@@ -82,7 +82,7 @@ EXERCISES = (
         ),
         meaning={
             "valid": "the result is a pair of numbers",
-            "did": "each block that is asked for is counted",
+            "did": "every requested block is counted",
             "spared": "no block too many is counted",
         },
         helps={"did": 2, "spared": 2},

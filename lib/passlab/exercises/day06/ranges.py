@@ -122,7 +122,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
             if math.isinf(high - low) and not claimed[0]:
                 claimed = (
                     name,
-                    f"Expected {low:g} … {high:g} for {name}, all that the table knows; got {mine[0]:.4g} … {mine[1]:.4g}.",
+                    f"The table knows {low:g} … {high:g} of {name}, no less; got {mine[0]:.4g} … {mine[1]:.4g}.",
                 )
             elif not left[0] and (why := _escape(gm, inputs, name, *mine)):
                 left = name, why

@@ -60,7 +60,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     (before,) = case.build()
     broken = valid(before, value)
     if not broken and (name := foreign_in(value)):
-        broken = f"The module calls code from elsewhere ({name}), whose work nobody can see. Leave it to TVM's kernels."
+        broken = f"The module calls code from elsewhere ({name}), which cannot be inspected. Use TVM's kernels only."
     yield Finding("valid", broken is None, broken or "")
     if broken:
         return

@@ -68,7 +68,9 @@ EXERCISES = (
             "Write two functions: one that says which input of a linalg.generic has a producer that may be fused, and "
             "one that builds the new operation. Go through the operations in order; one is done when no input is left.",
             "With out the producer's last map and read the consumer's map for the input: turned = "
-            "out.inverse_permutation().compose(read), and a map of the producer's inputs becomes map.compose(turned).",
+            "out.inverse_permutation().compose(read), and a map of the producer's inputs becomes map.compose(turned). "
+            "A map is a permutation if is_projected_permutation() holds and it has as many results as dimensions. "
+            "value.has_one_use() says whether nothing else reads a value.",
             "Keep the inputs of the new operation in a dictionary from (value, map) to its argument, "
             "block.insert_arg(type, index), so that equal ones are one. inner.clone(values) copies an operation of a "
             "body with its operands exchanged, and enters its results. What the producer yields is the value of the "
@@ -91,8 +93,8 @@ EXERCISES = (
         hints=(
             "Look at modules as places and at passes as roads: which search finds a shortest way? It needs a list of "
             "the modules that wait, with the steps that led there, and a set of those that were seen, by their text.",
-            "Counter(op.name for op in module.walk()) counts in all regions. The dialect is what stands before the "
-            "dot. A pass that fails is no road; a pass that changes nothing leads where you are.",
+            "Counter(op.name for op in module.walk()) counts in all regions. The dialect is the part before the "
+            "dot. A pass that fails is not an edge; a pass that changes nothing leads where you are.",
             "Breadth first: take the first of the list; if it satisfies the goal, return its steps; else try every "
             "pass, and append the modules that are new. When the list is empty, return None.",
         ),
@@ -120,7 +122,8 @@ EXERCISES = (
             "block's argument and the result, each with what goes in and with what is passed on.",
             "If an operation touches a buffer, climb with parent_op() until you are in the block of its allocation, "
             "buffer.parent_block(): that operation, with all in it, is what touches the buffer. Then "
-            "day 5's rule: a slot is free if its last buffer ended before this one starts.",
+            "day 5's rule: a slot is free if its last buffer ended before this one starts. An element has "
+            "buffer.memref.type.element_type.size bytes.",
         ),
         meaning={
             "valid": "every buffer has a slot",
@@ -147,7 +150,9 @@ EXERCISES = (
             "For a result of a map: a dimension is turn[result.position]; anything else is "
             "affine.ApplyOp(turn, AffineMapAttr(AffineMap(map.num_dims, 0, (result,)))). A block for a loop: "
             "Block([scf.YieldOp()], arg_types=[IndexType()]), and Builder(InsertPoint.before(block.last_op)) goes on "
-            "inside.",
+            "inside. scf.ForOp(start, end, step, [], block); memref.LoadOp.get(buffer, indices).res; "
+            "memref.StoreOp.get(value, buffer, indices); memref.DimOp(buffer, place); "
+            "arith.ConstantOp.from_int_and_width(n, IndexType()).",
         ),
         meaning={
             "valid": "it is a module that verifies",
