@@ -51,9 +51,12 @@ def test_weights_are_those_of_the_model():
     assert sum(o.weights for o in zoo("resnet18")) == 4 * own
 
 
-@pytest.mark.parametrize("name", ["convnet", "skip", "unet", "lstm", "attention", "vit", "mobilenetv2"])
+SIZES = dict.fromkeys(("convnet", "skip", "unet", "lstm", "attention", "vit"), 24) | {"mobilenetv2": 32, "resnet18": 40}
+
+
+@pytest.mark.parametrize("name", SIZES)
 def test_every_model_can_be_cut_placed_and_run(name):
-    machine = Machine(24, 24) if name != "mobilenetv2" else Machine(32, 32)
+    machine = Machine(SIZES[name], SIZES[name])
     pieces = cut(zoo(name), machine)
     assert len(pieces) <= 0.9 * machine.cores and pieces.nbytes.max() <= machine.memory
     assert sum(p * q for p, q in pieces.shape.values()) == len(pieces)

@@ -42,7 +42,8 @@ WSE1 = Wafer(
         "cores": ANANDTECH,
         "memory": ANANDTECH,
         "grid": ROCKI,
-        "clock": f"derived: 0.86 PFLOP/s are about a third of the peak ({ROCKI}), at 8 operations a core and cycle",
+        "clock": f"derived from a measurement: 0.86 PFLOP/s, of 28.1 µs, are about a third of the peak ({ROCKI}), at 8 "
+        "operations a core and cycle",
     },
 )
 WSE2 = Wafer(
