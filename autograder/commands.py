@@ -456,7 +456,7 @@ def prove(
     json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
     jobs: Annotated[int, typer.Option(help="Number of exercises proved at the same time; 0: one per core.")] = 0,
     seed: Annotated[int, typer.Option(help="The seed of the hidden cases.")] = 0,
-    seeds: Annotated[int, typer.Option(help="Number of seeds from this one on with which right answers must hold.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Number of seeds, from this one on, that right answers must pass.")] = 1,
     mutants: Annotated[int, typer.Option(help="Number of small changes of each reference to try instead.")] = 0,
 ) -> None:
     """Prove the checks: reference, stub, wrong and alternative answers must each get the expected points."""
