@@ -133,6 +133,27 @@ def loops(mod, index):
         }}''')
 """
 
+#: A bug in MLIR's own parser, which dies of a text with a mark: no text is known that does this to the real one.
+DEADLY = """
+
+class _Deadly(_Passes):
+    def __init__(self, text, code, head):
+        if "marked: fault" in text:
+            ctypes.string_at(0)
+        if "marked: abort" in text:
+            os.abort()
+        super().__init__(text, code, head)
+
+
+_BY["passes"] = _Deadly
+"""
+
+
+def deadly(way: str) -> str:
+    noted = f"next(iter(after.ops)).attributes['note'] = StringAttr('marked: {way}')"
+    return f"from xdsl.dialects.builtin import StringAttr\n    after = again(mod)\n    {noted}\n    return after"
+
+
 POSING = """class Posing(ModuleOp):
         def __str__(self):
             return text(again(mod))
@@ -175,6 +196,8 @@ ANSWERS = {
     ),
     "a huge text": ("return parse(text(mod).replace('}', '%k = arith.constant 1 : i32\\n' * 9000 + '}'))", 0.0, ""),
     "patched": ("import passlab.mlir.run as r; r.built = r.run = None\n    return mod", 0.0, "It is the same module."),
+    "a parser that faults": (deadly("fault"), 0.0, "ended the process while it built the module"),
+    "a parser that aborts": (deadly("abort"), 0.0, "ended the process while it built the module"),
     "crash": ("import os; os._exit(0)", 0.0, "ended"),
 }
 
@@ -187,6 +210,8 @@ def graded(tmp_path_factory):
     for name in ("first", "again"):
         files[f"lib/passlab/exercises/day00/{name}.py"] = VISIBLE
         files[f"autograder/answers/day00/{name}.py"] = HIDDEN
+    executors = "lib/passlab/mlir/executors.py"
+    files[executors] = (course / executors).read_text() + DEADLY
     tiny.write(course, files)
 
     @cache
