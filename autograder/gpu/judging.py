@@ -32,7 +32,9 @@ from passlab.judge import VERDICTS, Case, Exercise, Judgement, judge
 
 PART = "judging"
 #: The days whose exercises are on torch.fx.
-DAYS = ("day01", "day02", "day03", "day04", "day05", "day06")
+DAYS = ("day01", "day02", "day03", "day04", "day05", "day06", "day11")
+#: Days on torch.fx whose exercises are for the CPU alone, and why.
+CPU_ONLY = {"day12": "what a compiler hands over is built for the CPU: calls of oneDNN, kernels by TVM, one arena"}
 
 
 def moved(value: Any, device: str) -> Any:
@@ -164,6 +166,8 @@ def judging(job: Job) -> Iterator[Figure | str]:
     names = [e.id for day in DAYS for e in exercises.of_day(day) if e.flavour != "mlir"]
     names = names[: job.sample] if job.sample else names
     yield f"{len(names)} exercises"
+    for day, why in CPU_ONLY.items():
+        yield from (skipped(PART, exercise.id, why) for exercise in exercises.of_day(day))
     totals, verdicts, cases, runs, seen, without = Counter(), set(), Counter(), Counter(), 0, []
     stops = replace(job, until=job.until - 3)
     for told in each(stops, proved, [(name, device, job.seed) for name in names], most=12, apart=True):

@@ -1,0 +1,16 @@
+"""What is judged on a GPU, and what says why it is not."""
+
+from autograder.bench.figures import Figure
+from autograder.gpu import judging
+from autograder.gpu.job import Job
+from passlab import exercises
+
+
+def test_every_exercise_on_torch_is_judged_or_says_why_not(monkeypatch):
+    asked = []
+    monkeypatch.setattr(judging, "each", lambda job, task, items, **_: asked.extend(name for name, *_ in items) or [])
+    rows = [row for row in judging.judging(Job("cpu", 0)) if isinstance(row, Figure)]
+    every = [exercise for day in exercises.days() for exercise in exercises.of_day(day)]
+    assert {exercise.id for exercise in every if exercise.flavour == "torch"} <= {*asked}
+    said = {row.what for row in rows if "built for the CPU" in row.seen}
+    assert said == {exercise.id for exercise in every if exercise.id.startswith("day12")}
