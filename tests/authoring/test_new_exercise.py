@@ -102,8 +102,8 @@ def test_a_course_of_ones_own_from_nothing_to_grades(tmp_path):
     commands = [line for line in (before + after).splitlines() if line.strip() and not line.startswith("#")]
     assert len(commands) < 10
     started = shell(before, tmp_path)
-    assert "it has 1 wrong answers; 6 are needed" in started.stdout, started.stderr
-    assert "it has 1 right answers; 2 are needed" in started.stdout
+    assert "it has 1 wrong answer; 6 are needed" in started.stdout, started.stderr
+    assert "it has 1 right answer; 2 are needed" in started.stdout
     folder = tmp_path / "my-course"
     three = {"solutions/day21/exercises.py", "lib/passlab/exercises/day21/double.py", edited_by_hand()}
     made = files(folder)
