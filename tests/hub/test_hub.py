@@ -243,6 +243,15 @@ def test_nothing_of_a_learner_runs_in_the_instructors_pages(room):
     assert page.title() != "taken over" and page.locator("[onerror]").count() == 0
 
 
+def test_formgraders_page_is_ready_without_the_internet(room):
+    page, root = room["root"].page, room["root"]
+    (notebook,) = root.call("GET", "formgrader/api/submitted_notebooks/day00/tiny")
+    page.goto(f"{root.server}/formgrader/submissions/{notebook['id']}/")
+    page.wait_for_function("MathJax.loaded")
+    assert page.evaluate("formgrader.last_selected.length") == 1, "the first box is selected, as MathJax's end tells it"
+    assert root.elsewhere == []
+
+
 def test_the_learner_fetches_the_feedback(room):
     page = formgrader(room)
     press(page, "comment", "day00", "Successfully generated feedback")
