@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -241,3 +244,50 @@ def test_the_table_and_the_file_say_the_same(tmp_path, capsys):
     command.write(tmp_path / "a" / "gpu.json", figures, {"gpu": "a GPU"})
     stored = json.loads((tmp_path / "a" / "gpu.json").read_text())
     assert [Figure(**row) for row in stored["figures"]] == figures and stored["machine"] == {"gpu": "a GPU"}
+
+
+#: Runs when a Python starts, in PYTHONPATH: the packages in `gone` are not there.
+HIDING = """
+import sys
+from importlib.machinery import PathFinder
+
+gone = frozenset({gone})
+
+
+class Rest(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in gone else PathFinder.find_spec(name, path, target)
+
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Rest
+"""
+
+
+def others(*kept: str) -> list[str]:
+    """The importable names here that belong neither to these packages nor to what they require."""
+    wanted, todo = set(), list(kept)
+    while todo:
+        if (name := re.sub(r"[-_.]+", "-", todo.pop()).lower()) not in wanted:
+            wanted.add(name)
+            with contextlib.suppress(metadata.PackageNotFoundError):
+                needs = [line for line in metadata.requires(name) or () if "extra ==" not in line]
+                todo += [re.match(r"[\w.-]+", line)[0] for line in needs]
+    owned = metadata.packages_distributions().items()
+    named = {top: {re.sub(r"[-_.]+", "-", owner).lower() for owner in owners} for top, owners in owned}
+    return sorted(top for top, owners in named.items() if not owners & (wanted | {"passlab"}))
+
+
+def test_a_python_with_torch_numpy_and_triton_is_enough(tmp_path):
+    gone = others("torch", "numpy", "triton")
+    assert {"rich", "scipy", "onnx", "tvm", "nbformat", "pytest"} <= set(gone) and "sympy" not in gone
+    (tmp_path / "sitecustomize.py").write_text(HIDING.format(gone=gone))
+    paths = os.pathsep.join([str(tmp_path), str(ROOT), str(ROOT / "lib")])
+    words = ["--interpret", "--seconds=20", "--sample=1", f"--json={tmp_path / 'gpu.json'}"]
+    ran = python("-m", "autograder.gpu", *words, PYTHONPATH=paths)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    figures = [Figure(**row) for row in json.loads((tmp_path / "gpu.json").read_text())["figures"]]
+    assert {figure.part for figure in figures} >= {*command.PARTS, "machine"}
+    lacking = {figure.what for figure in figures if figure.part == "machine"}
+    assert {"the package tvm", "the package scipy", "the package onnx"} <= lacking
+    assert value(figures, "kernels compared") == 1 and "is missing here" in ran.stdout
