@@ -81,7 +81,7 @@ def _entry(module: str, name: str) -> str:
             case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
                 if name in ast.unparse(target).strip("()").split(", "):
                     code = ast.unparse(node)
-                    code = code if len(code) < 100 else f"{name} = …"
+                    code = code if len(code) < 100 else f"{name} = ..."
                     return f"### {name}\n\n```python\n{code}\n```\n\n{_doc(_comment(_file(module), node.lineno))}"
     return ""
 
