@@ -1,6 +1,7 @@
 """`make bench`, part predict: run times of operators not seen, ranges against runs, shapes against torch.export.
 
-The measured times are those stored with the library, so the figures do not depend on how busy the machine is.
+The measured times are those stored with the library, so the figures do not depend on how busy the machine is; only the
+last line of run times is of operators that are timed now.
 """
 
 from __future__ import annotations
@@ -15,17 +16,29 @@ from autograder.bench.figures import Figure, at_least, at_most
 from passlab import models, trace
 
 PART = "predict"
+#: Networks that are timed now → the shapes of their inputs, and how many drawn ones to learn from.
+SMALL = {
+    "mlp": (64, 16),
+    "convnet": (4, 3, 32, 32),
+    "residual": (4, 8, 32, 32),
+    "attention": (4, 32, 16),
+    "gpt": (2, 16, 64),
+    "lstm": (8, 6, 16),
+}
+DRAWN = 150
 
 
 def predict(largest: int) -> Iterator[Figure | str]:
     yield from times()
+    yield from now()
     yield from sound()
     yield from exports()
 
 
 def times() -> Iterator[Figure | str]:
-    """Each network of the zoo by a model fitted without it; the roofline alone beside it."""
-    from passlab.dataflow.predict import SIZES, load, load_machine, roofline, score, unseen
+    """Each network of the zoo by a model fitted without it and without all operators that are the same as one of its
+    own in other networks; the roofline alone beside it."""
+    from passlab.dataflow.predict import SIZES, load, load_machine, roofline, score, unseen, without
 
     rows, machine = load(), load_machine()
     yield "fitting, each time without one network"
@@ -34,21 +47,15 @@ def times() -> Iterator[Figure | str]:
         mine = [row for row in rows if row.model == name]
         true = [row.seconds for row in mine]
         fitted, alone = score([found[row] for row in mine], true), score(roofline(mine, machine), true)
-        yield Figure(PART, f"{name}, not seen: {len(mine)} operators", str(fitted), f"roofline alone: {alone}")
+        twins = sum(row.model != name for row in rows) - len(without(rows, mine))
+        base = f"roofline alone: {alone}; fitted without them and {twins} equal ones of other networks"
+        yield Figure(PART, f"{name}, not seen: {len(mine)} operators", str(fitted), base)
     zoo = list(found)
     true = [row.seconds for row in zoo]
     fitted, alone = score([found[row] for row in zoo], true), score(roofline(zoo, machine), true)
-    yield at_most(
-        PART,
-        "operators of networks not seen: median error",
-        100 * fitted.error,
-        15,
-        "%",
-        f"roofline: {alone.error:.0%}",
-    )
-    yield at_least(
-        PART, "operators of networks not seen: rank correlation", fitted.rank, 0.9, "", f"roofline: {alone.rank:.3f}"
-    )
+    what = "operators of networks not seen, nor equal ones in others"
+    yield at_most(PART, f"{what}: median error", 100 * fitted.error, 15, "%", f"roofline alone: {alone.error:.0%}")
+    yield at_least(PART, f"{what}: rank correlation", fitted.rank, 0.9, "", f"roofline alone: {alone.rank:.3f}")
     networks: dict[tuple[str, str], list] = {}
     for row in zoo:
         networks.setdefault((row.model, row.sizes), []).append(row)
@@ -60,6 +67,21 @@ def times() -> Iterator[Figure | str]:
     yield at_most(PART, "a whole network's run time, not seen: median error", 100 * fitted.error, 15, "%", base)
     what = "a whole network's run time, not seen: rank correlation"
     yield at_least(PART, what, fitted.rank, 0.9, "", f"roofline: {alone.rank:.3f}")
+
+
+def now() -> Iterator[Figure | str]:
+    """Operators of small networks by a model fitted to drawn networks; all of them timed now, on this machine."""
+    from passlab.dataflow.predict import drawn, fit, measure, roofline, score, without
+    from passlab.measure.machine import measure_machine
+
+    yield "timing small networks"
+    machine = measure_machine.__wrapped__()  # measured now, not what it has cached
+    new = [row for name, shape in SMALL.items() for row in measure(name, models.ZOO[name].build(), shape)]
+    rows = [row for number in range(DRAWN) for row in measure(f"drawn{number}", *drawn(number), rounds=10)]
+    old, true = without(rows, new), [row.seconds for row in new]
+    fitted, alone = score(fit(old, machine)(new), true), score(roofline(new, machine), true)
+    base = f"roofline alone: {alone}; fitted to {len(old)} operators of {DRAWN} drawn networks"
+    yield Figure(PART, f"{', '.join(SMALL)}, timed now: {len(new)} operators", str(fitted), base, value=fitted.error)
 
 
 def sound() -> Iterator[Figure | str]:

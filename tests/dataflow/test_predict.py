@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from passlab import models
-from passlab.dataflow.predict import KINDS, SIZES, fit, load, load_machine, measure, roofline, score
+from passlab.dataflow.predict import KINDS, SIZES, fit, load, load_machine, measure, roofline, score, without
 from passlab.drawing.predicted import scatter
 
 pytestmark = pytest.mark.quick
@@ -29,9 +31,23 @@ def test_a_fit_is_nearer_than_the_roofline_on_a_network_not_seen():
     rows, machine = load(), load_machine()
     new = [row for row in rows if row.model == "vit"]
     times = [row.seconds for row in new]
-    predict = fit([row for row in rows if row.model != "vit"][::3], machine)
+    predict = fit(without(rows, new)[::3], machine)
     fitted, alone = score(predict(new), times), score(roofline(new, machine), times)
     assert fitted.error < alone.error / 2 and fitted.rank > alone.rank
+
+
+def test_an_unseen_operator_has_no_twin_among_the_seen():
+    rows = load()
+    new = [row for row in rows if row.model == "resnet18"]
+    left = without(rows, new)
+
+    def alike(row):
+        return replace(row, model="", sizes="", node="", seconds=0)
+
+    others = [row for row in rows if row.model != "resnet18"]
+    assert not {alike(row) for row in left} & {alike(row) for row in new}
+    assert {alike(row) for row in others} - {alike(row) for row in left} <= {alike(row) for row in new}
+    assert 0 < len(left) < len(others), "resnet50 begins as resnet18 does"
 
 
 def test_scores():

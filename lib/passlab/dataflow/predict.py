@@ -19,7 +19,7 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -364,13 +364,22 @@ def score(predicted: Sequence[float], measured: Sequence[float]) -> Score:
     return Score(float(np.median(np.abs(guess - true) / true)), rank)
 
 
+def without(rows: Iterable[Row], unseen: Sequence[Row]) -> list[Row]:
+    """Return the rows that are neither of a network in `unseen` nor equal to one of its rows in all features.
+
+    Networks share operators (a ResNet's first convolution is that of every ResNet), and a row whose twin was fitted is
+    not unseen.
+    """
+    models, seen = {row.model for row in unseen}, {astuple(row)[3:-1] for row in unseen}
+    return [row for row in rows if row.model not in models and astuple(row)[3:-1] not in seen]
+
+
 def unseen(rows: Sequence[Row], machine: Machine) -> dict[Row, float]:
-    """Return each zoo operator's prediction by a model that was fitted without the operator's network."""
+    """Return each zoo operator's prediction by a model that was fitted `without` the operator's network."""
     found: dict[Row, float] = {}
     for model in [name for name in SIZES if any(row.model == name for row in rows)]:
         mine = [row for row in rows if row.model == model]
-        predict = fit([row for row in rows if row.model != model], machine)
-        found |= dict(zip(mine, predict(mine), strict=True))
+        found |= dict(zip(mine, fit(without(rows, mine), machine)(mine), strict=True))
     return found
 
 
