@@ -6,6 +6,7 @@ A stand-alone script plays the warm parent: it confines a child for each attempt
 from __future__ import annotations
 
 import contextlib
+import ctypes.util
 import errno
 import json
 import os
@@ -860,3 +861,13 @@ def test_the_two_machines_system_calls_agree_where_linux_numbers_them_alike():
     with pytest.raises(OSError, match="riscv64") as error:
         seccomp.program("riscv64")
     assert error.value.errno == errno.ENOSYS
+
+
+@pytest.mark.parametrize(("machine", "arch"), [("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)])
+def test_libseccomp_knows_the_system_calls_by_the_same_numbers(machine, arch):
+    """Debian's package manager brings libseccomp; the numbers of calls newer than it are its own (-1)."""
+    library = ctypes.CDLL(ctypes.util.find_library("seccomp") or "libseccomp.so.2")
+    seen = {name: library.seccomp_syscall_resolve_name_arch(arch, name.encode()) for name in NUMBERS[machine]}
+    known = {name: number for name, number in seen.items() if number >= 0}
+    assert len(known) > len(seen) - 4
+    assert known == {name: NUMBERS[machine][name] for name in known}

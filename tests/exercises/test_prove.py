@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from autograder.authoring import answers
+from autograder.authoring import answers, mutants
 from autograder.authoring.answers import run_seed
 from passlab import exercises
 from tests.exercises.proof import refusals
 from tests.support import tiny
-from tests.support.amounts import NEW_SEEDS, SEEDS
+from tests.support.amounts import FULL, NEW_SEEDS, SEEDS
 
 _ALL = [exercise for day in exercises.days() for exercise in exercises.of_day(day)]
 #: Those with a compiler first: they take longest, and no core should be left with one at the end.
@@ -33,6 +33,14 @@ def test_the_proof_holds(proofs, exercise_id, seed):
 def test_right_answers_have_all_points_on_seeds_that_nobody_has_seen(exercise_id, apart):
     first = run_seed()
     assert apart(exercise_id, refusals, exercise_id, range(first, first + NEW_SEEDS)) == []
+
+
+if FULL:  # in `make test-full`
+
+    @pytest.mark.parametrize("exercise_id", EXERCISES)
+    def test_no_mutant_survives_that_is_not_listed(exercise_id, apart):
+        report = apart(exercise_id, mutants.try_all, exercise_id, 60)
+        assert report.ok, [f"line {m.line}: {m.before.strip()} → {m.after.strip()}" for m in report.survivors]
 
 
 def test_a_right_answer_that_is_refused_is_named_with_its_seed(monkeypatch):
