@@ -26,6 +26,7 @@ from passlab.capstone import library
 from passlab.capstone.compiled import BadCompiled, Compiled, check_groups, shaped
 from passlab.fx.effects import effects, has_effects
 from passlab.fx.measure import note_kernel
+from passlab.fx.nodes import attribute
 from passlab.fx.programs import copy_inputs
 from passlab.kernels import Kernel, cut, steps
 from passlab.kernels.primitives import Unsupported
@@ -101,16 +102,10 @@ def _lowered(graph: fx.GraphModule, groups: Sequence[Sequence[str]], inputs: Seq
         if not node.users:
             made.erase_node(node)
     paths = {n.target for n in made.nodes if n.op in ("get_attr", "call_module") and n.target not in held}
-    root = {path: _at(gm, path) for path in paths}
+    root = {path: attribute(gm, path) for path in paths}
     after = fx.GraphModule({**root, **held}, made)
     after.training = gm.training
     return after
-
-
-def _at(gm: nn.Module, path: str) -> Any:
-    for part in path.split("."):
-        gm = getattr(gm, part)
-    return gm
 
 
 # ------------------------------------------------------------------------------------------------ what runs
@@ -352,7 +347,7 @@ def straight(gm: fx.GraphModule) -> Callable:
         if node.op == "placeholder":
             continue
         if node.op == "get_attr":
-            known[names[node]] = _at(gm, node.target)
+            known[names[node]] = attribute(gm, node.target)
             continue
         if node.op == "output":
             lines.append(f"return {text(node.args[0])}")

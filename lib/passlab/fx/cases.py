@@ -19,7 +19,7 @@ from torch import Tensor, fx, nn
 from passlab import judge
 from passlab.fx.effects import effects
 from passlab.fx.judge import judge_pass
-from passlab.fx.nodes import op_name
+from passlab.fx.nodes import attribute, op_name
 from passlab.fx.reader import trace
 from passlab.judge import Case, Expect, Finding, listed, plural
 from passlab.judge.expect import Expectation
@@ -97,9 +97,7 @@ def parameters(gm: fx.GraphModule) -> int:
         if node.op == "call_module":
             held |= {id(p): p.numel() for p in gm.get_submodule(node.target).parameters()}
         elif node.op == "get_attr":
-            at: Any = gm
-            for part in node.target.split("."):
-                at = getattr(at, part)
+            at = attribute(gm, node.target)
             held |= {id(at): at.numel()} if isinstance(at, nn.Parameter) else {}
     return sum(held.values())
 

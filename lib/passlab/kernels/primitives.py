@@ -21,6 +21,8 @@ from torch import fx
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import get_proxy_mode, make_fx
 
+from passlab.fx.nodes import name_of
+
 _prims, _aten = torch.ops.prims, torch.ops.aten
 
 
@@ -54,11 +56,6 @@ class Unsupported(ValueError):
     def __init__(self, node: str, why: str):
         super().__init__(f"No kernel can be made of node {node!r}: {why}.")
         self.node = node
-
-
-def name_of(target: Any) -> str:
-    """Return a primitive's name: "add" for torch.ops.prims.add.default."""
-    return target._schema.name.split("::")[1] if isinstance(target, torch._ops.OpOverload) else str(target)
 
 
 def state(gm: torch.nn.Module) -> dict[str, torch.Tensor]:

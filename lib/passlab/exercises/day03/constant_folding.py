@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import torch
@@ -10,6 +9,7 @@ import torch.nn.functional as F
 from torch import fx, nn
 
 from passlab.fx.cases import case, expecting, graph, least, live, most, nodes, read
+from passlab.fx.nodes import attribute
 from passlab.judge import Case, listed
 from passlab.judge.expect import Expectation
 
@@ -18,7 +18,7 @@ def constants(limit: int, why: str) -> Expectation:
     """Expect that no constant made by the pass is larger than `limit` bytes."""
 
     def held(gm: fx.GraphModule) -> dict[str, int]:
-        read = {n.target: operator.attrgetter(n.target)(gm) for n in gm.graph.nodes if n.op == "get_attr"}
+        read = {n.target: attribute(gm, n.target) for n in gm.graph.nodes if n.op == "get_attr"}
         return {name: getattr(value, "nbytes", 0) for name, value in read.items()}
 
     def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:

@@ -16,7 +16,7 @@ from passlab.exercises.day08._shared import (
     other_calls,
     readings,
 )
-from passlab.judge import Case, plural
+from passlab.judge import Case, and_more, plural
 from passlab.relax.cases import case, module, op
 from passlab.tvm.judge import is_primitive, judge_pass
 
@@ -33,24 +33,19 @@ def joinable(mod: Any) -> tuple[list[str], list[str]]:
     return joined, others
 
 
-def names(listed: list[str]) -> str:
-    shown = listed[:4] + (["…"] if len(listed) > 4 else [])
-    return ", ".join(shown)
-
-
 def _ported(before: Any, after: Any, case: Case) -> str | None:
     joined, others = joinable(before)
     fused = launches(after).count((CONV, RELU))
     left, clips = calls(after)[RELU] - fused, calls(after)[CLIP] - calls(before)[CLIP]
     if fused < len(joined):
         return (
-            f"{len(joined)} conv2d whose only consumer is a relu ({names(joined)}) should be in one primitive function "
-            f"with it; {fused} are. Such a function contains the two calls and has the attribute Primitive."
+            f"{len(joined)} conv2d whose only consumer is a relu ({and_more(joined)}) should be in one primitive "
+            f"function with it; {fused} are. Such a function contains the two calls and has the attribute Primitive."
         )
     if left > 0:
-        return f"{plural(left, 'relu')} left. In the given module, replace {names(others) or names(joined)}."
+        return f"{plural(left, 'relu')} left. In the given module, replace {and_more(others) or and_more(joined)}."
     if clips < len(others):
-        return f"{plural(len(others), 'relu')} should become clip ({names(others)}); {clips} did."
+        return f"{plural(len(others), 'relu')} should become clip ({and_more(others)}); {clips} did."
     return None
 
 

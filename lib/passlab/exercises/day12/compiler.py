@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 
 import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
+from passlab.capstone import Counts
 from passlab.capstone.families import drawn
 from passlab.exercises.day12._shared import first_three, graph_case, limit, model_case, saved
 from passlab.fx.cases import graph, seeded
@@ -64,6 +66,11 @@ def traced(name: str, body, about: tuple[str, ...], seed: int = 0, training: boo
     return graph_case(name, seeded(make, seed), about)
 
 
+@cache
+def _saved(case: Case) -> tuple[Counts, Counts]:
+    return saved(*case.build())
+
+
 def judge(case: Case, value: object) -> Iterator[Finding]:
     found: dict | None = None
     for step in first_three(case, value):
@@ -73,13 +80,13 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
             found = step
     if found is None or not (case.asks("did") or case.asks("cost")):
         return
-    before, inputs = case.build()
-    eager, reference = saved(before, inputs)
+    before, _ = case.build()
+    eager, reference = _saved(case)
     for verdict, what, unit in (("did", "launches", "launches"), ("cost", "bytes", "bytes")):
         mine, most = found[what], limit(getattr(eager, what), getattr(reference, what))
         told = (
             f"It takes {mine:,} {unit}, and the model as it is {getattr(eager, what):,}. The course's compiler gets to "
-            f"{getattr(reference, what):,}; at most {most:,} are asked for."
+            f"{getattr(reference, what):,}; the limit is {most:,}."
         )
         yield Finding(verdict, mine <= most, "" if mine <= most else told, before=before, after=_graph(value))
 
