@@ -37,8 +37,13 @@ def programs(job: Job) -> Iterator[tuple[str, Any, tuple]]:
 
 
 def plans(job: Job) -> Iterator[Figure | str]:
-    """Run each program as its plan says, and compare with eager torch on the same device."""
-    ran, equal, arena, apart = 0, 0, 0, 0
+    """Run each program as its plan says, and compare with eager torch on the same device.
+
+    Equality up to rounding is enough on a GPU: a library chooses an algorithm by the alignment of the operands, which
+    is 64 bytes in an arena and 512 in torch's own memory, and some add by atomics, in no fixed order. On a CPU all bits
+    have to be equal.
+    """
+    ran, equal, near, arena, apart = 0, 0, 0, 0, 0
     for name, gm, inputs in programs(job):
         if job.left < 0 or (job.sample and ran >= job.sample):
             yield skipped(PART, f"the programs from {name} on", "the time or the sample of this part was over")
@@ -52,14 +57,16 @@ def plans(job: Job) -> Iterator[Figure | str]:
         if bit_equal(found, wanted):
             equal += 1
             continue
-        # A library may choose another algorithm for memory that lies elsewhere.
         rounding = Tolerance.of(torch.float32, len(gm.graph.nodes))
         if differences := compare(wanted, found, rounding):
             text = differences[0].sentence.replace(" before and ", " by itself and ").replace(" after", " in the arena")
             yield Figure(PART, name, f"wrong: {text}", held=False)
         else:
-            yield Figure(PART, name, "equal up to rounding, not bit by bit")
-    yield Figure(PART, "programs that are in an arena what they are", str(equal), f"of {ran}, bit by bit", value=equal)
+            near += 1
+            yield Figure(PART, name, "equal up to rounding, not bit by bit", held=False if job.interpret else None)
+    right, about = equal if job.interpret else equal + near, f"{equal} bit by bit, {near} up to rounding"
+    what, seen = "programs that are in an arena what they are", f"{right} of {ran}"
+    yield Figure(PART, what, seen, about, "all", right == ran > 0, float(equal))
     if apart:
         about = f"{arena:,} bytes in arenas, {apart:,} bytes of values"
         yield Figure(PART, "arenas / bytes of all values", f"{arena / apart:.3g}", about, value=arena / apart)
