@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -13,7 +14,9 @@ from passlab import models, view
 from passlab.mlir import MLIRError, text, verify
 from passlab.mlir.cases import counts
 from passlab.mlir.imports import from_stablehlo, from_torch
+from passlab.mlir.modules import MISSING
 from passlab.mlir.run import run
+from tests.support.tiny import ROOT
 
 
 @pytest.mark.parametrize("name", ["tiny", "convnet", "attention"])
@@ -90,6 +93,25 @@ def test_what_stablehlo_is_refused_for_has_a_place(operation, words):
     said = str(refused.value)
     assert said.startswith(f"The StableHLO, line 2, column 8, `%y = {operation}`: ") and words in said
     assert (refused.value.line, refused.value.column) == (2, 8)
+
+
+_WITHOUT_IREE = """
+import sys
+sys.modules["iree.compiler"] = None
+from passlab.notebook import beside
+beside.view = lambda flavour, name: None
+"""
+
+
+def test_the_first_lesson_goes_on_without_iree(tmp_path):
+    cells = re.split(r"^# %%", (ROOT / "course/day01_graphs.py").read_text(), flags=re.MULTILINE)
+    code = [cell for cell in cells if not cell.startswith((" [markdown]", "beside"))]
+    until = next(i for i, cell in enumerate(code) if cell.strip().startswith("rows ="))
+    lesson = tmp_path / "lesson.py"
+    lesson.write_text("\n".join([_WITHOUT_IREE, *code[: until + 1], "print(*rows, sep=', ')"]))
+    done = subprocess.run([sys.executable, lesson], capture_output=True, text=True, timeout=240)
+    assert done.stdout.count(MISSING) == 1, done.stderr[-2000:]
+    assert done.stdout.splitlines()[-1] == "torch.fx, TorchScript, torch.export, ONNX, StableHLO, HLO"
 
 
 _TOGETHER = """

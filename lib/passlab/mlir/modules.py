@@ -487,13 +487,16 @@ def native() -> Any:
     return ir
 
 
+#: What to say where `native` returns None.
+MISSING = (
+    "MLIR's own parser and passes come with iree-base-compiler, which has no package for this platform; what needs "
+    "only xDSL works."
+)
+
+
 def _needed() -> Any:
-    ir = native()
-    if ir is None:
-        raise MLIRError(
-            "MLIR's own parser and passes come with iree-base-compiler, which has no package for this platform; "
-            "what needs only xDSL works."
-        )
+    if (ir := native()) is None:
+        raise MLIRError(MISSING)
     return ir
 
 
