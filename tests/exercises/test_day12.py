@@ -6,9 +6,10 @@ import pytest
 import torch
 
 from passlab import exercises
-from passlab.capstone import Compiled
+from passlab.capstone import Compiled, grouped
+from passlab.capstone.counting import ROOM
 from passlab.exercises.day12 import faster
-from passlab.exercises.day12._shared import broken_in, limit
+from passlab.exercises.day12._shared import broken_in, kept, limit
 from passlab.fx.judge import rebuild
 from passlab.judge import judge
 from passlab.memory.plan import Plan, planned
@@ -58,6 +59,16 @@ def appended(gm, function, operands):
     return Compiled(gm)
 
 
+def other_plan(extra):
+    """A compiler whose arena has `extra` bytes more than it uses."""
+
+    def answer(gm, inputs):
+        plan = planned(grouped(gm, [], inputs), *inputs)
+        return Compiled(gm, plan=Plan(plan.order, plan.offsets, plan.arena + extra))
+
+    return answer
+
+
 @pytest.mark.parametrize(
     ("answer", "verdict", "sentence"),
     [
@@ -67,6 +78,7 @@ def appended(gm, function, operands):
         (lambda gm, inputs: Compiled(gm, [["tanh"], ["tanh"]]), "valid", "in two groups"),
         (lambda gm, inputs: Compiled(gm, [["tanh"]], {"tanh": {"cores": 2}}), "valid", "no knob 'cores'"),
         (lambda gm, inputs: Compiled(gm, plan=Plan((), {}, 0)), "valid", "missing in the order"),
+        (other_plan(extra=2**33), "valid", "4,608 in step tanh_1, of which tanh has 1,536"),
         (other_shape, "valid", "is now float32 of shape (32, 24)"),
         (other_type, "valid", "is now float16"),
         (other_numbers, "same", "differ"),
@@ -89,7 +101,30 @@ def test_a_plan_in_an_arena_of_its_own_size_is_too_large():
         plan = planned(graph, *inputs)
         return Plan(plan.order, {name: at + plan.arena for name, at in plan.offsets.items()}, 2 * plan.arena)
 
-    assert proof.lost("day12.plan", default, "a value that nothing uses")[0] == "did"
+    verdict, message = proof.lost("day12.plan", default, "a value that nothing uses")
+    assert verdict == "did" and "are enough. The most bytes that live at once are" in message
+
+
+@pytest.mark.parametrize("exercise_id", ["day12.compiler", "day12.faster"])
+def test_memory_is_limited_by_the_models_own(exercise_id):
+    """An arena of 8 GiB is never made: faster would fail there."""
+    exercise = exercises.find(exercise_id)
+    (case, *_) = exercise.cases()
+    failure = judge(exercise, other_plan(2**33), [case]).failure
+    assert failure.verdict == "valid" and "are allowed. The most bytes that live at once are" in failure.message
+    assert judge(exercise, other_plan(ROOM), [case]).verdicts["valid"]
+
+
+def test_weights_that_grow_are_named():
+    case = next(c for c in exercises.find("day12.compiler").cases() if c.name == "a large product of small constants")
+    before, _ = case.build()
+    after = rebuild(before)
+    after.register_buffer("product", before.column * before.row)
+    mul = next(node for node in after.graph.nodes if node.name == "mul")
+    with after.graph.inserting_before(mul):
+        mul.replace_all_uses_with(after.graph.get_attr("product"))
+    after.graph.eliminate_dead_code()
+    assert kept(before, after).startswith("The weights grew from 512 to 16,384 bytes, 16,384 of them in product:")
 
 
 def test_an_answer_saves_two_thirds_of_what_the_course_saves():

@@ -72,6 +72,15 @@ wrong_plan = edited(
     "has a plan for the graph without its groups",
     (_RETURN, "return Compiled(gm, groups, plan=planned(gm, *inputs))"),
 )
+too_large = edited(
+    "valid",
+    "asks for 8 GiB more than it uses",
+    (
+        _RETURN,
+        f"plan = {_RETURN[_RETURN.index('planned') : -1]}\n"
+        "    return Compiled(gm, groups, plan=Plan(plan.order, plan.offsets, plan.arena + 2**33))",
+    ),
+)
 no_model = edited("valid", "returns the graph, which is code", (_RETURN, "return gm"))
 
 

@@ -18,8 +18,13 @@ from passlab.fx.effects import has_effects
 from passlab.fx.elsewhere import confined
 from passlab.fx.programs import copy_inputs
 from passlab.measure import bytes_moved, launches, peak_memory
+from passlab.memory.buffers import lower_bound, peak_step
+from passlab.memory.liveness import liveness
+from passlab.memory.plan import Plan
 from passlab.process.clock import cpu_time
 
+#: A compiled model's peak may be so much of the model's own, and so many bytes more.
+SHARE_OF_PEAK, ROOM = 1.1, 4096
 #: Settings of glibc's mallopt, from <malloc.h>.
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 
@@ -52,18 +57,43 @@ def counts(compiled: Compiled, inputs: Sequence[Any]) -> Counts:
     return Counts(int(started), int(moved), int(peak))
 
 
+def peak_told(gm: fx.GraphModule, plan: Plan, inputs: Sequence[Any]) -> str:
+    """Return where a plan's memory is needed, as a sentence: the step of its peak, and the largest buffer there."""
+    buffers = liveness(gm, *inputs, order=plan.order)
+    step = peak_step(buffers)
+    live = [buffer for buffer in buffers if buffer.lower <= step < buffer.upper]
+    if not live:
+        return "No step needs any."
+    largest = max(live, key=lambda buffer: buffer.size)
+    where = f"{lower_bound(buffers):,} in step {plan.order[step]}, of which {largest.name} has {largest.size:,}"
+    return f"The most bytes that live at once are {where}."
+
+
+def too_much(before: fx.GraphModule, compiled: Compiled, peak: int, inputs: Sequence[Any]) -> str | None:
+    """Return why a compiled model with this peak needs more memory than it may, or None. Raises BadCompiled."""
+    own, plan = plan_of(Compiled(before), inputs), plan_of(compiled, inputs)
+    most = int(SHARE_OF_PEAK * own.arena) + ROOM if own is not None else peak
+    if peak <= most:
+        return None
+    told = f"It needs {peak:,} bytes for what it computes, and the model as it is {own.arena:,}; at most {most:,} are"
+    where = peak_told(grouped(compiled.graph, compiled.groups, inputs), plan, inputs) if plan is not None else ""
+    return f"{told} allowed. {where}".strip()
+
+
 @confined
 def examined(compiled: Compiled, inputs: Sequence[Any], before: fx.GraphModule | None = None, rounds: int = 0) -> dict:
     """Return what there is to know of a compiled model whose form is right (`wrong`), as data.
 
     "broken": why no program can be built from it, or ""; else "launches", "bytes", "peak" (see `Counts`). With
-    `before`, the model's own graph, and `rounds`, it is built and timed: "eager" and "mine" are then seconds of
-    CPU time per call, one number for each round.
+    `before`, the model's own graph, its memory is limited, too (`too_much`); with `rounds` as well, it is built and
+    timed: "eager" and "mine" are then seconds of CPU time per call, one number for each round.
     """
     try:
         if why := same_outputs(before, compiled, inputs) if before is not None else None:
             return {"broken": why}
         found: dict[str, Any] = {"broken": "", **counts(compiled, inputs).to_json()}
+        if before is not None and (why := too_much(before, compiled, found["peak"], inputs)):
+            return {"broken": why}
         if rounds:
             keep_memory()
             calls = {"eager": before, "mine": build(compiled, inputs, parallel=False)}

@@ -60,16 +60,17 @@ def limit(eager: int, reference: int) -> int:
     return int(eager - SHARE * max(0, eager - reference))
 
 
-def held_bytes(gm: fx.GraphModule) -> int:
-    """Return the bytes of the parameters and buffers that the nodes of a graph use."""
-    found: dict[int, int] = {}
+def weights(gm: fx.GraphModule) -> dict[str, int]:
+    """Return name → bytes of each parameter and buffer that the nodes of a graph use, once for all its names."""
+    found: dict[int, tuple[str, int]] = {}
     for node in gm.graph.nodes:
         part = attribute(gm, node.target) if node.op in ("get_attr", "call_module") else None
-        tensors = [part] if isinstance(part, torch.Tensor) else []
+        tensors = {node.target: part} if isinstance(part, torch.Tensor) else {}
         if isinstance(part, torch.nn.Module):
-            tensors = [*part.parameters(), *part.buffers()]
-        found |= {id(t): t.numel() * t.element_size() for t in tensors}
-    return sum(found.values())
+            tensors = {f"{node.target}.{name}": t for name, t in (*part.named_parameters(), *part.named_buffers())}
+        for name, t in tensors.items():
+            found.setdefault(id(t), (name, t.numel() * t.element_size()))
+    return dict(found.values())
 
 
 def kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
@@ -80,9 +81,11 @@ def kept(before: fx.GraphModule, after: fx.GraphModule) -> str:
             lost = next((name for name in old if name not in new), old[-1])
             what = {"draws": "draws random numbers", "writes": "writes into memory"}[effect]
             return f"Node {lost} {what}, and the compiled graph has {len(new)} of {len(old)} such nodes."
-    old, new = held_bytes(before), held_bytes(after)
-    if new > 1.1 * old + 4096:
-        return f"The weights grew from {old:,} to {new:,} bytes: a constant that gets larger is no gain."
+    old, new = weights(before), weights(after)
+    if (grown := sum(new.values())) > 1.1 * sum(old.values()) + 4096:
+        name = max(new, key=lambda name: new[name] - old.get(name, 0))
+        told = f"The weights grew from {sum(old.values()):,} to {grown:,} bytes, {new[name]:,} of them in {name}"
+        return f"{told}: a constant that gets larger is no gain."
     return ""
 
 
