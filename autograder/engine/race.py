@@ -169,6 +169,8 @@ def _close(one: Any, other: Any, torch: Any) -> bool:
         return one == other
     if not isinstance(other, torch.Tensor) or one.shape != other.shape or one.dtype != other.dtype:
         return False
+    if not one.is_floating_point():
+        return torch.equal(one, other)
     return torch.allclose(one, other, rtol=1e-3, atol=1e-4 * max(1.0, float(one.abs().max()) if one.numel() else 1.0))
 
 

@@ -1,6 +1,8 @@
 """The race: programs built and timed in a confined process, each competitor at its own risk."""
 
 import pytest
+import torch
+from torch.fx import symbolic_trace
 
 from autograder.engine import wire
 from autograder.engine.race import Broken, Race
@@ -37,6 +39,13 @@ def test_only_what_computes_the_same_has_a_time(race):
     assert rows["reference"]["launches"] == rows["good"]["launches"]
     for name, said in (("other", "other numbers than eager"), ("list", "not a Compiled"), ("bytes", "not a Compiled")):
         assert rows[name]["seconds"] is None and said in rows[name]["missing"], rows[name]
+
+
+def test_truth_values_are_compared_too(race):
+    same, other = symbolic_trace(lambda x: torch.gt(x, 0)), symbolic_trace(lambda x: torch.lt(x, 0))
+    entries = {"same": wire.encode(Compiled(same)), "other": wire.encode(Compiled(other))}
+    rows = race.run(wire.encode((same, (torch.arange(-3.0, 4.0),))), entries)
+    assert rows["same"]["seconds"] > 0 and "other numbers than eager" in rows["other"]["missing"]
 
 
 def test_a_model_that_nothing_can_run_says_so(race):
