@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import fx, nn
 
+from autograder.answers.day12.plan import no_reuse
 from autograder.authoring.answers import edited, reference, right, wrong
 from passlab.capstone import Compiled, groupable, grouped
 from passlab.capstone.families import drawn, generated
@@ -21,6 +22,9 @@ from passlab.fx.judge import rebuild
 from passlab.judge import Case
 from passlab.memory.plan import planned
 
+#: The families of models: of each half, one model is drawn.
+IMAGES = ("convnet", "skip", "residual", "resnet18", "unet")
+ROWS = ("mlp", "attention", "gpt", "vit", "lstm")
 _ALL = ("valid", "same", "did", "cost")
 _TRAP = ("valid", "same", "spared")
 
@@ -65,8 +69,8 @@ def hidden(seed: int) -> list[Case]:
         return graph_case(name, seeded(graph(body, (2, 3, 9, 9), training=train, **layers), seed), about)
 
     return [
-        model_case(drawn(rng.choice(("convnet", "residual", "unet")), seed), _ALL),
-        model_case(drawn(rng.choice(("mlp", "attention", "vit")), seed), _ALL),
+        model_case(drawn(rng.choice(IMAGES), seed), _ALL),
+        model_case(drawn(rng.choice(ROWS), seed), _ALL),
         graph_case("two parts around a product", seeded(graph(crossing, (8, 8), w=(8, 8)), seed), _ALL),
         image("batch norm in training", training, _TRAP, True),
         image("batch norm without running statistics", training, ("valid", "same"), False, tracked=False),
@@ -76,6 +80,7 @@ def hidden(seed: int) -> list[Case]:
         traced("a value is written, drawn", written, _TRAP, seed),
         traced("a write between two parts", across_a_write, _TRAP, seed),
         traced("the same value twice, drawn", repeated, _ALL, seed),
+        model_case(generated(seed % 2**31 + 2, 30, random=False, views=False), _ALL),
         model_case(generated(seed % 2**31, 15), ("valid", "same")),
         model_case(generated(seed % 2**31 + 1, 15, mutation=True), ("valid", "same")),
     ]
@@ -154,6 +159,12 @@ def memorised(gm, inputs):
         output.args = (after.graph.get_attr("memory"),)
     after.graph.eliminate_dead_code()
     return Compiled(after)
+
+
+@wrong("valid", "gives every buffer a place of its own: the arena grows with the model")
+def every_place_once(gm, inputs):
+    made = reference("day12.compiler")(gm, inputs)
+    return Compiled(made.graph, made.groups, plan=no_reuse(made.graph, made.groups, inputs))
 
 
 @wrong("did", "hands over the model as it is")
