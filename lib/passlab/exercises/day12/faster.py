@@ -62,5 +62,5 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
                 ratio = min(ratio, math.inf if broken_in(again, ("eager", "mine")) else _ratio(again))
         fast = ratio <= case.expect.ratio
         slower = "slower than the model as it is" if ratio >= 1 else "not fast enough"
-        told = f"It is {slower}: it takes {ratio:.2f} of eager's time; at most {case.expect.ratio:g} is asked for."
+        told = f"It is {slower}: it takes {ratio:.2f} of eager's time; the limit is {case.expect.ratio:g}."
         yield Finding("did" if case.asks("did") else "cost", fast, "" if fast else told)
