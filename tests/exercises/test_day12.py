@@ -146,5 +146,5 @@ def test_a_slower_program_is_told_its_ratio(monkeypatch):
     lost = proof.lost("day12.faster", lambda gm, inputs: Compiled(gm), "residual")
     assert lost == (
         "cost",
-        "It is slower than the model as it is: it takes 2.00 of eager's time; at most 0.95 is asked for.",
+        "It is slower than the model as it is: it takes 2.00 of eager's time; the limit is 0.95.",
     )

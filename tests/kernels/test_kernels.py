@@ -123,6 +123,15 @@ def test_devices_may_not_mix():
     assert "'mul' on cpu and 'y' on meta" in illegal(gm, [["mul", "add"]])
 
 
+def test_a_number_is_no_result_of_a_kernel():
+    from passlab.capstone import groupable
+
+    gm = passlab.trace(lambda x: (x * 2) + x.size(0), torch.randn(4, 3))
+    why_not = groupable(gm, (torch.randn(4, 3),))
+    assert why_not([["size"]]) == "Node 'size' makes 4, which is not a tensor: a kernel writes tensors only."
+    assert "'size'" in why_not([["mul", "size", "add"]])
+
+
 def test_no_kernel_of_what_stops_on_some_numbers():
     with pytest.raises(Unsupported, match=r"'floordiv'.*divides integers"):
         primitives(torch.fx.symbolic_trace(lambda x, y: x // y), (torch.ones(3).int(), torch.ones(3).int()))

@@ -99,6 +99,8 @@ def _unfit(node: fx.Node, devices: dict[fx.Node, str]) -> str | None:
     if found := effects(node):
         effect = min(found, key=list(EFFECTS).index)
         return f"Node {node.name!r} has a side effect, which a kernel cannot have: {EFFECTS[effect]}."
+    if isinstance(_value(node), int | float | torch.Size):
+        return f"Node {node.name!r} makes {_value(node)!r}, which is not a tensor: a kernel writes tensors only."
     types: dict[torch.dtype, str] = {}
     for operand in node.all_input_nodes:
         value = _value(operand)
