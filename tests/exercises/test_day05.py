@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+import re
 from itertools import product
 
 import pytest
+from torch.utils._pytree import tree_leaves
 
 from passlab import exercises
-from passlab.exercises.day05.offsets import ON_HARD, bound, shuffled, zoo
+from passlab.exercises.day05.offsets import ON_HARD, PROGRAMS, bound, program, shuffled, zoo
 from passlab.exercises.day05.reuse import clashes, drawn, least_slots, memories, row, rule_bytes
 from passlab.judge import judge
 from passlab.memory.allocate import ORDERS, first_fit, slots
@@ -80,6 +82,31 @@ def test_a_view_is_named():
 def test_sentences_about_offsets(value, verdict, sentence):
     found = said("day05.offsets", value)
     assert found is not None and found[0] == verdict and found[1].startswith(sentence)
+
+
+@pytest.mark.parametrize("name", ["attention", "training a residual block"])
+def test_an_overlap_shows_its_wrong_numbers(name):
+    buffers = zoo(*PROGRAMS[name])
+    verdict, message = said("day05.offsets", {b.name: 0 for b in buffers}, name)
+    assert verdict == "valid" and re.search(r"both live in step \d+ and share \d+ bytes from byte 0 on", message)
+    wrong, total = map(
+        int, re.search(r"Run in this arena, (\d+) of the (\d+) numbers .* are wrong\.", message).groups()
+    )
+    gm, inputs = program(*PROGRAMS[name])
+    assert 0 < wrong <= total == sum(value.numel() for value in tree_leaves(gm(*inputs)))
+
+
+def test_an_overlap_without_wrong_numbers_says_nothing_of_them():
+    """In a chain each result is copied over the operand that it was computed from, when that has been read."""
+    _, message = said("day05.offsets", {b.name: 0 for b in zoo("convnet")}, "a convolutional net")
+    assert message.endswith("from byte 0 on: move one of the two.")
+
+
+def test_an_overlap_in_an_absurd_arena_is_not_run():
+    buffers = zoo("attention")
+    offsets = {b.name: 0 for b in buffers} | {buffers[-1].name: 2**60}
+    _, message = said("day05.offsets", offsets, "attention")
+    assert "are both live" in message and "Run in this arena" not in message
 
 
 def test_the_limit_is_between_one_order_and_two():

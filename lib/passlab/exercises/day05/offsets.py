@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from passlab import models
 from passlab.judge import Case, Finding
-from passlab.memory.buffers import Buffer, aligned, height, instance, lower_bound, problem
+from passlab.memory.arena import run
+from passlab.memory.buffers import BadPlan, Buffer, aligned, height, instance, lower_bound, problem
 from passlab.memory.liveness import liveness
+from passlab.memory.plan import Plan
 from passlab.memory.training import joint
 
 #: What the arena may be, over the lower bound with rounded sizes: of a model, and of a hard instance.
@@ -39,13 +42,19 @@ def hard_case(name: str, build: Callable[[], Sequence[Buffer]]) -> Case:
 
 
 @cache
-def zoo(model: str, training: bool = False) -> tuple[Buffer, ...]:
-    """Return the buffers of one of the zoo's models."""
+def program(model: str, training: bool = False) -> tuple[torch.fx.GraphModule, tuple[torch.Tensor, ...]]:
+    """Return the graph of one of the zoo's models, and inputs for it."""
     row = models.ZOO[model]
     if training:
-        gm, inputs = joint(row.build(), *row.inputs())
-        return tuple(liveness(gm, *inputs))
-    return tuple(liveness(torch.fx.symbolic_trace(row.build()), *row.inputs()))
+        return joint(row.build(), *row.inputs())
+    return torch.fx.symbolic_trace(row.build()), tuple(row.inputs())
+
+
+@cache
+def zoo(model: str, training: bool = False) -> tuple[Buffer, ...]:
+    """Return the buffers of one of the zoo's models."""
+    gm, inputs = program(model, training)
+    return tuple(liveness(gm, *inputs))
 
 
 def shuffled(buffers: Sequence[Buffer], rng: random.Random) -> list[Buffer]:
@@ -61,15 +70,20 @@ RELAY = [Buffer(f"t{i}", i, i + 1, 100) for i in range(6)]
 #: `late` meets only `middle`, and fits where `first` was.
 HOLE = [Buffer("first", 0, 2, 60), Buffer("middle", 1, 4, 50), Buffer("late", 3, 5, 40), Buffer("empty", 4, 5, 0)]
 
+#: Visible case → its model, and whether it is trained: these run in the arena of a wrong plan.
+PROGRAMS = {
+    "a convolutional net": ("convnet", False),
+    "attention": ("attention", False),
+    "training a residual block": ("residual", True),
+}
+
 
 def cases() -> list[Case]:
     return [
         easy_case("one after the other", RELAY),
         easy_case("a hole", HOLE),
         easy_case("aligned", [Buffer("a", 0, 2, 30), Buffer("b", 1, 3, 50), Buffer("c", 0, 3, 64)], 64),
-        model_case("a convolutional net", lambda: zoo("convnet")),
-        model_case("attention", lambda: zoo("attention")),
-        model_case("training a residual block", lambda: zoo("residual", True)),
+        *(model_case(name, lambda made=made: zoo(*made)) for name, made in PROGRAMS.items()),
         hard_case("MiniMalloc's F", lambda: instance("F")),
     ]
 
@@ -79,9 +93,30 @@ def bound(buffers: Sequence[Buffer], alignment: int) -> int:
     return lower_bound([Buffer(b.name, b.lower, b.upper, aligned(b.size, alignment)) for b in buffers])
 
 
+def harm(buffers: Sequence[Buffer], offsets: Mapping[str, int], model: str, training: bool = False) -> str:
+    """Return a sentence about the wrong numbers that a model returns in an arena with overlaps; "" if there are none,
+    or if the arena is absurdly large. All offsets are ints of these buffers, not negative."""
+    arena = height(buffers, offsets)
+    if arena > 4 * sum(buffer.size for buffer in buffers):
+        return ""
+    gm, inputs = program(model, training)
+    plan = Plan(tuple(node.name for node in gm.graph.nodes), offsets, arena)
+    try:
+        found = tree_leaves(run(gm, plan, *inputs, checked=False))
+    except (BadPlan, RuntimeError):
+        return ""
+    with torch.no_grad():
+        true = tree_leaves(gm(*inputs))
+    wrong = sum(int((one != other).sum()) for one, other in zip(found, true, strict=True))
+    total = sum(one.numel() for one in true)
+    return f" Run in this arena, {wrong} of the {total} numbers that the graph returns are wrong." if wrong else ""
+
+
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     buffers, alignment = case.build()
     broken = problem(buffers, value, alignment) or ""
+    if case.name in PROGRAMS and broken.endswith("move one of the two."):
+        broken += harm(buffers, value, *PROGRAMS[case.name])
     yield Finding("valid", not broken, broken)
     if broken:
         return
