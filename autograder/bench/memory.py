@@ -32,14 +32,18 @@ def memory(largest: int) -> Iterator[Figure | str]:
 
 
 def models() -> Iterator[Figure | str]:
-    """Arena over bound for each model of the zoo, forward and training, and TensorFlow Lite's rule beside it."""
+    """Arena over bound for each model of the zoo, forward and training, and TensorFlow Lite's rule beside it; and
+    whether the graph returns the same bits when it runs in an arena."""
     from passlab.memory.allocate import first_fit
+    from passlab.memory.arena import bit_equal, run
     from passlab.memory.buffers import Buffer, aligned, height, lower_bound
     from passlab.memory.liveness import liveness
+    from passlab.memory.plan import planned
     from passlab.memory.search import search
     from passlab.memory.training import forward, joint
     from passlab.models import ZOO
 
+    equal = []
     for name, row in ZOO.items():
         for how, trace in (("forward", forward), ("training", joint)):
             yield f"{name}, {how}: planning"
@@ -50,6 +54,9 @@ def models() -> Iterator[Figure | str]:
             by_size = height(buffers, first_fit(buffers, alignment=ALIGNMENT)) / least
             base = f"largest first {by_size:.3f}; bound {least:,} B"
             yield at_most(PART, f"{name}, {how}: arena / lower bound", mine, 1.02, "", base)
+            equal.append(bit_equal(run(gm, planned(gm, *inputs), *inputs), gm(*inputs)))
+    seen = f"{sum(equal)} of {len(equal)}"
+    yield Figure(PART, "zoo programs bit-equal in an arena", seen, target="all", held=all(equal), value=sum(equal))
 
 
 def minimalloc() -> Iterator[Figure | str]:
