@@ -153,7 +153,7 @@ def redundant_with(*more):
         ([("entry", True, "a")], "valid", "Block entry has no instruction number True; they count from 0."),
         ([("entry", 2, "z")], "valid", "'z' is not a variable of copies."),
         ([("entry", 1, "x")], "valid", "`b = copy x` in block entry computes nothing"),
-        ([("entry", 2, "a")] * 25, "valid", "The list has 25 entries"),
+        ([("entry", 2, "a")] * 25, "valid", "The list names ('entry', 2, 'a') twice; name each"),
         ([("entry", 2, "a")], "did", "`e = add b y` in block entry: a already holds that value."),
         (redundant_with(("entry", 4, "a")), "spared", "With "),
     ],
