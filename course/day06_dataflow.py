@@ -422,7 +422,8 @@ for name in ("mlp", "convnet", "mobilenetv2", "resnet18"):
 # ## A safe plan for float16
 #
 # float16 ends at 65504. A node whose range stays below may run in it, if the sums on the way stay below, too; all
-# others stay in float32. MobileNet fits throughout: `relu6` cuts ranges back to 6 again and again, so that none gets far. This one does not:
+# others stay in float32. MobileNet fits throughout: `relu6` cuts ranges back to 6 again and again, so that none gets
+# far. This one does not:
 
 
 # %%

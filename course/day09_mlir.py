@@ -292,8 +292,8 @@ draw(layer, x)
 
 # %% [markdown]
 # **Rung 2, StableHLO.** The dialect between frameworks and compilers, with more than a hundred operations. torch.export
-# does not write it (PyTorch/XLA does), JAX does; so the same layer again, with the same weights. Broadcasts are explicit here, and the ReLU is a
-# maximum.
+# does not write it (PyTorch/XLA does), JAX does; so the same layer again, with the same weights. Broadcasts are
+# explicit here, and the ReLU is a maximum.
 
 # %%
 import jax
@@ -305,8 +305,8 @@ assert np.allclose(lowered.compile()(*weights), want, atol=1e-5)
 draw(lowered)
 
 # %% [markdown]
-# **Rung 3, linalg on tensors.** Both arrive here. From StableHLO there is one more operation, since the broadcast of the
-# bias has become one. This rung runs: IREE compiles tensor programs.
+# **Rung 3, linalg on tensors.** Both arrive here. From StableHLO there is one more operation, since the broadcast of
+# the bias has become one. This rung runs: IREE compiles tensor programs.
 
 # %%
 from_jax, rung = from_stablehlo(lowered), {"linalg": arrived.module}
@@ -392,8 +392,8 @@ print(*[line.split(", !dbg")[0][:118] for line in body if "fmul" in line or "fma
 assert any("x float>" in line for line in body), "vectors"
 
 # %% [markdown]
-# One dispatch: product, bias and ReLU share a kernel, although linalg's pass had left the product apart from bias and ReLU. IREE groups
-# operations into dispatches by rules of its own, before it tiles them.
+# One dispatch: product, bias and ReLU share a kernel, although linalg's pass had left the product apart from bias and
+# ReLU. IREE groups operations into dispatches by rules of its own, before it tiles them.
 #
 # ## Patterns
 #
@@ -628,10 +628,10 @@ short(held)
 # Look at the first `linalg.generic`: it writes into `%x`, the caller's memory. Unless an argument is marked with
 # `bufferization.writable = false`, it may be overwritten.
 #
-# There are many buffers now, and allocating them in every turn of a loop costs time. A **plan** is better: one arena, and a
-# slot for each buffer, shared by buffers that are never live together. It is day 5 again, with three things to watch: a
-# view is another name of a buffer, a loop's block may rename buffers in every turn, and what a turn leaves the next one
-# may read.
+# There are many buffers now, and allocating them in every turn of a loop costs time. A **plan** is better: one arena,
+# and a slot for each buffer, shared by buffers that are never live together. It is day 5 again, with three things to
+# watch: a view is another name of a buffer, a loop's block may rename buffers in every turn, and what a turn leaves the
+# next one may read.
 #
 # ### Deallocation · stretch
 #

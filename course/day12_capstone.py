@@ -170,8 +170,8 @@ diff(gm, last.graph)
 # %% [markdown]
 # ## Time, and how it lies
 #
-# Counts are the same on every machine and at every call. Time is not. Three lies; the first and the last have a cell each. **The first call**
-# pays for what later ones find ready:
+# Counts are the same on every machine and at every call. Time is not. Three lies; the first and the last have a cell
+# each. **The first call** pays for what later ones find ready:
 
 # %%
 from time import perf_counter

@@ -379,7 +379,8 @@ check("day06.gvn", gvn)
 # | all others, and an `nn.Linear` of something infinite | (-∞, ∞), and on with the next node |
 #
 # Values are finite numbers, also where their range is not: 0 times anything is 0. Narrower ranges than the table's are
-# right, too, if no input leaves them; a range with an infinite end stays as it is. `op_name(node, gm)` is "add", "relu" or "Linear"; `shape(node)` is its shape.
+# right, too, if no input leaves them; a range with an infinite end stays as it is.
+# `op_name(node, gm)` is "add", "relu" or "Linear"; `shape(node)` is its shape.
 
 
 # %%

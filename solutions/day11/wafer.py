@@ -170,8 +170,8 @@ check("day11.place", place)
 # choose. A word that goes from core (a, b) to core (c, d) makes |a - c| + |b - d| hops; the sum of words × hops is the
 # traffic. Place the tasks so that the traffic is small.
 #
-# Placed row by row, the tasks should have at least 1.4 times your traffic: on average (the geometric mean) over four networks of the
-# zoo. Tasks may be numbered at random; row by row then still means the order of the graph.
+# Placed row by row, the tasks should have at least 1.4 times your traffic: on average (the geometric mean) over four
+# networks of the zoo. Tasks may be numbered at random; row by row then still means the order of the graph.
 # A few small cases have a limit of words × hops of their own, well above the least; the check names it.
 #
 # Row by row is how the lesson fills a grid: piece after piece, in the order of the graph, a new row when one is full.

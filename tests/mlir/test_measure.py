@@ -66,7 +66,7 @@ def test_unknown_sizes_are_refused():
         bytes_moved(module)
     with pytest.raises(MLIRError, match="length of a loop"):
         extents(next(iter(kernels(module))))
-    with pytest.raises(MLIRError, match="how often it runs"):
+    with pytest.raises(MLIRError, match="number of its iterations"):
         flops(
             parse(
                 LOOPS.replace("%c8 step", "%n step").replace("%a: memref<4x8xf32>)", "%a: memref<4x8xf32>, %n: index)")
