@@ -146,7 +146,7 @@ def _invalid(program: Program, value: Any) -> str | None:
         line = blocks[name].instructions[i]
         if line.op in ("const", "copy", "print"):
             return f"`{line}` in block {name} computes nothing: name only operations, not constants, copies or prints."
-    if len(set(map(tuple, value))) < len(value):
+    if len(set(value)) < len(value):
         twice = next(entry for at, entry in enumerate(value) if entry in value[:at])
         return f"The list names {str(twice)[:80]} twice; name each redundant operation once."
     if len(value) > 4 * sum(len(block.instructions) for block in program.blocks):

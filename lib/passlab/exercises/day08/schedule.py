@@ -82,8 +82,9 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         return
     frugal = _traffic(module["main"]) <= TRAFFIC
     beside = [_alone(nest(sizes.n, sizes.m, sizes.k)) for nest in (naive, *(() if frugal else (by_rows,)))]
-    look = lambda: _compared(module, drawn(_shapes(sizes)), timed=True, beside=beside)  # noqa: E731
-    _, wrong, mine, ratios = pace(look, (NAIVE, ROWS)[: len(beside)])
+    _, wrong, mine, ratios = pace(
+        lambda: _compared(module, drawn(_shapes(sizes)), timed=True, beside=beside), (NAIVE, ROWS)[: len(beside)]
+    )
     yield Finding("same", not wrong, wrong)
     if wrong:
         return
