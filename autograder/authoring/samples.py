@@ -20,7 +20,7 @@ from passlab.notebook.cells import unmarked
 
 FOLDER = "autograder/samples"
 #: Where an answer cannot import from while it is graded.
-_WITHHELD = "passlab.exercises"
+_WITHHELD = ("passlab.exercises", "autograder")
 
 #: An answer cell for a place, or None to leave the stub. Called with the place's number in its notebook, from 0.
 Fill = Callable[[int, str, source.Place], str | None]
@@ -39,12 +39,13 @@ def _defines(statement: ast.stmt) -> set[str]:
     return {t.id for t in ast.walk(statement) if isinstance(t, ast.Name) and isinstance(t.ctx, ast.Store)}
 
 
-def answer_text(path: Path, kind: str, handed: ast.expr) -> str | None:
-    """Return the first answer of a kind ("wrong") that a learner could have typed: under the expected name, with what
+def wrong_text(exercise: str, handed: ast.expr) -> str | None:
+    """Return the first wrong answer of an exercise that a learner could have typed: under the expected name, with what
     it uses of its module. None where there is none.
 
     It is read from the text, because the modules need several compilers and a process can hold only one TVM.
     """
+    path = source.COURSE / Path(*answers.module_name(exercise).split(".")).with_suffix(".py")
     if not path.is_file():
         return None
     statements = [
@@ -54,10 +55,13 @@ def answer_text(path: Path, kind: str, handed: ast.expr) -> str | None:
     ]
     definitions = {name: statement for statement in statements for name in _defines(statement)}
     for answer in statements:
-        if any(_is_mark(d, kind) for d in getattr(answer, "decorator_list", ())):
+        if any(_is_mark(d, "wrong") for d in getattr(answer, "decorator_list", ())):
             used = _used(answer, definitions)
-            if not any(isinstance(s, ast.ImportFrom) and s.module.startswith(_WITHHELD) for s in used):
-                answer.decorator_list = [d for d in answer.decorator_list if not _is_mark(d, kind)]
+            parts = [node for statement in used for node in ast.walk(statement)]
+            if not any(isinstance(part, ast.ImportFrom) and part.module.startswith(_WITHHELD) for part in parts):
+                for part in parts:
+                    if isinstance(part, ast.FunctionDef | ast.ClassDef):
+                        part.decorator_list = [d for d in part.decorator_list if not _is_mark(d, "right", "wrong")]
                 name = ast.unparse(handed)
                 cell = [ast.unparse(s) for s in statements if s in used]
                 return "\n\n\n".join([*cell, *([f"{name} = {answer.name}"] if name != answer.name else [])])
@@ -81,8 +85,8 @@ def _used(answer: ast.FunctionDef, definitions: dict[str, ast.stmt]) -> list[ast
     return used
 
 
-def _is_mark(decorator: ast.expr, kind: str) -> bool:
-    return isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id == kind
+def _is_mark(decorator: ast.expr, *kinds: str) -> bool:
+    return isinstance(decorator, ast.Call) and isinstance(decorator.func, ast.Name) and decorator.func.id in kinds
 
 
 def _partly(number: int, exercise: str, place: source.Place) -> str | None:
@@ -91,8 +95,7 @@ def _partly(number: int, exercise: str, place: source.Place) -> str | None:
         return None
     wrong = None
     if number % 3 == 1:
-        module = source.COURSE / Path(*answers.module_name(exercise).split(".")).with_suffix(".py")
-        wrong = answer_text(module, "wrong", place.handed)
+        wrong = wrong_text(exercise, place.handed)
     return wrong or reference_text(place)
 
 

@@ -49,6 +49,18 @@ def test_the_sample_class_is_built_once(tmp_path):
     assert len(list((course / samples.FOLDER).glob("*/*/*.ipynb"))) == len(samples.CLASS) + 1  # and the damaged one
 
 
+def test_a_sample_answer_needs_nothing_that_a_learner_has_not():
+    cells = [
+        (name, cell)
+        for path in source.notebooks()
+        for name, place in source.places(path.parent.name).items()
+        if (cell := samples.wrong_text(name, place.handed))
+    ]
+    assert len(cells) > 50
+    for name, cell in cells:
+        assert not any(word in cell for word in ("autograder", "@wrong", "@right")), name
+
+
 def test_building_twice_gives_the_same_bytes(wanted):
     assert notebooks.wanted() == wanted
 
