@@ -96,6 +96,7 @@ def count_kinds(gm: fx.GraphModule) -> dict[str, tuple[int, int]]:
                 return "memory"
             return "shape" if isinstance(module, nn.Flatten | nn.Unflatten) else "compute"
         name = node.target if node.op == "call_method" else node.target.__name__
+        # Python's operator.and_ ends in _ only because `and` is a keyword.
         named_so = name.endswith("_") and getattr(node.target, "__module__", "") != "_operator"
         if named_so or node.kwargs.get("inplace") or name in ("clone", "contiguous"):
             return "memory"
@@ -167,6 +168,8 @@ def residual_edges(gm: fx.GraphModule) -> set[tuple[str, str]]:
     """
     ### BEGIN SOLUTION
     additions = {operator.add, operator.iadd, torch.add, "add", "add_"}
+    # Ancestors as sets: there may be far too many paths to follow each. a → node is residual if a is also above another
+    # operand.
     above: dict[fx.Node, set[fx.Node]] = {}
     found = set()
     for node in gm.graph.nodes:
@@ -231,6 +234,7 @@ def levels(gm: fx.GraphModule) -> dict:
             continue
         operands = [a for a in node.all_input_nodes if a in level]
         pairs_above = set(operands).union(*(above[a] for a in operands))
+        # In graph order no earlier node needs this one, so only those above it cannot run beside it.
         pairs |= {(other.name, node.name) for other in level if other not in pairs_above}
         above[node] = pairs_above
         level[node] = 1 + max((level[a] for a in operands), default=-1)
@@ -329,6 +333,7 @@ def match_onnx(gm: fx.GraphModule, model: onnx.ModelProto) -> dict[str, tuple[st
                 wanted += [i for i in node.input if i not in weights]
         return nodes, [v for v in wanted if v not in maker or maker[v].name not in nodes]
 
+    # From the output back: there it is known which values correspond, and each match gives those of its operands.
     for node in reversed(gm.graph.nodes):
         if node.op in ("placeholder", "output") or node.name in found:
             continue
@@ -406,6 +411,7 @@ def swap_relu(gm: fx.GraphModule, slope: float) -> fx.GraphModule:
             inplace = node.target is torch.relu_ or node.kwargs.get("inplace", (*node.args, False, False)[1])
         else:
             continue
+        # Always a function, so that a module that is called twice needs no second module, and no free name.
         x = node.args[0] if node.args else node.kwargs["input"]
         with gm.graph.inserting_before(node):
             leaky = gm.graph.call_function(F.leaky_relu, (x, slope, bool(inplace)))
@@ -473,6 +479,7 @@ def propagate(gm: fx.GraphModule, *inputs: torch.Tensor) -> dict[str, tuple[tupl
         if node.op == "call_method" and node.target in METHODS:
             return getattr(args[0], node.target)(*args[1:], **kwargs)
         if node.op == "call_module" and type(module := gm.get_submodule(node.target)) in MODULES:
+            # Copies on meta take the place of the weights for this call; the model keeps its own.
             weights = {name: tensor.to("meta") for name, tensor in module.state_dict().items()}
             return torch.func.functional_call(module, weights, args, kwargs)
         raise TypeError(f"there is no rule for {node.format_node()}")

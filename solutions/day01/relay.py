@@ -78,6 +78,7 @@ def read_relay(module: tvm.IRModule) -> dict:
             operators[e.op.name] += 1
         if isinstance(e, relay.Constant):
             constants.append(e.data.numpy().nbytes)
+        # A set, because an expression that reads a value twice is one reader.
         readers.update(set(reads(e)))
 
     relay.analysis.post_order_visit(main, look)

@@ -77,6 +77,7 @@ def visit(root: fx.Node, callbacks: dict[Any, Callable]) -> Any:
     while stack:
         node = stack[-1]
         waiting = [operand for operand in node.all_input_nodes if operand not in results]
+        # The node stays on the stack, below its operands, and is looked at again when they have results.
         if waiting:
             stack.extend(waiting)
             continue
@@ -234,6 +235,7 @@ def fold_batchnorm(gm: fx.GraphModule) -> fx.GraphModule:
         # scale · (w·x + b - mean) + shift is linear in x: scale goes into the weight, the rest into the bias.
         scale = (bn.running_var + bn.eps).rsqrt() * (1 if bn.weight is None else bn.weight)
         shift = (0 if conv.bias is None else conv.bias) - bn.running_mean
+        # A copy, because the graph shares its modules with the model.
         new = copy.deepcopy(conv)
         new.weight = nn.Parameter(conv.weight * scale.reshape(-1, 1, 1, 1))
         new.bias = nn.Parameter(shift * scale + (0 if bn.bias is None else bn.bias))
@@ -324,6 +326,7 @@ class PassManager:
         if broken := self.verify(gm):
             raise PassError("input", broken)
         for p in self.passes:
+            # Counted before the pass runs: it may edit this very graph.
             before = len(gm.graph.nodes)
             for name in p.requires:
                 if name not in facts:
@@ -334,6 +337,7 @@ class PassManager:
                 raise PassError(p.name, f"it raised {type(error).__name__}: {error}") from error
             if broken := self.verify(gm):
                 raise PassError(p.name, broken)
+            # What the pass does not promise to preserve may be false now.
             facts = {name: fact for name, fact in facts.items() if name in p.preserves}
             self.history.append((p.name, before, len(gm.graph.nodes)))
         return gm
@@ -504,6 +508,7 @@ def lost_attribute(before: fx.GraphModule, after: fx.GraphModule, inputs: tuple)
         for attribute in (*names, "bias"):
             if attribute != "bias" and getattr(conv, attribute) == getattr(fused, attribute):
                 continue  # the copy would be the same program
+            # Lose one attribute at a time: only a run tells whether it matters.
             changed = copy.deepcopy(before)
             changed.set_submodule(path, with_one_changed(conv, fused, attribute))
             if not equivalent(before, changed, inputs)[0]:
@@ -547,6 +552,8 @@ def counterexample(name: str) -> tuple[fx.GraphModule, tuple]:
         total = x + 1
         return torch.relu(total) + total
 
+    # In this order: a second user, other dimensions, digits that half cannot hold, a view of the caller's tensor, an
+    # average instead of a maximum, an activation that also cuts off at 6.
     programs = {
         "fuse_add_relu": (shared, x),
         "cancel_transposes": (lambda x: x.transpose(0, 1).transpose(1, 2), torch.randn(2, 3, 4)),

@@ -64,6 +64,7 @@ def fuse_silu(module: tvm.IRModule) -> tvm.IRModule:
     for variable, function in module.functions.items():
         if isinstance(function, relax.Function):
             mutator.builder_.update_func(variable, mutator.visit_expr(function))
+    # Only when all products are rewritten is it known which sigmoids are unused.
     return relax.transform.DeadCodeElimination()(mutator.builder_.get())
 
 
@@ -76,6 +77,7 @@ class FuseSilu(relax.PyExprMutator):
         call = self.visit_expr_post_order(call)
         if call.op == MULTIPLY:
             a, b = call.args
+            # A product may have its operands either way round.
             for x, gate in ((a, b), (b, a)):
                 made = self.lookup_binding(gate) if isinstance(gate, relax.Var) else None
                 if isinstance(made, relax.Call) and made.op == SIGMOID and made.args[0].same_as(x):

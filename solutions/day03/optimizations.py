@@ -494,6 +494,7 @@ def pipeline(gm: fx.GraphModule, passes: dict[str, Callable]) -> tuple[fx.GraphM
     ### BEGIN SOLUTION
     found = []
     for order in itertools.permutations(passes):
+        # A copy, because passes edit their graph, and every order must start from the same one.
         done, counts = to_fixpoint(copy.deepcopy(gm), [passes[name] for name in order])
         found.append((done, list(order), counts))
     return min(found, key=lambda f: (f[2][-1], len(f[2])))
@@ -502,6 +503,7 @@ def pipeline(gm: fx.GraphModule, passes: dict[str, Callable]) -> tuple[fx.GraphM
 def to_fixpoint(gm: fx.GraphModule, passes: list[Callable]) -> tuple[fx.GraphModule, list[int]]:
     """Run sweeps until one changes nothing; return the graph and its number of nodes after each run."""
     counts, old = [], None
+    # The text, not the number of nodes: a pass can change a graph and leave it as long as it was.
     while (now := str(gm.graph)) != old:
         old = now
         for run in passes:
@@ -605,6 +607,7 @@ def times(p, q):
     for (i, j), a in p.items():
         for (k, m), b in q.items():
             product = plus(product, {(i + k, j + m): a * b})
+    # Neither form has a power above 3, and without a limit polynomials would grow.
     return product if all(i + j <= 3 for i, j in product) else None
 
 
@@ -651,6 +654,7 @@ def same(p, q):
 def around(gate, up):
     """Return the nodes that arithmetic connects to the gate: those computed from it (`up`), or its operands."""
     found, todo = {}, [gate]
+    # A formula lies near its gate; without a limit a long chain of arithmetic would be searched from every gate.
     while todo and len(found) < 24:
         n = todo.pop(0)
         for near in n.users if up else n.all_input_nodes:

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 4 · Fusion: exercises
 #
-# Seven questions. The core is questions 1 and 2, about 55 minutes; the rest, about 380 minutes, is stretch: harder, and
+# Seven questions. The core is questions 1 and 2, about 55 minutes; the rest, about 395 minutes, is stretch: harder, and
 # for extra credit. Read the lesson first: [day04_fusion.ipynb](../../course/day04_fusion.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
@@ -28,7 +28,7 @@ import operator
 import random
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from IPython.display import display
@@ -79,6 +79,7 @@ def chains(gm: fx.GraphModule) -> list[list[str]]:
     memory, last = written(gm.graph), {}  # last: node -> the last node of its group
     for node in reversed(gm.graph.nodes):
         if pattern(node) <= Pattern.BROADCAST and memory.isdisjoint([node, *node.all_input_nodes]):
+            # Readers come first in this walk: the node joins their group if they are all in the same one.
             readers = {last.get(reader) for reader in node.users}
             last[node] = readers.pop() if len(readers) == 1 and None not in readers else node
     groups = {}
@@ -132,6 +133,8 @@ def obstacle(gm: fx.GraphModule, group: list[str]) -> list[str] | None:
     """
     ### BEGIN SOLUTION
     inside = {node for node in gm.graph.nodes if node.name in group}
+    # One walk in graph order: note for each node outside how it was reached from the group. The first member that
+    # follows such a node closes a way out and back.
     came_from, memory = {}, memory_order(gm.graph)
     for node in gm.graph.nodes:
         if node in inside and effects(node):
@@ -219,6 +222,7 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
         if not found:
             continue
         x, weight, bias, inner = found
+        # One call reads all operands at one time: it cannot see a write that comes in between.
         if any(n in memory for n in (x, weight, bias)):
             continue
         with gm.graph.inserting_before(node):
@@ -231,6 +235,15 @@ def fuse_linear_act(gm: fx.GraphModule) -> fx.GraphModule:
                 gm.graph.erase_node(dead)
     gm.recompile()
     return gm
+
+
+class Linear(NamedTuple):
+    """A layer. A module's parameters are given by path; `nodes` are those that one call replaces, the last first."""
+
+    x: Any
+    weight: Any
+    bias: Any
+    nodes: list
 
 
 CALLS = ("call_function", "call_method")
@@ -265,32 +278,32 @@ def read_once(node: Any) -> bool:
     return sum(n is node for n in (*reader.args, *reader.kwargs.values())) == 1
 
 
-def linear_layer(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
-    """Return (x, weight, bias, nodes to replace) of a layer, with its bias inside or added after it, or None."""
+def linear_layer(gm: fx.GraphModule, node: fx.Node) -> Linear | None:
+    """Return a layer, with its bias inside or added after it, or None."""
     if node.op not in CALLS or node.target not in ADDS or node.kwargs:
         found = linear_product(gm, node)
-        return found if found and fits_linear(gm, *found[1:3]) else None
+        return found if found and fits_linear(gm, found.weight, found.bias) else None
     for y, b in (node.args, node.args[::-1]):
         found = linear_product(gm, y) if read_once(y) and isinstance(b, fx.Node) else None
-        if found and found[2] is None and fits_linear(gm, found[1], b):
-            return (*found[:2], b, [node, *found[3]])
+        if found and found.bias is None and fits_linear(gm, found.weight, b):
+            return Linear(found.x, found.weight, b, [node, *found.nodes])
     return None
 
 
-def linear_product(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
-    """Return (x, weight, bias, nodes to replace) of a layer that is one op. A module's parameters are given by path."""
+def linear_product(gm: fx.GraphModule, node: fx.Node) -> Linear | None:
+    """Return a layer that is one op, or None."""
     if node.op == "call_module" and type(gm.get_submodule(node.target)) is nn.Linear:
         bias = gm.get_submodule(node.target).bias
-        return operand(node), f"{node.target}.weight", None if bias is None else f"{node.target}.bias", [node]
+        return Linear(operand(node), f"{node.target}.weight", None if bias is None else f"{node.target}.bias", [node])
     if node.target is F.linear:
         given = dict(zip(("input", "weight", "bias"), node.args, strict=False)) | node.kwargs
-        return given["input"], given["weight"], given.get("bias"), [node]
+        return Linear(given["input"], given["weight"], given.get("bias"), [node])
     if node.kwargs or node.op not in CALLS:
         return None
     if node.target in MATMULS and (weight := transposed(node.args[1])):
-        return node.args[0], weight, None, [node, node.args[1]]
+        return Linear(node.args[0], weight, None, [node, node.args[1]])
     if node.target is torch.addmm and (weight := transposed(node.args[2])):
-        return node.args[1], weight, node.args[0], [node, node.args[2]]
+        return Linear(node.args[1], weight, node.args[0], [node, node.args[2]])
     return None
 
 
@@ -409,11 +422,12 @@ def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
         found = attention(gm, node)
         if found is None:
             continue
-        q, k, v, mask, turn, scale, inner = found
+        q, k, v, mask, inverted, scale, inner = found
+        # One call reads everything at one time: it cannot see a write that comes in between.
         if any(n in memory for n in (q, k, v, mask, *inner)):
             continue
         with gm.graph.inserting_before(node):
-            mask = gm.graph.call_function(torch.logical_not, (mask,)) if turn else mask
+            mask = gm.graph.call_function(torch.logical_not, (mask,)) if inverted else mask
             options = {"scale": scale} | ({} if mask is None else {"attn_mask": mask})
             fused = gm.graph.call_function(F.scaled_dot_product_attention, (q, k, v), options)
         fused.meta = node.meta
@@ -423,6 +437,27 @@ def fuse_attention(gm: fx.GraphModule) -> fx.GraphModule:
                 gm.graph.erase_node(dead)
     gm.recompile()
     return gm
+
+
+class Attention(NamedTuple):
+    """A match. `inverted`: the mask is True where it hides a score, where the op's is True where it keeps one."""
+
+    q: Any
+    k: Any
+    v: Any
+    mask: Any
+    inverted: bool
+    scale: float
+    nodes: list
+
+
+class Scores(NamedTuple):
+    """q @ kᵀ * scale, and the nodes that it consists of."""
+
+    q: Any
+    k: Any
+    scale: float
+    nodes: list
 
 
 def forms(name: str, *more: Any) -> tuple:
@@ -441,8 +476,8 @@ def inside(node: Any, *ops: Any) -> bool:
     return read_once(node) and node.op in CALLS and node.target in ops
 
 
-def attention(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
-    """Return (q, k, v, mask, whether to invert the mask, scale, nodes to replace), or None."""
+def attention(gm: fx.GraphModule, node: fx.Node) -> Attention | None:
+    """Return the attention that ends in a node, or None."""
     if node.op not in CALLS or node.target not in PRODUCT or node.kwargs:
         return None
     at, v = node.args
@@ -452,13 +487,14 @@ def attention(gm: fx.GraphModule, node: fx.Node) -> tuple | None:
         at = operand(at)
     scores = softmax_operand(gm, at)
     inner.append(at)
-    for masked, mask, turn in (*masked_scores(scores), (scores, None, False)):
+    # An addition can be a mask or part of the scores: try each way to read it as a mask, then without one.
+    for masked, mask, inverted in (*masked_scores(scores), (scores, None, False)):
         found = scaled_product(masked)
         if found is None:
             continue
         q, k, scale, nodes = found
         if fits_attention(q, k, v, mask, scores):
-            return q, k, v, mask, turn, scale, [*inner, *([scores] if mask else []), *nodes]
+            return Attention(q, k, v, mask, inverted, scale, [*inner, *([scores] if mask else []), *nodes])
     return None
 
 
@@ -486,7 +522,7 @@ def softmax_operand(gm: fx.GraphModule, node: Any) -> fx.Node | None:
 
 
 def masked_scores(node: Any) -> Iterator[tuple]:
-    """Yield each way to read a node as (scores, mask, whether to invert the mask)."""
+    """Yield each way to read a node as (scores, mask, whether the mask is inverted)."""
     if inside(node, *PLUS) and not node.kwargs:
         a, b = node.args
         yield from ((scores, mask, False) for scores, mask in ((a, b), (b, a)) if dtype_of(mask) == dtype_of(scores))
@@ -505,20 +541,21 @@ def times_number(node: Any) -> tuple[Any, float]:
             if isinstance(c, int | float):
                 if node.target in TIMES:
                     return y, float(c)
+                # c / y is no scale of y.
                 if y is node.args[0] and c:
                     return y, 1.0 / c
     return node, 1.0
 
 
-def scaled_product(node: Any) -> tuple | None:
-    """Return (q, k, scale, nodes to replace) of scores, or None."""
+def scaled_product(node: Any) -> Scores | None:
+    """Return the scores that a node computes, or None."""
     product, scale = times_number(node)
     if not inside(product, *PRODUCT) or product.kwargs or not read_once(node):
         return None
     left, right = product.args
     q, more = times_number(left)
     nodes = [*([node] if product is not node else []), product, right, *([left] if q is not left else [])]
-    return q, swapped_keys(right), scale * more, nodes
+    return Scores(q, swapped_keys(right), scale * more, nodes)
 
 
 def swapped_keys(node: fx.Node) -> fx.Node | None:
@@ -531,6 +568,7 @@ def swapped_keys(node: fx.Node) -> fx.Node | None:
         return None
     rank = len(shape_of(node))
     dims = [d % rank for d in (node.args[1] if isinstance(node.args[1], tuple | list) else node.args[1:])]
+    # A transpose, written as a permutation: the order is that below only if it swaps the last two.
     other = dims if node.target in ORDER else [*range(rank - 2), *sorted(dims, reverse=True)]
     return node.args[0] if other == [*range(rank - 2), rank - 1, rank - 2] else None
 
@@ -552,6 +590,7 @@ def fits_attention(q: Any, k: Any, v: Any, mask: Any, scores: fx.Node) -> bool:
         return False
     if not dtype_of(q) == dtype_of(k) == dtype_of(v):
         return False
+    # The op broadcasts the mask to the scores, but never the scores to the mask.
     rows = (*shape_of(q)[:-1], shape_of(k)[-2])
     return shape_of(scores) == rows and (mask is None or 2 <= len(shape_of(mask)) <= len(rows))
     ### END SOLUTION
@@ -892,8 +931,8 @@ def measure(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, floa
     Out: {"before": row, "after": row}; a row has
          "launches"   how many kernels there are
          "bytes"      for each kernel: all tensors from outside that it reads, and all its values that something outside
-                      reads (another kernel, the output), each once, with the size that the tensor has itself; what
-                      nobody reads is not written
+                      reads (another kernel, the output), each once, with the size that the tensor has itself; an
+                      unused value is not written
          "flops"      of all calls: 2·k for each element of a product that sums over k, one for each element that sum,
                       mean or amax reads, one for each element of any other result
          "intensity"  flops / bytes; 0.0 where no byte moves
@@ -916,6 +955,7 @@ def measure(gm: fx.GraphModule, groups: list[list[str]], machine: dict[str, floa
 
 def row(kernels, machine):
     each = [(traffic_of(kernel), sum(map(flops_of, kernel))) for kernel in kernels]
+    # Kernels run one after the other, but in a kernel moving and computing overlap: it takes the longer of the two.
     moved, done = sum(nbytes for nbytes, _ in each), sum(flops for _, flops in each)
     intensity = done / moved if moved else 0.0
     return {
@@ -933,6 +973,7 @@ def row(kernels, machine):
 def traffic_of(kernel):
     """Return the bytes that a kernel of these nodes reads and writes."""
     read = {operand for node in kernel for operand in node.all_input_nodes if operand not in kernel}
+    # A value that only the kernel itself reads stays in registers.
     written = {node for node in kernel if any(user not in kernel for user in node.users)}
     return sum(nbytes_of(node) for node in read | written)
 

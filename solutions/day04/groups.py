@@ -115,6 +115,8 @@ def fusion_groups(gm: fx.GraphModule) -> list[list[str]]:
             return fits and path <= Pattern.COMM_REDUCE
         return kind[n] == Pattern.INJECTIVE and phase == 2 and max(inside, end) <= Pattern.INJECTIVE
 
+    # As in FuseOps: a node joins the place where all its readers meet, with everything on the way, so that a group has
+    # one result. Phase 1 takes products and element-wise chains, phase 2 injective ones, phase 3 goes into a cat.
     for phase in (1, 2, 3):
         for n in nodes:
             sink = behind[n]

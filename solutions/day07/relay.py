@@ -69,6 +69,7 @@ def pipeline_counts(mod: tvm.IRModule, passes: list[str]) -> list[dict[str, int]
     """
     ### BEGIN SOLUTION
     rows = [count_calls(mod)]
+    # At the highest level, no pass is held back.
     with tvm.transform.PassContext(opt_level=4):
         for name in passes:
             mod = getattr(relay.transform, name)()(mod)
@@ -77,6 +78,7 @@ def pipeline_counts(mod: tvm.IRModule, passes: list[str]) -> list[dict[str, int]
 
 
 def count_calls(mod: tvm.IRModule) -> dict[str, int]:
+    # The visitor calls back once for each expression, however many read it.
     found = []
     for function in mod.functions.values():
         relay.analysis.post_order_visit(function, found.append)
@@ -137,6 +139,7 @@ def relu_to_clip(mod: tvm.IRModule) -> tvm.IRModule:
 class ForTheChip(relay.ExprMutator):
     def __init__(self, function):
         super().__init__()
+        # Counted in the original: while the mutator rewrites, old and new expressions both read.
         self.readers = Counter()
         relay.analysis.post_order_visit(function, lambda e: self.readers.update(operands(e)))
 
@@ -148,6 +151,7 @@ class ForTheChip(relay.ExprMutator):
             return super().visit_call(call)
         x = call.args[0]
         if isinstance(x, relay.Call) and x.op == relay.op.get("nn.conv2d") and self.readers[x] == 1:
+            # A function reads its operands through parameters of its own, not from around it.
             data, weight = (relay.var(n, a.checked_type) for n, a in zip(("data", "weight"), x.args, strict=True))
             fused = relay.Function([data, weight], relay.nn.relu(relay.Call(x.op, [data, weight], x.attrs)))
             fused = fused.with_attr("Composite", "conv2d_relu").with_attr("Primitive", tvm.tir.IntImm("int32", 1))
@@ -466,6 +470,7 @@ class PassLog:
         self.open.append((row, time.perf_counter()))
 
     def run_after_pass(self, mod, info):
+        # Passes nest: the one that ends is the one that began last and has not ended.
         row, start = self.open.pop()
         row["seconds"] = time.perf_counter() - start
         row["after"] = size(mod)
@@ -531,6 +536,7 @@ def levels(mod, disabled=()):
         log = PassLog()
         with tvm.transform.PassContext(opt_level=level, disabled_pass=disabled, instruments=[log]):
             relay.optimize(mod, target="llvm")
+        # A set, because a pass may run several times at one level.
         for name in {row["name"] for row in log.rows}:
             table.setdefault(name, []).append(level)
     return table

@@ -74,6 +74,7 @@ def port(module: tvm.IRModule) -> tvm.IRModule:
         if isinstance(function, relax.Function):
             mutator.readers = reads(function)
             mutator.builder_.update_func(variable, mutator.visit_expr(function))
+    # The replaced convolutions are still bound, and unused.
     return relax.transform.DeadCodeElimination()(mutator.builder_.get())
 
 
@@ -86,6 +87,7 @@ class Port(relax.PyExprMutator):
         if operator(call) != "relax.nn.relu":
             return call
         conv = self.lookup_binding(call.args[0])
+        # A DataflowVar is not seen outside its block, so with one reader nothing else needs the convolution.
         hidden = isinstance(call.args[0], relax.DataflowVar) and self.readers[call.args[0]] == 1
         if operator(conv) != "relax.nn.conv2d" or not hidden:
             return relax.op.clip(call.args[0], 0, float("inf"))
@@ -223,6 +225,7 @@ def per_channel(context, channel):
     wanted = [1] * len(product.shape)
     wanted[channel] = int(product.shape[channel])
     there = [int(size) for size in bias.shape]
+    # As in broadcasting, missing dimensions are in front and have size 1.
     return str(product.dtype) == "float32" and [1] * (len(wanted) - len(there)) + there == wanted
     ### END SOLUTION
 
@@ -366,16 +369,19 @@ def schedule_matmul(n: int, m: int, k: int) -> tvm.IRModule:
     c = te.compute((n, m), lambda i, j: te.sum(a[i, r] * b[r, j], axis=r), "C")
     schedule = tvm.s_tir.Schedule(te.create_prim_func([a, b, c]))
     block = schedule.get_sblock("C")
+    # The sums of a tile stay in registers until it is done.
     local = schedule.cache_write(block, 0, "local")
     i, j, r = schedule.get_loops(block)
     rows, row = schedule.split(i, [None, 8])
     columns, column = schedule.split(j, [None, 32])
+    # r outside of the tile: a step of r loads 8 numbers of A and 32 of B for 256 products.
     schedule.reorder(columns, rows, r, row, column)
     tile = schedule.fuse(columns, rows)
     schedule.reverse_compute_at(local, tile)
     schedule.parallel(tile)
     schedule.unroll(row)
     schedule.vectorize(column)
+    # Sums begin at zero before the loop over r, not under a condition inside it.
     schedule.decompose_reduction(block, r)
     return schedule.mod
     ### END SOLUTION
@@ -412,6 +418,7 @@ def choose(candidates: list[dict], history: list[tuple[int, float]], k: int) -> 
     ### BEGIN SOLUTION
     points = np.array([features(candidate) for candidate in candidates], float)
     seen = [index for index, _ in history]
+    # The effects of choices multiply, so their logarithms add: a linear model of log(seconds).
     weights = np.linalg.lstsq(points[seen], np.log([seconds for _, seconds in history]))[0]
     order = [int(index) for index in np.argsort(points @ weights)]
     return [index for index in order if index not in seen][:k]
@@ -420,6 +427,7 @@ def choose(candidates: list[dict], history: list[tuple[int, float]], k: int) -> 
 def features(candidate):
     x, y = np.log2(candidate["rows"]), np.log2(candidate["columns"])
     words = [candidate["innermost"] == word for word in ("columns", "rows")]
+    # With squares the best tile can lie between the smallest and the largest.
     return [1, x, y, x * x, y * y, candidate["depth"] == 0, candidate["local"], *words]
     ### END SOLUTION
 
@@ -450,6 +458,7 @@ def optimize(module: tvm.IRModule) -> tvm.IRModule:
     """
     ### BEGIN SOLUTION
     step = relax.transform
+    # Batch norms become arithmetic, which fuses. With channels last, neighbours in memory are neighbours in a vector.
     before = [
         step.DecomposeOpsForInference(),
         step.CanonicalizeBindings(),

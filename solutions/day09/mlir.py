@@ -97,6 +97,7 @@ def nest(module: ModuleOp) -> str:
         index = ", ".join(str(expr) for expr in attr.data.results).replace("floordiv", "//").replace("mod", "%")
         places.append(f"{name}[{index or '()'}]")
         for d, expr in enumerate(attr.data.results):
+            # Only a dimension that is an index by itself has the size of what it indexes.
             if isinstance(expr, AffineDimExpr):
                 sizes[expr.position] = operand.type.get_shape()[d]
     lines = []
@@ -216,12 +217,14 @@ class Zero(RewritePattern):
 class Merge(RewritePattern):
     """(x ∘ c) ∘ d = x ∘ (c ∘ d)"""
 
+    # Before Double: (x · 3) · 2 becomes x · 6, not a sum of x · 3 with itself.
     benefit = 2
 
     def match_and_rewrite(self, op, rewriter):
         if op.name not in ADD + MULTIPLY or getattr(op.lhs.owner, "name", "") != op.name:
             return
         inner = op.lhs.owner
+        # c ∘ d may overflow where the two steps do not, so promises about overflow end here.
         c, d, both = number(inner.rhs), number(op.rhs), flags(inner) & flags(op) - {"nsw", "nuw"}
         if c is not None and d is not None and ("reassoc" in both or isinstance(c, int)):
             merged = constant(c + d if op.name in ADD else c * d, op.rhs.type)
@@ -290,6 +293,7 @@ def fusible(op):
             *_, out = producer.indexing_maps.data
             # A permutation names all loops, so none is a reduction.
             if out.data.is_projected_permutation() and len(out.data.results) == out.data.num_dims:
+                # Loops get their bounds from the maps: each must still be an index by itself in one that is left.
                 left = [*maps[:which], *maps[which + 1 :], *composed(producer, maps[which])]
                 known = {expr.position for amap in left for expr in amap.results if isinstance(expr, AffineDimExpr)}
                 if len(known) == maps[0].num_dims:
@@ -439,6 +443,7 @@ def reuse(module: ModuleOp) -> dict[str, int]:
             continue  # these make names, and touch nothing
         for buffer in {one for operand in op.operands for one in may_be.get(operand, ())}:
             at = op
+            # In a loop that runs several times, a use anywhere is a use from its begin to its end.
             while at.parent_block() is not buffer.parent_block():
                 at = at.parent_op()
             first, last = number[at], max(number[inner] for inner in at.walk())
@@ -538,6 +543,7 @@ def loops(module: ModuleOp) -> ModuleOp:
             build = Builder(InsertPoint.before(body.last_op))
             turn.append(body.args[0])
 
+        # Everything is read before anything is written, as in the body that this replaces.
         means = {}
         for argument, operand, map in zip(op.body.block.args, op.operands, maps, strict=True):
             if argument.uses:
@@ -627,6 +633,7 @@ def dialect(text: str) -> ModuleOp | str:
         return error.msg
     except VerifyException as error:
         return str(error)
+    # The module is verified as a whole, so a lowering can rely on ranks, sizes and attributes.
     for op in [op for op in module.walk() if op.name in LOWERINGS]:
         build = Builder(InsertPoint.before(op))
         result = LOWERINGS[op.name](build, op)

@@ -108,6 +108,8 @@ def domains(nest: dict) -> dict:
     parts = {"domain": isl.UnionSet("{ }")} | {name: isl.UnionMap("{ }") for name in ("reads", "writes", "schedule")}
     for item, iterators, conditions, time in found:
         instance = f"{item['statement']}[{', '.join(iterators)}]"
+        # A time is the path to the statement: its place in each body and the turn of each loop. Shorter paths are
+        # filled up with zeros; the places before the end already tell statements apart.
         time = time + ["0"] * (length - len(time))
         where = " and ".join(conditions)
         texts = {
@@ -136,6 +138,7 @@ def statements(body, iterators, conditions, time):
             i, (start, stop, step) = item["loop"], item["range"]
             inside = f"{start} <= {i} < {stop}" if step > 0 else f"{start} >= {i} > {stop}"
             steps = f"({i} - ({start})) % {abs(step)} = 0"
+            # Times rise, also in a loop that counts down.
             turn = i if step > 0 else f"-{i}"
             yield from statements(item["body"], [*iterators, i], [*conditions, inside, steps], [*here, turn])
     ### END SOLUTION
@@ -179,6 +182,7 @@ def dependences(
     """
     ### BEGIN SOLUTION
     reads, writes, schedule = (relation.intersect_domain(domain) for relation in (reads, writes, schedule))
+    # All pairs of instances, the earlier one first. Only for "values" does it matter what lies between.
     before = schedule.lex_lt_union_map(schedule)
     info = isl.UnionAccessInfo.from_sink(reads).set_must_source(writes).set_schedule_map(schedule)
     return {
@@ -229,6 +233,7 @@ def legality(dependences: isl.UnionMap, schedule: isl.UnionMap) -> isl.BasicMap 
               { S[i = 0, j = 1] -> S[1, 0] } is such a pair. For { S[i, j] -> [i, j] } it is None.
     """
     ### BEGIN SOLUTION
+    # A dependence is kept if its source comes strictly first: what is left is broken.
     violated = dependences.subtract(schedule.lex_lt_union_map(schedule))
     return None if violated.is_empty() else violated.sample()
     ### END SOLUTION
@@ -395,12 +400,14 @@ def loops(node, statement, values):
             return statement(name.get_id().get_name(), [number(part, values) for part in iteration])
     name = node.for_get_iterator().get_id().get_name()
     first, body = number(node.for_get_init(), values), node.for_get_body()
+    # A loop of one turn is its body.
     if node.for_is_degenerate():
         return loops(body, statement, {**values, name: first})
     condition, step = node.for_get_cond(), node.for_get_inc().get_val().to_python()
     last = number(arguments(condition)[1], values)
     if condition.get_op_type() == isl.ast_expr_op_type.lt:
         last = last - 1
+    # TVM's loops start at 0 and go by 1; the iterator is computed from the turn.
     turn = tirx.Var(name, "int32")
     body = loops(body, statement, {**values, name: first + step * turn})
     return tirx.For(turn, 0, (last - first) // step + 1, tirx.ForKind.SERIAL, body)
@@ -488,6 +495,8 @@ def fast(program: polyhedral.Program, sizes: dict[str, int]) -> tuple[isl.UnionM
     Example:  ("{ S[i, j] -> [i, j, 0, 0]; T[i, j, k] -> [i, j, 1, k] }", {"parallel": [0]})   (as written, on all cores)
     """
     ### BEGIN SOLUTION
+    # Tiles of 8 × 32 sums, small enough for registers; k runs outside of the tile, so that each number it loads is used
+    # in a row or a column of sums. In gram j and i are exchanged, so that the vector runs along memory.
     rows, columns = ("j", "i") if program.name == "gram" else ("i", "j")
     tiles, element = f"floor({rows}/8), floor({columns}/32)", f"{rows}, {columns}"
     schedule = f"{{ S[i, j] -> [{tiles}, 0, 0, {element}]; T[i, j, k] -> [{tiles}, 1, k, {element}] }}"

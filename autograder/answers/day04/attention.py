@@ -337,8 +337,8 @@ EQUIVALENT = {
         'options = {"scale": scale} | ({} if False else {"attn_mask": mask})',
     ): "None is the op's default",
     (
-        "return q, k, v, mask, turn, scale, [*inner, *([scores] if mask else []), *nodes]",
-        "return q, k, v, mask, turn, scale, [*inner, *([scores] if True else []), *nodes]",
+        "return Attention(q, k, v, mask, inverted, scale, [*inner, *([scores] if mask else []), *nodes])",
+        "return Attention(q, k, v, mask, inverted, scale, [*inner, *([scores] if True else []), *nodes])",
     ): "without a mask the scores are one of `nodes`",
     (
         "nodes = [*([node] if product is not node else []), product, right, *([left] if q is not left else [])]",

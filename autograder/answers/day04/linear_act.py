@@ -403,17 +403,19 @@ rows_too = edited(
     "a weight of one row is not a matrix, though F.linear takes it",
     ("(weight.shape) != 2", "(weight.shape) > 2"),
 )
-loses_the_bias = edited("same", "leaves the added bias out", ("found[:2], b, [node", "found[:3], [node"))
+loses_the_bias = edited(
+    "same", "leaves the added bias out", ("found.weight, b, [node", "found.weight, found.bias, [node")
+)
 second_bias_wins = edited(
-    "same", "a layer that has a bias gets the second one in its place", ("found[2] is None and ", "")
+    "same", "a layer that has a bias gets the second one in its place", ("found.bias is None and ", "")
 )
 ignores_options = edited(
     "same",
     "reads add(y, b, alpha=2) as y + b",
     ("not in ADDS or node.kwargs", "not in ADDS"),
     (
-        'return given["input"], given["weight"], given.get("bias"), [node]\n    if node.kwargs or',
-        'return given["input"], given["weight"], given.get("bias"), [node]\n    if',
+        'return Linear(given["input"], given["weight"], given.get("bias"), [node])\n    if node.kwargs or',
+        'return Linear(given["input"], given["weight"], given.get("bias"), [node])\n    if',
     ),
 )
 any_weight = edited(

@@ -94,7 +94,7 @@ EXERCISES = (
         title="Linear, bias and activation",
         points={"valid": 1, "same": 2, "did": 3, "spared": 3, "cost": 1},
         difficulty=3,
-        minutes=80,
+        minutes=85,
         stretch=True,
         hints=(
             "Start at the activation and walk up: is its operand a product, or a sum of a product and a bias? Write "
@@ -120,7 +120,7 @@ EXERCISES = (
         title="Attention as one op",
         points={"valid": 1, "same": 2, "did": 4, "spared": 4, "cost": 1},
         difficulty=4,
-        minutes=115,
+        minutes=125,
         stretch=True,
         hints=(
             "Begin at the last product and walk up, one step of the formula at a time: dropouts, softmax, mask, "
