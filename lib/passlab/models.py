@@ -96,13 +96,13 @@ class Tiny(nn.Module):
 
 @zoo(8)
 def tiny(width: int = 8) -> nn.Module:
-    """`relu(linear(x))`: the smallest model worth looking at."""
+    """Return `relu(linear(x))`, the smallest model worth looking at."""
     return Tiny(width)
 
 
 @zoo(16)
 def mlp(widths: tuple[int, ...] = (16, 32, 32, 10)) -> nn.Module:
-    """Linear layers of the given widths with ReLU between them."""
+    """Return linear layers of the given widths with ReLU between them."""
     layers = []
     for wide, narrow in itertools.pairwise(widths):
         layers += [nn.Linear(wide, narrow), nn.ReLU()]
@@ -124,7 +124,7 @@ class ConvNet(nn.Module):
 
 @zoo(3, 16, 16)
 def convnet(classes: int = 10) -> nn.Module:
-    """Two convolutions with batch norm (one with a bias, one without), pooling, a classifier."""
+    """Return two convolutions with batch norm (one with a bias, one without), pooling, a classifier."""
     return ConvNet(classes)
 
 
@@ -143,7 +143,7 @@ class Skip(nn.Module):
 
 @zoo(3, 16, 16)
 def skip(width: int = 8) -> nn.Module:
-    """One step of a U-Net: down, up again, and the wide image joins by concatenation."""
+    """Return one step of a U-Net: down, up again, and the wide image joins by concatenation."""
     return Skip(width)
 
 
@@ -208,19 +208,19 @@ class ResNet(nn.Module):
 
 @zoo(8, 8, 8)
 def residual(channels: int = 8) -> nn.Module:
-    """One residual block: conv, bn, relu, conv, bn, add, relu."""
+    """Return one residual block: conv, bn, relu, conv, bn, add, relu."""
     return basic(channels, channels)
 
 
 @zoo(3, 64, 64)
 def resnet18(classes: int = 1000, width: int = 64) -> nn.Module:
-    """ResNet-18: 11,689,512 parameters for 1000 classes. `width`: channels of its first stage."""
+    """Return ResNet-18: 11,689,512 parameters for 1000 classes. `width`: channels of its first stage."""
     return ResNet(basic, (2, 2, 2, 2), 1, classes, width)
 
 
 @zoo(3, 64, 64)
 def resnet50(classes: int = 1000) -> nn.Module:
-    """ResNet-50: 25,557,032 parameters for 1000 classes."""
+    """Return ResNet-50: 25,557,032 parameters for 1000 classes."""
     return ResNet(bottleneck, (3, 4, 6, 3), 4, classes, 64)
 
 
@@ -278,7 +278,7 @@ class MobileNetV2(nn.Module):
 
 @zoo(3, 64, 64)
 def mobilenetv2(classes: int = 1000) -> nn.Module:
-    """MobileNetV2 of width 1.0: 3,504,872 parameters for 1000 classes."""
+    """Return MobileNetV2 of width 1.0: 3,504,872 parameters for 1000 classes."""
     return MobileNetV2(classes)
 
 
@@ -312,7 +312,7 @@ class UNet(nn.Module):
 
 @zoo(1, 32, 32, width=8, depth=3)
 def unet(channels: int = 1, classes: int = 2, width: int = 64, depth: int = 4) -> nn.Module:
-    """U-Net: `depth` halvings of the image, each with its way across. Image sides are multiples of 2**depth."""
+    """Return U-Net: `depth` halvings of the image, each with its way across. Image sides are multiples of 2**depth."""
     return UNet(channels, classes, width, depth)
 
 
@@ -360,13 +360,13 @@ class Block(nn.Module):
 
 @zoo(8, 16)
 def attention(width: int = 16, heads: int = 2) -> nn.Module:
-    """Multi-head self-attention on (batch, tokens, width)."""
+    """Return multi-head self-attention on (batch, tokens, width)."""
     return Attention(width, heads)
 
 
 @zoo(16, 64, width=64, heads=4, context=16)
 def gpt(width: int = 768, heads: int = 12, context: int = 1024) -> nn.Module:
-    """One decoder block of GPT-2 (Radford et al., 2019) on (batch, context, width): causal, with the tanh GELU."""
+    """Return a decoder block of GPT-2 (Radford et al., 2019) on (batch, context, width): causal, with the tanh GELU."""
     return Block(width, heads, TanhGELU, context)
 
 
@@ -387,7 +387,7 @@ class ViT(nn.Module):
 
 @zoo(3, 32, 32, image=32, patch=8, width=64, depth=3, heads=4, classes=10)
 def vit(image=224, patch=16, width=768, depth=12, heads=12, classes=1000) -> nn.Module:
-    """ViT (Dosovitskiy et al., ICLR 2021); the defaults are ViT-B/16, 86,567,656 parameters."""
+    """Return ViT (Dosovitskiy et al., ICLR 2021); the defaults are ViT-B/16, 86,567,656 parameters."""
     return ViT(image, patch, width, depth, heads, classes)
 
 
@@ -412,5 +412,5 @@ class LSTM(nn.Module):
 
 @zoo(6, 16)
 def lstm(width: int = 16, hidden: int = 32, steps: int = 6) -> nn.Module:
-    """An LSTM layer on (batch, steps, width): all hidden states, the same function as `torch.nn.LSTM`."""
+    """Return an LSTM layer on (batch, steps, width): all hidden states, the same function as `torch.nn.LSTM`."""
     return LSTM(width, hidden, steps)

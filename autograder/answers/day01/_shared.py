@@ -13,7 +13,7 @@ from passlab import models, random_graph, trace
 
 
 def zoo_case(name: str, **arguments) -> Callable[[], tuple]:
-    """A model of the zoo as a graph with shapes."""
+    """Return a model of the zoo as a graph with shapes."""
 
     def build() -> tuple:
         make = getattr(models, name) if arguments else models.ZOO[name].build
@@ -23,7 +23,7 @@ def zoo_case(name: str, **arguments) -> Callable[[], tuple]:
 
 
 def random_case(seed: int, size: int, **features) -> Callable[[], tuple]:
-    """A random graph, traced again so that numbers and tuples have their tensor_meta too."""
+    """Return a random graph, traced again so that numbers and tuples have their tensor_meta too."""
 
     def build() -> tuple:
         gm = random_graph(seed, size, **features)
@@ -33,7 +33,7 @@ def random_case(seed: int, size: int, **features) -> Callable[[], tuple]:
 
 
 def tangled(seed: int, size: int = 14) -> Callable[[], tuple]:
-    """Additions of every form over a few values that are read again and again, with look-alikes between them."""
+    """Return additions of every form over a few values that are read again and again, with look-alikes between them."""
 
     def build() -> tuple:
         rng = random.Random(seed)

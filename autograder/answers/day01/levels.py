@@ -21,7 +21,7 @@ def _nothing_to_do() -> nn.Module:
 
 
 def _constants() -> tuple:
-    """Nodes without operands, operands in slices, and a node that is read twice by one reader."""
+    """Return nodes without operands, operands in slices, and a node that is read twice by one reader."""
     graph = fx.Graph()
     x = graph.placeholder("x")
     ones = graph.call_function(torch.ones, (2, 4))

@@ -20,7 +20,7 @@ from passlab.judge import Case
 
 
 def _image_block(rng: random.Random) -> nn.Module:
-    """Some layers on an image, a gate now and then, and the input added at the end."""
+    """Return some layers on an image, a gate now and then, and the input added at the end."""
     parts, steps = {}, []
     for i in range(rng.randint(4, 7)):
         kind = rng.choice(["conv", "conv norm", "conv norm", "norm", "act", "act", "drop", "gate", "twice"])
@@ -60,7 +60,7 @@ def _image_block(rng: random.Random) -> nn.Module:
 
 
 def _token_block(rng: random.Random) -> nn.Module:
-    """The MLP of a transformer block, once or twice, with some activation."""
+    """Return the MLP of a transformer block, once or twice, with some activation."""
     times, acts = rng.choice((1, 2)), [nn.GELU, nn.SiLU, nn.ReLU, nn.GELU]
     parts = {}
     for i in range(times):
@@ -130,7 +130,7 @@ class _Model:
         return self.gm.get_submodule(node.target) if node.op == "call_module" else None
 
     def kind(self, node):
-        """The ONNX type that one would expect for a node."""
+        """Return the ONNX type to expect for a node."""
         module = self.module(node)
         return NAMES.get(type(module).__name__ if module is not None else node.target.__name__)
 

@@ -27,7 +27,7 @@ from passlab.judge import Case
 
 
 def _pipeline(rng: random.Random) -> tuple[Callable[[], nn.Module], tuple]:
-    """Convolution with odd attributes, pooling, a view by size, and products with transposes."""
+    """Return a convolution with odd attributes, pooling, a view by size, and products with transposes."""
     channels, stride, dilation, ceil = rng.choice((2, 4)), rng.choice((1, 2)), rng.choice((1, 2)), rng.random() < 0.5
     batch, side = rng.choice((1, 3)), rng.choice((11, 14))
 
@@ -207,7 +207,7 @@ def _broadcast(*shapes):
 
 
 def _promoted(*operands):
-    """The strongest kind (bool, int, float) wins; in one kind tensors with dimensions, then those without, numbers."""
+    """Return the strongest kind (bool, int, float); in one kind tensors with dimensions, those without, numbers."""
 
     def kind(dtype):
         return 2 if dtype.is_floating_point else 1 if dtype != torch.bool else 0

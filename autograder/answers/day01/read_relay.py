@@ -34,7 +34,7 @@ def _generated(seed: int, size: int) -> Callable[[], tvm.IRModule]:
 
 
 def _returned() -> tvm.IRModule:
-    """An input that main hands out as it came, and items of a tuple."""
+    """Return an input that main hands out as it came, and items of a tuple."""
     flags, x = relay.var("flags", shape=(7,), dtype="bool"), relay.var("x", shape=(4, 6), dtype="int16")
     parts = relay.split(x, 2, axis=1)
     table = relay.const(np.arange(3, dtype="int64"))
@@ -42,7 +42,7 @@ def _returned() -> tvm.IRModule:
 
 
 def _tuples() -> tvm.IRModule:
-    """Parameters that are tuples, one inside the other."""
+    """Return parameters that are tuples, one inside the other."""
     pair = relay.TupleType([relay.TensorType((2, 3), "float16"), relay.TensorType((), "int64")])
     x = relay.var("x", shape=(2, 3), dtype="float16")
     state = relay.Var("state", pair)
@@ -58,7 +58,7 @@ def _identity() -> tvm.IRModule:
 
 
 def _names() -> tvm.IRModule:
-    """Functions whose parameters are named like main's, and operators that are called in two places."""
+    """Return functions whose parameters are named like main's, and operators that are called in two places."""
     x, y = relay.var("x", shape=(2, 2)), relay.var("y", shape=(2, 2))
     inner = [relay.var("x", shape=(2, 2)), relay.var("y", shape=(2, 2))]
     one = relay.Function(inner, relay.add(relay.add(inner[0], inner[0]), inner[1]))

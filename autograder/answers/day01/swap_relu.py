@@ -51,7 +51,7 @@ def _inside() -> nn.Module:
 
 
 def _by_position() -> fx.GraphModule:
-    """F.relu(x, True) and F.relu(x, False) with positional flags: tracing writes keywords."""
+    """Return F.relu(x, True) and F.relu(x, False) with positional flags: tracing writes keywords."""
     graph = fx.Graph()
     a = graph.call_function(torch.mul, (graph.placeholder("x"), 2))
     b = graph.call_function(F.relu, (a, True))

@@ -18,7 +18,7 @@ from passlab.judge import Case
 
 
 def _program(seed: int, lines: int = 8) -> str:
-    """A random program of the language over few names, some of which look as if they were renamed already."""
+    """Return a random program of the language over few names, some of which look as if they were renamed already."""
     rng = random.Random(seed)
     names = rng.sample(["a", "b", "x", "y", "x_1", "x_2", "y1", "a_1", "x_"], 5)
 

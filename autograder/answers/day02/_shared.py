@@ -32,7 +32,7 @@ def random_conv(rng: random.Random, channels: int) -> nn.Conv2d:
 
 
 def _random_net(rng: random.Random, layer: Callable, size: int) -> fx.GraphModule:
-    """A net on four channels: `layer(rng, m, x)` after `layer`, with branches, joins and modules called again."""
+    """Return a net on four channels: `layer(rng, m, x)` after `layer`, with branches, joins and repeated modules."""
     parts: dict[str, Any] = {"act": nn.ReLU()}
     channels = 4
 
@@ -92,7 +92,7 @@ def zoo_case(name: str, pairs: Callable) -> Case:
 
 
 def program_of(name: str) -> fx.GraphModule:
-    """A zoo model, traced, with its inputs."""
+    """Return a zoo model, traced, with its inputs."""
     model = models.ZOO[name]
     gm = fx.symbolic_trace(model.build()).eval()
     gm.meta["inputs"] = tuple(model.inputs())

@@ -16,7 +16,7 @@ from passlab.judge import Case
 
 
 def hidden(seed: int) -> list[Case]:
-    """What a learner hands in is a graph; there is nothing to draw anew."""
+    """Return the visible cases again: the answer is a graph, and there is nothing to draw anew."""
     return visible()
 
 

@@ -26,7 +26,7 @@ from passlab.judge import Case
 
 
 def _conv_bn(eps: float, folded_eps: float | None = None) -> fx.GraphModule:
-    """conv → batch norm; with `folded_eps`, folded with that eps. The same weights at each call from one seed."""
+    """Return conv → batch norm; with `folded_eps`, folded with that eps. One seed gives the same weights."""
     conv2d, norm = nn.Conv2d(3, 4, 3), batch_norm(4, eps=eps).eval()
     x = torch.randn(2, 3, 6, 6)
     if folded_eps is None:
@@ -75,7 +75,7 @@ def _body(function: Callable) -> Callable:
 
 
 def hidden(seed: int) -> list[Case]:
-    """More ways to differ, and to look different."""
+    """Return more ways to differ, and to look different."""
     rng = random.Random(seed)
     rows, columns = rng.randint(3, 7), rng.randint(40, 90)
     shift = rng.choice((0.25, 2.0, 3.0))
@@ -188,7 +188,7 @@ def _is_float(x):
 
 
 def _draws(inputs):
-    """The example, and random inputs of three sizes."""
+    """Return the example, and random inputs of three sizes."""
     gen = torch.Generator().manual_seed(1)
     yield inputs
     for size in (1.0, 10.0, 300.0):

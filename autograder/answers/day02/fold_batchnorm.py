@@ -21,7 +21,7 @@ from passlab.judge import Case
 
 
 def conv_bn_pairs(gm: fx.GraphModule) -> tuple[str, ...]:
-    """The pairs that can be folded in a graph without dead nodes."""
+    """Return the pairs that can be folded in a graph without dead nodes."""
     calls = [gm.get_submodule(n.target) for n in gm.graph.nodes if n.op == "call_module"]
     pairs = []
     for node in gm.graph.nodes:
@@ -76,7 +76,7 @@ def _nested_doubles() -> fx.GraphModule:
 
 
 def _two_names() -> fx.GraphModule:
-    """One convolution, held under two names and called under both."""
+    """Return one convolution, held under two names and called under both."""
     parts = {"conv": nn.Conv2d(3, 3, 1), "other": nn.Conv2d(3, 3, 1), "bn": batch_norm(3)}
     gm = program(lambda m, x: m.bn(m.conv(x)) + m.bn(m.other(torch.tanh(x))), torch.randn(2, 3, 5, 5), **parts)
     gm.set_submodule("other", gm.conv)
@@ -84,7 +84,7 @@ def _two_names() -> fx.GraphModule:
 
 
 def _frozen() -> fx.GraphModule:
-    """A model in training whose batch norm is frozen."""
+    """Return a model in training whose batch norm is frozen."""
     parts = {"conv": nn.Conv2d(3, 4, 3), "bn": batch_norm(4)}
     gm = program(lambda m, x: m.bn(m.conv(x)), torch.randn(2, 3, 5, 5), training=True, **parts)
     gm.bn.eval()
@@ -128,7 +128,7 @@ def _one_and_three() -> fx.GraphModule:
 
 
 def hidden(seed: int) -> list[Case]:
-    """Random nets, models of the zoo, traps."""
+    """Return random nets, models of the zoo, traps."""
     nets = [net_case(f"random net {i}", f"{seed}/{i}", _conv_bn_layer, conv_bn_pairs, 3 + 3 * i) for i in range(3)]
     traps = [
         rewrite_case("the weight is read elsewhere too", _weight_read, Rewrite(("conv → bn",))),

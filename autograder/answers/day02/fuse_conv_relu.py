@@ -27,7 +27,7 @@ def _is_conv(gm: fx.GraphModule, node: fx.Node) -> bool:
 
 
 def conv_relu_pairs(gm: fx.GraphModule) -> tuple[str, ...]:
-    """The fusible pairs of a graph without dead nodes: "conv → relu"."""
+    """Return the fusible pairs of a graph without dead nodes: "conv → relu"."""
     pairs = []
     for node in gm.graph.nodes:
         if _is_conv(gm, node) and len(node.users) == 1:
@@ -133,7 +133,7 @@ def _subclasses() -> fx.GraphModule:
 
 
 def _sum_and_conv() -> fx.GraphModule:
-    """The ReLU is of a sum that has a convolution in it; the convolution's one user is not the ReLU."""
+    """Return a ReLU of a sum that has a convolution in it; the convolution's one user is not the ReLU."""
 
     def body(m, x):
         return torch.relu(m.conv1(x) + x) + torch.relu(torch.sigmoid(m.conv2(x)))
@@ -144,7 +144,7 @@ def _sum_and_conv() -> fx.GraphModule:
 
 
 def hidden(seed: int) -> list[Case]:
-    """Random nets, models of the zoo, a generated program, traps."""
+    """Return random nets, models of the zoo, a generated program, traps."""
     nets = [net_case(f"random net {i}", f"{seed}/{i}", _conv_relu_layer, conv_relu_pairs, 3 + 4 * i) for i in range(3)]
     traps = [
         rewrite_case(

@@ -20,7 +20,7 @@ Build = Callable[[], tvm.IRModule]
 
 
 def _drawn(seed: int) -> Build:
-    """Products, sigmoids, and products with sigmoids of one's own and of others, at random."""
+    """Return products, sigmoids, and products with sigmoids of one's own and of others, at random."""
 
     def body(e: Any, x: Any, y: Any) -> Any:
         rng = random.Random(seed)
@@ -45,14 +45,14 @@ def _drawn(seed: int) -> Build:
 
 
 def _chain(e: Any, x: Any) -> Any:
-    """A sigmoid of a sigmoid: the product of both is a silu of the inner one."""
+    """Return a sigmoid of a sigmoid: the product of both is a silu of the inner one."""
     inner = e(op.sigmoid(x))
     outer = e(op.sigmoid(inner))
     return e(op.multiply(inner, outer)), e(op.multiply(outer, outer))
 
 
 def _handed_out(e: Any, x: Any) -> Any:
-    """The gate leaves the block, so it is read."""
+    """Return a gate that leaves the block, so it is read."""
     gate = e(op.sigmoid(x), leave=True)
     return [e(op.multiply(x, gate), leave=True), gate]
 
@@ -62,7 +62,7 @@ def _symbolic(e: Any, x: Any) -> Any:
 
 
 def _branches() -> tvm.IRModule:
-    """A match in one arm of an if, whose gate was made before it; in the other one the gate is of another value."""
+    """Return a match in one arm of an if, whose gate was made before it; in the other the gate is of another value."""
     x = relax.Var("x", relax.TensorType((4,), "float32"))
     flag = relax.Var("flag", relax.TensorType((), "bool"))
     builder = relax.BlockBuilder()
@@ -81,13 +81,13 @@ def _branches() -> tvm.IRModule:
 
 
 def _with_kernel() -> tvm.IRModule:
-    """A module in which the addition is a kernel already."""
+    """Return a module in which the addition is a kernel already."""
     program = module(lambda e, x: e(op.add(x, e(op.multiply(x, e(op.sigmoid(x)))))), (5,))()
     return relax.transform.LegalizeOps(skip_ops=[MULTIPLY, SIGMOID])(program)
 
 
 def _one_name() -> tvm.IRModule:
-    """Two inputs of one name: the sigmoid of the one is no gate of the other."""
+    """Return two inputs of one name: the sigmoid of the one is no gate of the other."""
     x, other = (relax.Var("x", relax.TensorType((4,), "float32")) for _ in range(2))
     builder = relax.BlockBuilder()
     with builder.function("main", [x, other]):
@@ -98,7 +98,7 @@ def _one_name() -> tvm.IRModule:
 
 
 def _gated_layer(e: Any, x: Any, up: Any, gate: Any, down: Any) -> Any:
-    """As it stands in many language models, with one more gate behind it that is none of its own value."""
+    """Return a gated layer as in many language models, with one more gate behind it, of another value."""
     gated = e(op.matmul(x, gate))
     wide = e(op.multiply(e(op.matmul(x, up)), e(op.multiply(gated, e(op.sigmoid(gated))))))
     return e(op.multiply(e(op.matmul(wide, down)), e(op.sigmoid(x))))

@@ -24,7 +24,7 @@ _DEFAULT = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1, "padding_mode
 
 
 def _stack(rng: random.Random, lost: str | None, weights: str = "kept") -> list[tuple[dict, dict]]:
-    """Convolutions with attributes drawn anew; one of them loses `lost`, another changes one without effect."""
+    """Return convolutions with attributes drawn anew; one of them loses `lost`, another changes one without effect."""
     layers: list[tuple[dict, dict]] = []
     for _ in range(rng.randint(0, 2)):
         layers.append((convolution(4, 4, padding=1, bias=rng.random() < 0.5), {}))
@@ -43,7 +43,7 @@ def _stack(rng: random.Random, lost: str | None, weights: str = "kept") -> list[
 
 
 def _all_differ(lost: str | None, place: int) -> list[tuple[dict, dict]]:
-    """Convolutions of which each looks different in another attribute; only the loss of `lost` has an effect."""
+    """Return convolutions of which each looks different in another attribute; only the loss of `lost` has an effect."""
     layers = [
         (convolution(4, 4, padding="same", dilation=2), {"padding": 2}),
         (convolution(4, 4, 1, padding_mode="reflect"), {"padding_mode": "zeros"}),
@@ -59,7 +59,7 @@ def _all_differ(lost: str | None, place: int) -> list[tuple[dict, dict]]:
 
 
 def hidden(seed: int) -> list[Case]:
-    """Each attribute lost in a random stack; groups also with weights that fit; stacks that only look different."""
+    """Return stacks: one loses each attribute, one groups with weights that fit; others only look different."""
     cases = []
     for name in (*ATTRIBUTES, None, None):
         rng = random.Random(f"{seed}/{name}/{len(cases)}")
@@ -101,7 +101,7 @@ def _convs(gm):
 
 
 def _suspects(before, after):
-    """(layer, attribute) where the two programs look different."""
+    """Return (layer, attribute) where the two programs look different."""
     for layer, (conv, fused) in enumerate(zip(_convs(before), _convs(after), strict=True)):
         for name in NAMES:
             if getattr(conv, name) != getattr(fused, name):

@@ -14,7 +14,7 @@ from passlab.judge import Case
 
 
 def _plan(rng: random.Random) -> tuple[Scenario, Managed]:
-    """A random pipeline, and what has to come of it by the rules of the exercise."""
+    """Return a random pipeline, and what has to come of it by the rules of the exercise."""
     facts = ("size", "inputs", "users")
     keeps = {"add": ("inputs",), "remove": ("inputs",), "rebuild": ("inputs",), "keep": facts}
     steps, known, computed = [], set(), 0
@@ -32,7 +32,7 @@ def _plan(rng: random.Random) -> tuple[Scenario, Managed]:
 
 
 def hidden(seed: int) -> list[Case]:
-    """Random pipelines that are right, and such with one culprit."""
+    """Return random pipelines that are right, and such with one culprit."""
     nested = Managed(("grow", "nested"), "nested", "an inner pass broke it", "nested raised PassError('inner', …)")
     inner = Scenario((Step("grow", "add"), Step("nested", "blame"), Step("shrink", "remove")))
     cases = [*visible(), Case("a pass that runs a manager of its own", lambda: (inner,), ("valid",), expect=nested)]

@@ -40,7 +40,7 @@ def _random_dag(rng: random.Random, size: int) -> tuple:
 
 
 def _inputs_read_late() -> tuple:
-    """Two additions that read an input beside a value computed from it: on the right, and on the left."""
+    """Return two additions that read an input beside a value computed from it: on the right, and on the left."""
     graph = fx.Graph()
     x, y = graph.placeholder("x"), graph.placeholder("y")
     right = graph.call_function(operator.add, (graph.call_function(torch.relu, (x,)), x))
@@ -50,7 +50,7 @@ def _inputs_read_late() -> tuple:
 
 
 def _at_work() -> tuple:
-    """A graph that a pass is at work on: an operand stands behind its user."""
+    """Return a graph that a pass is at work on: an operand stands behind its user."""
     graph = fx.Graph()
     x = graph.placeholder("x")
     relu = graph.call_function(torch.relu, (x,))
@@ -60,7 +60,7 @@ def _at_work() -> tuple:
 
 
 def hidden(seed: int) -> list[Case]:
-    """Random DAGs, a generated program, inputs read late, a very deep and a very repetitive graph."""
+    """Return random DAGs, a generated program, inputs read late, a very deep and a very repetitive graph."""
 
     def generated() -> tuple:
         gm = random_graph(seed, 40)

@@ -16,12 +16,12 @@ Build = Callable[[], fx.GraphModule]
 
 
 def zoo(name: str) -> Build:
-    """A model of the zoo as a graph with shapes."""
+    """Return a model of the zoo as a graph with shapes."""
     return lambda: trace(models.ZOO[name].build(), *models.ZOO[name].inputs())
 
 
 def generated(name: str, rng: random.Random, number: int, size: int, why: str, dead: bool = False, **features: Any):
-    """Random graphs that must get as small as the reference answer makes them, and others that are written into."""
+    """Return random graphs that must get as small as the reference makes them, and others that are written into."""
     answer = reference(f"day03.{name}")
     for i in range(number):
         build = _drawn(rng, size, **features)

@@ -72,7 +72,7 @@ def hidden(seed: int) -> list[Case]:
         return graph(body, (2, 6, 4, 4), **convs)
 
     def knots(m: Any, x: fx.Proxy, y: fx.Proxy, z: fx.Proxy) -> tuple:
-        """Two groups of ops, each cheapest as a whole on another side: one op alone never gains by changing sides."""
+        """Return two groups of ops, each cheapest as a whole on another side: no op gains by changing sides alone."""
 
         def knot(images: list[fx.Proxy]) -> fx.Proxy:
             for _ in range(3):

@@ -29,7 +29,7 @@ def hidden(seed: int) -> list[Case]:
     order = "Products and sums may be written in any order and grouped in any way."
 
     def shuffled(parts: list, join: Callable) -> Any:
-        """The parts joined two at a time, in an order drawn from the seed."""
+        """Return the parts joined two at a time, in an order drawn from the seed."""
         parts = list(parts)
         while len(parts) > 1:
             a, b = (parts.pop(rng.randrange(len(parts))) for _ in range(2))

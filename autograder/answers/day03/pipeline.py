@@ -40,7 +40,7 @@ def hidden(seed: int) -> list[Case]:
         return torch.where(x > 0, y, z) * 2 * 2
 
     def patient(m: Any, x: fx.Proxy) -> fx.Proxy:
-        """The smallest graph takes another sweep; the other orders are done sooner, with more nodes."""
+        """Return a graph whose smallest form takes another sweep; other orders are done sooner, with more nodes."""
         y = torch.relu(x)
         once, _unread = y * 2, y * 2
         return y * 4 + once * 2
@@ -48,7 +48,7 @@ def hidden(seed: int) -> list[Case]:
     sweeps = rng.randrange(8, 11)
 
     def many_sweeps(m: Any, x: fx.Proxy) -> fx.Proxy:
-        """Two relus become one only after the where above them has gone, and the other way round."""
+        """Return two relus that become one only after the where above them has gone, and the other way round."""
         a = b = x
         for i in range(sweeps):
             a, b = torch.relu(torch.where(x > i, a, b)), torch.relu(a)

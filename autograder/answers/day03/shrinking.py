@@ -15,7 +15,7 @@ from passlab.judge import Case
 
 
 def hidden(seed: int) -> list[Case]:
-    """The same three: the answer is a program, and there is nothing to hide."""
+    """Return the same three: the answer is a program, and there is nothing to hide."""
     return visible()
 
 

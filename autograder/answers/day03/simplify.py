@@ -230,7 +230,7 @@ def _reshaped(x: fx.Proxy, times: int) -> fx.Proxy:
 
 
 def _spellings() -> list[Case]:
-    """Each op as an operator, a function and a method."""
+    """Return each op as an operator, a function and a method."""
     two = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.truediv, "pow": operator.pow}
     one = {"neg": (operator.neg, torch.neg), "abs": (operator.abs, torch.abs), "relu": (F.relu, torch.relu)}
 

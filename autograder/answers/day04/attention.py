@@ -385,7 +385,7 @@ class _Walk:
         return len(node.users) == 1 and sum(a is node for a in (*reader.args, *reader.kwargs.values())) == 1
 
     def find(self, node):
-        """(q, k, v, mask, turn, scale) or None."""
+        """Return (q, k, v, mask, turn, scale) or None."""
         if not _is(node, *PRODUCTS) or node.kwargs:
             return None
         self.own = []
@@ -442,7 +442,7 @@ class _Walk:
         return node, 1.0
 
     def scores(self, at):
-        """(q, k, scale)"""
+        """Return (q, k, scale)."""
         product, scale = self.times(at)
         if product is not at and not self.take(at):
             return None

@@ -47,7 +47,7 @@ PARTS = {"row": (6,), "col": (4, 1), "w": (6, 6), "act": nn.SiLU}
 
 
 def random_chains(seed: int, steps: int, others: float) -> Callable[[], fx.GraphModule]:
-    """A random graph of `steps` steps, a share of `others` among them; unused values are returned."""
+    """Return a random graph of `steps` steps, a share of `others` among them; unused values are returned."""
 
     def body(m: Any, x: fx.Proxy, y: fx.Proxy) -> Any:
         rng, values = random.Random(seed), [x, y]

@@ -21,7 +21,7 @@ from passlab.relax import tvm
 
 
 def drawn_group(seed: int, size: int) -> Callable:
-    """A function of three inputs and element-wise operations at random; some values are used twice."""
+    """Return a function of three inputs and element-wise operations at random; some values are used twice."""
 
     def function(x, y, z):
         rng = random.Random(seed)
@@ -178,14 +178,14 @@ def _aligned(loops, shape):
 
 
 def _compared(node):
-    """The type in which a comparison works."""
+    """Return the type in which a comparison works."""
     sides = [torch.empty(_meta(a).shape, dtype=_meta(a).dtype, device="meta") if isinstance(a, fx.Node) else a
              for a in node.args]  # fmt: skip
     return torch.result_type(*sides)
 
 
 def _number(a, dtype, compares):
-    """A number beside an operand: rounded to the type of the comparison, if there is one."""
+    """Return a number beside an operand: rounded to the type of the comparison, if there is one."""
     return torch.tensor(a, dtype=dtype).item() if compares else a
 
 
@@ -217,7 +217,7 @@ def _buffer(name, node):
 
 
 def _kernel(gm, registers=True, finish=None):
-    """The generator. `registers`: each value is in one; else its expression stands wherever it is read."""
+    """Return the generator. `registers`: each value is in one; else its expression stands wherever it is read."""
     outputs = _outputs(gm)
     shape = tuple(_meta(outputs[0]).shape)
     loops = [TIR.Var(f"i{k}", "int32") for k in range(len(shape))]

@@ -21,7 +21,7 @@ from passlab.judge import Case
 
 
 def _drawn(rng: random.Random, size: int, mutation: bool, number: int) -> tuple[int, list[str]]:
-    """The seed of a random graph, and a group of a few pure nodes in it, most of them neighbours."""
+    """Return the seed of a random graph, and a group of a few pure nodes in it, most of them neighbours."""
     seed = rng.randrange(10**6)
     gm = random_graph(seed, size, mutation=mutation)
     pure = [n for n in gm.graph.nodes if n.op.startswith("call_") and not effects(n)]
@@ -36,7 +36,7 @@ def _drawn(rng: random.Random, size: int, mutation: bool, number: int) -> tuple[
 
 
 def generated(rng: random.Random, refuses: int, allows: int, mutation: bool) -> list[Case]:
-    """Groups drawn until there are so many that may be one kernel, and so many that may not."""
+    """Draw groups until there are enough that may be one kernel, and enough that may not."""
     found: list[Case] = []
     left = {refused: refuses, allowed: allows}
     for _ in range(400):
@@ -162,7 +162,7 @@ def _members(gm, group):
 
 
 def _readers(gm):
-    """Node → the nodes that must come after it."""
+    """Return a table: node → the nodes that must come after it."""
     after, order = {node: [] for node in gm.graph.nodes}, memory_order(gm.graph)
     for node in gm.graph.nodes:
         for before in [*node.all_input_nodes, *order[node]]:
@@ -171,7 +171,7 @@ def _readers(gm):
 
 
 def _search(gm, group, after):
-    """Breadth first from each member, over nodes that are not members."""
+    """Search breadth first from each member, over nodes that are not members."""
     inside = set(_members(gm, group))
     for start in inside:
         came_from, todo = {start: None}, deque([start])

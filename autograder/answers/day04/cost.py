@@ -96,7 +96,7 @@ def _result(kernel):
 
 
 def _times(kernel):
-    """How often each node is computed, from the readers' side."""
+    """Return how often each node is computed, from the readers' side."""
     times = {}
     for node in reversed(kernel):
         readers = [user for user in node.users if user in kernel]
@@ -117,7 +117,7 @@ def _kernels(gm, groups):
 
 
 def _spilled(kernel, machine):
-    """Two steps for each value of an element beyond the registers: one to put it away, one to fetch it."""
+    """Return two steps for each value of an element beyond the registers: one to put it away, one to fetch it."""
     alive, most = set(), 0
     for node in reversed(kernel):
         most = max(most, len(alive | {node}))

@@ -46,7 +46,7 @@ PARTS = {"row": (4, 1, 1), "w": (4, 4, 3, 3)}
 
 
 def random_program(seed: int, steps: int, only: tuple[str, ...] = ()) -> Callable[[], fx.GraphModule]:
-    """A random graph of `steps` steps, most of them on recent values; unused values are returned."""
+    """Return a random graph of `steps` steps, most of them on recent values; unused values are returned."""
 
     def body(m: Any, x: fx.Proxy, y: fx.Proxy) -> Any:
         rng, values = random.Random(seed), [x, y]
@@ -209,13 +209,13 @@ class _Partition:
             self.sink[n] = self.meeting(n)
 
     def chain(self, n):
-        """n, its post-dominator, that one's, and so on."""
+        """Return n, its post-dominator, that one's, and so on."""
         while n is not None:
             yield n
             n = self.sink[n]
 
     def meeting(self, n):
-        """The first node that is on the chain of every reader."""
+        """Return the first node that is on the chain of every reader."""
         readers = list(n.users)
         if not readers:
             return None

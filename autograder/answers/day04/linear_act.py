@@ -265,7 +265,7 @@ class _Matcher:
         return "gelu_tanh" if options.get("approximate") == "tanh" else canonical(node)
 
     def free(self, node):
-        """May the value of the node go away?"""
+        """Return whether the value of the node may go away."""
         if not isinstance(node, fx.Node) or len(node.users) > 1:
             return False
         reader = next(iter(node.users))
@@ -277,7 +277,7 @@ class _Matcher:
         return node.args[0] if turned or (_is(node, "getattr") and dims[0] in ("T", "mT")) else None
 
     def product(self, node):
-        """(x, weight, bias, own nodes); weight and bias of a module are paths."""
+        """Return (x, weight, bias, own nodes); weight and bias of a module are paths."""
         if _is(node, "linear") and node.op == "call_module":
             module, path = self.gm.get_submodule(node.target), node.target
             bias = f"{path}.bias" if module.bias is not None else None
@@ -292,7 +292,7 @@ class _Matcher:
         return None
 
     def layer(self, node):
-        """A product, or one without bias to which a bias is added, as `product` describes it; None if it is neither."""
+        """Return a product, or one without bias to which a bias is added, as `product` describes it, or None."""
         if not _is(node, "add") or node.kwargs:
             found = self.product(node)
             return found if found and self.fits(*found[:3]) else None
@@ -313,7 +313,7 @@ class _Matcher:
         return bias is None or (self.tensor(bias).dtype, self.tensor(bias).shape) == (w.dtype, w.shape[:1])
 
     def all(self):
-        """(activation's node, its name, the layer before it) of each layer that can be fused."""
+        """Return (activation's node, its name, the layer before it) of each layer that can be fused."""
         memory = written(self.gm.graph)
         memory |= {node.target for node in memory if node.op == "get_attr"}
         for node in list(self.gm.graph.nodes):

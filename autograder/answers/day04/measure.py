@@ -20,7 +20,7 @@ from passlab.judge import Case
 
 
 def drawn_graph(seed: int, size: int) -> Callable:
-    """A function of a matrix, a row and a weight: element-wise operations, sums, a product at times."""
+    """Return a function of a matrix, a row and a weight: element-wise operations, sums, a product at times."""
 
     def function(x, row, weight):
         rng = random.Random(seed)
@@ -49,7 +49,7 @@ def drawn_graph(seed: int, size: int) -> Callable:
 
 
 def runs_of(rng: random.Random, gm: fx.GraphModule) -> list[list[str]]:
-    """Calls that follow each other as groups; some stay alone. Unused calls are in none."""
+    """Return calls that follow each other as groups; some stay alone. Unused calls are in none."""
     groups: list[list[str]] = [[]]
     for node in gm.graph.nodes:
         if node.op.startswith("call_"):

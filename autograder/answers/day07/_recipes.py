@@ -27,7 +27,7 @@ BINARY = {"add": relay.add, "subtract": relay.subtract, "maximum": relay.maximum
 
 
 def recipe(rng: random.Random, steps: int) -> list[tuple[str, ...]]:
-    """Steps (op, numbers of its operands) on two inputs or earlier steps; a third of them repeat an earlier one."""
+    """Return steps (op, numbers of its operands) on two inputs or earlier steps; a third repeat an earlier one."""
     made: list[tuple] = []
     for at in range(steps):
         if made and rng.random() < 0.35:
@@ -45,7 +45,7 @@ def apply(step: tuple, values: list[relay.Expr]) -> relay.Expr:
 
 
 def fewest(limit: int, why: str) -> Expectation:
-    """At most `limit` calls of operators in all."""
+    """Expect at most `limit` calls of operators in all."""
 
     def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
         there = counts(after).total()
@@ -63,7 +63,7 @@ def generated(name: str, builds: list[Callable[[], tvm.IRModule]], why: str, **m
 
 
 def with_helper(body: Callable, helper: Callable) -> Callable[[], tvm.IRModule]:
-    """main(x) = body(x, @helper), in a module with @helper."""
+    """Return main(x) = body(x, @helper), in a module with @helper."""
 
     def build() -> tvm.IRModule:
         var, x, z = relay.GlobalVar("helper"), relay.var("x", shape=(2, 4)), relay.var("z", shape=(2, 4))

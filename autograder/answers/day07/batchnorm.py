@@ -20,7 +20,7 @@ from passlab.relay.cases import program, tuple_of, typed, weight
 
 
 def _random_norms(seed: int) -> Build:
-    """Three batch norms with settings drawn, one after another."""
+    """Return three batch norms with settings drawn, one after another."""
 
     def body(x: relay.Var) -> relay.Expr:
         rng, sizes = random.Random(seed), (2, 3, 4, 5)

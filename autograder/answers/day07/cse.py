@@ -21,7 +21,7 @@ from passlab.relay.cases import attributes_kept, case, field, least, most, numbe
 
 
 def graph_of(steps: list[tuple], outputs: int) -> Callable[[], tvm.IRModule]:
-    """The program without names: the last values are returned."""
+    """Return the program without names: the last values are returned."""
 
     def body(x: relay.Var, y: relay.Var) -> relay.Expr:
         values = [x, y]
@@ -146,7 +146,7 @@ def _two_calls(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
 
 
 def _effects(expr):
-    """Does an expression hold a call of an operator with effects?"""
+    """Return whether an expression holds a call of an operator with effects."""
     found = []
 
     def visit(e):

@@ -20,7 +20,7 @@ from passlab.relay.cases import case, field, least, let, lets, most, number, pro
 
 
 def named(steps: list[tuple], outputs: list[int], draw: int) -> Callable[[], tvm.IRModule]:
-    """The program with a name for each step; after `draw` steps an unused value is drawn."""
+    """Return the program with a name for each step; after `draw` steps an unused value is drawn."""
 
     def body(x: relay.Var, y: relay.Var) -> relay.Expr:
         def rest(values: list[relay.Expr]) -> relay.Expr:

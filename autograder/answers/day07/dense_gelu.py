@@ -32,7 +32,7 @@ from passlab.relay.cases import case, number, program, tuple_of, weight
 
 
 def imported() -> tvm.IRModule:
-    """The feed-forward half of a transformer block, imported from torch."""
+    """Return the feed-forward half of a transformer block, imported from torch."""
     from passlab.tvm.importers import relay_module
 
     with torch.random.fork_rng(devices=[]):
@@ -141,13 +141,13 @@ def _any(value):
 
 
 def _y():
-    """A pattern for dense and bias."""
+    """Return a pattern for dense and bias."""
     dense, bias = pattern.is_op("nn.dense")(pattern.wildcard(), pattern.wildcard()), pattern.wildcard()
     return pattern.is_op("nn.bias_add")(dense, bias) | pattern.is_op("add")(dense, bias)
 
 
 def _forms(y, number=_exact, inner=None):
-    """The two ways in which GELU of y is written."""
+    """Return the two ways in which GELU of y is written."""
     inner = y if inner is None else inner
     erf = pattern.is_op("erf")
     return {
@@ -157,7 +157,7 @@ def _forms(y, number=_exact, inner=None):
 
 
 def _bias_of(whole):
-    """The sum below what was matched: (call, dense, bias)."""
+    """Return the sum below what was matched: (call, dense, bias)."""
     todo = [whole]
     while todo:
         call = todo.pop(0)
@@ -182,7 +182,7 @@ def _fits(whole):
 
 
 def _in_each(mod, rewrite):
-    """The module with every function rewritten."""
+    """Rewrite every function of the module."""
     return relay.transform.function_pass(lambda function, mod, context: rewrite(function), opt_level=0)(mod)
 
 
@@ -217,7 +217,7 @@ def _is(expr, name):
 
 
 def _number_and_rest(expr, name, wanted):
-    """The operand besides the number, if `expr` is op(number, it) in either order."""
+    """Return the operand besides the number, if `expr` is op(number, it) in either order."""
     if _is(expr, name):
         for number, rest in (expr.args, reversed(expr.args)):
             if _near(number, wanted):
@@ -226,7 +226,7 @@ def _number_and_rest(expr, name, wanted):
 
 
 def _torch(top):
-    """y, and the calls above it, if `top` is GELU as torch writes it."""
+    """Return y, and the calls above it, if `top` is GELU as torch writes it."""
     if not _is(top, "multiply"):
         return None
     for y, phi in (top.args, reversed(top.args)):
@@ -254,7 +254,7 @@ def _onnx(top):
 
 
 def _found(top, readers, allowed):
-    """(y, dense, bias) if a call is the whole formula and nothing outside reads its middle."""
+    """Return (y, dense, bias) if a call is the whole formula and nothing outside reads its middle."""
     for form in (_torch, _onnx):
         match = form(top)
         if match is None:

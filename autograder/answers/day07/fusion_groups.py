@@ -152,13 +152,13 @@ class _Partition:
             self.sink[i], self.path[i] = self.meeting(i)
 
     def chain(self, i):
-        """i, its post-dominator, that one's, and so on."""
+        """Return i, its post-dominator, that one's, and so on."""
         while i is not None:
             yield i
             i = self.sink[i]
 
     def meeting(self, i):
-        """The first node that is on the chain of every reader; the largest pattern on the ways there."""
+        """Return the first node that is on the chain of every reader; the largest pattern on the ways there."""
         if not self.readers[i]:
             return None, 8
         chains = [list(self.chain(reader)) for reader, _ in self.readers[i]]

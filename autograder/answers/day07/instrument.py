@@ -52,7 +52,7 @@ def hidden(seed: int) -> list[Case]:
 
 
 def _calls(expr):
-    """The calls in an expression, walked by hand, each once."""
+    """Return the calls in an expression, walked by hand, each once."""
     seen, todo = set(), [expr]
     while todo:
         at = todo.pop()

@@ -23,7 +23,7 @@ from passlab.tvm.judge import is_primitive
 
 
 def random_images(seed: int) -> Build:
-    """Convolutions, relus and what reads them, in any order."""
+    """Return convolutions, relus and what reads them, in any order."""
 
     def build() -> tvm.IRModule:
         rng = random.Random(seed)

@@ -25,7 +25,7 @@ from passlab.tvm.importers import relax_module
 
 
 def torch_model(make: Callable[[], nn.Module], *shape: int) -> Build:
-    """A torch model with weights that are the same every time, imported now."""
+    """Return a torch model with weights that are the same every time, imported now."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         return relax_module(make().eval().requires_grad_(False), torch.randn(shape)).clone
@@ -130,7 +130,7 @@ def _fits_dense(context):
 
 
 def _patterns(*, swapped=False):
-    """(name, pattern, its parts) of both layers; `swapped`: with the bias on the left."""
+    """Return (name, pattern, its parts) of both layers; `swapped`: with the bias on the left."""
     for name, product, end in ((CONV, "relax.nn.conv2d", "relax.nn.relu"), (DENSE, "relax.matmul", "relax.nn.gelu")):
         value, bias = is_op(product)(wildcard(), wildcard()), wildcard()
         total = is_op("relax.add")(*((bias, value) if swapped else (value, bias)))

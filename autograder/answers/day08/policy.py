@@ -24,7 +24,7 @@ from passlab.relax.fusing import illegal, prepare, price, program
 
 
 def drawn(seed: int, size: int) -> Build:
-    """A program of element-wise operations, dear and cheap ones, sums and products, at random."""
+    """Return a program of element-wise operations, dear and cheap ones, sums and products, at random."""
 
     def body(e: Any, x: Any, w: Any) -> Any:
         rng = random.Random(seed)
@@ -109,7 +109,7 @@ EQUIVALENT = {
 
 
 def _around(there, kept):
-    """For each value that is kept: it, and all it needs that is not kept."""
+    """Return a group for each kept value: the value, and all it needs that is not kept."""
     groups = []
     for result in kept:
         group = [result]
@@ -139,7 +139,7 @@ def _search(module, cost=lambda price: price.microseconds, kept=None, keeps=lamb
 
 
 def _cheaper(there, groups, others):
-    """Are these groups legal, and cheaper than the others, which are?"""
+    """Return whether these groups are legal, and cheaper than the others, which are legal."""
     return illegal(there, groups) is None and price(there, groups).microseconds < price(there, others).microseconds
 
 
@@ -194,7 +194,7 @@ def as_tvm(module):
 
 
 def _runs(there, kernels):
-    """Groups of operations with these kernels in which each reads one of the others."""
+    """Return groups of operations with these kernels in which each reads one of the others."""
     for result in there.ops:
         group = [result]
         for name in reversed(there.ops):

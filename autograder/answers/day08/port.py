@@ -22,12 +22,12 @@ from passlab.tvm.importers import relax_module
 
 
 def zoo(name: str) -> Build:
-    """A model of the zoo, with its parameters. It is imported now: an answer's time is not for that."""
+    """Return a model of the zoo, with its parameters. It is imported now: an answer's time is not for that."""
     return relax_module(models.ZOO[name].build(), *models.ZOO[name].inputs()).clone
 
 
 def convolutions(seed: int) -> Build:
-    """Convolutions and relus at random: chains, forks, values that are returned."""
+    """Return convolutions and relus at random: chains, forks, values that are returned."""
 
     def body(e: Any, x: Any, w: Any) -> Any:
         rng = random.Random(seed)
@@ -119,7 +119,7 @@ def _bindings(function):
 
 
 def _reads(function):
-    """How often each variable is read, what the function returns included."""
+    """Return how often each variable is read, what the function returns included."""
     found = Counter()
     for binding in _bindings(function):
         read = []

@@ -65,7 +65,7 @@ def _bent(c):
 
 
 def _fitted(candidates, history, k, features, ridge):
-    """Ridge regression on features; the k candidates that it predicts to be fastest."""
+    """Fit ridge regression on features; return the k candidates that it predicts to be fastest."""
     points = np.array([[1, *features(c)] for c in candidates], float)
     known, y = points[[i for i, _ in history]], np.log([t for _, t in history])
     mean = y.mean()

@@ -147,7 +147,7 @@ _NAMES = ("nn.dense", "nn.leaky_relu", "nn.sum")
 
 
 def _check_by_table(op):
-    """One function for all rules; returns a sentence or None."""
+    """Check all rules in one function; return a sentence or None."""
     types = [value.type for value in (*op.operands, *op.results)]
     for kind in types:
         if str(kind.element_type) != "f32":
@@ -182,7 +182,7 @@ _PROPERTIES = {"nn.dense": {}, "nn.leaky_relu": {"slope": "FloatAttr"}, "nn.sum"
 
 
 def _module(text):
-    """A module with unregistered operations of nn, checked by a table."""
+    """Return a module with unregistered operations of nn, checked by a table."""
     from xdsl.parser import Parser
 
     from passlab import mlir

@@ -33,7 +33,7 @@ def hidden(seed: int) -> list[Case]:
         return ["f32" if shape is None else memref(*shape) for shape in shapes]
 
     def one(name, dims, reductions, maps, body, arguments, shapes, expected, outs=1, types=None, before="", wrap=str):
-        """A single linalg.generic over %a, %b, …; `maps`: of these in turn."""
+        """Return a module of a single linalg.generic over %a, %b, …; `maps`: of these in turn."""
         types = types or buffers(*shapes)
         operands = [(f"%{letter}", *rest) for letter, *rest in zip("abcdef", types, maps, strict=False)]
         text = generic(dims, reductions, operands[:-outs], operands[-outs:], body, arguments)

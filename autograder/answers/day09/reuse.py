@@ -36,7 +36,7 @@ def hidden(seed: int) -> list[Case]:
         return program(*lines, end, parameters=parameters, result=result)
 
     def fresh(name: str, source: str) -> str:
-        """A new buffer, written from another one."""
+        """Return a new buffer, written from another one."""
         return f"{alloc(name, size=n)}\n{copy(source, name, n)}"
 
     def to_y(name: str) -> str:
@@ -52,14 +52,14 @@ def hidden(seed: int) -> list[Case]:
         return f"{alloc(name, size=size)}\n{fill(name, size)}"
 
     def sized(*sizes: int) -> str:
-        """a and b live together, then c and d."""
+        """Return buffers of which a and b live together, then c and d."""
         a, b, c, d = sizes
         both = [part("v", "a", a, 1), part("w", "b", b, 1), move("v", view(1), "w", view(1))]
         later = [part("t", "c", c, 1), part("u", "d", d, 1), move("t", view(1), "u", view(1))]
         return straight(of("a", a), of("b", b), *both, of("c", c), of("d", d), *later)
 
     def typed() -> str:
-        """Two pairs, one after the other; numbers of elements and bytes are ordered differently."""
+        """Return two pairs, one after the other; numbers of elements and bytes are ordered differently."""
 
         def one(name: str, size: int, element: str) -> str:
             zero = "%one" if element == "i8" else "%two"
@@ -79,14 +79,14 @@ def hidden(seed: int) -> list[Case]:
         )  # fmt: skip
 
     def rotated(*lines: str) -> str:
-        """A loop around which a, b and c go."""
+        """Return a loop around which a, b and c go."""
         kinds = f"{kind}, {kind}, {kind}"
         body = "\n".join((copy("y", "p", n), *lines, f"scf.yield %q, %o, %p : {kinds}"))
         passed = "%p = %a, %q = %b, %o = %c"
         return f"%r, %s, %t = scf.for %k = %c0 to %c8 step %c1 iter_args({passed}) -> ({kinds}) {{\n{body}\n}}"
 
     def other_out() -> str:
-        """A loop into which a goes; b comes out, or a if there is no turn."""
+        """Return a loop into which a goes; b comes out, or a if there is no turn."""
         body = f"{copy('y', 'p', n)}\nscf.yield %b : {kind}"
         return f"%r = scf.for %k = %c0 to %c8 step %c1 iter_args(%p = %a) -> ({kind}) {{\n{body}\n}}"
 
@@ -189,7 +189,7 @@ EQUIVALENT = {
 
 
 def _buffers(module):
-    """value → names of buffers, by passing sets along until nothing changes."""
+    """Return a table: value → names of buffers, by passing sets along until nothing changes."""
     found = {op.results[0]: {op.results[0].name_hint} for op in module.walk() if op.name == "memref.alloc"}
     grew = True
     while grew:
@@ -213,7 +213,7 @@ def _buffers(module):
 
 
 def _uses(module):
-    """Buffer → (first, last) moments; each operation has a moment for its start, and one for its end."""
+    """Return a table: buffer → (first, last) moments; each operation has one for its start, and one for its end."""
     buffers, clock, span = _buffers(module), 0, {}
     home = {op.results[0].name_hint: op.parent for op in module.walk() if op.name == "memref.alloc"}
 

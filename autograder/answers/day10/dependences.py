@@ -63,7 +63,7 @@ def hidden(seed: int) -> list[Case]:
 
 
 def sweeps(rng: random.Random) -> tuple[str, ...]:
-    """Two statements on two arrays, in one nest or one after the other, forwards or backwards, with cells near by."""
+    """Return two statements on two arrays, in one nest or in sequence, forwards or backwards, with near cells."""
 
     def cell() -> str:
         return f"{rng.choice('AB')}[i + {rng.randint(-1, 1)}, j + {rng.randint(-1, 1)}]"
@@ -111,7 +111,7 @@ def by_subtraction(domain, reads, writes, schedule):
     before = schedule.lex_lt_union_map(schedule)
 
     def pairs(sink):
-        """[write → cell] → [later instance → the same cell]"""
+        """Return [write → cell] → [later instance → the same cell]"""
         cells = writes.range_map().apply_range(sink.range_map().reverse())
         return cells.intersect(writes.domain_map().apply_range(before).apply_range(sink.domain_map().reverse()))
 
@@ -216,7 +216,7 @@ def by_iterators(domain, reads, writes, schedule):
 
 
 def _untuple(domain):
-    """Each instance to its iterators alone."""
+    """Map each instance to its iterators alone."""
     sets, found = domain.get_set_list(), isl.UnionMap("{ }")
     for k in range(sets.n_set()):
         space = sets.get_at(k).get_space()

@@ -64,7 +64,7 @@ def hidden(seed: int) -> list[Case]:
 
 
 def drawn(rng: random.Random) -> Nest:
-    """A nest at random of which every statement runs."""
+    """Return a nest at random of which every statement runs."""
     answer = reference("day10.domains")
     while True:
         one = _drawn(rng)
@@ -78,7 +78,7 @@ def _names(body: list[dict]) -> list[str]:
 
 
 def _drawn(rng: random.Random) -> Nest:
-    """Two or three statements in loops up to three deep, with bounds, steps and guards at random."""
+    """Return two or three statements in loops up to three deep, with bounds, steps and guards at random."""
     left = list("STU"[: rng.randint(2, 3)])
 
     def subscript(iterators: list[str]) -> str:
@@ -134,13 +134,13 @@ EQUIVALENT = {
 
 
 def bounds(i, start, stop, step):
-    """When a loop runs: from start to before stop, at start, start + step, …"""
+    """Return the condition under which a loop runs: from start to before stop, at start, start + step, …"""
     inside = f"{start} <= {i} < {stop}" if step > 0 else f"{stop} < {i} <= {start}"
     return f"{inside} and ({i} - ({start})) % {abs(step)} = 0"
 
 
 def _walk(nest, bounds=bounds, turn=lambda i, start, step: i if step > 0 else f"-{i}"):
-    """(item, iterators, conditions, time) of each statement."""
+    """Return (item, iterators, conditions, time) of each statement."""
 
     def walk(body, iterators, conditions, time):
         for place, item in enumerate(body):
@@ -159,7 +159,7 @@ def _walk(nest, bounds=bounds, turn=lambda i, start, step: i if step > 0 else f"
 
 
 def _texts(nest, **options):
-    """The four parts as text."""
+    """Return the four parts as text."""
     pieces = {"domain": [], "reads": [], "writes": [], "schedule": []}
     found = list(_walk(nest, **options))
     length = max(len(time) for *_, time in found)

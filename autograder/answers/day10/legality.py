@@ -71,12 +71,12 @@ def _not_before(schedule):
 
 
 def _times(dependences, schedule):
-    """The dependences as a map from times to times."""
+    """Return the dependences as a map from times to times."""
     return isl.Map.from_union_map(dependences.apply_domain(schedule).apply_range(schedule))
 
 
 def _at(dependences, value):
-    """The dependences where every parameter has one value."""
+    """Return the dependences where every parameter has one value."""
     names = [dependences.space.get_dim_name(isl.dim_type.param, k) for k in range(dependences.dim(isl.dim_type.param))]
     equal = " and ".join(f"{name} = {value}" for name in names) or "true"
     return dependences.intersect_params(isl.Set(f"[{', '.join(names)}] -> {{ : {equal} }}"))

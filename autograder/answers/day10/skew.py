@@ -45,7 +45,7 @@ def _mirrored(nest: Stencil) -> Stencil:
 
 
 def least(vectors: Sequence[Vector]) -> int:
-    """The least that the reaches of a skewing add up to: the best multiples of the outer iterators, for each iterator.
+    """Return the least that the reaches of a skewing add up to: for each iterator the best multiples of outer ones.
 
     Multiples up to 12 are tried. That is exact, as isl says of 700 stencils drawn with distances of at most 3.
     """
@@ -82,7 +82,7 @@ def _unit(k, depth):
 
 
 def _by_time(dependences, factor):
-    """Iterator k plus factor(k, vectors) · the outermost iterator."""
+    """Return iterator k plus factor(k, vectors) · the outermost iterator."""
     vectors = _vectors(dependences)
     rows = [_unit(k, len(vectors[0])) for k in range(len(vectors[0]))]
     for k in range(1, len(rows)):
@@ -91,7 +91,7 @@ def _by_time(dependences, factor):
 
 
 def _by_rows(vectors, factor):
-    """Iterator k plus `factor` times each row before it."""
+    """Return iterator k plus `factor` times each row before it."""
     rows = []
     for k in range(len(vectors[0])):
         rows.append([factor * sum(row[i] for row in rows) + int(i == k) for i in range(len(vectors[0]))])
@@ -99,7 +99,7 @@ def _by_rows(vectors, factor):
 
 
 def _best(vectors):
-    """For each dimension all multiples of all iterators outside, from the smallest reach on."""
+    """Choose for each dimension from all multiples of all iterators outside, from the smallest reach on."""
     depth, longest = len(vectors[0]), max(abs(step) for vector in vectors for step in vector)
     most = longest * (longest + 1)
     rows = []

@@ -39,7 +39,7 @@ def step_by_step(program, sizes):
 
 
 def _by_rows(program):
-    """The program's own schedule, but the second loop runs along the rows of C."""
+    """Return the program's own schedule, but the second loop runs along the rows of C."""
     return polyhedral.interchange(program.schedule, 0, 1) if program.name == "gram" else program.schedule
 
 

@@ -59,7 +59,7 @@ EQUIVALENT = {
 
 
 def grains(schedule):
-    """The (variable, n) in the order of their loops, for floor(variable/n), or None where that is not all there is."""
+    """Return the (variable, n) in the order of their loops, for floor(variable/n), or None if there is more to it."""
     times, found, finest = isl.PwMultiAff.from_map(schedule), [], {}
     for dim in range(schedule.dim(isl.dim_type.out)):
         [(_, whole)] = times.get_pw_aff(dim).get_pieces()
@@ -89,7 +89,7 @@ def grains(schedule):
 
 
 def scheduled(function, order, factors):
-    """Loops split by factors[variable] and put in order; order: (variable, which of its parts)."""
+    """Split loops by factors[variable] and put them in order; order: (variable, which of its parts)."""
     schedule = tvm.s_tir.Schedule(function)
     loops = schedule.get_loops(schedule.get_sblock("S"))
     parts = [schedule.split(loop, f) if len(f) > 1 else [loop] for loop, f in zip(loops, factors, strict=True)]
@@ -98,7 +98,7 @@ def scheduled(function, order, factors):
 
 
 def plan(found, variables):
-    """The order, and the factors for split, from grains."""
+    """Return the order, and the factors for split, from grains."""
     sizes = [[size for variable, size in found if variable == at] for at in range(variables)]
     factors = [[None, *(outer // inner for outer, inner in pairwise(one))] for one in sizes]
     order = [(variable, sum(one == variable for one, _ in found[:at])) for at, (variable, _) in enumerate(found)]

@@ -120,14 +120,14 @@ def _figure(placed: Mapping[str, _Placed], machine: Machine, title: str) -> Figu
 
 
 def _power(n: int) -> str:
-    """A power of two, written as a number or a fraction where that is short."""
+    """Return a power of two, written as a number or a fraction where that is short."""
     if abs(n) > 12:
         return "2" + str(n).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
     return f"1/{2**-n}" if n < 0 else str(2**n)
 
 
 def _range(values: Sequence[float], room: float) -> tuple[float, float]:
-    """From a power of two below all values to one above."""
+    """Return the range from a power of two below all values to one above."""
     return 2 ** math.floor(math.log2(min(values) / room)), 2 ** math.ceil(math.log2(max(values) * room))
 
 
@@ -168,6 +168,6 @@ def traffic(programs: Mapping[str, Mapping[str, float]], title: str = "Bytes mov
 
 
 def _largest(kernels: Mapping[str, float]) -> list[tuple[str, float]]:
-    """The eight that move most, in the order in which they run."""
+    """Return the eight that move most, in the order in which they run."""
     kept = sorted(kernels, key=kernels.__getitem__, reverse=True)[:8]
     return [(kernel, count) for kernel, count in kernels.items() if kernel in kept]

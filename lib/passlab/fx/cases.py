@@ -68,7 +68,7 @@ def call(target: Callable, *args: Any, **kwargs: Any) -> fx.Proxy:
 
 
 def store(x: fx.Proxy, index: Any, value: Any) -> fx.Proxy:
-    """`x[index] = value`."""
+    """Return x after `x[index] = value`."""
     return call(operator.setitem, x, index, value)
 
 
@@ -164,7 +164,7 @@ def unrun(body: Callable, shape: tuple[int, ...], **parts: tuple[int, ...]) -> C
 
 
 def case(name: str, build: Callable[[], fx.GraphModule], *rest: Any, **expect: Sequence[Expectation]) -> Case:
-    """A case about exactly the verdicts that something is expected of, besides valid and same.
+    """Return a case about exactly the verdicts that something is expected of, besides valid and same.
 
     `rest` are the answer's further arguments.
     """

@@ -210,7 +210,7 @@ def _sameness(before: fx.GraphModule, after: fx.GraphModule, case: Case, equival
 
 
 def _valid(before: fx.GraphModule, after: object) -> Finding:
-    """Is it a well-formed result of a pass?"""
+    """Return the finding on whether a pass returned a well-formed graph."""
     broken = validate(before, after)
     if broken is None:
         return Finding("valid", True)

@@ -210,7 +210,7 @@ def bytes_moved(program: Any, *inputs) -> Measured:
 
 
 def _torch_graph(program: Any, inputs: tuple) -> tuple[torch.fx.GraphModule | None, tuple]:
-    """`program` as a GraphModule with inputs to run it on, or None where it is another IR."""
+    """Return `program` as a GraphModule with inputs to run it on, or None where it is another IR."""
     if isinstance(program, torch.export.ExportedProgram):
         args, kwargs = program.example_inputs
         return program.module(check_guards=False), inputs or (*args, *kwargs.values())
@@ -241,7 +241,7 @@ def _gpus() -> list[int]:
 
 
 def _run(gm: torch.fx.GraphModule, inputs: tuple, what: str, how: Callable) -> Any:
-    """`how(copy of gm, *copies of inputs)`: batch norm in training and in-place operations write to both."""
+    """Return `how(copy of gm, *copies of inputs)`: batch norm in training and in-place operations write to both."""
     with torch.inference_mode(False), torch.no_grad(), torch.random.fork_rng(_gpus()), warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch warns of its own tree specs when they are copied
         inputs = tuple(x.clone() if isinstance(x, torch.Tensor) else x for x in inputs)

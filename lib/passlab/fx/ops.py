@@ -24,7 +24,7 @@ def conv2d_relu(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Tensor:
-    """`relu(conv2d(input, weight, bias, …))`, with the operands of `torch.nn.functional.conv2d`."""
+    """Return `relu(conv2d(input, weight, bias, …))`, with the operands of `torch.nn.functional.conv2d`."""
     return torch.relu(F.conv2d(input, weight, bias, stride, padding, dilation, groups))
 
 
@@ -51,7 +51,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 def linear_act(input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "relu") -> Tensor:
-    """`activation(linear(input, weight, bias))`, with the operands of `torch.nn.functional.linear`.
+    """Return `activation(linear(input, weight, bias))`, with the operands of `torch.nn.functional.linear`.
 
     `weight` is (outputs, inputs), `bias` (outputs,). `activation`: a name out of `ACTIVATIONS`.
     """
@@ -68,6 +68,6 @@ def add_layer_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> tuple[Tensor, Tensor]:
-    """`(s, layer_norm(s, shape, weight, bias, eps))` with `s = input + residual`: two results from one read."""
+    """Return `(s, layer_norm(s, shape, weight, bias, eps))` with `s = input + residual`: two results from one read."""
     total = input + residual
     return total, F.layer_norm(total, shape, weight, bias, eps)

@@ -60,7 +60,7 @@ def prepare(root: Path) -> list[str]:
 
 
 def writable_home() -> None:
-    """Where the home folder is read-only, give Jupyter, IPython and matplotlib a temporary folder instead."""
+    """Give Jupyter, IPython and matplotlib a temporary folder if the home folder is read-only."""
     home = Path(os.path.expanduser("~"))
     if os.access(home, os.W_OK):
         return

@@ -212,7 +212,7 @@ class _Machine:
         return Run(p, int(self.done.max(initial=0)), self.ready, self.done, self.passed)
 
     def cross(self, who: np.ndarray, now: int) -> None:
-        """The heads of these messages go on to the next router, or into their last core."""
+        """Move the heads of these messages on to the next router, or into their last core."""
         place = self.at[who]
         self.passed[place] = now
         ended = place == self.last[who]
@@ -226,7 +226,7 @@ class _Machine:
         self.settle(who)
 
     def settle(self, who: np.ndarray) -> None:
-        """For what the last words of these messages are known to pass, note when."""
+        """Note when the last words of these messages pass whatever they are known to pass."""
         p = self.p
         who = who[self.unsupplied[who] == 0]
         if not len(who):
@@ -266,7 +266,7 @@ class _Machine:
             self.arrive(places[landed], passing[landed] + self.ramp, first=False)
 
     def arrive(self, places: np.ndarray, times: np.ndarray, first: bool) -> None:
-        """The first (or the last) word of a message is processed at these places, at these times."""
+        """Process the first (or the last) word of a message at each of these places, at these times."""
         low, high = self.children[places], self.children[places + 1]
         index = ranges(low, high)
         times = np.repeat(times, high - low)

@@ -27,12 +27,12 @@ def stepped(program: Program, limit: int = 100_000) -> list[int]:
         return link + ([("down", route[k])] if drops[m][k] else [])
 
     def processed(m: int, core: int, word: int) -> int | None:
-        """The cycle in which a word is processed at a core, if that is known."""
+        """Return the cycle in which a word is processed at a core, if that is known."""
         times = passed[m][routes[m].index(core)]
         return times[word] + ramp if word < len(times) else None
 
     def supply(m: int, word: int) -> int | None:
-        """The cycle in which the source can send a word, if that is known."""
+        """Return the cycle in which the source can send a word, if that is known."""
         source, ready = routes[m][0], 0
         for parent, streamed in parents[m]:
             seen = processed(parent, source, 0 if streamed else words[parent] - 1)

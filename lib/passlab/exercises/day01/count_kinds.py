@@ -51,7 +51,7 @@ def cases() -> list[Case]:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`did`: every node is counted under its kind. `spared`: no node is counted under a kind that it is not."""
+    """Judge `did`: every node is counted under its kind. `spared`: no node is counted under a kind that it is not."""
     gm = case.build()[0]
     expected, members = {}, {}
     for kind in KINDS:

@@ -67,7 +67,7 @@ def find_levels(gm: fx.GraphModule) -> tuple[dict[str, int], set[frozenset[str]]
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`did`: depth, levels, every pair. `spared`: no pair where one needs the other. `cost`: both, limited work."""
+    """Judge `did`: depth, levels, every pair. `spared`: no pair that depends. `cost`: both, with limited work."""
     gm = case.build()[0]
     if isinstance(value, TooMuch):
         yield excess(value, gm)

@@ -199,7 +199,7 @@ def conv_block() -> nn.Module:
 
 
 def mlp_block() -> nn.Module:
-    """The MLP of a transformer block."""
+    """Return the MLP of a transformer block."""
 
     def forward(self, x):
         return x + self.drop(self.down(self.act(self.up(self.norm(x)))))
@@ -210,7 +210,7 @@ def mlp_block() -> nn.Module:
 
 
 def gate_block() -> nn.Module:
-    """Batch norm first, then a gate: a sigmoid and a product that are not a SiLU; one convolution is read twice."""
+    """Return a batch norm, then a gate: a sigmoid and a product that are not a SiLU; one convolution is read twice."""
 
     def forward(self, x):
         y = self.conv(torch.relu(self.first(x)))
@@ -230,7 +230,7 @@ def cases() -> list[Case]:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`did`: what was merged, split or dropped is found. `spared`: what kept its own node is reported as the same."""
+    """Judge `did`: what was merged, split or dropped is found. `spared`: what kept its node is “same”."""
     gm, model = case.build()
     expected = case.expect()
     types = {node.name: node.op_type for node in model.graph.node}

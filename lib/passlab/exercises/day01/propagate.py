@@ -30,7 +30,7 @@ MODULES = {nn.Linear, nn.Conv2d, nn.BatchNorm2d, nn.MaxPool2d, nn.ReLU, nn.Embed
 def case(
     name: str, make: Callable[[], nn.Module], *inputs: tuple, about: tuple[str, ...] = ("valid", "did"), stop: str = ""
 ) -> Case:
-    """`inputs`: (shape, dtype) of each. `stop`: the node that cannot be worked out."""
+    """Return a case. `inputs`: (shape, dtype) of each. `stop`: the node that cannot be worked out."""
 
     def build() -> tuple:
         gm = fx.symbolic_trace(seeded(make)())
@@ -104,7 +104,7 @@ def find_types(gm: fx.GraphModule, inputs: tuple) -> dict[str, tuple]:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`did`: shape and dtype of every node. `spared`: an error at the right node. `cost`: no data was computed."""
+    """Judge `did`: shape and dtype of every node. `spared`: an error at the right node. `cost`: no data computed."""
     gm, *inputs = case.build()
     if case.expect:
         yield _stopped(gm, case.expect, value)

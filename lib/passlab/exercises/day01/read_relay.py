@@ -20,7 +20,7 @@ ENTRIES = ("operators", "readers", "parameters", "constants")
 
 
 def typed(body: Any, *parameters: Any, fused: bool = False) -> tvm.IRModule:
-    """main(*parameters) = body, with types; `fused`: after FuseOps."""
+    """Return main(*parameters) = body, with types; `fused`: after FuseOps."""
     module = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function(list(parameters), body)))
     return relay.transform.FuseOps(2)(module) if fused else module
 
@@ -79,7 +79,7 @@ def residual() -> tvm.IRModule:
 
 
 def shared() -> tvm.IRModule:
-    """A result that is read three times, an operand that is used twice, a tuple, and an unused input."""
+    """Return a result that is read three times, an operand that is used twice, a tuple, and an unused input."""
     x, y, idle = relay.var("x", shape=(2, 3)), relay.var("y", shape=(2, 3)), relay.var("idle", shape=(5,), dtype="int8")
     half = relay.const(np.full((3,), 0.5, "float32"))
     once = relay.tanh(relay.multiply(x, half))
@@ -88,7 +88,7 @@ def shared() -> tvm.IRModule:
 
 
 def ladder(rungs: int) -> tvm.IRModule:
-    """Each rung reads the one below twice."""
+    """Return a ladder: each rung reads the one below twice."""
     x = e = relay.var("x", shape=(3,), dtype="float64")
     for _ in range(rungs):
         e = relay.add(relay.sin(e), relay.cos(e))
@@ -96,7 +96,7 @@ def ladder(rungs: int) -> tvm.IRModule:
 
 
 def fused() -> tvm.IRModule:
-    """After fusion: functions inside main, one of whose parameters has the same name as an input of main."""
+    """Return a fused module: functions inside main, one of whose parameters has the same name as an input of main."""
     x, p0 = relay.var("x", shape=(2, 4), dtype="float16"), relay.var("p0", shape=(4, 4), dtype="float16")
     dense = relay.nn.relu(relay.nn.dense(x, p0))
     return typed(relay.nn.softmax(relay.exp(relay.sum(dense, axis=1, keepdims=True)) * dense), x, p0, fused=True)
@@ -113,7 +113,7 @@ def cases() -> list[Case]:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`did`: nothing is missing or misread. `spared`: nothing is invented or counted twice."""
+    """Judge `did`: nothing is missing or misread. `spared`: nothing is invented or counted twice."""
     module = case.build()[0]
     expected = contents(module)
     broken = _unlike(value, expected)

@@ -78,7 +78,7 @@ def find_residual(gm: fx.GraphModule) -> set[tuple[str, str]]:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`did`: every residual edge is found. `spared`: nothing else is. `cost`: both, with limited work."""
+    """Judge `did`: every residual edge is found. `spared`: nothing else is. `cost`: both, with limited work."""
     gm = case.build()[0]
     if isinstance(value, TooMuch):
         yield excess(value, gm)

@@ -141,7 +141,7 @@ def _described(node: fx.Node, gm: nn.Module) -> str:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`same`: equal to the old graph with leaking ReLUs. `did`: no ReLU is left. `spared`: all else is as before."""
+    """Judge `same`: equal to the graph with leaking ReLUs. `did`: no ReLU is left. `spared`: the rest is as before."""
     before, slope = case.build()
     broken = validate(before, value)
     yield Finding("valid", broken is None, broken or "", before=before)

@@ -184,7 +184,7 @@ def _small(value: int | float) -> int | float:
 
 
 def worlds(names: list[str]) -> Iterator[dict[str, Any]]:
-    """Three sets of values for a program's inputs; no two names share a value."""
+    """Return three sets of values for a program's inputs; no two names share a value."""
     numbers = [name for name in names if name not in WORLD]
     for start, step in ((5, 7), (101, 13), (-4, -11)):
         yield WORLD | {name: start + step * i for i, name in enumerate(numbers)}
@@ -204,7 +204,7 @@ def words(tree: ast.Module) -> Counter:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """`same`: equal final values. `did`: one assignment per name. `spared`: inputs and words. `cost`: no copies."""
+    """Judge `same`: final values. `did`: one assignment per name. `spared`: inputs and words. `cost`: no copies."""
     before = lowered(case.build()[0])
     after, broken = _program(value, before)
     yield Finding("valid", after is not None, broken)

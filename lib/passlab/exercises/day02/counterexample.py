@@ -58,7 +58,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Laws: a graph that runs (valid), that the named pass silently breaks (did), and that is small (cost)."""
+    """Judge a graph: it runs (valid), the named pass silently breaks it (did), and it is small (cost)."""
     name = case.build()[0]
     if not isinstance(value, tuple) or len(value) != 2:
         kind = "None" if value is None else type(value).__name__

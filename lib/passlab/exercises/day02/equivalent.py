@@ -42,7 +42,7 @@ def pair_case(name: str, before: Callable, after: Callable, inputs: Callable[[],
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Laws: different programs are recognized (did); programs that only round differently are the same (spared)."""
+    """Judge that different programs are told apart (did), and those that only round differently are not (spared)."""
     expect = case.expect
     verdict = "spared" if expect.same else "did"
 

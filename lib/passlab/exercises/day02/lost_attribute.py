@@ -75,7 +75,7 @@ def planted_case(name: str, layers: list[tuple[dict, dict]], size: int, expect: 
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Laws: the attribute that made the difference is named (did), correct passes are acquitted (spared)."""
+    """Judge that the attribute that made the difference is named (did), and correct passes are acquitted (spared)."""
     lost = case.expect.lost
     verdict = "spared" if lost is None else "did"
     if value is not None and not (isinstance(value, str) and value in ATTRIBUTES):

@@ -27,7 +27,7 @@ class Managed:
 
 
 def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
-    """Laws: passes run in order on each other's results; the culprit is named; facts are true, and not redone."""
+    """Judge that passes run in order on each other's results, culprits are named, and facts are true and not redone."""
     (scenario,) = case.build()
     ok = {"did": True, "valid": True, "spared": True, "cost": True}
     for length, run in zip(scenario.graphs, value["runs"], strict=True):
@@ -41,7 +41,7 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
 
 
 def _broken(expect: Managed, steps: tuple[Step, ...], length: int, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """(verdict, sentence) for each law that a run broke. The log is replayed from the graph that the run was given."""
+    """Return (verdict, sentence) for each law that a run broke. The log is replayed from the graph that the run got."""
     ran = [name for what, name, *_ in run["log"] if what == "pass"]
     if expect.culprit is None and run["error"] is not None:
         yield "did", f"The manager raised {run['error']}, although every pass is correct: {run.get('reason', '')}"

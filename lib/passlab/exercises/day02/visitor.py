@@ -24,7 +24,7 @@ def key_of(node: fx.Node, keys: Any) -> Any:
 
 
 def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
-    """Laws: each node the root depends on once, after its operands and with their results; no other node."""
+    """Judge the calls: each node the root depends on once, after its operands and with their results; no other node."""
     graph, root, keys = case.build()
     nodes = {n.name: n for n in graph.nodes}
     small = graph if len(nodes) <= 40 else None
@@ -100,7 +100,7 @@ def _diamond() -> tuple:
 
 
 def _lookups() -> tuple:
-    """A placeholder called as a method is, an unused node, a node without a callback, the same operand twice."""
+    """Return a placeholder named like a method, an unused node, one without a callback, an operand used twice."""
     graph = fx.Graph()
     x, neg = graph.placeholder("x"), graph.placeholder("neg")
     a = graph.call_method("neg", (x,))
@@ -122,7 +122,7 @@ def chain(length: int) -> tuple:
 
 
 def ladder(rungs: int) -> tuple:
-    """Each rung uses the one below twice: 2^rungs paths."""
+    """Return a ladder: each rung uses the one below twice: 2^rungs paths."""
     graph = fx.Graph()
     x = graph.placeholder("x")
     for _ in range(rungs):

@@ -93,8 +93,11 @@ def _too_far(gm: fx.GraphModule, groups: list[list[str]]) -> tuple[str, str] | N
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: groups of names. Same: built as kernels, they compute the same. Did: what one reader alone reads is in
-    the reader's group. Spared: no group goes too far. Cost: as few kernels as can be."""
+    """Judge the groups.
+
+    `valid`: lists of names. `same`: built as kernels, they compute the same. `did`: what one reader alone reads is in
+    the reader's group. `spared`: no group goes too far. `cost`: as few kernels as can be.
+    """
     [gm] = case.build()
     wrong = _invalid(gm, value)
     yield Finding("valid", wrong is None, wrong or "", before=gm)
@@ -131,7 +134,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
 
 def chains_case(name: str, build: Callable[[], fx.GraphModule], *about: str, built: bool = True) -> Case:
-    """`about`: of did, spared and cost those that the case decides. `built`: are the kernels built and run?"""
+    """Return a case. `about`: of did, spared and cost those that it decides. `built`: are the kernels built and run?"""
     return Case(name, lambda: (build(),), ("valid", *["same"] * built, *about))
 
 

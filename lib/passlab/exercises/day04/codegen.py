@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from passlab.building.arrays import as_torch
 from passlab.equivalence.values import Tolerance, compare
 from passlab.exercises._tensorir import FOREIGN
 from passlab.fx.reader import trace
@@ -37,8 +38,10 @@ STEPS = 12
 def codegen_case(
     name: str, function: Callable, *inputs: torch.Tensor, edges: bool = True, about: tuple[str, ...] = ()
 ) -> Case:
-    """A case: the graph of `function` on these inputs. edges: it is also run on NaN, infinities and the like (which
-    is not for bfloat16: TVM's cast to it makes some NaNs infinite). about: verdicts; without `same` nothing is built.
+    """Return a case: the graph of `function` on these inputs.
+
+    edges: it is also run on NaN, infinities and the like (not for bfloat16: TVM's cast to it makes some NaNs infinite).
+    about: verdicts; without `same` nothing is built.
     """
     return Case(name, lambda: (trace(function, *inputs),), about, expect=edges)
 
@@ -288,7 +291,7 @@ def _wrong(case: Case, gm: fx.GraphModule, function: Any) -> str | None:
     for (name, inputs), found in zip(trials.items(), built.outputs, strict=True):
         wanted = gm(*inputs)
         wanted = wanted if isinstance(wanted, tuple | list) else (wanted,)
-        for place, (want, got) in enumerate(zip(wanted, map(builds.as_torch, found), strict=True)):
+        for place, (want, got) in enumerate(zip(wanted, map(as_torch, found), strict=True)):
             if differences := compare(
                 want, got, _tolerance(gm), f"output {place}" if len(wanted) > 1 else "the output"
             ):

@@ -81,8 +81,11 @@ def _invalid(gm: fx.GraphModule, value: Any) -> str | None:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: None or names of nodes. Did: a group that cannot be is refused, with a reason. Spared: one that can is
-    not refused."""
+    """Judge the obstacle.
+
+    `valid`: None or names of nodes. `did`: a group that cannot be is refused, with a reason. `spared`: one that can be
+    is not refused.
+    """
     gm, group = case.build()
     broken = _invalid(gm, value)
     yield Finding("valid", broken is None, broken or "", before=gm, mark=tuple(group))

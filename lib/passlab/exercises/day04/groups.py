@@ -278,7 +278,7 @@ def _first_split(groups: Any, others: Any, place: dict[str, int]) -> tuple[str, 
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: each operation is in one group. Did: the groups are those of FuseOps. Spared: none is too large."""
+    """Judge `valid`: each operation is in one group. `did`: the groups are those of FuseOps. `spared`: no large one."""
     [gm] = case.build()
     wrong = _invalid(value, gm)
     yield Finding("valid", wrong is None, wrong or "", before=gm)
@@ -349,7 +349,7 @@ def dense(x: fx.Proxy, w: Any, b: Any) -> fx.Proxy:
 
 
 def block(m: Any, x: fx.Proxy) -> fx.Proxy:
-    """A block of GPT-2 on one sequence of six tokens of width eight, two heads."""
+    """Return a block of GPT-2 on one sequence of six tokens of width eight, two heads."""
     y = norm(m, x)
 
     def heads(w: Any) -> fx.Proxy:

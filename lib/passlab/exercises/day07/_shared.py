@@ -13,7 +13,7 @@ from passlab.tvm.judge import functions, is_primitive
 
 
 def block(x: relay.Var) -> relay.Expr:
-    """Convolution, batch norm, relu and a residual add."""
+    """Apply convolution, batch norm, relu and a residual add."""
     conv = relay.nn.conv2d(x, weight(4, 4, 3, 3), channels=4, kernel_size=(3, 3), padding=(1, 1))
     scale, mean = weight(4), weight(4, seed=1)
     normal = relay.nn.batch_norm(conv, scale, mean, mean, relay.const(scale.data.numpy() ** 2 + 0.5))[0]

@@ -75,7 +75,7 @@ def dense(x: relay.Expr, seed: int = 0, units: int = 6, inputs: int = 4) -> rela
 
 
 def layer(x: relay.Expr, seed: int = 0, units: int = 6, inputs: int = 4) -> relay.Expr:
-    """dense and bias_add, as torch's importer writes them."""
+    """Return dense and bias_add, as torch's importer writes them."""
     return relay.nn.bias_add(dense(x, seed, units, inputs), weight(units, seed=seed + 50))
 
 
@@ -92,7 +92,7 @@ def from_onnx(y: relay.Expr, root: float = 2**0.5, one: float = 1.0, half: float
 
 
 def turned(y: relay.Expr) -> relay.Expr:
-    """Like from_torch, with all operands swapped."""
+    """Return the form of from_torch, with all operands swapped."""
     return (number(0.5) * relay.erf(number(0.5**0.5) * y) + number(0.5)) * y
 
 

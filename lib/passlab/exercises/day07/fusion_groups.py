@@ -31,7 +31,7 @@ def _invalid(value: Any, number_of_calls: int) -> str | None:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: each call is in one group. Did: the groups are those of FuseOps. Spared: none is too large."""
+    """Judge `valid`: each call is in one group. `did`: the groups are those of FuseOps. `spared`: none is too large."""
     module, *limit = case.build()
     names = [call.op.name for call in calls(module)]
     wrong = _invalid(value, len(names))

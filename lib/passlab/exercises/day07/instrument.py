@@ -131,7 +131,7 @@ def twice(x: relay.Var) -> relay.Expr:
 
 
 def two_functions() -> tvm.IRModule:
-    """main calls @half twice."""
+    """Return a module whose main calls @half twice."""
     half, x = relay.GlobalVar("half"), relay.var("x", shape=(2, 3))
     inner = relay.var("z", shape=(2, 3))
     module = tvm.IRModule({half: relay.Function([inner], relay.exp(inner) * number(0.5), x.type_annotation)})

@@ -11,6 +11,8 @@ import torch
 from torch import nn
 
 from passlab import models
+from passlab.building.arrays import as_torch
+from passlab.building.requests import Built
 from passlab.equivalence.values import Tolerance, compare
 from passlab.exercises._speed import drawn, first_wrong, pace
 from passlab.exercises._tensorir import foreign_in
@@ -33,7 +35,7 @@ class Task:
 
 
 def pipeline_case(name: str, build: Callable[[], nn.Module], shape: tuple, faster: float, fewer: bool) -> Case:
-    """fewer: whether kernels can be saved; otherwise there must not be more of them."""
+    """Return a case. fewer: whether kernels can be saved; otherwise there must not be more of them."""
     inputs = (torch.randn(shape, generator=torch.Generator().manual_seed(1)),)
     about = ("valid", "same", "cost", *(["did"] if fewer else []))
 
@@ -83,20 +85,20 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("cost", ratio >= task.faster, "" if ratio >= task.faster else slow)
 
 
-def _run(module: Any, given: Sequence[tuple], pipeline: str | None, **how: Any) -> builds.Built:
+def _run(module: Any, given: Sequence[tuple], pipeline: str | None, **how: Any) -> Built:
     from passlab.relax.pipelines import host
 
     return builds.run_module(module, given, target=str(host()), pipeline=pipeline, threads=1, seconds=60, **how)
 
 
-def _compared(module: Any, task: Task, model: nn.Module, before: Any) -> tuple[builds.Built, str]:
+def _compared(module: Any, task: Task, model: nn.Module, before: Any) -> tuple[Built, str]:
     """Return the build of a module, timed beside the module before, and how an output differs from torch's, or ""."""
     given = drawn([x.shape for x in task.inputs])
     built = _run(module, given, "none", timed=True, beside=[before])
     return built, first_wrong(built, given, lambda outputs, x: _difference(outputs, model, x))
 
 
-def _default(case: Case, module: Any) -> builds.Built:
+def _default(case: Case, module: Any) -> Built:
     """Return the build of a case's module with TVM's default pipeline; one build for each case."""
     if case.name not in _defaults:
         built = _run(module, [case.expect.inputs], None)
@@ -106,7 +108,7 @@ def _default(case: Case, module: Any) -> builds.Built:
     return _defaults[case.name]
 
 
-_defaults: dict[str, builds.Built] = {}
+_defaults: dict[str, Built] = {}
 
 
 def _difference(outputs: list[np.ndarray], model: nn.Module, given: tuple[np.ndarray, ...]) -> str | None:
@@ -116,5 +118,5 @@ def _difference(outputs: list[np.ndarray], model: nn.Module, given: tuple[np.nda
     if len(outputs) != 1:
         return f"The model has one output; the build returned {len(outputs)}."
     tolerance = Tolerance.of(torch.float32, depth=200)
-    found = compare(want, builds.as_torch(outputs[0]), tolerance)
+    found = compare(want, as_torch(outputs[0]), tolerance)
     return f"It does not compute what torch does: {found[0].sentence}" if found else None

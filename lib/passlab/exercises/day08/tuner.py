@@ -85,7 +85,7 @@ class Table:
     k: int
 
     def expected(self) -> float:
-        """The expected best time of random search with as many measurements: the mean of a minimum."""
+        """Return the expected best time of random search with as many measurements: the mean of a minimum."""
         n, all_of_them = len(self.starts[0]) + self.k, len(self.times)
         ways = math.comb(all_of_them, n)
         return sum(t * math.comb(all_of_them - i - 1, n - 1) / ways for i, t in enumerate(sorted(self.times)))

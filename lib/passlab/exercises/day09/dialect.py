@@ -125,7 +125,10 @@ def cases() -> list[Case]:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: a module that verifies, or a sentence. Did: refused. Spared: lowered. Same: it computes the network."""
+    """Judge an answer.
+
+    `valid`: a module that verifies, or a sentence. `did`: refused. `spared`: lowered. `same`: it computes the network.
+    """
     from xdsl.dialects.builtin import ModuleOp
 
     why = ""

@@ -123,7 +123,7 @@ def _computed_once(before: ModuleOp, after: ModuleOp) -> str | None:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid, same, did and spared, as of every pass."""
+    """Judge `valid`, `same`, `did` and `spared`, as of every pass."""
     return judge_pass(case, value)
 
 

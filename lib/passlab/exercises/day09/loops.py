@@ -191,7 +191,10 @@ def most(module: ModuleOp) -> dict[str, int]:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: a module. Did: no linalg. Same: NumPy's result. Spared: the rest. Cost: no load or loop too many."""
+    """Judge an answer.
+
+    `valid`: a module. `did`: no linalg. `same`: NumPy's result. `spared`: the rest. `cost`: no load or loop too many.
+    """
     from xdsl.dialects.builtin import ModuleOp
 
     (text,) = case.build()

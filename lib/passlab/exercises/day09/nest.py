@@ -77,8 +77,11 @@ def _doubled(times: int) -> list[str]:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: it is a loop nest. Did: the loops are right. Same: it leaves the right numbers. Spared: what is parallel
-    stays so, and nothing is read in vain. Cost: no operation is done twice."""
+    """Judge the nest.
+
+    `valid`: it is a loop nest. `did`: the loops are right. `same`: it leaves the right numbers. `spared`: what is
+    parallel stays so, and nothing is read in vain. `cost`: no operation is done twice.
+    """
     (module,) = case.build()
     (op,) = (op for op in module.walk() if isinstance(op, Operation))
     try:

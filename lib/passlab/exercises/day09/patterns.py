@@ -13,7 +13,7 @@ from passlab.mlir.cases import least, most
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: the patterns end, and the module is well-formed. Then as every pass."""
+    """Judge `valid`: the patterns end, and the module is well-formed. The rest as of every pass."""
     if isinstance(value, str):  # the driver's sentence
         yield Finding("valid", False, value[:500], before=case.build()[0])
     else:

@@ -69,7 +69,10 @@ def cases() -> list[Case]:
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: None, or steps. Did: the goal is reached. Same: each step did what is told. Cost: no shorter way."""
+    """Judge an answer.
+
+    `valid`: None, or steps. `did`: the goal is reached. `same`: each step changed what it says. `cost`: no shorter way.
+    """
     module, names, goal = case.build()
     wrong = _not_steps(value, names)
     yield Finding("valid", not wrong, wrong, before=module)

@@ -287,7 +287,7 @@ def clashes(found: Mapping[str, Life], slot: Mapping[str, int]) -> Iterator[tupl
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
-    """Valid: a slot for each buffer. Same, spared: nothing is overwritten. Did, cost: few slots, few bytes."""
+    """Judge `valid`: a slot for each buffer. Same, spared: nothing is overwritten. Did, cost: few slots, few bytes."""
     (text,) = case.build()
     found = lives(parse(text))
     broken = _invalid(value, found)
