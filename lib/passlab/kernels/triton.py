@@ -15,6 +15,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 
 import torch
 from torch import fx
@@ -164,11 +165,17 @@ def build(
     somewhere = torch.cuda.is_available() or os.environ.get("TRITON_INTERPRET") == "1"
     if not somewhere or importlib.util.find_spec("triton") is None:
         raise RuntimeError('A Triton kernel needs a CUDA GPU and the package triton; backend="tvm" runs everywhere.')
-    folder = Path(tempfile.mkdtemp(prefix="passlab-triton-"))  # Triton reads a kernel's source from its file
+    module = loaded(text, name)
+    kernel, elements = getattr(module, name), kernel_code.results(program)[0].meta["val"].numel()
+    grid = (-(-elements // block),)
+    return lambda *tensors: kernel[grid](*tensors, BLOCK=block), text
+
+
+def loaded(text: str, name: str) -> ModuleType:
+    """Return a module made of a kernel's source: Triton reads it from its file. Its top level is executed."""
+    folder = Path(tempfile.mkdtemp(prefix="passlab-triton-"))
     (folder / f"{name}.py").write_text(text)
     spec = importlib.util.spec_from_file_location(name, folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    kernel, elements = getattr(module, name), kernel_code.results(program)[0].meta["val"].numel()
-    grid = (-(-elements // block),)
-    return lambda *tensors: kernel[grid](*tensors, BLOCK=block), text
+    return module
