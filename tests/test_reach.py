@@ -77,7 +77,7 @@ def test_other_platforms_are_told_where_to_go():
 
 
 def test_a_notebook_shows_the_sentence_and_no_traceback():
-    cell = "from passlab.tvm.reach import Unreachable; raise Unreachable('One sentence.')"
+    cell = "from passlab.building.compiler import Unreachable; raise Unreachable('One sentence.')"
     said = python(f"from IPython import InteractiveShell; InteractiveShell.instance().run_cell({cell!r})")
     assert "One sentence." in said and "Traceback" not in said
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from autograder.authoring import answers, source
 from passlab import exercises
+from passlab.building import cache
 from passlab.judge import Case, Exercise, Judgement, judge, plural
-from passlab.tvm import cache
 
 if TYPE_CHECKING:  # `make gpu` proves without rich
     from rich.console import Console

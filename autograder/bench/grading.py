@@ -28,7 +28,7 @@ from typing import Any
 
 from autograder.authoring.source import ROOT
 from autograder.bench.figures import Figure, at_least, at_most
-from passlab.tvm import cache
+from passlab.building import cache
 from tests.support import tiny, tiny_fx
 
 CLASS, SEVERAL, LOAD = 18, 108, 1_000

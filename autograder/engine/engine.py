@@ -34,9 +34,9 @@ from autograder.engine.outcomes import failure, plain
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
 from passlab import exercises
+from passlab.building import cache, requests
 from passlab.judge import PATIENCE
 from passlab.process.messages import Garbled, Gone, Late, receive, send
-from passlab.tvm import builds, cache
 
 #: A cell is interrupted after CELL_SECONDS, an answer after its exercise's limit; if that does not stop it, its process
 #: is killed after the grace time. (An interrupted cell still has to render its traceback.)
@@ -51,7 +51,7 @@ OUT_OF_TIME = (
 MOST_STARTS = 25
 #: With its memory in huge pages, a process that holds torch forks and exits in a third of the time.
 QUICK_FORK = {"PYTHONMALLOC": "malloc", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
-#: The results of TVM modules, kept from one grading to the next. See `passlab.tvm.cache`.
+#: The results of TVM modules, kept from one grading to the next. See `passlab.building.cache`.
 BUILDS = os.environ.get(cache.FOLDER) or sandbox.ROOT / cache.PLACE
 #: The limit, in characters, for the outputs of a notebook's cells together.
 MOST_SHOWN = 16 * 2**20
@@ -131,7 +131,7 @@ class Station:
         self.runner = _start("runner", "autograder.engine.runner.warm", flavour, [theirs, runs], unsafe, device)
         self.slots, ends = zip(*(socket.socketpair() for _ in range(slots)), strict=True)
         self.processes = [self.runner]
-        if flavour in builds.FLAVOURS:
+        if flavour in requests.FLAVOURS:
             asks, builder = socket.socketpair()
             self.builder = _start("runner", "autograder.engine.verifier.builder", flavour, [builder], unsafe)
             self.processes.append(self.builder)

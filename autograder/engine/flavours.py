@@ -198,7 +198,7 @@ def _compile() -> None:
 
 
 def prepare(name: str) -> None:
-    """Do what must be done once outside the sandbox. Raises passlab.tvm.reach.Unreachable if it cannot be done."""
+    """Do what must be done once outside the sandbox. Raises Unreachable if it cannot be done."""
     _flavour(name).prepare()
     _compile()
 

@@ -30,12 +30,12 @@ from torch.utils._pytree import tree_map_only
 from autograder.engine import sandbox, wire
 from autograder.engine.forms import GraphRan, reader
 from autograder.engine.wire.kinds import is_word
+from passlab.building.requests import Ended
 from passlab.fx import elsewhere
 from passlab.fx.elsewhere import Lost
 from passlab.fx.programs import Program, Run, Trace, undisturbed
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 from passlab.process.server import Server, request
-from passlab.tvm import builds
 
 #: Of one process, which runs the graphs of a question.
 LIMITS = sandbox.Limits(memory_mib=4096, cpu_s=20, processes=8)
@@ -281,7 +281,7 @@ def _connected() -> socket.socket:
             if "ready" in said:
                 return sock
             sock.close()
-    raise builds.Ended
+    raise Ended
 
 
 def _told(head: GraphRan, value: Any) -> dict:

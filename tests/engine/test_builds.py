@@ -10,7 +10,7 @@ from functools import cache
 
 import pytest
 
-from passlab.tvm.cache import FOLDER
+from passlab.building.cache import FOLDER
 from tests.support import tiny
 from tests.support.engine import grade, points
 from tests.support.flavours import FLAVOURS

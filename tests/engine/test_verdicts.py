@@ -15,9 +15,9 @@ from autograder.engine.data import Verdict
 from autograder.engine.forms import Judged, reader
 from autograder.engine.verifier import process, verdicts
 from autograder.engine.verifier.verdicts import Question
+from passlab.building import requests
 from passlab.judge import Case, Exercise, Finding
 from passlab.process.messages import receive, send
-from passlab.tvm import builds
 
 CASES = [
     Case("two", lambda: (2,), expect=4),
@@ -31,7 +31,7 @@ SLOW = "slow"
 
 def judge(case, value):
     if value == SLOW:
-        builds.unsteady += 1
+        requests.unsteady += 1
         return
     yield Finding("did", value == case.expect, f"Expected {case.expect}, got {value}.")
     yield Finding("spared", value is not None, "Nothing came back.")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from autograder.authoring.source import ROOT
-from passlab.tvm import cache
+from passlab.building import cache
 from tests.exercises.proof import report
 
 

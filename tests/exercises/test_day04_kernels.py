@@ -343,6 +343,7 @@ def prices_of(seeds):
 
 def both_sides(seed):
     """Situations whose sides do not compute what torch does, and how many kernels there are on each side."""
+    from passlab.building.arrays import as_torch
     from passlab.relax.fusing import fuse, prepare
     from passlab.tvm import builds
 
@@ -358,7 +359,7 @@ def both_sides(seed):
             built = builds.run_module(made, [inputs], pipeline="none")
             counts.append(len(built.kernels))
             same = built.ok and all(
-                torch.allclose(builds.as_torch(got), want, 1e-3, 1e-3)
+                torch.allclose(as_torch(got), want, 1e-3, 1e-3)
                 for got, want in zip(built.outputs[0], wanted, strict=True)
             )
             if not same:

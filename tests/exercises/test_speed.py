@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from passlab.building.requests import Built
 from passlab.exercises import _speed
-from passlab.tvm.builds import Built
 
 
 def looks(*found: tuple[tuple[float, ...], tuple[float, ...], str]):

@@ -12,6 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from passlab.building import requests
+from passlab.process.messages import send
 from tests.support.flavours import FLAVOURS, checked, each_flavour
 
 EQUAL = """equals torch|built once, run twice|timed, each run|as data|of float64|of float32|of float16|of bfloat16
@@ -110,8 +112,8 @@ def test_the_helper_has_one_thread_and_ends_with_its_owner(flavour):
 
 
 def test_the_helper_ends_also_when_its_owner_is_killed():
-    code = "from passlab.tvm import builds\nbuilds.targets('relax')\nimport os, sys\n"
-    code += "print(builds._helpers['relax'][1].pid, flush=True)\nos.kill(os.getpid(), 9)"
+    code = "from passlab.building import requests\nrequests.targets('relax')\nimport os\n"
+    code += "print(requests.helper('relax').pid, flush=True)\nos.kill(os.getpid(), 9)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     until = time.monotonic() + 20
     while _alive(int(done.stdout)) and time.monotonic() < until:
@@ -121,7 +123,7 @@ def test_the_helper_ends_also_when_its_owner_is_killed():
 
 def _alive(pid: int) -> bool:
     try:
-        return "passlab.tvm.server" in Path(f"/proc/{pid}/cmdline").read_text()
+        return "passlab.building.server" in Path(f"/proc/{pid}/cmdline").read_text()
     except OSError:
         return False
 
@@ -166,34 +168,31 @@ def test_what_is_no_module_is_said_at_once():
     ],
 )
 def test_an_answer_that_a_module_has_made_up_is_none(answer):
-    from passlab.tvm import builds
-
-    ours, theirs = socket.socketpair()
     control, other = socket.socketpair()
     whole = {"kernels": [], "times": [], "allocations": None, "stage": ""}
     answer = answer if not isinstance(answer, dict) or "outputs" not in answer else whole | answer
-    with ours, theirs, control, other:
-        builds.send(theirs, answer)
-        theirs.shutdown(socket.SHUT_WR)
-        server = threading.Thread(target=_ready, args=(other,))
-        server.start()
-        built = builds._talk("relax", control, ours, {"inputs": [[]]}, [], 5.0, "")
-        control.shutdown(socket.SHUT_WR)
-        server.join()
+    builder = threading.Thread(target=_answering, args=(other, answer))
+    builder.start()
+    requests.use("relax", control)
+    built = requests.ask("relax", {"inputs": [[]]}, [], 5.0)
+    requests.end("relax")
+    builder.join()
     assert (built.stage, built.ok) == ("crash", False)
     assert built.error == "The module wrote into the connection of the process that ran it."
 
 
-def _ready(control: socket.socket) -> None:
-    """A builder that only says that it is there."""
-    from passlab.tvm import builds
-
-    while True:
-        data, fds, _, _ = socket.recv_fds(control, 1, 1)
-        if not data:
-            return
-        with socket.socket(fileno=fds[0]) as sock:
-            builds.send(sock, {"ready": True})
+def _answering(control: socket.socket, answer) -> None:
+    """A builder that gives this answer to the first request, and only says that it is there to others."""
+    answers = [answer]
+    with control:
+        while True:
+            data, fds, _, _ = socket.recv_fds(control, 1, 1)
+            if not data:
+                return
+            with socket.socket(fileno=fds[0]) as sock:
+                send(sock, {"ready": True})
+                if answers:
+                    send(sock, answers.pop())
 
 
 @pytest.mark.parametrize(
@@ -205,7 +204,7 @@ def test_llvm_optimizes_what_is_timed_or_large(monkeypatch, rows, how, optimized
     from passlab.tvm import builds
 
     heads = []
-    monkeypatch.setattr(builds, "ask", lambda flavour, head, *rest: heads.append(head) or builds.Built([]))
+    monkeypatch.setattr(requests, "ask", lambda flavour, head, *rest: heads.append(head) or requests.Built([]))
     builds.run_module(builds.Packed("relax", "{}"), [(np.ones(rows, np.float32),)], **how)
     assert heads[0]["optimize"] is optimized
 

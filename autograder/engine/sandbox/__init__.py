@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[3]
 _GIVEN = (
     *("*.py", "exercises/__init__.py", "exercises/*/__init__.py"),
     *("dataflow", "drawing", "equivalence", "formats", "fx", "given", "graph", "judge", "kernels", "measure"),
-    *("capstone", "memory", "mlir", "notebook", "polyhedral", "process", "relax", "relay", "tvm", "wafer"),
+    *("building", "capstone", "memory", "mlir", "notebook", "polyhedral", "process", "relax", "relay", "tvm", "wafer"),
 )
 #: role → what it sees of the project (glob patterns below ROOT). No role sees the gradebook, submissions or tests.
 READABLE = {

@@ -4,8 +4,8 @@
 
 The verifier must not run what a learner's pass returned: a module is its author's code, and TIR can write anywhere. So
 the engine starts this process beside the verifier, in the sandbox for learner code, and gives the verifier the other
-end of its socket, for `passlab.tvm.builds`. For each request it forks a child, confined like a worker, that reads one
-module with the checks of `wire.tvm`, builds it, runs it and exits.
+end of its socket, for `passlab.building.requests`. For each request it forks a child, confined like a worker, that
+reads one module with the checks of `wire.tvm`, builds it, runs it and exits.
 
 What does a reply prove? The outputs are what the module computed or pretended to compute: either way they come from the
 module and its inputs alone, since the child knows nothing else, and the verifier compares them with the expected ones.
@@ -26,9 +26,10 @@ from typing import Any
 from autograder.engine import sandbox
 from autograder.engine.wire.refusal import Refused
 from autograder.engine.wire.tvm import decode_module
+from passlab.building import server as builder
+from passlab.building.compiler import Failed
+from passlab.building.requests import MEMORY_GIB
 from passlab.process.server import Server
-from passlab.tvm import server as builder
-from passlab.tvm.builds import MEMORY_GIB
 
 #: More memory than a worker gets; few threads, as TVM has one here. No request may take longer than cpu_s.
 LIMITS = sandbox.Limits(memory_mib=MEMORY_GIB * 1024, cpu_s=600, processes=8)
@@ -41,7 +42,7 @@ def read(flavour: str, text: str) -> Any:
     try:
         return decode_module(f"{flavour}\n{text}".encode())
     except Refused as refused:
-        raise builder.Failed(str(refused)) from None
+        raise Failed(str(refused)) from None
 
 
 def main(flavour: str, number: str) -> None:
@@ -59,4 +60,4 @@ def main(flavour: str, number: str) -> None:
 
 if __name__ == "__main__":
     main(*sys.argv[1:])
-    os._exit(0)  # as `passlab.tvm.server` ends
+    os._exit(0)  # as `passlab.building.server` ends

@@ -42,11 +42,11 @@ from autograder.engine.verifier.verdicts import (
 )
 from autograder.engine.wire import mlir as wire_mlir
 from passlab import exercises
+from passlab.building import requests
 from passlab.judge import PATIENCE
 from passlab.mlir import run as mlir_run
 from passlab.notebook import ui
 from passlab.process.messages import Garbled, Gone, receive, send
-from passlab.tvm import builds
 
 #: Judging one question takes seconds; only a hostile value takes longer. Time for modules is counted separately.
 MOST_SECONDS = 30
@@ -143,7 +143,7 @@ class Verifier:
             misconceptions = Misconceptions(self.mistakes, request.searching)
             for at in request.waiting[0]:
                 asked = request.questions[at]
-                builds.allow(_for_modules(asked))
+                requests.allow(_for_modules(asked))
                 graphs.allow(graphs.SECONDS)
                 question = Question(asked["exercise"], asked["seed"], asked["heads"], request.values[at], self.kept)
                 verdicts[at] = asdict(question.verdict(misconceptions))
@@ -153,7 +153,7 @@ class Verifier:
                 misconceptions.fresh.clear()
             send(out, {"verdicts": verdicts, "fresh": fresh, "mistakes": list(misconceptions.fresh.items())})
             os._exit(0)
-        except builds.Ended:
+        except requests.Ended:
             os._exit(_NO_BUILDER)
         except BaseException:  # a bug in the judge, or out of memory: the instructor should see it
             traceback.print_exc()
@@ -192,7 +192,7 @@ class Verifier:
 def _for_modules(question: dict[str, Any]) -> float:
     """Return the seconds, by the clock, that building and running modules may take, all cases together."""
     exercise = exercises.find(question["exercise"])
-    if exercise.flavour not in builds.FLAVOURS:
+    if exercise.flavour not in requests.FLAVOURS:
         return 0.0
     return PATIENCE * exercise.seconds * len(cases_of(exercise.id, question["seed"])[0])
 
@@ -235,8 +235,8 @@ def main(numbers: list[str]) -> None:
     ui.templates()  # once here, not in every child
     sockets = [socket.socket(fileno=int(fd)) for fd in fds]
     graphs.use(sockets.pop(0), sandbox.device())
-    if flavour in builds.FLAVOURS:
-        builds.use(flavour, sockets.pop(0))
+    if flavour in requests.FLAVOURS:
+        requests.use(flavour, sockets.pop(0))
     if flavour == "mlir":
         mlir_run.confine()
         wire_mlir.use(mlir_run.complaint)

@@ -23,6 +23,7 @@ from autograder.engine.forms import Kept
 from autograder.engine.outcomes import to_wire
 from autograder.engine.verifier.misconceptions import match, signature
 from passlab import exercises
+from passlab.building import requests
 from passlab.fx import elsewhere
 from passlab.fx.programs import RUNS
 from passlab.judge import (
@@ -38,7 +39,6 @@ from passlab.judge import (
     run,
 )
 from passlab.notebook.ui import picture, report
-from passlab.tvm import builds
 
 #: The learner's messages for hidden cases. The judge's own message could name parts of the case, or quote the returned
 #: value, into which an answer may have copied it.
@@ -271,7 +271,7 @@ def _discreet(finding: Finding, told: str) -> Finding:
 def of_the_moment() -> tuple[int, ...]:
     """Return how much so far depended on the time or the memory there was. What did is not kept: it may be otherwise
     for the next learner with the same value."""
-    return builds.unsteady, graphs.unsteady, OutOfTime.times
+    return requests.unsteady, graphs.unsteady, OutOfTime.times
 
 
 #: (exercise, seed, name of a known answer, position of the case) → its result: status, lost verdicts, fingerprint.

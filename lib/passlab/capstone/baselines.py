@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from passlab.tvm.reach import Unreachable
+from passlab.building.compiler import Unreachable
 
 
 class Missing(RuntimeError):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from passlab.tvm.builds import Built
+from passlab.building.requests import Built
 
 #: How often a module is built and timed at most, and how many runs each time.
 LOOKS, RUNS = 3, 16

@@ -1,6 +1,6 @@
 """The three ways to run a module, in a process that it may end: IREE, C, and xDSL's interpreter.
 
-For the server (`passlab.tvm.server`): loader, prepare, smallest, build. See `passlab.mlir.run` for the caller's side.
+For the server (`passlab.building.server`): loader, prepare, smallest, build. The caller's side is `passlab.mlir.run`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from passlab.building.compiler import Executor, Failed, Unreachable
 from passlab.mlir.ccode import RANK, ROW
-from passlab.tvm.executors import Executor, Failed
-from passlab.tvm.reach import Unreachable
 
 #: MLIR's name of an element type → NumPy's.
 DTYPES = {"f16": "float16", "f32": "float32", "f64": "float64", "i1": "bool", "index": "int64"}

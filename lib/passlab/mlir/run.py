@@ -4,7 +4,7 @@
     run(module, x, by="interpreter")             # slow: one element at a time, in Python
     seconds(module, x)                           # of single runs, warm
 
-A module runs in another process, which it may end (`passlab.tvm.builds`): a crash, an endless loop or too much memory
+A module runs in another process, which it may end (`passlab.building`): a crash, an endless loop or too much memory
 is an error. Its compiled code is kept in this process, so that the second run of the same text takes milliseconds.
 """
 
@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from passlab.building.arrays import spec
+from passlab.building.requests import Built, ask
 from passlab.mlir import modules
 from passlab.mlir.executors import DTYPES
 from passlab.mlir.modules import MLIRError, _printed, from_iree, generic, is_iree, name_of
-from passlab.tvm.builds import Built, ask, spec
 
 WAYS = ("iree", "c", "interpreter")
 #: Operations that only C can run.
@@ -75,7 +76,7 @@ def built(
     timed: bool = False,
     seconds: float = 60.0,
 ) -> Built:
-    """Return the results as `passlab.tvm.builds.Built`, with `error` and its `stage` where it fails.
+    """Return the results as `passlab.building.requests.Built`, with `error` and its `stage` where it fails.
 
     timed: `times[i]` is the CPU time of the run on the i-th inputs. Raises MLIRError for inputs that do not fit.
     """

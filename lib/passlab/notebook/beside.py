@@ -189,7 +189,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 def begin(flavour: str) -> None:
     """Load the compiler for a flavour; bring the reason why it cannot be loaded, or ""."""
-    from passlab.tvm.reach import Unreachable
+    from passlab.building.compiler import Unreachable
 
     try:
         importlib.import_module(f"passlab.{flavour}").reach()

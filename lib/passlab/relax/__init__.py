@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 from types import ModuleType
 
-from passlab.tvm.reach import Unreachable, cores, loaded
+from passlab.building.compiler import Unreachable
+from passlab.tvm.reach import cores, loaded
 
 
 def reach() -> ModuleType:

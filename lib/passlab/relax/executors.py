@@ -1,6 +1,6 @@
 """Relax's virtual machine, and a module of TIR alone.
 
-For the server (`passlab.tvm.server`): prepare, smallest, build. For this process: runner.
+For the server (`passlab.building.server`): prepare, smallest, build. For this process: runner.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from passlab.building.arrays import dtype_of
+from passlab.building.compiler import Executor, Failed
 from passlab.relax import relax, tvm
-from passlab.tvm.builds import dtype_of
-from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, itemsize, synced
+from passlab.tvm.executors import Runner, context, device_of, itemsize, synced
 
 
 def prepare(diagnoses: list[str]) -> None:

@@ -28,7 +28,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
-from passlab.tvm.reach import Unreachable, cores, loaded
+from passlab.building.compiler import Unreachable
+from passlab.tvm.reach import cores, loaded
 
 _INSTEAD = "The Relax day (day 8) shows the same ideas in today's TVM."
 

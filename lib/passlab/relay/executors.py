@@ -1,6 +1,6 @@
 """Relay's executors: the graph executor, and the virtual machine for programs with branches.
 
-For the server (`passlab.tvm.server`): prepare, smallest, build. For this process: runner.
+For the server (`passlab.building.server`): prepare, smallest, build. For this process: runner.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from passlab.building.compiler import Executor, Failed
 from passlab.relay import relay, tvm
-from passlab.tvm.executors import Executor, Failed, Runner, context, device_of, itemsize, synced
+from passlab.tvm.executors import Runner, context, device_of, itemsize, synced
 
 
 def prepare(diagnoses: list[str]) -> None:

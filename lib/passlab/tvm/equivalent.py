@@ -28,6 +28,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from passlab.building.arrays import as_torch
 from passlab.equivalence import Equivalence
 from passlab.equivalence.values import SUMS, Difference, Errors, Tolerance, compare, leaves, nan_or_inf, unexcused
 from passlab.fx.equivalent import depth as torch_depth
@@ -179,7 +180,7 @@ class _Module:
             }[built.stage]
             said = re.sub(r"^TVM cannot (build|run) the module: ", "", built.error)
             raise _Failed(f"{doing}: {said.rstrip('.')}.", built.stage)
-        return [[builds.as_torch(array) for array in arrays] for arrays in built.outputs]
+        return [[as_torch(array) for array in arrays] for arrays in built.outputs]
 
 
 class _Torch:
@@ -436,5 +437,5 @@ def _values(module: Any, inputs: tuple) -> list[tuple[str, str, Tensor]] | None:
     built = builds.run_module(opened.module, [inputs], seconds=20.0, **held().BARE)
     if not built.ok:
         return None
-    outputs = [builds.as_torch(array) for array in built.outputs[0]]
+    outputs = [as_torch(array) for array in built.outputs[0]]
     return [(id, name, t) for (id, name), t in zip(opened.calls, outputs, strict=True)]

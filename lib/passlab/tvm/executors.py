@@ -9,20 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
-
-
-class Executor(Protocol):
-    """A built module, in a process that it may end."""
-
-    def call(self, values: list[np.ndarray]) -> Callable[[], Any]:
-        """Return a function that runs on copies of these inputs, waits for the device, and returns the outputs, nested
-        as the module returns them. They may be overwritten by its next call, or the next function's."""
-
-    def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int] | None]:
-        """Return the kernels of one run, and the count and bytes of its allocations, where known."""
 
 
 @dataclass
@@ -33,10 +22,6 @@ class Runner:
     give: Callable[[list[np.ndarray]], None]
     run: Callable[[], list[Any]]
     inputs: int
-
-
-class Failed(Exception):
-    """A module cannot be built or run; the message is for the learner."""
 
 
 def itemsize(dtype: Any) -> int:

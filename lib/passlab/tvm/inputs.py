@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from passlab.building.arrays import as_torch
 from passlab.equivalence.values import nudged
 from passlab.fx.trials import Trials
-from passlab.tvm import builds
 from passlab.tvm.dialect import held
 from passlab.tvm.modules import signature, typed
 
@@ -60,7 +60,7 @@ def tensor(x: Any) -> Tensor:
     """Return an array, a number or a tensor of either library as a torch tensor."""
     if isinstance(x, Tensor):
         return x.detach()
-    return builds.as_torch(np.asarray(x.numpy() if hasattr(x, "numpy") else x))
+    return as_torch(np.asarray(x.numpy() if hasattr(x, "numpy") else x))
 
 
 def plain(t: Tensor) -> Any:

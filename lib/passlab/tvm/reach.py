@@ -9,13 +9,6 @@ from types import ModuleType
 from passlab.graph.registry import load
 
 
-class Unreachable(ImportError):
-    """A compiler cannot be used in this process, or on this machine; the message says why and what to do."""
-
-    def _render_traceback_(self) -> list[str]:  # a notebook shows the message alone
-        return [str(self)]
-
-
 def reach(flavour: str) -> ModuleType:
     """Return `tvm` with "relay" or "relax", loaded. Raises Unreachable where this process cannot have it."""
     return load(flavour).reach()

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from passlab.building.arrays import as_torch
+from passlab.building.requests import Built
 from passlab.equivalence.values import Tolerance, compare
 from passlab.given.day07.fold_and_time import LEVEL, RUNS
 from passlab.judge import Case, Finding
@@ -21,7 +23,7 @@ from passlab.measure import seconds as duration
 from passlab.relay import relay, tvm
 from passlab.relay.cases import program, weight
 from passlab.tvm import builds
-from passlab.tvm.builds import Built, as_torch, packed
+from passlab.tvm.builds import packed
 from passlab.tvm.judge import counts, first_difference, hidden, random_inputs, valid
 
 #: Seconds between two looks at the clock in which another program may run.

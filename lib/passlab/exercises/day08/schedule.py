@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from passlab.building.requests import Built
 from passlab.exercises._speed import drawn, first_wrong, pace
 from passlab.exercises._tensorir import foreign, host_target
 from passlab.judge import Case, Finding
@@ -219,7 +220,7 @@ def _alone(function: Any) -> Any:
     return tvm.IRModule({"main": function.with_attr("global_symbol", "main")})
 
 
-def _compared(module: Any, given: Sequence[tuple], **how: Any) -> tuple[builds.Built, str]:
+def _compared(module: Any, given: Sequence[tuple], **how: Any) -> tuple[Built, str]:
     """Return the build of a kernel, and which of its outputs is wrong, or ""."""
     built = builds.run_module(module, given, target=host_target(), threads=1, seconds=30, **how)
     return built, first_wrong(built, given, lambda outputs, ab: _difference(*outputs, *ab))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from passlab import polyhedral
+from passlab.building.requests import Built
 from passlab.drawing.lattice import told
 from passlab.exercises._tensorir import foreign, host_target
 from passlab.judge import Finding
@@ -97,7 +98,7 @@ def _how_shifted(loop: Any) -> str:
 
 def run(
     function: Any, given: Sequence[Mapping[str, np.ndarray]], timed: bool = False, beside: Sequence[Any] = ()
-) -> builds.Built:
+) -> Built:
     """Run a function that changes its arrays. The outputs of each run are all arrays as it leaves them.
 
     beside: functions of the same arrays to time it with; see `builds.run_module`.
@@ -127,7 +128,7 @@ def _with_copies(function: Any) -> Any:
     return tvm.IRModule({"main": both.with_attrs({"global_symbol": "main", "tirx.noalias": True, "s_tir": True})})
 
 
-def difference(built: builds.Built, wanted: Sequence[Mapping[str, np.ndarray]]) -> str:
+def difference(built: Built, wanted: Sequence[Mapping[str, np.ndarray]]) -> str:
     """Return why there are no outputs, or where the arrays after one of the runs differ from those expected, or ""."""
     pairs = zip(wanted, built.outputs, strict=not built.error)
     return built.error or next(filter(None, (_difference(outputs, want) for want, outputs in pairs)), "")

@@ -15,6 +15,7 @@ from typing import Any
 import islpy as isl
 
 from passlab import polyhedral
+from passlab.building.requests import Built
 from passlab.exercises._speed import RUNS, pace
 from passlab.exercises.day10._isl import Reader, Unreadable
 from passlab.exercises.day10._loops import Sizes, difference, run
@@ -22,7 +23,6 @@ from passlab.given.day10.tile import SOURCES
 from passlab.judge import Case, Finding
 from passlab.measure import seconds
 from passlab.polyhedral.program import at_sizes, first_pair, instance
-from passlab.tvm import builds
 
 #: The speedup over the loops as written that counts as a schedule at all.
 SOME = 1.5
@@ -94,7 +94,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         raise RuntimeError(f"The loops to compare with do not run: {plain.error}")
     wanted = [dict(zip(program.arrays, outputs, strict=True)) for outputs in plain.outputs]
 
-    def look() -> tuple[builds.Built, str]:
+    def look() -> tuple[Built, str]:
         built = run(function, given, timed=True, beside=[written])
         return built, difference(built, wanted)
 

@@ -13,10 +13,10 @@ from unittest import mock
 
 import numpy as np
 
+from passlab.building.requests import Built
 from passlab.judge import Case
 from passlab.relay import relay, tvm
 from passlab.tvm import builds
-from passlab.tvm.builds import Built
 
 LEVEL, RUNS = 3, 5
 

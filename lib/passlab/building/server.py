@@ -1,6 +1,6 @@
-"""The process in which modules are built and run: `builds` starts it and sends requests, each with its own socket.
+"""The process in which modules are built and run: `requests` starts it and sends requests, each with its own socket.
 
-    python -m passlab.tvm.server relax 5      (a flavour, and the number of the socket over which requests come)
+    python -m passlab.building.server relax 5      (a flavour, and the number of the socket over which requests come)
 
 It loads TVM but never runs a kernel itself, so that it has one thread and may fork. Each child answers one request.
 """
@@ -23,13 +23,13 @@ from typing import Any
 
 import numpy as np
 
+from passlab.building.arrays import arrays, dtype_of, flat, spec
+from passlab.building.compiler import Executor, Failed, Unreachable
+from passlab.building.requests import COMPILERS, MEMORY_GIB, MOST_TENSORS, too_much
 from passlab.graph import registry
 from passlab.process.clock import cpu_time
 from passlab.process.messages import receive, send
 from passlab.process.server import Server
-from passlab.tvm.builds import COMPILERS, MEMORY_GIB, MOST_TENSORS, arrays, dtype_of, flat, spec, too_much
-from passlab.tvm.executors import Executor, Failed
-from passlab.tvm.reach import Unreachable, reach
 
 #: Seconds that the runs behind one measured time must take together.
 _LONG_ENOUGH = 1e-3
@@ -211,7 +211,7 @@ def _cuda_works(flavour: str) -> bool:
     return False
 
 
-# ── The process that `builds` starts ──────────────────────────────────────────────────────────────────────────────────
+# ── The process that `requests` starts ────────────────────────────────────────────────────────────────────────────────
 
 
 def _fork(keep: list[int]) -> int:
@@ -245,7 +245,7 @@ def load_compiler(flavour: str) -> Callable[[str], Any]:
     if flavour == "mlir":
         return _executors(flavour).loader()
     sys.modules["torch"] = None  # TVM imports torch where it finds it: a second, and 200 MB
-    tvm = reach(flavour)
+    tvm = registry.load(flavour).reach()
     _executors(flavour).prepare(_diagnoses)
     return tvm.ir.load_json
 

@@ -4,11 +4,11 @@
 
 An entry holds the outputs, not the compiled library. A library is code made from a learner's module: loading it runs
 that code, so it would have to be linked, stored and loaded inside the confined process that built it. Outputs are data:
-the judge reads them with the same checks as a fresh reply (`builds`), and saves the run as well as the build. Requests
-that measure times bypass the cache.
+the judge reads them with the same checks as a fresh reply (`requests`), and saves the run as well as the build.
+Requests that measure times bypass the cache.
 
 The key is a hash of everything that determines the outputs: the compiler and its version, the code that builds and
-runs (`tvm.server`, the executors), the machine, and the request: the module's text, parameters, inputs, target,
+runs (`building.server`, the executors), the machine, and the request: the module's text, parameters, inputs, target,
 pipeline and configuration. So an entry is about one module on one set of inputs, and a module that lies can lie only
 about itself, as it could without the cache. Failures, crashes and timeouts are not cached.
 
@@ -55,7 +55,7 @@ def folder() -> Path | None:
 def key(flavour: str, head: dict[str, Any], parts: Iterable[Any]) -> str:
     """Return the name of a request's entry, or "" for a request that bypasses the cache.
 
-    head, parts: the request as `builds` sends it.
+    head, parts: the request as `requests` sends it.
     """
     if folder() is None or head.get("do") != "run" or "cuda" in head["target"] or head["repeats"] or head["timed"]:
         return ""
@@ -69,7 +69,7 @@ def key(flavour: str, head: dict[str, Any], parts: Iterable[Any]) -> str:
 def _circumstances(flavour: str) -> list[str]:
     """Return everything besides the request that determines the outputs."""
     here = Path(__file__).parent
-    sources = [here / "server.py", here / "executors.py", here.parent / flavour / "executors.py"]
+    sources = [here / "server.py", *here.parent.glob("tvm/executors.py"), here.parent / flavour / "executors.py"]
     sources += (here.parent / flavour).glob("ccode.py")  # of MLIR
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     try:
