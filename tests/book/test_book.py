@@ -222,3 +222,8 @@ def test_every_name_that_lessons_and_exercises_import_has_an_entry():
     missing = {f"{at}.{name}" for at, names in found.items() for name in names if not reference._entry(at, name)}
     assert len(found) > 40
     assert {name for name in missing if not name.endswith((".tvm", ".relay", ".relax"))} == set()
+    signed = re.compile(r"### .*\n\n(```python\n.*?\n```)?\s*", re.S)
+    bare = {
+        f"{at}.{name}" for at, names in found.items() for name in names if signed.fullmatch(reference._entry(at, name))
+    }
+    assert bare == set(), "an entry that says nothing: give a constant a line of `#:`"

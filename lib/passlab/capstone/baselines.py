@@ -68,6 +68,7 @@ def reference(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
     return build(compile(gm, inputs), inputs)
 
 
+#: Name in tables → `make(gm, inputs)`, a function of the inputs. It raises Missing where the tool is missing or fails.
 BASELINES: dict[str, Callable[[fx.GraphModule, Sequence[Any]], Callable]] = {
     "eager": eager,
     "torch.compile": torch_compile,

@@ -312,6 +312,7 @@ class Stage:
     run: Callable[[Compiled, Sequence[Any]], Compiled]
 
 
+#: The stages of the course's compiler, in the order in which they run.
 STAGES = (
     Stage("fold batch norm", "day02", _graph_stage(fold_batchnorm)),
     Stage("fold constants, CSE, DCE", "day03", _graph_stage(fold_constants, cse, dce)),

@@ -36,6 +36,7 @@ def live_before(block: Block, after: frozenset[str]) -> frozenset[str]:
     return frozenset(live)
 
 
+#: Which variables are read after here, before they are assigned again.
 LIVENESS = Analysis(
     "liveness",
     "backward",
@@ -84,6 +85,7 @@ def _every_expression(program: Program) -> frozenset[tuple]:
     return frozenset(made for block in program.blocks for line in block.instructions if (made := expression(line)))
 
 
+#: Which expressions have been computed on every path to here, with operands that have not changed since.
 AVAILABLE = Analysis(
     "available expressions",
     "forward",
@@ -160,6 +162,7 @@ def taken(block: Block, target: str, after: Known | None) -> Known | None:
     return after if target == end.targets[0 if after[end.args[0]] else 1] else None
 
 
+#: Which variables have the same number on every path that can be taken to here.
 CONSTANTS = Analysis(
     "constants",
     "forward",
@@ -247,6 +250,7 @@ def widened(old: Ranges | None, new: Ranges | None) -> Ranges | None:
     }
 
 
+#: Between which bounds each variable lies here, on every path that can be taken.
 INTERVALS = Analysis(
     "intervals",
     "forward",

@@ -19,6 +19,7 @@ from torch import fx
 from passlab.fx.effects import effects
 from passlab.fx.programs import Program, undisturbed
 
+#: What an op wants of images: channels before the rows, channels last, or either.
 NCHW, NHWC, ANY = "NCHW", "NHWC", "any"
 
 #: Functions, methods and (in lower case) modules. An op in no row wants NCHW.

@@ -99,6 +99,7 @@ def double(gm: fx.GraphModule) -> fx.GraphModule:
     return gm
 
 
+#: Name → pass. Each edits the graph and returns it.
 STAGES: dict[str, Callable[[fx.GraphModule], fx.GraphModule]] = {
     "fold": fold,
     "simplify": simplify,

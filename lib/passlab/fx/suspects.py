@@ -98,6 +98,7 @@ def merge_relus(gm: fx.GraphModule) -> fx.GraphModule:
     return gm
 
 
+#: Name → wrong pass.
 SUSPECTS = {
     suspect.__name__: suspect
     for suspect in (fuse_add_relu, cancel_transposes, drop_round_trips, relu_in_place, relu_before_pool, merge_relus)

@@ -39,6 +39,7 @@ from passlab.kernels.schedule import DEFAULT, Knobs
 if TYPE_CHECKING:
     import tvm
 
+#: What kernels can be generated for.
 BACKENDS = ("tvm", "triton")
 
 Groups = Sequence[Sequence[str]]

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from passlab.judge import record
 
+#: The names of the eleven instances that `instance` reads: MiniMalloc's challenging benchmarks.
 MINIMALLOC = "ABCDEFGHIJK"
 #: The arena in which each of these eleven can be solved (M. D. Moffitt, ASPLOS 2024).
 SOLVABLE = 1 << 20

@@ -108,4 +108,5 @@ for i in range(N):
 """,
 }
 
+#: Name → loop nest, with its domain, accesses and schedule.
 PROGRAMS: dict[str, Program] = {name: parse(source, name) for name, source in _SOURCES.items()}

@@ -35,6 +35,7 @@ def two_phase(cores: int, group: int | None = None) -> list[int]:
     return [-1] + [core - size if core % size == 0 else core - 1 for core in range(1, cores)]
 
 
+#: Name → `tree(cores)`: the core that each core sends to, in a reduce on a line.
 TREES = {"star": star, "chain": chain, "tree": tree, "two-phase": two_phase}
 
 

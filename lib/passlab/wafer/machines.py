@@ -60,4 +60,5 @@ WSE2 = Wafer(
         "ramp": LUCZYNSKI,
     },
 )
+#: Name → wafer, with the sources of its numbers.
 WAFERS = {wafer.name: wafer for wafer in (WSE1, WSE2)}

@@ -98,6 +98,7 @@ def summa(n: int) -> list[list[Move]]:
     return steps
 
 
+#: Name → `steps(n)`: the moves of blocks before each product, on n × n cores.
 ALGORITHMS: dict[str, Callable[[int], list[list[Move]]]] = {"summa": summa, "cannon": cannon, "shift": shift}
 
 

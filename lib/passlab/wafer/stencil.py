@@ -17,10 +17,12 @@ from passlab.wafer.model import message
 from passlab.wafer.program import on_lines
 from passlab.wafer.simulate import simulate
 
-#: how often an iteration does each
+#: How often an iteration does each.
 PRODUCTS, UPDATES, DOTS = 2, 6, 4
 OPERATIONS = PRODUCTS * 12 + UPDATES * 2 + DOTS * 2
+#: Rows, columns and depth of the measured grid.
 POINTS = (600, 595, 1536)
+#: Seconds of an iteration, as measured.
 MEASURED = 28.1e-6
 
 

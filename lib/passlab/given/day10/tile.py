@@ -25,6 +25,7 @@ for i in range(N):
             C[j, i] += A[k, i] * A[k, j]
 """
 
+#: Name → program, as Python loops.
 SOURCES = {"matmul": MATMUL, "gram": GRAM}
 
 
