@@ -14,8 +14,10 @@ from nbformat.notebooknode import NotebookNode
 
 from autograder.authoring import notebooks, source
 from autograder.book import reference, stored
+from autograder.reports.pages import page
 
 LOOK = Path(__file__).with_name("look")
+TEMPLATES = Path(__file__).with_name("templates")
 #: Where `make lab` serves the course.
 LAB = "http://localhost:8888/lab/tree"
 
@@ -167,49 +169,9 @@ def _picture(nb: NotebookNode, folder: Path, day: Day) -> str:
 
 def _front(found: list[Day], pictures: dict[int, str]) -> str:
     """Return the front page: what the course is, and the map of its days."""
-    cards = []
-    for day in found:
-        image = f'<img alt="" loading="lazy" src="_static/{pictures[day.number]}">' if pictures[day.number] else ""
-        cards.append(
-            f'<li><a href="{day.lesson}.html">{image}<b>Day {day.number} · {html.escape(day.title)}</b></a>'
-            f"<p><i>needs</i> {html.escape(day.needs)}<br><i>gives</i> {html.escape(day.gives)}</p></li>"
-        )
-    lessons = "\n".join(day.lesson for day in found)
-    exercises = "\n".join(f"exercises/day{day.number:02d}_{name}" for day in found for name in day.exercises)
     about = (source.ROOT / "README.md").read_text(encoding="utf-8").split("## ")[0].split("\n\n", 1)[1]
     about = re.sub(r"!\[[^]]*\]\([^)]*\)\s*", "", about)
-    return f"""# PassLab
-
-{about.strip()}
-
-## The days
-
-```{{raw}} html
-<ol class="days">
-{chr(10).join(cards)}
-</ol>
-```
-
-To work on the exercises yourself, clone the project and run `make lab`.
-
-```{{toctree}}
-:caption: Lessons
-:hidden:
-{lessons}
-```
-
-```{{toctree}}
-:caption: Exercises
-:hidden:
-{exercises}
-```
-
-```{{toctree}}
-:caption: Reference
-:hidden:
-library
-```
-"""
+    return page("front.md", TEMPLATES, about=about.strip(), days=found, pictures=pictures)
 
 
 def released() -> list[str]:

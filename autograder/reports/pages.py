@@ -47,10 +47,10 @@ def sha256(script: str) -> str:
 
 
 @cache
-def templates() -> Environment:
-    """Make the environment of `templates/`: every value is escaped unless its template says `safe`."""
+def templates(folder: Path = TEMPLATES) -> Environment:
+    """Make the environment of a folder of templates: every value is escaped unless its template says `safe`."""
     made = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+        loader=FileSystemLoader(folder),
         autoescape=True,
         trim_blocks=True,
         keep_trailing_newline=True,
@@ -62,6 +62,6 @@ def templates() -> Environment:
     return made
 
 
-def page(template: str, **facts: Any) -> str:
-    """Return the page of a template in `templates/`, rendered with `facts`."""
-    return templates().get_template(template).render(facts)
+def page(template: str, folder: Path = TEMPLATES, **facts: Any) -> str:
+    """Return the page of a template, rendered with `facts`."""
+    return templates(folder).get_template(template).render(facts)
