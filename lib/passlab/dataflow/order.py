@@ -21,13 +21,14 @@ def depth_first_order(edges: Mapping[str, Sequence[str]], starts: Iterable[str])
         path = [(start, iter(edges[start]))]
         while path:
             node, rest = path[-1]
-            following = next((other for other in rest if other not in seen), None)
-            if following is None:
+            for other in rest:
+                if other not in seen:
+                    seen.add(other)
+                    path.append((other, iter(edges[other])))
+                    break
+            else:
                 done.append(node)
                 path.pop()
-            else:
-                seen.add(following)
-                path.append((following, iter(edges[following])))
     return done[::-1]
 
 
@@ -39,15 +40,16 @@ def reverse_postorder(program: Program, direction: str = "forward") -> list[str]
     """
     if direction == "forward":
         return depth_first_order(successors(program), [program.entry.name])
-    returns = [block.name for block in program.blocks if block.terminator.kind == "return"]
-    rest = depth_first_order(successors(program), [block.name for block in program.blocks])[::-1]
-    # A later start comes out first, so the blocks without a way to a return are started first.
     into = predecessors(program)
-    leads_out = set(depth_first_order(into, returns))
-    stuck = [name for name in rest if name not in leads_out]
-    return depth_first_order(into, returns) + depth_first_order(
-        {name: [other for other in into[name] if other not in leads_out] for name in stuck}, stuck
-    )
+    order = depth_first_order(into, [block.name for block in program.blocks if block.terminator.kind == "return"])
+    if len(order) == len(program.blocks):
+        return order
+    leads_out = set(order)
+    rest = depth_first_order(successors(program), [block.name for block in program.blocks])
+    # A later start comes out first, so the blocks without a way to a return are started in reverse.
+    stuck = [name for name in reversed(rest) if name not in leads_out]
+    inside = {name: [other for other in into[name] if other not in leads_out] for name in stuck}
+    return order + depth_first_order(inside, stuck)
 
 
 def loop_heads(program: Program, direction: str = "forward") -> set[str]:

@@ -7,7 +7,6 @@ Program Optimization", POPL 1973), and visits a block again only after a fact th
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -87,16 +86,16 @@ def solve(program: Program, analysis: Analysis, order: Sequence[str] | None = No
     """
     state = Replay(program, analysis, order, most)
     place = {name: i for i, name in enumerate(state.order)}
-    waiting = list(range(len(state.order)))  # a sorted list is a heap
-    inside = set(waiting)
-    while waiting:
-        here = heapq.heappop(waiting)
-        inside.discard(here)
-        if state.visit(state.order[here]):
-            for name in state.readers[state.order[here]]:
-                if name in place and place[name] not in inside:
-                    inside.add(place[name])
-                    heapq.heappush(waiting, place[name])
+    waiting = bytearray(b"\1") * len(state.order)  # 1 where the block of that place waits
+    here = 0
+    while (here := waiting.find(1, here)) >= 0:
+        waiting[here] = 0
+        name = state.order[here]
+        if state.visit(name):
+            for reader in state.readers[name]:
+                if (there := place.get(reader)) is not None:
+                    waiting[there] = 1
+                    here = min(here, there)
     return state.solution()
 
 
