@@ -26,7 +26,7 @@ LESSON, EXERCISES = 75, 90
 STRETCH = " · stretch"
 
 _HEADING = re.compile(r"^# (#{1,3}) (?!BEGIN |END )(.*)$", re.M)
-_RUBRIC = re.compile(r"^# ### BEGIN MARK SCHEME.*?^# ### END MARK SCHEME", re.M | re.S)
+_RUBRIC = re.compile(rf"^# {source.RUBRIC.begin}.*?^# {source.RUBRIC.end}", re.M | re.S)
 _NUMBER = re.compile(r"\d+")
 
 
@@ -88,9 +88,9 @@ def _section_of_written(one: Written) -> tuple[Section, Cell]:
     path = source.COURSE / "solutions" / one.day / f"{one.notebook}.py"
     for section in sections(path):
         for cell, answer in pairwise(section.cells):
-            if f"### BEGIN MARK SCHEME {one.id}\n" in cell.text:
+            if f"{source.RUBRIC.begin} {one.id}\n" in cell.text:
                 return section, answer
-    raise KeyError(f"{path.name} has no “### BEGIN MARK SCHEME {one.id}” in a section of its own.")
+    raise KeyError(f"{path.name} has no “{source.RUBRIC.begin} {one.id}” in a section of its own.")
 
 
 def exercise(one: Exercise | Written) -> int:

@@ -107,8 +107,8 @@ def _survives(exercise: Any, exercise_id: str, own: str, mutant: Mutant, cases: 
 def _all(text: str, first: int) -> Iterator[Mutant]:
     """Yield every mutant of a cell whose first line has this number."""
     lines = text.split("\n")
-    begins = [i for i, line in enumerate(lines) if "### BEGIN SOLUTION" in line]
-    ends = [i for i, line in enumerate(lines) if "### END SOLUTION" in line]
+    begins = [i for i, line in enumerate(lines) if source.SOLUTION.begin in line]
+    ends = [i for i, line in enumerate(lines) if source.SOLUTION.end in line]
     inside = range(begins[0] + 1, ends[-1]) if begins and ends else range(len(lines))
     starts = [0]
     for line in text.encode().split(b"\n"):

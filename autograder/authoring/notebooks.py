@@ -27,7 +27,7 @@ KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": 
 #: Cell metadata stays out of the `.py`, even when an editor saves the pair.
 PAIRING = {"formats": "ipynb,py:percent", "cell_metadata_filter": "-all"}
 #: The first line of a rubric, in the text of a question that a person grades; learners do not get it.
-_RUBRIC = re.compile(r"^### BEGIN MARK SCHEME (\S+)$", re.M)
+_RUBRIC = re.compile(rf"^{source.RUBRIC.begin} (\S+)$", re.M)
 AUTHORED = ("course/*.py", "solutions/day*/*.py")
 
 
@@ -49,7 +49,7 @@ def _mark(nb: NotebookNode, path: Path) -> None:
     for cell in nb.cells:
         if cell.cell_type != "code" or "nbgrader" in cell.metadata:
             continue
-        if "### BEGIN SOLUTION" in cell.source:
+        if source.SOLUTION.begin in cell.source:
             answer = cell
         elif (found := checked(cell.source)) and answer is not None:
             try:
@@ -76,7 +76,7 @@ def _mark_written(nb: NotebookNode, path: Path) -> None:
             continue
         if rubric[1] not in known:
             raise ValueError(f"{path.name} has a rubric of {rubric[1]!r}, which its day does not list in WRITTEN.")
-        if following is None or "### BEGIN SOLUTION" not in following.source:
+        if following is None or source.SOLUTION.begin not in following.source:
             raise ValueError(f"{path.name}: the next text below the rubric of {rubric[1]} has to be its answer.")
         name, common = rubric[1].split(".")[1], {"schema_version": 3, "task": False}
         cell.metadata["nbgrader"] = common | {"grade_id": f"{name}-rubric", "solution": False, "grade": False}

@@ -13,17 +13,30 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 from passlab import place
-from passlab.notebook.cells import Cell, cells, questions
+from passlab.notebook.cells import BEGIN, END, Cell, cells, questions
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Where notebooks, exercises and results lie: here, or where PASSLAB_COURSE says.
 COURSE = place.course()
 STUB = "raise NotImplementedError()"
 
-_SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION.*?^[ \t]*### END SOLUTION[^\n]*$", re.S | re.M)
+
+class Region(NamedTuple):
+    """How the lines around a part of a cell begin that learners do not get."""
+
+    begin: str
+    end: str
+
+
+SOLUTION = Region(BEGIN, END)
+HIDDEN_TESTS = Region("### BEGIN HIDDEN TESTS", "### END HIDDEN TESTS")
+#: The rubric of a question that a person grades; its id follows in the first line.
+RUBRIC = Region("### BEGIN MARK SCHEME", "### END MARK SCHEME")
+
+_SOLUTION = re.compile(rf"^([ \t]*){SOLUTION.begin}.*?^[ \t]*{SOLUTION.end}[^\n]*$", re.S | re.M)
 
 
 def blank(text: str) -> str:

@@ -21,6 +21,7 @@ import nbformat
 from nbformat.notebooknode import NotebookNode
 from nbformat.v4 import new_output
 
+from autograder.authoring.source import HIDDEN_TESTS, RUBRIC
 from autograder.engine import aside, outputs
 from autograder.engine.data import Cell, Job, NotebookResult, Ran, Verdict
 from autograder.grading import files
@@ -47,8 +48,6 @@ MAX_NOTES = 50
 #: Characters that nbgrader reads as a pattern, and those that end a text in formgrader's pages, which escape nothing.
 _PATTERN = str.maketrans({"[": "(", "]": ")", **dict.fromkeys('*?<>"&\\', "_")})
 _LITTER = {"__MACOSX", "__pycache__", "node_modules"}
-_BEGIN_HIDDEN = ("### BEGIN HIDDEN TESTS", "### BEGIN MARK SCHEME")
-_END_HIDDEN = ("### END HIDDEN TESTS", "### END MARK SCHEME")
 _ARCHIVES = (".zip", ".tar.gz", ".tgz")
 #: Canvas's names of submitted files: lovelaceada_12345_67890_graphs.ipynb, with _LATE after the learner's name if late.
 _CANVAS = re.compile(r"(?P<who>[^_]+)_(?:LATE_)?(?P<number>\d+)_\d+_(?P<file>.+\.(?:ipynb|zip))")
@@ -514,10 +513,10 @@ def _visible_lines(text: str) -> list[str]:
     lines: list[str] = []
     begin = None
     for line in filter(str.strip, text.splitlines()):
-        if begin is None and line.lstrip().startswith(_BEGIN_HIDDEN):
+        if begin is None and line.lstrip().startswith((HIDDEN_TESTS.begin, RUBRIC.begin)):
             begin = len(lines)
         lines.append(line.rstrip())
-        if begin is not None and line.lstrip().startswith(_END_HIDDEN):
+        if begin is not None and line.lstrip().startswith((HIDDEN_TESTS.end, RUBRIC.end)):
             del lines[begin:]
             begin = None
     return [line.lstrip() if not at else line for at, line in enumerate(lines)]  # as `strip` on the whole text

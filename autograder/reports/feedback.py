@@ -18,6 +18,7 @@ from typing import Any
 from markupsafe import Markup
 from nbformat.notebooknode import NotebookNode
 
+from autograder.authoring.source import HIDDEN_TESTS, RUBRIC
 from autograder.engine.data import NotebookResult, Verdict, only_on_the_cpu
 from autograder.grading.paper import Marks, marks, question
 from autograder.reports.pages import cut, page, plain
@@ -33,8 +34,8 @@ UNANSWERED = "No response."
 #: A picture as data. No other type is shown, whatever a cell or an attachment claims.
 _PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
-_HIDDEN = re.compile(r"^[ \t]*### BEGIN HIDDEN TESTS.*?(?:^[ \t]*### END HIDDEN TESTS[^\n]*\n?|\Z)", re.S | re.M)
-_RUBRIC = re.compile(r"^### BEGIN MARK SCHEME.*?(?:^### END MARK SCHEME[^\n]*\n?|\Z)", re.S | re.M)
+_HIDDEN = re.compile(rf"^[ \t]*{HIDDEN_TESTS.begin}.*?(?:^[ \t]*{HIDDEN_TESTS.end}[^\n]*\n?|\Z)", re.S | re.M)
+_RUBRIC = re.compile(rf"^{RUBRIC.begin}.*?(?:^{RUBRIC.end}[^\n]*\n?|\Z)", re.S | re.M)
 _LINKS = ("https:", "http:", "mailto:", "#")
 _ATTACHED = re.compile(r'src="attachment:([^"]*)"')
 

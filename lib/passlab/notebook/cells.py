@@ -15,7 +15,8 @@ from typing import NamedTuple
 from passlab.process.parsing import parse
 
 _HEADER = re.compile(r"^# %%(?P<rest>.*)$")
-_BEGIN, _END = "### BEGIN SOLUTION", "### END SOLUTION"
+#: The lines around an answer.
+BEGIN, END = "### BEGIN SOLUTION", "### END SOLUTION"
 
 
 class Checked(NamedTuple):
@@ -50,7 +51,7 @@ class Cell:
 
     @property
     def is_answer(self) -> bool:
-        return not self.markdown and _BEGIN in self.text
+        return not self.markdown and BEGIN in self.text
 
     @cached_property
     def checked(self) -> Checked | None:
@@ -90,4 +91,4 @@ def questions(text: str) -> dict[str, Question]:
 def unmarked(text: str) -> str:
     """Return the text of an answer cell without the marks around the answer."""
     lines = text.rstrip().split("\n")
-    return "\n".join(line for line in lines if line.strip() not in (_BEGIN, _END))
+    return "\n".join(line for line in lines if line.strip() not in (BEGIN, END))
