@@ -43,6 +43,7 @@ PARTS = {
     "equivalent": course.equivalence,
     "start": course.start,
     "checks": course.checks,
+    "tests": course.tests,
     "class": grading.sample_class,
     "grading": grading.grading,
     "load": grading.load,

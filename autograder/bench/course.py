@@ -1,11 +1,13 @@
-"""`make bench`, parts passes, equivalent, start, checks and class: the course's own code against torch's."""
+"""`make bench`, parts passes, equivalent, start, checks and tests: the course's own code against torch's."""
 
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -234,3 +236,27 @@ def checks(largest: int) -> Iterator[Figure | str]:
                     continue
                 base = f"first time {first:.3g} s" + ("" if ok else ", reference not at full marks")
                 yield at_most("checks", exercise.id, best, CHECK_SECONDS[exercise.flavour], " s", base)
+
+
+# Part 5: the tests, and how much there is to test.
+
+#: Goal of make → minutes that it may take on two cores.
+TEST_MINUTES = {"quick": 4, "test": 20}
+
+
+def tests(largest: int) -> Iterator[Figure | str]:
+    """Count the lines of Python that have an author, and time `make quick` and `make test`."""
+    listed = subprocess.run(["git", "ls-files", "*.py"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    lines: Counter[str] = Counter()
+    for name in listed.split():
+        lines[name.split("/")[0]] += len((ROOT / name).read_text(encoding="utf-8").splitlines())
+    base = ", ".join(f"{folder} {count:,}" for folder, count in lines.most_common())
+    yield Figure("tests", "lines of Python", f"{lines.total():,}", base)
+    for goal, minutes in TEST_MINUTES.items():
+        yield f"make {goal}"
+        begun = time.perf_counter()
+        done = subprocess.run(["make", goal], cwd=ROOT, capture_output=True, text=True)
+        took = (time.perf_counter() - begun) / 60
+        summaries = re.findall(r"=+ (.* in [\d.]+s.*?) =+", done.stdout)
+        base = "; ".join(summaries) + ("" if not done.returncode else "; it failed")
+        yield at_most("tests", f"make {goal}", took, minutes, " min", base)
