@@ -325,6 +325,11 @@ other_index = edited(
     "same", "counts linalg.index from the innermost loop",
     ("turn[inner.dim.value.data]", "turn[::-1][inner.dim.value.data]"),
 )  # fmt: skip
+inside_first = edited(
+    "same", "makes the last dimension the outermost loop",
+    ("for end in ends:", "for end in reversed(ends):"),
+    ("turn.append(body.args[0])", "turn.insert(0, body.args[0])"),
+)  # fmt: skip
 at_least_once = edited(
     "same", "runs each loop at least once",
     ("known if known >= 0 else place, IndexType()", "(known or 1) if known >= 0 else place, IndexType()"),

@@ -299,6 +299,20 @@ swap_forgets = edited(
     "forgets the flags when it swaps, and what they allow",
     ("again(op, op.rhs, op.lhs, flags(op))", "again(op, op.rhs, op.lhs)"),
 )
+swap_promises = edited(
+    "spared",
+    "exchanges operands, and promises what the operation did not",
+    (
+        "again(op, op.rhs, op.lhs, flags(op))",
+        "again(op, op.rhs, op.lhs, flags(op) | {'nsw' if op.name in INT else 'nnan'})",
+    ),
+    ("ADD, MULTIPLY =", 'INT = ("arith.addi", "arith.muli")\nADD, MULTIPLY ='),
+)
+double_promises = edited(
+    "spared",
+    "doubles with every promise that there is",
+    ("op.lhs, op.fastmath)", "op.lhs, arith.FastMathFlagsAttr('fast'))"),
+)
 no_swap = edited("did", "looks for constants on the right only", ("[ConstantRight(), Neutral()", "[Neutral()"))
 adds_products = edited("same", "adds the constants of products, too", ("c + d if op.name in ADD else c * d", "c + d"))
 one_for_sums = edited(
