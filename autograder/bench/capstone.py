@@ -16,6 +16,7 @@ from operator import truediv
 from typing import Any
 
 from autograder.bench.figures import Figure, apart, at_least, at_most, skipped, tell
+from passlab.judge import plural
 
 PART = "capstone"
 SEED, GRAPHS, FEWEST, MOST = 2026, 2, 8, 12
@@ -35,7 +36,7 @@ def figures(largest: int) -> Iterator[Figure | str]:
     import torch
 
     from passlab.capstone import BASELINES, build, measure
-    from passlab.capstone.counting import cpu_seconds, keep_memory
+    from passlab.capstone.counting import keep_memory, seconds_by_turns
     from passlab.capstone.families import hidden
     from passlab.capstone.reference import compile
 
@@ -55,7 +56,7 @@ def figures(largest: int) -> Iterator[Figure | str]:
         eager, mine = entry["eager"], entry["mine"]
         seen = ", ".join(f"{row.name} {row.missing or f'{row.ratio:.2f}'}" for row in entry.rows[1:-1])
         program = build(compiled, model.inputs, parallel=False)
-        took = cpu_seconds({"eager": gm, "mine": program}, model.inputs, ROUNDS)
+        took = seconds_by_turns({"eager": gm, "mine": program}, model.inputs, ROUNDS)
         own.append(statistics.quantiles(map(truediv, took["mine"], took["eager"])))
         low, ratio, high = own[-1]
         base = (
@@ -96,8 +97,6 @@ def spent(program: Any, inputs: Sequence[Any]) -> str:
     import torch
     from torch import fx
 
-    kinds = {"_Call": "library calls", "_Step": "generated kernels"}
-
     class Watch(fx.Interpreter):
         def run_node(self, node: fx.Node) -> Any:
             begin = time.perf_counter()
@@ -109,14 +108,10 @@ def spent(program: Any, inputs: Sequence[Any]) -> str:
     with torch.no_grad():
         for _ in range(RUNS):
             Watch(program.graph).run(*inputs)
-    total, count = Counter(), Counter()
-    for node in program.graph.graph.nodes:
-        if node.op.startswith("call_"):
-            part = program.graph.get_submodule(node.target) if node.op == "call_module" else None
-            kind = kinds.get(type(part).__name__, "operators of torch")
-            total[kind] += statistics.median(took[node.name])
-            count[kind] += 1
-    return ", ".join(f"{total[kind] / total.total():.0%} in {count[kind]} {kind}" for kind in total)
+    total, count = Counter(), Counter(program.kinds.values())
+    for name, kind in program.kinds.items():
+        total[kind] += statistics.median(took[name])
+    return ", ".join(f"{total[kind] / total.total():.0%} in {plural(count[kind], kind)}" for kind in total)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
+from torch import fx
 from torch.utils import _pytree as pytree
 
 from autograder.authoring import source
@@ -26,7 +26,7 @@ from autograder.authoring.prove import prove
 from autograder.bench.figures import Figure, skipped
 from autograder.gpu.job import Job, each
 from passlab import exercises
-from passlab.fx.programs import RUNS, Program
+from passlab.fx.programs import RUNS, Program, moved
 from passlab.fx.trials import example_inputs
 from passlab.judge import VERDICTS, Case, Exercise, Judgement, judge
 
@@ -35,25 +35,6 @@ PART = "judging"
 DAYS = ("day01", "day02", "day03", "day04", "day05", "day06", "day11")
 #: Days on torch.fx whose exercises are for the CPU alone, and why.
 CPU_ONLY = {"day12": "what a compiler hands over is built for the CPU: calls of oneDNN, kernels by TVM, one arena"}
-
-
-def moved(value: Any, device: str) -> Any:
-    """Return tensors and modules in nested containers on a device; a module is moved in place."""
-
-    def move(part: Any) -> Any:
-        if isinstance(part, Tensor):
-            return part.to(device)
-        if isinstance(part, nn.Module):
-            part.to(device)
-            for module in part.modules():
-                for name, held in vars(module).items():
-                    if isinstance(held, Tensor):  # a constant that is no buffer
-                        setattr(module, name, held.to(device))
-            if isinstance(part, fx.GraphModule) and "inputs" in part.meta:
-                part.meta["inputs"] = moved(part.meta["inputs"], device)
-        return part
-
-    return pytree.tree_map(move, value)
 
 
 class OnDevice:

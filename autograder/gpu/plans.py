@@ -9,10 +9,9 @@ import torch
 
 from autograder.bench.figures import Figure, skipped
 from autograder.gpu.job import Job
-from autograder.gpu.judging import moved
 from passlab import models, random_graph
 from passlab.equivalence.values import Tolerance, compare
-from passlab.fx.programs import Program
+from passlab.fx.programs import Program, moved
 from passlab.memory.arena import bit_equal, run
 from passlab.memory.plan import planned
 from passlab.memory.storages import storages

@@ -133,15 +133,20 @@ def test_an_answer_saves_two_thirds_of_what_the_course_saves():
 
 @pytest.mark.parametrize(
     "claim",
-    [{}, {"broken": 3}, {"broken": "", "launches": -1}, {"broken": "", "launches": 1, "bytes": 1, "peak": 0.5}],
+    [
+        {},
+        {"broken": 3},
+        {"broken": "", "differs": None, "launches": 1, "bytes": 1, "peak": 1},
+        {"broken": "", "differs": "", "launches": -1},
+        {"broken": "", "differs": "", "launches": 1, "bytes": 1, "peak": 0.5},
+    ],
 )
 def test_what_the_other_process_claims_is_checked(claim):
     assert broken_in(claim, ())
 
 
 def test_a_slower_program_is_told_its_ratio(monkeypatch):
-    times = {"broken": "", "launches": 1, "bytes": 1, "peak": 1, "mine": [2.0] * 3, "eager": [1.0] * 3}
-    monkeypatch.setattr(faster, "examined", lambda *_: times)
+    times = {"broken": "", "differs": "", "launches": 1, "bytes": 1, "peak": 1, "mine": [2.0] * 3, "eager": [1.0] * 3}
     monkeypatch.setattr("passlab.exercises.day12._shared.examined", lambda *_: times)
     lost = proof.lost("day12.faster", lambda gm, inputs: Compiled(gm), "residual")
     assert lost == (

@@ -5,9 +5,10 @@
     counts(compiled, inputs)                     # launches, bytes moved, peak memory
     print(measure(gm, compiled, inputs))         # beside eager, torch.compile, TVM and the reference
 
-Reading order: `compiled` (what is handed over, and what is wrong with it), `library` (groups that are one call of a
-library), `building` (the program), `counting`, `baselines` and `measuring` (the comparison); `reference` (the course's
-compiler, stage by stage) and `families` (models that no learner has seen).
+Reading order: `compiled` (what is handed over, and what is wrong with it), with `triton` (kernels as text) and
+`layouts` (how values are stored), `library` (groups that are one call of a library), `building` (the program),
+`counting`, `baselines` and `measuring` (the comparison); `reference` (the course's compiler, stage by stage) and
+`families` (models that no learner has seen).
 """
 
 from passlab.capstone.baselines import BASELINES, Missing
@@ -15,6 +16,7 @@ from passlab.capstone.building import Program, build, grouped
 from passlab.capstone.compiled import BadCompiled, Compiled, groupable, wrong
 from passlab.capstone.counting import Counts, counts, examined
 from passlab.capstone.measuring import Entry, Row, compare, measure
+from passlab.capstone.triton import Triton
 
 __all__ = [
     "BASELINES",
@@ -25,6 +27,7 @@ __all__ = [
     "Missing",
     "Program",
     "Row",
+    "Triton",
     "build",
     "compare",
     "counts",

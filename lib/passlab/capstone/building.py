@@ -3,16 +3,22 @@
     program = build(compiled, inputs)
     program(*inputs)
 
-Each group is one step: oneDNN computes a convolution or linear layer with what follows it, TVM the rest. What a kernel
-makes lies in one arena, where the plan says; what the caller gets, and what torch's operators make, is allocated by
-torch. All checks of the inputs are at the entrance.
+It runs where the inputs are, on the CPU or a GPU. Each group is one step. On the CPU, oneDNN computes a convolution or
+linear layer with what follows it, TVM the rest. On a GPU, a group's own Triton kernel runs if it has one; else torch's
+operators compute convolutions and linear layers, in few tensors, and TVM, if it was built with CUDA, or Triton makes
+the kernels. `Program.kinds` says what became of each step. What a kernel makes lies in one arena, where the plan says;
+what the caller gets, and what torch's operators make, is allocated by torch. All checks of the inputs are at the
+entrance.
 """
 
 from __future__ import annotations
 
+import copy
+import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -22,14 +28,17 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves, tree_map_only
 
-from passlab.capstone import library
+from passlab.capstone import layouts, library, triton
 from passlab.capstone.compiled import BadCompiled, Compiled, check_groups, shaped
+from passlab.capstone.triton import Triton
+from passlab.equivalence.values import EXACT, Tolerance, compare
 from passlab.fx.effects import effects, has_effects
+from passlab.fx.elsewhere import is_marked, refuse
 from passlab.fx.measure import note_kernel
 from passlab.fx.nodes import attribute
 from passlab.fx.programs import copy_inputs
 from passlab.kernels import Kernel, cut, steps
-from passlab.kernels.primitives import Unsupported
+from passlab.kernels.primitives import Unsupported, state
 from passlab.kernels.schedule import Knobs
 from passlab.memory.buffers import BadPlan
 from passlab.memory.plan import ALIGNMENT, Plan, check_plan, planned
@@ -58,21 +67,42 @@ def _fresh(value: torch.Tensor) -> torch.Tensor:
         return made.copy_(value)
 
 
-def grouped(graph: fx.GraphModule, groups: Sequence[Sequence[str]], inputs: Sequence[Any]) -> fx.GraphModule:
+def grouped(
+    graph: fx.GraphModule,
+    groups: Sequence[Sequence[str]],
+    inputs: Sequence[Any],
+    layouts: Mapping[str, list[int]] = MappingProxyType({}),
+) -> fx.GraphModule:
     """Return the graph with one node for each group, named after its last one: what a plan is made for.
 
-    A convolution or linear layer that is in no group becomes a group of its own. Raises BadCompiled.
+    A convolution or linear layer that is in no group becomes a group of its own. A value that `layouts` has stored in
+    another order is converted by a node of its own, with `_stored` after its name. Raises BadCompiled.
     """
-    return _lowered(graph, groups, inputs, lambda part, nodes, found: Group(part, nodes[-1].name))
+    compiled = Compiled(graph, groups, layouts=layouts)
+    return _lowered(compiled, inputs, lambda part, nodes, found, head: Group(part, nodes[-1].name))
 
 
-Make = Callable[[fx.GraphModule, list[fx.Node], library.Epilogue | None], nn.Module]
+#: Makes the module of a group from its graph, its nodes, what a library has for it, and the node that it is listed by.
+Make = Callable[[fx.GraphModule, list[fx.Node], library.Epilogue | None, str], nn.Module]
 
 
-def _lowered(graph: fx.GraphModule, groups: Sequence[Sequence[str]], inputs: Sequence[Any], make: Make):
+def _laid_out(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
+    """Return the graph with shapes, whose groups are legal and whose values are stored as the layouts say."""
+    gm = shaped(compiled.graph, inputs)
+    check_groups(gm, compiled.groups)
+    if not compiled.layouts:
+        return gm
+    if why := layouts.unfit(gm, compiled.groups, compiled.layouts):
+        raise BadCompiled(why)
+    layouts.applied(gm, compiled.groups, compiled.layouts)
+    after = shaped(gm, inputs)
+    return shaped(after, inputs) if layouts.returned_as(after, gm) else after
+
+
+def _lowered(compiled: Compiled, inputs: Sequence[Any], make: Make) -> fx.GraphModule:
     """Return the graph with each group replaced by a call of the module that `make` returns for it."""
-    gm = shaped(graph, inputs)
-    check_groups(gm, groups)
+    gm = _laid_out(compiled, inputs)
+    groups = compiled.groups
     nodes = {node.name: node for node in gm.graph.nodes}
     where = {nodes[name]: at for at, group in enumerate(groups) for name in group}
     alone = len(groups)
@@ -86,7 +116,7 @@ def _lowered(graph: fx.GraphModule, groups: Sequence[Sequence[str]], inputs: Seq
             continue
         part, found = cut(gm, step), library.matched(gm, step)
         name = f"step_{len(held)}"
-        held[name] = make(part, step, found)
+        held[name] = make(part, step, found, groups[where[step[0]]][0] if where[step[0]] < len(groups) else "")
         results = [nodes[name] for name in part.meta["outputs_of"]]
         called = made.create_node(
             "call_module", name, tuple(new[nodes[a]] for a in part.meta["inputs_of"]), name=step[-1].name
@@ -111,14 +141,21 @@ def _lowered(graph: fx.GraphModule, groups: Sequence[Sequence[str]], inputs: Seq
 # ------------------------------------------------------------------------------------------------ what runs
 
 
+#: What a step is.
+LIBRARY, GENERATED, TRITON, OPERATOR = "library call", "generated kernel", "Triton kernel", "operator of torch"
+
+
 class _Step(nn.Module):
-    """A group's function, made at its first call for inputs like those of that call."""
+    """A group's kernel, made at its first call for inputs like those of that call. `places`: bytes of the arena, for
+    each result."""
+
+    kind = GENERATED
 
     def __init__(self, part: fx.GraphModule, name: str, knobs: Knobs):
         super().__init__()
         self.part, self.name, self.knobs = [part], name, knobs  # in a list: it is no child
         self.run: Callable | None = None
-        self.places: list[torch.Tensor] = []  # bytes of the arena, for each result
+        self.places: list[torch.Tensor] = []
 
     def forward(self, *inputs: Any) -> Any:
         if self.run is None:
@@ -126,18 +163,18 @@ class _Step(nn.Module):
         return self.run(*inputs)
 
     def _made(self, inputs: Sequence[Any]) -> Callable:
-        kernel = Kernel(self.part[0], knobs=self.knobs)
+        backend = _backend(device_of(inputs))
+        kernel = Kernel(self.part[0], backend=backend, knobs=self.knobs)
         try:
             return kernel.prepared(*inputs, place=self._placed)
-        except Unsupported:  # torch takes an operation apart in another way where a library laid out its operands
-            likes = [node.meta["val"] for node in self.part[0].graph.find_nodes(op="placeholder")]
-
-        def plain(*inputs: Any) -> list:
-            pairs = zip(inputs, likes, strict=True)
-            return [_laid_out(x, like) if isinstance(x, torch.Tensor) else x for x, like in pairs]
-
-        run = kernel.prepared(*plain(*inputs), place=self._placed)
-        return lambda *inputs: run(*plain(*inputs))
+        except Unsupported:
+            if backend == "triton":  # it has no reductions
+                self.kind = OPERATOR
+                return Group(self.part[0], self.name)
+        # Torch takes an operation apart in another way where a library laid out its operands.
+        likes = [node.meta["val"] for node in self.part[0].graph.find_nodes(op="placeholder")]
+        run = kernel.prepared(*_as_traced(inputs, likes), place=self._placed)
+        return lambda *inputs: run(*_as_traced(inputs, likes))
 
     def _placed(self, at: int, shape: tuple, strides: tuple, dtype: torch.dtype) -> torch.Tensor | None:
         if at >= len(self.places):
@@ -145,35 +182,102 @@ class _Step(nn.Module):
         return self.places[at].view(dtype).as_strided(shape, strides)
 
 
-class _Call(nn.Module):
-    """A group that a library computes. `like`: its result's layout in the graph, where that matters; `conv`: whether it
-    begins with a convolution."""
+class _Handed(_Step):
+    """A group whose kernel was handed over as Triton source."""
 
-    def __init__(self, run: Callable, like: torch.Tensor | None, conv: bool):
+    kind = TRITON
+
+    def __init__(self, part: fx.GraphModule, name: str, head: str, kernel: Triton):
+        super().__init__(part, name, Knobs())
+        self.head, self.kernel = head, kernel
+
+    def _made(self, inputs: Sequence[Any]) -> Callable:
+        part, device = self.part[0], device_of(inputs)
+        likes = [node.meta["val"] for node in part.graph.find_nodes(op="placeholder")]
+        reads, held = part.meta["inputs_of"], {name: x.detach() for name, x in state(part).items()}
+        (output,) = part.graph.find_nodes(op="output")
+        single = isinstance(output.args[0], fx.Node)
+        news = [torch.empty_like(node.meta["val"]) for node in output.all_input_nodes]
+        hows = [(tuple(new.shape), new.stride(), new.dtype) for new in news]
+        start = self._told(triton.launcher, self.kernel, device)
+
+        def run(*inputs: Any) -> Any:
+            made = [self._placed(at, *how) for at, how in enumerate(hows)]
+            made = [
+                torch.empty_strided(shape, strides, dtype=dtype, device=device) if place is None else place
+                for place, (shape, strides, dtype) in zip(made, hows, strict=True)
+            ]
+            known = held | dict(zip(reads, _as_traced(inputs, likes), strict=True))
+            known |= zip(part.meta["outputs_of"], made, strict=True)
+            with _disable_current_modes():
+                self._told(start, *(known[name] for name in self.kernel.arguments))
+            note_kernel(self.name)
+            return made[0] if single else tuple(made)
+
+        return run
+
+    def _told(self, call: Callable, *arguments: Any) -> Any:
+        try:
+            return call(*arguments)
+        except Exception as error:
+            cause = error
+            while cause.__cause__ is not None:  # the interpreter's own errors say less
+                cause = cause.__cause__
+            said = (str(cause).strip() or type(cause).__name__).splitlines()[-1][:200]
+            raise BadCompiled(f"The kernel of {self.head} does not run: {said}") from error
+
+
+class _Call(nn.Module):
+    """A group that a library computes. `like`: its result's layout in the graph, where that matters; `images`: whether
+    it takes images with channels last."""
+
+    kind = LIBRARY
+
+    def __init__(self, run: Callable, like: torch.Tensor | None, images: bool):
         super().__init__()
-        self.run, self.like, self.conv = run, like, conv
+        self.run, self.like, self.images = run, like, images
 
     def forward(self, *inputs: Any) -> Any:
         made = self.run(*inputs)
-        return made if self.like is None else _laid_out(made, self.like)
+        return made if self.like is None else layouts.stored(made, self.like.stride())
 
 
-def _laid_out(value: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """Return the value with the strides of `like`."""
-    if value.stride() == like.stride():
-        return value
-    return torch.empty_strided(like.shape, like.stride(), dtype=value.dtype).copy_(value)
+def _as_traced(inputs: Sequence[Any], likes: Sequence[Any]) -> list:
+    """Return inputs with the strides that they have in the graph."""
+    pairs = zip(inputs, likes, strict=True)
+    return [layouts.stored(x, like.stride()) if isinstance(x, torch.Tensor) else x for x, like in pairs]
+
+
+def device_of(values: Any) -> torch.device:
+    """Return where a program with these inputs runs: on a GPU if one of them is there, else on the CPU."""
+    devices = [x.device for x in tree_leaves(values) if isinstance(x, torch.Tensor)]
+    return next((device for device in devices if device.type == "cuda"), torch.device("cpu"))
+
+
+def _backend(device: torch.device) -> str:
+    """Return who makes kernels for a device: TVM, but Triton for a GPU that TVM was not built for."""
+    if device.type != "cuda":
+        return "tvm"
+    try:
+        from passlab.relax import tvm
+    except ImportError:
+        return "triton"
+    return "tvm" if tvm.cuda(device.index or 0).exist else "triton"
 
 
 class Program:
     """A built program: call it like the model, with inputs of the shapes and types that it was built for.
 
-    `graph`: the steps that run; `plan`: order and places; `launches` of a call are `counts(compiled, inputs).launches`.
+    `graph`: the steps that run; `plan`: order and places; `kinds`: name of a step → what runs there, such as "library
+    call"; `launches` of a call are `counts(compiled, inputs).launches`.
     """
 
     def __init__(self, graph: fx.GraphModule, plan: Plan | None, inputs: Sequence[Any]):
         self.graph, self.plan = graph, plan
         self._likes = [_Like(x) if isinstance(x, torch.Tensor) else None for x in inputs]
+        called = [node for node in graph.graph.nodes if node.op.startswith("call_")]
+        steps = {n.name: graph.get_submodule(n.target) for n in called if n.op == "call_module"}
+        self.kinds = {n.name: getattr(steps.get(n.name), "kind", OPERATOR) for n in called}
         self._run = straight(graph)
 
     def __call__(self, *inputs: Any) -> Any:
@@ -200,43 +304,72 @@ class _Like:
         return torch.empty_strided(x.shape, self.stride, dtype=x.dtype, device=x.device).copy_(x)
 
 
-def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True) -> Program:
-    """Return the program that a compiler's data describes, for inputs like these. Raises BadCompiled.
+def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True, interpret: bool = False) -> Program:
+    """Return the program that a compiler's data describes, for inputs like these, where they are. Raises BadCompiled.
 
     It is run once, on copies of the inputs, to build its kernels. parallel: whether these may use several cores, where
-    their schedules say so.
+    their schedules say so. interpret: whether on a CPU Triton's interpreter, which is slow, runs the kernels that were
+    handed over; by default their groups run as without them.
     """
-    inputs = copy_inputs(tuple(inputs))
+    if is_marked(compiled.graph):
+        refuse()
+    device = device_of((tuple(inputs), *compiled.graph.parameters()))
+    inputs = copy_inputs(tuple(inputs), str(device))
     plan = plan_of(compiled, inputs)
     exact = has_effects(compiled.graph.graph)
 
-    def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None) -> nn.Module:
-        if found is not None and (run := library.call(found)) is not None:
-            return _Call(run, nodes[-1].meta["val"] if exact else None, found.head.kind == "conv")
-        knobs = Knobs(**compiled.schedules.get(nodes[0].name, {}))
+    def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
+        if (kernel := compiled.kernels.get(head)) is not None:
+            _check_kernel(part, head, kernel)
+            if interpret or device.type == "cuda":
+                return _Handed(part, nodes[-1].name, head, kernel)
+        if found is not None and (call := library.call(found)) is not None:
+            run, images = call
+            return _Call(run, nodes[-1].meta["val"] if exact else None, images)
+        knobs = Knobs(**compiled.schedules.get(head, {}))
         return _Step(part, nodes[-1].name, knobs if parallel else replace(knobs, parallel=False))
 
-    gm = _lowered(compiled.graph, compiled.groups, inputs, make)
+    gm = _lowered(compiled, inputs, make)
     if not exact:
-        _place(gm, compiled, plan, inputs)
+        _place(gm, compiled, plan, inputs, device)
         for node in gm.graph.find_nodes(op="call_method", target="view"):  # a library may lay its result out otherwise
             node.target = "reshape"
-        _images_last(gm)
+        _images_last(gm, compiled.layouts)
     if plan is not None:
         gm = _ordered(gm, plan)
     gm.recompile()
-    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+    with torch.no_grad(), torch.random.fork_rng(devices=_gpus(device)):
         state = {name: t.clone() for name, t in gm.state_dict().items()} if exact else None
-        made = gm(*copy_inputs(inputs))
+        made = gm(*copy_inputs(inputs, str(device)))
         if state is not None:
             gm.load_state_dict(state)
     _restore_outputs(gm, made)
     return Program(gm, plan, inputs)
 
 
+def _gpus(device: torch.device) -> list[int]:
+    return list(range(torch.cuda.device_count())) if device.type == "cuda" else []
+
+
+def _check_kernel(part: fx.GraphModule, head: str, kernel: Triton) -> None:
+    if why := triton.unfit(head, kernel) or triton.ill_fitted(head, kernel, part):
+        raise BadCompiled(why)
+
+
+def steps_of(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
+    """Return `grouped` of what a compiler handed over, whose Triton kernels fit their groups. Raises BadCompiled."""
+
+    def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
+        if head in compiled.kernels:
+            _check_kernel(part, head, compiled.kernels[head])
+        return Group(part, nodes[-1].name)
+
+    return _lowered(compiled, inputs, make)
+
+
 def plan_of(compiled: Compiled, inputs: Sequence[Any]) -> Plan | None:
     """Return the plan, checked, or one by first fit; None where sizes depend on numbers. Raises BadCompiled."""
-    gm = grouped(compiled.graph, compiled.groups, inputs)
+    gm = steps_of(compiled, inputs)
     try:
         if compiled.plan is None:
             return planned(gm, *inputs)
@@ -250,12 +383,15 @@ def plan_of(compiled: Compiled, inputs: Sequence[Any]) -> Plan | None:
     return compiled.plan
 
 
-def _place(gm: fx.GraphModule, compiled: Compiled, plan: Plan | None, inputs: Sequence[Any]) -> None:
+def _place(
+    gm: fx.GraphModule, compiled: Compiled, plan: Plan | None, inputs: Sequence[Any], device: torch.device
+) -> None:
     """Give each kernel its places in one arena, unless the caller gets what it makes."""
     if plan is None:
         return
-    kept = {s.name for s in storages(grouped(compiled.graph, compiled.groups, inputs), *inputs) if s.is_output}
-    memory = torch.empty(plan.arena + ALIGNMENT, dtype=torch.uint8)
+    steps = grouped(compiled.graph, compiled.groups, inputs, compiled.layouts)
+    kept = {s.name for s in storages(steps, *inputs) if s.is_output}
+    memory = torch.empty(plan.arena + ALIGNMENT, dtype=torch.uint8, device=device)
     memory = memory[-memory.data_ptr() % ALIGNMENT :][: plan.arena]
     for node in gm.graph.find_nodes(op="call_module"):
         step = gm.get_submodule(node.target)
@@ -268,12 +404,17 @@ def _place(gm: fx.GraphModule, compiled: Compiled, plan: Plan | None, inputs: Se
             step.places = [place] if place.data_ptr() % value.element_size() == 0 else []
 
 
-def _images_last(gm: fx.GraphModule) -> None:
-    """Lay out images as convolutions take them, once, at the entrance: oneDNN would do it at every convolution."""
+def _images_last(gm: fx.GraphModule, layouts: Mapping[str, list[int]]) -> None:
+    """Lay out images as convolutions take them, once, at the entrance: oneDNN would do it at every convolution.
+
+    Those that have a layout keep it.
+    """
     for node in gm.graph.find_nodes(op="placeholder"):
+        if node.name in layouts:
+            continue
         value, calls = node.meta.get("val"), [n for n in node.users if n.op == "call_module"]
         parts = (gm.get_submodule(n.target) for n in calls if n.args[:1] == (node,))
-        if getattr(value, "ndim", 0) == 4 and any(isinstance(part, _Call) and part.conv for part in parts):
+        if getattr(value, "ndim", 0) == 4 and any(isinstance(part, _Call) and part.images for part in parts):
             with gm.graph.inserting_after(node):
                 last = gm.graph.call_method("contiguous", (), {"memory_format": torch.channels_last})
             node.replace_all_uses_with(last)
@@ -310,6 +451,93 @@ def _restore_outputs(gm: fx.GraphModule, made: Any) -> None:
     if all(isinstance(leaf, fx.Node) for leaf in tree_leaves(output.args[0])):
         output.args = (fx.node.map_arg(output.args[0], restored),)
         gm.recompile()
+
+
+# ------------------------------------------------------------------------------------------------ the same function?
+
+#: What every other set of inputs of a kernel repeats.
+_SPECIAL = (math.inf, 1.0, math.nan, -2.0, 0.0, -math.inf, 0.5)
+
+
+class _Compared(Group):
+    """A group that runs its Triton kernel, too, on what it gets and on special numbers. `differs`: how, or ""."""
+
+    def __init__(self, part: fx.GraphModule, name: str, head: str, kernel: Triton):
+        super().__init__(part, name)
+        self.handed, self.differs = _Handed(part, name, head, kernel), ""
+
+    def forward(self, *inputs: Any) -> Any:
+        if not any(isinstance(x, FakeTensor) for x in inputs):
+            for given in (inputs, tree_map_only(torch.Tensor, _special, inputs)):
+                self.differs = self.differs or self._compare(given)
+        return super().forward(*inputs)
+
+    def _compare(self, inputs: tuple) -> str:
+        given = tree_map_only(torch.Tensor, torch.clone, inputs)
+        expected, found = self.gm(*inputs), self.handed(*given)
+        if compare(inputs, given, EXACT):
+            return f"The Triton kernel of {self.handed.head} writes into a tensor that it only reads."
+        dtype = next((t.dtype for t in tree_leaves(expected) if t.is_floating_point()), torch.float32)
+        differences = compare(expected, found, Tolerance.of(dtype, len(self.gm.graph.nodes)), "its result")
+        if not differences:
+            return ""
+        text = differences[0].sentence.replace(" before and ", " by torch and ").replace(" after", " by the kernel")
+        return f"The Triton kernel of {self.handed.head} computes something else than its group: {text}."
+
+
+def _special(x: torch.Tensor) -> torch.Tensor:
+    if not x.is_floating_point():
+        return x
+    numbers = torch.tensor(_SPECIAL, dtype=x.dtype, device=x.device)
+    return numbers[torch.arange(x.numel(), device=x.device) % len(_SPECIAL)].reshape(x.shape)
+
+
+#: How far a program on a GPU may be from its graph: torch lets convolutions round to ten bits there.
+_ON_GPU = Tolerance(2**-10)
+
+
+def differing(compiled: Compiled, inputs: Sequence[Any]) -> str:
+    """Return how kernels and layouts compute something else than the graph, or "". Raises BadCompiled.
+
+    Each group with a kernel runs both ways, where Triton can run it: on a GPU, or by its interpreter. On a GPU the
+    program is built and compared, too.
+    """
+    device, compared = device_of(inputs), []
+    if not compiled.kernels and not compiled.layouts and device.type == "cpu":
+        return ""
+    left = triton.MOST_PROGRAMS
+
+    def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
+        nonlocal left
+        kernel = compiled.kernels.get(head)
+        if kernel is None or not triton.runs_on(device):
+            return Group(part, nodes[-1].name)
+        _check_kernel(part, head, kernel)
+        if device.type == "cpu":
+            values = [node.meta.get("val") for node in part.graph.nodes]
+            if kernel.programs > left or any(getattr(value, "dtype", None) == torch.bfloat16 for value in values):
+                return Group(part, nodes[-1].name)
+            left -= kernel.programs
+        compared.append(_Compared(part, nodes[-1].name, head, kernel))
+        return compared[-1]
+
+    graph, own = copy.deepcopy(compiled.graph), copy.deepcopy(compiled.graph)  # a run may write into their buffers
+    expected, found = (_seeded(gm, inputs) for gm in (graph, _lowered(replace(compiled, graph=own), inputs, make)))
+    if told := next((one.differs for one in compared if one.differs), ""):
+        return told
+    exact = Tolerance.of(torch.float32, len(graph.graph.nodes))
+    if compiled.layouts and (differences := compare(expected, found, exact if device.type == "cpu" else _ON_GPU)):
+        return f"With its layouts the program returns something else than its graph: {differences[0].sentence}."
+    if device.type == "cuda" and (differences := compare(expected, _seeded(build(compiled, inputs), inputs), _ON_GPU)):
+        return f"On {device} the program returns something else than its graph: {differences[0].sentence}."
+    return ""
+
+
+def _seeded(call: Callable, inputs: Sequence[Any]) -> Any:
+    device = device_of(inputs)
+    with torch.no_grad(), torch.random.fork_rng(devices=_gpus(device)):
+        torch.manual_seed(0)
+        return call(*copy_inputs(tuple(inputs), str(device)))
 
 
 # ------------------------------------------------------------------------------------------------ straight-line code

@@ -1,7 +1,8 @@
 """What a compiler hands over: data, from which a program is built elsewhere.
 
 Compiled(gm)                                            # a graph alone: no groups, everything else by default
-Compiled(gm, groups=[["mul", "add"]], schedules={"mul": {"vector": 16}}, plan=planned(grouped(gm, groups), x))
+Compiled(gm, groups=[["mul", "add"]], schedules={"mul": {"vector": 16}}, plan=planned(grouped(gm, groups, (x,)), x))
+Compiled(gm, groups=[["mul", "add"]], kernels={"mul": Triton(…)}, layouts={"x": [0, 2, 3, 1]})
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
 from torch.utils._pytree import tree_leaves
 
-from passlab.capstone import library
+from passlab.capstone import layouts, library, triton
+from passlab.capstone.triton import Triton
 from passlab.fx.effects import has_effects
 from passlab.fx.judge import rebuild, validate
 from passlab.judge import record
@@ -37,13 +39,18 @@ class Compiled:
     `graph`: torch.fx nodes over torch's operators and `passlab.fx.ops`. `groups`: lists of node names, each of which
     becomes one kernel; every other node is a call of torch. `schedules`: name of the first node of a group → knobs of
     its loops (`passlab.kernels.schedule.KNOBS`). `plan`: the order of the steps and the places of what they make, for
-    `grouped(graph, groups)`; without one, the order of the graph and first fit.
+    `grouped(graph, groups, inputs, layouts)`; without one, the order of the graph and first fit. `kernels`: name of the
+    first node of a group → its kernel for a GPU (`passlab.capstone.triton`); on a CPU the group runs by default.
+    `layouts`: name of a value, or path of a parameter → the order of its dimensions in memory, outermost first
+    (`passlab.capstone.layouts`); what is not named lies as torch and the library put it.
     """
 
     graph: Any
     groups: list[list[str]] = field(default_factory=list)
     schedules: dict[str, dict] = field(default_factory=dict)
     plan: Plan | None = None
+    kernels: dict[str, Triton] = field(default_factory=dict)
+    layouts: dict[str, list[int]] = field(default_factory=dict)
 
 
 class BadCompiled(ValueError):
@@ -53,7 +60,8 @@ class BadCompiled(ValueError):
 def wrong(before: fx.GraphModule | None, compiled: object) -> str | None:
     """Return why this is not a Compiled of a model whose graph is `before`, in one sentence; None if it is one.
 
-    Nothing is run. What needs shapes, such as legal groups and a plan that holds, is `unbuildable`.
+    Nothing is run. What needs shapes, such as legal groups and a plan that holds, or a look into a kernel's text, is
+    for whoever builds it: `build` and `counts` raise BadCompiled.
     """
     if compiled is None:
         return "The compiler returned None. End it with `return Compiled(gm, …)`."
@@ -68,7 +76,7 @@ def wrong(before: fx.GraphModule | None, compiled: object) -> str | None:
 
 
 def _ill_formed(compiled: Compiled) -> str | None:
-    """Return what is wrong with the form of groups, schedules and plan, or None."""
+    """Return what is wrong with the form of groups, schedules, kernels, layouts and plan, or None."""
     names = {node.name for node in compiled.graph.graph.nodes}
     groups = compiled.groups
     if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
@@ -83,6 +91,17 @@ def _ill_formed(compiled: Compiled) -> str | None:
             return f"There is a schedule for {str(head)[:40]!r}, which is not the first node of a group."
         if why := unfit_knobs(head, knobs):
             return why
+    if not isinstance(compiled.kernels, dict):
+        return f"Compiled.kernels must be a dict from a group's first node to its kernel; got {compiled.kernels!r}."
+    for head, kernel in compiled.kernels.items():
+        if head not in heads:
+            return f"There is a kernel for {str(head)[:40]!r}, which is not the first node of a group."
+        if head in compiled.schedules:
+            return f"The group of {head} has a schedule and a Triton kernel: a kernel has its own loops. Leave one out."
+        if why := triton.ill_formed(head, kernel):
+            return why
+    if why := layouts.ill_formed(compiled.graph, compiled.layouts):
+        return why
     if compiled.plan is not None and type(compiled.plan) is not Plan:
         return f"Compiled.plan must be a Plan (passlab.memory.plan); got {type(compiled.plan).__name__}."
     if compiled.plan is not None and not (type(compiled.plan.arena) is int and 0 <= compiled.plan.arena <= MOST_BYTES):

@@ -6,17 +6,17 @@ import contextlib
 import copy
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch import fx
 
-from passlab.capstone.building import build, grouped, plan_of
+from passlab.capstone.building import build, device_of, differing, plan_of, steps_of
 from passlab.capstone.compiled import BadCompiled, Compiled, same_outputs
 from passlab.fx.effects import has_effects
 from passlab.fx.elsewhere import confined
-from passlab.fx.programs import copy_inputs
+from passlab.fx.programs import Program, copy_inputs, moved
 from passlab.measure import bytes_moved, launches, peak_memory
 from passlab.memory.buffers import lower_bound, peak_step
 from passlab.memory.liveness import liveness
@@ -44,9 +44,10 @@ class Counts:
 def counts(compiled: Compiled, inputs: Sequence[Any]) -> Counts:
     """Return what a compiled model costs on such inputs. Nothing is built; a group is one launch. Raises BadCompiled.
 
-    A model that was not compiled is `Compiled(gm)`.
+    A model that was not compiled is `Compiled(gm)`. Graph and inputs are on the CPU: the counts are the same for a GPU,
+    on which a library may start more kernels in one call.
     """
-    gm = grouped(compiled.graph, compiled.groups, inputs)
+    gm = steps_of(compiled, inputs)
     plan = plan_of(compiled, inputs)
     if has_effects(compiled.graph.graph):
         gm = copy.deepcopy(gm)  # a run may write into its buffers
@@ -69,35 +70,53 @@ def peak_told(gm: fx.GraphModule, plan: Plan, inputs: Sequence[Any]) -> str:
     return f"The most bytes that live at once are {where}."
 
 
-def too_much(before: fx.GraphModule, compiled: Compiled, peak: int, inputs: Sequence[Any]) -> str | None:
-    """Return why a compiled model with this peak needs more memory than it may, or None. Raises BadCompiled."""
-    own, plan = plan_of(Compiled(before), inputs), plan_of(compiled, inputs)
-    most = int(SHARE_OF_PEAK * own.arena) + ROOM if own is not None else peak
+def allowed(before: fx.GraphModule, inputs: Sequence[Any]) -> tuple[int, int] | None:
+    """Return what a model needs as it is, and what it may need compiled, in bytes; None where it can have no plan."""
+    own = plan_of(Compiled(before), inputs)
+    return None if own is None else (own.arena, int(SHARE_OF_PEAK * own.arena) + ROOM)
+
+
+def too_much(compiled: Compiled, peak: int, inputs: Sequence[Any], own: int, most: int) -> str | None:
+    """Return why a compiled model with this peak needs more than the `most` of a model that needs `own`, or None."""
     if peak <= most:
         return None
-    told = f"It needs {peak:,} bytes for what it computes, and the model as it is {own.arena:,}; at most {most:,} are"
-    where = peak_told(grouped(compiled.graph, compiled.groups, inputs), plan, inputs) if plan is not None else ""
+    told = f"It needs {peak:,} bytes for what it computes, and the model as it is {own:,}; at most {most:,} are"
+    plan = plan_of(compiled, inputs)
+    where = peak_told(steps_of(compiled, inputs), plan, inputs) if plan is not None else ""
     return f"{told} allowed. {where}".strip()
 
 
 @confined
-def examined(compiled: Compiled, inputs: Sequence[Any], before: fx.GraphModule | None = None, rounds: int = 0) -> dict:
+def examined(
+    compiled: Compiled,
+    inputs: Sequence[Any],
+    before: fx.GraphModule | None = None,
+    rounds: int = 0,
+    memory: tuple[int, int] | None = None,
+    device: str = "cpu",
+) -> dict:
     """Return what there is to know of a compiled model whose form is right (`wrong`), as data.
 
-    "broken": why no program can be built from it, or ""; else "launches", "bytes", "peak" (see `Counts`). With
-    `before`, the model's own graph, its memory is limited, too (`too_much`); with `rounds` as well, it is built and
-    timed: "eager" and "mine" are then seconds of CPU time per call, one number for each round.
+    "broken": why no program can be built from it, or ""; else "differs": how its kernels and layouts compute something
+    else than its graph, or "", and "launches", "bytes", "peak" (see `Counts`). memory: what the model needs, and may
+    need (`allowed`). With `before`, the model's own graph, and `rounds`, it is built and timed: "eager" and "mine" are
+    then seconds per call, one number for each round. device: where it is built and compared with its graph, unless the
+    graph names another; counts are made on the CPU.
     """
     try:
         if why := same_outputs(before, compiled, inputs) if before is not None else None:
             return {"broken": why}
         found: dict[str, Any] = {"broken": "", **counts(compiled, inputs).to_json()}
-        if before is not None and (why := too_much(before, compiled, found["peak"], inputs)):
+        if memory is not None and (why := too_much(compiled, found["peak"], inputs, *memory)):
             return {"broken": why}
+        if device != "cpu" and Program(compiled.graph).run(inputs, device=device).error is None:
+            compiled = replace(compiled, graph=moved(copy.deepcopy(compiled.graph), device))
+            before, inputs = moved(copy.deepcopy(before), device), moved(tuple(inputs), device)
+        found["differs"] = differing(compiled, inputs)
         if rounds:
             keep_memory()
             calls = {"eager": before, "mine": build(compiled, inputs, parallel=False)}
-            found |= cpu_seconds(calls, inputs, rounds)
+            found |= seconds_by_turns(calls, inputs, rounds)
     except BadCompiled as error:
         return {"broken": str(error)}
     return found
@@ -125,20 +144,37 @@ def one_thread():
         torch.set_num_threads(threads)
 
 
-def cpu_seconds(calls: Mapping[str, Callable], inputs: Sequence[Any], rounds: int) -> dict[str, list[float]]:
-    """Return name → seconds of CPU time per call in each round; in a round each function has its turn."""
-    inputs, times, counts_of = copy_inputs(tuple(inputs)), {name: [] for name in calls}, {}
+def seconds_by_turns(calls: Mapping[str, Callable], inputs: Sequence[Any], rounds: int) -> dict[str, list[float]]:
+    """Return name → seconds per call in each round; in a round each function has its turn.
+
+    On the CPU they are seconds of CPU time, on a GPU those between two events of its stream.
+    """
+    device = device_of(inputs)
+    took = _gpu_seconds if device.type == "cuda" else _cpu_seconds
+    inputs, times, counts_of = copy_inputs(tuple(inputs), str(device)), {name: [] for name in calls}, {}
     with torch.no_grad(), one_thread():
         for name, call in calls.items():
             for _ in range(3):
                 call(*inputs)
-            start = cpu_time()
-            call(*inputs)
-            counts_of[name] = max(1, int(2e-3 / max(cpu_time() - start, 1e-6)))
+            counts_of[name] = max(1, int(2e-3 / max(took(call, inputs, 1), 1e-6)))
         for _ in range(rounds):
             for name, call in calls.items():
-                start = cpu_time()
-                for _ in range(counts_of[name]):
-                    call(*inputs)
-                times[name].append((cpu_time() - start) / counts_of[name])
+                times[name].append(took(call, inputs, counts_of[name]))
     return times
+
+
+def _cpu_seconds(call: Callable, inputs: Sequence[Any], count: int) -> float:
+    start = cpu_time()
+    for _ in range(count):
+        call(*inputs)
+    return (cpu_time() - start) / count
+
+
+def _gpu_seconds(call: Callable, inputs: Sequence[Any], count: int) -> float:
+    first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    first.record()
+    for _ in range(count):
+        call(*inputs)
+    last.record()
+    last.synchronize()
+    return first.elapsed_time(last) / 1e3 / count

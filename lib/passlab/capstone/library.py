@@ -2,7 +2,8 @@
 
     matched(gm, nodes)       # Epilogue, or None
 
-oneDNN computes them in one loop nest, with weights that are laid out once, when the program is built.
+On the CPU, oneDNN computes them in one loop nest, with weights that are laid out once, when the program is built. On a
+GPU they are calls of torch's own libraries, each of which writes into the memory of the first where it can.
 """
 
 from __future__ import annotations
@@ -94,9 +95,9 @@ def matched(gm: fx.GraphModule, nodes: Sequence[fx.Node]) -> Epilogue | None:
 
 
 def _float32(node: fx.Node) -> tuple[int, ...] | None:
-    """Return the shape of a node's value if it is a float32 tensor on the CPU with elements."""
+    """Return the shape of a node's value if it is a float32 tensor on the CPU or a GPU with elements."""
     value = node.meta.get("val")
-    fits = isinstance(value, torch.Tensor) and value.dtype == torch.float32 and value.device.type == "cpu"
+    fits = isinstance(value, torch.Tensor) and value.dtype == torch.float32 and value.device.type in ("cpu", "cuda")
     return tuple(value.shape) if fits and value.numel() else None
 
 
@@ -163,15 +164,40 @@ def _pair(value: Any) -> list[int] | None:
     return (list(value) * 2)[:2] if fits else None
 
 
-def call(found: Epilogue) -> Any:
-    """Return a function (input[, added]) → result that computes a group in one call. None where oneDNN is missing."""
-    run = _call(found)
-    if run is not None and found.added is found.head.input:  # conv(x) + x: the group reads one value
-        return lambda x: run(x, x)
-    return run
+def call(found: Epilogue) -> tuple[Callable, bool] | None:
+    """Return a function (input[, added]) → result that computes a group, and whether it takes images with channels
+    last. None on a CPU without oneDNN."""
+    on_cpu = found.head.weight.device.type == "cpu"
+    run = _by_onednn(found) if on_cpu else plain(found)
+    if run is None:
+        return None
+    images = on_cpu and found.head.kind == "conv"
+    if found.added is found.head.input:  # conv(x) + x: the group reads one value
+        return (lambda x: run(x, x)), images
+    return run, images
 
 
-def _call(found: Epilogue) -> Any:
+def plain(found: Epilogue) -> Callable:
+    """Return a function (input[, added]) → result of torch's own operators, all after the first in its memory."""
+    head, then = found.head, _IN_PLACE.get(found.activation)
+    weight, bias = head.weight.detach(), None if head.bias is None else head.bias.detach()
+    if head.kind == "conv":
+        padding, stride, dilation, groups = head.how
+
+        def first(x: torch.Tensor) -> torch.Tensor:
+            return torch.conv2d(x, weight, bias, stride, padding, dilation, groups)
+    else:
+        linear = torch._C._nn.linear
+
+        def first(x: torch.Tensor) -> torch.Tensor:
+            return linear(x, weight, bias)
+
+    if found.added is None:
+        return first if then is None else lambda x: then(first(x))
+    return (lambda x, y: first(x).add_(y)) if then is None else lambda x, y: then(first(x).add_(y))
+
+
+def _by_onednn(found: Epilogue) -> Callable | None:
     if not torch.backends.mkldnn.is_available() or not hasattr(torch.ops.mkldnn, "_convolution_pointwise"):
         return None
     head, onednn = found.head, torch.ops.mkldnn
@@ -181,14 +207,14 @@ def _call(found: Epilogue) -> Any:
     if head.kind == "conv":
         packed = onednn._reorder_convolution_weight(weight, *head.how, shape)
         if found.added is None:
-            plain = onednn._convolution_pointwise.default
-            return lambda x: plain(x, packed, bias, *head.how, name, scalars, algorithm)
+            convolution = onednn._convolution_pointwise.default
+            return lambda x: convolution(x, packed, bias, *head.how, name, scalars, algorithm)
         both = onednn._convolution_pointwise.binary
         unary = None if name == "none" else name
         return lambda x, other: both(x, other, packed, bias, *head.how, "add", 1.0, unary, [], "")
     rows = torch.Size(shape[:-1]).numel()
     if rows * weight.numel() < WORTH_PACKING:
-        return _small_linear(weight, bias, found)
+        return plain(found)
     if found.added is None:
         packed = onednn._reorder_linear_weight(weight, rows)
         linear = onednn._linear_pointwise.default
@@ -196,14 +222,3 @@ def _call(found: Epilogue) -> Any:
     packed = onednn._reorder_linear_weight(weight, rows)
     binary = onednn._linear_pointwise.binary
     return lambda x, other: binary(x, other, packed, bias, "add")
-
-
-def _small_linear(weight: torch.Tensor, bias: torch.Tensor | None, found: Epilogue) -> Callable:
-    """Return a linear layer that is small: the product and what follows it, in the product's own memory."""
-    linear = torch._C._nn.linear
-    if found.added is not None:
-        return lambda x, other: linear(x, weight, bias).add_(other)
-    if not found.activation:
-        return lambda x: linear(x, weight, bias)
-    then = _IN_PLACE[found.activation]
-    return lambda x: then(linear(x, weight, bias))

@@ -21,7 +21,7 @@ from torch import fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from passlab.capstone import library
-from passlab.capstone.building import grouped
+from passlab.capstone.building import steps_of
 from passlab.capstone.compiled import Compiled, shaped
 from passlab.fx.effects import effects, has_effects, written
 from passlab.fx.judge import rebuild
@@ -288,7 +288,7 @@ def _trimmed(group: list[fx.Node]) -> list[fx.Node]:
 
 def plan(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
     """Order the steps for few live bytes, and place what they make by the best of several first fits."""
-    gm = grouped(compiled.graph, compiled.groups, inputs)
+    gm = steps_of(compiled, inputs)
     orders, plans = [[node.name for node in gm.graph.nodes]], []
     if not written(gm.graph) and not has_effects(gm.graph):
         orders.append(nodes_of(gm, best_order(tasks_of(gm, *inputs), states=2_000, width=8).order))

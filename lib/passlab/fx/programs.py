@@ -240,6 +240,25 @@ def copy_inputs(args: Any, device: str = "cpu") -> Any:
     return pytree.tree_map_only(Tensor, copied, args)
 
 
+def moved(value: Any, device: str) -> Any:
+    """Return tensors and modules in nested containers on a device; a module is moved in place."""
+
+    def move(part: Any) -> Any:
+        if isinstance(part, Tensor):
+            return part.to(device)
+        if isinstance(part, nn.Module):
+            part.to(device)
+            for module in part.modules():
+                for name, held in vars(module).items():
+                    if isinstance(held, Tensor):  # a constant that is no buffer
+                        setattr(module, name, held.to(device))
+            if isinstance(part, fx.GraphModule) and "inputs" in part.meta:
+                part.meta["inputs"] = moved(part.meta["inputs"], device)
+        return part
+
+    return pytree.tree_map(move, value)
+
+
 def _recast(t: Tensor, dtype: torch.dtype | None, device: str, jitter: float) -> Tensor:
     to = dtype if dtype is not None and t.is_floating_point() else t.dtype
     if dtype == torch.float64 and t.is_complex():

@@ -1,0 +1,255 @@
+"""Kernels as Triton source: text, with what a launch needs to know.
+
+    kernel = Triton(TEXT, "fused", ["x", "add"], grid=[4], meta={"BLOCK": 1024})
+    Compiled(gm, groups=[["mul", "add"]], kernels={"mul": kernel})
+
+On a GPU, Triton compiles the text. On a CPU no program is made of it: the group runs as it does without a kernel, and
+Triton's interpreter, where the package is installed, tells whether the text computes what the group does. Bfloat16, and
+more than MOST_PROGRAMS programs of the grid in a model, are left to the GPU.
+
+The text may hold functions with @triton.jit and nothing else (`unfit`): no other import, no call of Python's own
+library, no name with an underscore in front. It is looked at, compiled and run only where a returned graph may run.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import contextlib
+import importlib.util
+import math
+import os
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import fx
+
+from passlab.judge import record
+from passlab.kernels.primitives import state
+from passlab.kernels.triton import loaded
+
+#: Characters of a kernel's text; programs on an axis of its grid; programs that the interpreter runs for a model.
+MOST_TEXT, MOST_GRID, MOST_PROGRAMS = 20_000, 2**31 - 1, 1024
+
+_IMPORTS = ("import triton", "import triton.language as tl")
+_PYTHON = frozenset(["abs", "float", "int", "len", "max", "min", "range"])
+_OF_TRITON = frozenset(["cdiv", "jit", "next_power_of_2"])
+#: Parts of triton.language that lead out of the language.
+_MODULES = frozenset(["core", "extra", "math", "random", "semantic", "standard", "target_info", "wraps"])
+_OF_VALUES = frozenset(["T", "broadcast_to", "cast", "dtype", "element_ty", "expand_dims", "permute", "reshape"])
+_OF_VALUES |= {"abs", "shape", "sum", "to", "trans"}
+_SYNTAX = (
+    *(ast.arguments, ast.arg, ast.keyword, ast.Return, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Pass),
+    *(ast.For, ast.While, ast.If, ast.Break, ast.Continue, ast.BoolOp, ast.BinOp, ast.UnaryOp, ast.Compare, ast.IfExp),
+    *(ast.Call, ast.Constant, ast.Attribute, ast.Subscript, ast.Slice, ast.Name, ast.Tuple, ast.List),
+    *(ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop),
+)
+
+
+@record
+@dataclass(frozen=True)
+class Triton:
+    """A group's kernel.
+
+    `source`: Python text, of which the function `name` is started, on `grid` programs along one to three axes.
+    `arguments`: what its parameters are, in order: names of values that the group reads, paths of the parameters that
+    it holds, and names of the nodes of the group that are read elsewhere, into which it writes. `meta`: its other
+    parameters, by name, such as {"BLOCK": 1024}.
+
+    Each tensor lies in memory as its node's does in the graph (`node.meta["val"].stride()`), new ones without gaps.
+    """
+
+    source: str
+    name: str
+    arguments: list[str]
+    grid: list[int]
+    meta: dict[str, int | float | bool] = field(default_factory=dict)
+
+    @property
+    def programs(self) -> int:
+        return math.prod(self.grid)
+
+
+def ill_formed(head: str, kernel: object) -> str | None:
+    """Return why this is not a kernel of the group that begins with `head`, or None. The text is not looked at."""
+    if type(kernel) is not Triton:
+        return f"The kernel of {head} must be a Triton (passlab.capstone); got {type(kernel).__name__}."
+    if type(kernel.source) is not str or len(kernel.source) > MOST_TEXT:
+        return f"The source of the kernel of {head} must be text of at most {MOST_TEXT:,} characters."
+    if type(kernel.name) is not str or not kernel.name.isidentifier():
+        return f"The kernel of {head} must have the name of a function; got {str(kernel.name)[:40]!r}."
+    if type(kernel.arguments) is not list or not all(type(name) is str for name in kernel.arguments):
+        return f"The arguments of the kernel of {head} must be a list of names; got {str(kernel.arguments)[:60]}."
+    fits = type(kernel.grid) is list and 1 <= len(kernel.grid) <= 3
+    if not fits or not all(type(n) is int and 1 <= n <= MOST_GRID for n in kernel.grid):
+        return f"The grid of the kernel of {head} is {str(kernel.grid)[:60]}; it must be a list of one to three sizes."
+    fits = type(kernel.meta) is dict and all(type(name) is str for name in kernel.meta)
+    if not fits or not all(type(value) in (int, float, bool) for value in kernel.meta.values()):
+        return (
+            f"The meta of the kernel of {head} must be a dict from parameters to numbers; got {str(kernel.meta)[:60]}."
+        )
+    return None
+
+
+def unfit(head: str, kernel: Triton) -> str | None:
+    """Return why a kernel's text cannot be compiled or started, or None. It is read, and not executed."""
+    try:
+        return _unfit(head, kernel, ast.parse(kernel.source))
+    except SyntaxError as error:
+        return f"The kernel of {head} has a syntax error in line {error.lineno or 1}: {error.msg}."
+    except (ValueError, RecursionError, MemoryError) as error:
+        return f"The kernel of {head} is not Python text: {str(error)[:100] or type(error).__name__}."
+
+
+def _unfit(head: str, kernel: Triton, tree: ast.Module) -> str | None:
+    functions = {}
+    for one in tree.body:
+        if isinstance(one, ast.FunctionDef) and [ast.unparse(d) for d in one.decorator_list] == ["triton.jit"]:
+            functions[one.name] = one
+        elif ast.unparse(one) not in _IMPORTS and not _says_nothing(one):
+            told = f"{ast.unparse(one).splitlines()[0][:60]!r} in line {one.lineno}"
+            may = f"{' and '.join(map(repr, _IMPORTS))}, and functions with @triton.jit"
+            return f"The kernel of {head} has {told}: its text may hold {may}."
+    for function in functions.values():
+        if told := _beyond_triton(function):
+            return f"The kernel of {head} uses {told}, which is not Triton's."
+    if kernel.name not in functions:
+        has = ", ".join(functions) or "none"
+        return f"The source of the kernel of {head} has no function {kernel.name!r}; it has {has}."
+    return _ill_called(head, kernel, functions[kernel.name].args)
+
+
+def _says_nothing(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+def _beyond_triton(function: ast.FunctionDef) -> str | None:
+    """Return what in a function is not of Triton's language, with its line, or None."""
+    roots = [*function.body, function.args, *([function.returns] if function.returns else [])]
+    parts = [part for root in roots for part in ast.walk(root)]
+    before_a_dot = {id(part.value) for part in parts if isinstance(part, ast.Attribute)}
+    for part in parts:
+        told = ""
+        if not isinstance(part, _SYNTAX):
+            told = type(part).__name__
+        elif isinstance(part, ast.Name) and (part.id.startswith("_") or _python(part.id)):
+            told = part.id
+        elif isinstance(part, ast.Name) and part.id in ("tl", "triton") and id(part) not in before_a_dot:
+            told = f"{part.id} by itself"
+        elif isinstance(part, ast.Attribute) and not _known(part, id(part) in before_a_dot):
+            told = ast.unparse(part)[:60]
+        if told:
+            return f"{told} (line {getattr(part, 'lineno', function.lineno)})"
+    return None
+
+
+def _python(name: str) -> bool:
+    return hasattr(builtins, name) and name not in _PYTHON
+
+
+def _known(part: ast.Attribute, inner: bool) -> bool:
+    """Return whether an attribute is one of Triton's functions and types, or of a tensor's. inner: a dot follows it."""
+    if part.attr.startswith("_"):
+        return False
+    match part.value:
+        case ast.Name(id="tl"):
+            return part.attr not in _MODULES or (part.attr == "math" and inner)
+        case ast.Name(id="triton"):
+            return part.attr in _OF_TRITON
+        case ast.Attribute(value=ast.Name(id="tl"), attr="math"):
+            return part.attr not in _MODULES
+        case ast.Attribute(value=ast.Name(id="tl"), attr="PropagateNan"):
+            return True
+    return part.attr in _OF_VALUES
+
+
+def _ill_called(head: str, kernel: Triton, parameters: ast.arguments) -> str | None:
+    """Return how arguments and meta do not fit the parameters of the function, or None."""
+    if parameters.vararg or parameters.kwarg or parameters.kwonlyargs or parameters.posonlyargs or parameters.defaults:
+        return f"The parameters of {kernel.name}, the kernel of {head}, must be plain: without *, / and defaults."
+    names = [a.arg for a in parameters.args]
+    if extra := [name for name in kernel.meta if name not in names]:
+        return f"The kernel of {head} has meta for {extra[0]!r}; {kernel.name} has the parameters {', '.join(names)}."
+    left = [name for name in names if name not in kernel.meta]
+    if len(left) != len(kernel.arguments):
+        return (
+            f"{kernel.name}, the kernel of {head}, has the parameters {', '.join(left) or 'none'} besides its meta; "
+            f"the arguments are {', '.join(kernel.arguments) or 'none'}."
+        )
+    return None
+
+
+def ill_fitted(head: str, kernel: Triton, part: fx.GraphModule) -> str | None:
+    """Return how a kernel's arguments do not fit its group, or None. part: the group, by `passlab.kernels.cut`."""
+    reads, made, held = part.meta["inputs_of"], part.meta["outputs_of"], list(state(part))
+    for name in kernel.arguments:
+        if name not in (*reads, *made, *held):
+            read, hold = (", ".join(names) or "nothing" for names in (reads, held))
+            has = f"reads {read}, holds {hold} and makes {', '.join(made)}"
+            return f"The kernel of {head} has the argument {name!r}; the group {has}."
+    if missing := [name for name in made if name not in kernel.arguments]:
+        return f"The kernel of {head} does not get {missing[0]}, which the group makes: name it among the arguments."
+    return None
+
+
+# ------------------------------------------------------------------------------------------------ a launch
+
+
+def runs_on(device: torch.device) -> bool:
+    """Return whether Triton's kernels, or its interpreter for them, run on tensors of a device."""
+    return device.type in ("cpu", "cuda") and importlib.util.find_spec("triton") is not None
+
+
+def launcher(kernel: Triton, device: torch.device) -> Callable[..., None]:
+    """Return a function that starts a kernel on its tensors: compiled on a GPU, interpreted on a CPU.
+
+    It executes the text, which `unfit` must have passed.
+    """
+    grid = tuple(kernel.grid)
+    if device.type == "cuda":
+        start = getattr(loaded(kernel.source, kernel.name), kernel.name)[grid]
+        return lambda *tensors: start(*tensors, **kernel.meta)
+    with interpreting():
+        start = getattr(loaded(kernel.source, kernel.name), kernel.name)[grid]
+
+    def run(*tensors: Any) -> None:
+        with interpreting():
+            start(*tensors, **kernel.meta)
+
+    return run
+
+
+_interpreter: dict[str, Any] = {}
+
+
+@contextlib.contextmanager
+def interpreting() -> Iterator[None]:
+    """Have `import triton` mean its interpreter inside.
+
+    Triton decides when it is imported whether it interprets, and by then torch may have imported it to compile.
+    """
+
+    def own() -> dict[str, Any]:
+        modules = sys.modules.items()
+        return {name: m for name, m in modules if f"{name}.".startswith("triton.") and not name.startswith("triton._C")}
+
+    def put(modules: dict[str, Any]) -> None:
+        for name in own():
+            del sys.modules[name]
+        sys.modules.update(modules)
+
+    others, before = own(), os.environ.get("TRITON_INTERPRET")
+    put(_interpreter)
+    os.environ["TRITON_INTERPRET"] = "1"
+    try:
+        yield
+    finally:
+        _interpreter.update(own())
+        put(others)
+        if before is None:
+            del os.environ["TRITON_INTERPRET"]
+        else:
+            os.environ["TRITON_INTERPRET"] = before
