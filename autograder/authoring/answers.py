@@ -153,36 +153,36 @@ def stub(exercise_id: str) -> Any:
 def missing(exercise_id: str) -> list[str]:
     """Return one sentence for each of an exercise's three files that is missing or does not mention it."""
     exercise = exercises.find(exercise_id)
-    said = []
+    problems = []
     for module, what in (
         (exercises.module_name(exercise.id), "cases() and judge"),
         (module_name(exercise.id), "hidden(seed) and its answers"),
     ):
         path = _path(module)
         if not path.is_file():
-            said.append(f"{path.relative_to(COURSE)} is missing: {what} of {exercise.id} belong there.")
+            problems.append(f"{path.relative_to(COURSE)} is missing: {what} of {exercise.id} belong there.")
     path = COURSE / "solutions" / exercise.day / f"{exercise.notebook}.py"
     here = path.relative_to(COURSE)
     if not path.is_file():
-        said.append(f"{here} is missing: text and answer of {exercise.id} belong there.")
+        problems.append(f"{here} is missing: text and answer of {exercise.id} belong there.")
     elif exercise.id not in questions(path.read_text(encoding="utf-8")):
-        said.append(f"{here} has no answer with a cell check({exercise.id!r}, …) below it.")
-    return said
+        problems.append(f"{here} has no answer with a cell check({exercise.id!r}, …) below it.")
+    return problems
 
 
 def strays() -> list[str]:
     """Return one sentence for each file, and each question, that belongs to no exercise."""
     ids = {exercise.id for day in exercises.days() for exercise in exercises.of_day(day)}
     own = {_path(name(i)) for i in ids for name in (exercises.module_name, module_name)}
-    said = []
+    problems = []
     for path in sorted([*COURSE.glob("lib/passlab/exercises/day*/*.py"), *COURSE.glob("autograder/answers/day*/*.py")]):
         if path not in own and not path.stem.startswith("_"):
-            said.append(f"{path.relative_to(COURSE)} belongs to no exercise of {path.parent.name}.")
+            problems.append(f"{path.relative_to(COURSE)} belongs to no exercise of {path.parent.name}.")
     for path in sorted(COURSE.glob("solutions/day*/*.py")):
         for name in questions(path.read_text(encoding="utf-8")):
             if name not in ids or exercises.find(name).notebook != path.stem:
-                said.append(f"{path.relative_to(COURSE)} checks {name!r}, which EXERCISES does not place there.")
-    return said
+                problems.append(f"{path.relative_to(COURSE)} checks {name!r}, which EXERCISES does not place there.")
+    return problems
 
 
 def _path(module: str) -> Path:

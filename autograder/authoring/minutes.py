@@ -126,7 +126,7 @@ def _core_and_stretch(some: Iterable[Exercise | Written]) -> tuple[int, int]:
     return times[0], times[1]
 
 
-def told(path: Path) -> str:
+def head(path: Path) -> str:
     """Return the sentence in the head of an exercise notebook: its core and its stretch, with their minutes."""
     mine = [e for e in _all(path.parent.name) if e.notebook == path.stem]
     core, stretch = _core_and_stretch(mine)
@@ -150,8 +150,8 @@ def rows(lessons: Iterable[Path]) -> Iterator[str]:
     for path in lessons:
         day = path.stem.split("_")[0]
         times = (lesson(path), lesson(path, stretch=True)), _core_and_stretch(_all(day))
-        told = [f"{core} + {more}" if more else f"{core}" for core, more in times]
-        yield f"| {int(day.removeprefix('day'))} | {' | '.join(told)} |"
+        columns = [f"{core} + {more}" if more else f"{core}" for core, more in times]
+        yield f"| {int(day.removeprefix('day'))} | {' | '.join(columns)} |"
 
 
 def wrong() -> Iterator[str]:
@@ -166,8 +166,8 @@ def wrong() -> Iterator[str]:
         if core > EXERCISES:
             yield f"{day}: its core exercises take {core} minutes; at most {EXERCISES} fit a day."
     for path in source.notebooks():
-        if told(path) not in _prose(path):
-            yield f"{path.parent.name}/{path.name}: its head should say: {told(path)}"
+        if head(path) not in _prose(path):
+            yield f"{path.parent.name}/{path.name}: its head should say: {head(path)}"
     lessons = sorted((source.ROOT / "course").glob("day*.py"))
     yield from _wrong_lessons(lessons)
     index = (source.ROOT / "course" / "index.py").read_text(encoding="utf-8")

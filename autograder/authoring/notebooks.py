@@ -176,15 +176,15 @@ def wanted() -> dict[Path, str]:
 
 def out_of_step(files: dict[Path, str]) -> list[str]:
     """Return one sentence for each file that is missing, differs, or should not be there."""
-    root, said = source.COURSE, []
+    root, problems = source.COURSE, []
     for path, text in files.items():
         if not path.exists():
-            said.append(f"{path.relative_to(root)} is missing")
+            problems.append(f"{path.relative_to(root)} is missing")
         elif path.read_bytes() != text.encode("utf-8"):
-            said.append(f"{path.relative_to(root)} differs from the build of its .py")
+            problems.append(f"{path.relative_to(root)} differs from the build of its .py")
     there = [*root.glob("course/*.ipynb"), *root.glob("solutions/*/*.ipynb"), *_released(root)]
-    said += [f"{path.relative_to(root)} comes from no .py" for path in sorted(there) if path not in files]
-    return said
+    problems += [f"{path.relative_to(root)} comes from no .py" for path in sorted(there) if path not in files]
+    return problems
 
 
 def stale_solutions() -> list[str]:
@@ -221,9 +221,9 @@ def build() -> list[str]:
 
 def main() -> int:
     if "--check" in sys.argv[1:]:
-        said = out_of_step(wanted())
-        print("\n".join([*said, "Run `make notebooks`."]) if said else "All notebooks are in step.")
-        return 1 if said else 0
+        problems = out_of_step(wanted())
+        print("\n".join([*problems, "Run `make notebooks`."]) if problems else "All notebooks are in step.")
+        return 1 if problems else 0
     changed = build()
     print("\n".join(f"wrote {name}" for name in changed) if changed else "All notebooks were in step.")
     return 0

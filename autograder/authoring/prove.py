@@ -242,7 +242,7 @@ def main(names: list[str], as_json: bool, jobs: int, seed: int, seeds: int = 1) 
     wrong = [row for proof in proofs for row in proof.rows if row.kind == "wrong"]
     bad = [proof.exercise for proof in proofs if not proof.ok]
     killed, seen = (sum(r.points < p.total for p in proofs for r in p.rows if r.kind == "wrong"), sum(1 for _ in wrong))
-    told = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
-    console.print(f"{len(proofs)} exercises, {told}: {killed} of {seen} wrong answers fall short.")
+    seeds_text = f"seed {seed}" if seeds == 1 else f"seeds {seed} to {seed + seeds - 1}"
+    console.print(f"{len(proofs)} exercises, {seeds_text}: {killed} of {seen} wrong answers fall short.")
     console.print(f"[red]Not proved: {', '.join(bad)}[/]" if bad else "[green]The proof holds.[/]")
     return 1 if bad else 0

@@ -158,8 +158,8 @@ def wanted() -> dict[Path, str]:
 def out_of_step(files: dict[Path, str]) -> list[str]:
     """Return one sentence for each file that is missing, differs, or should not be there."""
     there = [p for p in (source.COURSE / FOLDER).rglob("*") if p.is_file()]
-    said = [f"{p.relative_to(source.COURSE)} is out of step" for p, text in files.items() if not _holds(p, text)]
-    return said + [f"{p.relative_to(source.COURSE)} belongs to no sample" for p in there if p not in files]
+    problems = [f"{p.relative_to(source.COURSE)} is out of step" for p, text in files.items() if not _holds(p, text)]
+    return problems + [f"{p.relative_to(source.COURSE)} belongs to no sample" for p in there if p not in files]
 
 
 def _holds(path: Path, text: str) -> bool:

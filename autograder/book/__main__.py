@@ -69,9 +69,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 1
-    said = check.problems(book.folder)
+    faults = check.problems(book.folder)
     first = f"{check.size(book.folder / 'index.html') / 1000:.0f} kB of at most {check.FIRST / 1000:.0f}"
-    say("\n".join(said) or f"No broken link. First page: {first}.")
+    say("\n".join(faults) or f"No broken link. First page: {first}.")
     ran = f"{book.ran} of {book.lessons} lessons run"
     over = "" if book.seconds <= book.limit() else ", which is exceeded"
     say(f"Built in {book.seconds:.0f} s, {ran} (limit: {book.limit()} s{over}): {book.folder / 'index.html'}")
@@ -82,8 +82,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say(str(error))
         else:
             say("\n".join([f"axe: {len(found)} violations on {seen} pages.", *found[:FIRST]]))
-            said += found
-    return bool(said)
+            faults += found
+    return bool(faults)
 
 
 if __name__ == "__main__":

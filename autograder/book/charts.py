@@ -15,16 +15,16 @@ def describe() -> None:
 
 def words(figure) -> str:
     """Return what a figure says in its titles, axis labels, legends and texts; "" if it says nothing."""
-    told = [figure.get_suptitle(), *map(_axes, figure.axes)]
-    return " ".join(f"{part}." for part in (" ".join(text.split()) for text in told) if part)
+    parts = [figure.get_suptitle(), *map(_axes, figure.axes)]
+    return " ".join(f"{part}." for part in (" ".join(text.split()) for text in parts) if part)
 
 
 def _axes(axes) -> str:
     across, up = axes.get_xlabel(), axes.get_ylabel()
     labels = [*axes.get_legend_handles_labels()[1], *(text.get_text() for text in axes.texts)]
-    told = [
+    parts = [
         axes.get_title(),
         f"{up} against {across}" if up and across else up or across,
         ", ".join(dict.fromkeys(filter(None, labels[:LABELS]))),
     ]
-    return "; ".join(filter(None, told))
+    return "; ".join(filter(None, parts))

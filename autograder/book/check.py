@@ -44,28 +44,28 @@ def _read(path: Path) -> _Page:
 def problems(folder: Path) -> list[str]:
     """Return one sentence for each defect of the pages below a folder. Links out of the book are not followed."""
     pages = {path: _read(path) for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts}
-    said = []
+    faults = []
     for path, page in pages.items():
         here = path.relative_to(folder)
         if page.wordless:
-            said.append(f"{here} has {page.wordless} pictures without words: give their axes titles and labels.")
+            faults.append(f"{here} has {page.wordless} pictures without words: give their axes titles and labels.")
         for link in [*page.links, *page.loads]:
             address, part = urldefrag(link)
             if urlparse(address).scheme or link.startswith("//"):
                 if link in page.loads and not link.startswith("data:"):
-                    said.append(f"{here} loads {link}: a page of the book must not load anything from elsewhere.")
+                    faults.append(f"{here} loads {link}: a page of the book must not load anything from elsewhere.")
                 continue
             target = (path.parent / unquote(address)).resolve() if address else path
             target = Path(re.sub(r"\?.*$", "", str(target)))
             if not target.exists():
-                said.append(f"{here} leads to {link}, which is not there.")
+                faults.append(f"{here} leads to {link}, which is not there.")
             elif part and target in pages and unquote(part) not in pages[target].ids and part != "":
-                said.append(f"{here} leads to {link}: there is no {part} on that page.")
+                faults.append(f"{here} leads to {link}: there is no {part} on that page.")
     for bare in CARD.findall((folder / "index.html").read_text(encoding="utf-8")):
-        said.append(f"index.html has no picture for {bare} on its map: let that lesson draw a graph.")
+        faults.append(f"index.html has no picture for {bare} on its map: let that lesson draw a graph.")
     if (first := size(folder / "index.html")) > FIRST:
-        said.append(f"The first page has {first:,} bytes with what it loads; the limit is {FIRST:,}.")
-    return said
+        faults.append(f"The first page has {first:,} bytes with what it loads; the limit is {FIRST:,}.")
+    return faults
 
 
 def size(path: Path) -> int:

@@ -132,21 +132,21 @@ def _readable(output: NotebookNode) -> NotebookNode:
     data = output.get("data")
     if not data:
         return output
-    said = "".join(data.get("text/plain", ""))
+    words = "".join(data.get("text/plain", ""))
     if "text/html" in data and "<svg" in data["text/html"]:
-        data["text/html"] = f'<figure class="drawn">{data["text/html"]}{_as_text(said)}</figure>'
+        data["text/html"] = f'<figure class="drawn">{data["text/html"]}{_as_text(words)}</figure>'
     elif "image/png" in data:
-        words = "" if said.startswith("<") else html.escape(" ".join(said.split()))  # of the figure: `charts`
+        alt = "" if words.startswith("<") else html.escape(" ".join(words.split()))  # of the figure: `charts`
         coded = "".join(data.pop("image/png")).replace("\n", "")
-        data["text/html"] = f'<figure class="drawn"><img alt="{words}" src="data:image/png;base64,{coded}"></figure>'
+        data["text/html"] = f'<figure class="drawn"><img alt="{alt}" src="data:image/png;base64,{coded}"></figure>'
     elif "image/svg+xml" in data:
         drawn = "".join(data.pop("image/svg+xml"))
-        data["text/html"] = f'<figure class="drawn">{drawn}{_as_text(said)}</figure>'
+        data["text/html"] = f'<figure class="drawn">{drawn}{_as_text(words)}</figure>'
     return output
 
 
-def _as_text(said: str) -> str:
-    return f'<details><summary>As text</summary><pre tabindex="0">{html.escape(said)}</pre></details>' if said else ""
+def _as_text(words: str) -> str:
+    return f'<details><summary>As text</summary><pre tabindex="0">{html.escape(words)}</pre></details>' if words else ""
 
 
 def _picture(nb: NotebookNode, folder: Path, day: Day) -> str:

@@ -39,7 +39,7 @@ def read(opened, folder: Path, say: Callable[[str], None]) -> tuple[int, list[st
     """Return what `violations` does, in an open browser."""
     from axe_playwright_python.sync_playwright import Axe
 
-    pages, said = [page for page in sorted(folder.rglob("*.html")) if "_static" not in page.parts], []
+    pages, problems = [page for page in sorted(folder.rglob("*.html")) if "_static" not in page.parts], []
     for look, options in LOOKS.items():
         say(f"reading {len(pages)} pages: {look}")
         # Without motion: axe must not see a colour on its way to another.
@@ -48,6 +48,6 @@ def read(opened, folder: Path, say: Callable[[str], None]) -> tuple[int, list[st
             page.goto(file.as_uri())
             for found in Axe().run(page).response["violations"]:
                 where = " ".join(map(str, found["nodes"][0]["target"]))
-                said.append(f"{file.relative_to(folder)} ({look}): {found['id']}, {found['help']}: {where}")
+                problems.append(f"{file.relative_to(folder)} ({look}): {found['id']}, {found['help']}: {where}")
         page.close()
-    return len(LOOKS) * len(pages), said
+    return len(LOOKS) * len(pages), problems

@@ -101,10 +101,10 @@ def _signature(node: ast.FunctionDef | ast.ClassDef) -> str:
 def _comment(file: Path, line: int) -> str:
     """Return the `#:` lines above a line of a program."""
     above = []
-    for said in reversed(file.read_text(encoding="utf-8").splitlines()[: line - 1]):
-        if not said.startswith("#:"):
+    for comment in reversed(file.read_text(encoding="utf-8").splitlines()[: line - 1]):
+        if not comment.startswith("#:"):
             break
-        above.insert(0, said[2:].strip())
+        above.insert(0, comment[2:].strip())
     return "\n".join(above)
 
 

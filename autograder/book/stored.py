@@ -25,11 +25,11 @@ def key(nb: NotebookNode) -> str:
     pins = re.findall(
         r'^    "([\w.\[\]-]+==[^";]+)', (source.ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.M
     )
-    told = hashlib.sha256("\n".join(sorted(pins)).encode() + Path(charts.__file__).read_bytes())
+    sha = hashlib.sha256("\n".join(sorted(pins)).encode() + Path(charts.__file__).read_bytes())
     for cell in nb.cells:
         if cell.cell_type == "code":
-            told.update(b"\0" + cell.source.encode())
-    return told.hexdigest()[:16]
+            sha.update(b"\0" + cell.source.encode())
+    return sha.hexdigest()[:16]
 
 
 def executed(path: Path, folder: Path, say: Callable[[str], None] = lambda line: None) -> NotebookNode:

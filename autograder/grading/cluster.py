@@ -92,12 +92,12 @@ def _is_here(address: str) -> bool:
 
 def edition() -> str:
     """Return a digest of all files that scores depend on."""
-    told = hashlib.sha256()
+    files_hash = hashlib.sha256()
     for root in dict.fromkeys((source.ROOT, source.COURSE)):
         for path in sorted(p for pattern in DECIDES for p in root.glob(pattern)):
             if "tests" not in path.parts:
-                told.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
-    return told.hexdigest()[:16]
+                files_hash.update(f"{path.relative_to(root)}\0".encode() + path.read_bytes() + b"\0")
+    return files_hash.hexdigest()[:16]
 
 
 @cache

@@ -71,11 +71,11 @@ class Collect(ExchangeCollect):
     def _date(self, dest: Path, latest: datetime) -> None:
         """Let a submission that was changed after the time in its `timestamp.txt` count from its last change."""
         try:
-            told = parse_utc((dest / "timestamp.txt").read_text())
+            stamp = parse_utc((dest / "timestamp.txt").read_text())
         except (OSError, ValueError):
-            told = datetime.min
-        if latest - told > COPYING:
-            self.log.warning("%s says it is of %s, but was changed at %s UTC", dest, told, latest)
+            stamp = datetime.min
+        if latest - stamp > COPYING:
+            self.log.warning("%s says it is of %s, but was changed at %s UTC", dest, stamp, latest)
             (dest / "timestamp.txt").write_text(f"{latest:%Y-%m-%d %H:%M:%S.%f} UTC")
 
 

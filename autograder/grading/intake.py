@@ -646,8 +646,8 @@ def fill(nb: NotebookNode, result: NotebookResult) -> None:
         if verdict is not None:
             cell.outputs = _verdict_outputs(verdict, float(_meta(cell).get("points", verdict.total)), count)
         elif ran is not None and ran.idle:
-            said = f"{AS_HANDED_IN if handed_in else NOT_RUN}\n"
-            cell.outputs = [new_output("stream", name="stdout", text=said), *_numbered(handed_in, count)]
+            note = f"{AS_HANDED_IN if handed_in else NOT_RUN}\n"
+            cell.outputs = [new_output("stream", name="stdout", text=note), *_numbered(handed_in, count)]
         elif ran is not None:
             cell.outputs = _ran_outputs(ran, cell, count)
         elif is_autograded(cell):
@@ -661,8 +661,8 @@ def died(why: str) -> NotebookNode:
 
 def _verdict_outputs(verdict: Verdict, most: float, count: int) -> list[NotebookNode]:
     """Return a verdict as the outputs of its check cell: the card, then the points or the error."""
-    told = {k: v for k, v in asdict(verdict).items() if k not in ("cases", "html", "text")}
-    data = {VERDICT: told, "text/plain": verdict.text or verdict.message or verdict.crash, "text/html": verdict.html}
+    facts = {k: v for k, v in asdict(verdict).items() if k not in ("cases", "html", "text")}
+    data = {VERDICT: facts, "text/plain": verdict.text or verdict.message or verdict.crash, "text/html": verdict.html}
     card = new_output("display_data", {mime: value for mime, value in data.items() if value})
     points = min(max(round(verdict.points, 4), 0.0), most)
     if verdict.crash and not points:

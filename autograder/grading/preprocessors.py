@@ -42,8 +42,8 @@ class Stamp(NbGraderPreprocessor):
 
     def preprocess(self, nb, resources):
         nb.metadata.pop("jupytext", None)
-        told = "\0".join(f"{cell.cell_type}\0{cell.source}" for cell in nb.cells)
-        nb.metadata["passlab"] = {"release": hashlib.sha256(told.encode()).hexdigest()[:12]}
+        content = "\0".join(f"{cell.cell_type}\0{cell.source}" for cell in nb.cells)
+        nb.metadata["passlab"] = {"release": hashlib.sha256(content.encode()).hexdigest()[:12]}
         return nb, resources
 
 

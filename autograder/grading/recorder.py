@@ -53,14 +53,14 @@ Page = Callable[[NotebookNode, NotebookResult, Marks], str]
 
 def digest(submission: Submission) -> str:
     """Return a fingerprint of a submission: the bytes of its notebooks and of its times."""
-    told = hashlib.sha256()
+    digest = hashlib.sha256()
     for name, path in [*sorted(submission.notebooks.items()), *((TIMESTAMP, time) for time in submission.times)]:
         try:
             data = read_bytes(path)
         except Damaged as error:
             data = str(error).encode("utf-8", "replace")
-        told.update(f"\0{name}\0{len(data)}\0".encode() + data)
-    return told.hexdigest()[:32]
+        digest.update(f"\0{name}\0{len(data)}\0".encode() + data)
+    return digest.hexdigest()[:32]
 
 
 def _now() -> datetime:
@@ -229,9 +229,9 @@ class Recorder:
         for notebook, (name, known) in cells.items():
             handed_in = name in paper.notebooks
             if handed_in:
-                scored, said = _assess(paper.notebooks[name], paper.results[name], known)
+                scored, remarks = _assess(paper.notebooks[name], paper.results[name], known)
             else:
-                scored, said = _zeros(known, run.seed), {}
+                scored, remarks = _zeros(known, run.seed), {}
             for (cell, kind), entry in known.items():
                 at = (ids[notebook], entry.id)
                 if kind != "SolutionCell":
@@ -242,7 +242,7 @@ class Recorder:
                     if auto:
                         stored.append(auto.row | {"notebook": name, "total": entry.total})
                 if kind != "GradeCell":
-                    new_comments[at] = {"auto_comment": said[cell]} if cell in said else None
+                    new_comments[at] = {"auto_comment": remarks[cell]} if cell in remarks else None
         _put(db, "grade", grades, new_grades, {"auto_score": None, "needs_manual_grade": True, "extra_credit": None})
         _put(db, "comment", comments, new_comments, {"auto_comment": None})
         graded = [ids[notebook] for notebook, (name, _) in cells.items() if name in paper.notebooks]
@@ -377,7 +377,7 @@ class _Auto:
 def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str], _Cell]):
     """Return cell name → automatic score and cell name → automatic comment, as nbgrader's SaveAutoGrades does."""
     scored: dict[str, _Auto] = {}
-    said: dict[str, str | None] = {}
+    remarks: dict[str, str | None] = {}
     for index, cell in enumerate(nb.cells):
         name = cell.metadata.get("nbgrader", {}).get("grade_id")
         graded, solution, task = (known.get((name, kind)) for kind in ("GradeCell", "SolutionCell", "TaskCell"))
@@ -389,8 +389,8 @@ def _assess(nb: NotebookNode, result: NotebookResult, known: dict[tuple[str, str
             scored[name] = _Auto(None, _row(index, name, None, result.seed, None, ""), task=True)
         if (solution and utils.is_solution(cell)) or (task and utils.is_task(cell)):
             untouched = original.checksum == utils.compute_checksum(cell) and not utils.is_task(cell)
-            said[name] = "No response." if untouched else None
-    return scored, said
+            remarks[name] = "No response." if untouched else None
+    return scored, remarks
 
 
 def _auto(index: int, cell: NotebookNode, result: NotebookResult, graded: _Cell) -> _Auto:
@@ -430,8 +430,8 @@ def _before(db: Connection, learner: str, assignment: str) -> dict[tuple[str, st
 def _row(index: int, cell: str, points: float | None, seed: int, verdict: Verdict | None, error: str) -> dict[str, Any]:
     # PostgreSQL accepts neither NUL nor lone surrogates.
     error = error.replace("\0", "").encode("utf-8", "replace").decode()
-    told = {"question": question(cell), "place": index, "points": points, "seed": seed, "error": error}
-    return told | {"verdict": verdict_text(verdict)}
+    row = {"question": question(cell), "place": index, "points": points, "seed": seed, "error": error}
+    return row | {"verdict": verdict_text(verdict)}
 
 
 # Rows
@@ -492,8 +492,8 @@ def _keep(
 ) -> None:
     """Insert this course's rows on a submission."""
     row = {"run": run.id, "learner": key[0], "assignment": key[1], "digest": digest}
-    told = row | {"recorded": _now()}
-    rows = [told | {"notebook": name, "result": result_text(result)} for name, result in results.items()]
+    common = row | {"recorded": _now()}
+    rows = [common | {"notebook": name, "result": result_text(result)} for name, result in results.items()]
     db.execute(NOTEBOOK.insert(), rows)
     if stored:
         db.execute(SCORE.insert(), [mine | row for mine in stored])

@@ -172,7 +172,7 @@ def verdict_text(verdict: Verdict | None) -> str:
 
 def result_text(result: NotebookResult) -> str:
     """Return a result as stored: JSON without outputs and verdicts."""
-    ran = {index: replace(told, outputs=[]) for index, told in result.ran.items()}
+    ran = {index: replace(one, outputs=[]) for index, one in result.ran.items()}
     return json.dumps(to_json(replace(result, ran=ran, verdicts={})))
 
 
@@ -248,14 +248,14 @@ def scores(db: Connection, learner: str | None = None, assignment: str | None = 
     found: dict[Key, list[tuple]] = {}
     for row in db.execute(grades(learner, assignment)):
         name = question(row.cell)
-        told = behind.get((row.learner, row.assignment, row.notebook, name))
+        detail = behind.get((row.learner, row.assignment, row.notebook, name))
         mark = _counts(row)
-        auto = told.points if mark.stretch and told else row.auto
+        auto = detail.points if mark.stretch and detail else row.auto
         parts = {"auto": auto, "manual": row.manual, "extra": row.extra}
         score = Score(row.notebook, name, mark.points, mark.most, **parts, stretch=mark.stretch)
-        if told:
-            score = replace(score, seed=told.seed, verdict=_verdict(told.verdict), error=told.error)
-        order = (row.notebook, told.place if told else 10**6, name)
+        if detail:
+            score = replace(score, seed=detail.seed, verdict=_verdict(detail.verdict), error=detail.error)
+        order = (row.notebook, detail.place if detail else 10**6, name)
         found.setdefault((row.learner, row.assignment), []).append((order, score))
     return {key: [score for _, score in sorted(found[key], key=lambda s: s[0])] for key in sorted(found)}
 
@@ -278,10 +278,12 @@ def marks(db: Connection, learner: str, assignment: str) -> dict[str, Marks]:
     points: dict[str, dict] = {row.name: {} for row in pages}
     for row in db.execute(grades(learner, assignment)):
         points[row.notebook][row.cell] = _counts(row)
-    said = select(comment.c.notebook_id, cell.c.name, comment.c.manual_comment, comment.c.auto_comment)
-    said = said.join(cell, cell.c.id == comment.c.cell_id).where(comment.c.notebook_id.in_([row.id for row in pages]))
+    remarks = select(comment.c.notebook_id, cell.c.name, comment.c.manual_comment, comment.c.auto_comment)
+    remarks = remarks.join(cell, cell.c.id == comment.c.cell_id).where(
+        comment.c.notebook_id.in_([row.id for row in pages])
+    )
     comments: dict[str, dict[str, str]] = {row.id: {} for row in pages}
-    for row in db.execute(said):
+    for row in db.execute(remarks):
         if text := row.auto_comment if row.manual_comment is None else row.manual_comment:
             comments[row.notebook_id][row.name] = text
     return {row.name: Marks(points[row.name], comments[row.id], row.late_submission_penalty or 0.0) for row in pages}

@@ -49,13 +49,13 @@ def prepare(roster: Path | None) -> list[str]:
     except (OSError, Damaged) as error:
         raise Refused(f"The roster {roster} cannot be read: {error}") from None
     new = accounts.enter(learners)
-    said = [f"The instructor is {accounts.instructor()}, the owner of {place.PROJECT}."]
+    notes = [f"The instructor is {accounts.instructor()}, the owner of {place.PROJECT}."]
     if new:
-        said.append(f"New accounts: {', '.join(one.id for one in new)}.")
-    said.append(f"Passwords are in {accounts.folder() / 'accounts.csv'}, which only root can read.")
+        notes.append(f"New accounts: {', '.join(one.id for one in new)}.")
+    notes.append(f"Passwords are in {accounts.folder() / 'accounts.csv'}, which only root can read.")
     if len(accounts.read()) == 1:
-        said.append("There is no learner yet: make hub ROSTER=roster.csv, with the columns id and section.")
-    return said
+        notes.append("There is no learner yet: make hub ROSTER=roster.csv, with the columns id and section.")
+    return notes
 
 
 def main(arguments: list[str]) -> int:

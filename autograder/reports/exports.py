@@ -154,8 +154,8 @@ def write_grades(path: Path, rows: Iterable[Row]) -> None:
     for row in rows:
         points = "" if row.points is None else f"{row.points:g}"
         given = (row.learner, row.assignment, row.question, points, f"{row.max_points:g}", str(row.seed))
-        told = (" ".join(row.lost), row.message, row.misconception, row.status, "extra" if row.stretch else "core")
-        lines.append([harmless(field) for field in (*given, *told)])
+        words = (" ".join(row.lost), row.message, row.misconception, row.status, "extra" if row.stretch else "core")
+        lines.append([harmless(field) for field in (*given, *words)])
     write(path, lines)
 
 

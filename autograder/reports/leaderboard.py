@@ -158,8 +158,8 @@ def _points(standings: Sequence[Standing], baselines: Baselines) -> list[_Point]
     eager, every = _eager(baselines), len(baselines)
     known = [(one.name, one.speedup, one.peak, True) for one in standings if one.state in ("ranked", "late")]
     for name, rows in _by_name(baselines).items():
-        told = figures(rows, eager) if len(rows) == every else {}
-        known.append((name, told.get("speedup"), told.get("peak"), False))
+        measures = figures(rows, eager) if len(rows) == every else {}
+        known.append((name, measures.get("speedup"), measures.get("peak"), False))
     return [_Point(name, 1 / speedup, peak, mine) for name, speedup, peak, mine in known if speedup and peak]
 
 

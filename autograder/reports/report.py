@@ -59,7 +59,7 @@ class _Question(NamedTuple):
     stretch: bool
     right: float
     count: Counter[str]
-    told: str
+    label: str
     mean: float | None
     most: float
     misconception: str
@@ -146,7 +146,7 @@ def _questions(rows: Sequence[Row], results: Sequence[NotebookResult]) -> Iterat
             stretch=mine[0].stretch,
             right=count["right"] / len(mine),
             count=count,
-            told=", ".join(f"{n:,} {name}" for name, n in count.most_common()),
+            label=", ".join(f"{n:,} {name}" for name, n in count.most_common()),
             mean=fmean(points) if points else None,
             most=max(row.max_points for row in mine),
             misconception=notes[0][0] if notes else "",
@@ -194,8 +194,8 @@ def _histogram(tenths: Counter[int]) -> str:
         axes.spines.bottom.set_color("#d0d7de")
         return made
 
-    told = "; ".join(f"{10 * t} to {10 * t + 10} %: {tenths[t]}" for t in range(10) if tenths[t])
-    return Plot(told, figure, f"learners by share of the points: {told}", pad=0.02).svg
+    label = "; ".join(f"{10 * t} to {10 * t + 10} %: {tenths[t]}" for t in range(10) if tenths[t])
+    return Plot(label, figure, f"learners by share of the points: {label}", pad=0.02).svg
 
 
 def _learners(

@@ -55,8 +55,8 @@ def line(paper: Paper) -> str:
         return f"{who}: not graded"
     found = [marks(nb, paper.results[name]) for name, nb in paper.notebooks.items()]
     core, most, extra = (sum(getattr(each, part) for each in found) for part in ("core", "most", "extra"))
-    told = f" and {extra:g} extra" if extra else ""
-    return f"{who}: {core:g} of {most:g} points{told}, {sum(r.seconds for r in paper.results.values()):.1f} s"
+    more = f" and {extra:g} extra" if extra else ""
+    return f"{who}: {core:g} of {most:g} points{more}, {sum(r.seconds for r in paper.results.values()):.1f} s"
 
 
 def show(
@@ -113,8 +113,8 @@ def changes(found: list[Difference]) -> Table:
         table.add_column(column, justify="right")
     table.add_column("why", overflow="fold")
     for change in found:
-        said = change.new and change.new.verdict
-        why = (said.crash or said.message) if said else (change.new.error if change.new else "")
+        verdict = change.new and change.new.verdict
+        why = (verdict.crash or verdict.message) if verdict else (change.new.error if change.new else "")
         old, new = (_points(score) for score in (change.old, change.new))
         total = (change.new or change.old).total
         table.add_row(*map(safe, (change.learner, change.assignment, change.question, old, new, f"{total:g}", why)))

@@ -10,16 +10,17 @@ import pytest
 from passlab import diff, draw, view
 from passlab.dataflow import CONSTANTS, LIVENESS, parse, predecessors, random_program, solve
 from passlab.drawing import flow, flow_steps
-from passlab.drawing.flow import told
+from passlab.drawing.flow import fact_text
 from passlab.exercises.day06._programs import COUNT
 
 pytestmark = pytest.mark.quick
 
 
 def test_facts_in_words():
-    assert told(None) == "unreached" and told(frozenset("ba")) == "{a, b}" and told({"x": 3}) == "{x=3}"
-    assert told({"i": (0, 2**31 - 1), "j": (-(2**31), 4)}) == "{i=0..max, j=min..4}"
-    assert told(frozenset({("add", "x", "y")})) == "{add x y}" and len(told(frozenset(map(str, range(99))))) == 44
+    assert fact_text(None) == "unreached" and fact_text(frozenset("ba")) == "{a, b}" and fact_text({"x": 3}) == "{x=3}"
+    assert fact_text({"i": (0, 2**31 - 1), "j": (-(2**31), 4)}) == "{i=0..max, j=min..4}"
+    assert fact_text(frozenset({("add", "x", "y")})) == "{add x y}"
+    assert len(fact_text(frozenset(map(str, range(99))))) == 44
 
 
 def test_the_text_form_has_each_block_and_the_fact_on_each_edge():
@@ -43,7 +44,7 @@ def test_steps_show_the_fact_after_each_visit_and_the_last_is_the_solution():
     steps = flow_steps(COUNT, solution)
     last = len(solution.log) - 1
     shown = re.findall(rf'<text class="fact at{last}"[^>]*>([^<]*)</text>', steps.svg)
-    wanted = [told(facts[block.name]) for block in COUNT.blocks for facts in (solution.before, solution.after)]
+    wanted = [fact_text(facts[block.name]) for block in COUNT.blocks for facts in (solution.before, solution.after)]
     assert sorted(shown) == sorted(wanted)
     assert steps.html.count('type="radio"') == len(solution.log)
     assert len(steps.text.split("\n")) == len(solution.log)

@@ -58,16 +58,16 @@ def test_a_playback_shows_one_frame_at_a_time():
         ET.fromstring(picture.still(k))
     lines = [picture.still(k).count("<line") for k in range(3)]
     assert lines[1] == lines[0] + 1 == lines[2] + 1
-    assert picture.text.splitlines() == ["Two cores", *(f"{k}: {frame.said}" for k, frame in enumerate(FRAMES_3))]
+    assert picture.text.splitlines() == ["Two cores", *(f"{k}: {frame.caption}" for k, frame in enumerate(FRAMES_3))]
 
 
 def test_a_playback_lives_as_a_widget():
     widgets = pytest.importorskip("ipywidgets")
     live = playback(1, 2, FRAMES_3).live()
     bar, said = live.children[0].children[1:]
-    assert isinstance(bar, widgets.IntSlider) and said.value == FRAMES_3[0].said
+    assert isinstance(bar, widgets.IntSlider) and said.value == FRAMES_3[0].caption
     bar.value = 2
-    assert said.value == FRAMES_3[2].said and ".fr2" in live.children[1].value
+    assert said.value == FRAMES_3[2].caption and ".fr2" in live.children[1].value
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any
 
 from passlab.dataflow.cfg import Block, Program, predecessors, successors
 from passlab.dataflow.order import loop_heads, reverse_postorder
-from passlab.drawing.flow import told
+from passlab.drawing.flow import fact_text
 
 Fact = Any
 
@@ -181,7 +181,7 @@ class Replay:
 
 def _change(old: Fact, new: Fact) -> str:
     """Return how a fact changed: both facts or, if they are too long to be shown, what one has and the other lacks."""
-    texts = told(old), told(new)
+    texts = fact_text(old), fact_text(new)
     if not any(text.endswith("…") for text in texts):
         return f", from {texts[0]} to {texts[1]}"
     if isinstance(old, dict) and isinstance(new, dict):
@@ -190,5 +190,5 @@ def _change(old: Fact, new: Fact) -> str:
         added, lost = new - old, old - new
     else:
         return f", from {texts[0]} to {texts[1]}"
-    parts = [f"{word} {told(part)}" for word, part in (("gains", added), ("loses", lost)) if part]
+    parts = [f"{word} {fact_text(part)}" for word, part in (("gains", added), ("loses", lost)) if part]
     return f": it {' and '.join(parts)}"

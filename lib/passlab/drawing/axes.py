@@ -92,7 +92,7 @@ def bars(title: str, rows: Sequence[Bar], wide: float = 270) -> Figure:
                 axes.text(x + width / 2, middle, text, color=part.ink, ha="center", va="center_baseline")
             x, count = x + wide * part.share, count + 1
         axes.text(-5, middle, printable(cut(bar.label, 40)), ha="right", va="center_baseline")
-        told = axes.text(x + 5, middle, bar.figure, weight="bold", va="center_baseline")
-        axes.annotate(bar.more, (1, 0), (6, 0), told, "offset points", color=PALE, va="bottom")
+        label = axes.text(x + 5, middle, bar.figure, weight="bold", va="center_baseline")
+        axes.annotate(bar.more, (1, 0), (6, 0), label, "offset points", color=PALE, va="bottom")
     axes.set_title(printable(cut(title, 90)), loc="left", x=0, weight="bold", fontsize=9.5)
     return made

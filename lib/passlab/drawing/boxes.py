@@ -86,10 +86,10 @@ def shown_attributes(node: Node) -> list[str]:
     """Return the attributes worth showing, as `name=value`."""
     shown = []
     for name, value in sorted(node.attrs.items(), key=lambda item: item[0] != "kernel_size"):
-        told = name == "target" and str(value).replace(".", "_") in node.id
-        said = f"{name}={short(value)}"
-        if name not in UNSAID and not told and said not in DEFAULTS:
-            shown.append(said)
+        repeats = name == "target" and str(value).replace(".", "_") in node.id
+        text = f"{name}={short(value)}"
+        if name not in UNSAID and not repeats and text not in DEFAULTS:
+            shown.append(text)
     return shown
 
 
@@ -100,10 +100,10 @@ def name(node: Node) -> str:
 
 def kind_of_value(node: Node) -> str:
     """Return `float32[4, 8] · 128 B`, or `3 × float32[4, 8] · 384 B` for three alike."""
-    said, alike = node.type, set(node.shape or ())
+    text, alike = node.type, set(node.shape or ())
     if len(alike) == 1 and isinstance(one := alike.pop(), tuple) and "," not in (node.dtype or ""):
-        said = f"{len(node.shape)} × {replace(node, shape=one).type}"
-    return " · ".join(filter(None, (cut(said, 44), size(node.bytes))))
+        text = f"{len(node.shape)} × {replace(node, shape=one).type}"
+    return " · ".join(filter(None, (cut(text, 44), size(node.bytes))))
 
 
 def line(node: Node) -> str:
@@ -163,11 +163,11 @@ class Box:
         old, new = self.was, self.nodes[0]
         before, after = attributes(old), attributes(new)
         differ = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        said = [f"{name}={short(old.attrs.get(name))} → {short(new.attrs.get(name))}" for name in differ]
-        if self.change == "rewired" or not said:
+        changes = [f"{name}={short(old.attrs.get(name))} → {short(new.attrs.get(name))}" for name in differ]
+        if self.change == "rewired" or not changes:
             was = old.text if old.text != new.text else old.type
-            said = [f"was {was}"] if was else []
-        return cut("  ".join(said), 60)
+            changes = [f"was {was}"] if was else []
+        return cut("  ".join(changes), 60)
 
     def dot(self, name: str) -> str:
         """Return the box as a statement of DOT."""
@@ -189,13 +189,13 @@ class Box:
         node = self.nodes[0]
         called = small(escape(cut(name(node), 40)), PALE, 10) if name(node) != node.op else ""
         leaf = node.kind == "data" and not node.inputs
-        said = self.what_changed or cut("  ".join(shown_attributes(node)), 56)
+        detail = self.what_changed or cut("  ".join(shown_attributes(node)), 56)
         if leaf or self.change == "kept":
-            said = ""
+            detail = ""
         elif self.change in ("added", "removed"):  # only the source tells relu(x) from x.relu()
-            said = cut(node.text, 56)
+            detail = cut(node.text, 56)
         head = bold(sign + cut(node.op, 40)) + (f"  {called}" if called else "")
-        return rows(head, small(escape(kind_of_value(node)), "#333333"), small(escape(said)), self._with())
+        return rows(head, small(escape(kind_of_value(node)), "#333333"), small(escape(detail)), self._with())
 
     def _with(self) -> str:
         held = ", ".join(node.type or name(node) for node in self.inside)

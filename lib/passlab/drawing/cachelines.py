@@ -36,10 +36,10 @@ def warp(addresses: Sequence[int | None], size: int = 4, title: str = "") -> Plo
     sectors = sorted({byte // SECTOR for byte in wanted})
     lines = sorted({sector * SECTOR // LINE for sector in sectors})
     share = len(wanted) / (SECTOR * len(sectors))
-    told = f"{len(sectors)} sectors in {len(lines)} lines, {share:.0%} of the bytes wanted"
-    told = told.replace("1 sectors", "1 sector") if len(sectors) == 1 else told
-    told = told.replace("1 lines", "1 line") if len(lines) == 1 else told
-    text = [f"{title}: {told}" if title else told]
+    summary = f"{len(sectors)} sectors in {len(lines)} lines, {share:.0%} of the bytes wanted"
+    summary = summary.replace("1 sectors", "1 sector") if len(sectors) == 1 else summary
+    summary = summary.replace("1 lines", "1 line") if len(lines) == 1 else summary
+    text = [f"{title}: {summary}" if title else summary]
     for sector in sectors[: PER_ROW * ROWS]:
         filled = (range(sector * SECTOR + 4 * k, sector * SECTOR + 4 * k + 4) for k in range(8))
         cells = "".join("█" if any(byte in wanted for byte in word) else "·" for word in filled)
@@ -49,7 +49,7 @@ def warp(addresses: Sequence[int | None], size: int = 4, title: str = "") -> Plo
         text.append(f"  and {len(sectors) - PER_ROW * ROWS} more sectors")
 
     def figure() -> Figure:
-        return _warp_figure(addresses, size, wanted, sectors, f"{title} · {told}" if title else told)
+        return _warp_figure(addresses, size, wanted, sectors, f"{title} · {summary}" if title else summary)
 
     return Plot("\n".join(text), figure, title or "A warp's load")
 
@@ -151,13 +151,13 @@ def sweep(
     for at, was in zip(order, hit, strict=True):
         first.setdefault(at, bool(was))
     missed = sum(not was for was in hit)
-    told = f"{missed} of {len(hit)} accesses miss"
-    text = [f"{title}: {told}" if title else told]
+    summary = f"{missed} of {len(hit)} accesses miss"
+    text = [f"{title}: {summary}" if title else summary]
     marks = {True: "·", False: "█", None: " "}
     text += ["  " + "".join(marks[first.get((i, j))] for j in range(columns)) for i in range(rows)]
 
     def figure() -> Figure:
-        return _sweep_figure(order, first, shape, per_line, f"{title} · {told}" if title else told)
+        return _sweep_figure(order, first, shape, per_line, f"{title} · {summary}" if title else summary)
 
     return Plot("\n".join([*text, "  █ miss  · hit"]), figure, title or "A loop over a matrix")
 

@@ -22,10 +22,10 @@ def chart(title: str, values: Mapping[str, float], unit: str = "") -> Plot:
     rows, lines = [], [title]
     for i, (label, value) in enumerate(values.items()):
         number = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
-        told = size(value) if unit == "B" else f"{number} {unit}".strip()
+        amount = size(value) if unit == "B" else f"{number} {unit}".strip()
         ratio = f"× {value / first:.3g}" if i and first else ""
         share = max(value, 0) / most
-        rows.append(Bar(label, [Part(share, BLUE if i else "#9A9A9A")], told, ratio))
-        lines.append(f"{cut(label, 40):<{column}}  {'█' * round(40 * share):<40}  {told}  {ratio}".rstrip())
+        rows.append(Bar(label, [Part(share, BLUE if i else "#9A9A9A")], amount, ratio))
+        lines.append(f"{cut(label, 40):<{column}}  {'█' * round(40 * share):<40}  {amount}  {ratio}".rstrip())
     tips = [f"{row.label}: {row.figure}" for row in rows]
     return Plot("\n".join(lines), lambda: bars(title, rows), title, tips)

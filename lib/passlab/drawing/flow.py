@@ -28,7 +28,7 @@ _LOOP, _HEAD, _FACT = "#E69F00", "#DCE9F5", "#F4F8FB"
 _CSS = "#ID pre,#ID text.fact{display:none}"
 
 
-def told(fact: Any, most: int = WIDE) -> str:
+def fact_text(fact: Any, most: int = WIDE) -> str:
     """Return a fact as text of at most `most` characters: sets and dictionaries sorted, "unreached" for None."""
     if fact is None:
         return "unreached"
@@ -55,7 +55,7 @@ def _value(value: Any) -> str:
 
 def flow(program: Any, solution: Any = None, title: str = "") -> Picture:
     """Draw the blocks of a program, and on each edge the fact of a solution. Edges that lead back are orange."""
-    labels = {edge: told(fact) for edge, fact in solution.edges.items()} if solution else {}
+    labels = {edge: fact_text(fact) for edge, fact in solution.edges.items()} if solution else {}
     lines = [program_head(program)]
     for block in program.blocks:
         lines += [f"{block.name}:", *(f"  {line}" for line in (*block.instructions, block.terminator))]
@@ -88,14 +88,14 @@ class FlowSteps(Picture):
         now: dict[str, tuple[str, str]] = {}
         found = []
         for visit in self.log:
-            now = {**now, visit.block: (told(visit.before), told(visit.after))}
+            now = {**now, visit.block: (fact_text(visit.before), fact_text(visit.after))}
             found.append(now)
         return found
 
     def _lines(self) -> list[str]:
         wide = max(map(len, self.names))
         return [
-            f"{i + 1:>3}  {visit.block:<{wide}}  {told(visit.before)} | {told(visit.after)}"
+            f"{i + 1:>3}  {visit.block:<{wide}}  {fact_text(visit.before)} | {fact_text(visit.after)}"
             f"{'  changed' if visit.changed else ''}"
             for i, visit in enumerate(self.log)
         ]
@@ -139,8 +139,8 @@ class FlowSteps(Picture):
                 f"ON.card .mark{i} polygon[fill=none]{{stroke:{INK};stroke-width:2.6}}"
             )
             when, what = f"visit {i + 1} of {count}", "its fact has changed" if visit.changed else "nothing new"
-            said = f"<b>{when}</b>: {escape(visit.block)}, {what}"
-            states.append(State(f"{when}: {visit.block}, {what}", said, rules))
+            caption = f"<b>{when}</b>: {escape(visit.block)}, {what}"
+            states.append(State(f"{when}: {visit.block}, {what}", caption, rules))
         body = drawn or f"<pre style='display:block'>{html.escape(self.text)}</pre><p>{html.escape(self.note)}</p>"
         return player(states, body, _CSS)
 

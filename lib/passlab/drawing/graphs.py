@@ -112,8 +112,8 @@ def difference(old: Graph, new: Graph, title: str) -> Difference:
     entries = [(it.line, it.sign or "□", f"{how} {count[how]}") for how, it in CHANGES.items() if count[how]]
     subtitle = " → ".join([b.heading(old), b.heading(new).removeprefix(f"{old.ir}: ")])
     lines = [f"--- before  {b.heading(old)}", f"+++ after   {b.heading(new)}", *b.fit(diff_lines(boxes))]
-    said = ", ".join(f"{count[how]} {how}" for how in CHANGES if count[how])
-    text, name = "\n".join(titled(title) + lines), f"{title or 'Difference'}. {said}"
+    changes = ", ".join(f"{count[how]} {how}" for how in CHANGES if count[how])
+    text, name = "\n".join(titled(title) + lines), f"{title or 'Difference'}. {changes}"
     return Difference(boxes, key, arcs, subtitle, b.legend(entries), text, name)
 
 
@@ -147,8 +147,8 @@ def diff_lines(boxes: dict[Key, Box], context: int = 3, all_below: int = 30) -> 
         lines += _unchanged(unchanged)
         unchanged = 0
         sign = CHANGES[box.change].sign.replace("−", "-") or " "
-        said = f"    {box.what_changed}" if box.what_changed else ""
-        lines.append(f"{sign} {b.line(box.nodes[0])}{said}")
+        changes = f"    {box.what_changed}" if box.what_changed else ""
+        lines.append(f"{sign} {b.line(box.nodes[0])}{changes}")
     return lines + _unchanged(unchanged)
 
 

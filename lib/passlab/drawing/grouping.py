@@ -101,12 +101,14 @@ def _runs(groups: list[Group], text: str) -> list[Group]:
     for run in _RUN.finditer(text):
         body = groups[run.start() : run.start() + len(run[1])]
         times = (run.end() - run.start()) // len(run[1])
-        said = " → ".join(part.caption for part in body)
-        if len(said) > 60:
-            said = f"{said[:40]} … {body[-1].caption[-18:]}"
+        body_text = " → ".join(part.caption for part in body)
+        if len(body_text) > 60:
+            body_text = f"{body_text[:40]} … {body[-1].caption[-18:]}"
         result += groups[end : run.start()]
         keys = [key for part in groups[run.start() : run.end()] for key in part.keys]
-        result.append(Group(keys, f"{times} × {said}" if len(body) == 1 else f"{times} × ({said})", tuple(body)))
+        result.append(
+            Group(keys, f"{times} × {body_text}" if len(body) == 1 else f"{times} × ({body_text})", tuple(body))
+        )
         end = run.end()
     return [*result, *groups[end:]] if end else []
 

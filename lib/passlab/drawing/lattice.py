@@ -136,14 +136,16 @@ def scene(times, arrows=(), tiles=None, violated=None, fronts=None, axes=None, c
         notes.append(f"Drawn are {ARROWS} of {len(arrows):,} dependence arrows.")
         arrows = sorted(arrows)[:ARROWS]
     if violated and not set(violated) <= times.keys():
-        notes.append(f"The violated pair, {told(violated[0])} and {told(violated[1])}, is not among the points drawn.")
+        notes.append(
+            f"The violated pair, {spell(violated[0])} and {spell(violated[1])}, is not among the points drawn."
+        )
         violated = None
     tiles = {at: name for at, name in (tiles or {}).items() if at in times}
     steps = {at: numbers[key] for at, key in keys.items()}
     return Scene(times, steps, arrows, tiles, violated, axes or {}, fronts is not None, notes)
 
 
-def told(at: Instance) -> str:
+def spell(at: Instance) -> str:
     """Format an instance as isl does: S[1, 2]."""
     return f"{at[0]}[{', '.join(map(str, at[1]))}]"
 
@@ -213,7 +215,7 @@ def _svg(scene: Scene, panels: list[Panel], title: str, note: str) -> str:
     everywhere = {spot: at for at, spot in spots.items()}
     for source, target in scene.arrows:
         if source in spots and target in spots and (source, target) != scene.violated:
-            tip = f"{told(source)} has to run before {told(target)}"
+            tip = f"{spell(source)} has to run before {spell(target)}"
             body.append(_arrow(spots[source], spots[target], radius, "#555", 1.1, tip, scene.step[target], everywhere))
     body += [_point(scene, at, spots[at], radius) for at in spots]
     if scene.violated and set(scene.violated) <= spots.keys():
@@ -335,7 +337,7 @@ def _point(scene: Scene, at: Instance, spot: tuple[float, float], radius: float)
     step = scene.step[at]
     fill, ink = colour(step, scene.last)
     time = ", ".join(map(str, scene.times[at]))
-    tip = f"<title>{escape(told(at))}: step {step}, time ({time})</title>"
+    tip = f"<title>{escape(spell(at))}: step {step}, time ({time})</title>"
     dot = f'<circle cx="{spot[0]:g}" cy="{spot[1]:g}" r="{radius:.1f}" fill="{fill}" stroke="{INK}"/>'
     size = min(11.0, radius * (1.15 if scene.last < 100 else 0.9))
     middle = f'x="{spot[0]:g}" y="{spot[1] + size * 0.36:.1f}" text-anchor="middle"'
@@ -423,10 +425,10 @@ def violation(scene: Scene) -> str:
     source, target = scene.violated
     a, b = scene.step[source], scene.step[target]
     if a < b:
-        return f"{told(source)} has to run before {told(target)}, and does: in steps {a} and {b}."
+        return f"{spell(source)} has to run before {spell(target)}, and does: in steps {a} and {b}."
     if a == b:
-        return f"{told(source)} has to run before {told(target)}, and both run in step {a}."
-    return f"{told(source)} has to run before {told(target)}, but runs in step {a}, and {told(target)} in step {b}."
+        return f"{spell(source)} has to run before {spell(target)}, and both run in step {a}."
+    return f"{spell(source)} has to run before {spell(target)}, but runs in step {a}, and {spell(target)} in step {b}."
 
 
 # ---------------------------------------------------------------------------------------------------- text

@@ -132,5 +132,5 @@ def _neighbours(before: Graph, after: Graph, keys: dict, pairs: dict[str, str]) 
 def _changes(before: Graph, after: Graph, pairs: dict[str, str]) -> int:
     """Count the changes that explain `after` by `before` under this matching: a node that came or went counts twice."""
     matched = [(before.node(old), after.node(new)) for old, new in pairs.items()]
-    said = sum((old.id != new.id) + (status(old, new, pairs) != "kept") for old, new in matched)
-    return 2 * (len(before) + len(after) - 2 * len(pairs)) + said
+    differences = sum((old.id != new.id) + (status(old, new, pairs) != "kept") for old, new in matched)
+    return 2 * (len(before) + len(after) - 2 * len(pairs)) + differences

@@ -219,11 +219,11 @@ def _placements(plans: Mapping[str, np.ndarray], names: Sequence[str], title: st
 @dataclass(frozen=True)
 class Frame:
     """What happens in one frame. `cores`: (row, column) → number of a colour. `links`: (from, to) → number of a colour.
-    `said`: a sentence."""
+    `caption`: a sentence."""
 
     cores: Mapping[tuple[int, int], int]
     links: Mapping[tuple[tuple[int, int], tuple[int, int]], int]
-    said: str = ""
+    caption: str = ""
 
 
 _CSS = "#ID .fr{display:none}"
@@ -245,7 +245,7 @@ class Playback(Picture):
         if not 0 <= start < len(frames):
             raise ValueError(f"There is no frame {start}; they are numbered 0 … {len(frames) - 1}.")
         self.rows, self.columns, self.frames, self.start = rows, columns, list(frames), start
-        lines = [title, *(f"{k}: {frame.said}" for k, frame in enumerate(frames))]
+        lines = [title, *(f"{k}: {frame.caption}" for k, frame in enumerate(frames))]
         super().__init__("\n".join(filter(None, lines)), "", title)
         self.gap = max(16.0, min(54.0, 720 / columns))
 
@@ -316,7 +316,7 @@ class Playback(Picture):
     @property
     def html(self) -> str:
         states = [
-            State(frame.said, f"<small>{escape(frame.said)}</small>", f"ON.card .fr{k}{{display:inline}}")
+            State(frame.caption, f"<small>{escape(frame.caption)}</small>", f"ON.card .fr{k}{{display:inline}}")
             for k, frame in enumerate(self.frames)
         ]
         return player(states, self._all, _CSS, self.title, self.start, track=True)
@@ -325,7 +325,7 @@ class Playback(Picture):
         """Return the playback as an ipywidgets widget with a play button. It needs a running kernel."""
 
         def at(place: int) -> tuple[str, str]:
-            return f"#ID .fr{place}{{display:inline}}", self.frames[place].said
+            return f"#ID .fr{place}{{display:inline}}", self.frames[place].caption
 
         return live(len(self.frames), self.start, at, self._all, _CSS)
 

@@ -112,8 +112,8 @@ def graphviz(source: str, form: str) -> tuple[bytes, str]:
             f"`dot` was still working after {PATIENCE} s: a smaller limit, as in draw(g, limit=50), groups more.",
         )
     if done.returncode or not done.stdout:
-        said = done.stderr.decode(errors="replace").strip().split("\n")[0][:200]
-        return b"", f"`dot` failed ({said or f'exit status {done.returncode}'}), so there is only text."
+        message = done.stderr.decode(errors="replace").strip().split("\n")[0][:200]
+        return b"", f"`dot` failed ({message or f'exit status {done.returncode}'}), so there is only text."
     return done.stdout, ""
 
 

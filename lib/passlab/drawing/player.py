@@ -32,11 +32,11 @@ _TRACK = f"""
 
 
 class State(NamedTuple):
-    """`name`: what somebody hears who does not see the page. `said`: HTML beside the buttons. `rules`: CSS that shows
-    this state, in which ON is what selects the player while this state is chosen."""
+    """A state of a picture. `name`: what a reader hears who does not see the page. `caption`: HTML beside the buttons.
+    `rules`: CSS that shows this state, in which ON is what selects the player while this state is chosen."""
 
     name: str
-    said: str
+    caption: str
     rules: str
 
 
@@ -66,7 +66,7 @@ def player(
             f'<label for="{one}-{to}">{text}</label>' if 0 <= to < len(states) else f'<label class="end">{text}</label>'
             for to, text in (*ways, (i - 1, "◂ back"), (i + 1, "next ▸"))
         )
-        bars.append(f'<div class="at{i}">{"".join(buttons)}{state.said}</div>')
+        bars.append(f'<div class="at{i}">{"".join(buttons)}{state.caption}</div>')
     css = (_FRAME + _BUTTONS + _TRACK * track + style).replace("#ID", f"#{one}") + "".join(rules)
     name = f'<div style="font-weight:bold">{escape(title)}</div>' if title else ""
     bar = f'<div class="track">{"".join(places)}</div>' if track else ""
@@ -87,13 +87,13 @@ def live(count: int, start: int, at: Callable[[int], tuple[str, str]], picture: 
     play = widgets.Play(min=0, max=last, value=start, interval=max(80, min(600, 12000 // count)))
     bar = widgets.IntSlider(min=0, max=last, value=start, description="time", readout=False)
     widgets.jslink((play, "value"), (bar, "value"))
-    shown, said = widgets.HTML(), widgets.Label()
+    rendered, caption = widgets.HTML(), widgets.Label()
 
     def show(change: Any = None) -> None:
-        rules, said.value = at(bar.value)
-        shown.value = f"<style>{(_FRAME + style + rules).replace('#ID', f'#{one}')}</style>"
+        rules, caption.value = at(bar.value)
+        rendered.value = f"<style>{(_FRAME + style + rules).replace('#ID', f'#{one}')}</style>"
 
     show()
     bar.observe(show, "value")
     card = widgets.HTML(f'<div id="{one}"><div class="card" style="{CARD}">{picture}</div></div>')
-    return widgets.VBox([widgets.HBox([play, bar, said]), shown, card])
+    return widgets.VBox([widgets.HBox([play, bar, caption]), rendered, card])

@@ -154,16 +154,18 @@ def traffic(programs: Mapping[str, Mapping[str, float]], title: str = "Bytes mov
     lines, rows, tips = [title], [], []
     for name, kernels in programs.items():
         ratio = f"× {sums[name] / first:.3g}" if rows and first else ""
-        told = f"{size(sums[name])} in {len(kernels)} kernel{'s' * (len(kernels) != 1)}"
+        amount = f"{size(sums[name])} in {len(kernels)} kernel{'s' * (len(kernels) != 1)}"
         parts = ", ".join(f"{cut(kernel, 30)} {size(count)}" for kernel, count in _largest(kernels))
-        lines.append(f"{cut(name, 24):<{column}}  {'█' * round(40 * sums[name] / most):<40}  {told}  {ratio}".rstrip())
+        lines.append(
+            f"{cut(name, 24):<{column}}  {'█' * round(40 * sums[name] / most):<40}  {amount}  {ratio}".rstrip()
+        )
         lines.append(f"{'':<{column}}  {parts}")
         tips += [f"{kernel}: {size(count)}" for kernel, count in kernels.items()]
         drawn = [
             Part(n / most, PALER[at % 2], kernel, ("white", INK)[at % 2])
             for at, (kernel, n) in enumerate(kernels.items())
         ]
-        rows.append(Bar(name, drawn, told, ratio))
+        rows.append(Bar(name, drawn, amount, ratio))
     return Plot("\n".join(lines), lambda: bars(title, rows), title, tips)
 
 

@@ -55,8 +55,8 @@ class Steps(Picture):
                 f"ON.card pre.at{i}{{display:block}}ON.card .some:not(.in{i}){{opacity:0;pointer-events:none}}"
                 f"ON.card .mark{i} path{{stroke:{INK};stroke-width:3.2}}"
             )
-            said = f"<b>{i + 1}/{count}</b> {escape(caption)}<small>{len(graph)} nodes</small>"
-            states.append(State(f"{i + 1} of {count}: {caption}", said, rules))
+            label = f"<b>{i + 1}/{count}</b> {escape(caption)}<small>{len(graph)} nodes</small>"
+            states.append(State(f"{i + 1} of {count}: {caption}", label, rules))
             texts.append(f'<pre class="at{i}">{html.escape(chr(10).join(self._lines(i)))}</pre>')
         return player(states, self.svg or f"{''.join(texts)}<p>{html.escape(self.note)}</p>", _CSS)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from passlab.drawing.lattice import Lattice, Scene, scene_of, told
+from passlab.drawing.lattice import Lattice, Scene, scene_of, spell
 from passlab.drawing.picture import escape
 from passlab.drawing.player import State, live, player
 
@@ -39,7 +39,7 @@ class Slider(Lattice):
     def at(self, place: int) -> tuple[int, int, str]:
         """Return the first and last step of a place, and a sentence on what runs there."""
         first, last = place * self.by, min((place + 1) * self.by - 1, self.scene.last)
-        now = [told(it) for it, step in self.scene.step.items() if first <= step <= last]
+        now = [spell(it) for it, step in self.scene.step.items() if first <= step <= last]
         done = sum(step <= last for step in self.scene.step.values())
         steps = f"Step {first}" if first == last else f"Steps {first} to {last}"
         more = f" and {len(now) - 6} more" if len(now) > 6 else ""

@@ -37,11 +37,11 @@ def waterfall(
         if at and value != before:
             same = abs(value - before) <= noise
             parts.append(Part(abs(value - before) / most, LIGHT if same else SAVED if value < before else ADDED))
-        rows.append(Bar(label, parts, _told(value, unit), more))
-        tips += [f"{label}: {_told(value, unit)} {more}".rstrip()] * len(parts)
+        rows.append(Bar(label, parts, _amount(value, unit), more))
+        tips += [f"{label}: {_amount(value, unit)} {more}".rstrip()] * len(parts)
         there = "█" * round(40 * min(value, before) / most)
         gone = ("░" if value < before else "▓") * round(40 * abs(value - before) / most) if at else ""
-        lines.append(f"{cut(label, 40):<{column}}  {there + gone:<40}  {_told(value, unit)}  {more}".rstrip())
+        lines.append(f"{cut(label, 40):<{column}}  {there + gone:<40}  {_amount(value, unit)}  {more}".rstrip())
     lines.append("█ what is left, ░ taken away by this step, ▓ added by it")
     return Plot("\n".join(lines), lambda: bars(title, rows, wide=330), title, tips)
 
@@ -52,7 +52,7 @@ def _change(before: float, value: float, noise: float) -> str:
     return f"{(value - before) / before:+.0%}".replace("-", "−") if before else "more"
 
 
-def _told(value: float, unit: str) -> str:
+def _amount(value: float, unit: str) -> str:
     if unit == "B":
         return size(value)
     if unit == "s":

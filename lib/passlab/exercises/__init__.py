@@ -58,8 +58,8 @@ def module(exercise_id: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != name:
             raise
-        said = f"The cases and the judge of {exercise_id} are not in this process, which runs answers for a grade."
-        raise Withheld(said) from None
+        message = f"The cases and the judge of {exercise_id} are not in this process, which runs answers for a grade."
+        raise Withheld(message) from None
 
 
 def _later(exercise_id: str, name: str) -> Callable:

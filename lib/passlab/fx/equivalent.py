@@ -95,7 +95,7 @@ def equivalent(
         try:
             programs.append(Program(after))
         except Exception as error:
-            return Equivalence(False, f"after is no program that can be run: {_said(error)}")
+            return Equivalence(False, f"after is no program that can be run: {_summary(error)}")
         with undisturbed(*programs):
             search = _Search(*programs, examples, seed, atol, rtol, modes, devices, thorough, aliasing)
             return search.run(trials)
@@ -128,7 +128,7 @@ def _names(before: Any, number: int) -> list[str]:
     return [names[i] if i < len(names) else f"input{i}" for i in range(number)]
 
 
-def _said(error: BaseException) -> str:
+def _summary(error: BaseException) -> str:
     text = str(error).strip().split("\n")[0][:160]
     if isinstance(error, Lost):
         return text
@@ -317,12 +317,12 @@ class _Search:
         b = self._run(self.before, trial)
         if b.error is not None:
             if trial.name == "given" and not self.done:
-                raise ValueError(f"`before` itself fails on its example inputs: {_said(b.error)}") from b.error
+                raise ValueError(f"`before` itself fails on its example inputs: {_summary(b.error)}") from b.error
             self.notes[f"{trial.title}: left out, before does not accept it"] = None
             return False
         a = self._run(self.after, trial)
         if a.error is not None:
-            raise _Differs(trial, Difference(f"after fails, which before does not: {_said(a.error)}", "error"))
+            raise _Differs(trial, Difference(f"after fails, which before does not: {_summary(a.error)}", "error"))
         errors = Errors()
         differences = self.differences(self.before, trial, b, a, errors)
         if trial.dtype is None:

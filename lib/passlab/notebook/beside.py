@@ -33,8 +33,8 @@ _PICKLED = "application/x-python-pickle"
 class CellFailed(Exception):
     """A cell failed in the process beside; shown with the traceback from there."""
 
-    def __init__(self, said: str, traceback: list[str]):
-        super().__init__(said)
+    def __init__(self, sentence: str, traceback: list[str]):
+        super().__init__(sentence)
         self.traceback = traceback
 
     def _render_traceback_(self) -> list[str]:
@@ -64,8 +64,8 @@ class _Beside:
             self.client.wait_for_ready()
         except Exception as error:
             self.end()
-            said = f"A second process cannot be started here: {error}."
-            raise CellFailed(said, [said]) from error
+            sentence = f"A second process cannot be started here: {error}."
+            raise CellFailed(sentence, [sentence]) from error
         self.unreachable = self.call(f"begin({flavour!r})")
         if self.unreachable:
             self.end()
@@ -97,12 +97,12 @@ class _Beside:
                 if self.alive:
                     continue
                 code = self.manager.provisioner.process.returncode
-                said = (
+                sentence = (
                     f"The second process, for {self.flavour}, ended (exit status {code}), and its variables are gone: "
                     "run its cells again from the first."
                 )
                 self.end()
-                raise CellFailed(said, [said]) from None
+                raise CellFailed(sentence, [sentence]) from None
             kind, content = message["msg_type"], message["content"]
             if message["parent_header"].get("msg_id") != asked:
                 continue
@@ -122,8 +122,8 @@ class _Beside:
         try:
             return pickle.loads(base64.b64decode(brought)) if brought else None
         except (ImportError, AttributeError) as error:  # its class is not known here
-            said = f"This value cannot leave its process ({error}): fetch numbers, arrays or text instead."
-            raise TypeError(said) from None
+            sentence = f"This value cannot leave its process ({error}): fetch numbers, arrays or text instead."
+            raise TypeError(sentence) from None
 
     def end(self) -> None:
         """Stop the kernel and remove its files. (It also ends by itself, a second after this process.)"""

@@ -245,7 +245,7 @@ def progress(day: str | None = None) -> None:
             rows.append(_row(question, "core", f"– / {_number(question.points)}", "· graded by a person"))
     for name, title, part, level, minutes, score, status in rows:
         lines.append(f"{status[0]} {name:<24}{title:<44}{part:<9}{level}  {minutes:>7}  {score:>8}  {status[2:]}")
-    told = [f"{_number(got)} of {_number(of)} {part} points" for part, (got, of) in sums.items() if of]
-    tail = ", ".join(told)
+    parts = [f"{_number(got)} of {_number(of)} {part} points" for part, (got, of) in sums.items() if of]
+    tail = ", ".join(parts)
     lines.append(tail)
     show(Card("\n".join(lines), "progress", rows=rows, tail=tail))

@@ -40,23 +40,23 @@ def prepare(root: Path) -> list[str]:
 
     Return one line for each thing done, to be shown. Raises OSError if `work` cannot be written.
     """
-    said = []
+    notes = []
     for source in sorted((root / "exercises").glob("day*/*.ipynb")):
         target = root / "work" / source.parent.name / source.name
         name, release = f"work/{source.parent.name}/{source.name}", _release(source)
         if not target.exists():
             _copy(source, target)
-            said.append(f"{name} is your copy of a new exercise.")
+            notes.append(f"{name} is your copy of a new exercise.")
             continue
         if release is None or _release(target) == release:
             continue
         beside = target.with_name(f"{source.stem}.release-{release}.ipynb")
         if not beside.exists():
             _copy(source, beside)
-            said.append(
+            notes.append(
                 f"There is a newer release of {name}. Yours is untouched; the new one is {beside.name} beside it."
             )
-    return said
+    return notes
 
 
 def writable_home() -> None:

@@ -22,8 +22,8 @@ def ast(program: Program, schedule: Schedule, sizes: Mapping[str, int] | None = 
     anything but a schedule of the program.
     """
     schedule = schedule_of(schedule)
-    if said := not_a_schedule(program, schedule):
-        raise ValueError(said)
+    if reason := not_a_schedule(program, schedule):
+        raise ValueError(reason)
     schedule = schedule.intersect_domain(program.domain)
     if sizes:
         schedule = at_sizes(program, schedule, sizes).gist_params(_exactly(program, sizes))

@@ -156,8 +156,8 @@ def not_a_schedule(program: Program, schedule: Schedule) -> str | None:
         return f"The schedule uses a size {unknown[0]}; the program has {', '.join(program.parameters) or 'none'}."
     lengths = {(relation.get_tuple_name(isl.dim_type.in_), relation.dim(isl.dim_type.out)) for relation in relations}
     if len({length for _, length in lengths}) > 1:
-        said = ", ".join(f"those of {name} have {length}" for name, length in sorted(lengths))
-        return f"Times must have the same number of dimensions to be compared: {said}."
+        lengths_text = ", ".join(f"those of {name} have {length}" for name, length in sorted(lengths))
+        return f"Times must have the same number of dimensions to be compared: {lengths_text}."
     for name, statement in names.items():
         dropped = isl.UnionSet.from_set(statement.domain).subtract(schedule.domain())
         if not dropped.is_empty():

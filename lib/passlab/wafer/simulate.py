@@ -302,9 +302,9 @@ class _Machine:
             path.append((number, why))
             number = other
         circle = path[[m for m, _ in path].index(number) :]
-        told = "; ".join(f"{self.p.name(m)}, waits for {why}" for m, why in circle[:4])
+        circle_text = "; ".join(f"{self.p.name(m)}, waits for {why}" for m, why in circle[:4])
         more = f"; and so on, {len(circle)} messages in a circle" if len(circle) > 4 else ""
-        return f"Deadlock after cycle {now}: {told}{more}."
+        return f"Deadlock after cycle {now}: {circle_text}{more}."
 
     def _blocker(self, number: int, parents: dict[int, list[int]], lacking: set[int]) -> tuple[int, str]:
         """Return the message that this one waits for, and words for why."""

@@ -258,8 +258,8 @@ def _wrong(name: str, expected: dict, got: tuple, types: dict[str, str]) -> str:
         "split": f"its work is split over {and_more(spelled, 8)}",
         "gone": "it has no ONNX node",
     }[word]
-    said = f"{got[0]!r} with {and_more(f'{node} ({types[node]})' for node in got[1]) or 'no node'}"
-    return f"{name} is {word!r}: {truth}. You returned {said}."
+    answer = f"{got[0]!r} with {and_more(f'{node} ({types[node]})' for node in got[1]) or 'no node'}"
+    return f"{name} is {word!r}: {truth}. You returned {answer}."
 
 
 def _no_match(value: Any, expected: dict, types: dict[str, str]) -> str | None:

@@ -156,16 +156,16 @@ def _differences(value: dict[str, Any], expected: dict[str, Any]) -> tuple[str |
     less, more = [], []
     for name in sorted({*value["operators"], *expected["operators"]}):
         got, want = value["operators"].get(name, 0), expected["operators"].get(name, 0)
-        said = f"{name} is called {times(want)}; your count is {got}."
-        (less if got < want else more if got > want else []).append(said)
+        sentence = f"{name} is called {times(want)}; your count is {got}."
+        (less if got < want else more if got > want else []).append(sentence)
     for name, want in expected["readers"].items():
         got = value["readers"][name]
-        said = f"The parameter {name} is read by {want} expression{'s' * (want != 1)}; your count is {got}."
-        (less if got < want else more if got > want else []).append(said)
+        sentence = f"The parameter {name} is read by {want} expression{'s' * (want != 1)}; your count is {got}."
+        (less if got < want else more if got > want else []).append(sentence)
     for name, want in expected["parameters"].items():
         if (got := value["parameters"][name]) != want:
             less.append(f"The parameter {name} takes {want:,} bytes; your answer is {got:,}.")
     got, want = value["constants"], expected["constants"]
-    said = f"The constants take {want:,} bytes together; your answer is {got:,}."
-    (less if got < want else more if got > want else []).append(said)
+    sentence = f"The constants take {want:,} bytes together; your answer is {got:,}."
+    (less if got < want else more if got > want else []).append(sentence)
     return next(iter(less), None), next(iter(more), None)

@@ -164,8 +164,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         spared = f"{gone[0].name} calls {what.strip(' []')}, which is not a ReLU, but it is missing from your graph."
 
     message, mark = _differs(before, after, slope, case.inputs)
-    said = "" if did or spared else message  # those two name the cause, this one an effect
-    yield Finding("same", not message, said, before=before, after=after, mark=mark)
+    reason = "" if did or spared else message  # those two name the cause, this one an effect
+    yield Finding("same", not message, reason, before=before, after=after, mark=mark)
     yield Finding("did", not left, did, before=before, after=after, mark=tuple(node.name for node in left))
     yield Finding("spared", not gone, spared, before=before, after=after, mark=tuple(node.name for node in gone))
 

@@ -79,7 +79,7 @@ def _broken(expect: Managed, steps: tuple[Step, ...], length: int, run: dict[str
     if expect.culprit is None:
         if not verified and ran:
             yield "valid", f"The graph was not verified after {last}, the last pass that ran."
-        yield from _told(gm, history, run)
+        yield from _history_findings(gm, history, run)
     again = sum(what == "analysis" for what, *_ in run["log"])
     if expect.analyses is not None and again > expect.analyses:
         yield (
@@ -121,15 +121,15 @@ def _blamed(expect: Managed, run: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "valid", "The pass's own error got lost. Write `raise PassError(…) from error`."
 
 
-def _told(gm: fx.GraphModule, history: list[tuple], run: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _history_findings(gm: fx.GraphModule, history: list[tuple], run: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Find what is wrong with the graph and the history of a run."""
     result = run["result"]
     if not isinstance(result, fx.GraphModule) or str(result.graph) != str(gm.graph):
         got = f"a graph of {size(result)} nodes" if isinstance(result, fx.GraphModule) else result
         yield "did", f"run should return the graph of the last pass, with {size(gm)} nodes; it returned {got}."
     elif run["history"] != tuple(history):
-        told = list(run["history"]) if isinstance(run["history"], tuple) else run["history"]
-        yield "did", f"history should be {history} (pass, nodes before, nodes after); yours is {told}."
+        answer = list(run["history"]) if isinstance(run["history"], tuple) else run["history"]
+        yield "did", f"history should be {history} (pass, nodes before, nodes after); yours is {answer}."
 
 
 def cases() -> list[Case]:

@@ -61,9 +61,9 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     after = rebuild(gm)
     result = equivalent(before, after)
     yield Finding("same", result.ok, result.reason, before=before, after=after)
-    told = _history(case.build()[0], after, order, list(counts))
-    yield Finding("did", told is None, told or "", before=before, after=after)
-    if told is not None:
+    fault = _history(case.build()[0], after, order, list(counts))
+    yield Finding("did", fault is None, fault or "", before=before, after=after)
+    if fault is not None:
         return
     best, seen = case.expect, Best(len(after.graph.nodes), len(counts))
     sentence = ""

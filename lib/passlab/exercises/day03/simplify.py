@@ -69,10 +69,10 @@ def _expected(place: int, row: Row, op: str, number: int) -> Expectation:
         there = [n for n in _computing(after, place) if op_name(n, after) == op]
         if row.why:
             old = [n for n in _computing(before, place) if op_name(n, before) == op]
-            said = f"{row.law} does not hold here: {row.why}. {listed(old)} should have stayed."
-            return said if len(there) < number else None
-        said = too_many(f"{row.law} holds here.", f"{plural(len(there), f'{op} node')} ({listed(there)})", number)
-        return said if len(there) > number else None
+            message = f"{row.law} does not hold here: {row.why}. {listed(old)} should have stayed."
+            return message if len(there) < number else None
+        message = too_many(f"{row.law} holds here.", f"{plural(len(there), f'{op} node')} ({listed(there)})", number)
+        return message if len(there) > number else None
 
     return law
 

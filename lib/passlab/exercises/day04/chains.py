@@ -116,21 +116,21 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 
     pairs = [(n, r) for n in reversed(last) for r in n.users if last.get(r) is last[n] and apart(n, r)]
     chain = next((pair for pair in pairs if len(pair[0].users) == 1), None)
-    said = (
+    sentence = (
         f"{chain[1].name} alone reads {chain[0].name}: they may share a kernel, but you keep them apart."
         if chain
         else ""
     )
-    yield Finding("did", not chain, said, before=gm, mark=tuple(n.name for n in chain or ()))
+    yield Finding("did", not chain, sentence, before=gm, mark=tuple(n.name for n in chain or ()))
     kernels = len({group_of.get(node.name, node) for node in last})
     fewest = len(set(last.values()))
-    said = ""
+    sentence = ""
     if kernels > fewest and pairs:
-        said = (
+        sentence = (
             f"Your groups make {plural(kernels, 'kernel')} of the element-wise operations; {fewest} are enough. "
             f"{listed(pairs[0])} may share one, since all consumers of {pairs[0][0].name} may be in it."
         )
-    yield Finding("cost", kernels <= fewest, said, before=gm, mark=tuple(n.name for n in (pairs or [()])[0]))
+    yield Finding("cost", kernels <= fewest, sentence, before=gm, mark=tuple(n.name for n in (pairs or [()])[0]))
 
 
 def chains_case(name: str, build: Callable[[], fx.GraphModule], *about: str, built: bool = True) -> Case:

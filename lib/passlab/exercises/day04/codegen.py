@@ -133,7 +133,7 @@ def _misfit(gm: fx.GraphModule, value: Any) -> tuple[str | None, Any]:
     [function] = functions
     inputs, outputs = ends(gm)
     wanted = [f"{_dtype(n)} {list(n.meta['tensor_meta'].shape)}" for n in (*inputs, *outputs)]
-    found = [_said(parameter) for parameter in function.params]
+    found = [_type_text(parameter) for parameter in function.params]
     if found != wanted:
         return f"The parameters must be {'; '.join(wanted)} (inputs, then outputs); they are {'; '.join(found)}.", None
     if laid := [p.name for p in function.params if getattr(p.ty, "layout", None) is not None]:
@@ -151,7 +151,7 @@ def _dtype(node: fx.Node) -> str:
     return str(node.meta["tensor_meta"].dtype).removeprefix("torch.")
 
 
-def _said(parameter: Any) -> str:
+def _type_text(parameter: Any) -> str:
     shape = getattr(parameter.ty, "shape", None)
     if shape is None:
         return f"{parameter.name}, not a buffer"
@@ -295,12 +295,12 @@ def _wrong(case: Case, gm: fx.GraphModule, function: Any) -> str | None:
             if differences := compare(
                 want, got, _tolerance(gm), f"output {place}" if len(wanted) > 1 else "the output"
             ):
-                said = (
+                message = (
                     differences[0]
                     .sentence.replace(" before and ", " in torch and ")
                     .replace(" after", " in the kernel")
                 )
-                return f"On {name} {said}."
+                return f"On {name} {message}."
     return None
 
 

@@ -92,24 +92,24 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if broken:
         return
     alone, path = effectful(gm, group), way_back(gm, group)
-    said = " → ".join(value or ())
+    path_text = " → ".join(value or ())
     if alone or path:
         why = ""
         if value is None and alone:
             word = sorted(effects(next(n for n in gm.graph.nodes if n.name == alone[0])))[0]
             why = f"You allow ({', '.join(group)}) as one kernel, but {alone[0]} has an effect: {EFFECTS[word]}."
         elif value is None:
-            why = f"You allow ({', '.join(group)}) as one kernel, but {_told(path)}."
+            why = f"You allow ({', '.join(group)}) as one kernel, but {_path_text(path)}."
         elif no := _no_witness(gm, group, list(value)):
-            why = f"({', '.join(group)}) cannot be one kernel, but {said} does not show it: {no}"
+            why = f"({', '.join(group)}) cannot be one kernel, but {path_text} does not show it: {no}"
         yield Finding("did", not why, why, before=gm, mark=tuple(path or alone))
         return
     no = "" if value is None else _no_witness(gm, group, list(value))
-    why = f"({', '.join(group)}) may be one kernel; your answer was {said}. {no}" if no else ""
+    why = f"({', '.join(group)}) may be one kernel; your answer was {path_text}. {no}" if no else ""
     yield Finding("spared", not why, why, before=gm, mark=tuple(group))
 
 
-def _told(path: list[str]) -> str:
+def _path_text(path: list[str]) -> str:
     return (
         f"{' → '.join(path)} leads out of it and back: the kernel would have to run before and after the nodes outside"
     )

@@ -487,10 +487,10 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         asked = [it for it in asked if verdict != "spared" or not it[0].fuse]
         wrong = [choice for choice, fuse in asked if fuse is not choice.fuse]
         if asked:
-            yield Finding(verdict, not wrong, _said(wrong[0], len(wrong), len(asked)) if wrong else "")
+            yield Finding(verdict, not wrong, _sentence(wrong[0], len(wrong), len(asked)) if wrong else "")
 
 
-def _said(choice: Choice, wrong: int, of: int) -> str:
+def _sentence(choice: Choice, wrong: int, of: int) -> str:
     situation, machine = choice.situation, choice.machine
     where = f"where {choice.turned} is {machine[choice.turned]:g}" if choice.turned else "on this machine"
     sides = [

@@ -98,7 +98,7 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         ("cost", ("intensity", "seconds", "roof")),
     ):
         wrong = next(
-            (_said(value, wanted, row, key) for row in ROWS for key in keys if _off(value, wanted, row, key)), ""
+            (_difference(value, wanted, row, key) for row in ROWS for key in keys if _off(value, wanted, row, key)), ""
         )
         yield Finding(verdict, not wrong, wrong)
 
@@ -123,19 +123,19 @@ def _off(value: dict, wanted: dict, row: str, key: str) -> bool:
     return found != right if key == "roof" else not math.isclose(found, right, rel_tol=1e-6)
 
 
-def _said(value: dict, wanted: dict, row: str, key: str) -> str:
+def _difference(value: dict, wanted: dict, row: str, key: str) -> str:
     found, right = value[row][key], wanted[row][key]
     if key == "roof":
         sides = f"its intensity is {wanted[row]['intensity']:.4g} operations/byte"
         return f"{row}: {sides}, so the roof is {right}, not {found}."
     number = "{:,.0f}" if key in WHOLE else "{:.6g}"
-    said = f"{row}: {key} is {number.format(found)}; expected {number.format(right)}"
+    sentence = f"{row}: {key} is {number.format(found)}; expected {number.format(right)}"
     kernels = wanted[row]["kernels"]
     if key not in ("bytes", "flops", "seconds"):
-        return f"{said}."
+        return f"{sentence}."
     unit = {"bytes": "bytes", "flops": "operations", "seconds": "s"}[key]
     parts = [f"{name} {number.format(numbers[key])}" for name, numbers in list(kernels.items())[:4]]
-    return f"{said} ({unit} by kernel: {'; '.join(parts)}{'; …' if len(kernels) > 4 else ''})."
+    return f"{sentence} ({unit} by kernel: {'; '.join(parts)}{'; …' if len(kernels) > 4 else ''})."
 
 
 def priced(gm: fx.GraphModule, kernels: Sequence[Sequence[str]], machine: dict) -> dict:

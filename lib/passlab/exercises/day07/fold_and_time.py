@@ -78,10 +78,10 @@ def _unmeasured(found: dict) -> str | None:
     """Return why the times are not those of runs of the two sides, or the ratio does not follow from them, or None."""
     medians, runs = {}, found["runs"]
     for name in ("plain", "folded"):
-        seconds, said = found[name]["seconds"], [found[name]["level"], sorted(found[name]["disabled"])]
-        if said not in found[name]["built"]:
-            others = " and ".join(_told(*way) for way in found[name]["built"]) or "not at all"
-            return f"The side {name!r} says that it is built {_told(*said)}. Your function builds this module {others}."
+        seconds, claim = found[name]["seconds"], [found[name]["level"], sorted(found[name]["disabled"])]
+        if claim not in found[name]["built"]:
+            others = " and ".join(_build_text(*way) for way in found[name]["built"]) or "not at all"
+            return f"The side {name!r} says that it is built {_build_text(*claim)}. Your function builds it {others}."
         if len(seconds) < RUNS or not all(isinstance(s, float) and 0 < s < math.inf for s in seconds):
             return f"The side {name!r} has {len(seconds)} times; at least {RUNS} are needed, all above 0."
         medians[name] = statistics.median(seconds)
@@ -101,7 +101,7 @@ def _unmeasured(found: dict) -> str | None:
     return f"The medians of your times give a ratio of {ratio:.3f}; yours is {found['ratio']:.3f}."
 
 
-def _told(level: int, disabled: list[str]) -> str:
+def _build_text(level: int, disabled: list[str]) -> str:
     return f"at level {level} with {', '.join(disabled) or 'nothing'} disabled"
 
 
@@ -168,8 +168,8 @@ def _apart(before: tvm.IRModule, plain: Built, folded: Built) -> str | None:
 def _saved(plain: Built, folded: Built, before: tvm.IRModule, after: tvm.IRModule) -> Finding:
     """Judge the number of kernels, which is deterministic, as time is not."""
     few, many = len(folded.kernels), len(plain.kernels)
-    told = f"The folded side launches {few} kernels, the plain one {many}."
-    return Finding("cost", few < many, told, before=before, after=after)
+    message = f"The folded side launches {few} kernels, the plain one {many}."
+    return Finding("cost", few < many, message, before=before, after=after)
 
 
 def norm(x: relay.Expr, channels: int, seed: int = 0) -> relay.Expr:

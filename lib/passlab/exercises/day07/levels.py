@@ -39,9 +39,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         yield Finding("did", True)
         return
     name = min(off, key=lambda name: (name not in right, name))
-    said = f"it runs {at_levels(right.get(name, []))}; your table says {at_levels(value.get(name, []))}"
+    difference = f"it runs {at_levels(right.get(name, []))}; your table says {at_levels(value.get(name, []))}"
     more = f" {len(off) - 1} other passes are wrong, too." if len(off) > 1 else ""
-    yield Finding("did", False, f"{name}: {said}.{more}")
+    yield Finding("did", False, f"{name}: {difference}.{more}")
 
 
 def cases() -> list[Case]:

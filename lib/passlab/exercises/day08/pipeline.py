@@ -74,10 +74,10 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
         return
     here, there = len(mine.kernels), len(default.kernels)
     most = there - task.fewer
-    said = f"One run launches {here} kernels, with TVM's default pipeline {there}"
-    said += "; launch fewer." if task.fewer else "; do not launch more."
+    message = f"One run launches {here} kernels, with TVM's default pipeline {there}"
+    message += "; launch fewer." if task.fewer else "; do not launch more."
     yield Finding(
-        "did", here <= most, "" if here <= most else f"{said} The last ones are {', '.join(mine.kernels[-3:])}."
+        "did", here <= most, "" if here <= most else f"{message} The last ones are {', '.join(mine.kernels[-3:])}."
     )
     (ratio,) = ratios
     slow = f"On one thread it takes {seconds(took)}, TVM's default pipeline {seconds(took * ratio)}: "

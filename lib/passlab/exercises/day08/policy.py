@@ -65,11 +65,11 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
 
 
 def _beaten(before: Any, there: Program, cost: Any, best: Any) -> str | None:
-    for policy, said in ((nothing, "fusing nothing"), (everything, "fusing everything")):
+    for policy, choice in ((nothing, "fusing nothing"), (everything, "fusing everything")):
         other = price(there, policy(before))
         better = best.microseconds < other.microseconds
         if cost.microseconds > other.microseconds or (better and cost.microseconds >= other.microseconds):
-            return f"Your groups cost {cost}. That does not beat {said}: {other}."
+            return f"Your groups cost {cost}. That does not beat {choice}: {other}."
     return None
 
 

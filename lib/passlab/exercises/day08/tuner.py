@@ -115,12 +115,14 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("valid", True)
     found = [min(table.times[i] for i in (*s, *chosen)) for s, chosen in zip(table.starts, value, strict=True)]
     mean, luck, best = statistics.mean(found), table.expected(), min(table.times)
-    said = f"Over {len(found)} starts, the best candidates found take {mean:.0f} µs on average"
+    mean_text = f"Over {len(found)} starts, the best candidates found take {mean:.0f} µs on average"
     good = mean <= luck - BEATS * (luck - best)
-    short = f"{said}; random search finds {luck:.0f} µs with as many measurements, the best there is {best:.0f} µs."
+    short = (
+        f"{mean_text}; random search finds {luck:.0f} µs with as many measurements, the best there is {best:.0f} µs."
+    )
     yield Finding("did", good, "" if good else short)
     near = mean <= NEAR * best
-    far = f"{said}: {mean / best - 1:.0%} more than the best ({best:.0f} µs); at most {NEAR - 1:.0%} is allowed."
+    far = f"{mean_text}: {mean / best - 1:.0%} more than the best ({best:.0f} µs); at most {NEAR - 1:.0%} is allowed."
     yield Finding("cost", near, "" if near else far)
 
 

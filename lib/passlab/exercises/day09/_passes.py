@@ -28,8 +28,8 @@ def main_of(module: ModuleOp) -> func.FuncOp | None:
 def valid(before: ModuleOp, value: Any) -> str:
     """Return why a value is not a module that could stand for another one, or ""."""
     if not isinstance(value, ModuleOp):
-        said = "None: does it end with `return module`?" if value is None else f"of type {type(value).__name__}."
-        return f"Return the module; the result is {said}"
+        kind = "None: does it end with `return module`?" if value is None else f"of type {type(value).__name__}."
+        return f"Return the module; the result is {kind}"
     if wrong := unsound(value):
         return wrong
     main, given = main_of(value), main_of(before)
@@ -47,8 +47,8 @@ def unsound(module: ModuleOp) -> str:
         try:
             op.verify(verify_nested_ops=False)
         except Exception as error:
-            said = next(iter(str(error).strip().splitlines()), "it is not well-formed")
-            return f"`{_line(op)}`: {said.rstrip('.')}."
+            message = next(iter(str(error).strip().splitlines()), "it is not well-formed")
+            return f"`{_line(op)}`: {message.rstrip('.')}."
     return ""
 
 
@@ -120,11 +120,11 @@ def difference(before: ModuleOp, after: ModuleOp, inputs: Arrays) -> str:
         which = f"result {at}" if len(want) > 1 else "the result"
         if not tensors:
             names = [argument.name_hint or f"argument {i}" for i, argument in enumerate(arguments)]
-            given = ", ".join(f"{n} = {_shown(x[place[0]])}" for n, x in zip(names, inputs, strict=True))
+            given = ", ".join(f"{n} = {_number_text(x[place[0]])}" for n, x in zip(names, inputs, strict=True))
             where = f"With {given}, {which}" if place else f"{which.capitalize()}"
         else:
             where = f"{which.capitalize()}{f' at [{chr(44).join(map(str, place))}]' if place else ''}"
-        return f"{where} was {_shown(right[place])}; now it is {_shown(mine[place])}."
+        return f"{where} was {_number_text(right[place])}; now it is {_number_text(mine[place])}."
     return ""
 
 
@@ -137,7 +137,7 @@ def _equal(one: np.ndarray, other: np.ndarray, promised: set[str]) -> np.ndarray
     return same if "nsz" in promised else same & ((np.signbit(one) == np.signbit(other)) | np.isnan(one))
 
 
-def _shown(number: Any) -> str:
+def _number_text(number: Any) -> str:
     return f"{float(number):.6g}" if np.asarray(number).dtype.kind == "f" else str(int(number))
 
 
@@ -153,11 +153,11 @@ def judge_pass(case: Case, value: Any) -> Iterator[Finding]:
         return
     findings = []
     for verdict in ("did", "spared", "cost"):
-        said: Sequence[Expectation] = getattr(case.expect, verdict)
-        sentence = next((s for expectation in said if (s := expectation(before, value))), "")
+        expectations: Sequence[Expectation] = getattr(case.expect, verdict)
+        sentence = next((s for expectation in expectations if (s := expectation(before, value))), "")
         findings.append(Finding(verdict, not sentence, sentence, before=before, after=value))
     wrong = difference(before, value, inputs_for(before))
     spared = findings[1]
-    told = f"{spared.message} {wrong}" if wrong and not spared.ok else wrong
-    yield Finding("same", not wrong, told, before=before, after=value)
+    message = f"{spared.message} {wrong}" if wrong and not spared.ok else wrong
+    yield Finding("same", not wrong, message, before=before, after=value)
     yield from findings

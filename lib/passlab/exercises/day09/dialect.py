@@ -165,10 +165,10 @@ def _refusal(case: Case, value: ModuleOp | str) -> Finding:
     if not isinstance(value, str):
         return Finding("did", False, f"{case.name}: this is not valid, but you lower it.")
     missing = [word for word in case.expect if not re.search(rf"(?<![\w.]){re.escape(word)}(?![\w]|\.\d)", value)]
-    told = (
+    message = (
         f"{case.name}: your sentence does not mention {' and '.join(missing)}: {shown(value, 200)}." if missing else ""
     )
-    return Finding("did", not missing, told)
+    return Finding("did", not missing, message)
 
 
 def _same(case: Case, value: ModuleOp) -> Finding:
@@ -186,8 +186,8 @@ def _same(case: Case, value: ModuleOp) -> Finding:
     if close.all():
         return Finding("same", True)
     at = tuple(map(int, np.argwhere(~close)[0]))
-    told = f"{case.name}: element {list(at)} of the result is {have[at]:.6g}, and must be {want[at]:.6g}."
-    return Finding("same", False, told, after=value)
+    message = f"{case.name}: element {list(at)} of the result is {have[at]:.6g}, and must be {want[at]:.6g}."
+    return Finding("same", False, message, after=value)
 
 
 def _reads_nothing(module: ModuleOp) -> str:

@@ -112,8 +112,8 @@ def _not_fewer(before: ModuleOp, after: ModuleOp) -> str | None:
     if len(mine) >= len(theirs):
         return None
     gone = [name for name in theirs if name not in mine] or theirs
-    said = f"{gone[0]} may not be fused" if len(gone) == 1 else f"not all of {listed(gone)} may be fused"
-    return f"{plural(len(mine), 'linalg.generic')} left, MLIR's pass leaves {len(theirs)}: {said}."
+    reason = f"{gone[0]} may not be fused" if len(gone) == 1 else f"not all of {listed(gone)} may be fused"
+    return f"{plural(len(mine), 'linalg.generic')} left, MLIR's pass leaves {len(theirs)}: {reason}."
 
 
 def _computed_once(before: ModuleOp, after: ModuleOp) -> str | None:

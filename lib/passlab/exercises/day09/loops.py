@@ -212,8 +212,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     found = {"before": before, "after": value}
     left = [op for op in value.walk() if name_of(op).startswith("linalg.")]
-    told = f"{name_of(left[0])} is left." if left else ""
-    yield Finding("did", not left, told, **found)
+    message = f"{name_of(left[0])} is left." if left else ""
+    yield Finding("did", not left, message, **found)
     yield _spared(before, value, found)
     if left:
         return
@@ -250,6 +250,6 @@ def _same(case: Case, value: ModuleOp, found: dict) -> Finding:
         if not close.all():
             at = tuple(map(int, np.argwhere(~close)[0]))
             place = f"element [{', '.join(map(str, at))}]" if at else "the element"
-            told = f"Buffer {number}: {place} is {have[at]:.6g}, and must be {want[at]:.6g}."
-            return Finding("same", False, told, **found)
+            message = f"Buffer {number}: {place} is {have[at]:.6g}, and must be {want[at]:.6g}."
+            return Finding("same", False, message, **found)
     return Finding("same", True)

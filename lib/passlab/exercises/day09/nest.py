@@ -86,8 +86,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     (op,) = (op for op in module.walk() if isinstance(op, Operation))
     try:
         if not isinstance(value, str):
-            said = "None" if value is None else f"of type {type(value).__name__}"
-            raise NestError(f"Return the loop nest as text; the result is {said}.")
+            kind = "None" if value is None else f"of type {type(value).__name__}"
+            raise NestError(f"Return the loop nest as text; the result is {kind}.")
         nest = read(value)
         if not nest.statements:
             raise NestError("The nest has no statement.")
@@ -150,7 +150,9 @@ def _other_numbers(module: ModuleOp, op: Operation, nest: Nest) -> tuple[str, st
                 ("writes", set(iteration.writes), written),
             ):
                 if got != right:
-                    strange = f"At {iteration}, the nest {kind} {_told(got)}, the operation {_told(right)}."
+                    strange = (
+                        f"At {iteration}, the nest {kind} {_accesses_text(got)}, the operation {_accesses_text(right)}."
+                    )
     except NestError as error:
         return str(error), ""
     for name, right in zip(names_of(op)[len(op.inputs) :], want, strict=True):
@@ -162,7 +164,7 @@ def _other_numbers(module: ModuleOp, op: Operation, nest: Nest) -> tuple[str, st
     return "", in_vain
 
 
-def _told(accesses: set[Access]) -> str:
+def _accesses_text(accesses: set[Access]) -> str:
     return ", ".join(sorted(map(str, accesses))) or "nothing"
 
 
@@ -195,8 +197,8 @@ _FREE = ("arith.constant", "linalg.index", "linalg.yield")
 
 def _cost(op: Operation, nest: Nest, module: ModuleOp) -> Finding:
     most = sum(inner.name not in _FREE for inner in op.body.block.ops)
-    told = (
+    message = (
         f"An iteration of the nest does {plural(nest.operations(), 'operation')}; the body has {most}. Give a value "
         "that is used twice a name."
     )
-    return Finding("cost", nest.operations() <= most, told, before=module)
+    return Finding("cost", nest.operations() <= most, message, before=module)

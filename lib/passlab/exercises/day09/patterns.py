@@ -53,7 +53,7 @@ def scalars(lines: str, parameters: str = "x", kind: str = "i32", results: int =
 
 
 def pattern_case(name: str, text: str, *, did: tuple = (), spared: tuple = (), cost: tuple = ()) -> Case:
-    about = [verdict for verdict, said in (("did", did), ("spared", spared), ("cost", cost)) if said]
+    about = [verdict for verdict, expected in (("did", did), ("spared", spared), ("cost", cost)) if expected]
     return Case(
         name, lambda: (parse(text, verified=False),), ("valid", "same", *about), expect=Expect(did, spared, cost)
     )

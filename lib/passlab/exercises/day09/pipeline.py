@@ -24,7 +24,7 @@ _GENERIC = """\
   {new} = linalg.generic {{indexing_maps = [{here}, {there}], iterator_types = [{kinds}]}} ins({last} : {was}) \
 outs({out} : {now}) {{
   ^bb0(%a: f32, %b: f32):
-    %v = {said} : f32
+    %v = {body} : f32
     linalg.yield %v : f32
   }} -> {now}
 """
@@ -44,7 +44,7 @@ def chain(side: int, *ops: str) -> str:
             "there": "affine_map<(d0, d1) -> (d0)>" if op == "sum" else maps[now],
             "kinds": '"parallel"' + (', "reduction"' if op == "sum" else ', "parallel"' if was == square else ""),
             "out": "%y" if now == rows else "%e",
-            "said": "arith.addf %a, %b" if op == "sum" else f"math.{op} %a",
+            "body": "arith.addf %a, %b" if op == "sum" else f"math.{op} %a",
         }
         body += (_NAMED if op == "transpose" else _GENERIC).format(new=f"%r{at}", last=last, was=was, now=now, **part)
         last, was = f"%r{at}", now
@@ -94,8 +94,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if wrong and case.expect is None:
         wrong += " No order of these passes reaches the goal; that is told by None."
     yield Finding("did", not wrong, wrong, before=module, after=stages[-1])
-    for number, (name, told) in enumerate(value):
-        if sentence := _other_change(f"Step {number + 1}, {name},", told, *stages[number : number + 2]):
+    for number, (name, change) in enumerate(value):
+        if sentence := _other_change(f"Step {number + 1}, {name},", change, *stages[number : number + 2]):
             yield Finding("same", False, sentence, before=stages[number], after=stages[number + 1])
             break
     else:
@@ -103,8 +103,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     if not wrong:
         best = case.expect
         enough = f"{best} would do" if best else "it is reached without any"
-        told = f"The pipeline reaches the goal in {plural(len(steps), 'step')}; {enough}."
-        yield Finding("cost", len(steps) <= best, told, before=module, after=stages[-1])
+        message = f"The pipeline reaches the goal in {plural(len(steps), 'step')}; {enough}."
+        yield Finding("cost", len(steps) <= best, message, before=module, after=stages[-1])
 
 
 def amount(module: Any, kind: str) -> int:
@@ -119,12 +119,12 @@ def _not_reached(module: Any, goal: Mapping[str, int]) -> str:
     return ""
 
 
-def _other_change(step: str, told: Mapping[str, int], before: Any, after: Any) -> str:
+def _other_change(step: str, change: Mapping[str, int], before: Any, after: Any) -> str:
     old, new = counts(before), counts(after)
-    for op in sorted({*old, *new, *told}):
-        if told.get(op, 0) != new[op] - old[op]:
-            return f"{step} changes the number of {op} by {new[op] - old[op]:+d}; you say {told.get(op, 0):+d}."
-    if none := next((op for op, n in told.items() if n == 0), ""):
+    for op in sorted({*old, *new, *change}):
+        if change.get(op, 0) != new[op] - old[op]:
+            return f"{step} changes the number of {op} by {new[op] - old[op]:+d}; you say {change.get(op, 0):+d}."
+    if none := next((op for op, n in change.items() if n == 0), ""):
         return f"{step} does not change the number of {none}; leave it out."
     return ""
 
@@ -139,9 +139,9 @@ def _not_steps(value: Any, names: Sequence[str]) -> str:
     for step in value:
         if not (isinstance(step, tuple | list) and len(step) == 2):
             return f"A step is (pass, changes); the list holds {str(step)[:60]}."
-        name, told = step
+        name, change = step
         if name not in names:
             return f"{str(name)[:60]!r} is not one of the passes to choose from."
-        if not isinstance(told, dict) or not all(type(k) is str and type(n) is int for k, n in told.items()):
+        if not isinstance(change, dict) or not all(type(k) is str and type(n) is int for k, n in change.items()):
             return f"The changes of {name} are a dictionary from names of operations to whole numbers."
     return ""

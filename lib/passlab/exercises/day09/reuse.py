@@ -304,5 +304,5 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     for name, life in found.items():
         widest[value[name]] = max(widest.get(value[name], 0), life.size)
     mine, rule = sum(widest.values()), rule_bytes(buffers)
-    told = f"Your slots have {mine} bytes in all; by the rule of the text they have {rule}."
-    yield Finding("cost", mine <= rule * ALLOWED, "" if mine <= rule * ALLOWED else told)
+    message = f"Your slots have {mine} bytes in all; by the rule of the text they have {rule}."
+    yield Finding("cost", mine <= rule * ALLOWED, "" if mine <= rule * ALLOWED else message)

@@ -62,8 +62,8 @@ class Reader:
             return kind.read_from_str(self.context, text)
         except isl.Error:
             self.raise_if_too_long()
-            said = f"isl cannot read {name} as a {kind.__name__}: {text[:80]!r}.{remedy(text)}"
-            raise Unreadable(said) from None
+            sentence = f"isl cannot read {name} as a {kind.__name__}: {text[:80]!r}.{remedy(text)}"
+            raise Unreadable(sentence) from None
 
     def raise_if_too_long(self) -> None:
         """Raise GaveUp if isl failed because of the limit: then it refuses all work, whatever its error said."""

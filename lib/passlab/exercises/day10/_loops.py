@@ -10,7 +10,7 @@ import numpy as np
 
 from passlab import polyhedral
 from passlab.building.requests import Built
-from passlab.drawing.lattice import told
+from passlab.drawing.lattice import spell
 from passlab.exercises._tensorir import foreign, host_target
 from passlab.judge import Finding
 from passlab.polyhedral import tensor_ir
@@ -156,14 +156,14 @@ def other_order(function: Any, expected: list[tuple[str, tuple[int, ...]]]) -> s
     if seen == expected:
         return None
     if missing := sorted(set(expected) - set(seen)):
-        return f"{told(missing[0])} never runs; {len(missing)} of {len(expected)} iterations are missing."
+        return f"{spell(missing[0])} never runs; {len(missing)} of {len(expected)} iterations are missing."
     if more := sorted(set(seen) - set(expected)):
-        return f"{told(more[0])} runs but is not in the domain; there are {len(more)} such iterations."
+        return f"{spell(more[0])} runs but is not in the domain; there are {len(more)} such iterations."
     if len(seen) > len(expected):
         twice = next(at for at in seen if seen.count(at) > 1)
-        return f"{told(twice)} runs {seen.count(twice)} times; each iteration must run once."
+        return f"{spell(twice)} runs {seen.count(twice)} times; each iteration must run once."
     place = next(n for n, (a, b) in enumerate(zip(seen, expected, strict=True)) if a != b)
-    want, got = told(expected[place]), told(seen[place])
+    want, got = spell(expected[place]), spell(seen[place])
     return f"Iteration number {place} in time, counted from 0, should be {want}; it is {got}."
 
 

@@ -52,8 +52,8 @@ class Task:
 
 def tile_case(name: str, timed: bool = False, **sizes: int) -> Case:
     about = ("valid", "same", "did", "cost") if timed else ("valid", "same")
-    told = " × ".join(map(str, sizes.values()))
-    return Case(f"{name}, {told}", lambda: (name, dict(sizes)), about, expect=Task(name, sizes, timed))
+    sizes_text = " × ".join(map(str, sizes.values()))
+    return Case(f"{name}, {sizes_text}", lambda: (name, dict(sizes)), about, expect=Task(name, sizes, timed))
 
 
 def cases() -> list[Case]:
@@ -139,8 +139,8 @@ def _read(value: Any, program: polyhedral.Program) -> tuple[isl.UnionMap, dict[s
     for kind, dims in marks.items():
         if not isinstance(dims, list | tuple) or not all(type(dim) is int for dim in dims):
             raise Unreadable(f"{kind} must be a list of dimensions, counted from 0; it is {str(dims)[:60]}.")
-    if said := polyhedral.not_a_schedule(program, text):
-        raise Unreadable(said)
+    if reason := polyhedral.not_a_schedule(program, text):
+        raise Unreadable(reason)
     schedule = polyhedral.schedule_of(text)
     count = polyhedral.depth(schedule)
     for kind, dims in marks.items():
@@ -180,12 +180,12 @@ def _unmarked(function: Any) -> str | None:
     """Return what the loops around the sums lack, or None. Where tiles are cut off at a border, they may lack it."""
     from passlab.tvm.tensorir import blocks
 
-    said = [
+    reasons = [
         _lacking([loop for loop in loops if getattr(loop.extent, "value", None) != 1], block)
         for loops, block in blocks(function.body)
         if block.block.name_hint == "T"
     ]
-    return said[0] if all(said) else None
+    return reasons[0] if all(reasons) else None
 
 
 def _lacking(loops: list, block: Any) -> str | None:

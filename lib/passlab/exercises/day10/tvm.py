@@ -74,8 +74,8 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         return
     wrong = other_order(function, polyhedral.order(program, nest.schedule, nest.sizes))
     if not can:
-        said = f"Return None for {nest.schedule}, or loops in exactly that order. Your order is different. {wrong}"
-        yield Finding("spared", not wrong, said if wrong else "")
+        message = f"Return None for {nest.schedule}, or loops in exactly that order. Your order is different. {wrong}"
+        yield Finding("spared", not wrong, message if wrong else "")
         return
     yield Finding("did", not wrong, wrong or "")
     if case.asks("same"):

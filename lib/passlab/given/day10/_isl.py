@@ -24,7 +24,7 @@ def as_text(value: Any) -> Any:
     return value
 
 
-def told(call: Callable[[Callable, Case], Any]) -> Callable[[Callable, Case], Any]:
+def errors_in_words(call: Callable[[Callable, Case], Any]) -> Callable[[Callable, Case], Any]:
     """Let a `call` say isl's errors in words: the text that isl could not read, or the operation that failed."""
 
     @wraps(call)
@@ -32,12 +32,12 @@ def told(call: Callable[[Callable, Case], Any]) -> Callable[[Callable, Case], An
         try:
             return call(answer, case)
         except isl.Error as error:
-            raise ValueError(_said(error)).with_traceback(error.__traceback__) from None
+            raise ValueError(_sentence(error)).with_traceback(error.__traceback__) from None
 
     return telling
 
 
-def _said(error: isl.Error) -> str:
+def _sentence(error: isl.Error) -> str:
     named = re.search(r"isl_(\w+) failed: (.*?)(?: in /.*)?$", str(error))
     operation, reason = named.groups() if named else ("an operation", str(error))
     if not operation.endswith("read_from_str"):
@@ -65,7 +65,7 @@ def _reads(text: str) -> bool:
 def call_with(*kinds: str) -> Callable[[Callable, Case], Any]:
     """Return a `call` that turns the texts of a case into isl objects; kinds are names of isl's classes."""
 
-    @told
+    @errors_in_words
     def call(answer: Callable, case: Case) -> Any:
         return as_text(answer(*(getattr(isl, kind)(text) for kind, text in zip(kinds, case.build(), strict=True))))
 

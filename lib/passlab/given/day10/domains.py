@@ -7,7 +7,7 @@ from typing import Any
 
 from passlab.given.day10._isl import (
     as_text,
-    told,
+    errors_in_words,
 )
 from passlab.judge import Case
 
@@ -31,6 +31,6 @@ def as_python(nest: Nest) -> str:
     return "\n".join(lines(nest["body"], ""))
 
 
-@told
+@errors_in_words
 def call(answer: Callable, case: Case) -> Any:
     return as_text(answer(*case.build()))

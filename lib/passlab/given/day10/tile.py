@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from passlab import polyhedral
-from passlab.given.day10._isl import as_text, told
+from passlab.given.day10._isl import as_text, errors_in_words
 from passlab.judge import Case
 
 MATMUL = """
@@ -29,7 +29,7 @@ for i in range(N):
 SOURCES = {"matmul": MATMUL, "gram": GRAM}
 
 
-@told
+@errors_in_words
 def call(answer: Callable, case: Case) -> Any:
     """Call the answer with the program of the case, and return its schedule as text."""
     name, sizes = case.build()
