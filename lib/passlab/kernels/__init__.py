@@ -323,6 +323,26 @@ def prim_func(gm: fx.GraphModule, *, strides: Sequence[Sequence[int]] | None = N
     return kernel_code.tensor_ir(program, _names(gm, program, examples))
 
 
+def triton_source(gm: fx.GraphModule, name: str) -> tuple[str, list[str]]:
+    """Return a graph that is one group as Triton source, and what the pointers of its kernel `name` are, in order:
+    names of placeholders, parameters and buffers, then of nodes that the graph returns.
+
+    The last parameter is BLOCK, and each program makes that many elements. Raise Unsupported, which names the node.
+    """
+    from passlab.kernels import triton
+
+    examples = _examples(gm)
+    program = primitives(gm, examples)
+    placeholders = [node.name for node in gm.graph.find_nodes(op="placeholder")]
+    known = [n for n, x in zip(placeholders, examples, strict=True) if isinstance(x, torch.Tensor)] + [*state(gm)]
+    made, (output,) = kernel_code.results(program), program.graph.find_nodes(op="output")
+    returned = gm.graph.find_nodes(op="output")[0].all_input_nodes
+    if made != list(output.args[0]):
+        raise Unsupported(returned[0].name, "for Triton, each result of a group must be a tensor of its own")
+    text = triton.source(program, _names(gm, program, examples), (), name)
+    return text, [*(known[at] for at, _ in kernel_code.operands(program)), *(node.name for node in returned)]
+
+
 def _names(gm: fx.GraphModule, program: fx.GraphModule, inputs: Sequence[Any]) -> list[str]:
     """Name a kernel's inputs for its source."""
     placeholders = [node.name for node in gm.graph.find_nodes(op="placeholder")]
