@@ -218,4 +218,4 @@ def test_an_output_that_is_an_input_and_tensors_without_bytes():
     assert plan.arena == 0
     result, nothing = run(gm, plan, x)
     assert result.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() and nothing.shape == (2, 0)
-    assert problem([], {"x": 0}) == "There is no buffer 'x' to give an offset."
+    assert problem([], {"x": 0}).sentence == "There is no buffer 'x' to give an offset."

@@ -194,6 +194,12 @@ def test_what_is_wrong_with_a_plan(offsets, sentence):
     assert str(error.value).startswith(sentence)
 
 
+def test_a_problem_carries_the_overlap_that_it_is():
+    found = problem(TWO, {"conv": 0, "relu": 32}, 16)
+    assert found.overlap == overlaps(TWO, {"conv": 0, "relu": 32})[0]
+    assert problem(TWO, {"conv": 0}, 16).overlap is None
+
+
 class Views(torch.nn.Module):
     """Returns a view of its input, and a view of a result."""
 

@@ -234,6 +234,13 @@ def callers_too(gm, inputs):
     return found
 
 
+@wrong("did", "a storage is as large as the value that it was made with")
+def as_large_as_its_value(gm, inputs):
+    value, found = _All(gm, inputs).value, afterwards(gm, inputs)
+    made = {n.name: sum(t.nbytes for t in tree_leaves(value[n]) if isinstance(t, torch.Tensor)) for n in value}
+    return {name: (lower, upper, made[name]) for name, (lower, upper, _) in found.items()}
+
+
 upper_is_last = edited(
     "did", "the last step is the end of the range", ("(first, last + 1, size)", "(first, max(last, first + 1), size)")
 )

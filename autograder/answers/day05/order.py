@@ -228,6 +228,15 @@ no_scratch = edited(
     "forgets the scratch memory in trees",
     ("last = held + task.size + task.scratch, task.size", "last = held + task.size, task.size"),
 )
+
+
+@wrong("did", "forgets the scratch memory in graphs")
+def no_scratch_in_graphs(tasks):
+    if all(len(after) <= 1 for after in _readers(tasks).values()):
+        return _by_pieces(tasks)
+    return _best_first(tasks, scratch=False)
+
+
 by_hill = edited("cost", "merges segments by their hills alone", ("sorted((v - h, k, i)", "sorted((-h, k, i)"))
 no_joins = edited(
     "cost",

@@ -52,6 +52,13 @@ class Overlap(NamedTuple):
     bytes: int
 
 
+class Problem(NamedTuple):
+    """What is wrong with offsets, as a sentence; `overlap`: the first one, if that is it."""
+
+    sentence: str
+    overlap: Overlap | None = None
+
+
 def instance(letter: str) -> list[Buffer]:
     """Return one of MiniMalloc's instances, "A" to "K"."""
     if len(letter) != 1 or letter not in MINIMALLOC:
@@ -120,8 +127,19 @@ def overlaps(buffers: Sequence[Buffer], offsets: Mapping[str, int]) -> list[Over
 
 def problem(
     buffers: Sequence[Buffer], offsets: Mapping[str, int], alignment: int = 1, arena: int | None = None
-) -> str | None:
-    """Return a sentence that says what is wrong with the offsets, or None. They may come from anybody."""
+) -> Problem | None:
+    """Return what is wrong with the offsets, or None. They may come from anybody."""
+    if sentence := _misplaced(buffers, offsets, alignment, arena):
+        return Problem(sentence)
+    if found := overlaps(buffers, offsets):
+        one, other, step, offset, shared = found[0]
+        sentence = f"{one} and {other} are both live in step {step} and share {shared} bytes from byte {offset} on"
+        return Problem(f"{sentence}: move one of the two.", found[0])
+    return None
+
+
+def _misplaced(buffers: Sequence[Buffer], offsets: Mapping[str, int], alignment: int, arena: int | None) -> str | None:
+    """Return a sentence about the first offset that is none, whatever the others are, or None."""
     if not isinstance(offsets, Mapping):
         return f"Offsets are a dict from the name of a buffer to its first byte; this is a {type(offsets).__name__}."
     for buffer in buffers:
@@ -139,16 +157,10 @@ def problem(
     known = {buffer.name for buffer in buffers}
     if unknown := [name for name in offsets if name not in known]:
         return f"There is no buffer {str(unknown[0])[:40]!r} to give an offset."
-    if found := overlaps(buffers, offsets):
-        one, other, step, offset, shared = found[0]
-        return (
-            f"{one} and {other} are both live in step {step} and share {shared} bytes from byte {offset} on: "
-            "move one of the two."
-        )
     return None
 
 
 def check(buffers: Sequence[Buffer], offsets: Mapping[str, int], alignment: int = 1, arena: int | None = None) -> None:
     """Raise BadPlan, with a sentence for the learner, unless the offsets are a plan for the buffers."""
-    if sentence := problem(buffers, offsets, alignment, arena):
-        raise BadPlan(sentence)
+    if found := problem(buffers, offsets, alignment, arena):
+        raise BadPlan(found.sentence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._pytree import tree_leaves
@@ -22,23 +22,34 @@ from passlab.memory.training import joint
 ON_MODELS, ON_HARD = 1.15, 1.25
 
 
+#: A name in the zoo, and whether it is trained.
+Made = tuple[str, bool]
+
+
+class Asked(NamedTuple):
+    """What a case asks for: an arena of at most `most` times the bound. `made`: what runs in the arena of a wrong plan,
+    if the names of the buffers are those of its nodes."""
+
+    most: float
+    made: Made | None = None
+
+
 def offsets_case(
-    name: str, build: Callable[[], Sequence[Buffer]], alignment: int, about: tuple[str, ...], most: float
+    name: str, build: Callable[[], Sequence[Buffer]], alignment: int, about: tuple[str, ...], asked: Asked
 ) -> Case:
-    """Return a case; its arena may be `most` times the bound."""
-    return Case(name, lambda: (list(build()), alignment), about, expect=most)
+    return Case(name, lambda: (list(build()), alignment), about, expect=asked)
 
 
-def model_case(name: str, build: Callable[[], Sequence[Buffer]], alignment: int = 64) -> Case:
-    return offsets_case(name, build, alignment, ("valid", "did"), ON_MODELS)
+def model_case(name: str, build: Callable[[], Sequence[Buffer]], alignment: int = 64, made: Made | None = None) -> Case:
+    return offsets_case(name, build, alignment, ("valid", "did"), Asked(ON_MODELS, made))
 
 
 def easy_case(name: str, buffers: Sequence[Buffer], alignment: int = 1) -> Case:
-    return offsets_case(name, lambda: buffers, alignment, ("valid", "spared"), 1.0)
+    return offsets_case(name, lambda: buffers, alignment, ("valid", "spared"), Asked(1.0))
 
 
 def hard_case(name: str, build: Callable[[], Sequence[Buffer]]) -> Case:
-    return offsets_case(name, build, 1, ("valid", "cost"), ON_HARD)
+    return offsets_case(name, build, 1, ("valid", "cost"), Asked(ON_HARD))
 
 
 @cache
@@ -70,12 +81,10 @@ RELAY = [Buffer(f"t{i}", i, i + 1, 100) for i in range(6)]
 #: `late` meets only `middle`, and fits where `first` was.
 HOLE = [Buffer("first", 0, 2, 60), Buffer("middle", 1, 4, 50), Buffer("late", 3, 5, 40), Buffer("empty", 4, 5, 0)]
 
-#: Visible case → its model, and whether it is trained: these run in the arena of a wrong plan.
-PROGRAMS = {
-    "a convolutional net": ("convnet", False),
-    "attention": ("attention", False),
-    "training a residual block": ("residual", True),
-}
+
+def running(name: str, model: str, training: bool = False) -> Case:
+    """Return a case of a model of the zoo, which runs in the arena of a wrong plan."""
+    return model_case(name, lambda: zoo(model, training), made=(model, training))
 
 
 def cases() -> list[Case]:
@@ -83,7 +92,9 @@ def cases() -> list[Case]:
         easy_case("one after the other", RELAY),
         easy_case("a hole", HOLE),
         easy_case("aligned", [Buffer("a", 0, 2, 30), Buffer("b", 1, 3, 50), Buffer("c", 0, 3, 64)], 64),
-        *(model_case(name, lambda made=made: zoo(*made)) for name, made in PROGRAMS.items()),
+        running("a convolutional net", "convnet"),
+        running("attention", "attention"),
+        running("training a residual block", "residual", training=True),
         hard_case("MiniMalloc's F", lambda: instance("F")),
     ]
 
@@ -93,13 +104,13 @@ def bound(buffers: Sequence[Buffer], alignment: int) -> int:
     return lower_bound([Buffer(b.name, b.lower, b.upper, aligned(b.size, alignment)) for b in buffers])
 
 
-def harm(buffers: Sequence[Buffer], offsets: Mapping[str, int], model: str, training: bool = False) -> str:
+def harm(buffers: Sequence[Buffer], offsets: Mapping[str, int], made: Made) -> str:
     """Return a sentence about the wrong numbers that a model returns in an arena with overlaps; "" if there are none,
     or if the arena is absurdly large. All offsets are ints of these buffers, not negative."""
     arena = height(buffers, offsets)
     if arena > 4 * sum(buffer.size for buffer in buffers):
         return ""
-    gm, inputs = program(model, training)
+    gm, inputs = program(*made)
     plan = Plan(tuple(node.name for node in gm.graph.nodes), offsets, arena)
     try:
         found = tree_leaves(run(gm, plan, *inputs, checked=False))
@@ -114,15 +125,17 @@ def harm(buffers: Sequence[Buffer], offsets: Mapping[str, int], model: str, trai
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     buffers, alignment = case.build()
-    broken = problem(buffers, value, alignment) or ""
-    if case.name in PROGRAMS and broken.endswith("move one of the two."):
-        broken += harm(buffers, value, *PROGRAMS[case.name])
+    most, made = case.expect
+    found = problem(buffers, value, alignment)
+    broken = found.sentence if found else ""
+    if found and found.overlap and made:
+        broken += harm(buffers, value, made)
     yield Finding("valid", not broken, broken)
     if broken:
         return
     arena, least = aligned(height(buffers, value), alignment), bound(buffers, alignment)
-    fits = arena <= case.expect * least
-    limit = "and that can be reached" if case.expect == 1 else f"and {case.expect:g} times as many are allowed"
+    fits = arena <= most * least
+    limit = "and that can be reached" if most == 1 else f"and {most:g} times as many are allowed"
     told = f"Your arena has {arena} bytes. Up to {least} are live at once, {limit}."
     for verdict in ("did", "spared", "cost"):
         if case.asks(verdict):
