@@ -395,6 +395,9 @@ def leaderboard(
     seed: Seed = None,
     db: Db = "",
     unsafe: Unsafe = False,
+    device: Annotated[
+        str, typer.Option(help="Where programs run: cpu, or cuda on a machine with an NVIDIA GPU.")
+    ] = "cpu",
 ) -> None:
     """Run the compilers of a graded class again on its hidden models, measure them by turns, and write a page.
 
@@ -410,6 +413,8 @@ def leaderboard(
         day, question = exercises.find(exercise).id.split(".")
     except KeyError as error:
         _fail(str(error.args[0]))
+    if why := no_device(device, ""):
+        _fail(why)
     run = os.environ.setdefault("PASSLAB_RUN", RUN)
     if db:
         os.environ["PASSLAB_DB"] = db
@@ -422,7 +427,7 @@ def leaderboard(
         found = collect(graded, _known(), Path(scratch))
         tasks = [one for (_, assignment), one in sorted(found.submissions.items()) if assignment == day]
         with _gradebook([day]) as recorder:
-            handed_in, late, last = recorder.entered(day, question)
+            handed_in, late, last = recorder.entries(day, question)
         if not tasks and not handed_in:
             _fail(f"{graded} contains no submission of {day}.")
         seed = last if seed is None else seed
@@ -432,18 +437,18 @@ def leaderboard(
             kept = entries.recall(folder / "leaderboard.private.json")
             kept.withdrawn = sorted({*kept.withdrawn, *(withdraw or ())} - {*(readmit or ())})
             racing = [one for one in tasks if one.learner not in kept.withdrawn]
-            with Engine(1, unsafe) as engine:
+            with Engine(1, unsafe, device) as engine:
                 console.print(f"Running {len(racing)} compilers.", markup=False)
                 board = entries.collect(racing, engine, exercise, range(seed, seed + draws))
-            with Race(unsafe, repeats, tuple(without or ())) as race:
+            with Race(unsafe, repeats, tuple(without or ()), device) as race:
                 entries.race(board, race, lambda model: console.print(f"Measured {model}.", markup=False))
         except (Unsafe, Broken, ValueError) as error:
             _fail(str(error))
     when = f"{datetime.now():%Y-%m-%d %H:%M}"
     standings = boards.standings(board, kept, handed_in, late, when, names)
-    shown = boards.Shown(exercise, when, names=names, unsafe=unsafe)
+    about = boards.About(exercise, when, device if device != "cpu" else "", names, unsafe)
     for name, text in (("html", boards.page), ("json", boards.data)):
-        (folder / f"leaderboard.{name}").write_text(text(standings, board.baselines, shown), encoding="utf-8")
+        (folder / f"leaderboard.{name}").write_text(text(standings, board.baselines, about), encoding="utf-8")
     entries.keep(folder / "leaderboard.private.json", kept)
     for one in standings:
         figure = f"{one.speedup:.2f} × as fast as eager" if one.speedup else one.why

@@ -18,7 +18,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import msgspec
@@ -32,6 +32,8 @@ from passlab.process.server import Server, request
 LIMITS = sandbox.Limits(
     memory_mib=8192, cpu_s=1800, processes=128, files=1024, file_mib=256, tmp_mib=1024, inodes=20_000
 )
+#: The same on a GPU, whose driver reserves far more addresses than there is memory.
+ON_GPU = replace(LIMITS, memory_mib=0, processes=256)
 #: Seconds, by the clock, for one model with all its competitors; and for the process to start.
 MODEL_SECONDS, START_SECONDS = 900.0, 120.0
 ENVIRONMENT = {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": "/tmp/inductor"}
@@ -43,9 +45,10 @@ class Broken(Exception):
 
 
 class Race:
-    """Measures models until it is closed. `unsafe`: as in `Engine`. `leave_out`: baselines that do not take part."""
+    """Measures models until it is closed. `unsafe`: as in `Engine`. `leave_out`: baselines that do not take part.
+    `device`: where the programs run, "cpu" or "cuda"."""
 
-    def __init__(self, unsafe: bool = False, repeats: int = 25, leave_out: tuple[str, ...] = ()):
+    def __init__(self, unsafe: bool = False, repeats: int = 25, leave_out: tuple[str, ...] = (), device: str = "cpu"):
         self.repeats, self.leave_out, self.said = repeats, leave_out, ""
         self.control, theirs = socket.socketpair()
         argv = [sys.executable, "-m", __name__, str(theirs.fileno())]
@@ -56,6 +59,7 @@ class Race:
             readable=[str(sandbox.ROOT / "lib/passlab/capstone")],
             environment=ENVIRONMENT,
             unsafe=unsafe,
+            device=device,
         )
         theirs.close()
 
@@ -124,26 +128,27 @@ def _answer(sock: socket.socket) -> None:
             compiled.append(wire.decode(bytes(receive(sock)[1])))
         except wire.Refused as refused:
             compiled.append(refused)
-    send(sock, {"rows": measured(gm, inputs, compiled, head["repeats"], head["leave_out"])})
+    send(sock, {"rows": measured(gm, inputs, compiled, head["repeats"], head["leave_out"], sandbox.device())})
 
 
 def measured(
-    gm: Any, inputs: tuple, compiled: list[Any], repeats: int, leave_out: list[str]
+    gm: Any, inputs: tuple, compiled: list[Any], repeats: int, leave_out: list[str], device: str = "cpu"
 ) -> dict[str, dict[str, Any]]:
     """Return competitor → row; the compiled models are called "learner 0", "learner 1", …"""
     import torch
     from torch.utils._pytree import tree_leaves
 
-    from passlab.capstone import BASELINES, Compiled, Missing, build, compare
+    from passlab.capstone import BASELINES, Compiled, Missing, build, compare, on
     from passlab.fx.programs import copy_inputs
 
-    expected = tree_leaves(BASELINES["eager"](gm, inputs)(*copy_inputs(inputs)))
+    there = on(device, Compiled(gm)).graph
+    expected = tree_leaves(BASELINES["eager"](there, inputs)(*copy_inputs(inputs, device)))
 
     def built(made: Any, inputs: tuple) -> Callable:
         if not isinstance(made, Compiled):
             raise TypeError(f"what was handed over is not a Compiled: {made}")
-        program = build(made, inputs)
-        given = tree_leaves(program(*copy_inputs(inputs)))
+        program = build(on(device, made), inputs)
+        given = tree_leaves(program(*copy_inputs(inputs, device)))
         if not all(_close(one, other, torch) for one, other in zip(expected, given, strict=True)):
             raise ValueError("the program that was built gives other numbers than eager")
         return program
@@ -160,7 +165,7 @@ def measured(
     learners = {f"learner {at}": made for at, made in enumerate(compiled)}
     competitors = {title: make for title, make in BASELINES.items() if title not in leave_out}
     competitors |= {name: competitor(made) for name, made in learners.items()}
-    rows = compare(gm, inputs, competitors, learners, repeats)
+    rows = compare(gm, inputs, competitors, learners, repeats, device)
     return {name: asdict(row) | {"missing": row.missing[:1000]} for name, row in rows.items()}
 
 
@@ -183,7 +188,8 @@ def main(number: str) -> None:
     torch.set_num_threads(1)
     gc.collect()
     gc.freeze()
-    Server(control, lambda keep: sandbox.enter(LIMITS, keep), _answer).serve()
+    on_gpu = sandbox.device().startswith("cuda")
+    Server(control, lambda keep: sandbox.enter(ON_GPU if on_gpu else LIMITS, keep, gpu=on_gpu), _answer).serve()
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ PARTS = {
     "kernels": ("kernels:kernels", 120),
     "speed": ("speed:speed", 110),
     "tvm": ("tvm_cuda:tvm_cuda", 60),
+    "capstone": ("capstone:capstone", 35),
     "judging": ("judging:judging", 170),
 }
 #: Seconds that a part may take beyond its time before it is ended.

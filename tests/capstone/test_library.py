@@ -1,10 +1,16 @@
 """Groups that are one call of a library."""
 
+import sys
+
+import pytest
 import torch
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from passlab import trace
-from passlab.capstone import Compiled, build
+from passlab.capstone import Compiled, build, library
+from passlab.capstone.building import _backend, device_of
+from passlab.capstone.compiled import shaped
 
 
 class Around(nn.Module):
@@ -26,3 +32,58 @@ def test_what_a_layer_reads_may_be_added_to_its_result():
         group = [node.name for node in gm.graph.nodes if node.op.startswith("call_")]
         program = build(Compiled(gm, [group]), (x,))
         torch.testing.assert_close(program(x), gm(x), rtol=1e-4, atol=1e-5)
+
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.linear = nn.Conv2d(4, 4, 3, padding=1, stride=1), nn.Linear(8, 8)
+
+    def forward(self, x):
+        x = torch.relu(self.conv(x) + x * 2)
+        return nn.functional.silu(self.linear(x)) + self.linear(x)
+
+
+GROUPS = {"conv with all": ["conv", "add", "relu"], "linear and silu": ["linear", "silu"], "linear": ["linear_1"]}
+
+
+def matched(gm, group):
+    return library.matched(gm, [node for node in gm.graph.nodes if node.name in group])
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_groups_of_a_library_are_the_same_on_a_gpu(group):
+    x = torch.randn(2, 4, 8, 8)
+    gm = shaped(trace(Layers().eval(), x), (x,))
+    here = matched(gm, group)
+    assert here is not None
+    with FakeTensorMode():
+        for node in gm.graph.nodes:
+            if isinstance(value := node.meta.get("val"), torch.Tensor):
+                node.meta["val"] = torch.empty(value.shape, device="cuda")
+    there = matched(gm, group)
+    assert (there.head.kind, there.activation, there.added) == (here.head.kind, here.activation, here.added)
+
+
+@pytest.mark.parametrize("group", GROUPS.values(), ids=GROUPS)
+def test_what_runs_on_a_gpu_computes_what_the_group_does(group):
+    """Torch's own operators, which are the same on both devices."""
+    x = torch.randn(2, 4, 8, 8)
+    gm = shaped(trace(Layers().eval(), x), (x,))
+    found = matched(gm, group)
+    values = [torch.randn(node.meta["val"].shape) for node in (found.head.input, found.added) if node is not None]
+    run, images = library.call(found)
+    torch.testing.assert_close(library.plain(found)(*values), run(*values), rtol=1e-4, atol=1e-5)
+    assert images == (found.head.kind == "conv")
+
+
+def test_a_program_runs_where_its_inputs_are():
+    with FakeTensorMode():
+        there = torch.empty(3, device="cuda")
+    assert device_of((torch.ones(2), [there])).type == "cuda" and device_of((1, torch.ones(2))).type == "cpu"
+
+
+def test_a_tvm_without_cuda_leaves_kernels_to_triton(monkeypatch):
+    assert _backend(torch.device("cpu")) == "tvm"
+    monkeypatch.setitem(sys.modules, "passlab.relax", None)
+    assert _backend(torch.device("cuda")) == "triton"

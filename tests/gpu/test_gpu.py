@@ -113,6 +113,13 @@ def test_plans_run_in_an_arena(tmp_path):
     assert value(figures, "arenas / bytes of all values") < 1
 
 
+def test_compiled_models_are_built_with_triton_kernels(tmp_path):
+    code, figures, said = parts(tmp_path, "capstone", "--sample=3")
+    (found,) = [figure for figure in figures if figure.what == "programs that compute what their graph does"]
+    assert code == 0 and found.seen == "3 of 3" and int(found.baseline.split()[0]) >= 2, said
+    assert "time of compiled models: there is no GPU" in said
+
+
 def test_the_chains_compute_what_eager_torch_does(tmp_path):
     code, figures, said = parts(tmp_path, "speed")
     differences = [figure for figure in figures if "largest relative difference" in figure.what]

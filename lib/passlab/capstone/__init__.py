@@ -13,7 +13,7 @@ Reading order: `compiled` (what is handed over, and what is wrong with it), with
 
 from passlab.capstone.baselines import BASELINES, Missing
 from passlab.capstone.building import Program, build, grouped
-from passlab.capstone.compiled import BadCompiled, Compiled, groupable, wrong
+from passlab.capstone.compiled import BadCompiled, Compiled, groupable, on, wrong
 from passlab.capstone.counting import Counts, counts, examined
 from passlab.capstone.measuring import Entry, Row, compare, measure
 from passlab.capstone.triton import Triton
@@ -35,5 +35,6 @@ __all__ = [
     "groupable",
     "grouped",
     "measure",
+    "on",
     "wrong",
 ]

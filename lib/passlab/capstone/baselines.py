@@ -1,5 +1,6 @@
 """What a compiled model is compared with: each a function (graph, inputs) → something to call with the inputs.
 
+Graph and inputs are on the CPU or on a GPU, and so is what a baseline returns.
 A baseline that is not there raises `Missing`, and the comparison says so.
 """
 
@@ -13,6 +14,9 @@ import torch
 from torch import fx
 
 from passlab.building.compiler import Unreachable
+from passlab.capstone.building import build, device_of
+from passlab.capstone.compiled import Compiled, on
+from passlab.fx.programs import copy_inputs
 
 
 class Missing(RuntimeError):
@@ -25,8 +29,9 @@ def eager(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
 
 
 def torch_compile(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
-    """Return the model by torch.compile, compiled for these inputs. It takes seconds to minutes, and a C++ compiler."""
-    if not any(map(shutil.which, ("g++", "c++", "clang++"))):
+    """Return the model by torch.compile, compiled for these inputs. It takes seconds to minutes, and a C++ compiler, or
+    Triton for a GPU."""
+    if device_of(inputs).type == "cpu" and not any(map(shutil.which, ("g++", "c++", "clang++"))):
         raise Missing("torch.compile needs a C++ compiler (g++ or clang++), and finds none")
     torch._dynamo.reset()
     compiled = _without_gradients(torch.compile(gm, dynamic=False))
@@ -47,13 +52,19 @@ def tvm(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
         raise Missing(str(error)) from error
     from tvm.relax.frontend.torch import from_exported_program
 
+    gpu = device_of(inputs)
+    on_gpu = gpu.type == "cuda"
+    if on_gpu and not compiler.cuda(gpu.index or 0).exist:
+        raise Missing("this TVM was built without CUDA")
     try:
         with torch.no_grad():
-            module = from_exported_program(torch.export.export(gm, tuple(inputs)), unwrap_unit_return_tuple=True)
-        target = host()
+            exported = torch.export.export(on("cpu", Compiled(gm)).graph, copy_inputs(tuple(inputs)))
+            module = from_exported_program(exported, unwrap_unit_return_tuple=True)
+        device = compiler.cuda(gpu.index or 0) if on_gpu else compiler.cpu()
+        target = compiler.target.Target.from_device(device).with_host(host()) if on_gpu else host()
         with target:
             built = compiler.compile(module, target, relax_pipeline=relax.get_default_pipeline(target))
-        machine = relax.VirtualMachine(built, compiler.cpu())
+        machine = relax.VirtualMachine(built, device)
     except Exception as error:
         raise Missing(f"TVM cannot compile it: {type(error).__name__}: {str(error).splitlines()[0][:120]}") from error
     main = machine["main"]
@@ -62,7 +73,6 @@ def tvm(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
 
 def reference(gm: fx.GraphModule, inputs: Sequence[Any]) -> Callable:
     """Return the model by the course's own compiler."""
-    from passlab.capstone.building import build
     from passlab.capstone.reference import compile
 
     return build(compile(gm, inputs), inputs)

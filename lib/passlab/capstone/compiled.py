@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from passlab.capstone import layouts, library, triton
 from passlab.capstone.triton import Triton
 from passlab.fx.effects import has_effects
 from passlab.fx.judge import rebuild, validate
+from passlab.fx.programs import moved
 from passlab.judge import record
 from passlab.kernels import illegal
 from passlab.kernels.schedule import KNOBS
@@ -51,6 +52,11 @@ class Compiled:
     plan: Plan | None = None
     kernels: dict[str, Triton] = field(default_factory=dict)
     layouts: dict[str, list[int]] = field(default_factory=dict)
+
+
+def on(device: str, compiled: Compiled) -> Compiled:
+    """Return what a compiler handed over with its graph on a device, in a copy."""
+    return replace(compiled, graph=moved(copy.deepcopy(compiled.graph), device))
 
 
 class BadCompiled(ValueError):

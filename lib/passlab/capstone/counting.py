@@ -6,14 +6,14 @@ import contextlib
 import copy
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from torch import fx
 
 from passlab.capstone.building import build, device_of, differing, plan_of, steps_of
-from passlab.capstone.compiled import BadCompiled, Compiled, same_outputs
+from passlab.capstone.compiled import BadCompiled, Compiled, on, same_outputs
 from passlab.fx.effects import has_effects
 from passlab.fx.elsewhere import confined
 from passlab.fx.programs import Program, copy_inputs, moved
@@ -44,18 +44,20 @@ class Counts:
 def counts(compiled: Compiled, inputs: Sequence[Any]) -> Counts:
     """Return what a compiled model costs on such inputs. Nothing is built; a group is one launch. Raises BadCompiled.
 
-    A model that was not compiled is `Compiled(gm)`. Graph and inputs are on the CPU: the counts are the same for a GPU,
-    on which a library may start more kernels in one call.
+    A model that was not compiled is `Compiled(gm)`. One that is on a GPU is counted in a copy on the CPU: a group is
+    one launch there, too, though a library may start several kernels in its call.
     """
+    if device_of(inputs).type != "cpu":
+        compiled, inputs = on("cpu", compiled), moved(tuple(inputs), "cpu")
     gm = steps_of(compiled, inputs)
     plan = plan_of(compiled, inputs)
     if has_effects(compiled.graph.graph):
         gm = copy.deepcopy(gm)  # a run may write into its buffers
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         started = launches(gm, *copy_inputs(tuple(inputs)))
-        moved = bytes_moved(gm, *copy_inputs(tuple(inputs)))
+        traffic = bytes_moved(gm, *copy_inputs(tuple(inputs)))
         peak = plan.arena if plan is not None else peak_memory(gm, *copy_inputs(tuple(inputs)))
-    return Counts(int(started), int(moved), int(peak))
+    return Counts(int(started), int(traffic), int(peak))
 
 
 def peak_told(gm: fx.GraphModule, plan: Plan, inputs: Sequence[Any]) -> str:
@@ -100,8 +102,8 @@ def examined(
     "broken": why no program can be built from it, or ""; else "differs": how its kernels and layouts compute something
     else than its graph, or "", and "launches", "bytes", "peak" (see `Counts`). memory: what the model needs, and may
     need (`allowed`). With `before`, the model's own graph, and `rounds`, it is built and timed: "eager" and "mine" are
-    then seconds per call, one number for each round. device: where it is built and compared with its graph, unless the
-    graph names another; counts are made on the CPU.
+    then seconds per call, one number for each round. device: where it is built and compared with its graph, unless that
+    names another or is on a GPU already.
     """
     try:
         if why := same_outputs(before, compiled, inputs) if before is not None else None:
@@ -109,9 +111,10 @@ def examined(
         found: dict[str, Any] = {"broken": "", **counts(compiled, inputs).to_json()}
         if memory is not None and (why := too_much(compiled, found["peak"], inputs, *memory)):
             return {"broken": why}
-        if device != "cpu" and Program(compiled.graph).run(inputs, device=device).error is None:
-            compiled = replace(compiled, graph=moved(copy.deepcopy(compiled.graph), device))
-            before, inputs = moved(copy.deepcopy(before), device), moved(tuple(inputs), device)
+        here = device_of(inputs).type == "cpu"
+        if here and device != "cpu" and Program(compiled.graph).run(inputs, device=device).error is None:
+            compiled, inputs = on(device, compiled), moved(tuple(inputs), device)
+            before = moved(copy.deepcopy(before), device)
         found["differs"] = differing(compiled, inputs)
         if rounds:
             keep_memory()

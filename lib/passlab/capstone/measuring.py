@@ -14,8 +14,8 @@ from typing import Any
 from torch import fx
 
 from passlab.capstone.baselines import BASELINES, Missing
-from passlab.capstone.building import build
-from passlab.capstone.compiled import BadCompiled, Compiled, same_outputs, wrong
+from passlab.capstone.building import build, differing
+from passlab.capstone.compiled import BadCompiled, Compiled, on, same_outputs, wrong
 from passlab.capstone.counting import counts
 from passlab.equivalence import equivalent
 from passlab.fx.programs import copy_inputs
@@ -87,11 +87,13 @@ def measure(
     baselines: Mapping[str, Callable] = BASELINES,
     name: str = "model",
     repeats: int = 25,
+    device: str = "cpu",
 ) -> Entry:
     """Return how a compiled model does beside the baselines, on these inputs.
 
     Equivalence comes first: a model that computes something else is not built, and has no numbers. All competitors are
-    timed in turns (`passlab.measure.timed`), eager first if it is there.
+    timed in turns (`passlab.measure.timed`), eager first if it is there. Graph and inputs are on the CPU; device: where
+    copies of them run.
     """
     inputs = tuple(inputs)
     reason = wrong(gm, compiled) or same_outputs(gm, compiled, inputs)
@@ -103,11 +105,14 @@ def measure(
         if reason:
             raise Missing(reason)
         try:
-            return build(compiled, inputs)
+            there = on(device, compiled)
+            if differs := differing(there, inputs):
+                raise Missing(differs)
+            return build(there, inputs)
         except BadCompiled as error:
             raise Missing(str(error)) from error
 
-    rows = compare(gm, inputs, {**baselines, MINE: mine}, {MINE: compiled}, repeats)
+    rows = compare(gm, inputs, {**baselines, MINE: mine}, {MINE: compiled}, repeats, device)
     lost = rows[MINE].missing
     return Entry(name, not lost, lost, tuple(rows.values()))
 
@@ -118,20 +123,22 @@ def compare(
     competitors: Mapping[str, Callable],
     compiled: Mapping[str, Compiled],
     repeats: int = 25,
+    device: str = "cpu",
 ) -> dict[str, Row]:
     """Return name → row of competitors, each a function like a baseline: one that raises Missing has no numbers.
 
-    The others are timed in turns; ratios are to the first. `compiled`: what is behind a competitor, for its counts;
-    what is behind "eager" and "reference" is known.
+    They are made for copies of graph and inputs on the device, and timed there in turns; ratios are to the first.
+    `compiled`: what is behind a competitor, for its counts; what is behind "eager" and "reference" is known.
     """
     rows: dict[str, Row] = {}
     ready: dict[str, Callable] = {}
+    there = on(device, Compiled(gm)).graph if device != "cpu" else gm
     for name, make in competitors.items():
         try:
-            ready[name] = make(gm, copy_inputs(inputs))
+            ready[name] = make(there, copy_inputs(inputs, device))
         except Missing as missing:
             rows[name] = Row(name, missing=str(missing))
-    timing = timed(ready, *inputs, repeats=repeats) if ready else {}
+    timing = timed(ready, *copy_inputs(inputs, device), repeats=repeats) if ready else {}
     for name in ready:
         made = compiled.get(name) or _known(name, gm, inputs)
         cost = counts(made, inputs).to_json() if made is not None else {}
