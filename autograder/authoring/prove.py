@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from multiprocessing import get_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from autograder.authoring import answers, source
 from passlab import exercises
@@ -73,10 +73,18 @@ def _problem(kind: str, should: str | None, seen: Judgement, full: Judgement) ->
     return ""
 
 
+class _Result(NamedTuple):
+    """The row of an answer, and the seconds that its visible and its hidden cases took."""
+
+    row: Row
+    visible: float
+    hidden: float
+
+
 def _put(
     exercise: Exercise, hidden: Sequence[Case], kind: str, answer: object, judge: Callable[..., Judgement], brief: bool
-) -> tuple[Row, float, float]:
-    """Return the result of one answer on visible and hidden cases.
+) -> _Result:
+    """Put one answer through the visible and the hidden cases.
 
     brief: a wrong answer that already falls short as it should skips the hidden cases.
     """
@@ -98,7 +106,7 @@ def _put(
         seconds=round(seen.seconds + unseen.seconds, 3),
         problem=_problem(kind, should, seen, full),
     )
-    return row, seen.seconds, unseen.seconds
+    return _Result(row, seen.seconds, unseen.seconds)
 
 
 def _answers(exercise_id: str) -> Iterable[tuple[str, object]]:

@@ -85,7 +85,7 @@ def read_text(path: Path, limit: int = MAX_BYTES) -> str:
         raise Damaged(f"{path.name} is not UTF-8 text.") from None
 
 
-def shown(name: str) -> str:
+def printable(name: str) -> str:
     """Return an untrusted name so that it can be printed in a message."""
     name = "".join(ch if ch.isprintable() else "?" for ch in name)
     return name if len(name) <= 120 else f"{name[:60]}…{name[-50:]}"
@@ -115,9 +115,9 @@ def unpack(path: Path, into: Path, suffixes: tuple[str, ...], total: int, most: 
 
     def note(sentence: str) -> None:
         if len(notes) < _MOST_NOTES:
-            notes.append(f"{shown(path.name)}: {sentence}")
+            notes.append(f"{printable(path.name)}: {sentence}")
         elif len(notes) == _MOST_NOTES:
-            notes.append(f"{shown(path.name)}: more entries were skipped; only the first {_MOST_NOTES} are listed.")
+            notes.append(f"{printable(path.name)}: more entries were skipped; only the first {_MOST_NOTES} are listed.")
 
     with open_plain(path) as file:
         try:
@@ -135,7 +135,7 @@ def unpack(path: Path, into: Path, suffixes: tuple[str, ...], total: int, most: 
                     taken.add(known)
                     written += _write(entry, into.joinpath(*parts), min(MAX_BYTES, total - written))
                 except _Refused as why:
-                    note(f"{shown(name)} was skipped: {why}")
+                    note(f"{printable(name)} was skipped: {why}")
                 if written >= total:
                     raise _Stop(f"it unpacks to more than {total // MIB} MiB; the rest was not read.")
         except _Stop as why:
@@ -175,7 +175,7 @@ def _write(entry: _Entry, target: Path, limit: int) -> int:
         if isinstance(error, _Refused | _Stop):
             raise
         # For damaged entries, zipfile raises a dozen kinds of errors, and tarfile several more.
-        raise _Refused(f"it cannot be unpacked ({shown(str(error)) or type(error).__name__}).") from None
+        raise _Refused(f"it cannot be unpacked ({printable(str(error)) or type(error).__name__}).") from None
 
 
 class _Entry:
@@ -204,7 +204,7 @@ def _zip_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
     try:
         archive = zipfile.ZipFile(_Bounded(file))
     except Exception as error:
-        raise Damaged(f"{shown(name)} is damaged: it cannot be read as a zip archive ({error}).") from None
+        raise Damaged(f"{printable(name)} is damaged: it cannot be read as a zip archive ({error}).") from None
     with archive:
         for info in archive.infolist():
 
@@ -259,5 +259,5 @@ def _tar_entries(file: BinaryIO, name: str) -> Iterator[tuple[str, _Entry]]:
                     yield info.name, _Entry(check, chunks, lambda: MAX_BYTES)
     except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError) as error:
         if not started:
-            raise Damaged(f"{shown(name)} is damaged: it cannot be read as a .tar.gz ({error}).") from None
+            raise Damaged(f"{printable(name)} is damaged: it cannot be read as a .tar.gz ({error}).") from None
         raise _Stop(f"it is damaged after the first entries ({error}); the rest was not read.") from None

@@ -97,7 +97,7 @@ class Class:
         try:
             yield
         except Exception as error:
-            self.note(learner, f"Not everything could be read ({type(error).__name__}: {files.shown(str(error))}).")
+            self.note(learner, f"Not everything could be read ({type(error).__name__}: {files.printable(str(error))}).")
 
 
 def _folders(path: Path) -> list[Path]:
@@ -167,8 +167,8 @@ def _learners(
             others = ", ".join(sorted(having[m["who"]] - {m["number"]}))
             found.note(
                 ids[folder],
-                f"Moodle has several learners called {files.shown(m['who'])!r}: this is number {m['number']}, besides "
-                f"{others}. The column moodle_id of a roster tells who is who.",
+                f"Moodle has several learners called {files.printable(m['who'])!r}: this is number {m['number']}, "
+                f"besides {others}. The column moodle_id of a roster tells who is who.",
             )
     return ids
 
@@ -216,7 +216,7 @@ def collect(
     flat, strays = [], []
     for p in sorted(home.iterdir()):
         if p.is_symlink():
-            found.note("", f"{files.shown(p.name)} is a link and was not followed.")
+            found.note("", f"{files.printable(p.name)} is a link and was not followed.")
         elif canvas := _CANVAS.fullmatch(p.name):
             flat.append((p, canvas))
         elif p.suffix == ".ipynb":
@@ -228,7 +228,7 @@ def collect(
         with found.only(learner):
             search.file(learner, p, Path(canvas["file"]), as_expected=True)
     for stray in strays:
-        found.note("", f"{files.shown(stray)} is not in a learner's folder and was not graded.")
+        found.note("", f"{files.printable(stray)} is not in a learner's folder and was not graded.")
     return found
 
 
@@ -270,7 +270,7 @@ class _Search:
         """File everything below a folder; return whether there was anything. `prefix`: the archive it came from."""
         paths = [p for p in _handed_in(folder) if archives or p.suffix != ".zip"]
         for p in paths:
-            self.file(learner, p, prefix.joinpath(*map(files.shown, p.relative_to(folder).parts)), as_expected)
+            self.file(learner, p, prefix.joinpath(*map(files.printable, p.relative_to(folder).parts)), as_expected)
         return bool(paths)
 
     def file(self, learner: str, path: Path, inside: Path, as_expected: bool) -> None:
@@ -393,7 +393,7 @@ def read(path: Path) -> NotebookNode:
     except UnicodeEncodeError:
         raise Damaged(f"{path.name} contains characters that are not valid text (lone surrogates).") from None
     except Exception as error:
-        what = files.shown(str(error).strip().split("\n")[0])
+        what = files.printable(str(error).strip().split("\n")[0])
         raise Damaged(f"{path.name} is not a valid notebook ({type(error).__name__}: {what}).") from None
     return nb
 
@@ -476,7 +476,7 @@ def repair(nb: NotebookNode, authored: NotebookNode) -> list[str]:
             notes.append(f"Cell {guess!r} had lost its nbgrader id; it was recognised by its cell id.")
         elif name is not None:
             notes.append(
-                f"A cell has the id {files.shown(name)!r}, which this notebook does not have; it was not graded."
+                f"A cell has the id {files.printable(name)!r}, which this notebook does not have; it was not graded."
             )
             cell.metadata.pop("nbgrader", None)
         else:

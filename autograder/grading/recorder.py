@@ -67,6 +67,14 @@ def _now() -> datetime:
     return datetime.now(UTC).replace(tzinfo=None)
 
 
+class Entries(NamedTuple):
+    """What a leaderboard needs to know: submissions by learner (`scores.handed_in`), who was late, the last seed."""
+
+    handed_in: dict[str, list[tuple]]
+    late: set[str]
+    last_seed: int | None
+
+
 class _Assignment(NamedTuple):
     """An assignment in nbgrader's gradebook. `cells`: notebook id → (name, {(cell name, kind): cell})."""
 
@@ -329,10 +337,10 @@ class Recorder:
         with self.engine.begin() as db:
             return scores.penalties(db)
 
-    def entered(self, assignment: str, question: str) -> tuple[dict[str, list[tuple]], set[str], int | None]:
-        """Return what a leaderboard needs: submissions of each learner, who was late, and the seed of the last run."""
+    def entries(self, assignment: str, question: str) -> Entries:
+        """Return what a leaderboard needs to know about a question's submissions."""
         with self.engine.begin() as db:
-            return (
+            return Entries(
                 scores.handed_in(db, assignment, question),
                 scores.late(db, assignment),
                 scores.last_seed(db, assignment),

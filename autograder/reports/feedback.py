@@ -13,7 +13,7 @@ import base64
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 from nbformat.notebooknode import NotebookNode
@@ -58,7 +58,7 @@ def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = Non
         got=given.core + given.extra - given.late_penalty,
         on_cpu=[v.exercise for _, v in sorted(result.verdicts.items()) if only_on_the_cpu(v)],
         waiting=sum(mark.points is None for mark in given.points.values()),
-        cells=[_cell(cell, result.verdicts.get(index)) for index, cell in enumerate(nb.cells)],
+        parts=[_part(cell, result.verdicts.get(index)) for index, cell in enumerate(nb.cells)],
         question=question,
         code=lambda source: within(_code, plain(source)),
         without_hidden=lambda source: _HIDDEN.sub("", plain(source)).rstrip(),
@@ -70,8 +70,16 @@ def feedback(nb: NotebookNode, result: NotebookResult, given: Marks | None = Non
     )
 
 
-def _cell(cell: NotebookNode, verdict: Verdict | None) -> tuple[NotebookNode, str, str, Verdict | None]:
-    """Return (the cell, its grade id, what to show it as, its verdict)."""
+class _Part(NamedTuple):
+    """A cell on the page. `name`: its grade id; `kind`: what to show it as."""
+
+    cell: NotebookNode
+    name: str
+    kind: str
+    verdict: Verdict | None
+
+
+def _part(cell: NotebookNode, verdict: Verdict | None) -> _Part:
     meta = cell.metadata.get("nbgrader") or {}
     if cell.cell_type != "code":
         kind = "written" if meta.get("grade") or meta.get("solution") or meta.get("task") else "text"
@@ -79,7 +87,7 @@ def _cell(cell: NotebookNode, verdict: Verdict | None) -> tuple[NotebookNode, st
         kind = "check"
     else:
         kind = "answer" if meta.get("solution") else "code"
-    return cell, meta.get("grade_id", ""), kind, verdict
+    return _Part(cell, meta.get("grade_id", ""), kind, verdict)
 
 
 def _traceback(output: dict) -> str:
@@ -90,9 +98,16 @@ def _traceback(output: dict) -> str:
 # Text and code
 
 
+class _Tools(NamedTuple):
+    """What renders Markdown, splits Python into tokens, and formats them."""
+
+    render: Callable[[str], str]
+    lexer: Any
+    formatter: Any
+
+
 @cache
-def _tools() -> tuple[Any, Any, Any]:
-    """Return a Markdown renderer, a lexer for Python, and a formatter for its tokens: made once."""
+def _tools() -> _Tools:
     import mistune
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
@@ -108,7 +123,7 @@ def _tools() -> tuple[Any, Any, Any]:
 
     renderer = Renderer(escape=True, allow_harmful_protocols=["attachment:"])
     render = mistune.create_markdown(renderer=renderer, plugins=["table", "strikethrough", "math"])
-    return render, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True)
+    return _Tools(render, PythonLexer(stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True))
 
 
 def _remember(render):
@@ -125,15 +140,15 @@ def _code(source: str) -> Markup:
         return Markup('<pre class="code">{}</pre>').format(cut(source))
     from pygments import highlight
 
-    _, lexer, formatter = _tools()
-    return Markup(f'<pre class="code">{highlight(source, lexer, formatter)}</pre>')
+    tools = _tools()
+    return Markup(f'<pre class="code">{highlight(source, tools.lexer, tools.formatter)}</pre>')
 
 
 @_remember
 def _markdown(text: str) -> Markup:
     if len(text) <= MOST_COLOURED:
         try:
-            return Markup(_tools()[0](text))
+            return Markup(_tools().render(text))
         except Exception:  # the renderer failed on the text: it is shown as it is
             pass
     return Markup("<pre>{}</pre>").format(cut(text))

@@ -1,7 +1,7 @@
 """The leaderboard: one page without scripts, and the same as JSON. Neither tells hidden cases, seeds or, unless asked
 for, who is who.
 
-    page(standings, baselines, Shown("day12.compiler", "2026-06-01 12:00"))
+    page(standings, baselines, About("day12.compiler", "2026-06-01 12:00"))
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Baselines = Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
-class Shown:
+class About:
     """What a board is about. `names`: whether it shows ids in place of pseudonyms."""
 
     exercise: str
@@ -50,13 +50,13 @@ class _Point:
     learner: bool
 
 
-def page(standings: Sequence[Standing], baselines: Baselines, shown: Shown) -> str:
+def page(standings: Sequence[Standing], baselines: Baselines, about: About) -> str:
     """Return the page. `standings`: ranked; `baselines`: model → baseline → row."""
     points = _points(standings, baselines)
     return pages.page(
         "leaderboard.html",
-        shown=shown,
-        unsafe=shown.unsafe,
+        about=about,
+        unsafe=about.unsafe,
         racing=[one for one in standings if one.state in ("ranked", "late")],
         others=[one for one in standings if one.state not in ("ranked", "late")],
         baselines=[(name, figures(rows, _eager(baselines))) for name, rows in _by_name(baselines).items()],
@@ -82,23 +82,23 @@ def standings(
     `handed_in`: learner → (when, fingerprint, points) of the submissions that were graded. Who has one, but no
     submission now, has withdrawn, as have those that `kept` lists.
     """
-    entered = {entry.learner: entry for entry in board.entries}
-    here = [learner for learner in entered if learner not in kept.withdrawn]
-    kept.names = pseudonyms({*entered, *handed_in}, kept.salt, kept.names)
+    racers = {entry.learner: entry for entry in board.entries}
+    here = [learner for learner in racers if learner not in kept.withdrawn]
+    kept.names = pseudonyms({*racers, *handed_in}, kept.salt, kept.names)
     eager = _eager(board.baselines)
     made = []
-    for learner in {**entered, **handed_in}:
+    for learner in {**racers, **handed_in}:
         name = learner if names else kept.names[learner]
         if learner not in here:
             made.append(Standing(name, "withdrawn", why="Does not take part any more."))
             continue
-        entry = entered[learner]
+        entry = racers[learner]
         made.append(standing(name, entry.rows, eager, learner in late, entry.failure))
-    now = {learner: one for learner, one in zip({**entered, **handed_in}, made, strict=True) if one.speedup}
-    kept.races.append({"when": when, "entries": {who: [entered[who].digest, one.speedup] for who, one in now.items()}})
+    now = {learner: one for learner, one in zip({**racers, **handed_in}, made, strict=True) if one.speedup}
+    kept.races.append({"when": when, "entries": {who: [racers[who].digest, one.speedup] for who, one in now.items()}})
     speedups = {(who, *of) for race in kept.races for who, of in race["entries"].items()}
     last = {(who, digest): speedup for who, digest, speedup in sorted(speedups)}
-    for learner, one in zip({**entered, **handed_in}, made, strict=True):
+    for learner, one in zip({**racers, **handed_in}, made, strict=True):
         if one.state != "withdrawn":
             one.history = [
                 {"when": f"{at:%Y-%m-%d %H:%M}", "points": points, "speedup": last.get((learner, digest))}
@@ -107,12 +107,12 @@ def standings(
     return ranked(made)
 
 
-def data(standings: Sequence[Standing], baselines: Baselines, shown: Shown) -> str:
+def data(standings: Sequence[Standing], baselines: Baselines, about: About) -> str:
     """Return the same as JSON."""
     board = {
-        "exercise": shown.exercise,
-        "when": shown.when,
-        "device": shown.device,
+        "exercise": about.exercise,
+        "when": about.when,
+        "device": about.device,
         "standings": [asdict(one) for one in standings],
         "baselines": baselines,
     }

@@ -11,14 +11,14 @@ from autograder.grading import entries
 from autograder.grading.entries import Board, Entry, Kept
 from autograder.grading.recorder import Recorder
 from autograder.reports import leaderboard, ranking
-from autograder.reports.leaderboard import Shown
+from autograder.reports.leaderboard import About
 from autograder.reports.ranking import Standing, front, pseudonyms, ranked
 from tests.support import books
 from tests.support.pages import acts
 
 SALT = "5a" * 32
 MODELS = ("resnet18", "gpt")
-SHOWN = Shown("day12.compiler", "2026-06-01 12:00")
+ABOUT = About("day12.compiler", "2026-06-01 12:00")
 #: Elements that belong to the page: drawings, style, and its policy.
 OWN = frozenset({"svg", "style", "meta"})
 
@@ -110,7 +110,7 @@ def kept() -> Kept:
 
 
 def lines(names: bool = True, remembered: Kept | None = None) -> list[Standing]:
-    return leaderboard.standings(board(), remembered or kept(), HANDED_IN, {"dan"}, SHOWN.when, names)
+    return leaderboard.standings(board(), remembered or kept(), HANDED_IN, {"dan"}, ABOUT.when, names)
 
 
 def test_late_failed_and_withdrawn_entries_have_no_rank():
@@ -140,20 +140,20 @@ def test_what_is_kept_is_for_the_owner_only_and_read_back(tmp_path):
 
 def test_neither_page_nor_json_tells_who_is_who():
     anonymous = lines(names=False)
-    for text in (leaderboard.page(anonymous, BASELINES, SHOWN), leaderboard.data(anonymous, BASELINES, SHOWN)):
+    for text in (leaderboard.page(anonymous, BASELINES, ABOUT), leaderboard.data(anonymous, BASELINES, ABOUT)):
         assert kept().salt not in text and not any(f'"{name}"' in text or f">{name}<" in text for name in HANDED_IN)
         assert anonymous[0].name in text
-    assert ">ada<" in leaderboard.page(lines(), BASELINES, SHOWN)
+    assert ">ada<" in leaderboard.page(lines(), BASELINES, ABOUT)
 
 
 def test_the_page_has_no_script_and_asks_for_nothing():
     hostile = [Standing('<script>alert("x")</script>', "failed", why="<img src=x onerror=alert(1)>")]
-    page = leaderboard.page([*lines(), *hostile], BASELINES, SHOWN)
+    page = leaderboard.page([*lines(), *hostile], BASELINES, ABOUT)
     assert acts(page, OWN) == [] and "script-src 'none'" in page and "<script" not in page
 
 
 def test_the_page_tells_each_thing_in_words_too():
-    page = leaderboard.page(lines(), BASELINES, SHOWN)
+    page = leaderboard.page(lines(), BASELINES, ABOUT)
     assert "on the front: dan" in page and "TVM</b> did not run on resnet18, gpt" in page
     assert page.count("in numbers") == len(MODELS) and "ada: 2 entries" in page
 
@@ -163,23 +163,23 @@ def test_a_baseline_without_counts_is_not_left_out_silently():
     uncounted = {"launches": None, "bytes": None, "peak": None}
     baselines = {model: rows | {"torch.compile": row(3e-4, **uncounted)} for model, rows in BASELINES.items()}
     baselines["gpt"] = baselines["gpt"] | {"TVM": row(3e-4, **uncounted)}
-    page = leaderboard.page(lines(), baselines, SHOWN)
+    page = leaderboard.page(lines(), baselines, ABOUT)
     assert f"<b>torch.compile</b>: {leaderboard.NOT_COUNTED}" in page and ">not counted</td>" in page
     assert "<b>TVM</b>: it ran on 1 of 2 models" in page and "<b>reference</b>" not in page
     every = {model: {"eager": rows["eager"]} for model, rows in BASELINES.items()}
-    assert "Without a place here" not in leaderboard.page(lines(), every, SHOWN)
+    assert "Without a place here" not in leaderboard.page(lines(), every, ABOUT)
 
 
 def test_a_class_without_any_program_has_a_page():
     nobody = leaderboard.standings(
         Board([Entry("ada", failure="No compiler was written.")]), kept(), {}, set(), "", True
     )
-    page = leaderboard.page(nobody, {}, SHOWN)
+    page = leaderboard.page(nobody, {}, ABOUT)
     assert "No entry has a rank" in page and "No compiler was written." in page
 
 
 def test_the_json_is_data():
-    found = json.loads(leaderboard.data(lines(), BASELINES, SHOWN))
+    found = json.loads(leaderboard.data(lines(), BASELINES, ABOUT))
     assert found["standings"][0]["name"] == "ada" and found["baselines"].keys() == set(MODELS)
 
 
@@ -232,9 +232,9 @@ def test_the_gradebook_tells_entries_lateness_and_the_last_seed(tmp_path):
             run = recorder.begin(seed)
             recorder.record(run, books.paper(config, "ada", {"one": 4}, seed=seed), digest)
             recorder.finish(run)
-        handed_in, late, seed = recorder.entered("ps1", "one")
+        handed_in, late, seed = recorder.entries("ps1", "one")
         assert [(digest, points) for _, digest, points in handed_in["ada"]] == [("one", 4), ("two", 4)]
-        assert seed == 5 and late == set() and recorder.entered("ps2", "one") == ({}, set(), None)
+        assert seed == 5 and late == set() and recorder.entries("ps2", "one") == ({}, set(), None)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 from passlab.drawing.grouping import Group, group
 from passlab.drawing.matching import attributes
@@ -224,6 +224,14 @@ Key = Any  # a box's key: a node's id, (side, id) or (id, op)
 Arcs = dict[tuple[Key, Key], str]  # (from, to) → attributes of DOT
 
 
+class Dot(NamedTuple):
+    """A graph in DOT, the tooltips of its boxes in order, and a note on what was grouped."""
+
+    source: str
+    tips: list[str]
+    note: str
+
+
 def to_dot(
     boxes: dict[Key, Box],
     arcs: Arcs,
@@ -233,8 +241,8 @@ def to_dot(
     limit: int,
     note: str = "",
     framed: Sequence[Collection[Key]] = (),
-) -> tuple[str, list[str], str]:
-    """Return boxes and arcs as (DOT, tooltips, note), grouped beyond `limit` boxes. `framed`: keys to frame."""
+) -> Dot:
+    """Return boxes and arcs in DOT, grouped beyond `limit` boxes. `framed`: keys to frame."""
     arcs = {(a, b): look for (a, b), look in arcs.items() if a in boxes and b in boxes}
     total, frames = len(boxes), []
     if total > min(ROOMY, limit):
@@ -243,7 +251,7 @@ def to_dot(
             note += f" {inside:,} weights and constants are drawn inside the boxes that use them."
         boxes = _unused_together(boxes, arcs)
     if len(boxes) > limit or len(arcs) > 4 * limit:
-        boxes, arcs, frames = _grouped(boxes, arcs, limit)
+        boxes, arcs, frames = _groups(boxes, arcs, limit)
         ways = ["what repeats is drawn once, in a dashed frame"] * bool(frames)
         ways += ["a double border holds several nodes"] * any(len(box.nodes) > 1 for box in boxes.values())
         note += f" {total:,} nodes in {len(boxes)} boxes: {', '.join(ways)} (limit=N allows N boxes)."
@@ -265,7 +273,7 @@ def to_dot(
         *(f"{names[a]} -> {names[b]} [{look}]" for (a, b), look in arcs.items()),
         "}",
     ]
-    return "\n".join(statements), [box.tip for box in boxes.values()], note
+    return Dot("\n".join(statements), [box.tip for box in boxes.values()], note)
 
 
 def _frame(number: int, names: list[str]) -> str:
@@ -304,8 +312,16 @@ def _unused_together(boxes: dict[Key, Box], arcs: Arcs) -> dict[Key, Box]:
     return {unused[0]: together} | {key: box for key, box in boxes.items() if key not in set(unused)}
 
 
-def _grouped(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> tuple[dict[Key, Box], Arcs, list[str]]:
-    """Return fewer boxes (see `grouping`), the arcs between them, and frames around the runs as DOT.
+class _Groups(NamedTuple):
+    """Fewer boxes, the arcs between them, and frames around the runs as DOT."""
+
+    boxes: dict[Key, Box]
+    arcs: Arcs
+    frames: list[str]
+
+
+def _groups(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> _Groups:
+    """Group boxes until at most `limit` are left (see `grouping`).
 
     Marked and changed boxes stay ungrouped while there are few of them.
     """
@@ -345,7 +361,7 @@ def _grouped(boxes: dict[Key, Box], arcs: Arcs, limit: int) -> tuple[dict[Key, B
         elif arc[0] == arc[1]:
             continue
         merged[arc] = look if merged.get(arc, look) == look else ""
-    return fewer, merged, frames
+    return _Groups(fewer, merged, frames)
 
 
 def _as_one(together: list[Box], caption: str) -> Box:

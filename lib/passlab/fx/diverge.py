@@ -12,7 +12,7 @@ import bisect
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, fx
@@ -65,11 +65,19 @@ def _total(t: Tensor) -> float:
     return float(wide(t).double().nan_to_num(0.0, 0.0, 0.0).sum())
 
 
-def match(before: Program, after: Program, trial: Trial, tolerance: Tolerance, run: Callable[..., Run]) -> tuple:
-    """Return the traces of both programs, and for each node of `after` that agrees, its partner in `before`."""
+class Match(NamedTuple):
+    """The traces of two programs, and for each node of `after` that agrees, its partner in `before`."""
+
+    before: Trace
+    after: Trace
+    partners: dict[str, str]
+
+
+def match(before: Program, after: Program, trial: Trial, tolerance: Tolerance, run: Callable[..., Run]) -> Match:
+    """Run both programs on a trial, and match their values."""
     b, a = (run(p, trial, traced=True).trace for p in (before, after))
     matcher = _Matcher(b, tolerance)
-    return b, a, {n: p for n, value in a.values.items() if (p := matcher.partner(n, value)) is not None}
+    return Match(b, a, {n: p for n, value in a.values.items() if (p := matcher.partner(n, value)) is not None})
 
 
 def parting(
@@ -184,6 +192,14 @@ def _unmatched(graph: fx.Graph, end: str, partners: dict[str, str]) -> list[str]
     return [n.name for n in graph.nodes if n.name in region and n.name not in partners and n.op.startswith("call_")]
 
 
+class _Pair(NamedTuple):
+    """The parts of both graphs that differ, and the values of the inputs that both take."""
+
+    before: fx.GraphModule
+    after: fx.GraphModule
+    inputs: tuple[Any, ...]
+
+
 def _pair(
     before: Program,
     after: Program,
@@ -193,8 +209,8 @@ def _pair(
     new: str | None,
     partners: dict[str, str],
     part: str,
-) -> tuple[fx.GraphModule, fx.GraphModule, tuple] | None:
-    """Cut both graphs off after `old` and `new`, with agreeing nodes as inputs; return them and the inputs' values."""
+) -> _Pair | None:
+    """Cut both graphs off after `old` and `new`, with agreeing nodes as inputs; None if an input has no value."""
     inputs = {n.name for n in b.graph.find_nodes(op="placeholder")}
     b_nodes, a_nodes = _named(b.graph), _named(a.graph)
     keep = {"get_attr", "output"}
@@ -212,7 +228,7 @@ def _pair(
     values = tuple(b.values[n] for n in order)
     left = _cut(before.fn, order, {n: n for n in agreed | inputs}, b_region, old, b.values)
     right = _cut(after.fn, order, links, a_region, new, b.values)
-    return left, right, values
+    return _Pair(left, right, values)
 
 
 def _cut(

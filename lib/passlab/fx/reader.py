@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import fx
@@ -284,8 +284,16 @@ def _without_data(tensor: torch.Tensor) -> torch.Tensor:
     return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
 
 
-def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], fx.Node | None, str]:
-    """Infer shapes: return (node → TensorMetadata, the node that failed, why it failed).
+class Inference(NamedTuple):
+    """What is known of shapes: node → TensorMetadata; if it failed, at which node (None: at the inputs), and why."""
+
+    found: dict[fx.Node, Any]
+    failed: fx.Node | None
+    why: str
+
+
+def find_shapes(gm: fx.GraphModule, *inputs: Any) -> Inference:
+    """Infer the shapes of a graph's values.
 
     This takes one run on copies, or one without data if an input is on the meta device. Neither `gm`, `inputs` nor the
     random state change. A graph that uses a value before it is defined is not run.
@@ -293,13 +301,13 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], f
     nodes, seen = list(_walk(gm.graph)), set()
     for node in nodes:
         if not seen.issuperset(node.all_input_nodes):
-            return {}, node, "it uses a value that is not defined before it"
+            return Inference({}, node, "it uses a value that is not defined before it")
         seen.add(node)
     inputs = gm.graph.process_inputs(*inputs)
     wanted = [node for node in nodes if node.op == "placeholder"]
     needed = sum(1 for node in wanted if not node.args)
     if not needed <= len(inputs) <= len(wanted) and not any(str(node.target).startswith("*") for node in wanted):
-        return {}, None, f"it takes {needed} input{'s' * (needed != 1)} and got {len(inputs)}"
+        return Inference({}, None, f"it takes {needed} input{'s' * (needed != 1)} and got {len(inputs)}")
 
     dataless = any(isinstance(leaf, torch.Tensor) and leaf.is_meta for leaf in tree_leaves(inputs))
     shapes = _Shapes(gm, _without_data if dataless else _copy)
@@ -309,8 +317,9 @@ def find_shapes(gm: fx.GraphModule, *inputs: Any) -> tuple[dict[fx.Node, Any], f
             shapes.run_each(nodes, inputs)
     except Exception as error:
         failed = next((node for node in nodes if node not in shapes.found), None)
-        return shapes.found, failed, str(error).strip().split("\n")[0].rstrip(".!") or type(error).__name__
-    return shapes.found, None, ""
+        why = str(error).strip().split("\n")[0].rstrip(".!") or type(error).__name__
+        return Inference(shapes.found, failed, why)
+    return Inference(shapes.found, None, "")
 
 
 def _need_shapes(gm: fx.GraphModule, *inputs: Any) -> dict[fx.Node, Any]:
