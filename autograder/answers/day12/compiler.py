@@ -17,7 +17,7 @@ from passlab.capstone.library import matched
 from passlab.exercises.day12._shared import graph_case, model_case
 from passlab.exercises.day12.compiler import noisy, repeated, traced, written
 from passlab.fx.cases import graph, seeded
-from passlab.fx.effects import effects
+from passlab.fx.effects import effects, has_effects
 from passlab.fx.judge import rebuild
 from passlab.judge import Case
 from passlab.memory.plan import planned
@@ -165,6 +165,29 @@ def memorised(gm, inputs):
 def every_place_once(gm, inputs):
     made = reference("day12.compiler")(gm, inputs)
     return Compiled(made.graph, made.groups, plan=no_reuse(made.graph, made.groups, inputs))
+
+
+@wrong("did", "converts images to another layout after every convolution: a launch each")
+def converted(gm, inputs):
+    made = reference("day12.compiler")(gm, inputs)
+    if has_effects(made.graph.graph):
+        return made
+    ends = {group[-1] for group in made.groups}
+    images = [node for node in _shaped(made.graph, inputs).graph.nodes if node.name in ends]
+    images = [node for node in images if isinstance(node.meta["val"], torch.Tensor) and node.meta["val"].ndim == 4]
+    return Compiled(made.graph, made.groups, layouts={node.name: [3, 2, 1, 0] for node in images})
+
+
+@right("stores the weights of convolutions with channels last, which is done before the program runs")
+def weights_last(gm, inputs):
+    made = reference("day12.compiler")(gm, inputs)
+    return Compiled(made.graph, made.groups, layouts=last(made.graph))
+
+
+def last(gm):
+    """Path → channels last, of the weights of convolutions, in a graph that neither draws nor writes."""
+    called = {} if has_effects(gm.graph) else {n.target for n in gm.graph.find_nodes(op="call_module")}
+    return {f"{path}.weight": [0, 2, 3, 1] for path in called if isinstance(gm.get_submodule(path), nn.Conv2d)}
 
 
 @wrong("did", "hands over the model as it is")

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 
 import torch
 from torch import nn
 
-from autograder.answers.day12.compiler import read_twice
+from autograder.answers.day12.compiler import last, read_twice
 from autograder.authoring.answers import edited, reference, right, wrong
-from passlab.capstone import Compiled, grouped
+from passlab.capstone import Compiled, Triton, grouped
+from passlab.capstone.compiled import shaped
+from passlab.capstone.triton import generated
 from passlab.exercises.day12._shared import graph_case
 from passlab.exercises.day12.faster import chain_case, image_case
 from passlab.fx.cases import graph, seeded
 from passlab.judge import Case
+from passlab.kernels import Unsupported, subgraph
 from passlab.memory.plan import planned
 
 
@@ -88,8 +92,8 @@ no_model = edited("valid", "returns the graph, which is code", (_RETURN, "return
 def leaves_out(gm, inputs):
     made = reference("day12.faster")(gm, inputs)
     (output,) = made.graph.graph.find_nodes(op="output")
-    last = output.args[0]
-    output.args = (last.all_input_nodes[0],)
+    end = output.args[0]
+    output.args = (end.all_input_nodes[0],)
     made.graph.graph.eliminate_dead_code()
     left = {node.name for node in made.graph.graph.nodes}
     return Compiled(made.graph, [g for g in ([n for n in group if n in left] for group in made.groups) if g])
@@ -98,6 +102,69 @@ def leaves_out(gm, inputs):
 @wrong("did", "hands over the model as it is")
 def as_it_is(gm, inputs):
     return Compiled(gm)
+
+
+ZEROS = """
+import triton
+import triton.language as tl
+
+@triton.jit
+def zeros(out, elements, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, 0.0, mask=at < elements)
+"""
+
+
+def with_text(made, inputs, text=ZEROS):
+    """The same with a kernel for each group that has one result: it writes zeros, or is another text."""
+    gm, kernels = shaped(made.graph, inputs), {}
+    for group in made.groups:
+        part = subgraph(gm, group)
+        (name, *more) = part.meta["outputs_of"]
+        elements = next(node for node in gm.graph.nodes if node.name == name).meta["val"].numel()
+        if not more:
+            meta = {"elements": elements, "BLOCK": 1024}
+            kernels[group[0]] = Triton(text, "zeros", [name], [-(-elements // 1024)], meta)
+    return Compiled(made.graph, made.groups, plan=made.plan, kernels=kernels)
+
+
+@wrong("same", "hands over Triton kernels that write zeros")
+def zeros(gm, inputs):
+    return with_text(reference("day12.faster")(gm, inputs), inputs)
+
+
+@wrong("valid", "hands over kernels whose text is not Python")
+def no_python(gm, inputs):
+    return with_text(reference("day12.faster")(gm, inputs), inputs, ZEROS.replace("def zeros(", "def zeros"))
+
+
+@wrong("valid", "imports a library of Python's into its kernels")
+def imports_more(gm, inputs):
+    return with_text(reference("day12.faster")(gm, inputs), inputs, "import time\n" + ZEROS)
+
+
+@wrong("valid", "has a schedule and a kernel for the same group")
+def both_ways(gm, inputs):
+    made = with_text(reference("day12.faster")(gm, inputs), inputs)
+    return Compiled(made.graph, made.groups, {head: {"tile": 1024} for head in made.kernels}, made.plan, made.kernels)
+
+
+@wrong("valid", "stores its inputs in an order that leaves out a dimension")
+def no_order(gm, inputs):
+    made = reference("day12.faster")(gm, inputs)
+    names = [node.name for node in made.graph.graph.find_nodes(op="placeholder")]
+    orders = {name: list(range(1, x.ndim)) for name, x in zip(names, inputs, strict=True)}
+    return Compiled(made.graph, made.groups, layouts=orders)
+
+
+@right("with the course's Triton kernels for element-wise groups, and weights with channels last")
+def with_kernels(gm, inputs):
+    made = reference("day12.faster")(gm, inputs)
+    gm, kernels = shaped(made.graph, inputs), {}
+    for group in made.groups:
+        with suppress(Unsupported):
+            kernels[group[0]] = generated(subgraph(gm, group))
+    return Compiled(made.graph, made.groups, kernels=kernels, layouts=last(made.graph))
 
 
 @right("with schedules: short tiles")
