@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 6 · Dataflow analysis and cost prediction: exercises
 #
-# Seven questions. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 210 minutes, is stretch: harder, and
+# Eight questions. The core is questions 1, 2 and 3, about 85 minutes; the rest, about 240 minutes, is stretch: harder, and
 # for extra credit. Read the lesson first: [day06_dataflow.ipynb](../../course/day06_dataflow.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
@@ -446,7 +446,71 @@ def transfer(gm, node, first, second=(0, 0)):
 check("day06.ranges", ranges)
 
 # %% [markdown]
-# ## 6 · Symbolic shapes · stretch
+# ## 6 · A safe float16 plan · stretch
+#
+# float16 ends at 65504. Which calls of a graph may run in it, whatever the inputs are within their ranges? You get the
+# range of every value, as the table of question 5 gives it. To leave room for rounding, 60,000 counts as the end. A
+# call is safe in float16 if none of these exceeds that in magnitude:
+#
+# - its result;
+# - its operands, as far as they are nodes: they are converted to float16 first;
+# - of an `nn.Linear`, its weights, and the sum of the magnitudes of all terms of an output, bias included: hardware may
+#   add them up in float16, in any order;
+# - of `sum` and `mean`, the sum on the way, which the mean divides at the end.
+#
+# Everything that is safe runs in float16, also behind nodes that do not. If your plan is not safe, the judge searches
+# for inputs on which it overflows, and says what it has found.
+
+
+# %%
+MOST = 60_000
+
+
+def precision(gm: fx.GraphModule, ranges: dict[str, tuple[float, float]]) -> set[str]:
+    """The calls of a graph that may run in float16.
+
+    In:  a graph with shapes, and for each node but the output, by its name, the least and greatest number in it, which
+         may be infinite.
+    Out: names of `call_function`, `call_method` and `call_module` nodes.
+    Not to be called: passlab.dataflow.precision.plan, passlab.exercises.day06.precision.reaches.
+
+    Example:  tanh(x * 300 * x * 0.001) with x in (-30.0, 30.0): {"mul", "tanh"}. mul_1 reaches 270,000, mul_2 reads it,
+              and tanh reads no more than 270.
+    """
+    ### BEGIN SOLUTION
+    safe = set()
+    for node in gm.graph.nodes:
+        if node.op.startswith("call_"):
+            most = largest(ranges[node.all_input_nodes[0].name])
+            held = [largest(ranges[other.name]) for other in (node, *node.all_input_nodes)]
+            if max(held + on_the_way(gm, node, most)) <= MOST:
+                safe.add(node.name)
+    return safe
+
+
+def largest(ends):
+    return max(abs(end) for end in ends)
+
+
+def on_the_way(gm, node, most):
+    """The magnitudes that a node holds besides its operands, of which the first reaches `most`, and its result."""
+    name = op_name(node, gm)
+    if name in ("sum", "mean"):
+        terms = math.prod(shape(node.all_input_nodes[0])) / math.prod(shape(node))
+        return [terms * most]
+    if name == "Linear":
+        layer = gm.get_submodule(node.target)
+        weight, bias = layer.weight.double().abs(), 0 if layer.bias is None else layer.bias.double().abs()
+        return [weight.max().item(), (weight.sum(1) * most + bias).max().item()]
+    return []
+    ### END SOLUTION
+
+
+# %%
+check("day06.precision", precision)
+
+# %% [markdown]
+# ## 7 · Symbolic shapes · stretch
 #
 # The sizes of the inputs are names. What is the shape of every value, as formulas in these names, and for which sizes
 # does the graph run at all? Names stand for sizes of 2 and more.
@@ -559,7 +623,7 @@ def rule(gm, node, args, equal, broadcast, laws):
 check("day06.shapes", shapes)
 
 # %% [markdown]
-# ## 7 · Predict the run time · stretch
+# ## 8 · Predict the run time · stretch
 #
 # Some networks have been measured on a machine, operator by operator. How long do the operators of another network take
 # there? Each operator has a kind (`"conv"`, `"add"`, …), its arithmetic operations `flops`, the bytes that it moves

@@ -141,6 +141,30 @@ EXERCISES = (
         closed=("passlab.dataflow.ranges.ranges", "passlab.exercises.day06.ranges.bounds"),
     ),
     Exercise(
+        id="day06.precision",
+        title="A safe float16 plan",
+        points={"valid": 1, "same": 3, "did": 3, "spared": 3},
+        difficulty=2,
+        minutes=30,
+        stretch=True,
+        hints=(
+            "Collect, for each call, the largest magnitudes that float16 would have to hold, and compare their maximum "
+            "with the limit. A range has two ends, and the lower one may be the larger in magnitude.",
+            "Each call is asked by itself: what a node reads counts, not in which precision it was computed. So behind "
+            "a node that has to stay in float32 others may be safe again.",
+            "A mean of n numbers up to m adds up to n · m first. For a layer, (weight.abs().sum(1) * m + "
+            "bias.abs()).max() bounds every sum on the way; terms that cancel in the result do not cancel there.",
+        ),
+        meaning={
+            "valid": "it is names of calls",
+            "same": "no input is found on which the plan overflows",
+            "did": "what is proved safe runs in float16",
+            "spared": "what is not proved safe does not",
+        },
+        helps={"same": 1, "did": 2, "spared": 3},
+        closed=("passlab.dataflow.precision.plan", "passlab.exercises.day06.precision.reaches"),
+    ),
+    Exercise(
         id="day06.shapes",
         title="Symbolic shapes",
         points={"valid": 1, "same": 3, "did": 4, "spared": 3},
