@@ -46,6 +46,11 @@ def hidden(seed: int) -> list[Case]:
             module[last] = relay.Function([x], body, shape)
         return relay.transform.InferType()(module)
 
+    def branches(x: relay.Var) -> relay.Expr:
+        y = relay.var("y")
+        taken = relay.If(relay.min(y) < number(0.0), relay.nn.relu(y), relay.tanh(y) * y)
+        return relay.Let(y, relay.exp(x), taken)
+
     return [
         *(
             counts_case(
@@ -64,7 +69,8 @@ def hidden(seed: int) -> list[Case]:
         counts_case("one kernel, called twice", program(fused_twice, (4, 3)), "FuseOps", about="spared"),
         counts_case("tuples and constants", program(pieces, (2, 4)), "FuseOps", about="spared"),
         counts_case("a ladder", program(ladder, (3, 2)), "EliminateCommonSubexpr", "FuseOps", about="spared"),
-        counts_case("three functions", three, *chosen("FuseOps")),
+        counts_case("a let and an if", program(branches, (2, 3)), "FastMath", "ToANormalForm"),
+        counts_case("three functions", three, *chosen("FastMath", "FuseOps")),
     ]
 
 
@@ -156,6 +162,16 @@ def default_level(mod, passes):
     return rows
 
 
+@wrong("did", "runs the passes at level 3, relay.build's: FastMath asks for 4")
+def level_three(mod, passes):
+    rows = [_count(mod)]
+    with tvm.transform.PassContext(opt_level=3):
+        for name in passes:
+            mod = tvm.transform.Sequential([getattr(relay.transform, name)()])(mod)
+            rows.append(_count(mod))
+    return rows
+
+
 @wrong("did", "calls each pass directly: FoldScaleAxis is a sequence, and its parts still ask for their level")
 def called_directly(mod, passes):
     rows = [_count(mod)]
@@ -196,6 +212,20 @@ def equal_is_one(mod, passes):
             if _is_op(e):
                 calls.setdefault(tvm.ir.structural_hash(e, map_free_vars=True), e.op.name)
         return Counter(calls.values())
+
+    return _rows(mod, passes, count)
+
+
+@wrong("did", "walks through calls, tuples and functions only: let and if hold calls, too")
+def not_in_let(mod, passes):
+    def count(mod):
+        found, todo = set(), [function.body for function in mod.functions.values()]
+        while todo:
+            e = todo.pop()
+            if e not in found:
+                found.add(e)
+                todo += _parts(e)
+        return Counter(e.op.name for e in found if _is_op(e))
 
     return _rows(mod, passes, count)
 
