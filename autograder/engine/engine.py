@@ -34,7 +34,8 @@ from autograder.engine.outcomes import failure, plain
 from autograder.engine.runner import snapshots
 from autograder.engine.sandbox.cgroups import Group
 from passlab import exercises
-from passlab.building import cache, requests
+from passlab.building import cache
+from passlab.graph.registry import COMPILERS
 from passlab.judge import PATIENCE
 from passlab.process.messages import Garbled, Gone, Late, receive, send
 
@@ -131,7 +132,7 @@ class Station:
         self.runner = _start("runner", "autograder.engine.runner.warm", flavour, [theirs, runs], unsafe, device)
         self.slots, ends = zip(*(socket.socketpair() for _ in range(slots)), strict=True)
         self.processes = [self.runner]
-        if flavour in requests.FLAVOURS:
+        if flavour in COMPILERS:
             asks, builder = socket.socketpair()
             self.builder = _start("runner", "autograder.engine.verifier.builder", flavour, [builder], unsafe)
             self.processes.append(self.builder)

@@ -13,9 +13,9 @@ import importlib
 import os
 import pkgutil
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
+
+from passlab.graph.registry import COMPILERS, compiler
 
 #: Not imported: parts that graded code does not use (the command line), exercises and what they give, which each
 #: flavour imports by itself, and JAX, which is large and rarely used, so that not every fork has to carry it.
@@ -27,14 +27,6 @@ _NOT_WARMED = (
     "passlab.formats.hlo",
     "passlab.formats.stablehlo",
 )
-#: Modules for one compiler only: prefix → the flavours that import it.
-_OF = {
-    "passlab.relay.": "relay",
-    "passlab.relax.": "relax",
-    "passlab.mlir.": "mlir",
-    "passlab.tvm.tensorir": "relay relax",
-    "passlab.tvm.visits": "relay relax",
-}
 #: Modules that onnx or passlab import at their first use, which takes from half a second to several.
 _LATE = (
     "IPython.display",
@@ -46,29 +38,21 @@ _LATE = (
     "onnx.reference",
     "torch.fx.passes.shape_prop",
 )
-#: Modules that torch imports when a model is exported. Relay's notebooks import models by torch.jit instead.
+#: Modules that torch imports when a model is exported.
 _EXPORTING = ("torch._dynamo", "torch._inductor.pattern_matcher", "torch.onnx")
-
-
-@dataclass(frozen=True)
-class Flavour:
-    """`about`: what its notebooks use, for messages. `prepare`, `warm`: see the functions below."""
-
-    about: str
-    warm: Callable[[bool], None]
-    prepare: Callable[[], None] = lambda: None
+FLAVOURS = ("torch", *COMPILERS)
 
 
 def _warm_torch(notebooks: bool) -> None:
-    os.environ["OMP_NUM_THREADS"] = "1"
     os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1"  # asking whether there is a GPU must not initialize it
     import torch
 
     torch.set_num_threads(1)
     import passlab
 
+    of_compilers = [prefix for flavour in COMPILERS for prefix in compiler(flavour).own]
     for module in pkgutil.walk_packages(passlab.__path__, "passlab."):
-        if not module.name.startswith((*_NOT_WARMED, *_OF)):
+        if not module.name.startswith((*_NOT_WARMED, *of_compilers)):
             importlib.import_module(module.name)
     for name in _LATE:
         importlib.import_module(name)
@@ -107,84 +91,12 @@ def _rehearse_export() -> None:
     torch.jit.trace(net, x)
 
 
-def _tvm_on_one_thread() -> None:
-    """Keep TVM from starting threads, and its importers from starting one that watches a progress bar."""
-    os.environ["TVM_NUM_THREADS"] = "1"
-    from tqdm import tqdm
-
-    tqdm.monitor_interval = 0
-
-
-def _import_own(flavour: str) -> None:
+def _import_all(prefixes: tuple[str, ...]) -> None:
     import passlab
 
-    own = tuple(prefix for prefix, flavours in _OF.items() if flavour in flavours.split())
     for module in pkgutil.walk_packages(passlab.__path__, "passlab."):
-        if module.name.startswith(own):
+        if module.name.startswith(prefixes):
             importlib.import_module(module.name)
-
-
-def _warm_relay(notebooks: bool) -> None:
-    _warm_torch(False)
-    _tvm_on_one_thread()
-    import torch
-
-    from passlab.relay import relay, tvm
-
-    _import_own("relay")
-    if not notebooks:
-        return
-    executor = importlib.import_module("tvm.contrib.graph_executor")
-    net, x = _rehearsal()
-    module, params = relay.frontend.from_pytorch(torch.jit.trace(net, x), [("x", x.shape)])
-    built = relay.build(module, "llvm", params=params)
-    executor.GraphModule(built["default"](tvm.cpu())).run()
-
-
-def _warm_relax(notebooks: bool) -> None:
-    _warm_torch(notebooks)
-    _tvm_on_one_thread()
-    import torch
-
-    from passlab.relax import relax, tvm
-
-    _import_own("relax")
-    if not notebooks:
-        return
-    frontend = importlib.import_module("tvm.relax.frontend.torch")
-    net, x = _rehearsal()
-    module = frontend.from_exported_program(torch.export.export(net, (x,)))
-    relax.VirtualMachine(tvm.compile(module, "llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x.numpy()))
-
-
-def _warm_mlir(notebooks: bool) -> None:
-    """Import xDSL and MLIR, and parse with both. No program is compiled: that would start threads."""
-    _warm_torch(notebooks)
-    _import_own("mlir")
-    mlir = importlib.import_module("passlab.mlir")
-    module = mlir.parse(importlib.import_module("passlab.mlir.executors").smallest())
-    mlir.verify(module)
-    mlir.pipeline(module, "canonicalize")
-
-
-def _prepare_relay() -> None:
-    from passlab import relay
-
-    relay.prepare()
-
-
-FLAVOURS = {
-    "torch": Flavour("torch, torch.fx and ONNX", _warm_torch),
-    "relay": Flavour("torch and Relay (TVM 0.17)", _warm_relay, _prepare_relay),
-    "relax": Flavour("torch and Relax (TVM 0.27)", _warm_relax),
-    "mlir": Flavour("torch and MLIR (IREE, xDSL)", _warm_mlir),
-}
-
-
-def _flavour(name: str) -> Flavour:
-    if name not in FLAVOURS:
-        raise ValueError(f"There is no flavour {name!r}; expected one of {', '.join(FLAVOURS)}.")
-    return FLAVOURS[name]
 
 
 @cache
@@ -199,12 +111,21 @@ def _compile() -> None:
 
 def prepare(name: str) -> None:
     """Do what must be done once outside the sandbox. Raises Unreachable if it cannot be done."""
-    _flavour(name).prepare()
+    if own := compiler(name):
+        own.prepare()
     _compile()
 
 
 def warm(name: str, notebooks: bool = True) -> None:
     """Import what judges of this flavour use, and unless `notebooks` is False what its notebooks do; use it once."""
+    os.environ["OMP_NUM_THREADS"] = "1"  # before anything imports NumPy
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _flavour(name).warm(notebooks)
+        own = compiler(name)
+        _warm_torch(notebooks and (own is None or own.exports))
+        if own is None:
+            return
+        own.start()
+        _import_all(own.own)
+        if notebooks:
+            own.rehearse_notebook(*_rehearsal())

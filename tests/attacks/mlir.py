@@ -11,9 +11,10 @@ from tests.attacks.attack import answer
 #: The wire, told in the worker to send a text in place of every module.
 _FORGED = """
 from xdsl.dialects.builtin import ModuleOp
-import autograder.engine.wire.packing as packing
+import passlab.mlir.wire
 
-packing.wire_mlir.encode_module = lambda value: {text}
+text = {text}
+passlab.mlir.wire.encode = lambda value: text if isinstance(text, bytes) else text.encode()
 
 def dce(gm):
     return ModuleOp([])
@@ -54,7 +55,7 @@ _TEXTS = {
         '"func.func private @system(i64)\\nfunc.func @f(%x: i64) { func.call @system(%x) : (i64) -> () return }"',
     ),
     "deep-regions": ("a million regions in each other", '"module {\\n" * 1_000_000'),
-    "not-text": ("something else than text", "[[1]]"),
+    "not-text": ("something else than text", "b'\\xff'"),
 }
 
 ATTACKS = (

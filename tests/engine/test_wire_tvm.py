@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from autograder.engine.wire import tvm as wire_tvm
-from autograder.engine.wire.refusal import Refused
+from passlab.process.refusal import Refused
+from passlab.tvm import wire as codec
+from passlab.tvm.reach import loaded
 from tests.support.flavours import FLAVOURS, checked
 
 #: Check → a part of what the refusal says.
@@ -116,13 +117,13 @@ def test_every_check_is_looked_at():
 
 
 def test_without_tvm_nothing_is_a_module():
-    assert "tvm" not in sys.modules or wire_tvm.loaded()
-    assert not wire_tvm.carries(3)
+    assert "tvm" not in sys.modules or loaded()
+    assert not codec.carries(3)
     with pytest.raises(Refused, match="not a Relay or Relax module"):
-        wire_tvm.decode_module(b"neither")
+        codec.decode(b"neither")
 
 
 def test_too_large_is_refused_before_it_is_read(monkeypatch):
-    monkeypatch.setattr(wire_tvm, "MAX_BYTES", 10)
+    monkeypatch.setattr(codec, "MAX_BYTES", 10)
     with pytest.raises(Refused, match="the limit is"):
-        wire_tvm.decode_module(b"relax\n" + b" " * 10)
+        codec.decode(b"relax\n" + b" " * 10)

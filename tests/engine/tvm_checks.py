@@ -14,8 +14,8 @@ import sys
 import warnings
 
 from autograder.engine import flavours
-from autograder.engine.wire.refusal import Refused
-from autograder.engine.wire.tvm import MAX_NODES, carries, decode_module, encode_module
+from passlab.process.refusal import Refused
+from passlab.tvm.wire import MAX_NODES, carries, decode, encode
 
 FLAVOUR = sys.argv[1]
 REFUSED, OTHER, SECONDS, DAMAGED = 3, 4, 30, 100
@@ -48,7 +48,7 @@ class Graph:
     """A module's JSON, to be tampered with: `nodes` of a type, one of them with changes, and the payload of it all."""
 
     def __init__(self, module):
-        self.json = json.loads(encode_module(module).partition(b"\n")[2])
+        self.json = json.loads(encode(module).partition(b"\n")[2])
         self.nodes = self.json["nodes"]
         self.key = "type_key" if FLAVOUR == "relay" else "type"
 
@@ -65,18 +65,18 @@ def tampered(module, change):
     def work():
         graph = Graph(module)
         text = change(graph)
-        return decode_module(text if isinstance(text, bytes) else graph.payload())
+        return decode(text if isinstance(text, bytes) else graph.payload())
 
     return work
 
 
 def fuzz(module) -> str:
     """Damaged payloads: how many of their processes ended in which way; in full what should not have been."""
-    draw, payload, ends = random.Random(7), encode_module(module), {}
+    draw, payload, ends = random.Random(7), encode(module), {}
     for number in range(DAMAGED):
         damage = (flipped, cut, rewired, rewired)[number % 4]
         damaged = damage(draw, payload)
-        end = child(lambda damaged=damaged: decode_module(damaged))
+        end = child(lambda damaged=damaged: decode(damaged))
         if end["code"] in (OTHER, -signal.SIGALRM):
             return f"{damage.__name__}, number {number}, ended with {end}"
         key = {0: "decoded", REFUSED: "refused"}.get(end["code"], "died")
@@ -132,7 +132,7 @@ def relay_checks() -> dict:
         return built.get_output(0).numpy()
 
     def round_trip(module):
-        back = decode_module(encode_module(module))
+        back = decode(encode(module))
         assert carries(back) and carries(back["main"]) and not carries("main")
         assert tvm.ir.structural_equal(back["main"], module["main"], map_free_vars=True)
         return float(abs(run(back) - net(x).numpy()).max())
@@ -149,7 +149,7 @@ def relay_checks() -> dict:
         body = relay.Let(z := relay.var("z"), branch, relay.add(z, steps))
         function = relay.Function([y], body).with_attr("note", 'é"\n').with_attr("Composite", "a.b")
         function = relay.transform.InferType()(tvm.IRModule.from_expr(function))["main"]
-        back = decode_module(encode_module(function))
+        back = decode(encode(function))
         assert tvm.ir.structural_equal(back, function) and back.attrs["note"] == 'é"\n'
 
     def swap_op(name):
@@ -197,7 +197,7 @@ def relay_checks() -> dict:
         "tir op": tampered(module, swap_op("tir.call_extern")),
         "relax op": tampered(module, swap_op("relax.call_pure_packed")),
         "no such op": tampered(module, swap_op("no_such_operator")),
-        "compiler": lambda: decode_module(encode_module(tvm.IRModule.from_expr(elsewhere))),
+        "compiler": lambda: decode(encode(tvm.IRModule.from_expr(elsewhere))),
         "confused settings": tampered(module, put("relay.attrs.Conv2DAttrs", "strides", "a text")),
         "confused arguments": tampered(module, put("relay.Call", "args", "a text")),
         "confused operator": tampered(module, put("relay.Call", "op", "a text")),
@@ -208,7 +208,7 @@ def relay_checks() -> dict:
         "unknown type": tampered(module, retyped),
         "ill typed": tampered(module, short_tensor),
         "lying tensor": tampered(module, lying_tensor),
-        "too deep": lambda: decode_module(encode_module(deep)),
+        "too deep": lambda: decode(encode(deep)),
         "fuzz": lambda: fuzz(tvm.IRModule.from_expr(module["main"])),  # without the types that importers add
     }
 
@@ -227,7 +227,7 @@ def relax_checks() -> dict:
     legal = relax.transform.LegalizeOps()(module)
 
     def round_trip(module):
-        back = decode_module(encode_module(module))
+        back = decode(encode(module))
         assert carries(back) and carries(back["main"]) and not carries("main")
         tvm.ir.assert_structural_equal(back, module, map_free_vars=True)
         got = relax.VirtualMachine(tvm.compile(back, "llvm"), tvm.cpu())["main"](tvm.runtime.tensor(x.numpy()))
@@ -240,7 +240,7 @@ def relax_checks() -> dict:
     def planned():
         steps = ["ToNonDataflow", "RemovePurityChecking", "CallTIRRewrite", "StaticPlanBlockMemory"]
         back = tvm.transform.Sequential([getattr(relax.transform, step)() for step in steps])(legal)
-        tvm.ir.assert_structural_equal(decode_module(encode_module(back)), back)
+        tvm.ir.assert_structural_equal(decode(encode(back)), back)
 
     def scheduled():
         schedule = tvm.s_tir.Schedule(legal)
@@ -298,7 +298,7 @@ def relax_checks() -> dict:
         with builder.function("main", [argument]):
             call = relax.call_pure_packed("os.system", argument, ty_args=[relax.TensorType([2], "float32")])
             builder.emit_func_output(builder.emit(call))
-        return decode_module(encode_module(builder.get()))
+        return decode(encode(builder.get()))
 
     calls = ("call_pure_packed", "call_dps_packed", "call_inplace_packed", "call_py_func", "call_builtin_with_ctx")
     natives = ("call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_pure_intrin", "tvm_call_packed")
@@ -335,14 +335,14 @@ def common(flavour: str) -> dict:
     other = {"relay": b"relax", "relax": b"relay"}[flavour]
     own = flavour.encode() + b"\n"
     return {
-        "empty": lambda: decode_module(b""),
-        "no flavour": lambda: decode_module(b'{"nodes": []}'),
-        "the other flavour": lambda: decode_module(other + b'\n{"nodes": []}'),
-        "no JSON": lambda: decode_module(own + b"\xff{"),
-        "a list": lambda: decode_module(own + b"[1]"),
-        "no nodes": lambda: decode_module(own + b'{"root": "0", "root_index": 0, "nodes": []}'),
-        "nested JSON": lambda: decode_module(own + b"[" * 100_000),
-        "many nodes": lambda: decode_module(own + b'{"nodes": [' + b"{}," * MAX_NODES + b"{}]}"),
+        "empty": lambda: decode(b""),
+        "no flavour": lambda: decode(b'{"nodes": []}'),
+        "the other flavour": lambda: decode(other + b'\n{"nodes": []}'),
+        "no JSON": lambda: decode(own + b"\xff{"),
+        "a list": lambda: decode(own + b"[1]"),
+        "no nodes": lambda: decode(own + b'{"root": "0", "root_index": 0, "nodes": []}'),
+        "nested JSON": lambda: decode(own + b"[" * 100_000),
+        "many nodes": lambda: decode(own + b'{"nodes": [' + b"{}," * MAX_NODES + b"{}]}"),
     }
 
 

@@ -5,7 +5,7 @@
 The verifier must not run what a learner's pass returned: a module is its author's code, and TIR can write anywhere. So
 the engine starts this process beside the verifier, in the sandbox for learner code, and gives the verifier the other
 end of its socket, for `passlab.building.requests`. For each request it forks a child, confined like a worker, that
-reads one module with the checks of `wire.tvm`, builds it, runs it and exits.
+reads one module with the checks of its IR (`Compiler.checked`), builds it, runs it and exits.
 
 What does a reply prove? The outputs are what the module computed or pretended to compute: either way they come from the
 module and its inputs alone, since the child knows nothing else, and the verifier compares them with the expected ones.
@@ -21,41 +21,30 @@ import gc
 import os
 import socket
 import sys
-from typing import Any
 
 from autograder.engine import sandbox
-from autograder.engine.wire.refusal import Refused
-from autograder.engine.wire.tvm import decode_module
 from passlab.building import server as builder
-from passlab.building.compiler import Failed
 from passlab.building.requests import MEMORY_GIB
+from passlab.graph.registry import compiler
 from passlab.process.server import Server
+from passlab.process.telling import telling
 
 #: More memory than a worker gets; few threads, as TVM has one here. No request may take longer than cpu_s.
 LIMITS = sandbox.Limits(memory_mib=MEMORY_GIB * 1024, cpu_s=600, processes=8)
 
 
-def read(flavour: str, text: str) -> Any:
-    """Return the module of a text, checked. (MLIR is checked where it is parsed: `passlab.mlir.executors`.)"""
-    if flavour == "mlir":
-        return text
-    try:
-        return decode_module(f"{flavour}\n{text}".encode())
-    except Refused as refused:
-        raise Failed(str(refused)) from None
-
-
 def main(flavour: str, number: str) -> None:
     control = socket.socket(fileno=int(number))
-    builder.load_compiler(flavour)
-    builder.rehearse(flavour)
+    own = compiler(flavour)
+    own.load()
+    own.rehearse()
     gc.collect()
     gc.freeze()
 
     def answer(sock: socket.socket) -> None:
-        builder.answer(sock, flavour, lambda text: read(flavour, text))
+        builder.answer(sock, own, own.checked)
 
-    Server(control, lambda keep: sandbox.enter(LIMITS, keep), answer, builder.telling).serve()
+    Server(control, lambda keep: sandbox.enter(LIMITS, keep), answer, telling).serve()
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
     python -m autograder.engine.verifier.process relax 5 6 7 8
 
-The arguments: a flavour, the socket of the server that runs graphs (see `graphs`), that of the builder (flavours of TVM
-only), and the sockets for requests, one for each job of the engine.
+The arguments: a flavour, the socket of the server that runs graphs (see `graphs`), that of the builder (flavours of a
+compiler only), and the sockets for requests, one for each job of the engine.
 
 It runs in its own sandbox. A request is judged in a forked child, which a hostile value may crash: then each of its
 questions gets a separate child, so that only the one that crashes is lost, and if it crashes there, too, another one
@@ -40,11 +40,10 @@ from autograder.engine.verifier.verdicts import (
     payloads,
     wrong_answers,
 )
-from autograder.engine.wire import mlir as wire_mlir
 from passlab import exercises
 from passlab.building import requests
+from passlab.graph.registry import COMPILERS, compiler
 from passlab.judge import PATIENCE
-from passlab.mlir import run as mlir_run
 from passlab.notebook import ui
 from passlab.process.messages import Garbled, Gone, receive, send
 
@@ -192,7 +191,7 @@ class Verifier:
 def _for_modules(question: dict[str, Any]) -> float:
     """Return the seconds, by the clock, that building and running modules may take, all cases together."""
     exercise = exercises.find(question["exercise"])
-    if exercise.flavour not in requests.FLAVOURS:
+    if exercise.flavour not in COMPILERS:
         return 0.0
     return PATIENCE * exercise.seconds * len(cases_of(exercise.id, question["seed"])[0])
 
@@ -235,11 +234,9 @@ def main(numbers: list[str]) -> None:
     ui.templates()  # once here, not in every child
     sockets = [socket.socket(fileno=int(fd)) for fd in fds]
     graphs.use(sockets.pop(0), sandbox.device())
-    if flavour in requests.FLAVOURS:
+    if own := compiler(flavour):
         requests.use(flavour, sockets.pop(0))
-    if flavour == "mlir":
-        mlir_run.confine()
-        wire_mlir.use(mlir_run.complaint)
+        own.confine()
     gc.collect()
     gc.freeze()
     send(sockets[0], {"ready": True})

@@ -22,8 +22,8 @@ import torch
 
 from autograder.engine.wire import kinds
 from autograder.engine.wire.packing import pack
-from autograder.engine.wire.refusal import Refused
 from autograder.engine.wire.unpacking import unpack
+from passlab.process.refusal import Refused
 
 __all__ = ["Refused", "decode", "encode", "fingerprint"]
 

@@ -15,10 +15,10 @@ from torch import fx, nn
 from torch.fx._lazy_graph_module import _LazyGraphModule
 
 from autograder.engine.wire.kinds import is_word
-from autograder.engine.wire.refusal import Refused
 from passlab.fx import elsewhere
 from passlab.fx.ops import ConvReLU2d
 from passlab.judge import travel
+from passlab.process.refusal import Refused
 
 #: Fields of every module, and fields that are set up again for every GraphModule.
 _TRACED = """_graph meta _tracer_cls _tracer_extras _replace_hooks _create_node_hooks _erase_node_hooks _deepcopy_hooks

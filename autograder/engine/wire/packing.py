@@ -27,9 +27,8 @@ from torch.fx.immutable_collections import immutable_dict, immutable_list
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from autograder.engine.wire import kinds, modules, targets
-from autograder.engine.wire import mlir as wire_mlir
-from autograder.engine.wire import tvm as wire_tvm
-from autograder.engine.wire.refusal import Refused
+from passlab.graph import registry
+from passlab.process.refusal import Refused
 
 _NAMES = {
     torch.dtype: {v: k for k, v in kinds.DTYPES.items()},
@@ -412,18 +411,16 @@ def _onnx(packer: _Packer, value: Any, depth: int) -> list:
     return ["o", base64.b64encode(value.SerializeToString(deterministic=True)).decode()]
 
 
-def _tvm(packer: _Packer, value: Any, depth: int) -> list:
-    """Pack a Relay or Relax module: its bytes travel as a tensor."""
-    return ["tvm", packer.value(torch.frombuffer(bytearray(wire_tvm.encode_module(value)), dtype=torch.uint8), depth)]
-
-
-def _mlir(packer: _Packer, value: Any, depth: int) -> list:
-    return ["mlir", wire_mlir.encode_module(value)]
-
-
 def _compilers(value: Any) -> Callable[[_Packer, Any, int], Any] | None:
     """Return how to pack a module of a compiler, or None for another value."""
-    return _tvm if wire_tvm.carries(value) else _mlir if wire_mlir.carries(value) else None
+    codec = registry.part(value, "wire")
+    return _module if codec is not None and codec.carries(value) else None
+
+
+def _module(packer: _Packer, value: Any, depth: int) -> list:
+    """Pack a module by the codec of its IR's package: its bytes travel as a tensor."""
+    payload = bytearray(registry.part(value, "wire").encode(value))
+    return ["ir", registry.ir(value).package, packer.value(torch.frombuffer(payload, dtype=torch.uint8), depth)]
 
 
 #: Exact type → how it is packed.

@@ -20,13 +20,13 @@ from torch import fx, nn
 from torch.fx.passes.shape_prop import TensorMetadata
 
 from autograder.engine.wire import kinds, modules, targets
-from autograder.engine.wire import mlir as wire_mlir
-from autograder.engine.wire import tvm as wire_tvm
-from autograder.engine.wire.refusal import Refused
 from passlab.fx import elsewhere
+from passlab.graph import registry
 from passlab.judge import travel
+from passlab.process.refusal import Refused
 
 _MOST = 2**62
+_PACKAGES = [row.package for row in registry.TYPES.values()]
 
 
 def unpack(document: Any, blobs: dict[str, bytes]) -> Any:
@@ -174,11 +174,15 @@ class _Unpacker:
 
         return onnx.ModelProto.FromString(self.bytes_(row, depth))
 
-    def module_of_tvm(self, row: list, depth: int) -> Any:
-        data = self.value(_rows(row, 2)[1], depth)
+    def module_of_ir(self, row: list, depth: int) -> Any:
+        _, package, data = _rows(row, 3)
+        codec = registry.offered(package, "wire") if package in _PACKAGES else None
+        if codec is None:
+            raise Refused("The payload contains a module of an IR whose modules do not travel.")
+        data = self.value(data, depth)
         if type(data) is not torch.Tensor or data.dtype is not torch.uint8:
-            raise Refused("The payload contains a TVM module whose data is not a tensor of bytes.")
-        return wire_tvm.decode_module(data.numpy().tobytes())
+            raise Refused("The payload contains a module whose data is not a tensor of bytes.")
+        return codec.decode(data.numpy().tobytes())
 
     def entry(self, table: list, row: list) -> Any:
         return table[_number(_rows(row, 2)[1], len(table) - 1)]
@@ -411,8 +415,7 @@ _UNPACK: dict[str, Callable[[_Unpacker, list, int], Any]] = {
     "fn": _Unpacker.function,
     "rec": _Unpacker.record,
     "o": _Unpacker.model,
-    "tvm": _Unpacker.module_of_tvm,
-    "mlir": lambda u, r, d: wire_mlir.decode_module(_rows(r, 2)[1]),
+    "ir": _Unpacker.module_of_ir,
     "T": lambda u, r, d: u.entry(u.tensors, r),
     "sh": lambda u, r, d: u.entry(u.shapes, r),
     "M": lambda u, r, d: u.entry(u.modules, r),

@@ -33,6 +33,8 @@ from typing import Any
 
 import numpy as np
 
+from passlab.graph.registry import compiler
+
 FOLDER = "PASSLAB_BUILDS"
 #: The cache of graders and proofs, below the project's root.
 PLACE = ".cache/passlab-builds"
@@ -41,7 +43,6 @@ MOST_EACH, MOST_BYTES = 16 * 2**20, 512 * 2**20
 #: The folder is swept once a process has written this many entries.
 _SWEEP_EVERY = 64
 
-_PACKAGES = {"relay": "bitblas", "relax": "apache-tvm", "mlir": "xdsl"}
 _HEAD = struct.Struct("!Q")
 _written = 0
 
@@ -59,25 +60,24 @@ def key(flavour: str, head: dict[str, Any], parts: Iterable[Any]) -> str:
     """
     if folder() is None or head.get("do") != "run" or "cuda" in head["target"] or head["repeats"] or head["timed"]:
         return ""
-    digest = hashlib.sha256(json.dumps([_circumstances(flavour), head], sort_keys=True).encode())
+    digest = hashlib.sha256(json.dumps([circumstances(flavour), head], sort_keys=True).encode())
     for part in parts:
         digest.update(part.reshape(-1).view(np.uint8) if isinstance(part, np.ndarray) else part)
     return digest.hexdigest()
 
 
 @cache
-def _circumstances(flavour: str) -> list[str]:
+def circumstances(flavour: str) -> list[str]:
     """Return everything besides the request that determines the outputs."""
-    here = Path(__file__).parent
-    sources = [here / "server.py", *here.parent.glob("tvm/executors.py"), here.parent / flavour / "executors.py"]
-    sources += (here.parent / flavour).glob("ccode.py")  # of MLIR
+    own, here = compiler(flavour), Path(__file__).parent
+    sources = [here / "server.py", *(here.parent / name for name in own.sources)]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     try:
         lines = Path("/proc/cpuinfo").read_text().split("\n\n")[0].splitlines()
     except OSError:  # another system than Linux
         lines = [f"model name: {platform.processor()}"]
     processor = [line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part"))]
-    version = metadata.version(_PACKAGES[flavour])
+    version = metadata.version(own.distribution)
     return [flavour, version, code, platform.machine(), *processor]
 
 

@@ -1,4 +1,7 @@
-"""Interfaces for building and running modules: the same few verbs for each executor of any compiler."""
+"""What the package of an IR says of its compiler, and how built modules are run.
+
+`passlab.relay.compiler.COMPILER` is one. `passlab.graph.registry.compiler` finds them by the names of their packages.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,8 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
+
+from passlab.process.telling import telling
 
 
 class Unreachable(ImportError):
@@ -28,3 +33,70 @@ class Executor(Protocol):
 
     def trace(self, values: list[np.ndarray]) -> tuple[list[str], list[int] | None]:
         """Return the kernels of one run, and the count and bytes of its allocations, where known."""
+
+
+class Compiler:
+    """A compiler. Neither the class nor an instance loads it: that is left to the methods.
+
+    `who` builds a module, in messages. `distribution`: the installed package whose version decides what modules
+    compute, as do the `sources`, files of passlab. `own`: prefixes of the modules that only a process of this compiler
+    imports. `exports`: do its notebooks import models by torch.export?
+    """
+
+    who = "The compiler"
+    distribution: str
+    sources: tuple[str, ...]
+    own: tuple[str, ...]
+    exports = True
+
+    # Any process
+
+    def told(self, text: str) -> str:
+        """Return an error's text in words that help a learner."""
+        return text
+
+    # The engine's processes
+
+    def prepare(self) -> None:
+        """Do what must be done once outside the sandbox. Raises Unreachable if it cannot be done."""
+
+    def start(self) -> None:
+        """Load the compiler in a process that will fork: it may start no thread. Raises Unreachable."""
+
+    def rehearse_notebook(self, net: Any, x: Any) -> None:
+        """Do with a small model of torch what notebooks do, so that what loads at first use is loaded."""
+
+    def confine(self) -> None:
+        """Have modules of strangers parsed in another process only, from now on."""
+
+    # The process that builds
+
+    def load(self) -> Callable[[str], Any]:
+        """Load the compiler; return the function that makes a module of a text. Raises Unreachable."""
+        raise NotImplementedError
+
+    def checked(self, text: str) -> Any:
+        """Return the module of a stranger's text. Raises Failed."""
+        raise NotImplementedError
+
+    def rehearse(self) -> None:
+        """Build a module, so that all children inherit what a first build loads and caches."""
+
+    def build(self, module: Any, params: dict[str, np.ndarray], head: dict) -> Executor:
+        """Build a module with the options in a request's head. Raises Failed, and whatever the compiler raises."""
+        raise NotImplementedError
+
+    def why(self, error: Exception) -> str:
+        """Return what a failed build or run says, or ""."""
+        return telling(str(error))
+
+    def targets(self) -> tuple[str, ...]:
+        """Return the targets that modules can be built for and run on here."""
+        return ("llvm",)
+
+    def use_threads(self, count: int) -> None:
+        """Limit kernels to `count` threads, at most the cores that the process may use."""
+
+    def outputs(self, result: Any) -> list[np.ndarray]:
+        """Return what an executor's run returned, flat."""
+        return [np.asarray(value) for value in result]

@@ -32,16 +32,14 @@ import numpy as np
 from passlab.building import cache
 from passlab.building.arrays import arrays, flat
 from passlab.building.compiler import Unreachable
+from passlab.graph.registry import COMPILERS, compiler
 from passlab.process.messages import Gone, receive, send
 from passlab.process.server import request
 
 __all__ = ["Built", "Ended", "allow", "ask", "end", "helper", "targets", "use"]
 
-FLAVOURS = ("relay", "relax", "mlir")
-#: Flavour → what builds its modules, for messages.
-COMPILERS = {"relay": "TVM", "relax": "TVM", "mlir": "The compiler"}
 MEMORY_GIB = 4
-#: Seconds a helper may take to load TVM and accept a request.
+#: Seconds a helper may take to load its compiler and accept a request.
 _START_SECONDS = 120.0
 #: Bytes of tensors in one message.
 MOST_TENSORS = 2**30
@@ -105,8 +103,8 @@ def helper(flavour: str) -> subprocess.Popen | None:
 
 def _control(flavour: str) -> socket.socket:
     """Return the socket over which a helper takes requests: each is one byte that carries the request's own socket."""
-    if flavour not in FLAVOURS:
-        raise ValueError(f"No flavour {flavour!r}; choose relay, relax or mlir.")
+    if flavour not in COMPILERS:
+        raise ValueError(f"No flavour {flavour!r}; choose one of {', '.join(COMPILERS)}.")
     if not hasattr(os, "fork"):
         raise Unreachable("Modules are built and run in a forked process; this system cannot fork. Use Linux or WSL.")
     with _lock:
@@ -212,6 +210,7 @@ def _talk(
 ) -> Built:
     """Make one request. Closing the socket ends the child that serves it. name: of its entry in the cache."""
     global _allowed
+    who = compiler(flavour).who
     stage, start, seconds = "build", time.monotonic(), min(seconds, _allowed)
     deadline = start + seconds
     try:
@@ -220,7 +219,7 @@ def _talk(
         while True:
             said, payload = receive(sock, deadline, MOST_TENSORS)
             if "ended" in said:
-                return Built([], _ended(COMPILERS[flavour], stage, said["ended"], _text(said["said"])), "crash")
+                return Built([], _ended(who, stage, said["ended"], _text(said["said"])), "crash")
             if "error" in said:
                 built = _built(said, payload, head)
                 if name and built.ok:
@@ -229,7 +228,9 @@ def _talk(
             stage = "run" if said["stage"] == "run" else "build"
     except TimeoutError:
         doing = (
-            "The module was still running" if stage == "run" else f"{COMPILERS[flavour]} was still building the module"
+            "The module was still running"
+            if stage == "run"
+            else f"{compiler(flavour).who} was still building the module"
         )
         return Built([], f"{doing} after {max(seconds, 0):.3g} s.", "timeout")
     except (Gone, ValueError, TypeError, LookupError, AttributeError, OverflowError):

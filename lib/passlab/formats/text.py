@@ -8,21 +8,20 @@ from typing import Any
 from passlab.graph import Graph
 from passlab.graph.registry import load
 
-_MLIR = re.compile(r"\b(?:linalg|arith|math|tensor|scf|memref|affine|cf|bufferization)\.\w")
+#: What all is in a text → the module that reads it; the first row that fits.
+_READERS = (
+    ((r"HloModule",), "formats.hlo"),
+    ((r"func", r"stablehlo\."), "formats.stablehlo"),
+    ((r"func", r"\b(?:linalg|arith|math|tensor|scf|memref|affine|cf|bufferization)\.\w"), "mlir.reader"),
+    ((r"func", r"module"), "formats.stablehlo"),
+)
 
 
 def read(text: str, *inputs: Any) -> Graph:
     """Return the view of HLO text (it begins with `HloModule`) or of MLIR text, in StableHLO or below it."""
-    if "HloModule" in text:
-        from passlab.formats import hlo
-
-        return hlo.read(text)
-    if "func" in text and "stablehlo." not in text and _MLIR.search(text):
-        return load("mlir.reader").read(load("mlir").parse(text, allowed=None))
-    if "func" in text and ("module" in text or "stablehlo." in text):
-        from passlab.formats import stablehlo
-
-        return stablehlo.read(text)
+    for parts, reader in _READERS:
+        if all(re.search(part, text) for part in parts):
+            return load(reader).read(text)
     start = " ".join(text.split())[:60]
     raise ValueError(
         f"view reads text in HLO (HloModule …) or StableHLO (module {{ func.func … }}); this is neither: {start!r}"

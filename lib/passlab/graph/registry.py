@@ -6,11 +6,13 @@
 The package of an IR offers modules with fixed names, each with functions of fixed names; what it lacks is not available
 for that IR:
 
+    compiler     COMPILER, a `passlab.building.compiler.Compiler`: for the packages in `COMPILERS`
     reader       read(value, *inputs) -> Graph
     equivalent   equivalent(before, after, inputs, **options) -> Equivalence; one side may be torch's
     measure      launches(value, *inputs), bytes_moved(value, *inputs), cost(value, *inputs)
     generate     random programs
     shrink       shrink(value, fails, budget) -> a smaller value
+    wire         carries(value), encode(value) -> bytes, decode(payload) -> value, or Refused: for values that travel
     picture      draw(value, title="") -> Picture, where one box per node of the view is not enough, and perhaps
                  diff(before, after, title="") -> Picture
 
@@ -38,8 +40,11 @@ class IR(NamedTuple):
     reader: str = ""
 
 
+#: The packages with a compiler. Its flavour, the name by which a notebook says that it needs it, is the package's name.
+COMPILERS = ("relay", "relax", "mlir")
+
 #: Type (module and qualified name) → its IR. A type is looked up with its bases, the nearest first.
-#: A new IR is one line here and one folder beside this one.
+#: A new IR is a line for each of its types here, one above if it has a compiler, and one folder beside this one.
 TYPES = {
     "torch.fx.graph_module.GraphModule": IR("fx", "torch.fx.GraphModule"),
     "torch.fx.graph.Graph": IR("fx", "torch.fx.Graph"),
@@ -89,6 +94,15 @@ def offered(package: str, name: str) -> ModuleType | None:
     """Return the module `name` of a package of passlab, or None where the package has no such module."""
     found = package and importlib.util.find_spec(f"passlab.{package}.{name}")
     return load(f"{package}.{name}") if found else None
+
+
+def compiler(flavour: str) -> Any | None:
+    """Return the `passlab.building.compiler.Compiler` of a flavour; None for "torch". Raises ValueError for another."""
+    if flavour == "torch":
+        return None
+    if flavour not in COMPILERS:
+        raise ValueError(f"There is no flavour {flavour!r}; expected one of {', '.join(('torch', *COMPILERS))}.")
+    return load(f"{flavour}.compiler").COMPILER
 
 
 def load(name: str) -> ModuleType:

@@ -14,14 +14,6 @@ import pkgutil
 from collections.abc import Iterable, Iterator
 from types import CodeType, FunctionType
 
-#: What compiles a module of Relay, and runs all passes on the way.
-RELAY_COMPILERS = (
-    "tvm.relay.optimize",
-    "tvm.relay.build",
-    "tvm.relay.build_module.BuildModule",
-    "tvm.relay.vm.VMCompiler",
-)
-
 _active: list[Closed] = []
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import re
 import signal
 import sysconfig
 import threading
@@ -18,9 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from passlab.graph.registry import compiler
 from passlab.judge.closing import Closed, opened
 from passlab.judge.state import unchanged
 from passlab.judge.verdicts import Case, Exercise, Finding, Judgement, Outcome, call_answer
+from passlab.process.telling import reason
 
 
 class _Quiet(io.TextIOBase):
@@ -87,7 +88,7 @@ def answer_limit(seconds: float):
 
 #: Folders of code that is not the learner's: this library, Python's own and installed packages.
 _OTHERS = (str(Path(__file__).parents[1]), *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")))
-#: TVM puts frames of its C++ code into Python's tracebacks.
+#: Compilers put frames of their C++ code into Python's tracebacks.
 _NOT_PYTHON = (".cc", ".cpp", ".h", ".pyx", ".pxi", "<unknown>")
 
 
@@ -102,24 +103,10 @@ def _where(error: BaseException) -> str:
     return place
 
 
-#: A place in TVM's sources, as it stands in its messages: "[10:51:21] /tmp/tvm/src/ir/module.cc:164: ".
-_ITS_PLACE = re.compile(r"\[\d+:\d+:\d+\] /\S+?:\d+: ?")
-#: What a compiler's message means for the learner: (what it says, the same in words that help).
-_REMEDIES = (
-    (re.compile(r"Check failed: \(.*?\) is false: *(?=\S)"), ""),
-    (re.compile(r"contains free variables: \[Var\((\w+).*"), r"nothing defines \1; make it a parameter, or bind it"),
-    (re.compile(r".*Found null pointer node.*"), "a part of the program is None: does each visit_ method return?"),
-)
-
-
-def _told(kind: str, error: BaseException) -> str:
+def _told(exercise: Exercise, error: BaseException) -> str:
     """Return the sentence of an error, without a compiler's stack and places: ": it must be a number"."""
-    lines = _ITS_PLACE.sub("", str(error)).strip().split("\n")
-    text = lines[-1 if lines[0].startswith("Traceback") else 0]  # TVM puts its C++ stack before the message
-    for said, remedy in _REMEDIES:
-        text = said.sub(remedy, text)
-    text = text.removeprefix(f"{kind}: ").rstrip(". ")
-    text = text if len(text) <= 250 else f"{text[:250]}…"
+    text, own = reason(error), compiler(exercise.flavour)
+    text = own.told(text) if own else text
     return f": {text}" if text else ""
 
 
@@ -167,7 +154,7 @@ def run(exercise: Exercise, answer: Callable, case: Case) -> Outcome:
         return outcome("raised", error=said)
     except BaseException as error:  # an answer may raise SystemExit and the like, too
         kind = type(error).__name__
-        return outcome("raised", error=f"It raised {kind}{_told(kind, error)}{_where(error)}.")
+        return outcome("raised", error=f"It raised {kind}{_told(exercise, error)}{_where(error)}.")
 
 
 def judge_outcome(exercise: Exercise, case: Case, outcome: Outcome) -> list[Finding]:

@@ -1,6 +1,6 @@
 """The three ways to run a module, in a process that it may end: IREE, C, and xDSL's interpreter.
 
-For the server (`passlab.building.server`): loader, prepare, smallest, build. The caller's side is `passlab.mlir.run`.
+For the process that builds: loader, smallest, build. The caller's side is `passlab.mlir.run`.
 """
 
 from __future__ import annotations
@@ -59,10 +59,6 @@ def loader() -> Callable[[str], str]:
     if modules.native() is not None:
         modules.pipeline(module, "canonicalize")
     return str
-
-
-def prepare(diagnoses: list[str]) -> None:
-    """Do nothing: `loader` has imported everything."""
 
 
 def smallest() -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from passlab.formats.hlo import element
 from passlab.graph import Graph, kinds
 from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, sized, value_of
-from passlab.mlir.modules import MLIRError, _printed, from_iree, is_iree, name_of, value_names
+from passlab.mlir.modules import MLIRError, _printed, from_iree, is_iree, name_of, parse, value_names
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -39,11 +39,12 @@ _DYNAMIC = -(2**63)
 
 
 def read(module: Any, *inputs: Any, bodies: bool = True) -> Graph:
-    """Return the view of a module: its function `main` (or the first) and then the others, which are blocks `@name`.
+    """Return the view of a module or a text: its function `main` (or the first), then the others as blocks `@name`.
 
     bodies: whether the operations inside of linalg are nodes; if not, they are the attribute `applies`.
     """
-    return _Reader(held(module), bodies).read()
+    module = parse(module, allowed=None) if isinstance(module, str) else held(module)
+    return _Reader(module, bodies).read()
 
 
 def held(module: Any) -> ModuleOp:

@@ -12,14 +12,14 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from autograder.engine.wire.refusal import Refused
+from passlab.process.refusal import Refused
 
 #: Bytes of a module's text. Larger ones take xDSL longer to parse than a judge waits.
 MOST_BYTES = 2**18
 
 
 def carries(value: Any) -> bool:
-    """Return whether `encode_module` takes `value`: a module of xDSL, or of IREE's bindings."""
+    """Return whether `encode` takes `value`: a module of xDSL, or of IREE's bindings."""
     builtin = sys.modules.get("xdsl.dialects.builtin")
     if builtin is not None and isinstance(value, builtin.ModuleOp):
         return True
@@ -27,7 +27,7 @@ def carries(value: Any) -> bool:
     return native is not None and isinstance(value, native.Module)
 
 
-def encode_module(value: Any) -> str:
+def encode(value: Any) -> bytes:
     """Return the text of a module. Raises Refused."""
     from passlab.mlir.modules import generic
 
@@ -35,19 +35,17 @@ def encode_module(value: Any) -> str:
         text = generic(value)
     except Exception as error:
         raise Refused(f"The module cannot be printed: {type(error).__name__}: {str(error)[:150]}.") from None
-    return _sized(text)
-
-
-def _sized(text: Any) -> str:
-    if type(text) is not str:
-        raise Refused("An MLIR module travels as text.")
     try:
-        size = len(text.encode())
+        payload = text.encode()
     except UnicodeEncodeError:
         raise Refused("The module's text contains half a character (a lone surrogate).") from None
-    if size > MOST_BYTES:
+    return _sized(payload)
+
+
+def _sized(payload: bytes) -> bytes:
+    if len(payload) > MOST_BYTES:
         raise Refused(f"The module's text takes more than {MOST_BYTES // 1024} KiB. Make it smaller.")
-    return text
+    return payload
 
 
 _checked: Callable[[str], str] | None = None
@@ -59,13 +57,16 @@ def use(check: Callable[[str], str]) -> None:
     _checked = check
 
 
-def decode_module(text: Any) -> Any:
+def decode(payload: bytes) -> Any:
     """Return the module of a text. Raises Refused for one that does not parse, or holds what no program may."""
     if "xdsl" not in sys.modules:
         raise Refused("Got an MLIR module where none is expected.")
     from passlab.mlir.modules import MLIRError, parse
 
-    text = _sized(text)
+    try:
+        text = _sized(payload).decode()
+    except UnicodeDecodeError:
+        raise Refused("The module's text is not in UTF-8.") from None
     if _checked is not None and (wrong := _checked(text)):
         raise Refused(wrong)
     try:

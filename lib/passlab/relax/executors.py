@@ -1,6 +1,6 @@
 """Relax's virtual machine, and a module of TIR alone.
 
-For the server (`passlab.building.server`): prepare, smallest, build. For this process: runner.
+For the process that builds: smallest, build. For this process: runner.
 """
 
 from __future__ import annotations
@@ -16,11 +16,6 @@ from passlab.building.arrays import dtype_of
 from passlab.building.compiler import Executor, Failed
 from passlab.relax import relax, tvm
 from passlab.tvm.executors import Runner, context, device_of, itemsize, synced
-
-
-def prepare(diagnoses: list[str]) -> None:
-    """Import what a build needs."""
-    importlib.import_module("tvm.sym")
 
 
 def smallest() -> Any:

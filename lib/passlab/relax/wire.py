@@ -10,8 +10,9 @@ import json
 import re
 from typing import Any
 
-from autograder.engine.wire.refusal import Refused
-from autograder.engine.wire.tvm_parts import first_line, in_order, tensor
+from passlab.process.refusal import Refused
+from passlab.process.telling import reason
+from passlab.tvm.wire_parts import in_order, tensor
 
 #: The node types of ordinary modules: Relax and TIR, but nothing that names a function outside the module.
 _PLAIN = {"None", "int", "bool", "float", "DataType", "ffi.String", "ffi.Shape", "ffi.Tensor", "ir.Op", "ir.SourceName"}
@@ -56,7 +57,7 @@ def read(graph: dict, nodes: list[dict]) -> Any:
     try:
         relax.analysis.well_formed(module)
     except Exception as error:
-        raise Refused(f"The module is not well-formed: {first_line(error)}") from None
+        raise Refused(f"The module is not well-formed: {reason(error)}") from None
     return module
 
 

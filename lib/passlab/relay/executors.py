@@ -1,6 +1,6 @@
 """Relay's executors: the graph executor, and the virtual machine for programs with branches.
 
-For the server (`passlab.building.server`): prepare, smallest, build. For this process: runner.
+For the process that builds: prepare, smallest, build. For this process: runner.
 """
 
 from __future__ import annotations

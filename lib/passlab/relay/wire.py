@@ -15,8 +15,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from autograder.engine.wire.refusal import Refused
-from autograder.engine.wire.tvm_parts import first_line, in_order, tensor
+from passlab.process.refusal import Refused
+from passlab.process.telling import reason
+from passlab.tvm.wire_parts import in_order, tensor
 
 _OPS = re.compile(r"((nn|image|vision|qnn|dyn)\.)?\w+ | annotation\.(stop_fusion|checkpoint|cast_hint)", re.X)
 #: Operators that match `_OPS` but call a Python function, or a function by its name.
@@ -49,7 +50,7 @@ def read(graph: dict, nodes: list[dict]) -> Any:
     try:
         module = relay.transform.InferType()(tvm.IRModule.from_expr(module) if function else module)
     except Exception as error:
-        raise Refused(f"The module is not well-typed: {first_line(error)}") from None
+        raise Refused(f"The module is not well-typed: {reason(error)}") from None
     return module["main"] if function else module
 
 

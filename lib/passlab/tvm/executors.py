@@ -1,7 +1,7 @@
-"""Interfaces for building and running modules: the same few verbs for each executor of either TVM.
+"""What the executors of both TVMs use.
 
-`passlab.relay.executors` and `passlab.relax.executors` offer prepare(diagnoses), smallest() and build(module, params,
-head) for the server, and runner(module, target, pipeline, level) for this process.
+`passlab.relay.executors` and `passlab.relax.executors` offer smallest() and build(module, params, head) for the process
+that builds, and runner(module, target, pipeline, level) for this one.
 """
 
 from __future__ import annotations

@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx, nn
 
+from passlab.process.telling import reason
 from passlab.tvm.reach import reach
 
 #: The newest ONNX operator set that Relay 0.17 reads completely and torch's TorchScript exporter writes.
@@ -64,10 +65,7 @@ def _telling(what: str, into: str) -> Iterator[None]:
     except (KeyboardInterrupt, MemoryError):
         raise
     except Exception as error:  # the frontends raise whatever the line that failed happens to raise
-        said = [line.strip() for line in str(error).splitlines() if line.strip()]
-        named = [line for line in said if "Error" in line.split(":")[0] and not line.startswith("Traceback")]
-        why = (named[-1:] or said or [type(error).__name__])[0]
-        raise ValueError(f"{what} cannot be imported into {into}: {why.rstrip('.')}.") from error
+        raise ValueError(f"{what} cannot be imported into {into}: {reason(error) or type(error).__name__}.") from error
 
 
 # Relay

@@ -1,4 +1,4 @@
-"""What both readers of TVM's JSON use: its nodes in order, its tensors, its errors."""
+"""What both readers of TVM's JSON use: its nodes in order, its tensors."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from autograder.engine.wire.refusal import Refused
+from passlab.process.refusal import Refused
 
 MAX_DEPTH = 5_000  # a Relay call nests two levels; TVM itself builds chains of 4,000 calls
 
@@ -17,16 +17,6 @@ MAX_DEPTH = 5_000  # a Relay call nests two levels; TVM itself builds chains of 
 _NUMBERS = {0: (8, 16, 32, 64), 1: (1, 8, 16, 32, 64), 2: (16, 32, 64), 4: (16,), 6: (8,)}
 _TENSOR = struct.Struct("<QQiiiBBH")  # magic, reserved, device type and number, rank, type code, bits, lanes
 _MAGIC = 0xDD5E40F096B4A13F
-
-
-def first_line(error: Exception) -> str:
-    """Return the last telling line of a TVM error, without the C++ stack around it."""
-    lines = [line.strip() for line in str(error).split("\n")]
-    telling = [
-        line for line in lines if line and not line.startswith(("Traceback", "File", "[bt]", "Stack trace", "at "))
-    ]
-    text = telling[-1] if telling else type(error).__name__
-    return text[:200] if text.isprintable() else type(error).__name__
 
 
 def in_order(nodes: list[dict], root: int, children: Callable[[int], Iterable[int]]) -> list[int]:

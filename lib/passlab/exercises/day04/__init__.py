@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from passlab.judge import Exercise
-from passlab.judge.closing import RELAY_COMPILERS
+from passlab.relay.compiler import COMPILING
 
 #: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"fusion": "relax", "groups": "relay"}
@@ -62,7 +62,7 @@ EXERCISES = (
             "spared": "it joins nothing that FuseOps keeps apart",
         },
         helps={"did": 1},
-        closed=("tvm.relay.transform.FuseOps", *RELAY_COMPILERS),
+        closed=("tvm.relay.transform.FuseOps", *COMPILING),
     ),
     Exercise(
         id="day04.convex",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from passlab.judge import Exercise
-from passlab.judge.closing import RELAY_COMPILERS
+from passlab.relay.compiler import COMPILING
 
 #: notebook → flavour; exercises without a notebook belong to the first
 NOTEBOOKS = {"relay": "relay"}
@@ -96,7 +96,7 @@ EXERCISES = (
         },
         helps={"did": 2, "spared": 3},
         seconds=10.0,
-        closed=("tvm.relay.transform.FuseOps", *RELAY_COMPILERS),
+        closed=("tvm.relay.transform.FuseOps", *COMPILING),
     ),
     Exercise(
         id="day07.instrument",
@@ -154,7 +154,7 @@ EXERCISES = (
         ),
         meaning={"valid": "the result is a well-formed function"},
         helps={"same": 2, "did": 1, "spared": 2},
-        closed=("tvm.relay.transform.EliminateCommonSubexpr", *RELAY_COMPILERS),
+        closed=("tvm.relay.transform.EliminateCommonSubexpr", *COMPILING),
     ),
     Exercise(
         id="day07.dce",

@@ -1,0 +1,31 @@
+"""Which line of a compiler's error or output says what is wrong."""
+
+from __future__ import annotations
+
+import re
+
+#: Lines that only locate an error in the sources of Python or of a compiler.
+_STACK = re.compile(r"Traceback|File \"|\[bt\]|Stack trace|at |\d+: |\^+$|[-=!]{3,}|#\d+ |note: run with")
+#: What comes before an error's sentence: "TVMError: [10:51:21] /src/module.cc:164: Check failed: (x) is false: ".
+_BEFORE = re.compile(
+    r"(what\(\):\s+)?(\w+Error: )?(\[[\d:]+\] \S+:\d+: ?)?(\w+Error: )?(Check failed: \(.*?\) is false: ?)?(?=.)"
+)
+_MOST = 250
+
+
+def telling(text: str) -> str:
+    """Return the last line outside a stack, without places, short and without a full stop; "" where there is none."""
+    lines = [line.strip() for line in text.split("\n")]
+    lines = [line for line in lines if line and not _STACK.match(line)]
+    if not lines:
+        return ""
+    said = _BEFORE.sub("", lines[-1], count=1).rstrip(". ")
+    said = "".join(c if c.isprintable() else " " for c in said)
+    return said if len(said) <= _MOST else f"{said[:_MOST]}…"
+
+
+def reason(error: BaseException) -> str:
+    """Return the sentence of an exception: its first line, or the one after a stack in it; "" where it has no text."""
+    text = str(error).strip()
+    stack = any(line.startswith(("Traceback", "Stack trace")) for line in text.split("\n"))
+    return telling(text if stack else text.split("\n")[0])

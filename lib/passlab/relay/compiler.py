@@ -1,0 +1,61 @@
+"""Relay's compiler; see `passlab.building.compiler`."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from passlab import relay
+from passlab.process.telling import telling
+from passlab.tvm.compiler import TVM
+
+#: What compiles a module of Relay, and runs all passes on the way: closed where an exercise asks for one of these.
+COMPILING = (
+    "tvm.relay.optimize",
+    "tvm.relay.build",
+    "tvm.relay.build_module.BuildModule",
+    "tvm.relay.vm.VMCompiler",
+)
+
+
+class Relay(TVM):
+    """`diagnoses`: the type checker's findings: TVM's errors only say that there are some."""
+
+    distribution = "bitblas"
+    sources = ("tvm/compiler.py", "tvm/executors.py", "relay/executors.py")
+    own = ("passlab.relay.", *TVM.shared)
+    exports = False  # its notebooks import models by torch.jit
+
+    def __init__(self):
+        self.diagnoses: list[str] = []
+
+    def reach(self) -> ModuleType:
+        return relay.reach()
+
+    def executors(self) -> ModuleType:
+        return importlib.import_module("passlab.relay.executors")
+
+    def prepare(self) -> None:
+        relay.prepare()
+
+    def rehearse_notebook(self, net: Any, x: Any) -> None:
+        import torch
+
+        tvm = self.reach()
+        module, params = tvm.relay.frontend.from_pytorch(torch.jit.trace(net, x), [("x", x.shape)])
+        built = tvm.relay.build(module, "llvm", params=params)
+        executor = importlib.import_module("tvm.contrib.graph_executor")
+        executor.GraphModule(built["default"](tvm.cpu())).run()
+
+    def load(self) -> Callable[[str], Any]:
+        made = super().load()
+        self.executors().prepare(self.diagnoses)
+        return made
+
+    def why(self, error: Exception) -> str:
+        return telling(self.diagnoses[0]) if self.diagnoses else super().why(error)
+
+
+COMPILER = Relay()
