@@ -19,7 +19,7 @@
 # shows how a compiler's result is handed over and judged, how such measurements lie, and where to go from here.
 #
 # In the exercises, [work/day12/capstone.ipynb](../work/day12/capstone.ipynb), you write the compiler, and a text about
-# it that a person reads. About 55 minutes.
+# it that a person reads. About 60 minutes.
 
 # %%
 from copy import deepcopy
@@ -29,9 +29,10 @@ import torch
 from torch import nn
 
 from passlab import diff, draw, equivalent, timed, trace
-from passlab.capstone import BadCompiled, Compiled, build, counts, groupable, grouped, measure, wrong
+from passlab.capstone import BadCompiled, Compiled, Triton, build, counts, examined, groupable, grouped, measure, wrong
 from passlab.capstone.baselines import BASELINES
 from passlab.capstone.reference import STAGES
+from passlab.capstone.triton import runs_on
 from passlab.drawing import waterfall
 
 # %% [markdown]
@@ -79,6 +80,8 @@ draw(gm)
 # | `groups` | lists of node names: each becomes one kernel (day 4) | no groups |
 # | `schedules` | first node of a group → knobs of its loops (day 8) | chosen by rule |
 # | `plan` | order of the steps, offsets in one arena (day 5) | the graph's order, first fit |
+# | `kernels` | first node of a group → a kernel as Triton source, for a GPU (day 4) | made by the grader |
+# | `layouts` | a value or parameter → order of its dimensions in memory (day 5) | as torch and oneDNN like it |
 #
 # A graph alone is a compiled model, too: one whose compiler did nothing. `counts` says what it costs, without running
 # anything on a clock: kernels started, bytes that they read and write, bytes of the arena.
@@ -107,6 +110,57 @@ by_hand = Compiled(gm, groups=[chain], schedules={chain[0]: {"vector": 16}})
 program = build(by_hand, (x,))
 print(chain, counts(by_hand, (x,)), sep="\n")
 assert torch.allclose(program(x), gm(x), atol=1e-5)
+
+# %% [markdown]
+# For a GPU a group can bring its own kernel, as the *text* of a Triton function with what starts it: what its
+# parameters are, how many programs run, and numbers that are known at compile time. The text may hold nothing but such
+# functions, and nobody believes it: the grader reads it and compiles it where your graph runs, too, and compares the
+# kernel with its group, also on NaN. A group has a schedule or a kernel, not both.
+#
+# On a GPU that kernel runs. Grading on a CPU, as here, cannot compile it: Triton's *interpreter* runs the text once,
+# for the comparison, if it takes at most 512 programs, and in the program the group runs as it would without a kernel.
+# So `interpret=True`, which has it run there, is slow, and its time says nothing.
+
+# %%
+TEXT = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def scaled(x, scale, out, elements, area, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = at < elements
+    factor = tl.load(scale + at // area, mask=inside)
+    tl.store(out + at, tl.load(x + at, mask=inside) * factor, mask=inside)
+"""
+area, elements = 64 * 64, 16 * 64 * 64
+kernel = Triton(TEXT, "scaled", ["relu_2", "add_1", "mul_1"], [16], {"elements": elements, "area": area, "BLOCK": 4096})
+as_text = Compiled(gm, [["mul_1"]], kernels={"mul_1": kernel})
+for why in (wrong(gm, as_text), examined(as_text, (x,), gm)["differs"]):
+    print(why or "fine")
+if runs_on(x.device):  # Triton is for Linux
+    assert torch.allclose(build(as_text, (x,), interpret=True)(x), gm(x), atol=1e-5)
+less = replace(kernel, source=TEXT.replace("at // area", "at % 16"))
+print(examined(replace(as_text, kernels={"mul_1": less}), (x,), gm)["differs"])
+
+# %% [markdown]
+# A **layout** names a value, or the path of a parameter, and the order in which its dimensions lie in memory:
+# `[0, 2, 3, 1]` is channels last. A parameter is stored so once, when the program is built. A value is converted by a
+# step of its own: one launch, and its bytes twice. Does it pay?
+
+# %%
+last_channels = [0, 2, 3, 1]
+choices = {"by rule": {}, "channels last": {"x": last_channels}, "as it comes": {"x": [0, 1, 2, 3]}}
+stored = {name: Compiled(gm, layouts=layouts) for name, layouts in choices.items()}
+for name, compiled in stored.items():
+    print(f"{name:14} {counts(compiled, (x,))}")
+timed({name: build(compiled, (x,)) for name, compiled in stored.items()}, x, repeats=30)
+
+# %% [markdown]
+# On a CPU hardly: the differences are within the spread, and the conversion is a launch more. oneDNN stores weights in
+# blocks of its own and takes images as they come, so the course's compiler names no layout. On a GPU, whose
+# convolutions may prefer channels last, and for a kernel that would read down the columns, measure again.
 
 # %% [markdown]
 # ## Step by step
@@ -237,6 +291,8 @@ for compiled in (
     Compiled(gm, groups=[["relu"], ["relu"]]),
     Compiled(last.graph, last.groups, plan=overlaps),
     Compiled(gm, groups=[chain], schedules={chain[0]: {"speed": 11}}),
+    replace(as_text, kernels={"mul_1": replace(kernel, name="scale")}),
+    Compiled(gm, layouts={"x": [0, 2, 1]}),
 ):
     try:
         print(wrong(gm, compiled) or build(compiled, (x,)))

@@ -172,9 +172,17 @@ check("day12.plan", plan_model)
 # Now the clock counts: the grader builds your program, runs it and the model as it is by turns, and compares CPU time.
 # A chain of element-wise operations over a large tensor may take at most half of eager's time, a convolutional model
 # 95 %.
-# Besides graph and groups, `Compiled` takes `schedules`, a dictionary from a group's first node to the knobs of its
-# loops, such as `{"mul": {"tile": 1024}}` (`passlab.kernels.schedule.KNOBS` lists them), and `plan`. A knob can make
-# loops slower, too: measure.
+# Besides graph and groups, `Compiled` takes:
+#
+# - `schedules`, a dictionary from a group's first node to the knobs of its loops, such as `{"mul": {"tile": 1024}}`
+#   (`passlab.kernels.schedule.KNOBS` lists them). A knob can make loops slower, too: measure.
+# - `plan`, for `grouped(graph, groups, inputs, layouts)`.
+# - `layouts`, a dictionary from a value, or the path of a parameter such as `"conv.weight"`, to the order of its dimensions
+#   in memory, each once: `[0, 2, 3, 1]` is channels last. To convert a value is a launch, and needs memory.
+# - `kernels`, a dictionary from a group's first node to `Triton(source, name, arguments, grid, meta)`
+#   (`help(passlab.capstone.Triton)`), for groups without a schedule. The text may hold functions with `@triton.jit` and
+#   nothing else, and must compute what the group does, on NaN, too. On a CPU it is only compared, by Triton's
+#   interpreter, and the group runs as without a kernel: it wins no time there.
 
 
 # %%
@@ -182,7 +190,7 @@ def faster(gm: fx.GraphModule, inputs: tuple) -> Compiled:
     """A compiled model that takes less time.
 
     In:  a traced model in eval mode with shapes on its nodes, and example inputs for it.
-    Out: Compiled(graph, groups, schedules, plan); what is left out gets defaults.
+    Out: Compiled(graph, groups, schedules, plan, kernels, layouts); what is left out gets defaults.
     Time: 30 s of computing for each test case.
     Not to be called: passlab.capstone.reference.compile, passlab.capstone.reference.library_groups,
         passlab.capstone.reference.kernel_groups, passlab.capstone.reference.plan,

@@ -5,6 +5,10 @@
 A value is converted by a step of its own, after the one that makes it, for all that read it later. The step is one
 launch, reads the value and writes it, and costs nothing where the value lies like that already. A parameter is
 converted when the program is built. What the caller gets lies as it did in the model.
+
+On a CPU it seldom pays, and the course's own compiler names no layout: oneDNN keeps weights and images as it likes, and
+the one conversion that helps it, of images that a convolution reads first, `build` makes by rule, where nothing else is
+said. Kernels that read down a column, and a GPU's convolutions, are other cases.
 """
 
 from __future__ import annotations
