@@ -57,6 +57,19 @@ def _misleading() -> nn.Module:
     return net(forward, **parts, contiguous=torch.ones(4))
 
 
+def _every_word() -> nn.Module:
+    def forward(self, x):
+        a = torch.t(x.t()).view(2, 6).unflatten(1, (2, 3)).transpose(0, 1)
+        b = torch.unflatten(torch.flatten(a.flatten(1).reshape(-1), 0), 0, (3, 4))
+        c = torch.permute(torch.transpose(b, 0, 1), (1, 0)).permute(1, 0).expand(2, 4, 3)
+        d = torch.squeeze(torch.unsqueeze(c.squeeze(0).unsqueeze(0), 0), 0)
+        e = torch.clone(torch.stack([torch.cat([d[0][0], d[0][1]]), torch.reshape(d, (8, 3))]))
+        parts = torch.chunk(e, 2)[0], torch.split(e, 1)[1], e.chunk(2)[1], e.split(1)[0]
+        return parts, e.size(0), e.contiguous(), e.clone()
+
+    return net(forward)
+
+
 def hidden(seed: int) -> list[Case]:
     plain = ("pointwise", "modules", "reduce", "conv", "names", "outputs", "dead")
     both = ("valid", "did")
@@ -67,6 +80,7 @@ def hidden(seed: int) -> list[Case]:
         Case("in place and not", traced(_in_place, (2, 4), (2, 4)), ("valid", "did", "spared")),
         Case("tuples, numbers, dtypes", traced(_tuples, (2, 6)), both),
         Case("operators, uneven pieces", traced(_named_like_in_place, (2, 5), (2, 5)), ("valid", "did", "spared")),
+        Case("every word, as function and method", traced(_every_word, (2, 6)), ("valid", "did", "spared")),
         Case("misleading names", traced(_misleading, (2, 4), (2, 3)), ("valid", "spared")),
     ]
 
@@ -145,6 +159,9 @@ by_target = edited(
     "takes the path of a module for the operation it does",
     ('getattr(module, "inplace", False)', 'node.target in ("clone", "contiguous")'),
     ("isinstance(module, nn.Flatten | nn.Unflatten)", 'node.target.split(".")[-1] in shapes'),
+)
+only_methods_store = edited(
+    "did", "takes torch.clone, the function, for compute", ('"contiguous"):', '"contiguous") and node.op == "call_method":')
 )
 modules_compute = edited(
     "did",

@@ -74,8 +74,8 @@ def hidden(seed: int) -> list[Case]:
     untouched = ("valid", "same", "spared", "cost")
     cases = []
 
-    def add(name: str, build: Callable, inputs: Callable, about: tuple = swapping.ALL) -> None:
-        slope = rng.uniform(0.02, 0.4)
+    def add(name: str, build: Callable, inputs: Callable, about: tuple = swapping.ALL, slopes=(0.02, 0.4)) -> None:
+        slope = rng.uniform(*slopes)
         cases.append(Case(name, lambda: (build(), slope), about, inputs))
 
     for i in range(3):
@@ -87,14 +87,14 @@ def hidden(seed: int) -> list[Case]:
         add(f"random graph {i}", build, inputs, swapping.ALL if has_one else untouched)
     for name in ("convnet", "mlp", "residual"):
         add(name, lambda name=name: fx.symbolic_trace(models.ZOO[name].build()), models.ZOO[name].inputs)
-    for name, make in (
-        ("overwritten tensors", _overwrites),
-        ("activations of all sorts", _others),
-        ("one module under two names", _twice),
-        ("a ReLU inside a layer", _inside),
+    for name, make, slopes in (
+        ("overwritten tensors", _overwrites, (0.02, 0.4)),
+        ("activations of all sorts", _others, (0.02, 0.4)),
+        ("one module under two names", _twice, (1.1, 2.0)),
+        ("a ReLU inside a layer", _inside, (-0.5, -0.1)),
     ):
         inputs = seeded(lambda: (torch.randn(3, 4),), seed)
-        add(name, lambda make=make: swapping.graph_of(seeded(make)()), inputs)
+        add(name, lambda make=make: swapping.graph_of(seeded(make)()), inputs, slopes=slopes)
     add("in place by position", _by_position, seeded(lambda: (torch.randn(3, 4),), seed))
     return cases
 
@@ -251,6 +251,7 @@ default_slope = edited(
     "gives modules the default slope of nn.LeakyReLU",
     ("(x, slope, bool", '(x, 0.01 if node.op == "call_module" else slope, bool'),
 )
+positive_slopes = edited("same", "takes every slope for positive", ("(x, slope, bool", "(x, abs(slope), bool"))
 leaky_method = edited(
     "same",
     "writes x.leaky_relu(slope), a method that tensors do not have",

@@ -59,6 +59,16 @@ def _at_work() -> tuple:
     return graph, root.name, ("placeholder", "call_function", "call_method", "output")
 
 
+def _weights_and_modules(seed: int) -> tuple:
+    """Return a graph whose leaves are weights, one named like a method, and modules with and without a callback."""
+    own, other, weight = random.Random(seed).sample(("relu", "tanh", "block.act", "norm"), 3)
+    graph = fx.Graph()
+    a, b = graph.create_node("get_attr", weight), graph.create_node("get_attr", "bias")
+    first = graph.call_module(own, (graph.call_module(other, (b,)),))
+    root = graph.call_function(operator.add, (graph.call_method(weight, (a,)), first))
+    return graph, root.name, (own, weight, "get_attr", "call_module", "call_function", "call_method")
+
+
 def hidden(seed: int) -> list[Case]:
     """Return random DAGs, a generated program, inputs read late, a very deep and a very repetitive graph."""
 
@@ -76,6 +86,7 @@ def hidden(seed: int) -> list[Case]:
         *visible(),
         *dags,
         Case("a generated program", generated),
+        Case("weights and modules", lambda: _weights_and_modules(seed)),
         Case("a graph that a pass is at work on", _at_work),
         Case("inputs read beside what is computed from them", _inputs_read_late),
         *(Case(name, build, ("cost",)) for name, build in deep),
@@ -222,6 +233,17 @@ target_for_all = edited(
     "looks callbacks up by target for every node: an input called like a method gets the method's",
     (' if node.op.startswith("call_") else None', ""),
 )
+modules_by_opcode = edited(
+    "spared",
+    "looks a callback up by target for functions and methods, and not for modules",
+    ('node.op.startswith("call_") else', 'node.op in ("call_function", "call_method") else'),
+)
+weights_by_target = edited(
+    "spared",
+    "gives a weight named like a method the method's callback",
+    ('node.op.startswith("call_") else', 'node.op != "placeholder" else'),
+)
+falsy_is_none = edited("did", "takes a result of 0 for none", ("(results[o] for", "(results[o] or None for"))
 returns_everything = edited(
     "did", "returns the whole dictionary of results instead of the root's", ("return results[root]", "return results")
 )

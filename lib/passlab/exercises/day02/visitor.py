@@ -58,7 +58,7 @@ def judge(case: Case, value: dict[str, Any]) -> Iterator[Finding]:
         yield wrong("spared", message, foreign[0])
     for name, key, results in value["log"]:
         node = nodes[name]
-        number[name] = None if key == "placeholder" else len(number) + 1
+        number[name] = None if key == "placeholder" else len(number)
         should = key_of(node, keys)
         if key != spelled(should):
             message = f"{name} was passed to the callback for {key!r}; expected the one for {spelled(should)!r}."

@@ -17,9 +17,9 @@ class _Again(BaseException):
 
 
 def call(answer: Callable, case: Case) -> dict[str, Any]:
-    """Visit with callbacks that log their arguments and return the number of the visit (1, 2, …).
+    """Visit with callbacks that log their arguments and return the number of the visit (0, 1, 2, …).
 
-    Callbacks of placeholders return None, which is a valid result: the node is still done.
+    Callbacks of placeholders return None, which is a valid result, as 0 is: the node is still done.
     """
     graph, root, keys = case.build()
     log: list[tuple[str, Any, tuple]] = []
@@ -33,7 +33,7 @@ def call(answer: Callable, case: Case) -> dict[str, Any]:
             seen.add(node.name)
             nonlocal deepest
             deepest = max(deepest, sys.getrecursionlimit())
-            return None if key == "placeholder" else len(log)
+            return None if key == "placeholder" else len(log) - 1
 
         return callback
 
