@@ -161,7 +161,9 @@ by_target = edited(
     ("isinstance(module, nn.Flatten | nn.Unflatten)", 'node.target.split(".")[-1] in shapes'),
 )
 only_methods_store = edited(
-    "did", "takes torch.clone, the function, for compute", ('"contiguous"):', '"contiguous") and node.op == "call_method":')
+    "did",
+    "takes torch.clone, the function, for compute",
+    ('"contiguous"):', '"contiguous") and node.op == "call_method":'),
 )
 modules_compute = edited(
     "did",
