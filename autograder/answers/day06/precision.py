@@ -190,3 +190,11 @@ no_bias = edited("spared", "forgets the bias", ("weight.sum(1) * most + bias", "
 no_weights = edited("spared", "forgets that weights are converted, too", ("weight.max().item(), ", ""))
 whole_layer = edited("did", "adds up the weights of all rows", ("weight.sum(1)", "weight.sum()"))
 fixed_terms = edited("did", "takes all elements for the terms of one sum", (" / math.prod(shape(node))", ""))
+
+_FITS = "if max(held + on_the_way(gm, node, most)) %s MOST:"
+_PARTS = "weight, bias = layer.weight.double().abs(), %s if layer.bias is None else layer.bias.double().abs()"
+EQUIVALENT = {
+    (_FITS % "<=", _FITS % "<"): "so near to the end, either plan is accepted",
+    (_PARTS % 0, _PARTS % 1): "so near to the end, either plan is accepted",
+    ('if name in ("sum", "mean"):', 'if name in ("mean",):'): "the range of a sum is that of its terms, so often",
+}
