@@ -279,6 +279,11 @@ into_instructions = edited(
     ("function if is_primitive(function) else super()", "super()"),
 )
 relu6 = edited("same", "clips at 6, as many phones do", ("tvm.tir.max_value(call.checked_type.dtype).value", "6.0"))
+largest_float = edited(
+    "spared",
+    "cuts all floats off at the largest of float32: half precision keeps its inf",
+    ("tvm.tir.max_value(call", 'tvm.tir.max_value("float32" if "float" in call.checked_type.dtype else call'),
+)
 default_settings = edited(
     "valid",
     "makes the convolution anew and leaves out its strides, dilation and groups",

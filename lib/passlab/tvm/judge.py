@@ -192,7 +192,7 @@ def _apart(work: Callable[[Callable[[str], None]], None], seconds: int = 20) -> 
     return f"{last} ({'it did not end' if status == -signal.SIGALRM else 'its process ended'})."
 
 
-def hidden(before: Any, after: Any, kernels: Callable[[Any], bool] = lambda function: False) -> str | None:
+def hidden(before: Any, after: Any, kernels: Callable[[Any], bool] | None = None) -> str | None:
     """Return where `after` calls functions that `before` does not, in one sentence, or None.
 
     Laws count the calls of operators that are written down. An operator in a function counts once, however often the
@@ -207,7 +207,7 @@ def hidden(before: Any, after: Any, kernels: Callable[[Any], bool] = lambda func
             for callee in held().function_calls(function):
                 title = str(getattr(callee, "name_hint", ""))
                 target = there.get(title, callee)
-                if not (is_function(target) and kernels(target)):
+                if not (kernels and is_function(target) and kernels(target)):
                     found.append(f"{name} calls {title or 'a function'}")
         return found
 
@@ -215,7 +215,8 @@ def hidden(before: Any, after: Any, kernels: Callable[[Any], bool] = lambda func
     if len(new) <= len(old):
         return None
     where = next((said for said in new if said not in old), new[-1])
-    return f"{where}, which hides operators from the laws. Write what it computes where it is called."
+    cure = "Give the function the attributes that the text names, or write" if kernels else "Write"
+    return f"{where}, which hides operators from the laws. {cure} what it computes where it is called."
 
 
 def _signature_change(before: Any, after: Any) -> str | None:
@@ -273,7 +274,7 @@ def judge_pass(
     cost: Law | None = None,
     *,
     reference: Callable[[Case], Callable] | None = None,
-    kernels: Callable[[Any], bool] = lambda function: False,
+    kernels: Callable[[Any], bool] | None = None,
     **how: Any,
 ) -> Callable[[Case, object], Iterator[Finding]]:
     """Return the judge of a pass over modules: valid, then same, then the exercise's own laws.

@@ -64,17 +64,24 @@ def _clip_spared(before: tvm.IRModule, after: tvm.IRModule, case: Case) -> str |
         )
     if there > expected:
         return f"conv2d_relu occurs {times(there)}; expected {times(expected)}."
-    top = {float(tvm.tir.max_value(d).value) for d in ("float32", "float16", "int32", "int8")}
     known = {_limits(e) for e in outside(before["main"]) if named(e, "clip")}
-    odd = [e for e in outside(after["main"]) if named(e, "clip") and _limits(e) not in known]
-    cut = next((e for e in odd if e.attrs.a_min != 0 or not any(np.isclose(e.attrs.a_max, t) for t in top)), None)
-    if cut is not None:
-        return f"relu became clip(x, {cut.attrs.a_min:g}, {cut.attrs.a_max:g}): that cuts off large values."
+    for clip in outside(after["main"]):
+        if named(clip, "clip") and _limits(clip) not in known and (why := _no_relu(clip)):
+            return why
     old, new = (Counter({op: n for op, n in counts(m).items() if op not in (RELU, "clip")}) for m in (before, after))
     if old != new:
         op = min(op for op in old.keys() | new.keys() if old[op] != new[op])
         return f"{calls(old[op], op)} became {new[op]}; replace only relu."
     return attributes_kept(before, after)
+
+
+def _no_relu(clip: relay.Call) -> str | None:
+    """Return why a typed clip is not from 0 to the largest number of its dtype, or None. Floats may be rounded."""
+    (low, high), dtype = _limits(clip), clip.checked_type.dtype
+    top = float(tvm.tir.max_value(dtype).value)
+    if low == 0 and np.isclose(high, top, rtol=1e-5 if "float" in dtype else 0, atol=0):
+        return None
+    return f"relu became clip(x, {low:.10g}, {high:.10g}), of {dtype}, whose largest number is {top:.10g}."
 
 
 def _limits(clip: relay.Call) -> tuple[float, float]:
