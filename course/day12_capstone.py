@@ -19,7 +19,7 @@
 # shows how a compiler's result is handed over and judged, how such measurements lie, and where to go from here.
 #
 # In the exercises, [work/day12/capstone.ipynb](../work/day12/capstone.ipynb), you write the compiler, and a text about
-# it that a person reads. About 60 minutes.
+# it that a person reads. About 65 minutes.
 
 # %%
 from copy import deepcopy

@@ -81,8 +81,8 @@ equivalent(before, after)
 # | 8 | 70 + 20 | 85 + 160 |
 # | 9 | 75 + 40 | 90 + 275 |
 # | 10 | 70 + 20 | 85 + 180 |
-# | 11 | 70 + 10 | 90 + 145 |
-# | 12 | 55 | 90 + 45 |
+# | 11 | 70 + 10 | 90 + 155 |
+# | 12 | 65 | 90 + 45 |
 #
 # Days 1, 2 and 4 have a second exercise notebook each, for a compiler that needs a separate process:
 # [Relay](../work/day01/relay.ipynb), [Relax](../work/day02/relax.ipynb) and

@@ -14,7 +14,7 @@
 # %% [markdown]
 # # Day 11 · Beyond one chip: exercises
 #
-# Seven questions. The core is questions 1, 3 and 4, about 90 minutes; the rest, about 145 minutes, is stretch: harder, and
+# Seven questions. The core is questions 1, 3 and 4, about 90 minutes; the rest, about 155 minutes, is stretch: harder, and
 # for extra credit. Read the lesson first: [day11_wafer.ipynb](../../course/day11_wafer.ipynb).
 #
 # Write each answer where it says `raise NotImplementedError()`. The cell below it checks the answer on a few cases and
@@ -260,25 +260,38 @@ check("day11.reduce", reduce_tree)
 # On n × n cores, core (i, j) has the blocks A[i, j] and B[i, j] and wants C[i, j], the sum of A[i, k] B[k, j] over all k.
 # Return the messages, step by step. In a step, blocks move, all at once; then every core multiplies the block of A and
 # the block of B that it has. It must be a part of its C, and one that it has not had yet; after the last step it has had
-# all n. A block that is sent is handed over: no core has room for a second block of a matrix.
+# all n. What is best depends on the memory of a core:
 #
-# In the first step, blocks may go any distance. After that, no block may go over more than two links: as the machine
-# grows, a way from one end of a row to the other grows with it.
+# - *Without room* for a second block of a matrix, a block that is sent is handed over to one core, and blocks *shift*. In
+#   the first step they may go any distance. After that, no block may go over more than two links: as the machine grows,
+#   a way from one end of a row to the other grows with it.
+# - *With room*, a block stays where it is, and a message leaves a copy, for this step only, with cores that it passes: a
+#   *broadcast*, as `("A", (1, 2), [(1, 1), (1, 0)])`, to cores one after another in a row or column. In all steps
+#   together, no block may go over more than n - 1 links, which are enough to get to all cores of its row or column.
 
 
 # %%
-def mesh_product(n: int) -> list[list[tuple]]:
+def mesh_product(n: int, room: bool) -> list[list[tuple]]:
     """The steps of a product on n × n cores.
 
-    In:  n, at least 2.
-    Out: a list of steps, each a list of (matrix, source, target), with matrix "A" or "B" and cores (row, column).
-    Not to be called: passlab.wafer.matmul.shift, passlab.wafer.matmul.cannon, passlab.wafer.matmul._rotate,
-         passlab.wafer.matmul.fold.
+    In:  n, at least 2; room, whether a core can hold a second block of each matrix.
+    Out: a list of steps, each a list of (matrix, source, target), with matrix "A" or "B" and cores (row, column); with
+         room, a list of targets, the nearest first.
+    Not to be called: passlab.wafer.matmul.shift, passlab.wafer.matmul.cannon, passlab.wafer.matmul.summa,
+         passlab.wafer.matmul._rotate, passlab.wafer.matmul.fold.
 
-    Example: for n = 2, the first step may exchange the blocks of A in row 1 and those of B in column 1, and the second
+    Example: for n = 2 and no room, the first step may exchange the blocks of A in row 1 and those of B in column 1, and the second
              one all blocks of A with their neighbours in the row, all blocks of B with those in the column.
     """
     ### BEGIN SOLUTION
+    if room:
+        steps = []
+        for k in range(n):
+            sides = [side for side in (range(k - 1, -1, -1), range(k + 1, n)) if side]
+            pairs = list(itertools.product(range(n), sides))
+            rows = [("A", (i, k), [(i, j) for j in side]) for i, side in pairs]
+            steps.append(rows + [("B", (k, j), [(i, j) for i in side]) for j, side in pairs])
+        return steps
     ring = [*range(0, n, 2), *reversed(range(1, n, 2))]  # 0 2 4 5 3 1: neighbours are at most two links apart
     place = {core: p for p, core in enumerate(ring)}
     first, turn = [], []

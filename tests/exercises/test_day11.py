@@ -12,7 +12,7 @@ from passlab.exercises.day11.reduce import ALLOWED, bound
 from passlab.exercises.day11.scaling import expected
 from passlab.judge import judge
 from passlab.wafer import Machine, program, reduce_messages, simulate
-from passlab.wafer.matmul import shift
+from passlab.wafer.matmul import shift, summa
 from tests.exercises import proof
 
 
@@ -142,6 +142,45 @@ def test_what_is_told_of_moves(value, verdict, sentence):
         assert found is None
     else:
         assert (found[0], found[1][: len(sentence)]) == (verdict, sentence)
+
+
+def broadcasts(n=5):
+    """SUMMA with room: the moves of a product by broadcasts."""
+    return [[(move.matrix, move.source, list(move.targets)) for move in step] for step in summa(n)]
+
+
+@pytest.mark.parametrize(
+    ("value", "verdict", "sentence"),
+    [
+        (broadcasts(), None, ""),
+        (moves(5), "valid", "Step 0: ('B', (0, 1), (2, 1)): A core is (row, column), two whole numbers; 2 is not."),
+        (
+            [[("A", (0, 0), [])]],
+            "valid",
+            "Step 0: ('A', (0, 0), []): with room, it goes to a list of cores, the nearest",
+        ),
+        (
+            [[("A", (0, 0), [(0, 2), (0, 1)])]],
+            "valid",
+            "Step 0: ('A', (0, 0), [(0, 2), (0, 1)]): its cores must lie one",
+        ),
+        (
+            [[("A", (0, 0), [(1, 1)])]],
+            "valid",
+            "Step 0: ('A', (0, 0), [(1, 1)]): core (1, 1) is neither in the row nor",
+        ),
+        (broadcasts()[:4], "did", "Core (0, 0) never multiplies A[0, 4] and B[4, 0]."),
+        (
+            [[(m, s, [to]) for m, s, targets in step for to in targets] for step in broadcasts()],
+            "cost",
+            "In all steps together, A[0, 0] goes over 10 links; 4 reach all its cores.",
+        ),
+    ],
+    ids=["right", "shifts", "no core", "backwards", "across", "too few", "one by one"],
+)
+def test_what_is_told_of_broadcasts(value, verdict, sentence):
+    found = lost("day11.matmul", value, "5 × 5 cores, with room")
+    assert found is None if verdict is None else (found[0], found[1][: len(sentence)]) == (verdict, sentence)
 
 
 def right_scaling(**changed):

@@ -109,7 +109,7 @@ EXERCISES = (
         title="A product without long ways",
         points={"valid": 1, "did": 5, "cost": 4},
         difficulty=4,
-        minutes=35,
+        minutes=45,
         stretch=True,
         hints=(
             "Begin with Cannon's algorithm: row i of A moves by i at first, column j of B by j; then everything moves "
@@ -118,17 +118,19 @@ EXERCISES = (
             "neighbours, the last and the first among them, that are at most two apart?",
             "0 2 4 5 3 1. Let place[core] be the position in this ring. Core (i, j) must begin with k at position "
             "(place[i] + place[j]) % n, and then take the block of the next position, for A along the row, for B along "
-            "the column.",
+            "the column. With room nothing shifts: in step k, column k sends its blocks of A to both sides along the "
+            "rows, and row k its blocks of B along the columns.",
         ),
         meaning={
             "valid": "it is steps of moves between cores",
             "did": "every core multiplies all its pairs, once",
-            "cost": "no block goes far after the first step",
+            "cost": "no block goes far after the first step, or twice over a link",
         },
         helps={"valid": 1, "did": 1, "cost": 2},
         closed=(
             "passlab.wafer.matmul.shift",
             "passlab.wafer.matmul.cannon",
+            "passlab.wafer.matmul.summa",
             "passlab.wafer.matmul._rotate",
             "passlab.wafer.matmul.fold",
         ),

@@ -2,31 +2,31 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, shown
 from passlab.wafer import Deadlock, Machine
-from passlab.wafer.machine import shown
 from passlab.wafer.matmul import Move, blocks_used, cycles, run, shift
 
-#: No block goes over more links, after the first step.
+#: No block goes over more links, after the first step, where cores have no room for a second one.
 LINKS = 2
 #: the words of a block for which cycles are told
 WORDS = 4
 
 
-def mesh(n: int) -> Case:
-    return Case(f"{n} × {n} cores", lambda: (n,))
+def mesh(n: int, room: bool = False) -> Case:
+    return Case(f"{n} × {n} cores{', with room' if room else ''}", lambda: (n, room))
 
 
 def cases() -> list[Case]:
-    return [mesh(2), mesh(3), mesh(4), mesh(7)]
+    return [mesh(2), mesh(3), mesh(4), mesh(7), mesh(2, True), mesh(5, True)]
 
 
-def _moves(n: int, value: Any) -> tuple[list[list[Move]], str]:
+def _moves(n: int, room: bool, value: Any) -> tuple[list[list[Move]], str]:
     """Return the steps as moves, and a sentence if they are not."""
     if not isinstance(value, list | tuple):
         return [], f"Return a list of steps; got {shown(value)}."
@@ -41,25 +41,54 @@ def _moves(n: int, value: Any) -> tuple[list[list[Move]], str]:
         for move in step:
             where = f"Step {number}: {shown(move)}"
             if not isinstance(move, list | tuple) or len(move) != 3 or move[0] not in ("A", "B"):
-                return [], f'{where} must be (matrix, source, target), with matrix "A" or "B".'
-            matrix, source, target = move
-            if off := machine.off(source) or machine.off(target):
+                return (
+                    [],
+                    f'{where} must be (matrix, source, {"targets" if room else "target"}), with matrix "A" or "B".',
+                )
+            matrix, source, to = move
+            if room and (not isinstance(to, list | tuple) or not to):
+                return [], f"{where}: with room, it goes to a list of cores, the nearest first."
+            targets = to if room else [to]
+            if off := next(filter(None, map(machine.off, (source, *targets))), None):
                 return [], f"{where}: {off}"
-            source, target = tuple(source), tuple(target)
-            if source == target:
+            source, targets = tuple(source), tuple(map(tuple, targets))
+            if source in targets:
                 return [], f"{where} goes from a core to itself; a block that stays needs no message."
-            for what in (("from", matrix, source), ("to", matrix, target)):
+            if why := _off_the_way(machine, source, targets) if room else "":
+                return [], f"{where}: {why}"
+            ends = [("to", matrix, target) for target in targets] + [("from", matrix, source)] * (not room)
+            for what in ends:
                 if what in taken:
                     return [], f"{where}: a second block of {matrix} goes {what[0]} core {what[2]} in this step."
                 taken.add(what)
-            steps[-1].append(Move(matrix, source, (target,)))
+            steps[-1].append(Move(matrix, source, targets, keep=room))
     return steps, ""
+
+
+def _off_the_way(machine: Machine, source: tuple, targets: tuple) -> str:
+    """Return why cores do not lie one after the other on the way to the last of them, or ""."""
+    if source[0] != targets[-1][0] and source[1] != targets[-1][1]:
+        return f"core {targets[-1]} is neither in the row nor in the column of {source}."
+    way = machine.route(source, targets[-1])
+    places = [way.index(target) if target in way else -1 for target in targets]
+    if places == sorted(set(places)) and places[0] > 0:
+        return ""
+    return f"its cores must lie one after the other on the way to {targets[-1]}."
+
+
+def _longest(machine: Machine, steps: list[list[Move]]) -> tuple[int, tuple]:
+    """Return the links that a block crosses in all steps together, at most, and that block: (matrix, core)."""
+    crossed: Counter = Counter()
+    for move in (move for step in steps for move in step):
+        crossed[move.matrix, move.source] += machine.distance(move.source, move.targets[-1])
+    (block, links), *_ = crossed.most_common(1) or [(("A", (0, 0)), 0)]
+    return links, block
 
 
 def judge(case: Case, value: Any) -> Iterator[Finding]:
     """Valid: moves of blocks. Did: every core multiplies all its pairs, once. Cost: short ways."""
-    (n,) = case.build()
-    steps, broken = _moves(n, value)
+    n, room = case.build()
+    steps, broken = _moves(n, room, value)
     yield Finding("valid", not broken, broken)
     if broken:
         return
@@ -74,6 +103,11 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
         equal, told = False, str(error)
     yield Finding("did", equal, told)
     if not equal:
+        return
+    if room:
+        links, (matrix, (row, column)) = _longest(machine, steps)
+        told = f"In all steps together, {matrix}[{row}, {column}] goes over {links} links; {n - 1} reach all its cores."
+        yield Finding("cost", links < n, "" if links < n else told)
         return
     far = [(machine.distance(m.source, m.targets[0]), i, m) for i, step in enumerate(steps) if i for m in step]
     links, number, move = max(far, key=lambda found: found[0], default=(0, 0, None))
