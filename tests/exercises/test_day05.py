@@ -137,13 +137,13 @@ TAKEN = {"a": 0, "b": 0, "c": 1, "d": 1, "e": 1, "f": 1}
 @pytest.mark.parametrize(
     ("name", "value", "verdict", "sentence"),
     [
-        ("a chain", None, "valid", "Return a dict from the name of a value to the number of its slot; got 'None'."),
+        ("a chain", None, "valid", "Return a dict from the name of a value to the number of its slot; got None."),
         ("a chain", {}, "valid", "a has no slot."),
-        ("a chain", TAKEN | {"c": True}, "valid", "The slot of c is 'True', of type bool; it must be an int."),
-        ("a chain", TAKEN | {"c": float("nan")}, "valid", "The slot of c is 'nan', of type float; it must be an int."),
+        ("a chain", TAKEN | {"c": True}, "valid", "The slot of c is True, of type bool; it must be an int."),
+        ("a chain", TAKEN | {"c": float("nan")}, "valid", "The slot of c is nan, of type float; it must be an int."),
         ("a chain", TAKEN | {"c": -1}, "valid", "The slot of c is negative; slots are numbered from 0."),
         ("a chain", TAKEN | {"x": 4}, "valid", "'x' is an input or a view, and gets no slot."),
-        ("a chain", TAKEN | {7: 4}, "valid", "'7' is not the name of a value."),
+        ("a chain", TAKEN | {7: 4}, "valid", "7 is not the name of a value."),
         ("a chain", TAKEN | {"c": 0}, "same", "b and c share a slot, but both are live in step 3."),
         ("a chain", TAKEN | {"f": 10**30}, "did", "You use 3 slots; 2 are enough."),
         (

@@ -49,8 +49,8 @@ def test_garbage_gets_a_sentence(exercise_id, value):
     ("value", "name", "verdict", "sentence"),
     [
         ({"a": 0, "b": 1}, "a chain", "valid", "%c has no slot."),
-        ({"a": 0, "b": 1, "c": True}, "a chain", "valid", "The slot of %c is 'True'"),
-        ({"a": 0, "b": 1, "c": -1}, "a chain", "valid", "The slot of %c is '-1'"),
+        ({"a": 0, "b": 1, "c": True}, "a chain", "valid", "The slot of %c is True"),
+        ({"a": 0, "b": 1, "c": -1}, "a chain", "valid", "The slot of %c is -1"),
         ({"a": 0, "b": 1, "c": 0, "x": 2}, "a chain", "valid", "'x' is not the name of a buffer"),
         ({"a": 0, "b": 0, "c": 1}, "a chain", "same", "%a and %b share slot 0, but in line 10 both are needed."),
         ({"a": 0, "b": 1, "c": 2}, "a chain", "did", "You use 3 slots; 2 are enough."),

@@ -108,13 +108,11 @@ def parameters(gm: fx.GraphModule) -> int:
 def most(op: str, number: int, why: str, *, dead: bool = False) -> Expectation:
     """Expect at most `number` nodes with `op`. Dead nodes do not count, unless `dead`."""
 
-    def law(before: fx.GraphModule, after: fx.GraphModule) -> str | None:
+    def found(after: fx.GraphModule) -> tuple[int, str]:
         there = [n for n in (after.graph.nodes if dead else live(after)) if op_name(n, after) == op]
-        if len(there) <= number:
-            return None
-        return judge.too_many(why, f"{plural(len(there), f'{op} node')} ({listed(there)})", number)
+        return len(there), f"{plural(len(there), f'{op} node')} ({listed(there)})"
 
-    return law
+    return judge.at_most(number, why, found)
 
 
 def least(op: str, number: int, why: str) -> Expectation:

@@ -5,7 +5,7 @@ objects may leave the process that ran an answer), state (what an answer changes
 (functions that an answer may not call).
 """
 
-from passlab.judge.expect import Expect, expecting, law_of, pass_judge, too_many
+from passlab.judge.expect import Expect, at_least, at_most, expecting, law_of, pass_judge, too_many
 from passlab.judge.running import (
     PATIENCE,
     OutOfTime,
@@ -36,6 +36,8 @@ __all__ = [
     "Written",
     "and_more",
     "answer_limit",
+    "at_least",
+    "at_most",
     "call_answer",
     "conclude",
     "expecting",

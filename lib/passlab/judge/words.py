@@ -28,8 +28,8 @@ def and_more(names: Iterable[str], most: int = 5) -> str:
 
 
 def shown(value: Any, most: int = 60) -> str:
-    """Return the beginning of any value as text."""
+    """Return the beginning of any value as Python writes it."""
     try:
-        return repr(str(value)[:most])
+        return repr(value[:most]) if type(value) is str else repr(value)[:most]
     except Exception:  # Python writes no integers of more than 4300 digits; a repr may be the learner's
         return f"a {type(value).__name__} that cannot be printed"

@@ -46,25 +46,17 @@ _IDLE = ("builtin.module", "func.func", "func.return", "arith.constant", "linalg
 def most(op: str, limit: int, why: str) -> Expectation:
     """Expect at most `limit` operations `op`; "" stands for all that compute."""
 
-    def law(before: ModuleOp, after: ModuleOp) -> str | None:
+    def found(after: ModuleOp) -> tuple[int, str]:
         left = [it for it in held(after).walk() if (name_of(it) == op if op else name_of(it) not in _IDLE)]
-        if len(left) <= limit:
-            return None
-        found = plural(len(left), f"{op} operation".strip())
-        return judge.too_many(why, f"{found}, among them `{str(left[-1]).splitlines()[0]:.80}`", limit)
+        last = str(left[-1]).splitlines()[0] if left else ""
+        return len(left), f"{plural(len(left), f'{op} operation'.strip())}, among them `{last:.80}`"
 
-    return law
+    return judge.at_most(limit, why, found)
 
 
 def least(op: str, limit: int, why: str) -> Expectation:
     """Expect at least `limit` operations `op`."""
-
-    def law(before: ModuleOp, after: ModuleOp) -> str | None:
-        there = counts(after)[op]
-        said = f"{why} Of {plural(limit, f'{op} operation')}, {there} {'is' if there == 1 else 'are'} left."
-        return None if there >= limit else said
-
-    return law
+    return judge.at_least(limit, why, plural(limit, f"{op} operation"), lambda after: counts(after)[op])
 
 
 def none_of(dialect: str, why: str) -> Expectation:
@@ -80,11 +72,11 @@ def none_of(dialect: str, why: str) -> Expectation:
 def fewer_launches(limit: int, why: str) -> Expectation:
     """Expect at most `limit` launches (`passlab.mlir.measure.launches`)."""
 
-    def law(before: ModuleOp, after: ModuleOp) -> str | None:
-        there = launches(after)
-        return None if there <= limit else judge.too_many(why, plural(int(there), "launch", "launches"), limit)
+    def found(after: ModuleOp) -> tuple[int, str]:
+        there = int(launches(after))
+        return there, plural(there, "launch", "launches")
 
-    return law
+    return judge.at_most(limit, why, found)
 
 
 def fewer_bytes(limit: int, why: str) -> Expectation:

@@ -84,21 +84,15 @@ def calls(n: int, op: str) -> str:
 def most(op: str, limit: int, why: str) -> Expectation:
     """Expect at most `limit` calls of `op`."""
 
-    def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
-        there = counts(after)[op]
-        return None if there <= limit else judge.too_many(why, calls(there, op), limit)
+    def found(after: tvm.IRModule) -> tuple[int, str]:
+        return counts(after)[op], calls(counts(after)[op], op)
 
-    return law
+    return judge.at_most(limit, why, found)
 
 
 def least(op: str, limit: int, why: str) -> Expectation:
     """Expect at least `limit` calls of `op`."""
-
-    def law(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
-        there = counts(after)[op]
-        return None if there >= limit else f"{why} Of {calls(limit, op)}, {there} {'is' if there == 1 else 'are'} left."
-
-    return law
+    return judge.at_least(limit, why, calls(limit, op), lambda after: counts(after)[op])
 
 
 def lets(limit: int, why: str) -> Expectation:

@@ -6,20 +6,12 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from passlab.judge import record
+from passlab.judge import record, shown
 
 #: a core's place on the grid, (row, column); (0, 0) is the north-west corner
 Core = tuple[int, int]
 #: the way from one core to a neighbour; the way back is another link
 Link = tuple[Core, Core]
-
-
-def shown(value: Any) -> str:
-    """Return the beginning of any value as text, for a sentence."""
-    try:
-        return repr(value)[:60]
-    except ValueError:  # Python writes no integers of more than 4300 digits
-        return f"a very large {type(value).__name__}"
 
 
 @record

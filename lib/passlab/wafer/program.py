@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from passlab.judge import record
-from passlab.wafer.machine import Core, Machine, shown
+from passlab.judge import record, shown
+from passlab.wafer.machine import Core, Machine
 
 
 @record

@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
 from passlab.fx.cases import seeded
+from passlab.fx.nodes import op_name
 from passlab.fx.ops import ConvReLU2d, conv2d_relu
 from passlab.judge import Case, plural
 
@@ -81,12 +82,10 @@ _TYPES = {nn.Conv2d: "conv2d", ConvReLU2d: "conv2d_relu", nn.ReLU: "relu", nn.Ba
 
 def op_of(gm: fx.GraphModule, node: fx.Node) -> str:
     """Return a node's operation, however it is spelled: "conv2d", "relu", "conv2d_relu", "batch_norm", or its name."""
+    name = op_name(node, gm)
     if node.op == "call_module":
-        kind = type(gm.get_submodule(node.target))
-        return _TYPES.get(kind, kind.__name__)
-    if node.op in ("call_function", "call_method"):
-        return _NAMES.get(node.target) or getattr(node.target, "__name__", str(node.target))
-    return node.op
+        return _TYPES.get(type(gm.get_submodule(node.target)), name)
+    return _NAMES.get(node.target, name) if node.op in ("call_function", "call_method") else name
 
 
 def ops(gm: fx.GraphModule) -> Counter[str]:

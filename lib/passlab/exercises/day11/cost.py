@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, shown
 from passlab.wafer import TREES, Cost, Machine, Message, cost, program, reduce_messages
-from passlab.wafer.machine import shown
 
 NUMBERS = ("contention", "energy", "links", "distance", "depth", "cycles")
 #: verdict → the numbers that decide it

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
-from passlab.judge import Case, Finding
+from passlab.judge import Case, Finding, shown
 from passlab.wafer import Machine, bound, program, reduce_messages, simulate
-from passlab.wafer.machine import shown
 
 #: The simulated cycles may exceed the bound by this much.
 ALLOWED = 1.1

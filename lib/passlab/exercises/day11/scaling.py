@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from passlab.judge import Case, Finding
-from passlab.wafer.machine import shown
+from passlab.judge import Case, Finding, shown
 from passlab.wafer.scaling import Stencil, bend, strong, weak
 
 KEYS = ("strong", "weak", "fastest", "strong bend", "weak bend")
