@@ -121,6 +121,14 @@ def hidden(seed: int) -> list[Case]:
 
 
 _REGISTER = 'register = TIR.decl_buffer((1,), str(value.ty.dtype), node.name, scope="local", layout=None)'
+_LINE_UP = (
+    "return [0 if size == 1 else loop for loop, size in zip(loops[len(loops) - len(shape) :], shape, strict=True)]"
+)
+_VALUE = "value = values[a].astype(name_of(wanted)) if compares else values[a]"
+_NUMBER = "return TIR.const(torch.tensor(a, dtype=wanted).item() if compares else a, working(wanted))"
+_RELU = '"relu": lambda a: TIR.Select(a < TIR.const(0, a.ty.dtype), TIR.const(0, a.ty.dtype), a),'
+_LEAST = '"minimum": lambda a, b: TIR.Select(TIR.Or(a < b, TIR.isnan(a)), a, b),'
+_PLACE = "return TIR.decl_buffer(tuple(meta.shape), name_of(meta.dtype), name, layout=None)"
 _NEST = "for loop, size in reversed(list(zip(loops, shape, strict=True))):"
 EQUIVALENT = {
     (_REGISTER, _REGISTER.replace(', scope="local"', "")): "TVM keeps one element in a register all the same",
@@ -140,6 +148,13 @@ EQUIVALENT = {
         "return TIR.Select(TIR.Or(a > b, TIR.isnan(a)), a, b)",
         "return TIR.Select(TIR.Or(a >= b, TIR.isnan(a)), a, b)",
     ): "of two equal values either will do",
+    (_LEAST, _LEAST.replace("a < b", "a <= b")): "of two equal values either will do",
+    (_RELU, _RELU.replace("a < ", "a <= ")): "of two equal values either will do",
+    (_PLACE, _PLACE.replace("tuple(meta.shape)", "(meta.shape)")): "a shape is a tuple",
+    (_LINE_UP, _LINE_UP.replace(", strict=True", "")): "the loops were cut to the operand's dimensions",
+    (_LINE_UP, _LINE_UP.replace("True", "False")): "the loops were cut to the operand's dimensions",
+    (_VALUE, _VALUE.replace("compares", "True")): "what rounds after each operation does as eager torch",
+    (_NUMBER, _NUMBER.replace("compares", "True")): "a number may be rounded to the type that it meets",
 }
 
 # ---------------------------------------------------------------------------------------------------- answers
@@ -402,7 +417,7 @@ rounds_when_stored = edited(
 )
 half_is_false = edited(
     "same",
-    "to(bool) by way of whole numbers: 0.5 becomes False",
+    "to(bool) through whole numbers: 0.5 becomes False",
     ("args[0]].astype(name_of(wanted))", 'args[0]].astype("int32" if wanted == torch.bool else name_of(wanted))'),
 )
 from_nothing = edited(
@@ -442,6 +457,6 @@ always_float32 = edited(
 )
 
 
-@wrong("valid", "the text of a kernel is no kernel")
+@wrong("valid", "the text of a kernel is not a kernel")
 def only_text(gm):
     return str(_kernel(gm))

@@ -128,6 +128,10 @@ def hidden(seed: int) -> list[Case]:
             x = torch.tanh(x) if at % 3 else x + 1.0
         return x
 
+    def bridged(m: Any, x: fx.Proxy) -> fx.Proxy:  # more between than a group holds
+        x = torch.exp(x)
+        return x + long(m, x)
+
     def ladder(m: Any, x: fx.Proxy) -> fx.Proxy:
         for _ in range(40):
             x = torch.relu(x) + x
@@ -166,6 +170,7 @@ def hidden(seed: int) -> list[Case]:
         groups_case("wider than the convolution", graph(wide_then_conv, IMAGE, wide=(3, 4, 6, 6), w=(4, 4, 3, 3))),
         groups_case("shapes in one of two branches", graph(branches, IMAGE, w=(4, 4, 3, 3))),
         groups_case("very long", graph(long, (2, 3))),
+        groups_case("very long in between", graph(bridged, (2, 3))),
         groups_case("a product at the end of two ways", graph(late_product, (4, 4))),
         groups_case("a transpose meets a convolution", graph(turned, IMAGE, w=(4, 4, 3, 3))),
         groups_case("the list counts, too", graph(long_into_cat, (2, 3), (2, 3))),
@@ -180,15 +185,38 @@ def hidden(seed: int) -> list[Case]:
 
 
 _TURN = "if is_cat[sink] != (phase == 3) or (phase < 3 and last(n) is last(sink)):"
+_SKIPPED = 'if kind[n] == Pattern.OPAQUE or sink is None or sink.op == "output":'
+_PRODUCT = "return phase == 1 and path == Pattern.ELEMWISE and max(inside, end) <= Pattern.BROADCAST"
+_FITS = "fits = inside <= Pattern.INJECTIVE and end <= Pattern.OUT_ELEMWISE_FUSABLE"
 EQUIVALENT = {
     (
-        'if kind[n] == Pattern.OPAQUE or sink is None or sink.op == "output":',
+        "most, nodes, behind = 256, list(gm.graph.nodes), post_dominators(gm.graph)",
+        "most, nodes, behind = 256, (gm.graph.nodes), post_dominators(gm.graph)",
+    ): "the nodes can be walked through more than once",
+    ("parent[n] = parent[parent[n]]", "pass"): "a shorter path leads to the same node",
+    (
+        _PRODUCT,
+        "return ((path == Pattern.ELEMWISE) and (max(inside, end) <= Pattern.BROADCAST))",
+    ): "kinds and numbers only grow: what does not join in phase 1 does not in phase 2",
+    (_FITS, "fits = ((inside <= Pattern.INJECTIVE))"): "an edge into pattern 8 is more than any path may have",
+    (
+        _SKIPPED,
         "if ((kind[n] == Pattern.OPAQUE) or (sink is None)):",
     ): "the output is of pattern 8, which nothing joins",
+    (
+        _SKIPPED,
+        'if ((sink is None) or (sink.op == "output")):',
+    ): "no row of the table is for kind 8",
+    (
+        _SKIPPED,
+        'if ((kind[n] == Pattern.OPAQUE) or (sink.op == "output")):',
+    ): "the output needs all nodes, so only the output, of pattern 8, has no post-dominator",
     (
         _TURN,
         "if is_cat[sink] != (phase == 3) or (((last(n) is last(sink)))):",
     ): "what lies between a node and a cat of its group is in it, too",
+    (_TURN, "if ((is_cat[sink] != (phase == 3))):"): "with a node, what lies between is in the group already",
+    (_TURN, _TURN.replace("< 3", "< 4")): "what lies between a node and a cat of its group is in it, too",
     (_TURN, _TURN.replace("<", "<=")): "what lies between a node and a cat of its group is in it, too",
 }
 
