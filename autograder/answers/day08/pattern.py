@@ -53,7 +53,8 @@ def hidden(seed: int) -> list[Case]:
         return e(op.nn.gelu(e(op.add(product, product)))), e(op.nn.gelu(e(op.add(e(op.matmul(x, y)), w))))
 
     def other_layouts(e: Any, x: Any, y: Any, w: Any) -> Any:
-        hows = {"data_layout": "NHWC"}, {"kernel_layout": "HWIO"}, {"kernel_layout": "IOHW"}, {"out_layout": "NHWC"}
+        hows = [{"kernel_layout": "HWIO"}, {"kernel_layout": "IOHW"}]
+        hows += [{"data_layout": "NHWC"}, {"out_layout": "NHWC"}, {"data_layout": "NHWC", "out_layout": "NCHW"}]
         made = [e(op.nn.relu(e(op.add(e(op.nn.conv2d(x, y, padding=(1, 1, 2, 2), **how)), w)))) for how in hows]
         return tuple(made)
 
@@ -211,6 +212,11 @@ data_only = edited(
 )
 weights_only = edited(
     "spared", "looks at the layout of the weights alone", (_LAYOUTS, 'layouts = attrs.kernel_layout == "OIHW"')
+)
+all_but_the_image = edited(
+    "spared",
+    "looks at the layouts of weights and result: that of the image may be another one",
+    (_LAYOUTS, 'layouts = (attrs.kernel_layout, attrs.out_layout) == ("OIHW", "NCHW")'),
 )
 any_dtype = edited("spared", "does not look at the dtype", ('str(product.dtype) == "float32" and ', ""))
 any_product = edited("spared", "takes a product of batches for one with a weight", ("return flat and", "return"))
