@@ -425,7 +425,7 @@ draw(gm, title="Four sums of products share a factor", mark=tuple(hits))
 #
 # The other way out, one form for all spellings, can do more than order operands: it can multiply out. Read a formula as
 # a **polynomial** in some unknowns, a table from powers to coefficients. A sum adds tables, a product multiplies each
-# term of one with each term of the other. What is no polynomial, as erf(x), is one more unknown.
+# term of one with each term of the other. What is not a polynomial, as erf(x), is one more unknown.
 
 
 # %%

@@ -328,7 +328,7 @@ draw(diamond, title="The arms meet again: one group", groups=[["conv2d", "relu",
 draw(fork, title="The arms leave: three groups", groups=[["conv2d"], ["relu"], ["sigmoid"]])
 
 # %% [markdown]
-# The frames are no opinion. They are what Relay's `FuseOps` makes of the same programs:
+# The frames are not an opinion. They are what Relay's `FuseOps` makes of the same programs:
 
 # %%
 # %%beside relay

@@ -635,7 +635,7 @@ assert {type(op).__name__ for op in called} == {"Op", "Var"}
 
 # %% [markdown]
 # Most operators only give a value. Those that do more, such as drawing random numbers, say so in the registry. Two
-# calls of one must not become one, and one that nobody reads must stay: it changes what later draws give. An expression
+# calls of one must not become one, and an unused one must stay: it changes what later draws give. An expression
 # does what anything inside of it does: `exp(dropout(x))` draws, and a call of a variable may do anything.
 
 # %%

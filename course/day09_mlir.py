@@ -526,14 +526,14 @@ assert through == fused_product.indexing_maps.data[1].data, "what MLIR's pass wr
 #
 # - both work on tensors: values, which nothing overwrites in between;
 # - all iterators of the producer are parallel, and P is a permutation, so that P⁻¹ exists;
-# - the consumer reads it as an input, and nobody else does (or its work is done twice);
+# - the consumer reads it as an input, and nothing else does (or its work is done twice);
 # - afterwards each dimension is still indexed alone by some map, else its size is lost.
 #
 # ## Dialect conversion · stretch
 #
 # Patterns improve a program; a **conversion** must get somewhere. It is told which operations are *legal* in the end,
-# and fails if one is left that no pattern can get rid of. *Partial*: operations that nobody mentioned may stay. *Full*:
-# they may not. Here x − y becomes x + (−1) · y, and of `xori` nothing is said at first:
+# and fails if one is left that no pattern can get rid of. *Partial*: operations without a word on them may stay.
+# *Full*: they may not. Here x − y becomes x + (−1) · y, and of `xori` nothing is said at first:
 
 # %%
 from iree.compiler.rewrite import ConversionTarget, TypeConverter, apply_full_conversion, apply_partial_conversion
@@ -597,7 +597,7 @@ print(Counter(op.name for op in silent.walk() if op.name in ("linalg.generic", "
 # %% [markdown]
 # ## Buffers: in place, freed, reused
 #
-# What does bufferization decide? An operation writes its output operand in place, if nobody reads the old tensor
+# What does bufferization decide? An operation writes its output operand in place, if nothing reads the old tensor
 # afterwards. Here `%r` may take the place of `%e`. If the old value is returned as well, it may not:
 
 
@@ -636,7 +636,7 @@ short(held)
 # ### Deallocation · stretch
 #
 # Without a plan buffers must be freed. That is a pass of its own, which finds for each buffer who owns it, and when
-# nobody can look any more. In a loop that is inside of it:
+# it is read for the last time. In a loop that is inside of it:
 
 # %%
 LEAK = mlir.parse("""

@@ -339,8 +339,8 @@ assert "coincident: [ 1, 1, 1 ]" in str(proposed(matmul)), "and yet the sum over
 #
 # ## From the map back to loops
 #
-# A map is no program. Loops that visit points in the order of their times are made by scanning polyhedra: isl projects
-# the set of times onto its first dimension, which gives the outermost loop's bounds, then goes on inside.
+# A map is not a program. Loops that visit points in the order of their times are made by scanning polyhedra: isl
+# projects the set of times onto its first dimension, which gives the outermost loop's bounds, then goes on inside.
 
 # %%
 from passlab.polyhedral import ast, compiled, prim_func, visits

@@ -32,7 +32,7 @@ from passlab.judge import VERDICTS, Case, Judgement, judge
 from passlab.notebook.cells import questions
 from passlab.notebook.ui import report, show
 
-#: A seed that nobody guesses, by trying all of them, from what an answer sees of hidden cases.
+#: A seed that cannot be guessed, by trying all of them, from what an answer sees of hidden cases.
 SEED_BITS = 128
 
 

@@ -1,6 +1,6 @@
 """The reference: what notebooks use of the library, with its docstrings, read without importing it.
 
-Importing is no way to it: a process can hold one TVM only, and some modules need packages that a machine may lack.
+Importing would not do: a process can hold one TVM only, and some modules need packages that a machine may lack.
 """
 
 from __future__ import annotations

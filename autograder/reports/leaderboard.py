@@ -22,7 +22,7 @@ from passlab.measure.clock import seconds
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-#: So many of the best stand in the bars of each model.
+#: How many of the best the bars of each model show.
 MOST_BARS = 12
 #: Why a baseline that runs may have no launches, bytes and peak memory.
 NOT_COUNTED = "not counted: it hands over a finished program, not the graph, groups and plan that are counted"

@@ -178,7 +178,7 @@ def similar(
 ) -> Similar:
     """Compare the answers of a class and return at most `limit` pairs.
 
-    answers: (learner, question, source of the answer cell). known: question → sources that are no evidence (the stub,
+    answers: (learner, question, source of the answer cell). known: question → sources that prove nothing (the stub,
     the reference).
     """
     ignored = {(question, digest(text)[0]) for question, texts in (known or {}).items() for text in texts}

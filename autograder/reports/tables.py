@@ -39,7 +39,7 @@ def _questions(assignment: str, known: dict[str, set[str]]) -> dict[str, float]:
 
 
 def no_evidence(assignments: Iterable[str]) -> dict[str, list[str]]:
-    """Return question → answers that are no evidence of copying: the stub and the reference."""
+    """Return question → answers that are not evidence of copying: the stub and the reference."""
     found: dict[str, list[str]] = {}
     for assignment in assignments:
         for exercise, place in source.places(assignment).items():

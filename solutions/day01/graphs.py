@@ -304,7 +304,7 @@ def match_onnx(gm: fx.GraphModule, model: onnx.ModelProto) -> dict[str, tuple[st
     In:  a residual block as an FX graph with one input and one output, and the ONNX model exported from it.
          `model.graph.node` is a list of nodes with .name, .op_type, .input and .output, the last two lists of names of
          values; `model.graph.input`, `.output` and `.initializer` are lists of things with a .name.
-    Out: a dict from the name of each FX node that is no placeholder and no output to (word, names of ONNX nodes):
+    Out: a dict from the name of each FX node, but placeholders and output, to (word, names of ONNX nodes):
          ("same", [one name]): one ONNX node does its work, and no other FX node's;
          ("merged", [one name]): one ONNX node does its work and that of another FX node, which has the same entry;
          ("split", [several names]): several ONNX nodes share its work; their order is free;

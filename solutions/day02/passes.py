@@ -291,7 +291,7 @@ class PassManager:
     """Runs passes in order, checks the graph between them, and gives each pass the facts that it requires.
 
     `passes`: the passes, in the order in which they run. `analyses`: name → function from a graph to a fact.
-    `verify(gm)`: None, or a sentence that says why gm is broken (it also takes what is no graph, such as None).
+    `verify(gm)`: None, or a sentence that says why gm is broken (it also takes what is not a graph, such as None).
     `history` holds, for the last run, a tuple (pass name, nodes before, nodes after) for each pass.
     """
 

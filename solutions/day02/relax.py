@@ -51,7 +51,7 @@ def fuse_silu(module: tvm.IRModule) -> tvm.IRModule:
     """x * sigmoid(x) = silu(x), for every x, in every function of the module.
 
     In:  a module of operators of Relax (relax.multiply, relax.sigmoid, …). It may have functions besides main, which
-         are called, branches, and kernels (functions that are no `relax.Function`).
+         are called, branches, and kernels (functions that are not a `relax.Function`).
     Out: a new module. Each relax.multiply of a value and the relax.sigmoid of this same value, in either order, is a
          call of relax.nn.silu. A sigmoid that is unused after that is gone; one with other users stays.
     Stays: everything else: products with the sigmoid of another value, other operators, functions and parameters.

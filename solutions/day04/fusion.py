@@ -541,7 +541,7 @@ def times_number(node: Any) -> tuple[Any, float]:
             if isinstance(c, int | float):
                 if node.target in TIMES:
                     return y, float(c)
-                # c / y is no scale of y.
+                # c / y does not scale y.
                 if y is node.args[0] and c:
                     return y, 1.0 / c
     return node, 1.0

@@ -60,8 +60,8 @@ def pipeline_counts(mod: tvm.IRModule, passes: list[str]) -> list[dict[str, int]
     Out: one dictionary for each pass and one more for the start: {"nn.conv2d": 20, "add": 8, …}. Each pass gets what
          the one before it left, and runs whatever its level: 4 is the highest.
     Counted: every call of an operator in every function of the module, also in functions inside of functions, once
-         however often its value is read. A call of a function is no call of an operator; a constant, a tuple or a
-         projection is none either.
+         however often its value is read. A call of a function is not a call of an operator, and neither is a constant,
+         a tuple or a projection.
     Time: 10 s of computing for each test case.
 
     Example:  relu(x) + relu(x), two calls of relu, with ["EliminateCommonSubexpr"] gives

@@ -333,7 +333,7 @@ EQUIVALENT = {
     (
         "operands = [a for a in node.args if isinstance(a, fx.Node)]",
         "operands = [a for a in node.args if True]",
-    ): "an operand that is no node stands last, and nothing asks for its value",
+    ): "an operand that is not a node stands last, and nothing asks for its value",
     (
         "value.update(zip(operands, reads, strict=False))",
         "value.update(zip(operands, reads))",

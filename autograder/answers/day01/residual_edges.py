@@ -55,7 +55,7 @@ def hidden(seed: int) -> list[Case]:
         Case("inverted residuals", zoo_case("mobilenetv2"), both),
         Case("a U-Net", zoo_case("unet"), spared),
         Case("an unrolled LSTM", zoo_case("lstm"), spared),
-        Case("by way of tuples", traced(_through_tuples, (2, 4)), both),
+        Case("through tuples", traced(_through_tuples, (2, 4)), both),
         Case("an addition that writes", _iadd, both),
         Case("numbers between tensors", traced(_numbers_between, (2, 4), (3, 4)), spared),
     ]

@@ -60,7 +60,7 @@ def hidden(seed: int) -> list[Case]:
         "parentheses": "x *= y - 1\nx -= y - x\ny //= x + 7 - 4\ny %= 5 - 2\nx = -x\nx *= -x + y\n",
         "one name on both sides": "x -= x - 3\ny = x, x + 1\nx, y = y\nx += x * y\n",
         "several targets": "a = b = a + 1\na, b = b, a\n(a, c), b = (b, a + 2), c\nb, b = a, b + c\n",
-        "words that are no variables": 'y = g(y=2, x=y)\nx = table["x"] - box.y\nbox = box.box + x\n',
+        "words that are not variables": 'y = g(y=2, x=y)\nx = table["x"] - box.y\nbox = box.box + x\n',
         "functions are values too": "max = max(x, 3)\nf = f(max, b=max)\nx = f - max\n",
         "remarks and blank lines": "# x = 1\nx = 2  # x += 1\n\n\ny = x\nx = y + x ; y = x\n",
         "parts of names": "a = max(a, ab)\nab = a + abs(a)\nx = ab\nxx = x + a\nx = xx\n",

@@ -156,7 +156,7 @@ def hidden(seed: int) -> list[Case]:
         rewrite_case(
             "other convolutions, other norms",
             _one_and_three,
-            Rewrite(why="up is a transposed convolution, linear is none, and norm is an InstanceNorm2d"),
+            Rewrite(why="up is a transposed convolution, linear is not a convolution, and norm is an InstanceNorm2d"),
             *KEPT,
         ),
     ]

@@ -87,7 +87,7 @@ def _with_kernel() -> tvm.IRModule:
 
 
 def _one_name() -> tvm.IRModule:
-    """Return two inputs of one name: the sigmoid of the one is no gate of the other."""
+    """Return two inputs of one name: the sigmoid of the one is not a gate of the other."""
     x, other = (relax.Var("x", relax.TensorType((4,), "float32")) for _ in range(2))
     builder = relax.BlockBuilder()
     with builder.function("main", [x, other]):
@@ -125,7 +125,7 @@ def hidden(seed: int) -> list[Case]:
         case("two inputs of one name", _one_name, *all_of_them, run=False),
         case("branches", _branches, *all_of_them, run=False),
         case("a gated layer", module(_gated_layer, (3, 6), (6, 8), (6, 8), (8, 6)), *all_of_them),
-        case("a helper's result is no gate", module(_calls_helper, (5,), helper=_helper), *all_of_them, run=False),
+        case("a helper's result is not a gate", module(_calls_helper, (5,), helper=_helper), *all_of_them, run=False),
         *(case(f"drawn, number {i + 1}", _drawn(rng.randrange(10**6)), *all_of_them, run=not i) for i in range(4)),
     ]
 
@@ -233,7 +233,7 @@ by_name = edited(
     ("made.args[0].same_as(x)", "made.args[0].name == x.name"),
 )
 every_function = edited(
-    "valid", "visits kernels, too, which are no functions of Relax", ("isinstance(function, relax.Function)", "True")
+    "valid", "visits kernels, too, which are not functions of Relax", ("isinstance(function, relax.Function)", "True")
 )
 main_only = edited(
     "did",

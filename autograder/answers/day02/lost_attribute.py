@@ -222,7 +222,7 @@ def errors_go_through(before, after, inputs):
     return by_repair(before, after, inputs)
 
 
-@wrong("did", "goes by the output's shape: what keeps the shape is no loss")
+@wrong("did", "goes by the output's shape: what keeps the shape is not a loss")
 def by_shape(before, after, inputs):
     try:
         if before(*inputs).shape == after(*inputs).shape:

@@ -35,7 +35,7 @@ def hidden(seed: int) -> list[Case]:
     rng = random.Random(seed)
     rows = rng.choice((6, 10))
     never = "It has the same value on every call, so it can be computed now."
-    written = "The program writes into this memory: what is computed from it is no constant."
+    written = "The program writes into this memory: what is computed from it is not constant."
 
     def layer(m: Any, x: fx.Proxy) -> fx.Proxy:
         a, b = m.w.chunk(2, 0)

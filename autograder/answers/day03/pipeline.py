@@ -45,6 +45,13 @@ def hidden(seed: int) -> list[Case]:
         once, _unread = y * 2, y * 2
         return y * 4 + once * 2
 
+    factor = rng.choice((3, 5, 7))
+
+    def other_operands(m: Any, x: fx.Proxy) -> fx.Proxy:
+        """Return a graph that keeps its nodes, names and calls, and gets other operands."""
+        y = x * 3
+        return y + y * factor
+
     sweeps = rng.randrange(8, 11)
 
     def many_sweeps(m: Any, x: fx.Proxy) -> fx.Proxy:
@@ -79,6 +86,7 @@ def hidden(seed: int) -> list[Case]:
         "scales and twins": (graph(scaled, (2, 3)), ("double", "cse", "scale", "simplify")),
         "sooner or smaller": (graph(patient, (2, 3)), ("fold", "cse", "scale")),
         "two passes": (graph(scaled, (2, 3)), ("dce", "scale")),
+        "other operands": (graph(other_operands, (2, 3)), ("scale", "dce")),
         "many sweeps": (graph(many_sweeps, (2, 3)), ("cse", "simplify")),
         "one pass, nothing to do": (graph(lambda m, x: torch.exp(x), (2, 3)), ("dce",)),
         "nothing to do": (graph(lambda m, x: torch.exp(x), (2, 3)), ("cse", "dce", "simplify")),
@@ -149,7 +157,7 @@ def without_a_copy(gm, passes):
     return _all(gm, passes, fresh=lambda gm: gm)
 
 
-@wrong("valid", "runs whichever pass helps most at the moment: that is no order of all passes")
+@wrong("valid", "runs whichever pass helps most at the moment: that is not an order of all passes")
 def greedy(gm, passes):
     order, counts = [], []
     while True:
@@ -187,6 +195,11 @@ counts_only = edited(
     "did",
     "stops when the number of nodes is the same as before, though the graph has changed",
     ("str(gm.graph)", "len(gm.graph.nodes)"),
+)
+calls_only = edited(
+    "did",
+    "compares names and what is called, and not the operands",
+    ("str(gm.graph)", "[(n.name, n.target) for n in gm.graph.nodes]"),
 )
 hides_the_last_sweep = edited(
     "did",

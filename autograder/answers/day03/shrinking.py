@@ -105,7 +105,7 @@ def all_at_once(rounds):
     return _program(rounds, delay=False)
 
 
-@wrong("did", "puts in what the lesson calls simplifiable: x * 1 is no law of this stage")
+@wrong("did", "puts in what the lesson calls simplifiable: x * 1 is not a law of this stage")
 def other_laws(rounds):
     root, graph = nn.Module(), fx.Graph()
     root.register_buffer("w", torch.ones(3, 4))
@@ -141,7 +141,7 @@ constants_at_once = edited(
 )
 one_op = edited(
     "did",
-    "an expression of one op for fold: the constant is no smaller than the op was",
+    "an expression of one op for fold: the constant is not smaller than the op was",
     ("call(operator.mul, (call(torch.tanh, (constant,)), 2))", "call(torch.tanh, (constant,))"),
 )
 one_mask = edited(

@@ -150,7 +150,7 @@ def hidden(seed: int) -> list[Case]:
                 holds(TRANSPOSED, lambda m, x: x.unsqueeze(0).transpose(0, 2).transpose(-1, 0), transpose=0),
                 holds("abs(-x) = abs(x), and then abs(abs(x)) = abs(x),", lambda m, x: abs(-abs(x)), abs=1, neg=0),
                 holds("x ** 2 = x * x, and then x * 1 = x,", lambda m, x: x + m.ones**2, pow=0, mul=0),
-                fails(TRANSPOSED, "roll is no transposition", lambda m, x: x.roll(1, 0).transpose(0, 1), transpose=1),
+                fails(TRANSPOSED, "roll does not transpose", lambda m, x: x.roll(1, 0).transpose(0, 1), transpose=1),
                 fails(
                     "reshape(reshape(x, s), t) = reshape(x, t)",
                     "a reshape and a transposition do not exchange",

@@ -221,7 +221,7 @@ writes_the_last = edited(
 four_bytes = edited("did", "every number takes four bytes", ("meta.dtype.itemsize", "4"))
 groups_only = edited(
     "did",
-    "counts the groups only: what is in none is no kernel",
+    "counts the groups only: calls in no group are left out",
     ("row(together, machine)}", 'row(together, machine) | {"launches": len(groups)}}'),
 )
 fewer_operations = edited(

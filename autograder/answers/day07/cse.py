@@ -295,7 +295,7 @@ by_identity = edited(
 )
 no_tuples = edited(
     "did",
-    "tuples are no calls: two of the same fields stay two, and so does all that reads them",
+    "tuples are not calls: two of the same fields stay two, and so does all that reads them",
     ('self.first.setdefault(("tuple", *value.fields), value)', "value"),
 )
 one_level = edited(

@@ -135,7 +135,7 @@ def hidden(seed: int) -> list[Case]:
             spared=list(both),
         ),
         prunes("inside a function that is called where it stands", program(in_literal, (2, 4)), *both),
-        prunes("a function that nobody calls", program(unused_closure, (2, 4)), both[1]),
+        prunes("a function that is never called", program(unused_closure, (2, 4)), both[1]),
         prunes("a draw in a tuple without a name", program(literal, (2, 4)), draws),
         prunes(
             "what a draw reads", program(late, (2, 4)), draws, least("tanh", 1, "The draw reads it."), gone="multiply"

@@ -389,7 +389,7 @@ def callback(mod):
     return _rewritten(mod, once=True)
 
 
-@wrong("spared", "walks down from each product and asks nobody who else reads what is on the way")
+@wrong("spared", "walks down from each product without asking what else reads the values on the way")
 def no_readers(mod):
     return _by_hand(mod, lambda own, reader: True)
 

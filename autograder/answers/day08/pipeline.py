@@ -106,7 +106,7 @@ def only_parallel(module):
     return kernels(before=NORMS, schedule=rule)(module)
 
 
-@wrong("same", "half the bits, half the time: nobody asked for float32")
+@wrong("same", "half the bits, half the time, as if float32 were not asked for")
 def half_precision(module):
     return kernels(before=[*NORMS, step.ToMixedPrecision("float16")], schedule=cpu_schedule)(module)
 

@@ -98,7 +98,7 @@ _OPERANDS = f"operands = [relax.Var(name, operand.ty) for name, operand in {_PAI
 EQUIVALENT = {
     ("if isinstance(function, relax.Function):", "if True:"): "the modules hold operators and no kernels",
     ("call = self.visit_expr_post_order(call)", "pass"): "operands are variables, and none changes its type",
-    ("if isinstance(value, relax.Var):", "if True:"): "nobody asks how often something else is used",
+    ("if isinstance(value, relax.Var):", "if True:"): "nothing asks how often something else is used",
     ("note(function.body.body)", "pass"): "what leaves the function is no DataflowVar, so it is not hidden anyway",
     (_OPERANDS, _OPERANDS.replace(", strict=True", "")): "a convolution has two operands",
     (_OPERANDS, _OPERANDS.replace("strict=True", "strict=False")): "a convolution has two operands",

@@ -174,7 +174,7 @@ any_change = edited(
 )
 
 
-@wrong("did", "the numbers of the parameters are no part of the pair: projects them out")
+@wrong("did", "the numbers of the parameters are not part of the pair: projects them out")
 def without_parameters(dependences, schedule):
     pair = by_intersection(dependences, schedule)
     return None if pair is None else str(isl.UnionMap(pair).project_out_all_params())

@@ -1,7 +1,7 @@
 """Draw a grid of cores: what each core and each link carries, who lies where, and what happens when.
 
     heat(cores, links, "words per example")            # arrays of rows × columns; links: direction → array
-    placements({"row by row": owners, "by search": …}) # owners: rows × columns, the number of an operation, -1: nobody
+    placements({"row by row": owners, "by search": …}) # owners: rows × columns, the number of an operation, -1: none
     playback(rows, columns, frames)                    # what is busy, frame by frame, with a slider
 
 Up to `LARGE` cores a link is drawn as two lines, one for each direction; beyond, core and links become one pixel each.

@@ -36,7 +36,7 @@ class Pace(NamedTuple):
 
 
 def drawn(shapes: Sequence[Sequence[int]], runs: int = RUNS, seed: int | None = None) -> list[tuple[np.ndarray, ...]]:
-    """Return float32 inputs for so many runs. Without a seed, nobody can know them: the system's entropy is theirs."""
+    """Return float32 inputs for a number of runs. Without a seed they are drawn from the system's entropy."""
     rng = np.random.default_rng(seed)
     return [tuple(rng.standard_normal(shape, np.float32) for shape in shapes) for _ in range(runs)]
 
@@ -60,7 +60,7 @@ def pace(look: Callable[[], tuple[Built, str]], required: Sequence[float]) -> Pa
         if wrong:
             return Pace(built, wrong)
         ratios = tuple(
-            statistics.median(other / max(own, 1e-9) for other, own in zip(others, built.times, strict=True))
+            statistics.median(other / max(own, 1e-9) for other, own in zip(others.times, built.times, strict=True))
             for others in built.beside
         )
         reached = min(ratio / least for ratio, least in zip(ratios, required, strict=True))

@@ -95,7 +95,7 @@ def equivalent(
         try:
             programs.append(Program(after))
         except Exception as error:
-            return Equivalence(False, f"after is no program that can be run: {_summary(error)}")
+            return Equivalence(False, f"after is not a program that can be run: {_summary(error)}")
         with undisturbed(*programs):
             search = _Search(*programs, examples, seed, atol, rtol, modes, devices, thorough, aliasing)
             return search.run(trials)

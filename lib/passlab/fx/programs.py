@@ -250,7 +250,7 @@ def moved(value: Any, device: str) -> Any:
             part.to(device)
             for module in part.modules():
                 for name, held in vars(module).items():
-                    if isinstance(held, Tensor):  # a constant that is no buffer
+                    if isinstance(held, Tensor):  # a constant that is not a buffer
                         setattr(module, name, held.to(device))
             if isinstance(part, fx.GraphModule) and "inputs" in part.meta:
                 part.meta["inputs"] = moved(part.meta["inputs"], device)

@@ -4,9 +4,9 @@
     load(pieces, at(pieces, mapping, machine), machine)
 
 A message takes the XY route. Each link carries a word a cycle, each core's ramp takes in and gives out a word a cycle,
-and each core computes on its own. Examples stream through: in the steady state a new result comes out every so many
-cycles as the busiest core, ramp or link needs for one example. Not counted: how long a message waits for another (the
-simulator counts it), and the words between the grid and the world outside.
+and each core computes on its own. Examples stream through: in the steady state a new result comes out every n cycles,
+where n is what the busiest core, ramp or link needs for one example. Not counted: how long a message waits for another
+(the simulator counts it), and the words between the grid and the world outside.
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ from passlab.wafer.work import Operation
 
 #: Floating-point operations of a core in one cycle: one multiplication and one addition.
 RATE = 2
-#: A shape may have so many times the blocks of the smallest one, if fewer words then pass between its blocks.
+#: A shape may have this many times the blocks of the smallest one, if fewer words then pass between its blocks.
 SLACK = 1.15
 #: What a message is: input on its way down a column, sums on their way along a row, a result for another operation.
 INPUT, SUM, BETWEEN = range(3)
 
 
 class BadWork(ValueError):
-    """The operations are no program, or the machine cannot hold them."""
+    """The operations are not a program, or the machine cannot hold them."""
 
 
 def piece_bytes(operation: Operation, p: int, q: int) -> int:

@@ -56,7 +56,7 @@ def search(
     warm: float = 3.0,
     cold: float = 0.005,
 ) -> np.ndarray:
-    """Return the best placement that simulated annealing finds with so many evaluated exchanges.
+    """Return the best placement that simulated annealing finds with this many evaluated exchanges.
 
     Begins with `start`, or with the better one of rows and greedy. `warm`, `cold`: the first temperature, in words ×
     hops of a piece at the start, and the last as a share of it. In each round a random set of pieces is drawn in which
@@ -71,7 +71,7 @@ def search(
     starts = [greedy(pieces, machine), row_major(pieces, machine)] if start is None else [start]
     now = min(starts, key=lambda cores: traffic(pieces, cores, machine))
     count, cores, longest = len(pieces), machine.cores, max(machine.rows, machine.columns)
-    # pieces count, count + 1, … are free cores: they talk to nobody
+    # pieces count, count + 1, … are free cores: they send nothing
     now = np.r_[now, np.setdiff1d(np.arange(cores), now)]
     first, other, words = pieces.neighbours
     ends = np.repeat(np.arange(count), np.diff(first))

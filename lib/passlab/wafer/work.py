@@ -133,7 +133,7 @@ def _merged(reads: list[Read]) -> tuple[Read, ...]:
 def work_of(gm: fx.GraphModule, *inputs: Tensor) -> tuple[Operation, ...]:
     """Return the operations of a graph in the order in which it runs; it is run once, on these inputs.
 
-    Inputs of the graph come from outside of the wafer, and are not counted. Views and joins are no operations.
+    Inputs of the graph come from outside of the wafer, and are not counted. Views and joins do not count as operations.
     """
     reader = _Reader(gm)
     with torch.no_grad():

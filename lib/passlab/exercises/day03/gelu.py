@@ -37,7 +37,7 @@ def made(erf: int, tanh: int, why: str) -> Expectation:
             return "The tanh form became plain gelu(x), which is the erf form. Pass approximate='tanh'."
         op, missing = ("erf", erf - there["none"]) if there["none"] < erf else ("tanh", tanh - there["tanh"])
         left = [n for n in live(after) if op_name(n, after) == op]
-        which = f" ({listed(left)})" if len(left) == missing else ""  # else some of them are no part of a GELU
+        which = f" ({listed(left)})" if len(left) == missing else ""  # else some of them are not part of a GELU
         return (
             f"{why} {plural(missing, f'formula with {op}', f'formulas with {op}')}{which} should be a gelu node, too."
         )

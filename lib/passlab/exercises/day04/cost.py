@@ -321,7 +321,7 @@ def turned(rng: random.Random) -> list[Choice]:
     every, product = centred("a sum used by every element", rows, 64), shifted(rows, 64, 256, 4)
 
     def worth(situation: Situation, launches: float) -> float:
-        """Return the step with which the fused kernel computes as long as so many launches take."""
+        """Return the step with which the fused kernel computes as long as this many launches take."""
         return launches * started["launch"] / situation.fused[0].steps
 
     turns = [

@@ -20,7 +20,7 @@ from passlab.tvm import builds
 NAIVE, ROWS = 8.0, 1.4
 #: No vector may have more numbers. Registers hold 4 to 16; TVM takes much longer ones apart, number by number.
 LANES = 64
-#: A kernel that reads and writes at most so many numbers in memory for a product, and keeps at most so many sums in
+#: A kernel that reads and writes at most TRAFFIC numbers in memory for a product, and keeps at most SUMS sums in
 #: registers, need not be faster than the rows: how much it gains there depends on the width of the machine's vectors.
 TRAFFIC, SUMS = 0.5, 512
 

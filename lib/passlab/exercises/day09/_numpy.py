@@ -35,7 +35,7 @@ def dtype(of: Any) -> np.dtype:
 def evaluate(module: builtin.ModuleOp, *arrays: Any, function: str = "main") -> list[np.ndarray]:
     """Return the results of a function on arrays (or scalars), one array for each.
 
-    `tensor.empty` is filled with 77, so that a read of what nobody wrote shows. Raises Unknown.
+    `tensor.empty` is filled with 77, so that a read of unwritten memory shows. Raises Unknown.
     """
     (main,) = (op for op in module.walk() if isinstance(op, func.FuncOp) and op.sym_name.data == function)
     inputs = [

@@ -21,7 +21,7 @@ TO_BUFFERS = (
     "convert-elementwise-to-linalg, linalg-generalize-named-ops, "
     "one-shot-bufferize{bufferize-function-boundaries=true function-boundary-type-conversion=identity-layout-map}"
 )
-#: Characters of a sentence; a printed module is no sentence.
+#: Characters of a sentence; a printed module is not a sentence.
 SENTENCE = 400
 
 

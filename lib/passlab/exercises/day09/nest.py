@@ -191,7 +191,7 @@ def _other_kinds(nest: Nest, op: Operation) -> str:
     return ""
 
 
-#: Operations of a body that are no operation of the nest.
+#: Operations of a body that the nest does not have.
 _FREE = ("arith.constant", "linalg.index", "linalg.yield")
 
 

@@ -82,7 +82,7 @@ def exchange(one: str, other: str, results: str, *lines: str, size: int = 64) ->
 
 
 def drawn(rng: random.Random, steps: int, sizes: tuple[int, ...]) -> str:
-    """Return the text of a program of so many steps, with loops in it and views between buffers of several sizes."""
+    """Return the text of a program of this many steps, with loops in it and views between buffers of several sizes."""
     count = 0
     lines: list[str] = []
     hoisted: list[str] = []
@@ -236,7 +236,7 @@ def lives(module: ModuleOp) -> dict[str, Life]:
     found: dict[str, Life] = {}
     for op in module.walk():
         if isinstance(op, scf.ForOp | scf.YieldOp) or op.name in VIEWS:
-            continue  # another name is no use of the memory
+            continue  # another name does not use the memory
         for operand in op.operands:
             for buffer in names.get(operand, ()):
                 at = op
