@@ -90,7 +90,6 @@ class Spawner(LocalProcessSpawner):
             own_settings = {
                 "PASSLAB_RUN": f"{runs}/{section}" if section else runs,
                 "JUPYTER_CONFIG_PATH": str(place.PROJECT / "lib/passlab/jupyter"),
-                "JUPYTER_PATH": str(Path(__file__).with_name("formgrade")),  # formgrader without the internet
             }
             self.default_url = "/formgrader/manage_assignments"
         else:

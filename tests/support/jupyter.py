@@ -18,9 +18,6 @@ from playwright.sync_api import Page, sync_playwright
 from tests.support import tiny
 from tests.support.browser import QUIET, chromium
 
-#: formgrader's page takes MathJax from the internet, and its boxes do nothing before that is there.
-MATHJAX = "MathJax = {Hub: {Config() {}, Queue() {}, Startup: {signal: {Interest() {}}}}}"
-
 
 def _free_port() -> int:
     with socket.socket() as probe:
@@ -65,13 +62,14 @@ def serving(course: Path) -> Iterator[Callable[[str], str]]:
 
 @contextmanager
 def browsing(address: str) -> Iterator[Page]:
-    """Open a page of the server in a browser that reaches nothing else."""
+    """Open a submission in formgrader, in a browser that reaches nothing but the server, and wait until it is ready."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=QUIET)
         page = browser.new_page(viewport={"width": 1400, "height": 1000})
         page.set_default_timeout(120_000)
         page.set_extra_http_headers({"Authorization": "token t"})
-        page.route(re.compile(r"https?://(?!127\.0\.0\.1)"), lambda route: route.fulfill(body=MATHJAX))
+        page.route(re.compile(r"https?://(?!127\.0\.0\.1)"), lambda route: route.abort())
         page.goto(address)
+        page.wait_for_function("MathJax.loaded")  # then formgrader selects the first box
         yield page
         browser.close()

@@ -149,7 +149,9 @@ def test_formgrader_shows_the_submissions(server):
 
 def test_formgrader_opens_a_submission(server):
     notebook = json.loads(server("formgrader/api/submitted_notebooks/day00/tiny"))[0]
-    assert "double-check" in server(f"formgrader/submissions/{notebook['id']}/")
+    page = server(f"formgrader/submissions/{notebook['id']}/")
+    assert "double-check" in page and "MathJax" in page
+    assert "cdnjs" not in page, "nbconvert would load MathJax from the internet"
 
 
 def test_every_page_of_formgrader_comes_with_a_policy(server):
