@@ -36,6 +36,9 @@ def hidden(seed: int) -> list[Case]:
         "seidel-2d, the other way": _mirrored(SEIDEL_2D),
         "heat-3d": stencil("t i j k", *flow_of((0, 0, 0), *around)),
     }
+    far = rng.randint(5, 9)
+    made["a far neighbour"] = stencil("t i", *flow_of((-far,), (0,), (far,)))
+    made["a strong drift"] = stencil("t i", (1, far), (1, far + 1))
     made |= {f"drawn, number {i + 1}": drawn(rng, 2 + i % 2) for i in range(4)}
     return [skew_case(name, nest, least(nest.vectors)) for name, nest in made.items()]
 
@@ -98,14 +101,15 @@ def _by_rows(vectors, factor):
     return _schedule(rows)
 
 
-def _best(vectors):
-    """Choose for each dimension from all multiples of all iterators outside, from the smallest reach on."""
+def _best(vectors, most=None):
+    """Choose for each dimension from all multiples, up to `most`, of all iterators outside, the one of least reach."""
     depth, longest = len(vectors[0]), max(abs(step) for vector in vectors for step in vector)
-    most = longest * (longest + 1)
+    most = most or longest * (longest + 1)
     rows = []
     for k in range(depth):
         tried = ([*front, 1] + [0] * (depth - k - 1) for front in product(range(-most, most + 1), repeat=k))
-        rows.append(min((max(_steps(row, vectors)), row) for row in tried if min(_steps(row, vectors)) >= 0)[1])
+        fitting = [row for row in tried if min(_steps(row, vectors)) >= 0] or [_unit(k, depth)]
+        rows.append(min(fitting, key=lambda row: (max(_steps(row, vectors)), row)))
     return rows
 
 
@@ -155,6 +159,11 @@ never_back = edited(
         '([*(f"0 <= {step} <= reach" for step in steps), *(f"{m} >= 0" for m in multiples)])',
     ),
 )
+
+
+@wrong("did", "tries multiples up to 3: what reaches farther needs larger ones")
+def few_multiples(domain, dependences):
+    return _schedule(_best(_vectors(dependences), 3))
 
 
 @wrong("did", "skews by the time alone, where a row in place needs the row above")
