@@ -101,7 +101,7 @@ EXERCISES = (
         meaning={
             "valid": "the result is steps, or None",
             "did": "the goal is reached",
-            "same": "each step did what is told",
+            "same": "each step did what you say",
             "cost": "no shorter pipeline reaches it",
         },
         helps={"did": 1, "same": 2, "cost": 3},

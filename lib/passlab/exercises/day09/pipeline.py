@@ -92,7 +92,7 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
     stages = [module, *after]
     wrong = _not_reached(stages[-1], goal)
     if wrong and case.expect is None:
-        wrong += " No order of these passes reaches the goal; that is told by None."
+        wrong += " No order of these passes reaches the goal; return None for that."
     yield Finding("did", not wrong, wrong, before=module, after=stages[-1])
     for number, (name, change) in enumerate(value):
         if sentence := _other_change(f"Step {number + 1}, {name},", change, *stages[number : number + 2]):
