@@ -315,14 +315,13 @@ def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True, inte
         refuse()
     device = device_of((tuple(inputs), *compiled.graph.parameters()))
     inputs = copy_inputs(tuple(inputs), str(device))
-    plan = plan_of(compiled, inputs)
+    steps = steps_of(compiled, inputs)
+    plan = plan_of(compiled, inputs, steps)
     exact = has_effects(compiled.graph.graph)
 
     def make(part: fx.GraphModule, nodes: list[fx.Node], found: library.Epilogue | None, head: str) -> nn.Module:
-        if (kernel := compiled.kernels.get(head)) is not None:
-            _check_kernel(part, head, kernel)
-            if interpret or device.type == "cuda":
-                return _Handed(part, nodes[-1].name, head, kernel)
+        if (kernel := compiled.kernels.get(head)) is not None and (interpret or device.type == "cuda"):
+            return _Handed(part, nodes[-1].name, head, kernel)
         if found is not None and (call := library.call(found)) is not None:
             run, images = call
             return _Call(run, nodes[-1].meta["val"] if exact else None, images)
@@ -331,7 +330,7 @@ def build(compiled: Compiled, inputs: Sequence[Any], parallel: bool = True, inte
 
     gm = _lowered(compiled, inputs, make)
     if not exact:
-        _place(gm, compiled, plan, inputs, device)
+        _place(gm, steps, plan, inputs, device)
         for node in gm.graph.find_nodes(op="call_method", target="view"):  # a library may lay its result out otherwise
             node.target = "reshape"
         _images_last(gm, compiled.layouts)
@@ -367,9 +366,12 @@ def steps_of(compiled: Compiled, inputs: Sequence[Any]) -> fx.GraphModule:
     return _lowered(compiled, inputs, make)
 
 
-def plan_of(compiled: Compiled, inputs: Sequence[Any]) -> Plan | None:
-    """Return the plan, checked, or one by first fit; None where sizes depend on numbers. Raises BadCompiled."""
-    gm = steps_of(compiled, inputs)
+def plan_of(compiled: Compiled, inputs: Sequence[Any], steps: fx.GraphModule | None = None) -> Plan | None:
+    """Return the plan, checked, or one by first fit; None where sizes depend on numbers. Raises BadCompiled.
+
+    steps: what `steps_of` returns, where it is there already.
+    """
+    gm = steps_of(compiled, inputs) if steps is None else steps
     try:
         if compiled.plan is None:
             return planned(gm, *inputs)
@@ -384,12 +386,11 @@ def plan_of(compiled: Compiled, inputs: Sequence[Any]) -> Plan | None:
 
 
 def _place(
-    gm: fx.GraphModule, compiled: Compiled, plan: Plan | None, inputs: Sequence[Any], device: torch.device
+    gm: fx.GraphModule, steps: fx.GraphModule, plan: Plan | None, inputs: Sequence[Any], device: torch.device
 ) -> None:
     """Give each kernel its places in one arena, unless the caller gets what it makes."""
     if plan is None:
         return
-    steps = grouped(compiled.graph, compiled.groups, inputs, compiled.layouts)
     kept = {s.name for s in storages(steps, *inputs) if s.is_output}
     memory = torch.empty(plan.arena + ALIGNMENT, dtype=torch.uint8, device=device)
     memory = memory[-memory.data_ptr() % ALIGNMENT :][: plan.arena]

@@ -50,7 +50,7 @@ def counts(compiled: Compiled, inputs: Sequence[Any]) -> Counts:
     if device_of(inputs).type != "cpu":
         compiled, inputs = on("cpu", compiled), moved(tuple(inputs), "cpu")
     gm = steps_of(compiled, inputs)
-    plan = plan_of(compiled, inputs)
+    plan = plan_of(compiled, inputs, gm)
     if has_effects(compiled.graph.graph):
         gm = copy.deepcopy(gm)  # a run may write into its buffers
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
@@ -83,8 +83,9 @@ def too_much(compiled: Compiled, peak: int, inputs: Sequence[Any], own: int, mos
     if peak <= most:
         return None
     told = f"It needs {peak:,} bytes for what it computes, and the model as it is {own:,}; at most {most:,} are"
-    plan = plan_of(compiled, inputs)
-    where = peak_told(steps_of(compiled, inputs), plan, inputs) if plan is not None else ""
+    steps = steps_of(compiled, inputs)
+    plan = plan_of(compiled, inputs, steps)
+    where = peak_told(steps, plan, inputs) if plan is not None else ""
     return f"{told} allowed. {where}".strip()
 
 

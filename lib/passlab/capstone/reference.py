@@ -29,8 +29,10 @@ from passlab.fx.nodes import attribute
 from passlab.fx.patterns import Pattern, canonical, pattern
 from passlab.kernels import illegal
 from passlab.memory.allocate import ORDERS, first_fit
+from passlab.memory.buffers import height
+from passlab.memory.liveness import liveness
 from passlab.memory.order import best_order
-from passlab.memory.plan import planned
+from passlab.memory.plan import ALIGNMENT, Plan
 from passlab.memory.storages import CannotPlan
 from passlab.memory.tasks import nodes_of, tasks_of
 
@@ -292,11 +294,12 @@ def plan(compiled: Compiled, inputs: Sequence[Any]) -> Compiled:
     orders, plans = [[node.name for node in gm.graph.nodes]], []
     if not written(gm.graph) and not has_effects(gm.graph):
         orders.append(nodes_of(gm, best_order(tasks_of(gm, *inputs), states=2_000, width=8).order))
-    for order in orders:
-        for key in ORDERS.values():
-            allocate = lambda buffers, alignment, key=key: first_fit(buffers, key, alignment)  # noqa: E731
-            with suppress(CannotPlan):
-                plans.append(planned(gm, *inputs, allocate=allocate, order=order))
+    with suppress(CannotPlan):
+        for order in orders:
+            buffers = liveness(gm, *inputs, order=order)
+            for key in ORDERS.values():
+                offsets = first_fit(buffers, key, ALIGNMENT)
+                plans.append(Plan(tuple(order), dict(offsets), height(buffers, offsets)))
     return replace(compiled, plan=min(plans, key=lambda plan: plan.arena, default=None))
 
 

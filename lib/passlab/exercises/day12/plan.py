@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from functools import cache
 
@@ -23,9 +24,13 @@ ALLOWED = 1.05
 def plan_case(model: Drawn, about: tuple[str, ...] = ("valid", "did")) -> Case:
     """A case of a drawn model with the groups of the course's compiler."""
 
+    @cache
+    def compiled() -> Compiled:
+        return compile(model.graph(), model.inputs, STAGES[:-1])
+
     def build() -> tuple:
-        compiled = compile(model.graph(), model.inputs, STAGES[:-1])
-        return compiled.graph, compiled.groups, model.inputs
+        made = compiled()
+        return copy.deepcopy(made.graph), [list(group) for group in made.groups], model.inputs
 
     return Case(model.name, build, about)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Sequence
 
@@ -28,8 +29,13 @@ class Board:
         budget: int,
     ):
         self.rows, self.columns, self.count = rows, columns, len(start)
-        self._place = [tuple(core) for core in start]
-        self._task = {core: task for task, core in enumerate(self._place)}
+        self._cores = list(itertools.product(range(rows), range(columns)))
+        self._number = {core: number for number, core in enumerate(self._cores)}
+        self._hops = [[abs(r - x) + abs(c - y) for x, y in self._cores] for r, c in self._cores]
+        self._place = [self._number[tuple(core)] for core in start]  # of each task, by number
+        self._task = [-1] * len(self._cores)
+        for task, place in enumerate(self._place):
+            self._task[place] = task
         self._words: list[list[tuple[int, float]]] = [[] for _ in start]
         for a, b, number in words:
             self._words[a].append((b, number))
@@ -43,44 +49,46 @@ class Board:
 
     def cores(self) -> list[tuple[int, int]]:
         """Return the core of each task, as they lie now."""
-        return list(self._place)
+        return [self._cores[place] for place in self._place]
 
     def change(self, a: tuple[int, int], b: tuple[int, int]) -> float:
         """Return by how much words × hops would grow if the tasks on cores a and b changed places. Costs an evaluation.
 
         Either core may be free. Raises Spent if no evaluation is left, ValueError for a core off the grid.
         """
-        for core in (a, b):
-            self._check(core)
+        here, there = self._of(a), self._of(b)
         if not self._left:
             raise Spent("all evaluations of the budget are used up; look at board.left")
         self._left -= 1
-        return self._pull(a, b) + self._pull(b, a)
+        if here == there:
+            return 0
+        return self._pull(here, there) + self._pull(there, here)
 
     def swap(self, a: tuple[int, int], b: tuple[int, int]) -> None:
         """Exchange the tasks on two cores."""
-        for core in (a, b):
-            self._check(core)
-        here, there = self._task.pop(a, None), self._task.pop(b, None)
-        for task, core in ((here, b), (there, a)):
-            if task is not None:
-                self._task[core], self._place[task] = task, core
+        a, b = self._of(a), self._of(b)
+        self._task[a], self._task[b] = self._task[b], self._task[a]
+        for place in (a, b):
+            if self._task[place] >= 0:
+                self._place[self._task[place]] = place
 
-    def _check(self, core: tuple[int, int]) -> None:
-        row, column = core
-        if not (0 <= row < self.rows and 0 <= column < self.columns):
+    def _of(self, core: tuple[int, int]) -> int:
+        """Return the number of a core."""
+        number = self._number.get(core)
+        if number is None:
             raise ValueError(f"core {core} is off the grid of {self.rows} rows and {self.columns} columns")
+        return number
 
-    def _pull(self, start: tuple[int, int], end: tuple[int, int]) -> float:
+    def _pull(self, start: int, end: int) -> float:
         """Return the change for the task on `start` if it goes to `end`; words to the task on `end` change nothing."""
-        task, other = self._task.get(start), self._task.get(end)
-        if task is None or start == end:
+        task, other, total = self._task[start], self._task[end], 0
+        if task < 0:
             return 0
-        (r, c), (u, v), total = start, end, 0
+        here, there, place = self._hops[start], self._hops[end], self._place
         for neighbour, number in self._words[task]:
             if neighbour != other:
-                x, y = self._place[neighbour]
-                total += number * (abs(u - x) + abs(v - y) - abs(r - x) - abs(c - y))
+                at = place[neighbour]
+                total += number * (there[at] - here[at])
         return total
 
 
