@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from autograder.authoring.source import ROOT
+from autograder.engine.verifier.misconceptions import Behaviour
 from passlab.building import cache
 from tests.exercises.proof import report
 
@@ -26,6 +27,10 @@ def proofs(once, apart) -> Callable[..., dict]:
         path = once(
             f"{exercise_id} {seed}.json", lambda path: path.write_text(apart(exercise_id, report, exercise_id, seed))
         )
-        return json.loads(path.read_text())
+        proof = json.loads(path.read_text())
+        proof["signatures"] = {
+            name: [Behaviour(*case) for case in cases] for name, cases in proof["signatures"].items()
+        }
+        return proof
 
     return of

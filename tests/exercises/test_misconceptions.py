@@ -7,7 +7,7 @@ import pytest
 
 from autograder.authoring.answers import hidden_cases
 from autograder.engine.data import CaseResult
-from autograder.engine.verifier.misconceptions import match, signature
+from autograder.engine.verifier.misconceptions import Behaviour, match, signature
 from passlab import exercises
 from tests.exercises.proof import Seen
 
@@ -78,7 +78,7 @@ def test_two_mistakes_in_one_answer_get_the_note_of_one_of_them_or_none(known, e
     for one, _, seen in known:
         for other, _, also in known:
             if one != other:
-                found = match([a if a[2] else b for a, b in zip(seen, also, strict=True)], notes(known))
+                found = match([a if a.lost else b for a, b in zip(seen, also, strict=True)], notes(known))
                 mixtures, named = mixtures + 1, named + bool(found)
                 wrong += bool(found) and not alike(known, found, seen) and not alike(known, found, also)
     assert wrong <= 0.05 * mixtures
@@ -128,4 +128,4 @@ def test_cases_that_were_not_put_any_more_count_as_different():
 
 def test_a_signature_survives_json():
     seen = signature([CaseResult("a", True, "timeout", ("same", "did"), "x")])
-    assert json.loads(json.dumps(seen)) == seen
+    assert [Behaviour(*case) for case in json.loads(json.dumps(seen))] == seen

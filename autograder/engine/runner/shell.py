@@ -23,7 +23,7 @@ import signal
 import sys
 import threading
 import zlib
-from typing import Any
+from typing import Any, NamedTuple
 
 from IPython.core.compilerop import CachingCompiler
 from IPython.core.displayhook import DisplayHook
@@ -64,8 +64,15 @@ def _bytes_as_base64(value: Any) -> str:
     raise TypeError(f"{type(value).__name__} is not JSON")
 
 
-def _bundle(data: dict) -> tuple[dict[str, Any], int, list[str]]:
-    """Return the part of a MIME bundle that a notebook file can hold, its characters, and the types left out."""
+class _Bundle(NamedTuple):
+    """The part of a MIME bundle that a notebook file can hold, its size in characters, and the types left out."""
+
+    data: dict[str, Any]
+    size: int
+    bad: list[str]
+
+
+def _bundle(data: dict) -> _Bundle:
     kept, size, bad = {}, 0, []
     for kind, value in data.items():
         json_like = isinstance(kind, str) and (kind == "application/json" or kind.endswith("+json"))
@@ -81,7 +88,7 @@ def _bundle(data: dict) -> tuple[dict[str, Any], int, list[str]]:
                 kept[_clean(kind)] = json.loads(_clean(text))
         except (TypeError, ValueError, RecursionError):
             bad.append(kind[:80])
-    return kept, size, bad
+    return _Bundle(kept, size, bad)
 
 
 class _Record:
@@ -135,8 +142,8 @@ class _Record:
         if bad and not data:
             return
         self.rich_left -= size
-        metadata, heavy, _ = _bundle({"application/json": metadata or {}})
-        metadata = metadata.get("application/json", {}) if heavy < 10_000 else {}
+        more_about = _bundle({"application/json": metadata or {}})
+        metadata = more_about.data.get("application/json", {}) if more_about.size < 10_000 else {}
         display_id = str(display_id) if display_id is not None else None
         if update:
             for shown in self.displays.get(display_id, []):

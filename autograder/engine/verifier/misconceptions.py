@@ -13,47 +13,57 @@ A wrong note is worse than none, so:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from typing import NamedTuple
 
 from autograder.engine.data import CaseResult
 
-#: A case as [name, status, lost verdicts, fingerprint]: JSON data, so that it can be stored and sent.
-Signature = list[list]
+
+class Behaviour(NamedTuple):
+    """What became of an answer on a case. `lost`: verdicts, sorted; `fingerprint`: its value's, or ""."""
+
+    name: str
+    status: str
+    lost: list[str]
+    fingerprint: str
+
+
+Signature = list[Behaviour]
 
 NEAR = 0.75
 
 
 def signature(cases: Iterable[CaseResult]) -> Signature:
     """Return an answer's behaviour, case by case."""
-    return [[case.name, case.status, sorted(case.lost), case.fingerprint] for case in cases]
+    return [Behaviour(case.name, case.status, sorted(case.lost), case.fingerprint) for case in cases]
 
 
-def _same_loss(one: Sequence, other: Sequence) -> bool:
-    return one[1] == other[1] and list(one[2]) == list(other[2])
+def _same_loss(one: Behaviour, other: Behaviour) -> bool:
+    return (one.status, one.lost) == (other.status, other.lost)
 
 
-def _same_value(one: Sequence, other: Sequence) -> bool:
-    return bool(one[3]) and one[3] == other[3]
+def _same_value(one: Behaviour, other: Behaviour) -> bool:
+    return bool(one.fingerprint) and one.fingerprint == other.fingerprint
 
 
 def match(seen: Signature, known: Iterable[tuple[str, Signature]]) -> str:
     """Return the note of the wrong answer that behaves like this one, or "". `known`: (note, signature), in order."""
-    mine = {case[0]: case for case in seen}
-    failed = [name for name, case in mine.items() if case[2]]
-    if not failed or not any(case[3] for case in seen):
+    mine = {case.name: case for case in seen}
+    failed = [name for name, case in mine.items() if case.lost]
+    if not failed or not any(case.fingerprint for case in seen):
         return ""
     exact: list[tuple[int, str]] = []
     near: dict[str, float] = {}
     for note, other in known:
-        theirs = {case[0]: case for case in other}
-        if not any(case[3] for case in other):
+        theirs = {case.name: case for case in other}
+        if not any(case.fingerprint for case in other):
             continue
         if mine.keys() == theirs.keys() and all(_same_loss(mine[name], theirs[name]) for name in mine):
             values = sum(_same_value(mine[name], theirs[name]) for name in failed)
             if len(failed) < len(mine) or 2 * values >= len(mine):
                 exact.append((values, note))
             continue
-        either = set(failed) | {name for name, case in theirs.items() if case[2]}
+        either = set(failed) | {name for name, case in theirs.items() if case.lost}
         both = [(mine[name], theirs[name]) for name in either if name in mine and name in theirs]
         alike = sum(_same_loss(*pair) and _same_value(*pair) for pair in both)
         if alike >= NEAR * len(either):

@@ -32,9 +32,11 @@ from autograder.engine.forms import Found, reader
 from autograder.engine.sandbox import address_space_mib
 from autograder.engine.verifier.verdicts import (
     Key,
+    KnownCase,
     Misconceptions,
     Mistakes,
     Question,
+    Result,
     Seen,
     cases_of,
     payloads,
@@ -171,7 +173,7 @@ class Verifier:
             if len(self.kept) > MOST_KEPT:
                 self.kept.clear()
             self.kept |= {key: Seen.of(kept) for key, kept in found.fresh}
-            self.mistakes |= dict(found.mistakes)
+            self.mistakes |= {KnownCase(*key): Result(*result) for key, result in found.mistakes}
             request.verdicts |= {at: asdict(verdict) for at, verdict in found.verdicts.items()}
         except (Gone, Garbled):
             if len(group) > 1:

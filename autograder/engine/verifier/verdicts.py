@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from autograder.authoring import answers
 from autograder.authoring.answers import hidden_cases
@@ -21,7 +21,7 @@ from autograder.engine import graphs, wire
 from autograder.engine.data import CaseResult, Verdict
 from autograder.engine.forms import Kept
 from autograder.engine.outcomes import to_wire
-from autograder.engine.verifier.misconceptions import match, signature
+from autograder.engine.verifier.misconceptions import Behaviour, match, signature
 from passlab import exercises
 from passlab.building import requests
 from passlab.fx import elsewhere
@@ -274,8 +274,24 @@ def of_the_moment() -> tuple[int, ...]:
     return requests.unsteady, graphs.unsteady, OutOfTime.times
 
 
-#: (exercise, seed, name of a known answer, position of the case) → its result: status, lost verdicts, fingerprint.
-Mistakes = dict[tuple[str, int, str, int], tuple[str, list[str], str]]
+class KnownCase(NamedTuple):
+    """A case, by its position, of a known wrong answer to an exercise, by its name."""
+
+    exercise: str
+    seed: int
+    answer: str
+    at: int
+
+
+class Result(NamedTuple):
+    """What became of a known wrong answer on a case; see `Behaviour`."""
+
+    status: str
+    lost: list[str]
+    fingerprint: str
+
+
+Mistakes = dict[KnownCase, Result]
 
 #: Seconds to search for a misconception, and for a known wrong answer to run on one case.
 SEARCH_SECONDS, RUN_SECONDS = 2.0, 1.0
@@ -297,20 +313,22 @@ class Misconceptions:
             return ""
         until = time.monotonic() + SEARCH_SECONDS
         seen = signature(cases)
-        order = sorted(range(len(seen)), key=lambda at: not seen[at][2])
-        lost = {verdict for case in seen for verdict in case[2]}
+        order = sorted(range(len(seen)), key=lambda at: not seen[at].lost)
+        lost = {verdict for case in seen for verdict in case.lost}
         known = [_Known(exercise_id, seed, entry) for entry in wrong_answers(exercise_id) if entry.mark.verdict in lost]
         for one in known:  # nothing has to be judged if one returns the same values
-            if time.monotonic() < until and all(self._gives(one, at) == (seen[at][1], seen[at][3]) for at in order):
+            if time.monotonic() < until and all(
+                self._gives(one, at) == (seen[at].status, seen[at].fingerprint) for at in order
+            ):
                 return match(seen, [(one.entry.mark.note, seen)])
         alike = []
         for one in known:
-            theirs: dict[int, list] = {}
+            theirs: dict[int, Behaviour] = {}
             for at in order:
                 if time.monotonic() > until:
                     break
-                theirs[at] = [seen[at][0], *self._does(one, at)]
-                if theirs[at][1:3] != [seen[at][1], list(seen[at][2])]:
+                theirs[at] = Behaviour(seen[at].name, *self._does(one, at))
+                if (theirs[at].status, theirs[at].lost) != (seen[at].status, seen[at].lost):
                     break
             else:
                 alike.append((one.entry.mark.note, [theirs[at] for at in range(len(seen))]))
@@ -319,17 +337,17 @@ class Misconceptions:
     def _gives(self, one: _Known, at: int) -> tuple[str, str]:
         """Return the status of its run on a case, and the fingerprint of its value."""
         found = self._found(one, at)
-        return (found[0], found[2]) if found else one.gives(at)
+        return (found.status, found.fingerprint) if found else one.gives(at)
 
-    def _found(self, one: _Known, at: int) -> tuple[str, list[str], str] | None:
+    def _found(self, one: _Known, at: int) -> Result | None:
         return self.known.get(one.key(at)) or self.fresh.get(one.key(at))
 
-    def _does(self, one: _Known, at: int) -> tuple[str, list[str], str]:
+    def _does(self, one: _Known, at: int) -> Result:
         found = self._found(one, at)
         if found is None:
             before = of_the_moment()
             status, fingerprint = one.gives(at)
-            found = (status, one.loses(at), fingerprint)
+            found = Result(status, one.loses(at), fingerprint)
             if before == of_the_moment() and at not in one.unsteady:
                 self.fresh[one.key(at)] = found
         return found
@@ -343,8 +361,8 @@ class _Known:
         self.questions: dict[int, Question] = {}
         self.unsteady: set[int] = set()
 
-    def key(self, at: int) -> tuple[str, int, str, int]:
-        return (self.exercise, self.seed, self.entry.__name__, at)
+    def key(self, at: int) -> KnownCase:
+        return KnownCase(self.exercise, self.seed, self.entry.__name__, at)
 
     def _question(self, at: int) -> Question:
         if at not in self.questions:

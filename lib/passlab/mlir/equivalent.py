@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -250,13 +250,13 @@ def first_parting(before: Any, after: Any, given: tuple, tolerance: Tolerance) -
     Otherwise the last operation of `before` whose value `after` does not compute. Values in another order count as
     equal if their shape differs as well. None for modules with buffers, many values, or several blocks.
     """
-    (old_names, old), (new_names, new) = (values(module, given) for module in (before, after))
+    old, new = (values(module, given) for module in (before, after))
     known = [*map(tensor, given)]
-    for name, op, value in zip(*new_names, new, strict=True):
-        if not any(_agree(other, value, tolerance) for other in (*old, *known)):
+    for name, op, value in new:
+        if not any(_agree(other, value, tolerance) for other in (*(one.tensor for one in old), *known)):
             return name, f"Look at {name} of after, {op}: no operation before has its value."
-    for name, op, value in reversed(list(zip(*old_names, old, strict=True))):
-        if not any(_agree(value, other, tolerance) for other in (*new, *known)):
+    for name, op, value in reversed(old):
+        if not any(_agree(value, other, tolerance) for other in (*(one.tensor for one in new), *known)):
             return name, f"Look for {name} of before, {op}: no operation after has its value."
     return None
 
@@ -267,8 +267,16 @@ def _agree(one: Tensor, other: Tensor, tolerance: Tolerance) -> bool:
     return not compare(one, other, tolerance)
 
 
-def values(module: Any, given: tuple) -> tuple[tuple[list[str], list[str]], list[Tensor]]:
-    """Return the names, the operations and the values of the tensors and numbers that `main` computes.
+class Value(NamedTuple):
+    """A tensor or number that a program computes: its name in the view, and the operation that makes it."""
+
+    name: str
+    op: str
+    tensor: Tensor
+
+
+def values(module: Any, given: tuple) -> list[Value]:
+    """Return the tensors and numbers that `main` computes.
 
     Raises MLIRError for a module that cannot be opened so.
     """
@@ -293,4 +301,4 @@ def values(module: Any, given: tuple) -> tuple[tuple[list[str], list[str]], list
     takes = function.properties["function_type"].inputs.data
     function.properties["function_type"] = FunctionType.from_lists(takes, [value.type for *_, value in found])
     (outputs,) = run_all(opened, [given], function=function.properties["sym_name"].data)
-    return ([name for name, *_ in found], [op for _, op, _ in found]), [tensor(array) for array in outputs]
+    return [Value(name, op, tensor(array)) for (name, op, _), array in zip(found, outputs, strict=True)]

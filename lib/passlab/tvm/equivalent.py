@@ -318,7 +318,7 @@ class _Comparison:
     def _named(self, inputs: tuple) -> dict[str, Tensor]:
         """Return inputs by the names of the parameters, where one side knows these."""
         own = next((side.own for side in (self.before, self.after) if side.own is not None), None)
-        names = [name for name, _ in signature(own)[1]] if own is not None else []
+        names = [name for name, _ in signature(own).parameters] if own is not None else []
         return {names[i] if i < len(names) else f"input{i}": tensor(x) for i, x in enumerate(inputs)}
 
     def _expected(self, target: str) -> list[list[Tensor]]:

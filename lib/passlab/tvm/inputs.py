@@ -71,7 +71,7 @@ def plain(t: Tensor) -> Any:
 def _example(module: Any, seed: int, odd: int) -> tuple[tuple[Tensor, ...], bool]:
     """Return random tensors for `main`, and whether it has symbolic dimensions; those become `odd`, odd + 2, …"""
     gen, made, symbolic = torch.Generator().manual_seed(seed), [], False
-    function, _, _ = signature(module)
+    function = signature(module).function
     if type(function).__name__ == "PrimFunc":
         raise ValueError("main is a PrimFunc, which does not say which of its buffers are outputs: give inputs.")
     for name, shape, dtype, free in held().examples(function, odd):

@@ -12,7 +12,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from passlab.tvm.dialect import Node, held
 
@@ -179,10 +179,18 @@ def short(text: str, most: int = 160) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def signature(module: Any) -> tuple[Any, list[tuple[str, Any]], Any]:
-    """Return `main` of a module (or the function itself), its parameters as (name, type), and its result type."""
+class Signature(NamedTuple):
+    """A function, its parameters as (name, type), and its result type."""
+
+    function: Any
+    parameters: list[tuple[str, Any]]
+    result: Any
+
+
+def signature(module: Any) -> Signature:
+    """Return the signature of a module's `main`, or of the function itself."""
     function = module if is_function(module) else module["main"]
-    return function, held().parameters(function), held().result(function)
+    return Signature(function, held().parameters(function), held().result(function))
 
 
 def equal_types(one: Any, other: Any) -> bool:
