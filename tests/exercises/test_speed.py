@@ -11,7 +11,9 @@ from passlab.exercises import _speed
 def looks(*found: tuple[tuple[float, ...], tuple[float, ...], str]):
     """A function that gives these one after the other: times of a build, of what is beside it, and what is wrong."""
     rest = iter(found)
-    return lambda: (lambda times, beside, wrong: (Built([], times=times, beside=(beside,)), wrong))(*next(rest))
+    return lambda: (lambda times, beside, wrong: (Built([], times=times, beside=(Built([], times=beside),)), wrong))(
+        *next(rest)
+    )
 
 
 def test_a_fast_kernel_is_looked_at_once_and_medians_count():
@@ -37,7 +39,9 @@ def test_one_that_is_far_too_slow_is_not_looked_at_again():
 
 
 def test_the_worst_of_several_ratios_decides():
-    both = lambda first, second: (Built([], times=(1.0,), beside=((first,), (second,))), "")  # noqa: E731
+    def both(first, second):
+        return Built([], times=(1.0,), beside=tuple(Built([], times=(time,)) for time in (first, second))), ""
+
     rest = iter([(9.0, 1.0), (2.0, 1.3), (2.0, 1.5)])
     assert _speed.pace(lambda: both(*next(rest)), [2.0, 1.4]).ratios == (2.0, 1.5)
 

@@ -33,7 +33,14 @@ def told(built, want=None) -> dict:
         "kernels": built.kernels,
         "allocations": built.allocations,
         "times": len(built.times),
-        "beside": [len(times) for times in built.beside],
+        "beside": [len(other.times) for other in built.beside],
+        "beside kernels": [len(other.kernels) for other in built.beside],
+        "beside alike": all(
+            np.allclose(one, other, equal_nan=True)
+            for beside in built.beside
+            for ours, theirs in zip(built.outputs, beside.outputs, strict=True)
+            for one, other in zip(ours, theirs, strict=True)
+        ),
         "right": want is not None
         and len(got) == len(want)
         and all(

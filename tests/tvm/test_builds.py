@@ -80,7 +80,13 @@ def test_kernels_and_storage_are_those_of_one_run(flavour):
     assert fused["allocations"] == [2, 96], "two outputs of 3x4 float32"
     assert fused["times"] == 3 and apart["times"] == 0
     assert found(flavour)["timed, each run"]["times"] == 2
-    assert found(flavour)["timed, each run"]["beside"] == [2, 2] and fused["beside"] == []
+    assert fused["beside"] == []
+
+
+@each_flavour
+def test_what_runs_beside_a_module_has_times_outputs_and_kernels_too(flavour):
+    timed = found(flavour)["timed, each run"]
+    assert timed["beside"] == [2, 2] and timed["beside kernels"] == [2, 2] and timed["beside alike"]
 
 
 @pytest.mark.parametrize(("flavour", "name"), [("relax", "shape_func"), ("relax", "shape_func_of_mine")])
@@ -161,6 +167,7 @@ def test_what_is_no_module_is_said_at_once():
         {"error": "", "outputs": [[]], "kernels": 7},
         {"error": "", "outputs": [[]], "times": ["never"]},
         {"error": "", "outputs": [[]], "allocations": [1]},
+        {"error": "", "outputs": [[]], "beside": [{"outputs": [[]], "kernels": [], "times": []}]},
         {"stage": 7, "outputs": None},
         {"ended": "now", "said": ""},
         {"ended": 0},
@@ -169,7 +176,7 @@ def test_what_is_no_module_is_said_at_once():
 )
 def test_an_answer_that_a_module_has_made_up_is_none(answer):
     control, other = socket.socketpair()
-    whole = {"kernels": [], "times": [], "allocations": None, "stage": ""}
+    whole = {"kernels": [], "times": [], "beside": [], "allocations": None, "stage": ""}
     answer = answer if not isinstance(answer, dict) or "outputs" not in answer else whole | answer
     builder = threading.Thread(target=_answering, args=(other, answer))
     builder.start()

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +51,9 @@ class Built:
     """The result of a build. `outputs`: for each tuple of inputs the outputs, flat.
 
     `error`: "" or a message, and the `stage` of the failure: build, run, crash or timeout. `kernels`: names of the
-    kernels that one run launches, in order. `times`: seconds of single runs, `beside`: those of each module beside it;
-    see `passlab.tvm.builds.run_module`. `allocations`: how many buffers one run allocates for its results, and their
-    bytes, where the compiler reports them.
+    kernels that one run launches, in order. `times`: seconds of single runs. `beside`: the same of each module that
+    ran beside it; see `passlab.tvm.builds.run_module`. `allocations`: how many buffers one run allocates for its
+    results, and their bytes, where the compiler reports them.
     """
 
     outputs: list[list[np.ndarray]]
@@ -61,7 +61,7 @@ class Built:
     stage: str = ""
     kernels: tuple[str, ...] = ()
     times: tuple[float, ...] = ()
-    beside: tuple[tuple[float, ...], ...] = ()
+    beside: tuple[Built, ...] = ()
     allocations: tuple[int, int] | None = None
 
     @property
@@ -227,11 +227,7 @@ def _talk(
                 return built
             stage = "run" if said["stage"] == "run" else "build"
     except TimeoutError:
-        doing = (
-            "The module was still running"
-            if stage == "run"
-            else f"{compiler(flavour).who} was still building the module"
-        )
+        doing = "The module was still running" if stage == "run" else f"{who} was still building the module"
         return Built([], f"{doing} after {max(seconds, 0):.3g} s.", "timeout")
     except (Gone, ValueError, TypeError, LookupError, AttributeError, OverflowError):
         _request(control).close()  # raises if it was the helper that ended
@@ -247,19 +243,29 @@ def _built(said: dict, payload: memoryview, head: dict) -> Built:
         if stage not in ("build", "run"):
             raise ValueError(stage)
         return Built([], error, stage)
+    built, payload = _ran(said, payload, head)
+    beside = []
+    for other in said["beside"]:
+        found, payload = _ran(other, payload, head)
+        beside.append(found)
+    if len(beside) != len(head.get("beside", ())) or payload:
+        raise ValueError(f"Expected the runs of {len(head.get('beside', ()))} modules beside it, and nothing else.")
+    count = said["allocations"]
+    return replace(built, beside=tuple(beside), allocations=None if count is None else (int(count[0]), int(count[1])))
+
+
+def _ran(said: dict, payload: memoryview, head: dict) -> tuple[Built, memoryview]:
+    """Parse what a reply says of the runs of one module; return the rest of the payload, too. See `_built`."""
     outputs, runs = [], len(head.get("inputs", ()))
     for specs in said["outputs"]:
         found, payload = arrays(specs, payload)
         outputs.append(found)
-    if len(outputs) != runs or payload:
-        raise ValueError(f"Expected the outputs of {runs} runs and nothing else.")
-    kernels = tuple(_text(name) for name in said["kernels"])
-    times, *others = (tuple(float(second) for second in row) for row in [said["times"], *said["beside"]])
-    if head.get("timed") and [*map(len, (times, *others))] != [runs] * (1 + len(head["beside"])):
+    if len(outputs) != runs:
+        raise ValueError(f"Expected the outputs of {runs} runs.")
+    times = tuple(float(second) for second in said["times"])
+    if head.get("timed") and len(times) != runs:
         raise ValueError("Expected the seconds of each run.")
-    count = said["allocations"]
-    allocations = None if count is None else (int(count[0]), int(count[1]))
-    return Built(outputs, "", "", kernels, times, tuple(others), allocations)
+    return Built(outputs, "", "", tuple(_text(name) for name in said["kernels"]), times), payload
 
 
 def _text(said: Any) -> str:

@@ -19,7 +19,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -49,7 +49,8 @@ def answer(
     send(sock, {"ready": True})
     head, payload = receive(sock, None, MOST_TENSORS)
     if head["do"] == "targets":
-        send(sock, _reply(kernels=own.targets()))
+        said = {"outputs": [], "kernels": own.targets(), "times": []}
+        send(sock, said | {"error": "", "stage": "", "beside": [], "allocations": None})
         return
     stage = "build"
     if "cuda" not in head["target"]:
@@ -72,54 +73,50 @@ def answer(
         send(sock, {"stage": "run"})
         if head["threads"]:
             own.use_threads(head["threads"])
-        ran, beside = [], []
-        for values in given:
-            # The module runs first: no memory that it is given holds the others' results for these inputs.
-            ran.append(_run(own, program, values))
-            beside.append([_run(own, other, values)[1] for other in others])
-        kernels, allocations = program.trace(given[0]) if given else ((), None)
-        if head["timed"]:
-            times = [seconds for _, seconds in ran]
-        else:
-            times = _times(program, given[0], head["repeats"]) if given else []
+        # The module runs first: no memory that it is given holds the others' results for these inputs.
+        ran = [[_run(own, one, values) for one in (program, *others)] for values in given]
+        said, allocations = _said(program, given, [runs[0] for runs in ran], head)
+        beside = [_said(one, given, [runs[at] for runs in ran], head)[0] for at, one in enumerate(others, 1)]
     except Failed as error:
         send(sock, {"error": str(error), "stage": stage})
     except MemoryError:
         send(sock, {"error": too_much(stage), "stage": stage})
     except Exception as error:
         if "bad_alloc" in str(error):
-            said = too_much(stage)
+            why = too_much(stage)
         else:
-            said = f"{own.who} cannot {stage} the module: {own.why(error) or type(error).__name__}."
-        send(sock, {"error": said, "stage": stage})
+            why = f"{own.who} cannot {stage} the module: {own.why(error) or type(error).__name__}."
+        send(sock, {"error": why, "stage": stage})
     else:
-        outputs = [[spec(array) for array in found] for found, _ in ran]
-        reply = _reply(outputs, kernels, times, list(zip(*beside, strict=True)), allocations)
-        send(sock, reply, *(flat(array) for found, _ in ran for array in found))
+        reply = said | {"error": "", "stage": "", "beside": beside, "allocations": allocations}
+        send(sock, reply, *(flat(array) for runs in zip(*ran, strict=True) for run in runs for array in run.outputs))
 
 
-def _reply(outputs=(), kernels=(), times=(), beside=(), allocations=None) -> dict:
-    return {
-        "error": "",
-        "stage": "",
-        "outputs": list(outputs),
-        "kernels": list(kernels),
-        "times": list(times),
-        "beside": list(beside),
-        "allocations": allocations,
-    }
+class _Run(NamedTuple):
+    """One run's outputs, flat, and its seconds of CPU time: what all threads of this process spent."""
+
+    outputs: list[np.ndarray]
+    seconds: float
 
 
-def _run(own: Compiler, program: Executor, values: list[np.ndarray]) -> tuple[list[np.ndarray], float]:
-    """Return the outputs of one run, flat, and its seconds of CPU time: what all threads of this process spent.
+def _said(program: Executor, given: list, ran: list[_Run], head: dict) -> tuple[dict, list[int] | None]:
+    """Return what a reply says of a module's runs on the inputs, and the count and bytes of its allocations."""
+    kernels, allocations = program.trace(given[0]) if given else ((), None)
+    if head["timed"]:
+        times = [run.seconds for run in ran]
+    else:
+        times = _times(program, given[0], head["repeats"]) if given else []
+    outputs = [[spec(array) for array in run.outputs] for run in ran]
+    return {"outputs": outputs, "kernels": list(kernels), "times": times}, allocations
 
-    Inputs are copied and outputs read outside of the clock.
-    """
+
+def _run(own: Compiler, program: Executor, values: list[np.ndarray]) -> _Run:
+    """Run a module once. Inputs are copied and outputs read outside of the clock."""
     call = program.call(values)
     start = cpu_time()
     result = call()
     seconds = cpu_time() - start
-    return own.outputs(result), seconds
+    return _Run(own.outputs(result), seconds)
 
 
 def _times(program: Executor, values: list[np.ndarray], repeats: int) -> list[float]:

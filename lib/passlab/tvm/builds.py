@@ -78,8 +78,8 @@ def run_module(
     other programs do not add to it, a second core does not shorten it. Copying is not part of it. Whoever passes
     different inputs for each run and compares all outputs leaves nothing to a kernel that skips work done before.
     beside: modules of the same signature to compare with, built by TVM's default pipeline. Each runs in the same
-    process, right after each run that is timed and on the same inputs: `beside[k][i]` and `times[i]` meet the machine
-    in the same moment. (A neighbour on the core can make one slower than a second later, to less than half.)
+    process, right after each run that is timed and on the same inputs: `beside[k].times[i]` and `times[i]` meet the
+    machine in the same moment. (A neighbour on the core can make one slower than a second later, to less than half.)
 
     A module of TIR alone is called with the inputs and a buffer for each remaining parameter, which is an output.
     Raises Unreachable where that TVM cannot be used on this machine.

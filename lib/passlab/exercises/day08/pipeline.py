@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,13 +66,12 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("valid", broken is None, broken or "")
     if broken:
         return
-    default = _default(case, before)
     model = task.model()
     mine, wrong, took, ratios = pace(lambda: _compared(value, task, model, before), [task.faster])
     yield Finding("same", not wrong, wrong)
     if wrong:
         return
-    here, there = len(mine.kernels), len(default.kernels)
+    here, there = len(mine.kernels), len(mine.beside[0].kernels)
     most = there - task.fewer
     message = f"One run launches {here} kernels, with TVM's default pipeline {there}"
     message += "; launch fewer." if task.fewer else "; do not launch more."
@@ -85,30 +84,13 @@ def judge(case: Case, value: object) -> Iterator[Finding]:
     yield Finding("cost", ratio >= task.faster, "" if ratio >= task.faster else slow)
 
 
-def _run(module: Any, given: Sequence[tuple], pipeline: str | None, **how: Any) -> Built:
-    from passlab.relax.pipelines import host
-
-    return builds.run_module(module, given, target=str(host()), pipeline=pipeline, threads=1, seconds=60, **how)
-
-
 def _compared(module: Any, task: Task, model: nn.Module, before: Any) -> tuple[Built, str]:
     """Return the build of a module, timed beside the module before, and how an output differs from torch's, or ""."""
-    given = drawn([x.shape for x in task.inputs])
-    built = _run(module, given, "none", timed=True, beside=[before])
+    from passlab.relax.pipelines import host
+
+    given, how = drawn([x.shape for x in task.inputs]), {"target": str(host()), "threads": 1, "seconds": 60}
+    built = builds.run_module(module, given, pipeline="none", timed=True, beside=[before], **how)
     return built, first_wrong(built, given, lambda outputs, x: _difference(outputs, model, x))
-
-
-def _default(case: Case, module: Any) -> Built:
-    """Return the build of a case's module with TVM's default pipeline; one build for each case."""
-    if case.name not in _defaults:
-        built = _run(module, [case.expect.inputs], None)
-        if not built.ok:
-            raise RuntimeError(f"TVM's default pipeline fails on {case.name}: {built.error}")
-        _defaults[case.name] = built
-    return _defaults[case.name]
-
-
-_defaults: dict[str, Built] = {}
 
 
 def _difference(outputs: list[np.ndarray], model: nn.Module, given: tuple[np.ndarray, ...]) -> str | None:
