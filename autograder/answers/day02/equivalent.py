@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02._shared import program
-from passlab.exercises.day02.equivalent import Pair, pair_case
+from passlab.exercises.day02.equivalent import APART, Pair, pair_case
 from passlab.exercises.day02.equivalent import cases as visible
 from passlab.exercises.day02.fold_batchnorm import batch_norm
 from passlab.fx.cases import seeded
@@ -123,7 +123,7 @@ def hidden(seed: int) -> list[Case]:
             lambda x: (x, x + 1), lambda x: (x, x + 1, x), normal(4), "Two outputs before, three after."
         ),
         "another dtype": (
-            lambda x: x * 1, lambda x: x.double(), normal(4), "The values are equal, the dtype is not."
+            lambda x: x * 1, lambda x: x.double(), normal(4), "The values are equal, the dtype is not.", APART
         ),
         "plus and minus infinity": (
             lambda x: 1 / (x * 0).abs(), lambda x: -1 / (x * 0).abs(), normal(4), "One gives inf, the other -inf."
@@ -340,6 +340,22 @@ only_a_bool = edited("did", "answers yes or no, without the figures", ("return s
 
 _INF = "return math.inf, math.inf, 0.0"
 _FIGURES = "return gap.max().item(), gap.square().mean().item(), 32 * eps * a.abs().max().item()"
+dtype_is_no_figure = edited(
+    "did",
+    "gives 0 as the difference of tensors of two dtypes",
+    (
+        "a.dtype != b.dtype:\n            return math.inf, math.inf, 0.0",
+        "a.dtype != b.dtype:\n            return 0.0, 0.0, -1.0",
+    ),
+)
+an_error_is_no_figure = edited(
+    "did",
+    "gives 0 as the difference where one program fails",
+    (
+        "except Exception:\n            return False, math.inf, math.inf",
+        "except Exception:\n            return False, 0.0, 0.0",
+    ),
+)
 _TRIAL = "trials.append([size * torch.randn(x.shape, generator=gen).to(x.dtype) if floats(x) else x for x in inputs])"
 _SIZES = "for size in (1, 100):"
 _PAIRS = "for a, b in zip(old, new, strict=True):"

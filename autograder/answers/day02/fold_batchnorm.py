@@ -15,6 +15,7 @@ from autograder.authoring.answers import edited, right, wrong
 from passlab.exercises.day02._shared import Rewrite, op_of, program, rewrite_case
 from passlab.exercises.day02.fold_batchnorm import batch_norm
 from passlab.exercises.day02.fold_batchnorm import cases as visible
+from passlab.given.day02.fold_batchnorm import Centred
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
@@ -81,6 +82,23 @@ def _two_names() -> fx.GraphModule:
     gm = program(lambda m, x: m.bn(m.conv(x)) + m.bn(m.other(torch.tanh(x))), torch.randn(2, 3, 5, 5), **parts)
     gm.set_submodule("other", gm.conv)
     return gm
+
+
+def _subclass() -> fx.GraphModule:
+    parts = {"conv": nn.Conv2d(3, 4, 3), "bn": Centred(4)}
+    return program(lambda m, x: m.bn(m.conv(x)), torch.randn(2, 3, 5, 5), **parts)
+
+
+def _written_between() -> fx.GraphModule:
+    """Return operands by name, and an image that is written between convolution and batch norm."""
+
+    def body(m, x):
+        image = torch.tanh(x)
+        y = m.conv(input=image)
+        image.mul_(2)
+        return m.bn(input=y), image
+
+    return program(body, torch.randn(2, 3, 5, 5), conv=nn.Conv2d(3, 4, 3), bn=batch_norm(4))
 
 
 def _frozen() -> fx.GraphModule:
@@ -153,6 +171,8 @@ def hidden(seed: int) -> list[Case]:
             *KEPT,
         ),
         rewrite_case("names that are taken", _names_taken, Rewrite(("conv → bn",))),
+        rewrite_case("an image that is written in between", _written_between, Rewrite(("conv → bn",))),
+        rewrite_case("a subclass", _subclass, Rewrite(why="Centred is a BatchNorm2d by inheritance only"), *KEPT),
         rewrite_case(
             "other convolutions, other norms",
             _one_and_three,
@@ -386,3 +406,13 @@ identity_stays = edited(
 )
 
 EQUIVALENT = {("gm.recompile()", "pass"): "the graph is the result, and its code is generated anew"}
+at_the_norm = edited(
+    "same",
+    "puts the new convolution where the batch norm was: it reads what was written in between",
+    ("inserting_before(conv)", "inserting_before(bn)"),
+)
+norm_by_isinstance = edited(
+    "spared",
+    "asks isinstance of the batch norm: a subclass may compute something else",
+    ("type(norm) is nn.BatchNorm2d", "isinstance(norm, nn.BatchNorm2d)"),
+)

@@ -35,7 +35,10 @@ def hidden(seed: int) -> list[Case]:
     """Return random pipelines that are right, and such with one culprit."""
     nested = Managed(("grow", "nested"), "nested", "an inner pass broke it", "nested raised PassError('inner', …)")
     inner = Scenario((Step("grow", "add"), Step("nested", "blame"), Step("shrink", "remove")))
-    cases = [*visible(), Case("a pass that runs a manager of its own", lambda: (inner,), ("valid",), expect=nested)]
+    itself = Managed((), "grow", "grow", "grow must come after itself, which nothing can")
+    alone = Scenario((Step("grow", "add", after=("grow",)),))
+    cases = [*visible(), Case("a pass after itself", lambda: (alone,), ("valid",), expect=itself)]
+    cases += [Case("a pass that runs a manager of its own", lambda: (inner,), ("valid",), expect=nested)]
     for i in range(6):
         rng = random.Random(f"{seed}/{i}")
         scenario, expect = _plan(rng)
@@ -227,3 +230,8 @@ ComputesAll = edited(
     ("for name in p.requires:", "facts = {}\n            for name in self.analyses:"),
 )
 HistoryOfNames = edited("did", "history holds the names alone", (NOTE, "self.history.append(p.name)"))
+own_name_counts = edited(
+    "valid",
+    "takes a pass for one that stands before itself",
+    ("for missing in set(p.after) - seen:", "for missing in set(p.after) - seen - {p.name}:"),
+)

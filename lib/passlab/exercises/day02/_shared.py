@@ -18,10 +18,10 @@ from passlab.judge import Case, plural
 
 
 class _Tracer(fx.Tracer):
-    """Trace a ConvReLU2d, or a subclass of ReLU, as one node."""
+    """Trace a ConvReLU2d, or a subclass of ReLU or BatchNorm2d, as one node."""
 
     def is_leaf_module(self, module: nn.Module, name: str) -> bool:
-        return isinstance(module, ConvReLU2d | nn.ReLU) or super().is_leaf_module(module, name)
+        return isinstance(module, ConvReLU2d | nn.ReLU | nn.BatchNorm2d) or super().is_leaf_module(module, name)
 
 
 def program(body: Callable, *inputs: Tensor, training: bool = False, **parts: Any) -> fx.GraphModule:
