@@ -103,6 +103,12 @@ def hidden(seed: int) -> list[Case]:
         before = read(x, "steps").sum()
         return before * torch.pca_lowrank(x, 2)[0] + read(x, "steps").sum()
 
+    def draw_between(m: Any, x: fx.Proxy) -> fx.Proxy:
+        read(x, "steps").add_(1)
+        before = read(x, "steps").sum()
+        torch._assert(x.dim() == 2, "two dimensions, please")
+        return before * torch.rand_like(x) + read(x, "steps").sum()
+
     def spelled_alike(m: Any, x: fx.Proxy) -> tuple:
         parts = x[0:1], x[0, 1, None], call(operator.getitem, x, (0, 1)), x[[0, 1]], x[1:], x[:1], x[1:2], x[::1]
         return *parts, m.tanh(x), x.tanh(), torch.stack([x, x * 2]), torch.stack([x * 2, x])
@@ -168,6 +174,11 @@ def hidden(seed: int) -> list[Case]:
             "a call that nothing is known about",
             graph(unknown, (4, 2), steps=torch.zeros(3)),
             spared=[least("sum", 2, "Nothing is known about the call between these reads, so it may write.")],
+        ),
+        case(
+            "a draw and an assertion between",
+            graph(draw_between, (2, 3), steps=torch.zeros(3)),
+            did=[most("sum", 1, "Neither a draw nor an assertion writes into what these read.")],
         ),
         case(
             "spelled alike",
@@ -321,6 +332,8 @@ any_write = edited(
     "a write ends all equality, also of values whose memory nothing writes",
     ("if any(n in memory for n in node.all_input_nodes) else None", ""),
 )
+draws_write = edited("did", "takes a draw for a write", ('{"writes", "unknown"}', '{"writes", "unknown", "draws"}'))
+every_effect_writes = edited("did", "takes every effect for a write", ('found & {"writes", "unknown"}', "found"))
 trusts_the_unknown = edited(
     "spared", "a call that nothing is known about writes nothing", ('{"writes", "unknown"}', '{"writes"}')
 )

@@ -94,7 +94,7 @@ def hidden(seed: int) -> list[Case]:
 
     def stored(m: Any, x: fx.Proxy) -> fx.Proxy:
         y = torch.exp(x) * 2
-        z = torch.relu(y + 0)
+        z = torch.relu(torch.add(input=y, other=0.5))
         store(y, 0, 0.0)
         return torch.neg(z + 1)
 
