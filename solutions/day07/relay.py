@@ -648,7 +648,7 @@ def dce(func, mod, ctx):
 
     In:  a function, the module it is in, and the PassContext.
     Out: no variable that let binds is unused, and no tuple is made only to take some of its fields, whether bound
-         by let (t.0 reads nothing but the first field of t) or not.
+         by let (t.0 reads nothing but the first field of t), also under a second name (let u = t.1), or not.
     Stays: what is read; the parameters of the function, read or not (they are its signature), and its attributes; a
          unused value that contains, however deep inside, a call of an operator with effects
          (`op.get_attr("TOpIsStateful")`, as nn.dropout), or a call of something else than an operator.

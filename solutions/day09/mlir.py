@@ -255,7 +255,7 @@ check("day09.patterns", patterns)
 #
 # | fuse | leave |
 # |---|---|
-# | the producer's iterators are all parallel, and the map of its result is a permutation | a producer that sums up, or that reads its outs |
+# | the map of the producer's result is a permutation: so its iterators are all parallel | a producer that sums up, or that reads its outs |
 # | the consumer reads the result as an input (it may sum it up) | the consumer's outs begin with it |
 # | nothing else reads the result | it is read by another operation, or returned |
 # | | a dimension of the consumer would not be indexed alone by any operand afterwards: its size would be unknown |
