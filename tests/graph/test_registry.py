@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
+import threading
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import passlab
+from autograder.engine import wire
 from passlab import bytes_moved, cost, diff, draw, equivalent, launches, shrink, view
+from passlab.building import requests, server
 from passlab.graph import registry
 
 PACKAGE = {
@@ -45,6 +51,45 @@ def bytes_moved(value, *inputs):
 def cost(value, *inputs):
     return Cost(1, 1, int(bytes_moved(value)))
 """,
+    "wire": """
+from passlab.process.refusal import Refused
+from passlab.toy import Sum
+
+def carries(value):
+    return isinstance(value, Sum)
+
+def encode(value):
+    return bytes(value.numbers)
+
+def decode(payload):
+    if len(payload) > 4:
+        raise Refused("A sum of more than four numbers.")
+    return Sum(*payload)
+""",
+    "compiler": """
+from passlab.building.compiler import Compiler
+
+class Adder:
+    def __init__(self, numbers):
+        self.numbers = numbers
+
+    def call(self, values):
+        return lambda: [value + sum(self.numbers) for value in values]
+
+    def trace(self, values):
+        return ["add"], None
+
+class Toy(Compiler):
+    who, distribution, sources, own = "The toy", "numpy", (), ("passlab.toy.",)
+
+    def load(self):
+        return lambda text: [int(number) for number in text.split("+")]
+
+    def build(self, module, params, head):
+        return Adder(module)
+
+COMPILER = Toy()
+""",
     "shrink": """
 def shrink(value, fails, budget):
     return min((type(value)(n) for n in value.numbers if fails(type(value)(n))), key=lambda s: s.numbers)
@@ -61,6 +106,7 @@ def Sum(tmp_path, monkeypatch):
         (folder / f"{name}.py").write_text(text)
     monkeypatch.setattr(passlab, "__path__", [*passlab.__path__, str(tmp_path)])
     monkeypatch.setitem(registry.TYPES, "passlab.toy.Sum", registry.IR("toy", "a toy sum"))
+    monkeypatch.setattr(registry, "COMPILERS", (*registry.COMPILERS, "toy"))
     registry.offered.cache_clear()
     yield registry.load("toy").Sum
     for name in [name for name in sys.modules if name.startswith("passlab.toy")]:
@@ -80,6 +126,50 @@ def test_a_new_ir_is_one_line_and_one_folder(Sum):
     assert equivalent(program, Sum(7)).reason == "6 is not 7."
     assert equivalent(lambda: 6, program), "one side may be any function"
     assert shrink(program, lambda s: max(s.numbers) > 1).numbers == (2,)
+
+
+def test_a_new_ir_travels_and_is_built_by_the_same_table(Sum):
+    assert wire.decode(wire.encode([Sum(1, 2), 3]))[0].numbers == (1, 2)
+    with pytest.raises(wire.Refused, match="more than four"):
+        wire.decode(wire.encode(Sum(1, 2, 3, 4, 5)))
+    head = {"do": "run", "params": {}, "inputs": [[["float32", [2]]]], "target": "llvm", "beside": [3], "threads": 0}
+    head |= {"timed": True, "repeats": 0}
+    ours, theirs = socket.socketpair()
+    builder = threading.Thread(target=_answering, args=(theirs, registry.compiler("toy")))
+    builder.start()
+    requests.use("toy", ours)
+    built, wrong = (
+        requests.ask("toy", head | {"text": 3}, [text, b"5+5", np.ones(2, np.float32)], 5.0)
+        for text in (b"1+2", b"1+x")
+    )
+    requests.end("toy")
+    builder.join()
+    assert built.ok and built.outputs[0][0].tolist() == [4, 4] and built.beside[0].outputs[0][0].tolist() == [11, 11]
+    assert wrong.error == "The toy cannot build the module: invalid literal for int() with base 10: 'x'."
+
+
+def _answering(control, own):
+    """A builder that answers each request itself."""
+    with control:
+        while True:
+            data, fds, _, _ = socket.recv_fds(control, 1, 1)
+            if not data:
+                return
+            with socket.socket(fileno=fds[0]) as sock:
+                server.answer(sock, own, own.load())
+
+
+def test_every_compiler_names_what_decides_its_results():
+    for flavour in registry.COMPILERS:
+        own = registry.compiler(flavour)
+        assert own.sources and all((Path(passlab.__file__).parent / name).is_file() for name in own.sources), flavour
+        assert f"passlab.{flavour}." in own.own
+
+
+def test_no_such_flavour_is_a_sentence():
+    assert registry.compiler("torch") is None
+    with pytest.raises(ValueError, match="no flavour 'jax'; expected one of torch, relay, relax, mlir"):
+        registry.compiler("jax")
 
 
 def test_what_a_package_lacks_is_said(Sum):

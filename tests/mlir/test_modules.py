@@ -21,7 +21,7 @@ from passlab.mlir import (
     verify,
 )
 from passlab.mlir import modules as limits
-from passlab.mlir.run import _passes
+from passlab.mlir import run as mlir_run
 from tests.mlir.programs import CHAIN, LOOPS
 
 
@@ -240,7 +240,7 @@ POISON = body("  %p = ub.poison : tensor<4xf32>\n  %0 = arith.addf %a, %p : tens
 )
 def test_a_failing_pass_names_the_operation_and_its_line(steps, line, words, confined, monkeypatch):
     if confined:
-        monkeypatch.setattr(limits, "elsewhere", _passes)
+        monkeypatch.setattr(limits, "elsewhere", mlir_run.passes)
     module = parse(POISON)
     with pytest.raises(MLIRError) as failed:
         pipeline(module, steps)

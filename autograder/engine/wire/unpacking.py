@@ -26,7 +26,6 @@ from passlab.judge import travel
 from passlab.process.refusal import Refused
 
 _MOST = 2**62
-_PACKAGES = [row.package for row in registry.TYPES.values()]
 
 
 def unpack(document: Any, blobs: dict[str, bytes]) -> Any:
@@ -176,7 +175,8 @@ class _Unpacker:
 
     def module_of_ir(self, row: list, depth: int) -> Any:
         _, package, data = _rows(row, 3)
-        codec = registry.offered(package, "wire") if package in _PACKAGES else None
+        known = [ir.package for ir in registry.TYPES.values()]
+        codec = registry.offered(package, "wire") if package in known else None
         if codec is None:
             raise Refused("The payload contains a module of an IR whose modules do not travel.")
         data = self.value(data, depth)

@@ -33,7 +33,7 @@ from typing import Any
 
 import numpy as np
 
-from passlab.graph.registry import compiler
+from passlab.graph import registry
 
 FOLDER = "PASSLAB_BUILDS"
 #: The cache of graders and proofs, below the project's root.
@@ -69,7 +69,7 @@ def key(flavour: str, head: dict[str, Any], parts: Iterable[Any]) -> str:
 @cache
 def circumstances(flavour: str) -> list[str]:
     """Return everything besides the request that determines the outputs."""
-    own, here = compiler(flavour), Path(__file__).parent
+    own, here = registry.compiler(flavour), Path(__file__).parent
     sources = [here / "server.py", *(here.parent / name for name in own.sources)]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()
     try:

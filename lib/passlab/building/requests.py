@@ -32,7 +32,7 @@ import numpy as np
 from passlab.building import cache
 from passlab.building.arrays import arrays, flat
 from passlab.building.compiler import Unreachable
-from passlab.graph.registry import COMPILERS, compiler
+from passlab.graph import registry
 from passlab.process.messages import Gone, receive, send
 from passlab.process.server import request
 
@@ -103,8 +103,8 @@ def helper(flavour: str) -> subprocess.Popen | None:
 
 def _control(flavour: str) -> socket.socket:
     """Return the socket over which a helper takes requests: each is one byte that carries the request's own socket."""
-    if flavour not in COMPILERS:
-        raise ValueError(f"No flavour {flavour!r}; choose one of {', '.join(COMPILERS)}.")
+    if flavour not in registry.COMPILERS:
+        raise ValueError(f"No flavour {flavour!r}; choose one of {', '.join(registry.COMPILERS)}.")
     if not hasattr(os, "fork"):
         raise Unreachable("Modules are built and run in a forked process; this system cannot fork. Use Linux or WSL.")
     with _lock:
@@ -210,7 +210,7 @@ def _talk(
 ) -> Built:
     """Make one request. Closing the socket ends the child that serves it. name: of its entry in the cache."""
     global _allowed
-    who = compiler(flavour).who
+    who = registry.compiler(flavour).who
     stage, start, seconds = "build", time.monotonic(), min(seconds, _allowed)
     deadline = start + seconds
     try:

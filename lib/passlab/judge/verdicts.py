@@ -81,7 +81,7 @@ class Exercise:
     `call(answer, case)` runs the answer on a case (an exercise whose answer is a class has its own). In a day's list
     these come from the exercise's own module (see `passlab.exercises`). `seconds`: the CPU time an answer may take for
     one case. `notebook`: default, the day's first.
-    `flavour`: the compiler that the notebook needs, "torch", "relay", "relax" or "mlir". A process can hold one TVM.
+    `flavour`: the compiler that the notebook needs: "torch", or one of `passlab.graph.registry.COMPILERS`.
     `stretch`: a harder question beyond the day's core; its points are extra credit.
     `closed`: dotted names of the functions that do the exercise, and cannot be called while the answer runs.
     `meaning`: verdict → what it says here, where `MEANING` does not fit (the answer is not a graph, say). `helps`:

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from passlab.building.compiler import Executor, Failed, Unreachable
+from passlab.building.compiler import Executor, Failed
 from passlab.mlir.ccode import RANK, ROW
 
 #: MLIR's name of an element type → NumPy's.
@@ -348,12 +348,3 @@ def _heard() -> Iterator[list[str]]:
             os.close(kept)
             file.seek(0)
             heard[0] = file.read(2**16).decode(errors="replace")
-
-
-def reach() -> Any:
-    """Return xDSL, or raise Unreachable."""
-    try:
-        import xdsl
-    except ImportError:
-        raise Unreachable("MLIR needs the package xdsl: pip install xdsl==0.74.0.") from None
-    return xdsl

@@ -142,7 +142,7 @@ def confine() -> None:
 
     For a process that judges modules of strangers: C++ may crash on them.
     """
-    modules.elsewhere = _passes
+    modules.elsewhere = passes
 
 
 def complaint(text: str, seconds: float = 20.0) -> str:
@@ -150,7 +150,7 @@ def complaint(text: str, seconds: float = 20.0) -> str:
     return _asked(text, [], strict=True, verified=False, seconds=seconds).error
 
 
-def _passes(text: str, steps: Sequence[str]) -> list[str]:
+def passes(text: str, steps: Sequence[str]) -> list[str]:
     """Return the text after each pass, from another process. Raises MLIRError."""
     done = _asked(text, steps, strict=False, verified=True, seconds=60.0)
     if done.error:

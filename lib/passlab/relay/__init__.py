@@ -145,18 +145,19 @@ def _libraries() -> list[str]:
     """Return the libraries, beyond the system's, that libtvm.so is linked against, in loading order."""
     _folder()
     nvrtc, runtime = _place("nvidia.cuda_nvrtc"), _place("nvidia.cuda_runtime")
-    return [str(nvrtc / "lib/libnvrtc.so.12"), str(runtime / "lib/libcudart.so.12"), _driver()]
+    return [str(nvrtc / "lib/libnvrtc.so.12"), str(runtime / "lib/libcudart.so.12"), driver()]
 
 
-def _driver() -> str:
+def driver() -> str:
+    """Return CUDA's driver library: the installed one, loaded, or else the path of the stub. Raises Unreachable."""
     try:
         ctypes.CDLL("libcuda.so.1", ctypes.RTLD_GLOBAL)
         return "libcuda.so.1"
     except OSError:
-        return str(_stub())
+        return str(stub())
 
 
-def _stub() -> Path:
+def stub() -> Path:
     """Return the compiled stub: an existing one, or a new one in the first writable folder."""
     name = f"passlab-no-cuda-{hashlib.sha256(_STUB.encode()).hexdigest()[:12]}.so"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
