@@ -258,6 +258,11 @@ loses_attributes = edited(
     ("tvm.ir.Call(conv.op, operands, conv.attrs, conv.ty_args)", "relax.op.nn.conv2d(*operands)"),
 )
 relu_six = edited("same", "clips at 6: that is relu6", ('call.args[0], 0, float("inf")', "call.args[0], 0, 6.0"))
+finite = edited(
+    "did",
+    "clips at the largest float32: inf, which relu keeps, is cut off",
+    ('call.args[0], 0, float("inf")', "call.args[0], 0, 3.4028234663852886e38"),
+)
 not_primitive = edited(
     "did", "forgets Primitive: the functions do not become kernels", ('attrs={"Primitive": True}', "attrs={}")
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any
 
 from passlab.exercises.day08._shared import (
@@ -46,14 +48,26 @@ def _ported(before: Any, after: Any, case: Case) -> str | None:
         return f"{plural(left, 'relu')} left. In the given module, replace {and_more(others) or and_more(joined)}."
     if clips < len(others):
         return f"{plural(len(others), 'relu')} should become clip ({and_more(others)}); {clips} did."
+    for low, high in _limits(after) - _limits(before):
+        if (low, high) != (0, math.inf):
+            return f"A relu became clip(x, {low:g}, {high:g}); relu(x) is clip(x, 0, inf)."
     return None
+
+
+def _limits(mod: Any) -> Counter[tuple[float, float]]:
+    """Return the limits of all clips."""
+    clips = [node.expr for reading in readings(mod) for node in reading.nodes.values() if node.name == CLIP]
+    return Counter((float(low.value), float(high.value)) for _, low, high in (clip.args for clip in clips))
 
 
 def _port_spared(before: Any, after: Any, case: Case) -> str | None:
     joined, _ = joinable(before)
     convs = calls(before)[CONV], calls(after)[CONV]
     if convs[1] > convs[0]:
-        return f"{plural(convs[0], 'conv2d')} became {convs[1]}: a convolution with other consumers now runs twice."
+        return (
+            f"{plural(convs[0], 'conv2d')} became {convs[1]}: a convolution with other consumers now runs twice, or "
+            "one that was fused is still bound."
+        )
     if (fused := launches(after).count((CONV, RELU))) > len(joined):
         return (
             f"{fused} conv2d were fused with a relu; only {len(joined)} may be: the values of the others are also used "
