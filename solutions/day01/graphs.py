@@ -175,7 +175,7 @@ def residual_edges(gm: fx.GraphModule) -> set[tuple[str, str]]:
     for node in gm.graph.nodes:
         operands = [a for a in node.all_input_nodes if "tensor_meta" in a.meta]
         above[node] = set(operands).union(*(above[a] for a in operands))
-        if node.target in additions:
+        if node.op != "call_module" and node.target in additions:
             found |= {(a.name, node.name) for a in operands if any(a in above[c] for c in operands)}
     return found
     ### END SOLUTION

@@ -60,8 +60,8 @@ def _pieces() -> nn.Module:
     def forward(self, x):
         parts = x.chunk(3, dim=1)
         y = torch.cat(tensors=(parts[-1], parts[0]), dim=-1)
-        z = y[:, None, ..., ::2] + x[0, 0]
-        return self.view(torch.flatten(z, start_dim=1, end_dim=-2)), z.view(x.size(0), -1).relu()
+        z = y[:, None, ..., ::2] + x[0, 0] * self.view.weight
+        return self.view(input=torch.flatten(z, start_dim=1, end_dim=-2)), z.view(x.size(0), -1).relu()
 
     return net(forward, view=nn.LayerNorm(2))
 
@@ -174,7 +174,7 @@ def by_rules(gm, *inputs):
                 args, kwargs = fx.node.map_arg((node.args, node.kwargs), values.__getitem__)
                 if node.op == "call_module":
                     module = gm.get_submodule(node.target)
-                    values[node] = _MODULE_RULES[type(module)](module, *args)
+                    values[node] = _MODULE_RULES[type(module)](module, *args, *kwargs.values())
                 else:
                     values[node] = _RULES[node.target](*args, **kwargs)
             except (KeyError, TypeError, ValueError) as error:
@@ -375,6 +375,14 @@ def weights_stay(gm, *inputs):
     return {name: (tuple(meta.shape), meta.dtype) for name, meta in metas.items() if hasattr(meta, "dtype")}
 
 
+modules_by_position = edited(
+    "did", "gives a module only what stands in its positions", ("weights, args, kwargs)", "weights, args)")
+)
+own_attributes = edited(
+    "did",
+    "knows the parameters of the model itself, and none of its parts",
+    ("operator.attrgetter(node.target)(gm)", "getattr(gm, node.target)"),
+)
 anything_goes = edited(
     "spared",
     "knows no limits: asks torch for every operation, in the lists or not",

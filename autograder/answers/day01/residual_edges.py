@@ -46,6 +46,10 @@ def _numbers_between() -> nn.Module:
     return net(forward, token=nn.Parameter(torch.ones(1, 4)))
 
 
+def _module_called_add() -> nn.Module:
+    return net(lambda self, x: self.add(x, torch.tanh(x)), add=nn.Bilinear(4, 4, 4))
+
+
 def hidden(seed: int) -> list[Case]:
     did, both, spared = ("valid", "did"), ("valid", "did", "spared"), ("valid", "spared")
     return [
@@ -57,6 +61,7 @@ def hidden(seed: int) -> list[Case]:
         Case("an unrolled LSTM", zoo_case("lstm"), spared),
         Case("through tuples", traced(_through_tuples, (2, 4)), both),
         Case("an addition that writes", _iadd, both),
+        Case("a module called add", traced(_module_called_add, (2, 4)), spared),
         Case("numbers between tensors", traced(_numbers_between, (2, 4), (3, 4)), spared),
     ]
 
@@ -64,6 +69,10 @@ def hidden(seed: int) -> list[Case]:
 # ---------------------------------------------------------------------------------------------------- answers
 
 ADDITIONS = (operator.add, operator.iadd, torch.add, "add", "add_")
+
+
+def _adds(node):
+    return node.op != "call_module" and node.target in ADDITIONS
 
 
 def _tensors(node):
@@ -79,7 +88,7 @@ def by_bits(gm):
             own |= bits[a]
         for a in reads:
             last = bits[a].bit_length() - 1  # a node's own bit is its highest
-            if node.target in ADDITIONS and any(bits[c] >> last & 1 for c in reads if c is not a):
+            if _adds(node) and any(bits[c] >> last & 1 for c in reads if c is not a):
                 found.append((a.name, node.name))
         bits[node] = own | 1 << i
     return found
@@ -89,7 +98,7 @@ def by_bits(gm):
 def by_search(gm):
     found = set()
     for node in gm.graph.nodes:
-        if node.target not in ADDITIONS:
+        if not _adds(node):
             continue
         for a in _tensors(node):
             todo, seen = [c for c in _tensors(node) if c is not a], set()
@@ -109,7 +118,7 @@ def forks_that_join(gm):
     for node in gm.graph.nodes:
         reads = _tensors(node)
         above[node] = set(reads).union(*(above[a] for a in reads))
-        if node.target in ADDITIONS and len(reads) == 2:
+        if _adds(node) and len(reads) == 2:
             left, right_ = ({c} | above[c] for c in reads)
             both = [a for a in gm.graph.nodes if a in left & right_]
             found |= {(both[-1].name, node.name)} if both else set()
@@ -118,7 +127,7 @@ def forks_that_join(gm):
 
 def _edges(gm, leads):
     """Return the edges a → b into additions where `leads(a, c)` for an operand c of b."""
-    additions = [node for node in reversed(gm.graph.nodes) if node.target in ADDITIONS]
+    additions = [node for node in reversed(gm.graph.nodes) if _adds(node)]
     return {(a.name, b.name) for b in additions for a in _tensors(b) if any(leads(a, c) for c in _tensors(b))}
 
 
@@ -168,3 +177,4 @@ args_only = edited(
 )
 nodes_not_names = edited("valid", "returns nodes instead of their names", ("(a.name, node.name)", "(a, node)"))
 short_ways = edited("did", "the longer path may have only one node in between", ("in above[c]", "in c.all_input_nodes"))
+modules_too = edited("spared", "takes a module called add for an addition", ('node.op != "call_module" and ', ""))

@@ -59,7 +59,7 @@ def hidden(seed: int) -> list[Case]:
         "numbers that meet": "x1 = x + 1\n" + "x = x + x1\n" * 12 + "x_1 = x\nx1 = x1 + x_1\n" + "x_ = x1\nx1_ = x_\n",
         "parentheses": "x *= y - 1\nx -= y - x\ny //= x + 7 - 4\ny %= 5 - 2\nx = -x\nx *= -x + y\n",
         "one name on both sides": "x -= x - 3\ny = x, x + 1\nx, y = y\nx += x * y\n",
-        "several targets": "a = b = a + 1\na, b = b, a\n(a, c), b = (b, a + 2), c\nb, b = a, b + c\n",
+        "several targets": "a = b = a + 1\n(a, c), b = (b, a + 2), c\nb, b = a, b + c\na = (c, a) = 1, 2\n",
         "words that are not variables": 'y = g(y=2, x=y)\nx = table["x"] - box.y\nbox = box.box + x\n',
         "functions are values too": "max = max(x, 3)\nf = f(max, b=max)\nx = f - max\n",
         "remarks and blank lines": "# x = 1\nx = 2  # x += 1\n\n\ny = x\nx = y + x ; y = x\n",
@@ -277,6 +277,12 @@ by_line = edited(
 )
 text_only = edited(
     "valid", "returns the program and forgets where the last values are", ('"".join(lines), last', '"".join(lines)')
+)
+
+last_target_first = edited(
+    "same",
+    "assigns the targets of one line from the last to the first",
+    ("for target in targets], value", "for target in reversed(targets)][::-1], value"),
 )
 
 EQUIVALENT = {

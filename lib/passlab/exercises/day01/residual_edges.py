@@ -62,6 +62,11 @@ def _is_number(node: fx.Node) -> bool:
     return "tensor_meta" not in node.meta
 
 
+def _adds(node: fx.Node) -> bool:
+    """Return whether a node is an addition; a module may be called `add`, too."""
+    return node.op != "call_module" and node.target in ADDITIONS
+
+
 def find_residual(gm: fx.GraphModule) -> set[tuple[str, str]]:
     """Return the residual edges, from the set of ancestors of each node (as bits) along nodes that carry tensors."""
     bit = {node: 1 << i for i, node in enumerate(gm.graph.nodes)}
@@ -72,7 +77,7 @@ def find_residual(gm: fx.GraphModule) -> set[tuple[str, str]]:
         above[node] = 0
         for used in reads:
             above[node] |= above[used] | bit[used]
-        if node.target in ADDITIONS:
+        if _adds(node):
             found |= {(a.name, node.name) for a in reads if any(above[b] & bit[a] for b in reads)}
     return found
 
@@ -107,8 +112,9 @@ def judge(case: Case, value: Any) -> Iterator[Finding]:
 def _why_not(nodes: dict[str, fx.Node], a: str, b: str) -> str:
     if nodes[a] not in nodes[b].all_input_nodes:
         return f"there is no edge between them; {b} does not read {a} itself. A fork that joins again is not enough."
-    if nodes[b].target not in ADDITIONS:
-        return f"{b} is not an addition: it calls {getattr(nodes[b].target, '__name__', nodes[b].target)}."
+    if not _adds(nodes[b]):
+        what = "the module " if nodes[b].op == "call_module" else ""
+        return f"{b} is not an addition: it calls {what}{getattr(nodes[b].target, '__name__', nodes[b].target)}."
     if _is_number(nodes[a]):
         return f"{a} is a number, not a tensor."
     if len([used for used in nodes[b].all_input_nodes if not _is_number(used)]) == 1:
