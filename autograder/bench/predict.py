@@ -38,9 +38,13 @@ def predict(largest: int) -> Iterator[Figure | str]:
 def times() -> Iterator[Figure | str]:
     """Each network of the zoo by a model fitted without it and without all operators that are the same as one of its
     own in other networks; the roofline alone beside it."""
-    from passlab.dataflow.predict import SIZES, load, load_machine, roofline, score, unseen, without
+    from passlab.dataflow.predict import SIZES, load, load_machine, load_noise, roofline, score, unseen, without
 
-    rows, machine = load(), load_machine()
+    rows, machine, noise = load(), load_machine(), load_noise()
+    what = "the same operators, measured twice: median difference"
+    yield Figure(
+        PART, what, f"{noise:.1%}", f"least times of two halves of the visits; {len(rows)} operators", value=noise
+    )
     yield "fitting, each time without one network"
     found = unseen(rows, machine)
     for name in SIZES:

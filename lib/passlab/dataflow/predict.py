@@ -16,6 +16,7 @@ from __future__ import annotations
 import csv
 import math
 import random
+import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +41,7 @@ KINDS = {
     "add": "add", "mul": "mul", "relu": "relu", "ReLU": "relu", "ReLU6": "relu6", "tanh": "tanh", "Tanh": "tanh",
     "sigmoid": "sigmoid", "Sigmoid": "sigmoid", "pow": "pow", "GELU": "gelu", "BatchNorm2d": "batch_norm",
     "LayerNorm": "layer_norm", "softmax": "softmax", "max_pool2d": "max_pool", "MaxPool2d": "max_pool",
-    "adaptive_avg_pool2d": "mean", "mean": "mean", "cat": "cat", "stack": "cat", "interpolate": "interpolate",
+    "adaptive_avg_pool2d": "avg_pool", "mean": "mean", "cat": "cat", "stack": "cat", "interpolate": "interpolate",
 }  # fmt: skip
 ADDS = ("linear", "conv", "conv_transpose", "depthwise", "matmul")
 
@@ -61,6 +62,8 @@ SIZES = {
 }
 #: How many small networks of drawn sizes are measured beside the zoo.
 DRAWN = 300
+#: The most numbers in an activation of theirs.
+LARGEST = 2**18
 
 
 # ---------------------------------------------------------------------------------------------------- rows
@@ -177,48 +180,63 @@ def measure(name: str, model: nn.Module, shape: tuple[int, ...], rounds: int = 3
 
 
 class Images(nn.Module):
-    """A few convolutions, norms, activations and a pooling of drawn sizes, with a way around."""
+    """Convolutions, norms, activations and poolings of drawn sizes, with ways around."""
 
-    def __init__(self, rng: random.Random, channels: int):
+    def __init__(self, rng: random.Random, channels: int, wide: int, stride: int):
         super().__init__()
-        wide, kernel = rng.choice((4, 8, 24, 48, 96, 160, 320)), rng.choice((1, 1, 3, 3, 5))
-        self.conv1 = nn.Conv2d(channels, wide, kernel, rng.choice((1, 2)), kernel // 2, bias=rng.random() < 0.5)
+        kernel, deep = rng.choice((1, 1, 3, 3, 5, 7)), rng.choice((1, 3, 3))
+        mid = max(2, int(wide * rng.choice((0.25, 0.5, 1, 2))))
+        self.conv1 = nn.Conv2d(channels, wide, kernel, stride, kernel // 2, bias=rng.random() < 0.5)
         self.bn, self.act = nn.BatchNorm2d(wide), rng.choice((nn.ReLU, nn.ReLU6, nn.Sigmoid))()
-        self.deep = nn.Conv2d(wide, wide, 3, 1, 1, groups=rng.choice((1, wide)), bias=False)
+        self.conv2 = nn.Conv2d(wide, mid, 1, bias=False)
+        self.conv3 = nn.Conv2d(mid, mid, deep, 1, deep // 2, groups=rng.choice((1, mid)), bias=False)
+        self.bn3, self.act3 = nn.BatchNorm2d(mid), rng.choice((nn.ReLU, nn.ReLU6, nn.Tanh))()
+        self.conv4 = nn.Conv2d(mid, wide, rng.choice((1, 1, 3)), padding="same", bias=False)
+        self.bn4, self.pool = nn.BatchNorm2d(wide), nn.MaxPool2d(*rng.choice(((2, 2, 0), (3, 2, 1))))
         self.up = nn.ConvTranspose2d(wide, max(1, wide // 2), 2, 2)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
         x = self.act(self.bn(self.conv1(x)))
-        y = F.relu(self.deep(x)) + x
-        y = torch.cat([x, F.interpolate(F.max_pool2d(y, 2), scale_factor=2.0)], 1)
-        return self.up(x).mean((2, 3)), F.adaptive_avg_pool2d(y, 1)
+        y = self.act3(self.bn3(self.conv3(self.conv2(x))))
+        y = F.relu(self.bn4(self.conv4(y)) + x)
+        z = F.max_pool2d(y, 2)
+        y = torch.cat([y, F.interpolate(z, scale_factor=2.0)], 1)
+        return self.up(z), self.pool(x), y.mean((2, 3)), F.adaptive_avg_pool2d(x, 1)
 
 
 class Tokens(nn.Module):
-    """Matrix products, norms and functions of drawn sizes on (batch, tokens, width)."""
+    """Matrix products, norms, gates and functions of drawn sizes on (batch, tokens, width)."""
 
-    def __init__(self, rng: random.Random, width: int):
+    def __init__(self, rng: random.Random, tokens: int, width: int):
         super().__init__()
-        wide = rng.choice((8, 32, 64, 128, 200, 512, 1000))
-        self.norm, self.linear, self.back = nn.LayerNorm(width), nn.Linear(width, wide), nn.Linear(wide, width)
-        self.act = rng.choice((nn.GELU, nn.Tanh, nn.Sigmoid, nn.ReLU))()
+        wide = 2 * rng.choice((4, 16, 32, 64, 100, 128, 256, 500))
+        self.norm, self.linear, self.back = nn.LayerNorm(width), nn.Linear(width, wide), nn.Linear(wide // 2, width)
+        self.act, self.heads = rng.choice((nn.GELU, nn.Tanh, nn.Sigmoid, nn.ReLU))(), rng.choice((1, 2, 4))
+        self.register_buffer("mask", torch.zeros(tokens, tokens))
 
     def forward(self, x: Tensor) -> Tensor:
-        y = self.act(self.linear(self.norm(x)))
-        y = torch.tanh(y) * torch.sigmoid(y) + 0.5 * y**3
+        left, right = self.act(self.linear(self.norm(x))).chunk(2, -1)
+        y = torch.sigmoid(left) * torch.tanh(right)
+        y = 0.5 * y * (1 + torch.tanh(y + 0.1 * y**3))
         y = torch.relu(self.back(y)) + x
-        scores = (y @ x.transpose(-2, -1) * 0.1).softmax(-1)
-        return torch.stack([scores @ y, x], 1)
+        q, k = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in (x, y))
+        scores = (q @ k.transpose(-2, -1) * 0.1 + self.mask).softmax(-1)
+        return torch.stack([(scores @ k).transpose(1, 2).flatten(2), x], 1)
 
 
 def drawn(number: int) -> tuple[nn.Module, tuple[int, ...]]:
     """Return a small network of drawn sizes, and the shape of its input: operators to learn from beside the zoo's."""
     rng = random.Random(number)
     if number % 2:
-        width = rng.choice((4, 8, 16, 32, 64, 128, 256))
-        return Tokens(rng, width).eval(), (rng.choice((1, 2, 4, 16, 64)), rng.choice((1, 4, 16, 33, 64)), width)
-    channels, side = rng.choice((1, 3, 8, 16, 32, 64, 128)), 4 * rng.choice((1, 2, 3, 4, 8, 12, 16))
-    return Images(rng, channels).eval(), (rng.choice((1, 2, 4, 8)), channels, side, side)
+        tokens, width = rng.choice((1, 4, 8, 16, 17, 33, 64, 128)), rng.choice((4, 8, 16, 32, 64, 128, 256))
+        batch = rng.choice([b for b in (1, 2, 4, 8, 16, 32, 64, 128, 512) if b * tokens * width <= LARGEST])
+        return Tokens(rng, tokens, width).eval(), (batch, tokens, width)
+    side = rng.choice((2, 2, 4, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96))
+    stride, batch = rng.choice((1, 2)) if side % 4 == 0 else 1, rng.choice((1, 1, 2, 4, 8))
+    numbers = batch * side * side
+    wide = rng.choice([w for w in (4, 8, 16, 24, 32, 64, 96, 160, 320, 512, 960) if w * numbers <= LARGEST or w < 16])
+    channels = rng.choice([c for c in (1, 3, 8, 16, 32, 64, 128, 256) if c * numbers <= LARGEST or c < 8])
+    return Images(rng, channels, wide, stride).eval(), (batch, channels, side, side)
 
 
 def load(path: Path = DATA) -> list[Row]:
@@ -238,41 +256,55 @@ def load(path: Path = DATA) -> list[Row]:
 
 def load_machine(path: Path = DATA) -> Machine:
     """Return the machine on which a table was measured, from its first lines."""
-    said = dict(
-        line[1:].split("=", 1) for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")
-    )
-    said = {name.strip(): value.strip() for name, value in said.items()}
+    said = _facts(path)
     return Machine(float(said["bandwidth"]), float(said["flops"]), float(said["launch"]), said["name"])
 
 
-def write(path: Path, visits: int = 4, rounds: int = 20) -> None:
+def load_noise(path: Path = DATA) -> float:
+    """Return the median relative difference between two measurements of the same operators, see `write`."""
+    return float(_facts(path)["noise"])
+
+
+def _facts(path: Path) -> dict[str, str]:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    said = dict(line[1:].split("=", 1) for line in lines if line.startswith("#"))
+    return {name.strip(): value.strip() for name, value in said.items()}
+
+
+def write(path: Path, visits: int = 20, rounds: int = 6) -> None:
     """Measure all of `SIZES`, the drawn networks and the machine, and write the table.
 
-    All networks are visited several times, minutes apart, and the least time counts: what else the machine does slows
-    a visit, and seldom all of them.
+    All networks are visited many times, minutes apart, a few rounds at a time, and the least time counts: what else the
+    machine does slows a visit, and seldom all of them. How far the least times of two halves of the visits are apart
+    says how well the table repeats (`noise`: the median of their relative differences).
     """
     torch.set_num_threads(1)
     machines = []
     zoo = [(name, ZOO[name].build(), shape) for name, shapes in SIZES.items() for shape in shapes]
     networks = [*zoo, *((f"drawn{number}", *drawn(number)) for number in range(DRAWN))]
-    least: dict[tuple[str, str, str], Row] = {}
-    for _ in range(visits):
+    halves: tuple[dict[tuple[str, str, str], Row], ...] = ({}, {})
+    for visit in range(visits):
         machines.append(measure_machine.__wrapped__())  # measured anew, not what it has cached
+        least = halves[visit % 2]
         for name, model, shape in networks:
             for row in measure(name, model, shape, rounds):
                 key = (row.model, row.sizes, row.node)
                 least[key] = min(row, least.get(key, row), key=lambda r: r.seconds)
+    pairs = [(row, halves[1][key]) for key, row in halves[0].items()]
     facts = {
         "name": f"{_processor()}, 1 thread, torch {torch.__version__}",
         "bandwidth": max(m.bandwidth for m in machines),
+        "flops": max(m.flops for m in machines),
+        "launch": min(m.launch for m in machines),
+        "runs of each": visits * rounds,
+        "noise": statistics.median(abs(one.seconds / other.seconds - 1) for one, other in pairs),
     }
-    facts |= {"flops": max(m.flops for m in machines), "launch": min(m.launch for m in machines)}
-    facts |= {"runs of each": visits * rounds}
     with path.open("w", encoding="utf-8", newline="") as out:
         out.writelines(f"# {name} = {value}\n" for name, value in facts.items())
         table = csv.writer(out, lineterminator="\n")
         table.writerow(f.name for f in fields(Row))
-        for row in least.values():
+        for pair in pairs:
+            row = min(pair, key=lambda r: r.seconds)
             values = (getattr(row, f.name) for f in fields(Row))
             table.writerow(f"{v:.6g}" if isinstance(v, float) else v for v in values)
 
@@ -314,18 +346,19 @@ def features(row: Row, machine: Machine) -> list[float]:
 def fit(rows: Sequence[Row], machine: Machine, seed: int = 0) -> Predict:
     """Return a predictor fitted to measured rows: boosted trees for log(seconds / roofline).
 
-    What the trees learn is how far off the roofline is. (Gradient boosting: J. Friedman, Annals of Statistics 29(5),
-    2001. Learned cost models of this kind: T. Chen et al., Learning to Optimize Tensor Programs, NeurIPS 2018.)
+    What the trees learn is how far off the roofline is. Their parameters were chosen by cross-validation over the drawn
+    networks alone. (Gradient boosting: J. Friedman, Annals of Statistics 29(5), 2001. Learned cost models of this kind:
+    T. Chen et al., Learning to Optimize Tensor Programs, NeurIPS 2018.)
     Raise ValueError for fewer than two rows.
     """
     import numpy as np
-    from sklearn.ensemble import GradientBoostingRegressor
+    from sklearn.ensemble import HistGradientBoostingRegressor
 
     if len(rows) < 2:
         raise ValueError(f"fit needs at least 2 measured operators; got {len(rows)}.")
     off = [math.log(row.seconds / bound) for row, bound in zip(rows, roofline(rows, machine), strict=True)]
-    trees = GradientBoostingRegressor(
-        n_estimators=400, max_depth=4, learning_rate=0.05, subsample=0.7, loss="absolute_error", random_state=seed
+    trees = HistGradientBoostingRegressor(
+        max_iter=400, learning_rate=0.06, min_samples_leaf=5, loss="absolute_error", random_state=seed
     )
     trees.fit(np.array([features(row, machine) for row in rows]), np.array(off))
 
