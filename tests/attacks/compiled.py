@@ -6,7 +6,7 @@ from tests.attacks.attack import Attack, answer
 
 _COMPILED = """
 import torch
-from passlab.capstone import Compiled
+from passlab.capstone import Compiled, Triton
 from passlab.memory.plan import Plan
 {more}
 def dce(gm):
@@ -33,6 +33,11 @@ _ATTACKS = {
         "a plan whose places lie before and far behind the arena",
         "Compiled(gm, [], {}, Plan(('x',), {'x': -2**70}, 2**70))",
     ),
+    "kernel": (
+        "a kernel whose text opens a file",
+        "Compiled(gm, [['add']], kernels={'add': Triton(\"open('/tmp/plattack', 'w')\", 'f', [], [1])})",
+    ),
+    "layouts": ("a value of a million dimensions", "Compiled(gm, layouts={'x': list(range(1_000_000))})"),
     "deep": ("schedules inside schedules, ten thousand deep", "Compiled(gm, [], deep)"),
 }
 

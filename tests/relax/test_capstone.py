@@ -23,10 +23,13 @@ from passlab.capstone import (
     measure,
     wrong,
 )
+from passlab.capstone.compiled import shaped
 from passlab.capstone.families import FAMILIES, drawn, generated, hidden
 from passlab.capstone.reference import STAGES, compile
 from passlab.capstone.reference import plan as reference_plan
+from passlab.capstone.triton import generated as written_kernel
 from passlab.equivalence import equivalent
+from passlab.kernels import subgraph
 from passlab.memory.plan import Plan, planned
 
 
@@ -167,6 +170,24 @@ def test_the_reference_orders_a_graph_with_a_call_that_nothing_uses():
     found = reference_plan(Compiled(gm), X[:1]).plan
     assert found.arena < planned(gm, X[0]).arena
     assert examined(Compiled(gm, plan=found), X[:1])["broken"] == ""
+
+
+def test_a_group_with_a_triton_kernel_runs_on_a_cpu_as_without_it():
+    gm, group = traced(), ["mul", "add", "relu"]
+    kernel = written_kernel(subgraph(shaped(gm, X), group))
+    program = build(Compiled(gm, [group], kernels={"mul": kernel}), X)
+    assert program.kinds["relu"] == "generated kernel"
+    torch.testing.assert_close(program(*X), gm(*X))
+    by_interpreter = build(Compiled(gm, [group], kernels={"mul": kernel}), X, interpret=True)
+    assert by_interpreter.kinds["relu"] == "Triton kernel"
+    torch.testing.assert_close(by_interpreter(*X), gm(*X))
+
+
+def test_a_schedule_is_found_by_the_first_name_of_its_group():
+    gm = traced()
+    program = build(Compiled(gm, [["relu", "mul", "add"]], {"relu": {"tile": 1024}}), X)
+    (step,) = (program.graph.get_submodule(n.target) for n in program.graph.graph.find_nodes(op="call_module"))
+    assert step.knobs.tile == 1024
 
 
 def test_two_results_of_one_program_do_not_share_memory():
