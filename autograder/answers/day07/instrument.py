@@ -44,6 +44,7 @@ def hidden(seed: int) -> list[Case]:
         logged("the first pass fails", network, ("Fails", "FuseOps")),
         logged("beside a kernel", two_functions, ("AddKernel", "SimplifyInference", "DropKernels")),
         logged("before the first context", shared),
+        logged("a sequence in a sequence", network, ("SimplifyInference + FoldScaleAxis", "FuseOps")),
         logged("the same pass three times", network, ("SimplifyInference",) * 3),
     ]
 
@@ -158,6 +159,17 @@ ByName = edited(
         'self.rows[:] = [*(r for r in self.rows if r["name"] != info.name or r["after"] is None), row]',
     ),
 )
+
+
+@wrong("did", "ends the last run of that name: it may be nested in another of the same name")
+@tvm.instrument.pass_instrument
+class LastOfName(_Log):
+    def run_after_pass(self, mod, info):
+        self.depth -= 1
+        row = next(row for row in reversed(self.rows) if row["name"] == info.name)
+        row["after"], row["seconds"] = self.size(mod), time.perf_counter() - row["start"]
+
+
 Flat = edited(
     "did", "all runs look alike: nested ones are not told from the others", ('"depth": len(self.open)', '"depth": 0')
 )

@@ -19,6 +19,10 @@ from passlab.process.refusal import Refused
 #: What TVM says → the same in words that help a learner.
 _REMEDIES = (
     (re.compile(r"contains free variables: \[Var\((\w+).*"), r"nothing defines \1; make it a parameter, or bind it"),
+    (
+        re.compile(r"one or more error diagnostics were emitted.*"),
+        "types do not fit, as where operands have two dtypes; relay.transform.InferType()(module) prints where",
+    ),
     (re.compile(r".*Found null pointer node.*"), "a part of the program is None: does each visit_ method return?"),
 )
 

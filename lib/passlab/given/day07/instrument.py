@@ -36,6 +36,9 @@ _OWN = {"Fails": _fails, "AddKernel": _add_kernel, "DropKernels": _drop_kernels}
 
 
 def _pass(name: str) -> Any:
+    """Return a pass. Several names with " + " between them are a Sequential of their own."""
+    if " + " in name:
+        return tvm.transform.Sequential([_pass(one) for one in name.split(" + ")])
     if name in _OWN:
         return tvm.transform.module_pass(_OWN[name], opt_level=0, name=name)
     return getattr(relay.transform, name)()
