@@ -10,6 +10,8 @@ _STACK = re.compile(r"Traceback|File \"|\[bt\]|Stack trace|at |\d+: |\^+$|[-=!]{
 _BEFORE = re.compile(
     r"(what\(\):\s+)?(\w+Error: )?(\[[\d:]+\] \S+:\d+: ?)?(\w+Error: )?(Check failed: \(.*?\) is false: ?)?(?=.)"
 )
+#: An operator of Relax as TVM writes it, with all that is known of it.
+_OPERATOR = re.compile(r'ir\.Op\(.*?name="([\w.]+)".*?support_level=\d+\)')
 _MOST = 250
 
 
@@ -19,7 +21,7 @@ def telling(text: str) -> str:
     lines = [line for line in lines if line and not _STACK.match(line)]
     if not lines:
         return ""
-    said = _BEFORE.sub("", lines[-1], count=1).rstrip(". ")
+    said = _BEFORE.sub("", _OPERATOR.sub(r"\1", lines[-1]), count=1).rstrip(". ")
     said = "".join(c if c.isprintable() else " " for c in said)
     return said if len(said) <= _MOST else f"{said[:_MOST]}…"
 
