@@ -147,6 +147,17 @@ def _two_calls(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
     return None if there == 2 else f"Two calls of @helper became {there}: it draws, and each call draws anew."
 
 
+EQUIVALENT = {
+    (
+        'return self.first.setdefault(("tuple", *value.fields), value)',
+        "return self.first.setdefault((*value.fields,), value)",
+    ): "no other key is of expressions alone",
+    (
+        'return self.first.setdefault(("field", value.tuple_value, value.index), value)',
+        "return self.first.setdefault((value.tuple_value, value.index), value)",
+    ): "no other key ends with a number",
+}
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 

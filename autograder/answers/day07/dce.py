@@ -157,6 +157,10 @@ def _calls_helper(before: tvm.IRModule, after: tvm.IRModule) -> str | None:
     return "@helper is not called any more: what another function does is not known here, and this one draws."
 
 
+EQUIVALENT = {
+    ("if isinstance(value, relay.Tuple):", "if True:"): "what a variable stands for is asked again where it is read"
+}
+
 # ---------------------------------------------------------------------------------------------------- answers
 
 

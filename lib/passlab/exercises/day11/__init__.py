@@ -124,7 +124,7 @@ EXERCISES = (
         meaning={
             "valid": "it is steps of moves between cores",
             "did": "every core multiplies all its pairs, once",
-            "cost": "no block goes far after the first step, or twice over a link",
+            "cost": "no block goes far, or twice over a link",
         },
         helps={"valid": 1, "did": 1, "cost": 2},
         closed=(
