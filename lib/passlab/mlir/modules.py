@@ -345,21 +345,21 @@ def text(module: Any) -> str:
     """Return the module in MLIR's pretty syntax, as xDSL prints it (IREE's modules: as MLIR does)."""
     if is_iree(module):
         return str(module)
-    return _printed(module, False)[0]
+    return printed_lines(module, False)[0]
 
 
 def generic(module: Any) -> str:
     """Return the module in MLIR's generic syntax, which every parser reads."""
     if is_iree(module):
         return module.operation.get_asm(print_generic_op_form=True)
-    return _printed(module, True)[0]
+    return printed_lines(module, True)[0]
 
 
 #: the name of the file that locations are in: their line is the number of an operation
 _NUMBERED = "operation"
 
 
-def _printed(module: ModuleOp, plain: bool, located: bool = False) -> tuple[str, list[tuple[int, Operation]]]:
+def printed_lines(module: ModuleOp, plain: bool, located: bool = False) -> tuple[str, list[tuple[int, Operation]]]:
     """Return the text, and for each operation in the order of printing the line it starts on, from 1.
 
     located: with the names of values and the numbers of operations as locations, which passes of MLIR keep.
@@ -463,7 +463,7 @@ def verify(module: ModuleOp) -> None:
 def _refuse(module: ModuleOp, op: Any, why: str) -> NoReturn:
     """Raise MLIRError about an operation, with its line in the printed text."""
     try:
-        printed, lines = _printed(module, False)
+        printed, lines = printed_lines(module, False)
     except Exception as error:  # an operation so broken that it has no pretty text
         raise MLIRError(f"The module: {name_of(op)}: {why}. (It cannot be printed: {_line(error)}.)") from None
     written, shown = {id(other): line for line, other in lines}, op
@@ -545,7 +545,7 @@ def to_iree(module: ModuleOp, context: Any = None) -> Any:
     """Return a module of IREE's bindings, by default in a context of ours. Raises MLIRError if MLIR rejects it."""
     ir = _needed()
     try:
-        printed, lines = _printed(module, True, located=True)
+        printed, lines = printed_lines(module, True, located=True)
     except Exception as error:
         raise MLIRError(f"The module cannot be printed: {_line(error)}.") from None
     try:
@@ -602,7 +602,7 @@ def _failed(module: ModuleOp, step: str, error: Any) -> NoReturn:
     number = re.search(rf'"{_NUMBERED}":(\d+)', str(said.location))
     if number is None:
         raise MLIRError(f"The pipeline `{step}` fails: {why}.") from None
-    op = _printed(module, True)[1][int(number[1])][1]
+    op = printed_lines(module, True)[1][int(number[1])][1]
     now = next((found[1] for note in said.notes if (found := re.search(r'"([\w.]+)"\(', note.message))), name_of(op))
     try:
         _refuse(module, op, f"{why} (it has become {now})" if now != name_of(op) else why)

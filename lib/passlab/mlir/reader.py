@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from passlab.formats.hlo import element
 from passlab.graph import Graph, kinds
 from passlab.graph.assemble import UNKNOWN, Builder, Type, cut, several, sized, value_of
-from passlab.mlir.modules import MLIRError, _printed, from_iree, is_iree, name_of, parse, value_names
+from passlab.mlir.modules import MLIRError, from_iree, is_iree, name_of, parse, printed_lines, value_names
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -67,7 +67,7 @@ def functions(module: ModuleOp) -> dict[str, Operation]:
 class _Reader:
     def __init__(self, module: ModuleOp, bodies: bool):
         self.module, self.bodies = module, bodies
-        self.text, lines = _printed(module, False)
+        self.text, lines = printed_lines(module, False)
         self.names = value_names(module)
         said = self.text.splitlines()
         self.said = {op: said[line - 1].strip() for line, op in lines if line <= len(said)}

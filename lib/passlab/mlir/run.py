@@ -22,7 +22,7 @@ from passlab.building.arrays import spec
 from passlab.building.requests import Built, ask
 from passlab.mlir import modules
 from passlab.mlir.executors import DTYPES
-from passlab.mlir.modules import MLIRError, _printed, from_iree, generic, is_iree, name_of
+from passlab.mlir.modules import MLIRError, from_iree, generic, is_iree, name_of, printed_lines
 
 WAYS = ("iree", "c", "interpreter")
 #: Operations that only C can run.
@@ -125,9 +125,9 @@ def placed(module: Any, error: str) -> str:
 
     def place(found: re.Match) -> str:
         number = int(found[2])
-        printed, lines = _printed(module, True)
+        printed, lines = printed_lines(module, True)
         ops = [op for line, op in lines if line <= number][-1:] if found[1] == "line" else list(module.walk())[number:]
-        printed, lines = _printed(module, False)
+        printed, lines = printed_lines(module, False)
         at = next((line for line, op in lines if ops and op is ops[0]), 0)
         return f"(line {at}, `{printed.splitlines()[at - 1].strip()[:120]}`)" if at else ""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from passlab.exercises.day05.reuse import ALLOWED, Memory, few, row, rule_bytes, shared
 from passlab.judge import Case, Finding, shown
 from passlab.mlir import parse
-from passlab.mlir.modules import _printed
+from passlab.mlir.modules import printed_lines
 
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
@@ -201,7 +201,7 @@ class Life:
 
 def lines_of(module: ModuleOp) -> dict[Operation, tuple[int, int]]:
     """Return the first line of each operation in the module as it is printed, and the last line of what is in it."""
-    first = {op: line for line, op in _printed(module, False)[1]}
+    first = {op: line for line, op in printed_lines(module, False)[1]}
     return {op: (line, max(first[inner] for inner in op.walk() if inner in first)) for op, line in first.items()}
 
 
