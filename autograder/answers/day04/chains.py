@@ -265,6 +265,11 @@ def connected(gm):
 memory_unseen = edited(
     "spared", "forgets memory: fuses readers of a value that the program writes into", ("written(gm.graph),", "set(),")
 )
+operands_by_position = edited(
+    "spared",
+    "looks for written memory among the operands that stand in positions",
+    ("[node, *node.all_input_nodes]", "[node, *(a for a in node.args if isinstance(a, fx.Node))]"),
+)
 all_patterns = edited(
     "spared", "fuses reductions and reshapes, too: all up to COMM_REDUCE", ("Pattern.BROADCAST", "Pattern.COMM_REDUCE")
 )

@@ -6,6 +6,7 @@ Most wrong answers leave out or change one term of a model.
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import torch
 
@@ -14,9 +15,12 @@ from passlab.exercises.day04.cost import DEAR as FUNCTIONS
 from passlab.exercises.day04.cost import (
     MACHINE,
     Choice,
+    Kernel,
+    Situation,
     centred_and_read,
     chained,
     cost_case,
+    element_wise,
     into_product,
     situations,
     turned,
@@ -24,6 +28,19 @@ from passlab.exercises.day04.cost import (
 from passlab.judge import Case
 
 # ---------------------------------------------------------------------------------------------------- hidden cases
+
+
+def doubled(rungs: int, n: int) -> Situation:
+    """Return a ladder, relu(x) + x again and again: fused, each rung computes the one below it twice."""
+
+    def function(x: Any) -> Any:
+        for _ in range(rungs):
+            x = torch.relu(x) + x
+        return x
+
+    apart = element_wise(rungs, n) + (Kernel(12 * n, n),) * rungs
+    fused = (Kernel(8 * n, 2 * (2**rungs - 1) * n, alive=2, elements=n),)
+    return Situation(f"a ladder of {rungs} rungs", function, ((n,),), (), apart, fused)
 
 
 def hidden(seed: int) -> list[Case]:
@@ -38,6 +55,7 @@ def hidden(seed: int) -> list[Case]:
     dear, free = rng.choice(list(FUNCTIONS)), {"bandwidth": 1e15, "launch": 2.5e-6, "registers": 2}
     few = into_product(dear, 64, 4, 1), into_product(dear, 64, 64, 16), centred_and_read(32, 384)
     choices += [Choice(situation, machine) for situation in few]
+    choices.append(Choice(doubled(rng.randint(11, 13), 50_000), machine))
     choices.append(Choice(chained("many elements", 24, 50_000), MACHINE | free))  # needs one register
     pairs = turned(rng)
     rng.shuffle(choices)
@@ -261,3 +279,13 @@ def nothing_again(gm, groups, machine):
 def seconds_saved(gm, groups, machine):
     apart, fused = _kernels(gm, groups)
     return sum(_seconds(k, machine) for k in apart) - sum(_seconds(k, machine) for k in fused)
+
+
+the_most_of_two = edited(
+    "did",
+    "a value that is read twice is computed as often as the busier of its readers asks",
+    (
+        "times[operand] += times[node] * added_up(node)",
+        "times[operand] = max(times[operand], times[node] * added_up(node))",
+    ),
+)

@@ -94,6 +94,9 @@ def hidden(seed: int) -> list[Case]:
     def backwards(x, row):
         return 1.0 / (row - x)
 
+    def named(x, row):
+        return torch.add(input=torch.abs(x), other=row).sigmoid()
+
     slow = {"bandwidth": 2e9, "flops": 5e8, "launch": 1e-6}
     fast = {"bandwidth": 2e12, "flops": 6e13, "launch": 4e-6}
     level = {"bandwidth": 8e9, "flops": 3e9, "launch": 1e-6}  # its ridge is the intensity of `steps` in one kernel
@@ -102,6 +105,7 @@ def hidden(seed: int) -> list[Case]:
         measure_case("a gate", gate, [(2 * n, m), (m, n), (n,)], [("add", "sigmoid", "mul")], slow),
         measure_case("products of a batch", batched, [(3, n, m), (3, m, 5), (5, n)], [("matmul", "matmul_1")]),
         measure_case("a small operand comes first", backwards, [(n, m), (m,)], [("sub", "truediv")]),
+        measure_case("operands by name", named, [(n, m), (m,)], [("abs_1", "add")]),
         measure_case("no groups", gate, [(n, m), (m, n), (n,)], [], fast),
         measure_case("unused values", unread, [(n, m)], [("mul", "abs_1")], unread=True),
         measure_case("on the ridge", steps, [(n, m)], [("mul", "add", "relu")], level),
@@ -194,6 +198,14 @@ def every_read(gm, groups, machine):
     return _by_edges(gm, groups, machine, read=lambda node, user: (node.name, user.name))
 
 
+operands_by_position = edited(
+    "did",
+    "reads the operands that stand in positions, and none by name",
+    ("for operand in node.all_input_nodes if", "for operand in node.args if isinstance(operand, fx.Node) and"),
+)
+functions_only = edited(
+    "did", "calls of functions alone are kernels", ('node.op.startswith("call_")', 'node.op == "call_function"')
+)
 broadcast_in_full = edited(
     "did",
     "a broadcast operand is read as often as the result has elements",
