@@ -38,3 +38,10 @@ def test_compilers_race_from_the_notebook_to_the_page(tmp_path):
         assert row["seconds"] > 0 and row["launches"] < eager["launches"] and row["bytes"] < eager["bytes"]
     page = (tmp_path / "run/leaderboard.html").read_text()
     assert ">perfect<" in page and "No compiler was written." in page
+
+
+def test_a_gpu_that_is_missing_is_named():
+    command = [sys.executable, "-m", "passlab.cli", "leaderboard", "--device", "cuda"]
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, timeout=600)
+    assert done.returncode and "--device cuda needs" in done.stderr + done.stdout
