@@ -210,6 +210,11 @@ def once(mod, x):
     return _answer(mod, _folded(mod, *ALL), x, times=partial(_times, runs=1))
 
 
+@wrong("did", "gives the mean of the runs in the place of each")
+def one_mean(mod, x):
+    return _answer(mod, _folded(mod, *ALL), x, times=lambda *how: [statistics.fmean(_times(*how))] * 5)
+
+
 @wrong("did", "measures nothing: the times are made up")
 def made_up(mod, x):
     return _answer(mod, _folded(mod, *ALL), x, times=lambda *_: [1.3e-5, 1.2e-5, 1.25e-5, 1.2e-5, 9e-5])

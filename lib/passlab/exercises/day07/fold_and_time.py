@@ -84,6 +84,8 @@ def _unmeasured(found: dict) -> str | None:
             return f"The side {name!r} says that it is built {_build_text(*claim)}. Your function builds it {others}."
         if len(seconds) < RUNS or not all(isinstance(s, float) and 0 < s < math.inf for s in seconds):
             return f"The side {name!r} has {len(seconds)} times; at least {RUNS} are needed, all above 0."
+        if len(set(seconds)) == 1:
+            return f"The side {name!r} has one time, {len(seconds)} times over; give the time of each run."
         medians[name] = statistics.median(seconds)
     reported = sum(len(found[name]["seconds"]) for name in medians)
     if len(runs) < reported:
