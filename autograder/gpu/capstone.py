@@ -14,6 +14,7 @@ from typing import Any
 
 from autograder.bench.figures import Figure, skipped
 from autograder.gpu.job import Job
+from passlab.judge import plural
 
 PART = "capstone"
 FAMILIES = ("mlp", "convnet", "residual", "gpt", "lstm", "vit")
@@ -89,7 +90,7 @@ def capstone(job: Job) -> Iterator[Figure | str]:
             ratio = entry["mine"].ratio
             yield Figure(PART, f"{name}: time over eager's", f"{ratio:.3g}x", told, value=ratio)
     about = f"{kernels} Triton kernels as their groups"
-    about += f"; steps: {', '.join(f'{count} {kind}s' for kind, count in kinds.items())}" if kinds else ""
+    about += f"; steps: {', '.join(plural(count, kind) for kind, count in kinds.items())}" if kinds else ""
     yield Figure(
         PART, "programs that compute what their graph does", f"{right} of {ran}", about, "all", right == ran > 0, right
     )

@@ -50,7 +50,7 @@ def test_what_follows_from_channels_last_is_free_and_the_caller_gets_what_the_mo
     )
     assert only == more
     program = build(Compiled(gm, layouts={"x": LAST}), (X,))
-    assert [program.kinds[name] for name in ("x_stored", "add_stored")] == ["operator of torch"] * 2
+    assert [program.kinds[name] for name in ("x_stored", "add_stored")] == ["torch operator"] * 2
     torch.testing.assert_close(program(X), gm(X), rtol=1e-4, atol=1e-5)
     assert program(X).stride() == gm(X).stride()
 

@@ -50,7 +50,7 @@ def test_a_handed_over_kernel_runs_and_counts_as_its_group():
     gm, compiled = traced(), handed()
     assert wrong(gm, compiled) is None
     program = build(compiled, X, interpret=True)
-    assert program.kinds == {"relu": TRITON, "t": "operator of torch", "matmul": "operator of torch"}
+    assert program.kinds == {"relu": TRITON, "t": "torch operator", "matmul": "torch operator"}
     other = (X[1] + 1, X[0] * 2)
     for inputs in (X, other):
         assert torch.equal(program(*inputs), gm(*inputs))

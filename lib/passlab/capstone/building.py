@@ -142,7 +142,7 @@ def _lowered(compiled: Compiled, inputs: Sequence[Any], make: Make) -> fx.GraphM
 
 
 #: What a step is.
-LIBRARY, GENERATED, TRITON, OPERATOR = "library call", "generated kernel", "Triton kernel", "operator of torch"
+LIBRARY, GENERATED, TRITON, OPERATOR = "library call", "generated kernel", "Triton kernel", "torch operator"
 
 
 class _Step(nn.Module):
