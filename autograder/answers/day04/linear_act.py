@@ -88,6 +88,26 @@ def hidden(seed: int) -> list[Case]:
         }
         return case(f"drawn, number {number}", build, **expect)
 
+    def every() -> Case:
+        """Return each spelling of a product, a sum, a whole layer and an activation at least once."""
+        ends = [end for _, end in ENDS]
+        wanted = Counter(name for name, _ in (*(ENDS[i % len(ENDS)] for i in range(len(PRODUCTS))), *ENDS) if name)
+
+        def body(m: Any, x: fx.Proxy) -> tuple:
+            apart = (SUMS[i % len(SUMS)](product(x, m.w), m.b) for i, product in enumerate(PRODUCTS))
+            whole = (WHOLE[i % len(WHOLE)](m, x, m.w, m.b) for i in range(len(ends)))
+            return *(ends[i % len(ends)](y) for i, y in enumerate(apart)), *(
+                end(y) for end, y in zip(ends, whole, strict=True)
+            )
+
+        parts = {"w": (width, width), "b": (width,), "layer": lambda: nn.Linear(width, width)}
+        build = graph(body, (5, width), **parts, unbiased=lambda: nn.Linear(width, width, bias=False))
+        expect = {
+            "did": [layers_made(spelled, **wanted)],
+            "spared": [layers_at_most("Some of these functions are not in linear_act.", **wanted)],
+        }
+        return case("every spelling", build, **expect)
+
     def of_zoo(name: str) -> Case:
         wanted = {a: len(found) for a, found in layers(reference("day04.linear-act")(zoo(name)())).items()}
         return case(
@@ -162,6 +182,7 @@ def hidden(seed: int) -> list[Case]:
     whole = torch.arange(16).reshape(4, 4) - 8
     return [
         *(drawn(i + 1) for i in range(5)),
+        every(),
         of_zoo("vit"),
         case(
             "one module, four calls",
@@ -371,6 +392,7 @@ def any_readers(gm):
     return _fuse(gm, Careless, erase=False)
 
 
+no_mt = edited("did", "does not know w.mT", ('("T", "mT")', '("T",)'))
 for_all_readers = edited(
     "same",
     "gives every reader of the product the activation",
