@@ -84,9 +84,10 @@ def hidden(seed: int) -> list[Case]:
         "drop": lambda: nn.Dropout(0.3),
     }
 
-    def drawn(number: int) -> Case:
+    tables = SCORES, KEYS, SCALES, MASKS, SOFTMAXES, DROPOUTS, VALUES
+
+    def drawn(name: str, plan: list[tuple]) -> Case:
         rank = rng.choice((3, 4))
-        plan = [tuple(map(rng.choice, (SCORES, KEYS, SCALES, MASKS, SOFTMAXES, DROPOUTS, VALUES))) for _ in range(3)]
 
         def body(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> tuple:
             made = []
@@ -98,9 +99,9 @@ def hidden(seed: int) -> list[Case]:
         batch = (2, 3)[: rank - 2]
         build = graph(body, (*batch, tokens, width), (*batch, others, width), (*batch, others, values), **parts)
         return case(
-            f"drawn, number {number}",
+            name,
             build,
-            did=[attention_made(3, "Every step of the formula has several spellings.")],
+            did=[attention_made(len(plan), "Every step of the formula has several spellings.")],
             cost=[calls(few_calls("day04.attention", build), "One node for each attention.")],
         )
 
@@ -226,12 +227,14 @@ def hidden(seed: int) -> list[Case]:
     def switched_off(m: Any, q: fx.Proxy, k: fx.Proxy, v: fx.Proxy) -> fx.Proxy:
         return m.off(m.still(torch.dropout(torch.softmax(q @ k.mT, -1), 0.5, False))) @ v
 
+    every = [tuple(table[i % len(table)] for table in tables) for i in range(max(map(len, tables)))]
     four = (2, 2, 4, 4)
     upper = ~torch.ones(4, 4, dtype=torch.bool).tril()
     blind = upper.clone()
     blind[2] = True
     return [
-        *(drawn(i + 1) for i in range(5)),
+        drawn("every spelling", every),
+        *(drawn(f"drawn, number {i + 1}", [tuple(map(rng.choice, tables)) for _ in range(3)]) for i in range(4)),
         *map(of_zoo, ("gpt", "vit")),
         case(
             "one behind the other, and a scaled query that both read",
@@ -535,6 +538,9 @@ def default_scale(gm):
 
 never_a_scale = edited(
     "same", "takes the width of the example for the scale, and always leaves scale= out", ('{"scale": scale} | (', "(")
+)
+hides_by_where_only = edited(
+    "did", "knows torch.where(mask, -inf, scores) and not its twin", ("[(a, mask, False)] * (b == -math.inf) + ", "")
 )
 mask_upside_down = edited(
     "same", "passes the mask of masked_fill on as it is", ("(scores, mask, True)", "(scores, mask, False)")
