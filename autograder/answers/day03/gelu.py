@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import fx
+from torch import fx, nn
 
 from autograder.answers.day03._shared import Build, zoo
 from autograder.authoring.answers import edited, reference, right
@@ -146,6 +146,9 @@ def hidden(seed: int) -> list[Case]:
         half.add_(1)
         return first, half * (1 + gate)
 
+    def modules(m: Any, x: fx.Proxy) -> tuple:
+        return 0.5 * x * (1 + m.erf(x / root)), 0.5 * x * (1 + m.tanh(slope * (x + cubic * x**3)))
+
     never = "None of these formulas is GELU: look at every constant, sign, power, option and dtype."
     cases = [
         case(f"drawn, number {i + 1}", drawn_build(state), did=[made(2, 2, order)], cost=[nodes(13, "One node each.")])
@@ -179,6 +182,11 @@ def hidden(seed: int) -> list[Case]:
             "constants that are nearly right",
             graph(nearly, (2, 3)),
             spared=[none_made("Each formula has a constant that is off in its fifth digit or before.")],
+        ),
+        case(
+            "modules with misleading names",
+            graph(modules, (2, 3), erf=nn.Tanh, tanh=nn.Sigmoid),
+            spared=[none_made("The module called erf is a tanh, and that called tanh a sigmoid.")],
         ),
         case(
             "quotients and powers of x",
@@ -235,7 +243,7 @@ def _match(gm, is_gelu):
     """Replace y by GELU of x wherever `is_gelu(y, gate, x, form)`."""
     for gate in list(gm.graph.nodes):
         form = "none" if gate.target in ERF else "tanh" if gate.target in TANH else None
-        if form is None or gate.kwargs:
+        if form is None or gate.op == "call_module" or gate.kwargs:
             continue
         tops = _near(gate, lambda n: [u for u in n.users if u.target in KNOWN], 5)
         below = _near(gate, lambda n, gate=gate: n.all_input_nodes if n is gate or n.target in KNOWN else [], 7)
@@ -279,6 +287,7 @@ def in_two_halves(gm):
     return _match(gm, is_gelu)
 
 
+modules_by_name = edited("spared", "takes a module called erf for the function", (' or gate.op == "call_module"', ""))
 plain_gelu = edited(
     "did",
     "GELU is GELU: the tanh form becomes plain gelu(x)",

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import fx
+from torch import fx, nn
 
 from autograder.answers.day03._shared import generated
 from autograder.authoring.answers import edited, right, wrong
@@ -60,6 +60,9 @@ def hidden(seed: int) -> list[Case]:
         before = x * read(x, "ones")
         read(x, "ones").add_(1)
         return before, x * read(x, "ones")
+
+    def modules(m: Any, x: fx.Proxy) -> tuple:
+        return m.neg(m.neg(x)), m.abs(m.abs(x)), m.relu(m.relu(x))
 
     def gone(**counts: int) -> list:
         return [most(op, count, "The law holds here.") for op, count in counts.items()]
@@ -135,6 +138,11 @@ def hidden(seed: int) -> list[Case]:
             "an operand that is written",
             graph(written_below, (2, 3)),
             spared=[least("neg", 2, "-(-x) = x gives another value here: x is written after -x was computed.")],
+        ),
+        case(
+            "modules with misleading names",
+            graph(modules, (2, 3), neg=nn.Tanh, abs=nn.Tanh, relu=nn.Sigmoid),
+            spared=[least("Tanh", 4, "neg and abs are tanh here."), least("Sigmoid", 2, "relu is a sigmoid here.")],
         ),
         case("sizes", graph(sizes, (2, 3))),
         case(
@@ -439,6 +447,9 @@ def _adds(*laws):
     return ("FORMS = {", "FORMS = {\n" + forms), ("LAWS = (", "\n    ".join(["LAWS = (", *laws]))
 
 
+modules_by_name = edited(
+    "spared", "takes a module for the function of its name", ('None if x.op == "call_module" else OP', "OP")
+)
 forgets_types = edited(
     "spared",
     "takes x * 1.0 for x, even where x is an integer, or the ones are wider than x",
@@ -489,7 +500,7 @@ one_way_round = edited(
 no_methods = edited(
     "did",
     "functions and operators only: misses x.mul(1)",
-    ("return OP.get(x.target)", 'return None if x.op == "call_method" else OP.get(x.target)'),
+    ('x.op == "call_module" else OP', 'x.op in ("call_module", "call_method") else OP'),
 )
 no_tensors = edited(
     "did",
