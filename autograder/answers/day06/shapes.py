@@ -30,6 +30,9 @@ def hidden(seed: int) -> list[Case]:
     def vector(m: Any, x: fx.Proxy) -> fx.Proxy:
         return x * m.w - m.one
 
+    def minus(m: Any, x: fx.Proxy, y: fx.Proxy) -> fx.Proxy:
+        return 1 - (x - y)
+
     def layers(m: Any, x: fx.Proxy) -> fx.Proxy:
         return m.second(torch.relu(m.first(x)).transpose(0, 1))
 
@@ -83,6 +86,7 @@ def hidden(seed: int) -> list[Case]:
         symbolic("a layer of tokens", graph(tokens, (2, 3, wide), layer=linear(3, wide)), "did", x=["b", 3, "k"]),
         symbolic("a row and a column", graph(broadcast, (3, 1), (1, 4)), x=["n", 1], y=[1, "k"]),
         symbolic("fewer dimensions", graph(broadcast, (2, 3, 4), (3, 4)), "did", x=["b", "n", "k"], y=["n", "m"]),
+        symbolic("the smaller one first", graph(minus, (3, 1), (2, 3, 4)), "did", x=["n", 1], y=["b", "n", "k"]),
         symbolic("a vector", graph(vector, (2, wide), w=(wide,), one=(1,)), "did", x=["n", "k"]),
         symbolic(
             "two layers", graph(layers, (5, wide), first=linear(3, wide), second=linear(2, 5)), "did", x=["n", "k"]
@@ -105,7 +109,38 @@ def hidden(seed: int) -> list[Case]:
     ]
 
 
+_PAIRS = "pairs = zip([1] * (long - len(one)) + one, [1] * (long - len(other)) + other, strict=True)"
+_EACH = "for k, (a, b) in enumerate(zip(parts[0], part, strict=True)):"
+_JOINED = "return [*parts[0][:dim], plus([part[dim] for part in parts]), *parts[0][dim + 1 :]]"
+_BATCHES = "return [*broadcast(list(shape[:-2]), list(other[:-2])), shape[-2], other[-1]]"
+_END = "start, end = args[1], args[2] if len(args) > 2 else len(shape) - 1"
+_A_LIST = "every shape is a list already"
 EQUIVALENT = {
+    ("if a != b:", "if True:"): "that a size equals itself rules nothing out",
+    (_PAIRS, _PAIRS.replace(", strict=True", "")): "both were made as long as the longer one",
+    (_PAIRS, _PAIRS.replace("True", "False")): "both were made as long as the longer one",
+    (_EACH, _EACH.replace(", strict=True", "")): "what is joined has as many dimensions",
+    (_EACH, _EACH.replace("True", "False")): "what is joined has as many dimensions",
+    (_JOINED, _JOINED.replace("*parts[0][dim", "*parts[1][dim")): "these sizes are equal by the constraints",
+    (_JOINED, _JOINED.replace("*parts[0][:", "*parts[1][:")): "these sizes are equal by the constraints",
+    (
+        "parts, dim = args[0], args[1] % len(args[0][0])",
+        "parts, dim = args[0], args[1] % len(args[0][1])",
+    ): "what is joined has as many dimensions",
+    (_END, _END.replace("- 1", "+ 1")): "a slice ends with its list",
+    (_BATCHES, _BATCHES.replace("list(shape[:-2])", "(shape[:-2])")): _A_LIST,
+    (_BATCHES, _BATCHES.replace("list(other[:-2])", "(other[:-2])")): _A_LIST,
+    ("return list(shape)", "return (shape)"): _A_LIST,
+    (
+        "found[node.name] = list(attribute(gm, node.target).shape)",
+        "found[node.name] = (attribute(gm, node.target).shape)",
+    ): "a shape may be a tuple",
+    ('elif node.op != "output":', "elif True:"): "a shape for the output, too, does no harm",
+    ("found[node.name] = list(inputs[node.name])", "found[node.name] = (inputs[node.name])"): _A_LIST,
+    (
+        "return broadcast(*([] if isinstance(a, int | float) else list(a) for a in args))",
+        "return broadcast(*([] if isinstance(a, int | float) else (a) for a in args))",
+    ): _A_LIST,
     (
         'return " * ".join([*names, str(numbers)]) if names else numbers',
         'return " * ".join([*names, str(numbers)]) if True else numbers',
@@ -154,7 +189,7 @@ def _with_sympy(gm, inputs):
         elif node.op == "get_attr":
             shape = [size(s) for s in attribute(gm, node.target).shape]
         elif name in ("add", "sub", "mul"):
-            shape = broadcast(x, args[1] if isinstance(args[1], list | tuple) else [])
+            shape = broadcast(*(a if isinstance(a, list | tuple) else [] for a in args[:2]))
         elif name == "Linear":
             layer = gm.get_submodule(node.target)
             equal(x[-1], sympy.Integer(layer.in_features))
